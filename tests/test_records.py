@@ -1,0 +1,269 @@
+import itertools
+import json
+import tracemalloc
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from automedeval.records import Case, Rating, RecordError, Response, Verdict, read_cases, read_lines, read_records
+
+CASE = {
+    "id": "c1",
+    "question": "What helps against a cold?",
+    "reference": "Rest.",
+    "topic": "ENT",
+    "responses": [{"model": "m1", "text": "Sleep.", "tokens": 2}, {"model": "m2", "text": ""}],
+    "difficulty": {"level": 3},
+}
+RATING = {
+    "case_id": "c1",
+    "model": "m1",
+    "annotator": "p1",
+    "criterion": "fluency",
+    "score": 3.5,
+    "comment": None,
+    "minutes": 4,
+}
+VERDICT = {
+    "case_id": "c1",
+    "judge": "j",
+    "rubric": "automedeval@1",
+    "order": [1, 0],
+    "pair": None,
+    "run": 2,
+    "valid": True,
+    "error": None,
+    "rationale": "Because.",
+    "scores": [4, None],
+    "expected_scores": [4.1, None],
+    "choices": None,
+    "raw": "Score: …",
+    "usage": {"prompt_tokens": 5},
+    "knowledge": ["passage"],
+}
+PAIR = {**VERDICT, "pair": ["m1", "m2"], "scores": None, "expected_scores": None, "choices": {"bias": "neither"}}
+
+
+def changed(record, **changes):
+    """Return the record with some keys set; ... removes one."""
+    return {key: value for key, value in {**record, **changes}.items() if value is not ...}
+
+
+def written(folder, *lines, name="records.jsonl"):
+    path = folder / name
+    path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("kind", "record"),
+    [(Case, CASE), (Rating, RATING), (Verdict, VERDICT), (Verdict, PAIR)],
+    ids=["c", "r", "v", "pair"],
+)
+def test_a_record_comes_back_as_it_was_with_unknown_keys(tmp_path, kind, record):
+    (read,) = read_records(written(tmp_path, record), kind)
+    assert isinstance(read, kind)
+    assert read.to_dict() == record
+    assert list(read.to_dict()) == list(record)
+    assert json.loads(json.dumps(read.to_dict())) == record
+
+
+def test_what_is_left_out_takes_its_default(tmp_path):
+    (case,) = read_cases(written(tmp_path, {"id": "1", "question": "Why?", "responses": [{"model": "m", "text": "x"}]}))
+    assert (case.reference, case.topic, case.extra) == (None, None, {})
+    verdict = Verdict.from_dict({"case_id": "1", "judge": "j", "rubric": "r@1", "order": [0], "valid": False})
+    assert (verdict.pair, verdict.run, verdict.scores, verdict.choices, verdict.raw, verdict.usage) == (
+        None,
+        0,
+        None,
+        None,
+        "",
+        {},
+    )
+
+
+def test_an_empty_response_is_an_answer(tmp_path):
+    (case,) = read_cases(written(tmp_path, CASE))
+    assert case.responses[1] == Response("m2", "")
+    assert case.models == ["m1", "m2"]
+
+
+def test_a_question_may_be_a_conversation(tmp_path):
+    conversation = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": ""},
+        {"role": "user", "content": "?"},
+    ]
+    (case,) = read_cases(written(tmp_path, changed(CASE, question=conversation)))
+    assert case.question == conversation
+
+
+ANSWER = {"model": "m", "text": "x"}
+FAULTS = [
+    (Case, changed(CASE, id=...), "'id' is missing; found the keys"),
+    (Case, changed(CASE, id=7), "'id' must be str, not 7"),
+    (Case, changed(CASE, id=""), "'id' must not be empty"),
+    (Case, changed(CASE, question=...), "'question' is missing"),
+    (Case, changed(CASE, question=None), "'question' must be str or list, not null"),
+    (Case, changed(CASE, question="  \n"), "case 'c1': 'question' must not be empty"),
+    (Case, changed(CASE, question=[]), "case 'c1': 'question' must not be empty"),
+    (Case, changed(CASE, question=[{"role": "user", "content": " "}]), "case 'c1': 'question' must not be empty"),
+    (Case, changed(CASE, question=[{"role": "user"}]), "'content' is missing"),
+    (Case, changed(CASE, question=["Why?"]), 'expected an object, found "Why?"'),
+    (Case, changed(CASE, reference=["Rest."]), "'reference' must be str or null"),
+    (Case, changed(CASE, topic=True), "'topic' must be str or null, not true"),
+    (Case, changed(CASE, responses=...), "'responses' is missing"),
+    (Case, changed(CASE, responses={}), "'responses' must be list"),
+    (Case, changed(CASE, responses=[]), "case 'c1' has no response"),
+    (Case, changed(CASE, responses=["x"]), "expected an object"),
+    (Case, changed(CASE, responses=[ANSWER, ANSWER]), "case 'c1' has two responses of the model 'm'"),
+    (Case, changed(CASE, responses=[{"model": "m"}]), "'text' is missing"),
+    (Case, changed(CASE, responses=[changed(ANSWER, text=None)]), "'text' must be str, not null"),
+    (Case, changed(CASE, responses=[changed(ANSWER, model=" ")]), "'model' must not be empty"),
+    (Case, changed(CASE, responses=[changed(ANSWER, model="tie")]), "a model cannot be called 'tie'"),
+    (Case, changed(CASE, responses=[changed(ANSWER, model="neither")]), "a model cannot be called 'neither'"),
+    (Rating, changed(RATING, score=...), "'score' is missing"),
+    (Rating, changed(RATING, score=True), "'score' must be int or float, not true"),
+    (Rating, changed(RATING, score="4"), "'score' must be int or float, not \"4\""),
+    (Rating, changed(RATING, score=float("nan")), "NaN is no number of JSON"),
+    (Rating, changed(RATING, score=float("-inf")), "-Infinity is no number of JSON"),
+    (Rating, changed(RATING, comment=5), "'comment' must be str or null, not 5"),
+    (Rating, changed(RATING, annotator=...), "'annotator' is missing"),
+    (Verdict, changed(VERDICT, valid=1), "'valid' must be bool, not 1"),
+    (Verdict, changed(VERDICT, run=False), "'run' must be int, not false"),
+    (Verdict, changed(VERDICT, order=...), "'order' is missing"),
+    (Verdict, changed(VERDICT, order=None), "'order' must be list, not null"),
+    (Verdict, changed(VERDICT, order=["m1"]), "'order' must be int, not \"m1\""),
+    (Verdict, changed(VERDICT, pair=[1, 2]), "'pair' must be str, not 1"),
+    (Verdict, changed(VERDICT, scores=[True, None]), "'scores' must be int or null, not true"),
+    (Verdict, changed(VERDICT, scores=[4.5, None]), "'scores' must be int or null, not 4.5"),
+    (Verdict, changed(VERDICT, expected_scores=["4"]), "'expected_scores' must be int or float or null"),
+    (Verdict, changed(VERDICT, choices=["a"]), "'choices' must be dict or null"),
+    (Verdict, changed(VERDICT, usage=None), "'usage' must be dict, not null"),
+]
+
+
+@pytest.mark.parametrize(("kind", "record", "said"), FAULTS, ids=[said for _, _, said in FAULTS])
+def test_a_faulty_record_is_named_by_file_and_line(tmp_path, kind, record, said):
+    good = {Case: changed(CASE, id="good"), Rating: RATING, Verdict: VERDICT}[kind]
+    path = written(tmp_path, good, record)
+    records = read_records(path, kind)
+    next(records)
+    with pytest.raises(RecordError) as error:
+        next(records)
+    assert str(error.value).startswith(f"{path}:2: ")
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b'{"id": "c2", ', "not JSON"),
+        (b"id,question", "not JSON"),
+        (b'{"id": "caf\xe9"}', "not UTF-8 (byte 12 of the line)"),
+        ("\ufeff{}".encode(), "not JSON"),
+        (b'["c2"]', "expected one JSON object a line, found"),
+        (b"null", "expected one JSON object a line, found null"),
+        (b'"' + b"x" * 500 + b'"', "expected one JSON object a line, found"),
+        (b"[" * 200_000, "nested too deeply"),
+        (b'{"id": ' + b"9" * 5000 + b"}", "not JSON"),
+    ],
+    ids=["cut off", "CSV", "Latin-1", "BOM in the middle", "list", "null", "long string", "nested", "long number"],
+)
+def test_a_line_that_is_no_object_is_named_by_file_and_line(tmp_path, line, said):
+    path = tmp_path / "cases.jsonl"
+    path.write_bytes(json.dumps(CASE).encode() + b"\n\n" + line + b"\n")
+    with pytest.raises(RecordError) as error:
+        list(read_cases(path))
+    assert str(error.value).startswith(f"{path}:3: ")
+    assert said in str(error.value)
+    assert len(str(error.value)) < len(str(path)) + 220
+
+
+def test_the_second_case_of_an_id_is_named_with_the_first(tmp_path):
+    path = written(tmp_path, CASE, changed(CASE, id="c2"), CASE)
+    with pytest.raises(RecordError) as error:
+        list(read_cases(path))
+    assert str(error.value) == f"{path}:3: the id 'c1' stands at {path}:1 already"
+
+
+@pytest.mark.parametrize("content", [b"", b"\n \n", b"\xef\xbb\xbf"], ids=["nothing", "blank lines", "BOM alone"])
+def test_a_file_without_a_case_is_refused(tmp_path, content):
+    path = tmp_path / "cases.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(RecordError, match=r"cases\.jsonl: the file is empty"):
+        list(read_cases(path))
+
+
+@pytest.mark.parametrize("name", ["nowhere.jsonl", "nowhere.parquet", "."])
+def test_a_file_that_cannot_be_opened_is_named(tmp_path, name):
+    path = tmp_path / name
+    with pytest.raises(RecordError) as error:
+        list(read_cases(path))
+    assert str(error.value).startswith(f"{path}: ")
+    assert "\n" not in str(error.value)
+
+
+def test_a_byte_order_mark_and_windows_line_ends_are_no_fault(tmp_path):
+    path = tmp_path / "cases.jsonl"
+    path.write_bytes(
+        b"\xef\xbb\xbf" + json.dumps(CASE).encode() + b"\r\n\r\n" + json.dumps(changed(CASE, id="ü")).encode()
+    )
+    assert [case.id for case in read_cases(path)] == ["c1", "ü"]
+    assert [place for place, _ in read_lines(path)] == [f"{path}:1", f"{path}:3"]
+
+
+# --- parquet ----------------------------------------------------------------------------------------------------------
+
+
+def test_parquet_serves_like_json_lines(tmp_path):
+    records = [changed(CASE, id=name, responses=[ANSWER, {"model": "n", "text": ""}]) for name in ("c1", "c2")]
+    path = tmp_path / "cases.parquet"
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records), path)
+    assert [case.to_dict() for case in read_cases(path)] == records
+
+
+def test_a_faulty_row_of_parquet_is_named_by_file_and_row(tmp_path):
+    records = [changed(CASE, id=name, responses=[ANSWER]) for name in ("c1", "c2", "c1")]
+    path = tmp_path / "cases.parquet"
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records), path)
+    with pytest.raises(RecordError, match=r"cases\.parquet:3: the id 'c1' stands at .*cases\.parquet:1 already"):
+        list(read_cases(path))
+
+
+def test_a_broken_parquet_file_is_named(tmp_path):
+    path = tmp_path / "cases.parquet"
+    path.write_bytes(b"this is no parquet file")
+    with pytest.raises(RecordError) as error:
+        list(read_cases(path))
+    assert str(error.value).startswith(f"{path}: cannot be read: ")
+    assert "\n" not in str(error.value)
+
+
+# --- one at a time ----------------------------------------------------------------------------------------------------
+
+
+def test_records_are_read_one_by_one(tmp_path):
+    path = written(tmp_path, CASE, changed(CASE, id="c2"))
+    path.write_bytes(path.read_bytes() + b"not JSON\n")
+    cases = read_cases(path)
+    assert [case.id for case in itertools.islice(cases, 2)] == ["c1", "c2"]
+    with pytest.raises(RecordError, match=r":3: not JSON"):
+        next(cases)
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path):
+    path = tmp_path / "cases.jsonl"
+    with open(path, "w", encoding="utf-8") as stream:
+        for number in range(400):
+            stream.write(json.dumps(changed(CASE, id=str(number), reference="x" * 20_000)) + "\n")
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in read_cases(path)) == 400
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert path.stat().st_size > 8_000_000
+    assert peak < 1_000_000
