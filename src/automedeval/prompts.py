@@ -1,0 +1,133 @@
+"""The only place where a prompt is put together: a rubric's template and a case's texts become chat messages.
+
+Dataset building, judging and the tests all render through `judge_messages`, so training and judging prompts cannot drift
+apart. Templates render with StrictUndefined: a name that is not there is an error, never a blank.
+"""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import jinja2
+
+from automedeval.rubrics import ASSETS, Rubric, RubricError
+from automedeval.verdicts import Part, answer_form
+
+Messages = list[dict[str, str]]
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """What a chat is asked.
+
+    `parts` are laid down by chats that can; without them a chat writes as it likes, within `schema` (JSON schema) where the
+    endpoint has a way to hold it to that. `label` names rubric and version for caches.
+    """
+
+    messages: Messages
+    parts: tuple[Part, ...] | None = None
+    schema: dict | None = None
+    run: int = 0
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a chat gave back.
+
+    `values` and `probabilities` (value → probability, per slot) are there when the answer was laid down in parts, with the
+    free text in `free`. `scored` gives, for text that a model wrote itself, pairs of a character position and the
+    probabilities of the tokens that competed there. `error` says why there is no answer; such an answer is an invalid verdict.
+    """
+
+    text: str = ""
+    values: tuple[str, ...] | None = None
+    probabilities: tuple[dict[str, float], ...] | None = None
+    free: str | None = None
+    scored: tuple[tuple[int, dict[str, float]], ...] = ()
+    truncated: bool = False
+    usage: dict[str, int] = field(default_factory=dict)
+    error: str | None = None
+
+
+def fenced(text: str) -> str:
+    """Put a text between fences that it cannot close: one tilde longer than its longest run of them."""
+    text = str(text)  # StrictUndefined speaks up here
+    longest = max((len(run) for run in re.findall(r"~+", text)), default=0)
+    fence = "~" * max(3, longest + 1)
+    return f"{fence}\n{text.strip()}\n{fence}"
+
+
+def question_text(question: str | list[dict[str, str]]) -> str:
+    """Return a question as one text; a conversation becomes lines of "role: content"."""
+    if isinstance(question, str):
+        return question
+    return "\n".join(f"{message['role']}: {message['content']}" for message in question)
+
+
+@lru_cache(maxsize=64)
+def _template(source: str) -> jinja2.Template:
+    # Plain text for a model, not HTML: escaping would change what is judged.
+    environment = jinja2.Environment(
+        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=False
+    )
+    environment.filters["fenced"] = fenced
+    return environment.from_string(source)
+
+
+def judge_messages(
+    rubric: Rubric,
+    question: str | list[dict[str, str]],
+    responses: Sequence[str],
+    reference: str | None = None,
+    rationale: bool = True,
+) -> Messages:
+    """Render the messages that ask a judge for its verdict on `responses`, in the order in which they are given.
+
+    Args:
+        rubric: names the template, whose blocks `system` and `user` become one message each.
+        question: the patient's question.
+        responses: the texts, slot 0 first.
+        reference: the trusted answer, for rubrics that take one.
+        rationale: whether the answer is to hold a rationale; rubrics without one ignore it.
+
+    Raises:
+        RubricError: the template is faulty or asks for something that is not there.
+    """
+    names = {
+        "rubric": rubric,
+        "question": question_text(question),
+        "responses": list(responses),
+        "rationale": rationale and rubric.rationale,
+        "answer_form": answer_form(rubric, len(responses), rationale),
+    }
+    if reference is not None:
+        names["reference"] = reference
+    try:
+        template = _template(rubric.template_text)
+        messages = []
+        for role in ("system", "user"):
+            if role in template.blocks:
+                content = "".join(template.blocks[role](template.new_context(names))).strip()
+                messages.append({"role": role, "content": content})
+    except jinja2.TemplateError as error:
+        raise RubricError(f"{rubric.template}: {error}") from None
+    if not any(message["role"] == "user" for message in messages):
+        raise RubricError(f"{rubric.template}: has no block called 'user'")
+    return messages
+
+
+def likelihood_texts(question: str | list[dict[str, str]], response: str) -> tuple[str, str]:
+    """Return (condition, target) for the likelihood judge: the target's tokens are the ones whose probability counts."""
+    source = (ASSETS / "prompts" / "likelihood.jinja").read_text(encoding="utf-8")
+    template = _template(source)
+    condition = "".join(template.blocks["condition"](template.new_context({"response": response.strip()})))
+    target = "".join(template.blocks["target"](template.new_context({"question": question_text(question).strip()})))
+    return condition.strip("\n"), target.strip("\n")
+
+
+def likelihood_fingerprint() -> str:
+    """Return eight hexadecimal digits over the likelihood judge's template."""
+    return hashlib.sha256((ASSETS / "prompts" / "likelihood.jinja").read_bytes()).hexdigest()[:8]
