@@ -1,0 +1,1 @@
+raise ModuleNotFoundError("recipes are programs, not a package: run them, or import from automedeval")

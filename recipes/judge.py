@@ -1,0 +1,229 @@
+"""Judge the responses of a file of cases: for every case a rationale, and scores or choices for all answers.
+
+    python recipes/judge.py --judge models/SmolLM2-135M-Instruct --cases cases.jsonl --output verdicts
+    accelerate launch --config_file accelerate_configs/single.yaml recipes/judge.py --judge MODEL --cases F --output DIR
+    python recipes/judge.py --judge openai:MODEL --base_url http://localhost:8000/v1 --cases cases.jsonl --output verdicts
+
+Writes OUTPUT/verdicts.jsonl as it goes; the same command again does only what is missing. Several processes share the cases.
+"""
+
+import hashlib
+import itertools
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+from tqdm import tqdm
+
+from automedeval.arguments import ChatArguments, git_commit, installed_versions, parse, run
+from automedeval.journal import Journal
+from automedeval.judging import WINDOW, Judge, LikelihoodJudge
+from automedeval.planning import Request, plan_requests
+from automedeval.ranking import Standings, format_table
+from automedeval.records import Case, RecordError, read_cases
+from automedeval.rubrics import Rubric, read_rubric
+from automedeval.verdict_log import VerdictLog
+
+
+@dataclass
+class JudgeArguments:
+    """What is judged, by whom, and how."""
+
+    judge: str = field(
+        metadata={"help": "checkpoint folder or Hub id, likelihood:CHECKPOINT, or openai:MODEL (see --base_url)"}
+    )
+    cases: str = field(metadata={"help": "cases: .jsonl, .parquet or a Hub dataset id"})
+    output: str = field(metadata={"help": "folder for verdicts.jsonl"})
+    rubric: str = field(default="automedeval", metadata={"help": "a packaged rubric, or the path of your own .yaml"})
+    rationale: bool = field(default=True, metadata={"help": "false asks for scores or choices alone"})
+    score_decoding: str = field(
+        default="constrained",
+        metadata={
+            "help": "constrained: only allowed values compete; free: the judge's own text is parsed",
+            "choices": ["constrained", "free"],
+        },
+    )
+    orders: str = field(
+        default="1",
+        metadata={"help": "1 seeded order, all permutations, or a latin square", "choices": ["1", "all", "latin"]},
+    )
+    runs: int = field(default=1, metadata={"help": "judge everything so many times (with a temperature)"})
+    seed: int = field(default=0, metadata={"help": "of the orders, and of sampling"})
+    models: str | None = field(default=None, metadata={"help": "judge only these models' responses: A,B,C"})
+    baseline: str | None = field(default=None, metadata={"help": "pairwise rubrics: only pairs with this model"})
+    on_overlong: str = field(
+        default="error",
+        metadata={
+            "help": "prompt beyond the context window: refuse, record as invalid, or shorten the responses",
+            "choices": ["error", "skip", "clip"],
+        },
+    )
+    limit: int | None = field(default=None, metadata={"help": "judge only the first so many cases"})
+    judge_name: str | None = field(default=None, metadata={"help": "what verdicts record as their judge"})
+    dry_run: bool = field(default=False, metadata={"help": "count cases, prompts, tokens and cost; judge nothing"})
+    batch: bool = field(default=False, metadata={"help": "endpoint: submit as one batch; again to collect it"})
+
+
+def main() -> None:
+    """Judge what is missing, then print how the models stand."""
+    args, chat_args = parse((JudgeArguments, ChatArguments), __doc__)
+    rank, processes = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    likelihood = args.judge.startswith("likelihood:")
+    rubric = None if likelihood else read_rubric(args.rubric)
+    plan = {"models": args.models.split(",") if args.models else None}
+    if not likelihood:
+        plan |= {"orders": args.orders, "seed": args.seed, "runs": args.runs, "baseline": args.baseline}
+    # Every case is read and planned once before a model is loaded: bad input is told at once, not after an hour.
+    expected = {case.id: 1 if likelihood else len(plan_requests(case, rubric, **plan)) for case in cases_of(args)}
+    if not any(expected.values()):
+        raise RecordError(
+            f"{args.cases}: nothing to judge: {rubric.name} compares pairs, and no case has two responses"
+        )
+
+    wait = join_processes() if processes > 1 else lambda: None
+    chat = chat_args.load(args.judge.removeprefix("likelihood:"), args.seed)
+    options = {"on_overlong": args.on_overlong, "name": args.judge_name, **plan}
+    judge = LikelihoodJudge(chat, **options) if likelihood else Judge(
+        chat, rubric, args.rationale, args.score_decoding, **options
+    )  # fmt: skip
+    log = VerdictLog(Path(args.output), judge.name, judge.rubric_name, judge.fingerprint, rank, processes)
+    if args.dry_run:
+        print(dry_run(judge, args, log.done()))
+        return
+    if rank == 0:
+        log.join_parts()
+        record_run(log.path.parent / f"run-{judge.fingerprint}.json", args, chat_args)
+    wait()
+    done, started = log.done(), time.monotonic()
+    if args.batch:
+        judged, waiting = collect_or_submit(judge, args, log, done)
+    else:
+        judged, waiting = judge_missing(judge, args, log, done, sum(expected.values())), None
+    wait()
+    if rank == 0:
+        log.join_parts()
+        if judged or not waiting:
+            print(summary(log, rubric, expected, judged, time.monotonic() - started))
+        if waiting:
+            print(waiting)
+    failures = getattr(chat, "failures", ())
+    if failures:
+        raise RecordError(f"{len(failures)} not judged, the last: {failures[-1]}; the same command tries them again")
+
+
+def cases_of(args: JudgeArguments) -> Iterator[Case]:
+    """Yield the cases, the first `limit` of them."""
+    return itertools.islice(read_cases(args.cases), args.limit)
+
+
+def windows_of(args: JudgeArguments, judge: Judge | LikelihoodJudge, size: int) -> Iterator[list[Request]]:
+    """Yield the requests of all cases in windows; each is sorted and batched as a whole, whatever of it is done."""
+    requests = (request for case in cases_of(args) for request in judge.plan(case))
+    while window := list(itertools.islice(requests, size)):
+        yield window
+
+
+def join_processes() -> Callable[[], None]:
+    """Join the other processes of `accelerate launch`; return what waits for all of them."""
+    from accelerate import PartialState  # slow to import, and one process does without
+
+    # A process that is done waits for the slowest, which may take days.
+    return PartialState(timeout=timedelta(days=30)).wait_for_everyone
+
+
+def judge_missing(
+    judge: Judge | LikelihoodJudge, args: JudgeArguments, log: VerdictLog, done: set[tuple], total: int
+) -> int:
+    """Judge this process's windows but for what is done, appending every verdict as it comes; return how many."""
+    size = min(WINDOW, -(-total // log.processes))
+    missing = (total - len(done)) // log.processes
+    judged = 0
+    with Journal(log.part) as journal, tqdm(total=missing, unit="verdict", disable=log.rank > 0) as bar:
+        for number, window in enumerate(windows_of(args, judge, size)):
+            if number % log.processes == log.rank:
+                for _, verdict in judge.judge(window, [request.key not in done for request in window]):
+                    journal.append(verdict.to_dict())
+                    judged += 1
+                    bar.update()
+                journal.sync()
+    return judged
+
+
+def collect_or_submit(judge: Judge, args: JudgeArguments, log: VerdictLog, done: set[tuple]) -> tuple[int, str | None]:
+    """Collect the batch that this folder waits for, or submit what is missing; return verdicts and what is still awaited."""
+    if not hasattr(judge, "chat") or judge.chat.constrains:
+        raise RecordError("--batch needs an endpoint: --judge openai:MODEL")
+    requests = {}
+    for window in windows_of(args, judge, WINDOW):
+        requests |= {request.id: request for request in window if request.key not in done}
+    if not requests:
+        return 0, None
+    state = log.path.with_name(f"batch-{judge.fingerprint}.json")
+    if not state.exists():
+        prompts = {name: judge.prompt(request) for name, request in requests.items()}
+        marker = hashlib.sha256(json.dumps([judge.fingerprint, sorted(prompts)]).encode()).hexdigest()[:32]
+        batch = judge.chat.submit_batch(prompts, marker)
+        state.write_text(json.dumps({"batch": batch}))
+        return 0, f"batch {batch} submitted with {len(prompts)} requests; the same command collects it"
+    batch = json.loads(state.read_text())["batch"]
+    status, answers = judge.chat.collect_batch(batch)
+    judged = 0
+    with Journal(log.part) as journal:
+        for name, answer in answers:
+            if name in requests:
+                journal.append(judge.verdict(requests[name], answer).to_dict())
+                judged += 1
+        journal.sync()
+    if status in ("completed", "failed", "expired", "cancelled"):
+        state.unlink()
+        return judged, None if judged == len(
+            requests
+        ) else f"batch {batch} {status}: {judged} of {len(requests)} answered"
+    return judged, f"batch {batch}: {status}; the same command collects it"
+
+
+def dry_run(judge: Judge | LikelihoodJudge, args: JudgeArguments, done: set[tuple]) -> str:
+    """Count what a run would do: cases, prompts, tokens and, with prices, what it would cost."""
+    cases = prompts = tokens = 0
+    worst = 0.0
+    for window in windows_of(args, judge, WINDOW):
+        missing = [request for request in window if request.key not in done]
+        cases += len({request.case.id for request in missing})
+        prompts += len(missing)
+        if missing:
+            count, cost = judge.estimate(missing)
+            tokens, worst = tokens + count, worst + cost
+    text = f"{cases} cases, {prompts} prompts, {len(done)} judged already, about {tokens:,} prompt tokens"
+    return text + (f", at most {worst:.2f} in cost" if worst else "")
+
+
+def summary(log: VerdictLog, rubric: Rubric | None, expected: dict[str, int], judged: int, seconds: float) -> str:
+    """Lay out how the models stand by this judge's verdicts, old and new."""
+    standings = Standings(rubric)
+    for verdict in log.mine():
+        if verdict.case_id in expected:
+            standings.add(verdict, expected[verdict.case_id])
+    standings.settle_rest()
+    lines = [f"\n{log.judge} by {log.rubric}", format_table(standings.table())]
+    lines += [f"  invalid, {count}: {error}" for error, count in sorted(standings.errors.items())[:8]]
+    rate = f"{judged / seconds:.2f} verdicts/s, " if judged and seconds else ""
+    counts = f"{standings.cases} cases, {standings.verdicts} verdicts ({judged} new), {rate}"
+    for count, what in ((standings.clipped, "clipped to fit"), (standings.truncated, "cut off at --max_new_tokens")):
+        counts += f"{count} {what}, " if count else ""
+    lines.append(f"{counts}valid rate {standings.valid_rate:.3f}")
+    return "\n".join([*lines, f"verdicts: {log.path}"])
+
+
+def record_run(file: Path, args: JudgeArguments, chat_args: ChatArguments) -> None:
+    """Leave the resolved arguments, versions and git commit beside the verdicts."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    record = {"arguments": vars(args) | vars(chat_args), "versions": installed_versions(), "commit": git_commit()}
+    file.write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    run(main)

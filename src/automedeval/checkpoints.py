@@ -1,0 +1,36 @@
+"""Checkpoints: where a model's files lie, and what tells one set of them from another."""
+
+import hashlib
+import json
+from pathlib import Path
+
+from automedeval.records import RecordError
+
+
+def checkpoint_folder(model: str) -> Path:
+    """Return the folder of a checkpoint: a local one as it is, a Hub id from the Hub's cache or the Hub."""
+    folder = Path(model)
+    if folder.is_dir():
+        if not (folder / "config.json").exists():
+            raise RecordError(f"{model} is a folder without a config.json: not a checkpoint")
+        return folder
+    if model.count("/") > 1 or model.startswith((".", "/", "~")) or model.startswith("models/"):
+        raise RecordError(f"no checkpoint at {model}")
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(model, allow_patterns=["*.json", "*.safetensors", "*.jinja", "*.model"]))
+    except Exception as error:  # noqa: BLE001  the client raises many kinds, all meaning that the model is not to be had
+        raise RecordError(f"no folder {model!r}, and the Hub does not give it: {str(error).splitlines()[0]}") from None
+
+
+def fingerprint(folder: Path, settings: list) -> str:
+    """Return twelve hexadecimal digits over a checkpoint's weights, configuration and tokenizer, and over `settings`."""
+    digest = hashlib.sha256()
+    for file in sorted(folder.iterdir()):
+        if file.suffix in (".safetensors", ".json", ".jinja", ".model"):
+            digest.update(file.name.encode())
+            with open(file, "rb") as stream:
+                digest.update(hashlib.file_digest(stream, "sha256").digest())
+    digest.update(json.dumps(settings).encode())
+    return digest.hexdigest()[:12]

@@ -1,0 +1,395 @@
+"""LocalChat: a transformers checkpoint that answers prompts in batches, and gives likelihoods.
+
+What makes it fast on a laptop and on a GPU alike: prompts are sorted by length within a window and batched by a token budget;
+the beginning that all prompts of a window share is computed once; rows decode together and drop out when they are done; a
+score costs a few tokens after the prompt, never a text that has to be parsed.
+"""
+
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from pathlib import Path
+
+import jinja2
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from automedeval.checkpoints import checkpoint_folder, fingerprint
+from automedeval.decoding import (
+    KeyValues,
+    Rows,
+    Written,
+    compete,
+    flatten_head_input,
+    prefix_key_values,
+    write_free,
+)
+from automedeval.prompts import Answer, Messages, Prompt
+from automedeval.records import RecordError
+from automedeval.verdicts import Free, Part, Slot
+
+_SEAM = "\ue0a1\ue0a2"  # private-use characters that mark where a text is cut before tokenizing
+
+
+def best_dtype(device: str) -> torch.dtype:
+    """Return bfloat16 where the device multiplies it in hardware, else float32."""
+    if device.startswith("cuda"):
+        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
+    return torch.bfloat16 if torch.cpu._is_avx512_bf16_supported() else torch.float32
+
+
+@dataclass
+class LocalChat:
+    """A checkpoint on this machine, as a chat.
+
+    Args:
+        model: folder or Hub id of a causal language model; only safetensors are read, no remote code is run.
+        dtype: "auto" (see `best_dtype`), "bfloat16", "float16" or "float32".
+        device: "auto", "cpu", "cuda" or "cuda:N".
+        batch_tokens: most tokens, prompt and answer together, that one batch holds.
+        forward_tokens: about how many tokens of prompts go through one forward pass.
+        max_new_tokens: most tokens of free text.
+        temperature: 0 decodes greedily, anything above samples, seeded by `seed` and the prompt's run.
+        chat_template_path: a Jinja file, for checkpoints that have no chat template of their own.
+        attn_implementation: as in transformers.
+    """
+
+    model: str
+    dtype: str = "auto"
+    device: str = "auto"
+    batch_tokens: int = 16384
+    forward_tokens: int = 4096
+    max_new_tokens: int = 512
+    temperature: float = 0.0
+    seed: int = 0
+    chat_template_path: str | None = None
+    attn_implementation: str = "sdpa"
+    constrains: bool = field(default=True, init=False)
+    _segments: dict = field(default_factory=dict, repr=False)
+    _prefix: tuple[list[int], KeyValues] = field(default=([], []), repr=False)
+
+    def __post_init__(self) -> None:
+        folder = checkpoint_folder(self.model)
+        self.name = folder.name if Path(self.model).exists() else self.model
+        self.tokenizer = AutoTokenizer.from_pretrained(folder)
+        if self.chat_template_path:
+            self.tokenizer.chat_template = Path(self.chat_template_path).read_text(encoding="utf-8")
+        added = sorted(self.tokenizer.get_added_vocab(), key=len, reverse=True)
+        self._control = re.compile("|".join(map(re.escape, added)) or r"(?!)")
+        # Some templates know no system role; their models read it at the head of the user's message.
+        self._system_role = self.tokenizer.chat_template is None or self._renders_system()
+        if self.device == "auto":
+            local_rank = os.environ.get("LOCAL_RANK", "0")
+            self.device = f"cuda:{local_rank}" if torch.cuda.is_available() else "cpu"
+        dtype = best_dtype(self.device) if self.dtype == "auto" else getattr(torch, self.dtype)
+        self.network = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=dtype, use_safetensors=True, attn_implementation=self.attn_implementation
+        ).to(self.device)
+        self.network.eval().requires_grad_(False)
+        flatten_head_input(self.network)
+        self.window = getattr(self.network.config.get_text_config(), "max_position_embeddings", None) or 2048
+        ends = self.network.generation_config.eos_token_id
+        self._ends = {*(ends if isinstance(ends, list) else [ends]), self.tokenizer.eos_token_id} - {None}
+        settings = [str(dtype), self.max_new_tokens, self.temperature, self.seed, self.tokenizer.chat_template]
+        self.fingerprint = fingerprint(folder, settings)
+
+    # --- prompts to tokens -----------------------------------------------------------------------------------------
+
+    def _renders_system(self) -> bool:
+        try:
+            self._render([{"role": "system", "content": "s"}, {"role": "user", "content": "u"}])
+        except jinja2.TemplateError:
+            return False
+        return True
+
+    def _render(self, messages: Messages) -> str:
+        return self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+
+    def _cut_control(self, text: str) -> str:
+        """Put a seam into every control token that stands in a text, so that it becomes ordinary characters."""
+        return self._control.sub(lambda match: match[0][0] + _SEAM + match[0][1:], text.replace(_SEAM, ""))
+
+    def encode(self, prompts: Sequence[Messages]) -> list[list[int]]:
+        """Tokenize chat messages, up to where the answer begins. Control tokens inside a content are data, never control."""
+        if self.tokenizer.chat_template is None:
+            raise RecordError(f"{self.model} has no chat template; give one with --chat_template_path")
+        pieces: list[str] = []
+        counts = []
+        for messages in prompts:
+            messages = [{**message, "content": self._cut_control(message["content"])} for message in messages]
+            if not self._system_role and messages[0]["role"] == "system":
+                content = f"{messages[0]['content']}\n\n{messages[1]['content']}"
+                messages = [{**messages[1], "content": content}, *messages[2:]]
+            parts = self._render(messages).split(_SEAM)
+            pieces += parts
+            counts.append(len(parts))
+        ids = iter(self.tokenizer(pieces, add_special_tokens=False).input_ids)
+        return [[token for _ in range(count) for token in next(ids)] for count in counts]
+
+    def count_tokens(self, prompts: Sequence[Prompt]) -> list[int]:
+        """Return how many tokens each prompt takes, the answer not counted."""
+        return [len(ids) for ids in self.encode([prompt.messages for prompt in prompts])]
+
+    def estimate(self, prompts: Sequence[Prompt]) -> tuple[int, float]:
+        """Return how many tokens the prompts take, and that they cost nothing."""
+        return sum(self.count_tokens(prompts)), 0.0
+
+    def overflow(self, prompts: Sequence[Prompt]) -> list[int]:
+        """Return for each prompt how many tokens it and the longest answer to it exceed the context window by."""
+        counts = self.count_tokens(prompts)
+        return [count + self._reserve(prompt) - self.window for count, prompt in zip(counts, prompts)]
+
+    def _reserve(self, prompt: Prompt) -> int:
+        """Return the most tokens that an answer can take: free text, and what is laid down around the values."""
+        if prompt.parts is None:
+            return self.max_new_tokens
+        laid = sum(len(part) if isinstance(part, str) else 12 for part in prompt.parts if not isinstance(part, Free))
+        return laid + (self.max_new_tokens if any(isinstance(part, Free) for part in prompt.parts) else 0)
+
+    def _after(self, anchor: str, text: str) -> list[int]:
+        """Tokenize a text as it would be tokenized behind `anchor`."""
+        head, whole = self.tokenizer([anchor, anchor + text], add_special_tokens=False).input_ids
+        if whole[: len(head)] == head:
+            return whole[len(head) :]
+        return self.tokenizer(text, add_special_tokens=False).input_ids
+
+    def _segment(self, literal: str, slot: Slot, following: str) -> tuple[list[int], list[list[int]]]:
+        """Tokenize a literal and the values that may follow it: what they share, and what they do not."""
+        key = (literal, slot.values, following)
+        if key not in self._segments:
+            whole = [self._after("\n", literal + value) for value in slot.values]
+            if any(a != b and b[: len(a)] == a for a in whole for b in whole):  # "1" and "10": the end decides
+                whole = [
+                    self._after("\n", literal + value + (following or "\n"))[: len(ids) + 1]
+                    for value, ids in zip(slot.values, whole)
+                ]
+            shared = len(list(takewhile(lambda column: len(set(column)) == 1, zip(*whole))))
+            self._segments[key] = (whole[0][:shared], [ids[shared:] for ids in whole])
+        return self._segments[key]
+
+    # --- answering ---------------------------------------------------------------------------------------------------
+
+    def answer(self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Answer]]:
+        """Answer the prompts of one window, batch by batch; yield (index, answer) as they come.
+
+        A batch of which nothing is wanted is passed over. Batches are composed of all prompts whatever is wanted, so that a
+        run that was interrupted gives, to the last bit, what it would have given. Prompts have to fit (see `overflow`).
+        """
+        wanted = [True] * len(prompts) if wanted is None else wanted
+        if not any(wanted):
+            return
+        encoded = self.encode([prompt.messages for prompt in prompts])
+        prefix = self._shared_prefix(encoded)
+        lengths = [len(ids) + self._reserve(prompt) for ids, prompt in zip(encoded, prompts)]
+        for batch in self._batches(lengths, [(prompt.run, repr(prompt.parts)) for prompt in prompts]):
+            if any(wanted[index] for index in batch):
+                suffixes = [encoded[index][len(prefix) :] for index in batch]
+                for index, answer in zip(batch, self._answer_batch([prompts[i] for i in batch], suffixes, len(prefix))):
+                    if wanted[index]:
+                        yield index, answer
+
+    def _shared_prefix(self, encoded: list[list[int]]) -> list[int]:
+        """Return the tokens that all prompts begin with, and hold their keys and values ready."""
+        shared: list[int] = []
+        if len(encoded) > 1:
+            low, high = min(encoded), max(encoded)
+            shared = [a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(low, high))]
+            shared = shared[: min(map(len, encoded)) - 1]
+        if shared != self._prefix[0]:
+            self._prefix = (shared, prefix_key_values(self.network, shared) if shared else [])
+        return shared
+
+    def _batches(self, lengths: list[int], shapes: Sequence) -> Iterator[list[int]]:
+        """Yield indices in batches of one shape, shortest first, each within the token budget."""
+        batch: list[int] = []
+        for index in sorted(range(len(lengths)), key=lambda i: (shapes[i], lengths[i], i)):
+            other = batch and shapes[batch[0]] != shapes[index]
+            if batch and (other or (len(batch) + 1) * lengths[index] > self.batch_tokens):
+                yield batch
+                batch = []
+            batch.append(index)
+        if batch:
+            yield batch
+
+    @torch.inference_mode()
+    def _answer_batch(self, prompts: list[Prompt], suffixes: list[list[int]], prefix_length: int) -> list[Answer]:
+        parts = prompts[0].parts
+        capacity = prefix_length + max(map(len, suffixes)) + self._reserve(prompts[0]) + 16
+        rows = Rows(self.network, len(prompts), capacity, self._prefix[1], pad=self.tokenizer.pad_token_id or 0)
+        usage = [{"prompt_tokens": prefix_length + len(ids), "completion_tokens": 0} for ids in suffixes]
+        if parts is None:
+            rows.start(suffixes, self.forward_tokens)
+            written, _ = write_free(
+                rows, self.max_new_tokens, self._ends, lambda _: False, self._chooser(prompts[0].run)
+            )
+            for text, count in zip(written, usage):
+                count["completion_tokens"] = len(text.tokens)
+            return [
+                Answer(self._decode(text.tokens), truncated=text.truncated, usage=count)
+                for text, count in zip(written, usage)
+            ]
+        opening, free, rest = _split(parts)
+        if free is None:
+            return self._lay_down(rows, suffixes, ["" for _ in prompts], rest, usage)
+        start = self._after("\n", opening) if opening else []
+        rows.start([ids + start for ids in suffixes], self.forward_tokens)
+        literal = rest[0]
+        written, owner = write_free(
+            rows, self.max_new_tokens, self._ends, self._stopper(free), self._chooser(prompts[0].run)
+        )
+        texts, forced = zip(*(self._join(text, free, literal) for text in written))
+        for text, count in zip(written, usage):
+            count["completion_tokens"] = len(text.tokens)
+        tail = [self._after("x", forced[index] + rest[1].values[0]) for index in owner]
+        spare = len(self._segment(literal, rest[1], rest[2] if len(rest) > 2 else "")[1][0])
+        laid = self._lay_down(
+            rows, [ids[:-spare] for ids in tail], [opening] * len(prompts), rest, [usage[i] for i in owner]
+        )
+        answers: list[Answer] = [Answer()] * len(prompts)
+        for index, answer in zip(owner, laid):
+            answers[index] = Answer(
+                text=opening + texts[index] + answer.text.removeprefix(opening),
+                values=answer.values,
+                probabilities=answer.probabilities,
+                free=_unescaped(texts[index]) if free.json_string else texts[index].strip(),
+                truncated=written[index].truncated,
+                usage=answer.usage,
+            )
+        return answers
+
+    def _lay_down(
+        self, rows: Rows, first: list[list[int]], texts: list[str], parts: Sequence[Part], usage: list[dict[str, int]]
+    ) -> list[Answer]:
+        """Feed literals and let the allowed values compete, slot after slot; `first` is fed before the first slot.
+
+        Without free text `first` holds the prompts, and the first literal goes with them through one forward pass.
+        """
+        chosen: list[list[str]] = [[] for _ in first]
+        probabilities: list[list[dict[str, float]]] = [[] for _ in first]
+        feed = first
+        parts = list(parts) if isinstance(parts[0], str) else ["", *parts]
+        for at in range(0, len(parts) - 1, 2):
+            literal, slot = parts[at], parts[at + 1]
+            following = parts[at + 2] if at + 2 < len(parts) else ""
+            shared, values = self._segment(literal, slot, following)
+            if at or not any(texts):
+                feed = [ids + shared for ids in feed]
+            if rows.logits is None:
+                rows.start(feed, self.forward_tokens)
+            else:
+                rows.feed(feed)
+            odds = compete(rows, values)
+            best = odds.argmax(dim=1).tolist()
+            for row, (winner, chances) in enumerate(zip(best, odds.tolist())):
+                chosen[row].append(slot.values[winner])
+                probabilities[row].append(dict(zip(slot.values, chances)))
+                texts[row] += literal + slot.values[winner]
+                usage[row]["completion_tokens"] += len(shared) + len(values[winner])
+            feed = [values[winner] for winner in best]
+        ending = parts[-1] if len(parts) % 2 else ""
+        return [
+            Answer(text + ending, values=tuple(words), probabilities=tuple(chances), usage=count)
+            for text, words, chances, count in zip(texts, chosen, probabilities, usage)
+        ]
+
+    def _chooser(self, run: int):
+        if not self.temperature:
+            return lambda logits: logits.argmax(dim=-1)
+        generator = torch.Generator(self.device).manual_seed(self.seed * 1_000_003 + run)
+        return lambda logits: torch.multinomial(
+            (logits / self.temperature).softmax(dim=-1), 1, generator=generator
+        ).squeeze(1)
+
+    def _decode(self, tokens: list[int]) -> str:
+        return self.tokenizer.decode(tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+
+    def _stopper(self, free: Free):
+        pattern = _stop_pattern(free)
+        return lambda tokens: pattern.search(self._decode(tokens)) is not None
+
+    def _join(self, written: Written, free: Free, literal: str) -> tuple[str, str]:
+        """Return the free text, and what is still to be fed so that the row continues with `literal`."""
+        lead = "\n" if free.stop.startswith("\n") else ""
+        fed = lead + self._decode(written.tokens)
+        if written.pending is None:
+            return fed[len(lead) :], literal
+        whole = lead + self._decode([*written.tokens, written.pending])
+        match = _stop_pattern(free).search(whole)
+        at = match.start() if match else len(fed)
+        forced = whole[len(fed) : at] + literal if at >= len(fed) else literal[len(fed) - at :]
+        return whole[len(lead) : max(at, len(lead))], forced
+
+    # --- likelihoods ---------------------------------------------------------------------------------------------------
+
+    def _encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:
+        start = [self.tokenizer.bos_token_id] if self.tokenizer.bos_token_id is not None else []
+        flat = [self._cut_control(text).split(_SEAM) for pair in pairs for text in pair]
+        ids = iter(self.tokenizer([piece for pieces in flat for piece in pieces], add_special_tokens=False).input_ids)
+        sides = [[token for _ in pieces for token in next(ids)] for pieces in flat]
+        return [(start + sides[at], sides[at + 1]) for at in range(0, len(sides), 2)]
+
+    def overflow_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[int]:
+        """Return for each (condition, target) how many tokens it exceeds the context window by."""
+        return [len(condition) + len(target) - self.window for condition, target in self._encode_pairs(pairs)]
+
+    def likelihoods(
+        self, pairs: Sequence[tuple[str, str]], wanted: Sequence[bool] | None = None
+    ) -> Iterator[tuple[int, float]]:
+        """Yield (index, mean log-probability of the target's tokens given the condition), in nats per token.
+
+        As in `answer`, batches are composed of all pairs and passed over where nothing is wanted. Pairs have to fit.
+        """
+        wanted = [True] * len(pairs) if wanted is None else wanted
+        rows = self._encode_pairs(pairs)
+        for batch in self._batches([len(condition) + len(target) for condition, target in rows], [0] * len(rows)):
+            if any(wanted[index] for index in batch):
+                for index, value in zip(batch, self._likelihood_batch([rows[i] for i in batch])):
+                    if wanted[index]:
+                        yield index, value
+
+    @torch.inference_mode()
+    def _likelihood_batch(self, rows: list[tuple[list[int], list[int]]]) -> list[float]:
+        pad = self.tokenizer.pad_token_id or 0
+        width = max(len(condition) + len(target) for condition, target in rows)
+        whole = [condition + target for condition, target in rows]
+        ids = torch.tensor([[pad] * (width - len(row)) + row for row in whole], device=self.device)
+        mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in whole], device=self.device)
+        keep = max(len(target) for _, target in rows) + 1
+        logits = self.network(
+            input_ids=ids,
+            attention_mask=mask,
+            position_ids=(mask.cumsum(1) - 1).clamp(min=0),
+            logits_to_keep=keep,
+            use_cache=False,
+        ).logits.view(len(rows), keep, -1)
+        means = []
+        for row, (_, target) in enumerate(rows):  # row by row: the full vocabulary in float32 is large
+            steps = logits[row, -len(target) - 1 : -1].float()
+            chosen = steps.gather(1, ids[row, -len(target) :, None]).squeeze(1)
+            means.append((chosen - steps.logsumexp(dim=1)).mean().item())
+        return means
+
+
+def _split(parts: Sequence[Part]) -> tuple[str, Free | None, list[Part]]:
+    """Split an answer's parts into the literal before the free text, the free text, and the rest."""
+    at = next((index for index, part in enumerate(parts) if isinstance(part, Free)), None)
+    if at is None:
+        return "", None, list(parts)
+    return "".join(parts[:at]), parts[at], list(parts[at + 1 :])
+
+
+def _stop_pattern(free: Free) -> re.Pattern[str]:
+    if free.json_string:
+        return re.compile(r'(?<!\\)(?:\\\\)*"')
+    return re.compile(re.escape(free.stop), re.I)
+
+
+def _unescaped(text: str) -> str:
+    """Return the text of a JSON string's inside; one that is not quite JSON is returned as it stands."""
+    try:
+        return json.loads(f'"{text}"', strict=False)
+    except ValueError:
+        return text
