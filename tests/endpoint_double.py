@@ -1,0 +1,193 @@
+"""A double of an OpenAI-compatible endpoint: a local HTTP server that answers by a script and writes down what it was asked.
+
+    with EndpointDouble(lambda request: answer("Score: …")) as endpoint:
+        OpenAIChat("some-model", base_url=endpoint.url)
+
+A script maps a request's body to a fault below or to an answer; a list of such is gone through, its last one for ever.
+"""
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+def answer(text: str | None, **changes: Any) -> dict[str, Any]:
+    """Return a chat completion that says `text`; `changes` are `finish_reason`, `logprobs`, `usage`, `status`, `delay`."""
+    choice = {"index": 0, "finish_reason": changes.get("finish_reason", "stop")}
+    choice |= {"message": {"role": "assistant", "content": text}, "logprobs": changes.get("logprobs")}
+    usage = changes.get("usage", {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110})
+    body = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "double", "choices": [choice]}
+    return {"status": 200, "json": body | ({"usage": usage} if usage else {}), "delay": changes.get("delay", 0.0)}
+
+
+def good_answer(body: dict[str, Any], score: int = 4) -> dict[str, Any]:
+    """Return a completion that is valid for the prompt: by its schema if it sends one, else by the score line it shows."""
+
+    def fill(schema: dict[str, Any]) -> Any:
+        if schema["type"] == "object":
+            return {name: fill(inner) for name, inner in schema["properties"].items()}
+        return schema.get("enum", ["Both help."])[0]
+
+    if "response_format" in body:
+        return answer(json.dumps(fill(body["response_format"]["json_schema"]["schema"])))
+    slots = max(map(int, re.findall(r"Doctor ([0-9]+): X points", body["messages"][-1]["content"])))
+    line = " ".join(f"Doctor {slot}: {score} points." for slot in range(1, slots + 1))
+    return answer(f"All of them help.\nScore: {line}")
+
+
+def error(status: int, message: str = "no", code: str | None = None, **headers: str) -> dict[str, Any]:
+    """Return an error as OpenAI's endpoint words it; headers are given with underscores, as in `retry_after="1"`."""
+    content = {"error": {"message": message, "type": "error", "param": None, "code": code}}
+    return {"status": status, "json": content, "headers": {name.replace("_", "-"): headers[name] for name in headers}}
+
+
+NO_CHOICES = {
+    "status": 200,
+    "json": {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": []},
+}
+NOT_JSON = {"status": 200, "text": "<html>Bad gateway</html>", "type": "text/html"}
+BROKEN_JSON = {"status": 200, "text": '{"choices": [{"mess', "type": "application/json"}
+CUT_OFF = {"status": 200, "text": '{"choices": [{"mess', "type": "application/json", "missing": 500}
+HANG = {"hang": True}
+
+Reply = dict[str, Any] | Callable[[dict[str, Any]], dict[str, Any]]
+
+
+class EndpointDouble:
+    """Serve /v1 on a free port of this machine. Use as a context manager.
+
+    `requests` holds what came in: path, body, headers, and the times (monotonic seconds) at which it came and was answered.
+    `most_at_once` is how many chat requests were under way together. `batches` are those of the Batch API; they end when
+    `finish_batches` is called.
+    """
+
+    def __init__(self, *script: Reply):
+        self.script = list(script)
+        self.requests: list[dict[str, Any]] = []
+        self.most_at_once = self._at_once = 0
+        self.files: dict[str, str] = {}
+        self.batches: list[dict[str, Any]] = []
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+
+    def __enter__(self) -> "EndpointDouble":
+        double = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                double._serve(self)
+
+            def do_POST(self) -> None:
+                double._serve(self)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+    @property
+    def asked(self) -> list[dict[str, Any]]:
+        """Return the chat requests so far."""
+        return [request for request in self.requests if request["path"] == "/v1/chat/completions"]
+
+    def finish_batches(self, reply: Reply, status: str = "completed") -> None:
+        """End all batches with the reply to each of their requests; `error` replies go to the error file."""
+        for number, batch in enumerate(self.batches):
+            written: dict[str, list[str]] = {"output": [], "error": []}
+            for line in filter(None, self.files[batch["input_file_id"]].split("\n")):
+                request = json.loads(line)
+                said = reply(request["body"]) if callable(reply) else reply
+                response = {"status_code": said["status"], "request_id": "r", "body": said["json"]}
+                record = {"id": "b", "custom_id": request["custom_id"], "response": response, "error": None}
+                # The real service leaves characters as they are, such as U+2028, which str.splitlines breaks at.
+                written["output" if said["status"] == 200 else "error"].append(json.dumps(record, ensure_ascii=False))
+            counts = {"completed": len(written["output"]), "failed": len(written["error"])}
+            batch |= {"status": status, "request_counts": counts | {"total": sum(counts.values())}}
+            for kind in (kind for kind in written if written[kind] and status == "completed"):
+                batch[f"{kind}_file_id"] = f"{kind}-{number}"
+                self.files[f"{kind}-{number}"] = "\n".join(written[kind]) + "\n"
+
+    def _serve(self, handler: BaseHTTPRequestHandler) -> None:
+        came = time.monotonic()
+        if self._closing.is_set():  # on a connection that was kept open
+            handler.close_connection = True
+            return
+        content = handler.rfile.read(int(handler.headers.get("content-length") or 0))
+        path = handler.path.partition("?")[0]
+        is_json = "json" in (handler.headers.get("content-type") or "")
+        request = {"path": path, "body": json.loads(content) if is_json and content else content}
+        request |= {
+            "headers": {name.lower(): value for name, value in handler.headers.items()},
+            "came": came,
+            "answered": None,
+        }
+        with self._lock:
+            self.requests.append(request)
+        if path != "/v1/chat/completions":
+            self._send(handler, self._batch_api(path, request))
+            return
+        with self._lock:
+            reply = self.script.pop(0) if len(self.script) > 1 else self.script[0]
+            self._at_once += 1
+            self.most_at_once = max(self.most_at_once, self._at_once)
+        try:
+            reply = reply(request["body"]) if callable(reply) else reply
+            self._closing.wait(60 if reply.get("hang") else reply.get("delay", 0.0))
+        finally:
+            with self._lock:
+                self._at_once -= 1
+            request["answered"] = time.monotonic()
+        if reply.get("hang"):
+            handler.close_connection = True
+        else:
+            self._send(handler, reply)
+
+    def _send(self, handler: BaseHTTPRequestHandler, reply: dict[str, Any]) -> None:
+        content = (reply["text"] if "text" in reply else json.dumps(reply["json"])).encode()
+        handler.send_response(reply["status"])
+        handler.send_header("Content-Type", reply.get("type", "application/json"))
+        handler.send_header("Content-Length", str(len(content) + reply.get("missing", 0)))
+        for name, value in reply.get("headers", {}).items():
+            handler.send_header(name, value)
+        handler.close_connection = bool(reply.get("missing"))
+        try:
+            handler.end_headers()
+            handler.wfile.write(content)
+        except OSError:  # the client has gone
+            handler.close_connection = True
+
+    def _batch_api(self, path: str, request: dict[str, Any]) -> dict[str, Any]:
+        parts = path.removeprefix("/v1/").split("/")
+        if parts[0] == "files" and len(parts) == 3 and parts[1] in self.files:
+            return {"status": 200, "text": self.files[parts[1]], "type": "application/octet-stream"}
+        if parts == ["files"]:  # multipart: the lines of the file are the ones that are JSON
+            lines = [line for line in request["body"].decode().splitlines() if line.startswith("{")]
+            name = f"input-{len(self.files)}"
+            self.files[name] = "\n".join(lines)
+            file = {"id": name, "object": "file", "purpose": "batch", "bytes": 1, "created_at": 1}
+            return {"status": 200, "json": file | {"filename": "requests.jsonl", "status": "processed"}}
+        if parts == ["batches"] and isinstance(request["body"], dict):
+            batch = request["body"] | {"id": f"batch-{len(self.batches)}", "object": "batch", "created_at": 1}
+            self.batches.append(batch | {"status": "in_progress"})
+            return {"status": 200, "json": self.batches[-1]}
+        if parts == ["batches"]:
+            return {"status": 200, "json": {"object": "list", "data": self.batches, "has_more": False}}
+        for batch in self.batches:
+            if parts == ["batches", batch["id"]]:
+                return {"status": 200, "json": batch}
+        return error(404, "no such thing")
