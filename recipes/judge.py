@@ -162,14 +162,16 @@ def collect_or_submit(judge: Judge, args: JudgeArguments, log: VerdictLog, done:
         requests |= {request.id: request for request in window if request.key not in done}
     if not requests:
         return 0, None
-    state = log.path.with_name(f"batch-{judge.fingerprint}.json")
+    state = log.path.with_name(f"batch-{judge.fingerprint}.txt")
     if not state.exists():
         prompts = {name: judge.prompt(request) for name, request in requests.items()}
         marker = hashlib.sha256(json.dumps([judge.fingerprint, sorted(prompts)]).encode()).hexdigest()[:32]
         batch = judge.chat.submit_batch(prompts, marker)
-        state.write_text(json.dumps({"batch": batch}))
+        scratch = state.with_suffix(".tmp")
+        scratch.write_text(batch)
+        scratch.replace(state)  # whole or not there: a batch whose id is lost would be paid for twice
         return 0, f"batch {batch} submitted with {len(prompts)} requests; the same command collects it"
-    batch = json.loads(state.read_text())["batch"]
+    batch = state.read_text()
     status, answers = judge.chat.collect_batch(batch)
     judged = 0
     with Journal(log.part) as journal:

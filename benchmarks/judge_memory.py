@@ -1,0 +1,100 @@
+"""Measure whether the memory of `recipes/judge.py` grows with the number of cases.
+
+    python benchmarks/judge_memory.py
+    python benchmarks/judge_memory.py --small 200 --large 2000
+
+A tiny model with random weights gives scores to a small and to a large file of synthetic cases, each in a process of its
+own, and then once more, where everything is judged already and the program only has to find that out. Printed are the
+peaks of resident memory, the model and its libraries included, and the growth from the small file to the large one; the
+target is 1.05. The exit status is 0 whether it is met or not.
+
+On CPU, torch's oneDNN keeps compiled kernels for the shapes of batches it has met, up to a fixed number. The last row judges
+without that cache (ONEDNN_PRIMITIVE_CACHE_CAPACITY=0), to tell its share of the growth from the rest.
+"""
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from automedeval.ranking import format_table
+
+ROOT = Path(__file__).parents[1]
+TARGET = 1.05
+WORDS = ["water", "rest", "doctor", "fever", "pain", "rash", "tablet", "two", "days", "daily", "call", "if", "the"]
+RUNS: dict[str, dict[str, str]] = {  # in this order: the second finds what the first left
+    "judge all": {},
+    "judge again": {},
+    "judge all, no oneDNN cache": {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "0"},
+}
+BUILD_MODEL = """
+import sys, pathlib
+sys.path.insert(0, sys.argv[1])
+from conftest import build_tiny_model
+build_tiny_model(pathlib.Path(sys.argv[2]))
+"""
+
+
+def write_cases(file: Path, count: int) -> None:
+    """Write cases of three short responses each, the same ones whenever it is called."""
+    rng = random.Random(0)
+    with open(file, "w", encoding="utf-8") as stream:
+        for number in range(count):
+            texts = [" ".join(rng.choices(WORDS, k=rng.randint(3, 12))) for _ in range(4)]
+            responses = [{"model": f"model-{slot}", "text": text} for slot, text in enumerate(texts[1:])]
+            stream.write(json.dumps({"id": f"case-{number}", "question": texts[0], "responses": responses}) + "\n")
+
+
+def peak(command: list[str], environment: dict[str, str], log: Path) -> float:
+    """Run a command to its end and return the most resident memory that it held, in MB.
+
+    What a child inherits at its start counts too, so this program stays small: it loads no torch.
+    """
+    with open(log, "wb") as stream:
+        process = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT, env=os.environ | environment)
+        _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        sys.exit(f"{' '.join(command)} failed:\n{log.read_text(errors='replace')}")
+    return usage.ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)  # bytes there, kilobytes elsewhere
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--small", type=int, default=1000, help="cases of the small file (default: %(default)s)")
+    parser.add_argument("--large", type=int, default=20000, help="cases of the large file (default: %(default)s)")
+    args = parser.parse_args()
+    rows: dict[str, dict[int, float]] = {name: {} for name in RUNS}
+    with tempfile.TemporaryDirectory() as folder:
+        model, log = Path(folder, "model"), Path(folder, "log")
+        subprocess.run([sys.executable, "-c", BUILD_MODEL, str(ROOT / "tests"), str(model)], check=True)
+        for count in (args.small, args.large):
+            cases = Path(folder, f"{count}.jsonl")
+            write_cases(cases, count)
+            recipe = [sys.executable, str(ROOT / "recipes" / "judge.py"), "--judge", str(model), "--cases", str(cases)]
+            for name, environment in RUNS.items():
+                output = Path(folder, f"{count}-{'uncached' if environment else 'plain'}")
+                command = [*recipe, "--rationale", "false", "--output", str(output)]
+                rows[name][count] = peak(command, environment, log)
+    table = [
+        {
+            "run": name,
+            f"{args.small} cases, MB": f"{peaks[args.small]:.1f}",
+            f"{args.large} cases, MB": f"{peaks[args.large]:.1f}",
+            "growth": f"{peaks[args.large] / peaks[args.small]:.3f}",
+            "target": f"<= {TARGET}",
+            "met": "yes" if peaks[args.large] / peaks[args.small] <= TARGET else "no",
+        }
+        for name, peaks in rows.items()
+    ]
+    print(format_table(table))
+    print(f"peak resident memory of one process each; Python {sys.version.split()[0]}, {time.strftime('%Y-%m-%d')}")
+
+
+if __name__ == "__main__":
+    main()
