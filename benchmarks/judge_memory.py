@@ -7,9 +7,6 @@ A tiny model with random weights gives scores to a small and to a large file of 
 own, and then once more, where everything is judged already and the program only has to find that out. Printed are the
 peaks of resident memory, the model and its libraries included, and the growth from the small file to the large one; the
 target is 1.05. The exit status is 0 whether it is met or not.
-
-On CPU, torch's oneDNN keeps compiled kernels for the shapes of batches it has met, up to a fixed number. The last row judges
-without that cache (ONEDNN_PRIMITIVE_CACHE_CAPACITY=0), to tell its share of the growth from the rest.
 """
 
 import argparse
@@ -27,11 +24,7 @@ from automedeval.ranking import format_table
 ROOT = Path(__file__).parents[1]
 TARGET = 1.05
 WORDS = ["water", "rest", "doctor", "fever", "pain", "rash", "tablet", "two", "days", "daily", "call", "if", "the"]
-RUNS: dict[str, dict[str, str]] = {  # in this order: the second finds what the first left
-    "judge all": {},
-    "judge again": {},
-    "judge all, no oneDNN cache": {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "0"},
-}
+RUNS = ("judge all", "judge again")  # in this order: the second finds what the first left
 BUILD_MODEL = """
 import sys, pathlib
 sys.path.insert(0, sys.argv[1])
@@ -50,13 +43,13 @@ def write_cases(file: Path, count: int) -> None:
             stream.write(json.dumps({"id": f"case-{number}", "question": texts[0], "responses": responses}) + "\n")
 
 
-def peak(command: list[str], environment: dict[str, str], log: Path) -> float:
+def peak(command: list[str], log: Path) -> float:
     """Run a command to its end and return the most resident memory that it held, in MB.
 
     What a child inherits at its start counts too, so this program stays small: it loads no torch.
     """
     with open(log, "wb") as stream:
-        process = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT, env=os.environ | environment)
+        process = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT)
         _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
@@ -77,10 +70,9 @@ def main() -> None:
             cases = Path(folder, f"{count}.jsonl")
             write_cases(cases, count)
             recipe = [sys.executable, str(ROOT / "recipes" / "judge.py"), "--judge", str(model), "--cases", str(cases)]
-            for name, environment in RUNS.items():
-                output = Path(folder, f"{count}-{'uncached' if environment else 'plain'}")
-                command = [*recipe, "--rationale", "false", "--output", str(output)]
-                rows[name][count] = peak(command, environment, log)
+            for name in RUNS:
+                command = [*recipe, "--rationale", "false", "--output", str(Path(folder, f"verdicts-{count}"))]
+                rows[name][count] = peak(command, log)
     table = [
         {
             "run": name,

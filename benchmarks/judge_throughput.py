@@ -67,7 +67,7 @@ class Bench:
         """Return the prompts that the cases take, and their token ids."""
         judge = Judge(self.chats[dtype], rationale=rationale)
         prompts = [judge.prompt(request) for case in cases for request in judge.plan(case)]
-        return prompts, self.chats[dtype].encode([prompt.messages for prompt in prompts])
+        return prompts, self.chats[dtype].encoder.encode([prompt.messages for prompt in prompts])
 
     def fits(self, case: Case, most: int) -> bool:
         """Say whether the case and an answer of `most` tokens stay within the context window."""

@@ -142,6 +142,9 @@ def judge_missing(
     size = min(WINDOW, -(-total // log.processes))
     missing = (total - len(done)) // log.processes
     judged = 0
+    for number, window in enumerate(windows_of(args, judge, size)):
+        if number % log.processes == log.rank:
+            judge.refuse_overlong(window)
     with Journal(log.part) as journal, tqdm(total=missing, unit="verdict", disable=log.rank > 0) as bar:
         for number, window in enumerate(windows_of(args, judge, size)):
             if number % log.processes == log.rank:
@@ -212,7 +215,8 @@ def summary(log: VerdictLog, rubric: Rubric | None, expected: dict[str, int], ju
     standings.settle_rest()
     lines = [f"\n{log.judge} by {log.rubric}", format_table(standings.table())]
     lines += [f"  invalid, {count}: {error}" for error, count in sorted(standings.errors.items())[:8]]
-    rate = f"{judged / seconds:.2f} verdicts/s, " if judged and seconds else ""
+    per_case = sum(expected.values()) / len(expected)
+    rate = f"{judged / per_case / seconds:.2f} cases/s, " if judged and seconds else ""
     counts = f"{standings.cases} cases, {standings.verdicts} verdicts ({judged} new), {rate}"
     for count, what in ((standings.clipped, "clipped to fit"), (standings.truncated, "cut off at --max_new_tokens")):
         counts += f"{count} {what}, " if count else ""

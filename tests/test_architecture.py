@@ -21,7 +21,7 @@ RECIPES = {path.stem: path for path in sorted((ROOT / "recipes").glob("*.py")) i
 FLOORS = {
     "F0": [{"records"}, {"rubrics", "journal"}],
     "F1": [{"verdicts", "planning", "ranking"}, {"prompts"}],
-    "F2": [{"checkpoints", "completions", "decoding"}, {"chat", "local_chat"}],
+    "F2": [{"checkpoints", "completions", "decoding", "encoding"}, {"chat", "local_chat"}],
     "F3": [{"verdict_log", "judging"}],
     "F4": [{"arguments"}],
 }
@@ -33,7 +33,7 @@ STEPS = {
 DOORS = {
     "datasets": {"records"},
     "huggingface_hub": {"checkpoints"},
-    "jinja2": {"prompts", "local_chat"},  # local_chat catches the errors of a checkpoint's own template
+    "jinja2": {"prompts", "encoding"},
     "openai": {"chat"},
     "torch": {"decoding", "local_chat"},
     "transformers": {"decoding", "local_chat", "arguments"},

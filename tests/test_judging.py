@@ -82,6 +82,13 @@ def test_a_judge_on_cases(chat, cases):
     assert all(1 <= score <= 5 for verdict in verdicts for score in verdict.expected_scores)
 
 
+def test_a_lone_surrogate_is_judged(chat, cases):
+    broken = replace(cases[0], responses=(replace(cases[0].responses[0], text="So \ud800."), *cases[0].responses[1:]))
+    for judge in (Judge(chat, rationale=False), LikelihoodJudge(chat)):
+        (verdict,) = judge([broken])
+        assert verdict.valid
+
+
 def test_an_empty_response_is_judged(chat, cases):
     mute = replace(cases[0], responses=(replace(cases[0].responses[0], text=""), *cases[0].responses[1:]))
     for judge in (Judge(chat, rationale=False), LikelihoodJudge(chat)):

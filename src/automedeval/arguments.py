@@ -119,7 +119,7 @@ class ChatArguments:
     )
 
     def __post_init__(self) -> None:
-        for name, least in (("batch_tokens", 1), ("max_new_tokens", 1), ("concurrency", 1), ("max_retries", 0)):
+        for name, least in (("batch_tokens", 0), ("max_new_tokens", 1), ("concurrency", 1), ("max_retries", 0)):
             if getattr(self, name) < least:
                 raise RecordError(f"--{name} must be at least {least}, not {getattr(self, name)}")
         if self.max_cost is not None and not (self.price_in or self.price_out):

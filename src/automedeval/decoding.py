@@ -8,7 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
+from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.cache_utils import Cache, DynamicLayer
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
 
 KeyValues = list[tuple[torch.Tensor, torch.Tensor]]
 
@@ -24,21 +27,44 @@ def flatten_head_input(model) -> None:
     head.register_forward_pre_hook(lambda _, inputs: (inputs[0].reshape(-1, inputs[0].shape[-1]),))
 
 
+FLOAT32_ATTENTION = "sdpa_float32"
+
+
+def _float32_attention(module, query, key, value, attention_mask, **options):
+    output, weights = sdpa_attention_forward(
+        module, query.float(), key.float(), value.float(), attention_mask, **options
+    )
+    return output.to(query.dtype), weights
+
+
+# Attention in float32 around matrix products in bfloat16. Where a CPU multiplies bfloat16 without matrix tiles (AMX), torch's
+# attention over a long cache is slower in it: 10.9 ms against 2.2 ms for one token of 24 rows over 800, per layer (two cores
+# of an AMD EPYC, torch 2.13, 2026-11-21).
+AttentionInterface.register(FLOAT32_ATTENTION, _float32_attention)
+AttentionMaskInterface.register(FLOAT32_ATTENTION, sdpa_mask)
+
+
+def attention_for(attention: str, device: str, dtype: torch.dtype) -> str:
+    """Return the attention to load a model with: `attention`, or where sdpa is slow in this precision, its float32 form."""
+    slow = device == "cpu" and dtype == torch.bfloat16 and not torch.cpu._is_amx_tile_supported()
+    return FLOAT32_ATTENTION if attention == "sdpa" and slow else attention
+
+
 class _BufferLayer(DynamicLayer):
     """A layer's keys and values in one allocation, written in place.
 
     Concatenating anew at every token, as DynamicLayer does, copies the whole cache once per token.
     """
 
-    def __init__(self, rows: int, capacity: int):
+    def __init__(self, rows: int, capacity: int, dtype: torch.dtype | None):
         super().__init__()
-        self.rows, self.capacity = rows, capacity
+        self.rows, self.capacity, self.kept_as = rows, capacity, dtype
         self.first, self.length = 0, 0  # where the next keys go: from this row on, behind so many positions
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        self.dtype, self.device = key_states.dtype, key_states.device
+        self.dtype, self.device = self.kept_as or key_states.dtype, key_states.device
         self.keys, self.values = (
-            states.new_zeros(self.rows, states.shape[1], self.capacity, states.shape[3])
+            states.new_zeros(self.rows, states.shape[1], self.capacity, states.shape[3], dtype=self.dtype)
             for states in (key_states, value_states)
         )
         self.is_initialized = True
@@ -70,7 +96,9 @@ class Rows:
     def __init__(self, model, count: int, capacity: int, prefix: KeyValues | None = None, pad: int = 0):
         self.model, self.pad, self.active = model, pad, count
         self.length = 0
-        layers = [_BufferLayer(count, capacity) for _ in range(model.config.get_text_config().num_hidden_layers)]
+        config = model.config.get_text_config()
+        dtype = torch.float32 if config._attn_implementation == FLOAT32_ATTENTION else None
+        layers = [_BufferLayer(count, capacity, dtype) for _ in range(config.num_hidden_layers)]
         self.mask = torch.zeros(count, capacity, dtype=torch.long, device=model.device)
         if prefix:
             self.length = prefix[0][0].shape[2]
@@ -87,18 +115,19 @@ class Rows:
             prompts: token ids per row, without the prefix; rows of similar length should stand together.
             forward_tokens: about how many tokens one forward pass takes. Large ones fall out of a CPU's caches.
         """
-        base, logits, first = self.length, [], 0
+        base, end, first = self.length, 0, 0
+        logits = []
         while first < len(prompts):
-            width, count = 0, 0
+            width = count = 0
             for row in prompts[first:]:
                 width = max(width, len(row))
                 if count and width * (count + 1) > forward_tokens:
                     break
                 count += 1
-            width = max(map(len, prompts[first : first + count]))
-            logits.append(self._forward(prompts[first : first + count], first, base, keep=1)[:, -1])
-            first += count
-        self._set_length(base + max(map(len, prompts)))
+            last, reached = self._forward(prompts[first : first + count], first, base, keep=1)
+            logits.append(last[:, -1])
+            end, first = max(end, reached), first + count
+        self._set_length(end)
         self.logits = torch.cat(logits)
 
     def feed(self, tokens: Sequence[Sequence[int]], keep: int = 1) -> torch.Tensor:
@@ -107,13 +136,15 @@ class Rows:
         Returns:
             float32 tensor of shape (active rows, keep, vocabulary). `self.logits` takes the last position's.
         """
-        logits = self._forward(tokens, 0, self.length, keep)
-        self.length += max(map(len, tokens))
+        logits, self.length = self._forward(tokens, 0, self.length, keep)
         self.logits = logits[:, -1]
         return logits
 
-    def _forward(self, tokens: Sequence[Sequence[int]], first: int, at: int, keep: int) -> torch.Tensor:
+    def _forward(self, tokens: Sequence[Sequence[int]], first: int, at: int, keep: int) -> tuple[torch.Tensor, int]:
+        """Feed rows from `first` on behind position `at`; return logits, and the position behind what was fed."""
         width = max(map(len, tokens))
+        if width > 64:  # few shapes: libraries keep a kernel, and allocators a hole, for every one they have seen
+            width = min(-(-width // 32) * 32, self.mask.shape[1] - at)
         rows, device = slice(first, first + len(tokens)), self.model.device
         ids = torch.tensor([[self.pad] * (width - len(row)) + list(row) for row in tokens], device=device)
         real = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in tokens], device=device)
@@ -129,7 +160,7 @@ class Rows:
             use_cache=True,
             logits_to_keep=keep,
         )
-        return output.logits.view(len(tokens), keep, -1).float()
+        return output.logits.view(len(tokens), keep, -1).float(), at + width
 
     def roll_back(self, length: int) -> None:
         """Forget everything after the first `length` positions."""
@@ -178,10 +209,10 @@ def write_free(
     rows: Rows,
     most: int,
     ends: set[int],
-    stops_at: Callable[[list[int]], bool],
+    stops_at: Callable[[list[int], bool], bool],
     choose: Callable[[torch.Tensor], torch.Tensor],
 ) -> tuple[list[Written], list[int]]:
-    """Let every row write until an end token, until `stops_at(last tokens)` says so, or for `most` tokens.
+    """Let every row write until an end token, until `stops_at` says so, or for `most` tokens.
 
     Rows that are done drop out of the forward passes to come, and are active again on return, in another order than before.
 
@@ -189,7 +220,7 @@ def write_free(
         rows: active rows with `logits` of their last token.
         most: most tokens a row may write.
         ends: ids of the tokens that end a text; they are neither fed nor kept.
-        stops_at: told the last dozen tokens and the one just chosen, says whether the text ends with it.
+        stops_at: told the last dozen tokens and the one just chosen, and whether that is all, says whether the text ends.
         choose: picks a token per row from logits of shape (rows, vocabulary).
 
     Returns:
@@ -206,7 +237,7 @@ def write_free(
             text, token = written[owner[row]], chosen[row]
             if token in ends:
                 done.append(row)
-            elif stops_at([*text.tokens[-12:], token]):
+            elif stops_at([*text.tokens[-12:], token], len(text.tokens) <= 12):
                 text.pending = token
                 done.append(row)
             elif len(text.tokens) >= most:

@@ -34,6 +34,15 @@ def shorten_longest(texts: list[str], over: int) -> int | None:
     return slot
 
 
+def _refuse(requests: Sequence[Request], over: Sequence[int]) -> None:
+    for request, excess in zip(requests, over):
+        if excess > 0:
+            raise RecordError(
+                f"case {request.case.id!r} is {excess} tokens too long for the context window "
+                "(--on_overlong skip or clip goes on)"
+            )
+
+
 @dataclass
 class Judge:
     """A chat that judges by a rubric.
@@ -138,10 +147,8 @@ class Judge:
         prompts = [self.prompt(request) for request in requests]
         notes: list[dict[str, Any]] = [{} for _ in requests]
         sent = []
-        for index, over in enumerate(self.chat.overflow(prompts)):
+        for index, over in enumerate(self._overflow(requests, prompts)):
             problem = f"the prompt is {over} tokens longer than the context window" if over > 0 else None
-            if problem and self.on_overlong == "error":
-                raise RecordError(f"case {requests[index].case.id!r}: {problem} (--on_overlong skip or clip goes on)")
             if problem and self.on_overlong == "clip":
                 prompts[index], notes[index]["clipped"] = self._clip(requests[index], over)
                 problem = None if prompts[index] else problem
@@ -154,6 +161,17 @@ class Judge:
         for place, answer in answers:
             index = sent[place]
             yield index, self.verdict(requests[index], answer, notes[index])
+
+    def refuse_overlong(self, requests: Sequence[Request]) -> None:
+        """Raise RecordError, naming the case, if `on_overlong` is "error" and a prompt exceeds the context window."""
+        if self.on_overlong == "error" and self.chat.constrains:  # an endpoint alone knows its window
+            self._overflow(requests, [self.prompt(request) for request in requests])
+
+    def _overflow(self, requests: Sequence[Request], prompts: Sequence[Prompt]) -> list[int]:
+        over = self.chat.overflow(prompts)
+        if self.on_overlong == "error":
+            _refuse(requests, over)
+        return over
 
     def _clip(self, request: Request, over: int) -> tuple[Prompt | None, list[str]]:
         """Shorten the longest response, again and again, until the prompt fits; None if that leaves nothing to judge."""
@@ -256,12 +274,19 @@ class LikelihoodJudge:
 
     def estimate(self, requests: Sequence[Request]) -> tuple[int, float]:
         """Return how many tokens the requests take, and no cost."""
-        pairs = [
-            likelihood_texts(request.case.question, request.case.responses[slot].text)
-            for request in requests
-            for slot in request.slots
-        ]
+        pairs = [pair for request in requests for pair in self._pairs(request)]
         return sum(over + self.chat.window for over in self.chat.overflow_pairs(pairs)), 0.0
+
+    def refuse_overlong(self, requests: Sequence[Request]) -> None:
+        """Raise RecordError, naming the case, if `on_overlong` is "error" and a response exceeds the context window."""
+        if self.on_overlong == "error":
+            for request in requests:
+                _refuse([request], [max(self.chat.overflow_pairs(self._pairs(request)))])
+
+    @staticmethod
+    def _pairs(request: Request) -> list[tuple[str, str]]:
+        case = request.case
+        return [likelihood_texts(case.question, case.responses[slot].text) for slot in request.slots]
 
     def plan(self, case: Case) -> list[Request]:
         """Return the one request that shows all responses, each by itself."""
@@ -278,13 +303,10 @@ class LikelihoodJudge:
         owners, pairs = [], []
         for index, request in enumerate(requests):
             texts = [request.case.responses[slot].text for slot in request.slots]
-            own = [likelihood_texts(request.case.question, text) for text in texts]
+            own = self._pairs(request)
             over = max(self.chat.overflow_pairs(own))
-            if over > 0 and self.on_overlong == "error":
-                raise RecordError(
-                    f"case {request.case.id!r}: a response is {over} tokens longer than the context window allows "
-                    "(--on_overlong skip or clip goes on)"
-                )
+            if self.on_overlong == "error":
+                _refuse([request], [over])
             clipped = set()
             while over > 0 and self.on_overlong == "clip" and (slot := shorten_longest(texts, over)) is not None:
                 clipped.add(request.case.models[request.slots[slot]])

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 
-import jinja2
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -22,16 +21,15 @@ from automedeval.decoding import (
     KeyValues,
     Rows,
     Written,
+    attention_for,
     compete,
     flatten_head_input,
     prefix_key_values,
     write_free,
 )
-from automedeval.prompts import Answer, Messages, Prompt
-from automedeval.records import RecordError
-from automedeval.verdicts import Free, Part, Slot
-
-_SEAM = "\ue0a1\ue0a2"  # private-use characters that mark where a text is cut before tokenizing
+from automedeval.encoding import PromptEncoder
+from automedeval.prompts import Answer, Prompt
+from automedeval.verdicts import Free, Part
 
 
 def best_dtype(device: str) -> torch.dtype:
@@ -39,6 +37,22 @@ def best_dtype(device: str) -> torch.dtype:
     if device.startswith("cuda"):
         return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
     return torch.bfloat16 if torch.cpu._is_avx512_bf16_supported() else torch.float32
+
+
+def batch_room(network) -> int:
+    """Return how many tokens of keys and values fit into 2 GiB, on a GPU into half of what the weights leave of it.
+
+    It depends on the hardware alone, not on what is free at the moment: batches have to be the same on the next start.
+    """
+    config = network.config.get_text_config()
+    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    token = 2 * config.num_hidden_layers * heads * head * 4
+    room = 2 * 2**30
+    if network.device.type == "cuda":
+        weights = sum(parameter.nbytes for parameter in network.parameters())
+        room = max(room, (torch.cuda.get_device_properties(network.device).total_memory - weights) // 2)
+    return max(2048, min(65_536, room // token))
 
 
 @dataclass
@@ -49,7 +63,7 @@ class LocalChat:
         model: folder or Hub id of a causal language model; only safetensors are read, no remote code is run.
         dtype: "auto" (see `best_dtype`), "bfloat16", "float16" or "float32".
         device: "auto", "cpu", "cuda" or "cuda:N".
-        batch_tokens: most tokens, prompt and answer together, that one batch holds.
+        batch_tokens: most tokens, prompt and answer together, that one batch holds; 0 takes what fits (`batch_room`).
         forward_tokens: about how many tokens of prompts go through one forward pass.
         max_new_tokens: most tokens of free text.
         temperature: 0 decodes greedily, anything above samples, seeded by `seed` and the prompt's run.
@@ -60,7 +74,7 @@ class LocalChat:
     model: str
     dtype: str = "auto"
     device: str = "auto"
-    batch_tokens: int = 16384
+    batch_tokens: int = 0
     forward_tokens: int = 4096
     max_new_tokens: int = 512
     temperature: float = 0.0
@@ -68,7 +82,6 @@ class LocalChat:
     chat_template_path: str | None = None
     attn_implementation: str = "sdpa"
     constrains: bool = field(default=True, init=False)
-    _segments: dict = field(default_factory=dict, repr=False)
     _prefix: tuple[list[int], KeyValues] = field(default=([], []), repr=False)
 
     def __post_init__(self) -> None:
@@ -77,18 +90,19 @@ class LocalChat:
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
         if self.chat_template_path:
             self.tokenizer.chat_template = Path(self.chat_template_path).read_text(encoding="utf-8")
-        added = sorted(self.tokenizer.get_added_vocab(), key=len, reverse=True)
-        self._control = re.compile("|".join(map(re.escape, added)) or r"(?!)")
-        # Some templates know no system role; their models read it at the head of the user's message.
-        self._system_role = self.tokenizer.chat_template is None or self._renders_system()
+        self.encoder = PromptEncoder(self.tokenizer)
         if self.device == "auto":
             local_rank = os.environ.get("LOCAL_RANK", "0")
             self.device = f"cuda:{local_rank}" if torch.cuda.is_available() else "cpu"
         dtype = best_dtype(self.device) if self.dtype == "auto" else getattr(torch, self.dtype)
         self.network = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=dtype, use_safetensors=True, attn_implementation=self.attn_implementation
+            folder,
+            dtype=dtype,
+            use_safetensors=True,
+            attn_implementation=attention_for(self.attn_implementation, self.device, dtype),
         ).to(self.device)
         self.network.eval().requires_grad_(False)
+        self.batch_tokens = self.batch_tokens or batch_room(self.network)
         flatten_head_input(self.network)
         self.window = getattr(self.network.config.get_text_config(), "max_position_embeddings", None) or 2048
         ends = self.network.generation_config.eos_token_id
@@ -96,51 +110,25 @@ class LocalChat:
         settings = [str(dtype), self.max_new_tokens, self.temperature, self.seed, self.tokenizer.chat_template]
         self.fingerprint = fingerprint(folder, settings)
 
-    # --- prompts to tokens -----------------------------------------------------------------------------------------
-
-    def _renders_system(self) -> bool:
-        try:
-            self._render([{"role": "system", "content": "s"}, {"role": "user", "content": "u"}])
-        except jinja2.TemplateError:
-            return False
-        return True
-
-    def _render(self, messages: Messages) -> str:
-        return self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-
-    def _cut_control(self, text: str) -> str:
-        """Put a seam into every control token that stands in a text, so that it becomes ordinary characters."""
-        return self._control.sub(lambda match: match[0][0] + _SEAM + match[0][1:], text.replace(_SEAM, ""))
-
-    def encode(self, prompts: Sequence[Messages]) -> list[list[int]]:
-        """Tokenize chat messages, up to where the answer begins. Control tokens inside a content are data, never control."""
-        if self.tokenizer.chat_template is None:
-            raise RecordError(f"{self.model} has no chat template; give one with --chat_template_path")
-        pieces: list[str] = []
-        counts = []
-        for messages in prompts:
-            messages = [{**message, "content": self._cut_control(message["content"])} for message in messages]
-            if not self._system_role and messages[0]["role"] == "system":
-                content = f"{messages[0]['content']}\n\n{messages[1]['content']}"
-                messages = [{**messages[1], "content": content}, *messages[2:]]
-            parts = self._render(messages).split(_SEAM)
-            pieces += parts
-            counts.append(len(parts))
-        ids = iter(self.tokenizer(pieces, add_special_tokens=False).input_ids)
-        return [[token for _ in range(count) for token in next(ids)] for count in counts]
-
     def count_tokens(self, prompts: Sequence[Prompt]) -> list[int]:
         """Return how many tokens each prompt takes, the answer not counted."""
-        return [len(ids) for ids in self.encode([prompt.messages for prompt in prompts])]
+        return [len(ids) for ids in self.encoder.encode([prompt.messages for prompt in prompts])] if prompts else []
 
     def estimate(self, prompts: Sequence[Prompt]) -> tuple[int, float]:
         """Return how many tokens the prompts take, and that they cost nothing."""
         return sum(self.count_tokens(prompts)), 0.0
 
     def overflow(self, prompts: Sequence[Prompt]) -> list[int]:
-        """Return for each prompt how many tokens it and the longest answer to it exceed the context window by."""
-        counts = self.count_tokens(prompts)
-        return [count + self._reserve(prompt) - self.window for count, prompt in zip(counts, prompts)]
+        """Return for each prompt by how many tokens it and the longest answer to it exceed the context window; 0 or less fits.
+
+        No token is shorter than a byte, so that most prompts need not be tokenized to see that they fit.
+        """
+        sizes = [sum(len(message["content"].encode()) + 64 for message in prompt.messages) for prompt in prompts]
+        over = [size + self._reserve(prompt) - self.window for size, prompt in zip(sizes, prompts)]
+        doubtful = [index for index, excess in enumerate(over) if excess > 0]
+        for index, count in zip(doubtful, self.count_tokens([prompts[index] for index in doubtful])):
+            over[index] = count + self._reserve(prompts[index]) - self.window
+        return over
 
     def _reserve(self, prompt: Prompt) -> int:
         """Return the most tokens that an answer can take: free text, and what is laid down around the values."""
@@ -148,27 +136,6 @@ class LocalChat:
             return self.max_new_tokens
         laid = sum(len(part) if isinstance(part, str) else 12 for part in prompt.parts if not isinstance(part, Free))
         return laid + (self.max_new_tokens if any(isinstance(part, Free) for part in prompt.parts) else 0)
-
-    def _after(self, anchor: str, text: str) -> list[int]:
-        """Tokenize a text as it would be tokenized behind `anchor`."""
-        head, whole = self.tokenizer([anchor, anchor + text], add_special_tokens=False).input_ids
-        if whole[: len(head)] == head:
-            return whole[len(head) :]
-        return self.tokenizer(text, add_special_tokens=False).input_ids
-
-    def _segment(self, literal: str, slot: Slot, following: str) -> tuple[list[int], list[list[int]]]:
-        """Tokenize a literal and the values that may follow it: what they share, and what they do not."""
-        key = (literal, slot.values, following)
-        if key not in self._segments:
-            whole = [self._after("\n", literal + value) for value in slot.values]
-            if any(a != b and b[: len(a)] == a for a in whole for b in whole):  # "1" and "10": the end decides
-                whole = [
-                    self._after("\n", literal + value + (following or "\n"))[: len(ids) + 1]
-                    for value, ids in zip(slot.values, whole)
-                ]
-            shared = len(list(takewhile(lambda column: len(set(column)) == 1, zip(*whole))))
-            self._segments[key] = (whole[0][:shared], [ids[shared:] for ids in whole])
-        return self._segments[key]
 
     # --- answering ---------------------------------------------------------------------------------------------------
 
@@ -181,7 +148,7 @@ class LocalChat:
         wanted = [True] * len(prompts) if wanted is None else wanted
         if not any(wanted):
             return
-        encoded = self.encode([prompt.messages for prompt in prompts])
+        encoded = self.encoder.encode([prompt.messages for prompt in prompts])
         prefix = self._shared_prefix(encoded)
         lengths = [len(ids) + self._reserve(prompt) for ids, prompt in zip(encoded, prompts)]
         for batch in self._batches(lengths, [(prompt.run, repr(prompt.parts)) for prompt in prompts]):
@@ -217,13 +184,13 @@ class LocalChat:
     @torch.inference_mode()
     def _answer_batch(self, prompts: list[Prompt], suffixes: list[list[int]], prefix_length: int) -> list[Answer]:
         parts = prompts[0].parts
-        capacity = prefix_length + max(map(len, suffixes)) + self._reserve(prompts[0]) + 16
+        capacity = prefix_length + max(map(len, suffixes)) + self._reserve(prompts[0]) + 64
         rows = Rows(self.network, len(prompts), capacity, self._prefix[1], pad=self.tokenizer.pad_token_id or 0)
         usage = [{"prompt_tokens": prefix_length + len(ids), "completion_tokens": 0} for ids in suffixes]
         if parts is None:
             rows.start(suffixes, self.forward_tokens)
             written, _ = write_free(
-                rows, self.max_new_tokens, self._ends, lambda _: False, self._chooser(prompts[0].run)
+                rows, self.max_new_tokens, self._ends, lambda *_: False, self._chooser(prompts[0].run)
             )
             for text, count in zip(written, usage):
                 count["completion_tokens"] = len(text.tokens)
@@ -233,8 +200,8 @@ class LocalChat:
             ]
         opening, free, rest = _split(parts)
         if free is None:
-            return self._lay_down(rows, suffixes, ["" for _ in prompts], rest, usage)
-        start = self._after("\n", opening) if opening else []
+            return self._lay_down(rows, None, suffixes, rest, usage)
+        start = self.encoder.after("\n", opening) if opening else []
         rows.start([ids + start for ids in suffixes], self.forward_tokens)
         literal = rest[0]
         written, owner = write_free(
@@ -243,15 +210,13 @@ class LocalChat:
         texts, forced = zip(*(self._join(text, free, literal) for text in written))
         for text, count in zip(written, usage):
             count["completion_tokens"] = len(text.tokens)
-        tail = [self._after("x", forced[index] + rest[1].values[0]) for index in owner]
-        spare = len(self._segment(literal, rest[1], rest[2] if len(rest) > 2 else "")[1][0])
-        laid = self._lay_down(
-            rows, [ids[:-spare] for ids in tail], [opening] * len(prompts), rest, [usage[i] for i in owner]
-        )
+        tail = [self.encoder.after("x", forced[index] + rest[1].values[0]) for index in owner]
+        spare = len(self.encoder.segment(literal, rest[1], rest[2] if len(rest) > 2 else "")[1][0])
+        laid = self._lay_down(rows, [ids[:-spare] for ids in tail], [], rest, [usage[i] for i in owner])
         answers: list[Answer] = [Answer()] * len(prompts)
         for index, answer in zip(owner, laid):
             answers[index] = Answer(
-                text=opening + texts[index] + answer.text.removeprefix(opening),
+                text=opening + texts[index] + answer.text,
                 values=answer.values,
                 probabilities=answer.probabilities,
                 free=_unescaped(texts[index]) if free.json_string else texts[index].strip(),
@@ -261,26 +226,33 @@ class LocalChat:
         return answers
 
     def _lay_down(
-        self, rows: Rows, first: list[list[int]], texts: list[str], parts: Sequence[Part], usage: list[dict[str, int]]
+        self,
+        rows: Rows,
+        forced: list[list[int]] | None,
+        prompts: list[list[int]],
+        parts: Sequence[Part],
+        usage: list[dict[str, int]],
     ) -> list[Answer]:
-        """Feed literals and let the allowed values compete, slot after slot; `first` is fed before the first slot.
+        """Feed literals and let the allowed values compete, slot after slot.
 
-        Without free text `first` holds the prompts, and the first literal goes with them through one forward pass.
+        Behind free text, `forced` is what each row still needs up to its first slot, the first literal included. Without
+        free text it is None, and the `prompts` go through one forward pass together with the first literal.
         """
-        chosen: list[list[str]] = [[] for _ in first]
-        probabilities: list[list[dict[str, float]]] = [[] for _ in first]
-        feed = first
+        texts = ["" for _ in usage]
+        chosen: list[list[str]] = [[] for _ in usage]
+        probabilities: list[list[dict[str, float]]] = [[] for _ in usage]
         parts = list(parts) if isinstance(parts[0], str) else ["", *parts]
+        winners: list[list[int]] = []
         for at in range(0, len(parts) - 1, 2):
             literal, slot = parts[at], parts[at + 1]
             following = parts[at + 2] if at + 2 < len(parts) else ""
-            shared, values = self._segment(literal, slot, following)
-            if at or not any(texts):
-                feed = [ids + shared for ids in feed]
-            if rows.logits is None:
-                rows.start(feed, self.forward_tokens)
+            shared, values = self.encoder.segment(literal, slot, following)
+            if at:
+                rows.feed([ids + shared for ids in winners])
+            elif forced is not None:
+                rows.feed(forced)
             else:
-                rows.feed(feed)
+                rows.start([ids + shared for ids in prompts], self.forward_tokens)
             odds = compete(rows, values)
             best = odds.argmax(dim=1).tolist()
             for row, (winner, chances) in enumerate(zip(best, odds.tolist())):
@@ -288,7 +260,7 @@ class LocalChat:
                 probabilities[row].append(dict(zip(slot.values, chances)))
                 texts[row] += literal + slot.values[winner]
                 usage[row]["completion_tokens"] += len(shared) + len(values[winner])
-            feed = [values[winner] for winner in best]
+            winners = [values[winner] for winner in best]
         ending = parts[-1] if len(parts) % 2 else ""
         return [
             Answer(text + ending, values=tuple(words), probabilities=tuple(chances), usage=count)
@@ -308,7 +280,14 @@ class LocalChat:
 
     def _stopper(self, free: Free):
         pattern = _stop_pattern(free)
-        return lambda tokens: pattern.search(self._decode(tokens)) is not None
+        lead = (
+            "\n" if free.stop.startswith("\n") else ""
+        )  # prompts end a line: what stops at a line's start may come at once
+
+        def stops(tokens: list[int], whole: bool) -> bool:
+            return pattern.search((lead if whole else "") + self._decode(tokens)) is not None
+
+        return stops
 
     def _join(self, written: Written, free: Free, literal: str) -> tuple[str, str]:
         """Return the free text, and what is still to be fed so that the row continues with `literal`."""
@@ -324,16 +303,9 @@ class LocalChat:
 
     # --- likelihoods ---------------------------------------------------------------------------------------------------
 
-    def _encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:
-        start = [self.tokenizer.bos_token_id] if self.tokenizer.bos_token_id is not None else []
-        flat = [self._cut_control(text).split(_SEAM) for pair in pairs for text in pair]
-        ids = iter(self.tokenizer([piece for pieces in flat for piece in pieces], add_special_tokens=False).input_ids)
-        sides = [[token for _ in pieces for token in next(ids)] for pieces in flat]
-        return [(start + sides[at], sides[at + 1]) for at in range(0, len(sides), 2)]
-
     def overflow_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[int]:
-        """Return for each (condition, target) how many tokens it exceeds the context window by."""
-        return [len(condition) + len(target) - self.window for condition, target in self._encode_pairs(pairs)]
+        """Return by how many tokens each (condition, target) exceeds the context window."""
+        return [len(condition) + len(target) - self.window for condition, target in self.encoder.encode_pairs(pairs)]
 
     def likelihoods(
         self, pairs: Sequence[tuple[str, str]], wanted: Sequence[bool] | None = None
@@ -343,7 +315,7 @@ class LocalChat:
         As in `answer`, batches are composed of all pairs and passed over where nothing is wanted. Pairs have to fit.
         """
         wanted = [True] * len(pairs) if wanted is None else wanted
-        rows = self._encode_pairs(pairs)
+        rows = self.encoder.encode_pairs(pairs)
         for batch in self._batches([len(condition) + len(target) for condition, target in rows], [0] * len(rows)):
             if any(wanted[index] for index in batch):
                 for index, value in zip(batch, self._likelihood_batch([rows[i] for i in batch])):

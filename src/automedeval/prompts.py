@@ -67,6 +67,11 @@ def question_text(question: str | list[dict[str, str]]) -> str:
     return "\n".join(f"{message['role']}: {message['content']}" for message in question)
 
 
+def _encodable(text: str) -> str:
+    """Turn lone surrogates, which JSON can carry and no tokenizer or request takes, into question marks."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
 @lru_cache(maxsize=64)
 def _template(source: str) -> jinja2.Template:
     # Plain text for a model, not HTML: escaping would change what is judged.
@@ -110,7 +115,7 @@ def judge_messages(
         messages = []
         for role in ("system", "user"):
             if role in template.blocks:
-                content = "".join(template.blocks[role](template.new_context(names))).strip()
+                content = _encodable("".join(template.blocks[role](template.new_context(names))).strip())
                 messages.append({"role": role, "content": content})
     except jinja2.TemplateError as error:
         raise RubricError(f"{rubric.template}: {error}") from None
@@ -125,7 +130,7 @@ def likelihood_texts(question: str | list[dict[str, str]], response: str) -> tup
     template = _template(source)
     condition = "".join(template.blocks["condition"](template.new_context({"response": response.strip()})))
     target = "".join(template.blocks["target"](template.new_context({"question": question_text(question).strip()})))
-    return condition.strip("\n"), target.strip("\n")
+    return _encodable(condition.strip("\n")), _encodable(target.strip("\n"))
 
 
 def likelihood_fingerprint() -> str:

@@ -1,0 +1,93 @@
+"""Prompts to tokens: chat templates, the borders between literals and values, and control tokens that are only text."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import Any
+
+import jinja2
+
+from automedeval.prompts import Messages
+from automedeval.records import RecordError
+from automedeval.verdicts import Slot
+
+_SEAM = "\ue0a1\ue0a2"  # private-use characters that mark where a text is cut before tokenizing
+
+
+@dataclass
+class PromptEncoder:
+    """Turns messages and answers' parts into token ids of one tokenizer.
+
+    A control token that stands in a content (`<|im_end|>` in a patient's question, say) becomes ordinary characters: the
+    text is cut inside it and the pieces are tokenized apart. All other texts are tokenized whole, as training does.
+    """
+
+    tokenizer: Any
+    _segments: dict = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        added = sorted(self.tokenizer.get_added_vocab(), key=len, reverse=True)
+        self._control = re.compile("|".join(map(re.escape, added)) or r"(?!)")
+        # Some templates know no system role; their models read it at the head of the user's message.
+        self._system_role = self.tokenizer.chat_template is None or self._renders_system()
+
+    def _renders_system(self) -> bool:
+        try:
+            self._render([{"role": "system", "content": "s"}, {"role": "user", "content": "u"}])
+        except jinja2.TemplateError:
+            return False
+        return True
+
+    def _render(self, messages: Messages) -> str:
+        return self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+
+    def _cut_control(self, text: str) -> str:
+        """Put a seam into every control token that stands in a text, so that it becomes ordinary characters."""
+        return self._control.sub(lambda match: match[0][0] + _SEAM + match[0][1:], text.replace(_SEAM, ""))
+
+    def encode(self, prompts: Sequence[Messages]) -> list[list[int]]:
+        """Tokenize chat messages, up to where the answer begins. Control tokens inside a content are data, never control."""
+        if self.tokenizer.chat_template is None:
+            raise RecordError("the checkpoint has no chat template; give one with --chat_template_path")
+        pieces: list[str] = []
+        counts = []
+        for messages in prompts:
+            messages = [{**message, "content": self._cut_control(message["content"])} for message in messages]
+            if not self._system_role and messages[0]["role"] == "system":
+                content = f"{messages[0]['content']}\n\n{messages[1]['content']}"
+                messages = [{**messages[1], "content": content}, *messages[2:]]
+            parts = self._render(messages).split(_SEAM)
+            pieces += parts
+            counts.append(len(parts))
+        ids = iter(self.tokenizer(pieces, add_special_tokens=False).input_ids)
+        return [[token for _ in range(count) for token in next(ids)] for count in counts]
+
+    def after(self, anchor: str, text: str) -> list[int]:
+        """Tokenize a text as it would be tokenized behind `anchor`."""
+        head, whole = self.tokenizer([anchor, anchor + text], add_special_tokens=False).input_ids
+        if whole[: len(head)] == head:
+            return whole[len(head) :]
+        return self.tokenizer(text, add_special_tokens=False).input_ids
+
+    def segment(self, literal: str, slot: Slot, following: str) -> tuple[list[int], list[list[int]]]:
+        """Tokenize a literal and the values that may follow it: what they share, and what they do not."""
+        key = (literal, slot.values, following)
+        if key not in self._segments:
+            whole = [self.after("\n", literal + value) for value in slot.values]
+            if any(a != b and b[: len(a)] == a for a in whole for b in whole):  # "1" and "10": the end decides
+                whole = [
+                    self.after("\n", literal + value + (following or "\n"))[: len(ids) + 1]
+                    for value, ids in zip(slot.values, whole)
+                ]
+            shared = len(list(takewhile(lambda column: len(set(column)) == 1, zip(*whole))))
+            self._segments[key] = (whole[0][:shared], [ids[shared:] for ids in whole])
+        return self._segments[key]
+
+    def encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:
+        """Tokenize (condition, target) pairs, each side by itself; conditions begin with the tokenizer's BOS, if it has one."""
+        start = [self.tokenizer.bos_token_id] if self.tokenizer.bos_token_id is not None else []
+        flat = [self._cut_control(text).split(_SEAM) for pair in pairs for text in pair]
+        ids = iter(self.tokenizer([piece for pieces in flat for piece in pieces], add_special_tokens=False).input_ids)
+        sides = [[token for _ in pieces for token in next(ids)] for pieces in flat]
+        return [(start + sides[at], sides[at + 1]) for at in range(0, len(sides), 2)]
