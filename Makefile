@@ -40,4 +40,4 @@ $(JUDGE) $(ENCODER) &: | .venv/installed
 	$(BIN)/python recipes/unpack_models.py --output models
 
 clean:
-	rm -rf .venv models verdicts
+	rm -rf .venv verdicts/sample $(JUDGE) $(ENCODER)

@@ -7,11 +7,11 @@
 Writes OUTPUT/verdicts.jsonl as it goes; the same command again does only what is missing. Several processes share the cases.
 """
 
-import hashlib
 import itertools
 import json
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -22,7 +22,7 @@ from tqdm import tqdm
 from automedeval.arguments import ChatArguments, git_commit, installed_versions, parse, run
 from automedeval.journal import Journal
 from automedeval.judging import WINDOW, Judge, LikelihoodJudge
-from automedeval.planning import Request, plan_requests
+from automedeval.planning import Request, plan_requests, selected_responses
 from automedeval.ranking import Standings, format_table
 from automedeval.records import Case, RecordError, read_cases
 from automedeval.rubrics import Rubric, read_rubric
@@ -67,6 +67,11 @@ class JudgeArguments:
     dry_run: bool = field(default=False, metadata={"help": "count cases, prompts, tokens and cost; judge nothing"})
     batch: bool = field(default=False, metadata={"help": "endpoint: submit as one batch; again to collect it"})
 
+    def __post_init__(self) -> None:
+        for name in ("runs", "limit"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise RecordError(f"--{name} must be at least 1, not {getattr(self, name)}")
+
 
 def main() -> None:
     """Judge what is missing, then print how the models stand."""
@@ -74,42 +79,50 @@ def main() -> None:
     rank, processes = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     likelihood = args.judge.startswith("likelihood:")
     rubric = None if likelihood else read_rubric(args.rubric)
-    plan = {"models": args.models.split(",") if args.models else None}
+    plan = {"models": [name.strip() for name in args.models.split(",")] if args.models is not None else None}
     if not likelihood:
         plan |= {"orders": args.orders, "seed": args.seed, "runs": args.runs, "baseline": args.baseline}
     # Every case is read and planned once before a model is loaded: bad input is told at once, not after an hour.
-    expected = {case.id: 1 if likelihood else len(plan_requests(case, rubric, **plan)) for case in cases_of(args)}
+    expected, digests = {}, {}
+    for case in cases_of(args):
+        planned = selected_responses(case, **plan)[:1] if likelihood else plan_requests(case, rubric, **plan)
+        expected[case.id], digests[case.id] = len(planned), case.digest
     if not any(expected.values()):
         raise RecordError(
             f"{args.cases}: nothing to judge: {rubric.name} compares pairs, and no case has two responses"
         )
 
     wait = join_processes() if processes > 1 else lambda: None
-    chat = chat_args.load(args.judge.removeprefix("likelihood:"), args.seed)
+    chat = chat_args.load(args.judge.removeprefix("likelihood:"), args.seed, processes)
     options = {"on_overlong": args.on_overlong, "name": args.judge_name, **plan}
     judge = LikelihoodJudge(chat, **options) if likelihood else Judge(
         chat, rubric, args.rationale, args.score_decoding, **options
     )  # fmt: skip
     log = VerdictLog(Path(args.output), judge.name, judge.rubric_name, judge.fingerprint, rank, processes)
     if args.dry_run:
-        print(dry_run(judge, args, log.done()))
+        log.join_parts()
+        print(dry_run(judge, args, log.done(digests)))
         return
     if rank == 0:
         log.join_parts()
         record_run(log.path.parent / f"run-{judge.fingerprint}.json", args, chat_args)
     wait()
-    done, started = log.done(), time.monotonic()
-    if args.batch:
-        judged, waiting = collect_or_submit(judge, args, log, done)
-    else:
-        judged, waiting = judge_missing(judge, args, log, done, sum(expected.values())), None
+    started, waiting = time.monotonic(), None
+    with Journal(log.part) as journal:  # what is done is read under the lock: nobody adds to it meanwhile
+        done = log.done(digests)
+        if args.batch:
+            waiting = collect_or_submit(judge, args, log, journal, done)
+        else:
+            judge_missing(judge, args, log, journal, done, sum(expected.values()))
     wait()
     if rank == 0:
         log.join_parts()
+        judged = len(log.done(digests)) - len(done)
         if judged or not waiting:
             print(summary(log, rubric, expected, judged, time.monotonic() - started))
         if waiting:
             print(waiting)
+    wait()  # a process that ends with an error takes the others with it
     failures = getattr(chat, "failures", ())
     if failures:
         raise RecordError(f"{len(failures)} not judged, the last: {failures[-1]}; the same command tries them again")
@@ -136,59 +149,60 @@ def join_processes() -> Callable[[], None]:
 
 
 def judge_missing(
-    judge: Judge | LikelihoodJudge, args: JudgeArguments, log: VerdictLog, done: set[tuple], total: int
-) -> int:
-    """Judge this process's windows but for what is done, appending every verdict as it comes; return how many."""
+    judge: Judge | LikelihoodJudge,
+    args: JudgeArguments,
+    log: VerdictLog,
+    journal: Journal,
+    done: set[tuple],
+    total: int,
+) -> None:
+    """Judge this process's windows but for what is done, appending every verdict as it comes."""
     size = min(WINDOW, -(-total // log.processes))
-    missing = (total - len(done)) // log.processes
-    judged = 0
+    missing = 0
     for number, window in enumerate(windows_of(args, judge, size)):
         if number % log.processes == log.rank:
+            missing += sum(request.key not in done for request in window)
             judge.refuse_overlong(window)
-    with Journal(log.part) as journal, tqdm(total=missing, unit="verdict", disable=log.rank > 0) as bar:
+    with tqdm(total=missing, unit="verdict", disable=log.rank > 0) as bar:
         for number, window in enumerate(windows_of(args, judge, size)):
             if number % log.processes == log.rank:
                 for _, verdict in judge.judge(window, [request.key not in done for request in window]):
                     journal.append(verdict.to_dict())
-                    judged += 1
                     bar.update()
                 journal.sync()
-    return judged
 
 
-def collect_or_submit(judge: Judge, args: JudgeArguments, log: VerdictLog, done: set[tuple]) -> tuple[int, str | None]:
-    """Collect the batch that this folder waits for, or submit what is missing; return verdicts and what is still awaited."""
-    if not hasattr(judge, "chat") or judge.chat.constrains:
+def collect_or_submit(
+    judge: Judge, args: JudgeArguments, log: VerdictLog, journal: Journal, done: set[tuple]
+) -> str | None:
+    """Collect the batch that this folder waits for, or submit what is missing; return what is still awaited, if anything."""
+    if judge.chat.constrains:
         raise RecordError("--batch needs an endpoint: --judge openai:MODEL")
+    if log.processes > 1:
+        raise RecordError("--batch is handed over by one process")
     requests = {}
     for window in windows_of(args, judge, WINDOW):
         requests |= {request.id: request for request in window if request.key not in done}
     if not requests:
-        return 0, None
+        return None
     state = log.path.with_name(f"batch-{judge.fingerprint}.txt")
     if not state.exists():
         prompts = {name: judge.prompt(request) for name, request in requests.items()}
-        marker = hashlib.sha256(json.dumps([judge.fingerprint, sorted(prompts)]).encode()).hexdigest()[:32]
-        batch = judge.chat.submit_batch(prompts, marker)
+        batch = judge.chat.submit_batch(prompts, judge.fingerprint)
         scratch = state.with_suffix(".tmp")
         scratch.write_text(batch)
         scratch.replace(state)  # whole or not there: a batch whose id is lost would be paid for twice
-        return 0, f"batch {batch} submitted with {len(prompts)} requests; the same command collects it"
+        return f"batch {batch} submitted with {len(prompts)} requests; the same command collects it"
     batch = state.read_text()
     status, answers = judge.chat.collect_batch(batch)
-    judged = 0
-    with Journal(log.part) as journal:
-        for name, answer in answers:
-            if name in requests:
-                journal.append(judge.verdict(requests[name], answer).to_dict())
-                judged += 1
-        journal.sync()
+    for name, answer in answers:
+        if name in requests:
+            journal.append(judge.verdict(requests.pop(name), answer).to_dict())
+    journal.sync()
     if status in ("completed", "failed", "expired", "cancelled"):
         state.unlink()
-        return judged, None if judged == len(
-            requests
-        ) else f"batch {batch} {status}: {judged} of {len(requests)} answered"
-    return judged, f"batch {batch}: {status}; the same command collects it"
+        return f"batch {batch} {status}: {len(requests)} not answered" if requests else None
+    return f"batch {batch}: {status}; the same command collects it"
 
 
 def dry_run(judge: Judge | LikelihoodJudge, args: JudgeArguments, done: set[tuple]) -> str:
@@ -209,10 +223,10 @@ def dry_run(judge: Judge | LikelihoodJudge, args: JudgeArguments, done: set[tupl
 def summary(log: VerdictLog, rubric: Rubric | None, expected: dict[str, int], judged: int, seconds: float) -> str:
     """Lay out how the models stand by this judge's verdicts, old and new."""
     standings = Standings(rubric)
+    there = Counter(verdict.case_id for verdict in log.mine())  # other orders and pairs of earlier runs among them
     for verdict in log.mine():
         if verdict.case_id in expected:
-            standings.add(verdict, expected[verdict.case_id])
-    standings.settle_rest()
+            standings.add(verdict, there[verdict.case_id])
     lines = [f"\n{log.judge} by {log.rubric}", format_table(standings.table())]
     lines += [f"  invalid, {count}: {error}" for error, count in sorted(standings.errors.items())[:8]]
     per_case = sum(expected.values()) / len(expected)

@@ -4,6 +4,8 @@ One YAML is one run: `--config run.yaml` gives values by the arguments' names, t
 the defaults below. Unknown keys fail. Help is written once, in the field.
 """
 
+import argparse
+import math
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -25,29 +27,40 @@ def parse(kinds: Sequence[type], description: str, argv: Sequence[str] | None = 
         RecordError: the YAML file cannot be read, or has a key that no argument has.
     """
     argv = list(sys.argv[1:] if argv is None else argv)
-    parser = HfArgumentParser(kinds, description=description)
+    parser = HfArgumentParser(kinds, description=description, allow_abbrev=False)
     parser.add_argument(
         "--config", metavar="RUN.yaml", help="a YAML file with arguments by name; the command line wins"
     )
-    if "--config" in argv[:-1]:
-        file = argv[argv.index("--config") + 1]
-        actions = {action.dest: action for action in parser._actions}
-        for key, value in _read_config(file).items():
-            if key not in actions or key in ("help", "config"):
-                raise RecordError(f"{file}: unknown key {key!r}")
-            actions[key].default, actions[key].required = value, False
-    values = parser.parse_args_into_dataclasses(argv)
+    file = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    file.add_argument("--config")
+    config = file.parse_known_args(argv)[0].config
+    if config:
+        known = {action.dest for action in parser._actions} - {"help", "config"}
+        # In front of the command line, as if typed there: the same checks of types and choices, and the later one wins.
+        argv = [*_config_arguments(config, known), *argv]
+    *values, rest = parser.parse_args_into_dataclasses(argv, return_remaining_strings=True)
+    if rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
     return tuple(values[: len(kinds)])
 
 
-def _read_config(file: str) -> dict[str, Any]:
+def _config_arguments(file: str, known: set[str]) -> list[str]:
     try:
         content = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise RecordError(f"{file}: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict):
         raise RecordError(f"{file}: must be a mapping of arguments to values")
-    return content
+    arguments = []
+    for key, value in content.items():
+        if key not in known:
+            raise RecordError(f"{file}: unknown key {key!r}")
+        if isinstance(value, dict):
+            raise RecordError(f"{file}: {key}: must be one value or a list of values")
+        if value is not None:
+            text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+            arguments.append(f"--{key}={text}")
+    return arguments
 
 
 def run(main: Callable[[], None]) -> None:
@@ -60,6 +73,10 @@ def run(main: Callable[[], None]) -> None:
         sys.exit("interrupted; the same command goes on from here")
     except OSError as error:
         sys.exit(f"error: {error.filename or ''}: {error.strerror or error}")
+    except RuntimeError as error:
+        if "out of memory" not in str(error):
+            raise
+        sys.exit("error: out of memory; a smaller --batch_tokens may help")
 
 
 def installed_versions() -> dict[str, str]:
@@ -122,11 +139,19 @@ class ChatArguments:
         for name, least in (("batch_tokens", 0), ("max_new_tokens", 1), ("concurrency", 1), ("max_retries", 0)):
             if getattr(self, name) < least:
                 raise RecordError(f"--{name} must be at least {least}, not {getattr(self, name)}")
-        if self.max_cost is not None and not (self.price_in or self.price_out):
+        for name in ("temperature", "price_in", "price_out", "max_cost"):
+            value = getattr(self, name)
+            if value is not None and not (value >= 0 and math.isfinite(value)):
+                raise RecordError(f"--{name} must be a finite number of at least 0, not {value}")
+        if self.max_cost is not None and not (self.price_in and self.price_out):
             raise RecordError("--max_cost needs --price_in and --price_out")
 
-    def load(self, model: str, seed: int = 0) -> Any:
-        """Return the chat that `model` names: `openai:MODEL` is an endpoint's, anything else a checkpoint."""
+    def load(self, model: str, seed: int = 0, processes: int = 1) -> Any:
+        """Return the chat that `model` names: `openai:MODEL` is an endpoint's, anything else a checkpoint.
+
+        Raises:
+            RecordError: the checkpoint cannot be loaded.
+        """
         if "://" in model:
             raise RecordError(f"{model}: an endpoint is given as openai:MODEL with --base_url {model}")
         if model.startswith("openai:"):
@@ -144,18 +169,24 @@ class ChatArguments:
                 structured_output=self.structured_output,
                 top_logprobs=self.top_logprobs,
                 cache=None if self.cache == "off" else Path(self.cache).expanduser(),
-                budget=Budget(self.max_cost, self.price_in, self.price_out),
+                # Each process spends its own share.
+                budget=Budget(self.max_cost and self.max_cost / processes, self.price_in, self.price_out),
             )
         from automedeval.local_chat import LocalChat  # torch is loaded by those who need it
 
-        return LocalChat(
-            model,
-            dtype=self.dtype,
-            device=self.device,
-            batch_tokens=self.batch_tokens,
-            max_new_tokens=self.max_new_tokens,
-            temperature=self.temperature,
-            seed=seed,
-            chat_template_path=self.chat_template_path,
-            attn_implementation=self.attn_implementation,
-        )
+        try:
+            return LocalChat(
+                model,
+                dtype=self.dtype,
+                device=self.device,
+                batch_tokens=self.batch_tokens,
+                max_new_tokens=self.max_new_tokens,
+                temperature=self.temperature,
+                seed=seed,
+                chat_template_path=self.chat_template_path,
+                attn_implementation=self.attn_implementation,
+            )
+        except AutoMedEvalError:
+            raise
+        except Exception as error:  # noqa: BLE001  a bad checkpoint makes transformers, torch and safetensors raise a dozen kinds
+            raise RecordError(f"{model} cannot be loaded: {' '.join(str(error).split())[:300]}") from None

@@ -155,7 +155,8 @@ class OpenAIChat:
         # Attempts are counted here: the client's own retries would spend money that the budget does not see.
         self._once = self.client.with_options(max_retries=0)
         self.name = self.model
-        settings = [self.model, self.max_new_tokens, self.temperature, self.seed, self.structured_output]
+        settings = [str(self.client.base_url), self.model, self.max_new_tokens, self.temperature, self.seed]
+        settings += [self.structured_output, self.top_logprobs]
         self.fingerprint = hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:12]
         self.failures: list[str] = []
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
+from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.cache_utils import Cache, DynamicLayer
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -27,27 +28,49 @@ def flatten_head_input(model) -> None:
     head.register_forward_pre_hook(lambda _, inputs: (inputs[0].reshape(-1, inputs[0].shape[-1]),))
 
 
-FLOAT32_ATTENTION = "sdpa_float32"
+GROUPED_ATTENTION = "sdpa_grouped"
 
 
-def _float32_attention(module, query, key, value, attention_mask, **options):
-    output, weights = sdpa_attention_forward(
-        module, query.float(), key.float(), value.float(), attention_mask, **options
-    )
-    return output.to(query.dtype), weights
+def _grouped_attention(module, query, key, value, attention_mask, scaling=None, **options):
+    """Attend with all query heads of a key/value head in one group, in the precision of the keys.
+
+    transformers repeats keys and values for every query head where there is a mask and more than one query: of a long cache
+    that copy costs more than the attention.
+    """
+    asked, query = query.dtype, query.to(key.dtype)
+    if attention_mask is None and query.shape[2] > 1:
+        output, weights = sdpa_attention_forward(module, query, key, value, None, scaling=scaling, **options)
+        return output.to(asked), weights
+    batch, heads, length, size = query.shape
+    groups = heads // key.shape[1]
+    if attention_mask is not None:
+        rows = attention_mask.shape[0]
+        attention_mask = (
+            attention_mask[:, :, None].expand(rows, 1, groups, length, -1).reshape(rows, 1, groups * length, -1)
+        )
+    packed = query.reshape(batch, key.shape[1], groups * length, size)
+    output = scaled_dot_product_attention(packed, key, value, attn_mask=attention_mask, scale=scaling)
+    return output.reshape(batch, heads, length, size).transpose(1, 2).contiguous().to(asked), None
 
 
-# Attention in float32 around matrix products in bfloat16. Where a CPU multiplies bfloat16 without matrix tiles (AMX), torch's
-# attention over a long cache is slower in it: 10.9 ms against 2.2 ms for one token of 24 rows over 800, per layer (two cores
-# of an AMD EPYC, torch 2.13, 2026-11-21).
-AttentionInterface.register(FLOAT32_ATTENTION, _float32_attention)
-AttentionMaskInterface.register(FLOAT32_ATTENTION, sdpa_mask)
+AttentionInterface.register(GROUPED_ATTENTION, _grouped_attention)
+AttentionMaskInterface.register(GROUPED_ATTENTION, sdpa_mask)
 
 
-def attention_for(attention: str, device: str, dtype: torch.dtype) -> str:
-    """Return the attention to load a model with: `attention`, or where sdpa is slow in this precision, its float32 form."""
-    slow = device == "cpu" and dtype == torch.bfloat16 and not torch.cpu._is_amx_tile_supported()
-    return FLOAT32_ATTENTION if attention == "sdpa" and slow else attention
+def attention_for(attention: str, device: str) -> str:
+    """Return the attention to load a model with: on a CPU the grouped form of sdpa, else what was asked for."""
+    return GROUPED_ATTENTION if attention == "sdpa" and device == "cpu" else attention
+
+
+def cache_dtype(model) -> torch.dtype:
+    """Return the precision to keep keys and values in.
+
+    Where a CPU multiplies bfloat16 without matrix tiles (AMX), torch attends over a long cache slower in it than in float32:
+    10.9 ms against 2.2 ms for one token of 24 rows over 800, per layer (two cores of an AMD EPYC, torch 2.13, 2026-11-21).
+    """
+    slow = model.device.type == "cpu" and model.dtype == torch.bfloat16 and not torch.cpu._is_amx_tile_supported()
+    grouped = model.config.get_text_config()._attn_implementation == GROUPED_ATTENTION
+    return torch.float32 if slow and grouped else model.dtype
 
 
 class _BufferLayer(DynamicLayer):
@@ -56,13 +79,13 @@ class _BufferLayer(DynamicLayer):
     Concatenating anew at every token, as DynamicLayer does, copies the whole cache once per token.
     """
 
-    def __init__(self, rows: int, capacity: int, dtype: torch.dtype | None):
+    def __init__(self, rows: int, capacity: int, dtype: torch.dtype):
         super().__init__()
         self.rows, self.capacity, self.kept_as = rows, capacity, dtype
         self.first, self.length = 0, 0  # where the next keys go: from this row on, behind so many positions
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        self.dtype, self.device = self.kept_as or key_states.dtype, key_states.device
+        self.dtype, self.device = self.kept_as, key_states.device
         self.keys, self.values = (
             states.new_zeros(self.rows, states.shape[1], self.capacity, states.shape[3], dtype=self.dtype)
             for states in (key_states, value_states)
@@ -96,9 +119,8 @@ class Rows:
     def __init__(self, model, count: int, capacity: int, prefix: KeyValues | None = None, pad: int = 0):
         self.model, self.pad, self.active = model, pad, count
         self.length = 0
-        config = model.config.get_text_config()
-        dtype = torch.float32 if config._attn_implementation == FLOAT32_ATTENTION else None
-        layers = [_BufferLayer(count, capacity, dtype) for _ in range(config.num_hidden_layers)]
+        dtype, count_layers = cache_dtype(model), model.config.get_text_config().num_hidden_layers
+        layers = [_BufferLayer(count, capacity, dtype) for _ in range(count_layers)]
         self.mask = torch.zeros(count, capacity, dtype=torch.long, device=model.device)
         if prefix:
             self.length = prefix[0][0].shape[2]

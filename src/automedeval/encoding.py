@@ -57,7 +57,10 @@ class PromptEncoder:
             if not self._system_role and messages[0]["role"] == "system":
                 content = f"{messages[0]['content']}\n\n{messages[1]['content']}"
                 messages = [{**messages[1], "content": content}, *messages[2:]]
-            parts = self._render(messages).split(_SEAM)
+            try:
+                parts = self._render(messages).split(_SEAM)
+            except jinja2.TemplateError as error:
+                raise RecordError(f"the chat template cannot be rendered: {error}") from None
             pieces += parts
             counts.append(len(parts))
         ids = iter(self.tokenizer(pieces, add_special_tokens=False).input_ids)
@@ -70,18 +73,22 @@ class PromptEncoder:
             return whole[len(head) :]
         return self.tokenizer(text, add_special_tokens=False).input_ids
 
-    def segment(self, literal: str, slot: Slot, following: str) -> tuple[list[int], list[list[int]]]:
-        """Tokenize a literal and the values that may follow it: what they share, and what they do not."""
+    def segment(self, literal: str, slot: Slot, following: str) -> tuple[list[int], list[list[int]], int]:
+        """Tokenize a literal and the values that may follow it.
+
+        Returns:
+            what literal and values share, what each value has for itself, and how many tokens at its end (0 or 1) belong to
+            what follows: where one value begins another, as "1" does "10", the next token decides between them.
+        """
         key = (literal, slot.values, following)
         if key not in self._segments:
             whole = [self.after("\n", literal + value) for value in slot.values]
-            if any(a != b and b[: len(a)] == a for a in whole for b in whole):  # "1" and "10": the end decides
-                whole = [
-                    self.after("\n", literal + value + (following or "\n"))[: len(ids) + 1]
-                    for value, ids in zip(slot.values, whole)
-                ]
+            ending = int(any(a != b and b[: len(a)] == a for a in whole for b in whole))
+            if ending:
+                longer = [self.after("\n", literal + value + (following or "\n")) for value in slot.values]
+                whole = [ids[: len(short) + 1] for ids, short in zip(longer, whole)]
             shared = len(list(takewhile(lambda column: len(set(column)) == 1, zip(*whole))))
-            self._segments[key] = (whole[0][:shared], [ids[shared:] for ids in whole])
+            self._segments[key] = (whole[0][:shared], [ids[shared:] for ids in whole], ending)
         return self._segments[key]
 
     def encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:

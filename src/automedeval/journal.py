@@ -68,7 +68,7 @@ class Journal:
     def append(self, record: dict[str, Any]) -> None:
         """Write one record and hand it to the operating system, whole or not at all."""
         # A lone surrogate, which JSON can carry and UTF-8 cannot, goes back to its escape.
-        text = json.dumps(record, ensure_ascii=False)
+        text = json.dumps(record, ensure_ascii=False, allow_nan=False)
         line = (text if text.isprintable() else json.dumps(record)).encode() + b"\n"
         before = self._file.seek(0, os.SEEK_END)
         try:

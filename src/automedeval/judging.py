@@ -223,7 +223,7 @@ class Judge:
             choices=choices,
             raw=answer.text,
             usage=answer.usage,
-            extra={"models": case.models, **extra},
+            extra={"models": case.models, "case_digest": case.digest, **extra},
         )
 
     @staticmethod
@@ -240,9 +240,9 @@ class Judge:
             low, high = self.rubric.scale
             allowed = {str(value) for value in range(low, high + 1)}
             competing = dict(answer.scored)
-            for start, _ in reading.spans:
+            for (start, _), score in zip(reading.spans, reading.scores):
                 found = {word: p for word, p in competing.get(start, {}).items() if word in allowed}
-                if not found:
+                if str(score) not in found:  # no probabilities, or those of a number's first digit
                     return None
                 odds.append(found)
         means = [sum(int(word) * p for word, p in one.items()) / sum(one.values()) for one in odds]
@@ -299,6 +299,8 @@ class LikelihoodJudge:
             RecordError: a response beyond the context window, unless `on_overlong` says otherwise.
         """
         wanted = [True] * len(requests) if wanted is None else wanted
+        if not any(wanted):
+            return
         notes: list[dict[str, Any]] = [{} for _ in requests]
         owners, pairs = [], []
         for index, request in enumerate(requests):
@@ -348,5 +350,5 @@ class LikelihoodJudge:
             valid=values is not None,
             error=error,
             expected_scores=None if rounded is None else Judge._spread(request.slots, rounded, len(case.responses)),
-            extra={"models": case.models, "settings": self.fingerprint, **notes},
+            extra={"models": case.models, "case_digest": case.digest, "settings": self.fingerprint, **notes},
         )

@@ -22,6 +22,7 @@ from automedeval.decoding import (
     Rows,
     Written,
     attention_for,
+    cache_dtype,
     compete,
     flatten_head_input,
     prefix_key_values,
@@ -47,7 +48,7 @@ def batch_room(network) -> int:
     config = network.config.get_text_config()
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    token = 2 * config.num_hidden_layers * heads * head * 4
+    token = 2 * config.num_hidden_layers * heads * head * cache_dtype(network).itemsize
     room = 2 * 2**30
     if network.device.type == "cuda":
         weights = sum(parameter.nbytes for parameter in network.parameters())
@@ -75,7 +76,7 @@ class LocalChat:
     dtype: str = "auto"
     device: str = "auto"
     batch_tokens: int = 0
-    forward_tokens: int = 4096
+    forward_tokens: int = 2048
     max_new_tokens: int = 512
     temperature: float = 0.0
     seed: int = 0
@@ -93,13 +94,14 @@ class LocalChat:
         self.encoder = PromptEncoder(self.tokenizer)
         if self.device == "auto":
             local_rank = os.environ.get("LOCAL_RANK", "0")
-            self.device = f"cuda:{local_rank}" if torch.cuda.is_available() else "cpu"
+            on_cpu = os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("1", "true") or not torch.cuda.is_available()
+            self.device = "cpu" if on_cpu else f"cuda:{local_rank}"
         dtype = best_dtype(self.device) if self.dtype == "auto" else getattr(torch, self.dtype)
         self.network = AutoModelForCausalLM.from_pretrained(
             folder,
             dtype=dtype,
             use_safetensors=True,
-            attn_implementation=attention_for(self.attn_implementation, self.device, dtype),
+            attn_implementation=attention_for(self.attn_implementation, self.device),
         ).to(self.device)
         self.network.eval().requires_grad_(False)
         self.batch_tokens = self.batch_tokens or batch_room(self.network)
@@ -134,8 +136,13 @@ class LocalChat:
         """Return the most tokens that an answer can take: free text, and what is laid down around the values."""
         if prompt.parts is None:
             return self.max_new_tokens
-        laid = sum(len(part) if isinstance(part, str) else 12 for part in prompt.parts if not isinstance(part, Free))
-        return laid + (self.max_new_tokens if any(isinstance(part, Free) for part in prompt.parts) else 0)
+        laid = 0
+        for part in prompt.parts:  # no token is shorter than a byte
+            if isinstance(part, Free):
+                laid += self.max_new_tokens
+            else:
+                laid += max(len(text.encode()) for text in ([part] if isinstance(part, str) else part.values))
+        return laid
 
     # --- answering ---------------------------------------------------------------------------------------------------
 
@@ -211,10 +218,14 @@ class LocalChat:
         for text, count in zip(written, usage):
             count["completion_tokens"] = len(text.tokens)
         tail = [self.encoder.after("x", forced[index] + rest[1].values[0]) for index in owner]
-        spare = len(self.encoder.segment(literal, rest[1], rest[2] if len(rest) > 2 else "")[1][0])
+        _, values, ending = self.encoder.segment(literal, rest[1], rest[2] if len(rest) > 2 else "")
+        spare = len(values[0]) - ending
         laid = self._lay_down(rows, [ids[:-spare] for ids in tail], [], rest, [usage[i] for i in owner])
         answers: list[Answer] = [Answer()] * len(prompts)
         for index, answer in zip(owner, laid):
+            if answer.error:
+                answers[index] = answer
+                continue
             answers[index] = Answer(
                 text=opening + texts[index] + answer.text,
                 values=answer.values,
@@ -246,7 +257,7 @@ class LocalChat:
         for at in range(0, len(parts) - 1, 2):
             literal, slot = parts[at], parts[at + 1]
             following = parts[at + 2] if at + 2 < len(parts) else ""
-            shared, values = self.encoder.segment(literal, slot, following)
+            shared, values, ending = self.encoder.segment(literal, slot, following)
             if at:
                 rows.feed([ids + shared for ids in winners])
             elif forced is not None:
@@ -260,10 +271,12 @@ class LocalChat:
                 probabilities[row].append(dict(zip(slot.values, chances)))
                 texts[row] += literal + slot.values[winner]
                 usage[row]["completion_tokens"] += len(shared) + len(values[winner])
-            winners = [values[winner] for winner in best]
-        ending = parts[-1] if len(parts) % 2 else ""
+            winners = [values[winner][: len(values[winner]) - ending] for winner in best]
+        closing = parts[-1] if len(parts) % 2 else ""
         return [
-            Answer(text + ending, values=tuple(words), probabilities=tuple(chances), usage=count)
+            Answer(error="the model's probabilities are not finite: another --dtype may help", usage=count)
+            if any(chance != chance for odds in chances for chance in odds.values())
+            else Answer(text + closing, values=tuple(words), probabilities=tuple(chances), usage=count)
             for text, words, chances, count in zip(texts, chosen, probabilities, usage)
         ]
 
@@ -272,7 +285,7 @@ class LocalChat:
             return lambda logits: logits.argmax(dim=-1)
         generator = torch.Generator(self.device).manual_seed(self.seed * 1_000_003 + run)
         return lambda logits: torch.multinomial(
-            (logits / self.temperature).softmax(dim=-1), 1, generator=generator
+            (logits / self.temperature).nan_to_num().softmax(dim=-1), 1, generator=generator
         ).squeeze(1)
 
     def _decode(self, tokens: list[int]) -> str:

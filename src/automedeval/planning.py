@@ -64,7 +64,7 @@ def plan_requests(
     if rubric.needs_reference and case.reference is None:
         raise RecordError(f"case {case.id!r} has no reference, and the rubric {rubric.name} needs one")
     chosen = selected_responses(case, models, baseline)
-    rng = random.Random(f"{seed}:{case.id}")
+    rng = random.Random(f"{seed}:{case.id}".encode("utf-8", "replace"))
     if rubric.mode == "pairwise":
         pairs = itertools.combinations(chosen, 2)
         if baseline is not None:

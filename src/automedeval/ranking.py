@@ -10,9 +10,9 @@ from automedeval.rubrics import Rubric
 class Standings:
     """Collect verdicts of one judge and one rubric, and tell how the models stand. Memory grows with models, not with cases.
 
-    A case's verdicts may come in any order; `add` settles a case once all its `expected` verdicts are in, and `settle_rest`
-    settles what is left. Several orders, groups and runs of a case are averaged over the valid verdicts. An invalid verdict
-    counts in `valid_rate` and in nothing else.
+    A case's verdicts may come in any order; `add` settles a case once all its `expected` verdicts are in. Several orders,
+    groups and runs of a case are averaged over the valid verdicts. An invalid verdict counts in `valid_rate` and in nothing
+    else.
     """
 
     def __init__(self, rubric: Rubric | None = None):
@@ -41,11 +41,6 @@ class Standings:
         if len(self._open[verdict.case_id]) >= expected:
             self._settle(self._open.pop(verdict.case_id))
 
-    def settle_rest(self) -> None:
-        """Settle the cases of which verdicts are missing."""
-        while self._open:
-            self._settle(self._open.popitem()[1])
-
     def _settle(self, verdicts: list[Verdict]) -> None:
         self.cases += 1
         verdicts = [verdict for verdict in verdicts if verdict.valid]
@@ -62,15 +57,14 @@ class Standings:
                 sums[models[index]][0] += value
                 sums[models[index]][1] += 1
         values = scores or expected
-        for index, value in values.items():
+        for index, value in values.items() if len(values) > 1 else ():
             above = sum(other > value + 1e-9 for other in values.values())
             level = sum(abs(other - value) <= 1e-9 for other in values.values())
             self._ranks[models[index]][0] += above + (level + 1) / 2
             self._ranks[models[index]][1] += 1
-            if len(values) > 1:
-                beaten = len(values) - above - level + (level - 1) / 2
-                self._wins[models[index]]["score"][0] += beaten / (len(values) - 1)
-                self._wins[models[index]]["score"][1] += 1
+            beaten = len(values) - above - level + (level - 1) / 2
+            self._wins[models[index]]["score"][0] += beaten / (len(values) - 1)
+            self._wins[models[index]]["score"][1] += 1
 
     def _add_choice(self, pair: tuple[str, str], name: str, choice: str) -> None:
         worse = self.rubric is not None and self.rubric.criterion(name).polarity == "worse"
@@ -88,8 +82,8 @@ class Standings:
         rows = []
         for model in {*self._scores, *self._expected, *self._wins}:
             row: dict[str, str | float | int] = {"model": model}
-            if model in self._ranks:
-                row["cases"] = self._ranks[model][1]
+            if model in self._scores or model in self._expected:
+                row["cases"] = (self._scores if model in self._scores else self._expected)[model][1]
             for label, sums in (("score", self._scores), ("expected", self._expected), ("rank", self._ranks)):
                 if model in sums:
                     row[label] = sums[model][0] / sums[model][1]
@@ -101,7 +95,9 @@ class Standings:
                 row["win share"] = sum(total / count for total, count in wins.values()) / len(wins)
                 row |= {name: total / count for name, (total, count) in wins.items()}
             rows.append(row)
-        return sorted(rows, key=lambda row: (-row.get("win share", 0.0), -row.get("expected", 0.0), row["model"]))
+        return sorted(
+            rows, key=lambda row: [-row.get(name, 0.0) for name in ("win share", "expected", "score")] + [row["model"]]
+        )
 
 
 def _means(vectors: Iterable[tuple[float | None, ...]]) -> dict[int, float]:

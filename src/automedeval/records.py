@@ -5,6 +5,7 @@ ids serve wherever a JSON Lines file does. Every fault is a `RecordError` that n
 """
 
 import codecs
+import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -125,6 +126,12 @@ class Case:
             "responses": [response.to_dict() for response in self.responses],
             **self.extra,
         }
+
+    @property
+    def digest(self) -> str:
+        """Return twelve hexadecimal digits over what a judge can be shown of the case."""
+        shown = [self.question, self.reference, [(response.model, response.text) for response in self.responses]]
+        return hashlib.sha256(json.dumps(shown).encode()).hexdigest()[:12]
 
     @property
     def models(self) -> list[str]:

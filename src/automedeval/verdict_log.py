@@ -29,9 +29,9 @@ class VerdictLog:
         self.part = self.path if processes == 1 else folder / f"verdicts.part{rank}.jsonl"
 
     def join_parts(self) -> int:
-        """Move the verdicts of all parts into verdicts.jsonl, none twice; return how many that were."""
+        """Move the verdicts of all parts into verdicts.jsonl, none twice, and drop a torn last line; return how many came."""
         parts = sorted(self.path.parent.glob("verdicts.part*.jsonl"))
-        if not parts:
+        if not parts and not self.path.exists():
             return 0
         with Journal(self.path) as whole:
             there = {self._identity(verdict) for verdict in self._read(self.path)}
@@ -49,11 +49,11 @@ class VerdictLog:
             part.with_name(f".{part.name}.lock").unlink(missing_ok=True)
         return moved
 
-    def done(self) -> set[tuple]:
-        """Return the keys of what this judge has judged already by this rubric.
+    def done(self, digests: dict[str, str]) -> set[tuple]:
+        """Return the keys of what this judge has judged already by this rubric, of the cases with these `Case.digest`s.
 
         Raises:
-            RecordError: the folder has verdicts of a judge or rubric of this name that differed in what it was.
+            RecordError: the folder has verdicts of a judge, a rubric or a case of this name that was not the same.
         """
         keys = set()
         for verdict in self._read(self.path):
@@ -63,6 +63,13 @@ class VerdictLog:
                 raise RecordError(
                     f"{self.path} holds verdicts of {self.judge} by {self.rubric} with other weights, wording or settings "
                     f"({verdict.extra.get('settings')}, now {self.settings}): choose another --output or --judge_name"
+                )
+            if verdict.case_id not in digests:
+                continue
+            if verdict.extra.get("case_digest") != digests[verdict.case_id]:
+                raise RecordError(
+                    f"{self.path} holds a verdict on case {verdict.case_id!r} as it was before its texts changed: "
+                    "choose another --output"
                 )
             keys.add(verdict_key(verdict))
         return keys
