@@ -191,6 +191,46 @@ def test_config_file_and_command_line(tiny_model, tmp_path):
     assert "unknown key 'lmit'" in error_line(judge("--config", config))
 
 
+def test_faults_of_options_are_told(tiny_model, tmp_path):
+    given = ["--judge", tiny_model, "--cases", CASES, "--output", tmp_path]
+    done = judge(*given, "--ouput", "x")
+    assert done.returncode == 2
+    assert "unrecognized arguments: --ouput" in done.stderr
+    for wrong in ("orders: al", "runs: 2.5", "max_new_tokens: many"):
+        (tmp_path / "run.yaml").write_text(wrong + "\n")
+        assert judge(*given, f"--config={tmp_path / 'run.yaml'}").returncode == 2
+    assert "--limit must be" in error_line(judge(*given, "--limit", 0))
+    assert "--temperature" in error_line(judge(*given, "--temperature", "-1"))
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "config.json").write_text("{}")
+    assert "cannot be loaded" in error_line(judge("--judge", broken, *given[2:]))
+
+
+def test_a_torn_last_verdict_is_judged_again(tiny_model, tmp_path):
+    given = ["--judge", tiny_model, "--cases", CASES, "--output", tmp_path, "--limit", 3, "--rationale", "false", *FAST]
+    assert judge(*given).returncode == 0
+    whole, file = verdicts(tmp_path), tmp_path / "verdicts.jsonl"
+    for torn in (file.read_bytes()[:-1], file.read_bytes()[:-60]):
+        file.write_bytes(torn)
+        done = judge(*given)
+        assert done.returncode == 0, done.stderr
+        assert "(1 new)" in done.stdout
+        assert sorted(map(key, verdicts(tmp_path))) == sorted(map(key, whole))
+
+
+def test_an_edited_case_never_reuses_its_verdict(tiny_model, tmp_path):
+    file = tmp_path / "cases.jsonl"
+    given = ["--judge", tiny_model, "--cases", file, "--output", tmp_path, "--rationale", "false", *FAST]
+    file.write_text(json.dumps(GOOD) + "\n")
+    assert judge(*given).returncode == 0
+    file.write_text(json.dumps(GOOD).replace("Thus.", "Therefore.") + "\n")
+    assert "texts changed" in error_line(judge(*given))
+    file.write_text(json.dumps({**GOOD, "id": "two"}) + "\n")
+    assert judge(*given).returncode == 0
+    assert len(verdicts(tmp_path)) == 2
+
+
 def test_dry_run_judges_nothing(tiny_model, tmp_path):
     done = judge("--judge", tiny_model, "--cases", CASES, "--output", tmp_path / "d", "--dry_run", *FAST)
     assert done.returncode == 0, done.stderr
