@@ -144,7 +144,7 @@ class ChatArguments:
             if value is not None and not (value >= 0 and math.isfinite(value)):
                 raise RecordError(f"--{name} must be a finite number of at least 0, not {value}")
         if self.max_cost is not None and not (self.price_in or self.price_out):
-            raise RecordError("--max_cost needs --price_in or --price_out, or both")
+            raise RecordError("--max_cost needs --price_in and --price_out")
 
     def load(self, model: str, seed: int = 0, processes: int = 1) -> Any:
         """Return the chat that `model` names: `openai:MODEL` is an endpoint's, anything else a checkpoint.
