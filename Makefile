@@ -10,9 +10,10 @@ export TOKENIZERS_PARALLELISM := true
 
 .PHONY: demo test style quality benchmark clean
 
-demo: $(JUDGE) $(ENCODER)  ## judge the sample's test split with the small model, by its text and by its likelihoods
+demo: $(JUDGE) $(ENCODER)  ## judge the sample's test split with the small model, two ways, and report on both
 	$(BIN)/python recipes/judge.py --config recipes/automedeval-135m/judge.yaml
 	$(BIN)/python recipes/judge.py --config recipes/automedeval-135m/judge_likelihood.yaml
+	$(BIN)/python recipes/meta_evaluate.py --config recipes/automedeval-135m/report.yaml
 
 test: $(JUDGE) $(ENCODER)
 	$(BIN)/python -m pytest
@@ -29,6 +30,7 @@ benchmark: $(JUDGE)  ## on a machine that does nothing else; see benchmarks/READ
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/judge_memory.py
 	$(BIN)/python benchmarks/judge_throughput.py
+	$(BIN)/python benchmarks/meta_evaluation.py
 
 .venv/installed: setup.cfg pyproject.toml constraints.txt
 	test -d .venv || $(PYTHON) -m venv .venv
@@ -40,4 +42,4 @@ $(JUDGE) $(ENCODER) &: | .venv/installed
 	$(BIN)/python recipes/unpack_models.py --output models
 
 clean:
-	rm -rf .venv verdicts/sample $(JUDGE) $(ENCODER)
+	rm -rf .venv verdicts/sample reports/sample $(JUDGE) $(ENCODER)

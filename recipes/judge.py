@@ -8,7 +8,6 @@ Writes OUTPUT/verdicts.jsonl as it goes; the same command again does only what i
 """
 
 import itertools
-import json
 import os
 import time
 from collections import Counter
@@ -19,8 +18,8 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from automedeval.arguments import ChatArguments, git_commit, installed_versions, parse, run
-from automedeval.journal import Journal
+from automedeval.arguments import ChatArguments, parse, record_run, run
+from automedeval.journal import Journal, write_whole
 from automedeval.judging import WINDOW, Judge, LikelihoodJudge
 from automedeval.planning import Request, plan_requests, selected_responses
 from automedeval.ranking import Standings, format_table
@@ -105,7 +104,7 @@ def main() -> None:
         return
     if rank == 0:
         log.join_parts()
-        record_run(log.path.parent / f"run-{judge.fingerprint}.json", args, chat_args)
+        record_run(log.run_file, args, chat_args)
     wait()
     started, waiting = time.monotonic(), None
     with Journal(log.part) as journal:  # what is done is read under the lock: nobody adds to it meanwhile
@@ -116,10 +115,10 @@ def main() -> None:
             judge_missing(judge, args, log, journal, done, sum(expected.values()))
     wait()
     if rank == 0:
-        log.join_parts()
-        judged = len(log.done(digests)) - len(done)
+        judged, seconds = log.join_parts() if processes > 1 else journal.appended, time.monotonic() - started
+        record_run(log.run_file, args, chat_args, timing={"verdicts": judged, "seconds": round(seconds, 1)})
         if judged or not waiting:
-            print(summary(log, rubric, expected, judged, time.monotonic() - started))
+            print(summary(log, rubric, expected, judged, seconds))
         if waiting:
             print(waiting)
     wait()  # a process that ends with an error takes the others with it
@@ -189,9 +188,7 @@ def collect_or_submit(
     if not state.exists():
         prompts = {name: judge.prompt(request) for name, request in requests.items()}
         batch = judge.chat.submit_batch(prompts, judge.fingerprint)
-        scratch = state.with_suffix(".tmp")
-        scratch.write_text(batch)
-        scratch.replace(state)  # whole or not there: a batch whose id is lost would be paid for twice
+        write_whole(state, batch)  # a batch whose id is lost would be paid for twice
         return f"batch {batch} submitted with {len(prompts)} requests; the same command collects it"
     batch = state.read_text()
     status, answers = judge.chat.collect_batch(batch)
@@ -236,13 +233,6 @@ def summary(log: VerdictLog, rubric: Rubric | None, expected: dict[str, int], ju
         counts += f"{count} {what}, " if count else ""
     lines.append(f"{counts}valid rate {standings.valid_rate:.3f}")
     return "\n".join([*lines, f"verdicts: {log.path}"])
-
-
-def record_run(file: Path, args: JudgeArguments, chat_args: ChatArguments) -> None:
-    """Leave the resolved arguments, versions and git commit beside the verdicts."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    record = {"arguments": vars(args) | vars(chat_args), "versions": installed_versions(), "commit": git_commit()}
-    file.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,13 @@
-"""What the tests share: a tiny checkpoint built on the spot, and the folder of human-rated data, if there is one."""
+"""What the tests share: running a recipe, a tiny checkpoint built on the spot, and the folder of human-rated data."""
 
+import contextlib
+import io
 import os
+import runpy
+import subprocess
+import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -11,6 +17,35 @@ CHAT_TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+
+
+def run_recipe(
+    name: str, *arguments: object, launch: tuple[str, ...] | None = None, **options
+) -> subprocess.CompletedProcess:
+    """Run a recipe: in this process as `python recipes/NAME.py` would, or in one of its own with `launch` or options."""
+    recipe, arguments = str(ROOT / "recipes" / f"{name}.py"), list(map(str, arguments))
+    if launch is not None or options:
+        command = [sys.executable, *(launch or ()), recipe, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300, **options)
+    out, err, status = io.StringIO(), io.StringIO(), 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), mock.patch("sys.argv", [recipe, *arguments]):
+        try:
+            runpy.run_path(recipe, run_name="__main__")
+        except SystemExit as stop:
+            status = stop.code
+            if isinstance(status, str):
+                err.write(f"\n{status}\n")
+                status = 1
+    return subprocess.CompletedProcess(arguments, status, out.getvalue(), err.getvalue())
+
+
+def error_line(done: subprocess.CompletedProcess) -> str:
+    """Return the one line that a failed recipe prints besides its progress bars; no traceback."""
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    told = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(told) == 1, done.stderr
+    return told[0]
 
 
 def build_tiny_model(

@@ -19,10 +19,10 @@ RECIPES = {path.stem: path for path in sorted((ROOT / "recipes").glob("*.py")) i
 
 # Each floor is a flight of steps; a module imports only from lower steps.
 FLOORS = {
-    "F0": [{"records"}, {"rubrics", "journal"}],
-    "F1": [{"verdicts", "planning", "ranking"}, {"prompts"}],
-    "F2": [{"checkpoints", "completions", "decoding", "encoding"}, {"chat", "local_chat"}],
-    "F3": [{"verdict_log", "judging"}],
+    "F0": [{"records", "resampling"}, {"rubrics", "journal"}],
+    "F1": [{"verdicts", "planning", "ranking", "agreement", "baselines"}, {"prompts", "cases"}],
+    "F2": [{"checkpoints", "completions", "decoding", "encoding", "figures"}, {"chat", "local_chat"}],
+    "F3": [{"verdict_log", "judging", "people", "evidence", "candidates"}, {"meta_evaluation"}, {"report"}],
     "F4": [{"arguments"}],
 }
 STEPS = {
@@ -33,11 +33,26 @@ STEPS = {
 DOORS = {
     "datasets": {"records"},
     "huggingface_hub": {"checkpoints"},
-    "jinja2": {"prompts", "encoding"},
+    "jinja2": {"prompts", "encoding", "report"},
+    "markupsafe": {"report"},
+    "matplotlib": {"figures"},
+    "numpy": {
+        "resampling",
+        "agreement",
+        "ranking",
+        "baselines",
+        "cases",
+        "people",
+        "evidence",
+        "candidates",
+        "meta_evaluation",
+    },
     "openai": {"chat"},
+    "rapidfuzz": {"baselines"},
+    "scipy": {"resampling", "ranking"},
     "torch": {"decoding", "local_chat"},
     "transformers": {"decoding", "local_chat", "arguments"},
-    "yaml": {"rubrics", "arguments"},
+    "yaml": {"rubrics", "arguments", "report"},
 }
 
 
@@ -49,9 +64,12 @@ def imports(path: Path) -> set[str]:
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, f"{path.name}: a relative import"
-            names.add(node.module)
             if node.module == "automedeval":  # `from automedeval import chat` is an import of automedeval.chat
-                names |= {f"automedeval.{alias.name}" for alias in node.names if alias.name in MODULES}
+                own = {alias.name for alias in node.names if alias.name in MODULES}
+                names |= {f"automedeval.{name}" for name in own}
+                if len(own) == len(node.names):
+                    continue
+            names.add(node.module)
     return names
 
 

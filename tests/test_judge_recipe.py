@@ -1,41 +1,23 @@
 """recipes/judge.py by its command: the main job, resume, several processes, bad input."""
 
-import contextlib
-import io
 import json
 import os
 import resource
-import runpy
 import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
-from unittest import mock
 
 import pytest
-from conftest import ROOT, SAMPLE, build_tiny_model
+from conftest import ROOT, SAMPLE, build_tiny_model, error_line, run_recipe
 
 CASES = SAMPLE / "test_cases.jsonl"
 FAST = ["--dtype", "float32", "--device", "cpu", "--max_new_tokens", "8"]
 
 
-def judge(*arguments: object, launch: tuple[str, ...] | None = None, **options) -> subprocess.CompletedProcess:
-    """Run the recipe: in this process as `python recipes/judge.py` would, or in one of its own with `launch` or options."""
-    recipe, arguments = str(ROOT / "recipes" / "judge.py"), list(map(str, arguments))
-    if launch is not None or options:
-        command = [sys.executable, *(launch or ()), recipe, *arguments]
-        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300, **options)
-    out, err, status = io.StringIO(), io.StringIO(), 0
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), mock.patch("sys.argv", [recipe, *arguments]):
-        try:
-            runpy.run_path(recipe, run_name="__main__")
-        except SystemExit as stop:
-            status = stop.code
-            if isinstance(status, str):
-                err.write(f"\n{status}\n")
-                status = 1
-    return subprocess.CompletedProcess(arguments, status, out.getvalue(), err.getvalue())
+judge = partial(run_recipe, "judge")
 
 
 def verdicts(folder: Path) -> list[dict]:
@@ -44,15 +26,6 @@ def verdicts(folder: Path) -> list[dict]:
 
 def key(verdict: dict) -> tuple:
     return (verdict["case_id"], verdict["judge"], verdict["rubric"], *verdict["order"], verdict["run"])
-
-
-def error_line(done: subprocess.CompletedProcess) -> str:
-    """Return the one line that a failed recipe prints besides its progress bars; no traceback."""
-    assert done.returncode == 1, done.stderr
-    assert "Traceback" not in done.stderr
-    told = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert len(told) == 1, done.stderr
-    return told[0]
 
 
 def test_judges_a_file_and_tells_the_standings(tiny_model, tmp_path):

@@ -5,6 +5,7 @@ the defaults below. Unknown keys fail. Help is written once, in the field.
 """
 
 import argparse
+import json
 import math
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from typing import Any
 import yaml
 from transformers import HfArgumentParser
 
+from automedeval.journal import write_whole
 from automedeval.records import AutoMedEvalError, RecordError
 
 
@@ -92,6 +94,22 @@ def git_commit() -> str | None:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None
+
+
+def record_run(file: Path, *groups: Any, timing: dict[str, float] | None = None) -> None:
+    """Leave the resolved arguments, versions and git commit beside what a run writes; `timing` is added to earlier ones."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        timings = json.loads(file.read_text(encoding="utf-8"))["timings"]
+    except (OSError, ValueError, KeyError, TypeError):  # the first run, or one that was cut off while it wrote
+        timings = []
+    record = {
+        "arguments": {name: value for group in groups for name, value in vars(group).items()},
+        "versions": installed_versions(),
+        "commit": git_commit(),
+        "timings": timings + ([timing] if timing else []),
+    }
+    write_whole(file, json.dumps(record, indent=1) + "\n")
 
 
 @dataclass

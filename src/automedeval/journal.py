@@ -1,4 +1,4 @@
-"""Journal: a JSON Lines file that one writer appends to and that survives being killed at any moment.
+"""Files that survive being killed at any moment: a JSON Lines file that one writer appends to, and files written whole.
 
 A line counts when its newline is there. Whatever stands after the last newline was cut off by a crash or a full disk; the
 next writer removes it. A lock keeps a second writer off the file; the operating system drops it when the writer dies.
@@ -14,6 +14,21 @@ from typing import Any
 from automedeval.records import RecordError, read_lines
 
 
+def write_whole(path: Path, text: str) -> None:
+    """Write a text file so that nobody ever reads half of it: it is complete, or what it was before.
+
+    Raises:
+        RecordError: the file cannot be written.
+    """
+    scratch = path.with_name(f".{path.name}.tmp")
+    try:
+        scratch.write_text(text, encoding="utf-8", errors="backslashreplace")
+        scratch.replace(path)
+    except OSError as error:
+        scratch.unlink(missing_ok=True)
+        raise RecordError(f"{path}: {error.strerror or error}") from None
+
+
 class Journal:
     """Append records to a file, one writer at a time. Use as a context manager.
 
@@ -23,6 +38,7 @@ class Journal:
 
     def __init__(self, path: str | Path):
         self.path = Path(path)
+        self.appended = 0
 
     def __enter__(self) -> "Journal":
         try:
@@ -78,6 +94,7 @@ class Journal:
         except OSError as error:
             os.truncate(self.path, before)
             raise RecordError(f"{self.path}: {error.strerror or error}; what was written before is whole") from None
+        self.appended += 1
 
     def sync(self) -> None:
         """Wait until what was appended is on the disk."""

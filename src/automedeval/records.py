@@ -175,6 +175,51 @@ class Rating:
 
 
 @dataclass(frozen=True)
+class Choice:
+    """What one annotator chose about a pair of responses on one criterion: a model's name, "tie" or "neither"."""
+
+    case_id: str
+    pair: tuple[str, str]
+    annotator: str
+    criterion: str
+    choice: str
+
+    @classmethod
+    def from_dict(cls, record: dict) -> "Choice":
+        strings = {name: _take(record, name, (str,)) for name in ("case_id", "annotator", "criterion", "choice")}
+        pair = _take_items(record, "pair", (str,))
+        if len(pair) != 2 or pair[0] == pair[1]:
+            raise RecordError(f"'pair' must name two models, not {_shown(pair)}")
+        if strings["choice"] not in (*pair, *RESERVED_MODELS):
+            raise RecordError(
+                f"'choice' must be one of {', '.join((*pair, *RESERVED_MODELS))}, not {strings['choice']!r}"
+            )
+        return cls(pair=pair, **strings)
+
+
+@dataclass(frozen=True)
+class VerdictRating:
+    """One number that one physician gave a judge's verdict on one criterion."""
+
+    case_id: str
+    judge: str
+    annotator: str
+    criterion: str
+    score: float
+    role: str | None = None
+    comment: str | None = None
+
+    @classmethod
+    def from_dict(cls, record: dict) -> "VerdictRating":
+        return cls(
+            **{name: _take(record, name, (str,)) for name in ("case_id", "judge", "annotator", "criterion")},
+            score=_take(record, "score", (int, float)),
+            role=_take(record, "role", (str, type(None)), None),
+            comment=_take(record, "comment", (str, type(None)), None),
+        )
+
+
+@dataclass(frozen=True)
 class Verdict:
     """What a judge made of a case, or of some of its responses, in one reading.
 
@@ -305,7 +350,8 @@ def _read_dataset(path: str) -> Iterator[tuple[str, dict]]:
         raise RecordError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
 
 
-def _read_placed(path: str | Path, kind: type) -> Iterator[tuple[str, Any]]:
+def read_placed(path: str | Path, kind: type) -> Iterator[tuple[str, Any]]:
+    """Yield `("file:line", kind.from_dict)` of every record; faults are raised with the file and line in front."""
     for place, record in read_lines(path):
         try:
             yield place, kind.from_dict(record)
@@ -315,7 +361,7 @@ def _read_placed(path: str | Path, kind: type) -> Iterator[tuple[str, Any]]:
 
 def read_records(path: str | Path, kind: type) -> Iterator[Any]:
     """Yield `kind.from_dict` of every record; faults are raised with the file and line in front."""
-    return (record for _, record in _read_placed(path, kind))
+    return (record for _, record in read_placed(path, kind))
 
 
 def read_cases(path: str | Path) -> Iterator[Case]:
@@ -325,7 +371,7 @@ def read_cases(path: str | Path) -> Iterator[Case]:
         RecordError: a fault of `read_records`, an id that came before, or a file without a single case.
     """
     seen: dict[str, str] = {}
-    for place, case in _read_placed(path, Case):
+    for place, case in read_placed(path, Case):
         if case.id in seen:
             raise RecordError(f"{place}: the id {case.id!r} stands at {seen[case.id]} already")
         seen[case.id] = place

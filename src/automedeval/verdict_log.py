@@ -25,6 +25,7 @@ class VerdictLog:
     def __init__(self, folder: Path, judge: str, rubric: str, settings: str, rank: int = 0, processes: int = 1):
         self.path = folder / "verdicts.jsonl"
         self.judge, self.rubric, self.settings = judge, rubric, settings
+        self.run_file = folder / f"run-{settings}.json"
         self.rank, self.processes = rank, processes
         self.part = self.path if processes == 1 else folder / f"verdicts.part{rank}.jsonl"
 
@@ -34,7 +35,8 @@ class VerdictLog:
         if not parts and not self.path.exists():
             return 0
         with Journal(self.path) as whole:
-            there = {self._identity(verdict) for verdict in self._read(self.path)}
+            # What is there is read only where something may be there twice: a set of all verdicts is large.
+            there = {self._identity(verdict) for verdict in self._read(self.path)} if parts else set()
             moved = 0
             for part in parts:
                 with Journal(part):  # drops a torn line, and refuses while somebody writes the part

@@ -1,0 +1,124 @@
+"""Judge the judges: which model is better, how sure, and how far the verdicts agree with people.
+
+    python recipes/meta_evaluate.py --verdicts verdicts --cases cases.jsonl --ratings ratings.jsonl --output report
+    python recipes/meta_evaluate.py --verdicts small=v1.jsonl large=v2.jsonl --cases cases.jsonl --output report
+
+Writes OUTPUT/agreement.json, OUTPUT/report.md and OUTPUT/report.html, one page without outside calls. Without --ratings it
+compares the candidates by the judges alone.
+"""
+
+import json
+import shlex
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import automedeval
+from automedeval import report
+from automedeval.arguments import git_commit, parse, run
+from automedeval.baselines import BASELINES
+from automedeval.cases import Cases
+from automedeval.evidence import JudgeEvidence, baseline_evidence, read_verdicts
+from automedeval.journal import write_whole
+from automedeval.meta_evaluation import meta_evaluate
+from automedeval.people import read_choices, read_ratings, read_verdict_ratings
+from automedeval.records import RecordError
+from automedeval.resampling import RESAMPLES, plain
+
+
+@dataclass
+class MetaEvaluateArguments:
+    """What is compared with what."""
+
+    verdicts: list[str] = field(
+        metadata={"help": "verdict files, or folders with a verdicts.jsonl; NAME=FILE calls its judge NAME"}
+    )
+    cases: str = field(metadata={"help": "the cases: .jsonl, .parquet or a Hub dataset id"})
+    output: str = field(metadata={"help": "folder for agreement.json, report.md and report.html"})
+    ratings: str | None = field(default=None, metadata={"help": "people's ratings of the responses"})
+    choices: str | None = field(default=None, metadata={"help": "people's choices about pairs of responses"})
+    verdict_ratings: str | None = field(default=None, metadata={"help": "people's ratings of the verdicts"})
+    raters: str | None = field(
+        default=None,
+        metadata={
+            "help": "crossed: annotators are persons who rated all; anonymous: positions (default: crossed if complete)",
+            "choices": ["crossed", "anonymous"],
+        },
+    )
+    rubric: str | None = field(
+        default=None, metadata={"help": "your own rubric's .yaml, if the verdicts were given by one"}
+    )
+    limit: int | None = field(default=None, metadata={"help": "only the first so many cases"})
+    baselines: bool = field(default=True, metadata={"help": "compare with longer text, BM25, ROUGE-L and chance"})
+    series: bool = field(default=False, metadata={"help": "the files are a series (rounds, checkpoints): draw curves"})
+    paper_table: bool = field(default=False, metadata={"help": "show the paper's own Table 2 beside, labelled as such"})
+    html_cases: int = field(default=300, metadata={"help": "most cases whose texts the page shows"})
+    resamples: int = field(default=RESAMPLES, metadata={"help": "of the bootstrap over cases"})
+    seed: int = field(default=0, metadata={"help": "of the bootstrap"})
+
+    def __post_init__(self) -> None:
+        self.verdicts = [name.strip() for given in self.verdicts for name in given.split(",") if name.strip()]
+        for name, least in (("limit", 1), ("html_cases", 0), ("resamples", 100)):
+            if getattr(self, name) is not None and getattr(self, name) < least:
+                raise RecordError(f"--{name} must be at least {least}, not {getattr(self, name)}")
+
+
+def main() -> None:
+    """Read everything, compute everything, then write three files."""
+    (args,) = parse((MetaEvaluateArguments,), __doc__)
+    cases = Cases.read(args.cases, args.limit)
+    judges, notes = read_verdicts(args.verdicts, cases, args.rubric)
+    people = choices = verdict_ratings = None
+    if args.ratings:
+        people = read_ratings(args.ratings, cases, args.raters)
+        notes = people.notes + notes
+    if args.choices:
+        choices, more = read_choices(args.choices, cases)
+        notes += more
+    if args.verdict_ratings:
+        verdict_ratings, more = read_verdict_ratings(args.verdict_ratings, cases)
+        notes += more
+    baselines = baselines_of(cases, notes) if args.baselines and people is not None else []
+    result = meta_evaluate(cases, [*judges, *baselines], people, choices, verdict_ratings, args.resamples, args.seed)
+    result = plain(result) | {
+        "notes": notes,
+        "settings": {
+            "command": shlex.join(["python", "recipes/meta_evaluate.py", *sys.argv[1:]]),
+            "version": automedeval.__version__,
+            "commit": git_commit(),
+            "resamples": args.resamples,
+            "seed": args.seed,
+        },
+    }
+    folder = Path(args.output)
+    folder.mkdir(parents=True, exist_ok=True)
+    shown = report.pick_cases(result, cases, args.html_cases, args.seed)
+    context = {
+        "title": "Judges and candidates: " + Path(args.cases).stem,
+        "paper": report.paper_table() if args.paper_table else None,
+        "figures": report.draw(result, args.series),
+        "cases": report.case_records(result, cases, judges, people, shown),
+        **report.page_script(),
+    }
+    texts = {name: report.render(f"{name}.jinja", result, **context) for name in ("report.md", "report.html")}
+    texts["agreement.json"] = json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    for name, text in texts.items():
+        write_whole(folder / name, text)
+    print("\n".join(["", *report.summary(result), "", *(f"note: {note}" for note in notes)]))
+    print(f"report: {folder / 'report.html'}")
+
+
+def baselines_of(cases: Cases, notes: list[str]) -> list[JudgeEvidence]:
+    """Return the baselines that have something to count in these cases."""
+    found = []
+    for name, score in BASELINES.items():
+        values = score(cases.records)
+        if (values != values).all():
+            notes.append(f"no baseline {name}: no case has one")
+        else:
+            found.append(baseline_evidence(name, values, cases))
+    return found
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,87 @@
+"""Which candidate is better: means, win rates and Bradley–Terry strengths of the models, by a judge or by people (Fig. 4)."""
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from automedeval import ranking, resampling
+from automedeval.cases import Cases
+
+MOST_MODELS = 40  # a table of pairs beyond that is no table
+
+
+def compare_candidates(
+    cases: Cases,
+    relation: np.ndarray,
+    scores: np.ndarray | None = None,
+    expected: np.ndarray | None = None,
+    resamples: int = resampling.RESAMPLES,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Compare the candidates by relations [pairs] and, where there are some, scores [responses].
+
+    Returns:
+        {"models": {model: {"score", "expected", "win_rate"}}, "pairs": [{"pair", "win", "tie", "loss", "margin"}],
+        "strengths", "misfit"} with statistics as leaves, or {"gap": why there is nothing to compare}.
+    """
+    panel, models, model_of = cases.panel, cases.models, cases.model_of
+    if len(models) > MOST_MODELS:
+        return {
+            "gap": f"{len(models)} model names in {len(cases)} cases: more than {MOST_MODELS}, "
+            "or names that are no models' at all"
+        }
+    first, second = panel.pairs
+    wins, ties = ranking.count_wins(
+        model_of[first], model_of[second], relation, panel.case[first], len(cases), len(models)
+    )
+    played = (wins + wins.transpose(0, 2, 1) + ties).sum(0)
+    present = np.flatnonzero(played.any(axis=0))
+    if len(present) < 2:
+        return {"gap": "no two models were compared"}
+    names = [models[number] for number in present]
+    if gap := ranking.unconnected(played[np.ix_(present, present)], names):
+        return {"gap": gap}
+    wins, ties = wins[:, present][:, :, present], ties[:, present][:, :, present]
+    halves = wins + ties / 2
+    records: dict[str, dict] = {}
+    for i, model in enumerate(names):
+        records[model] = {}
+        for label, values in (("score", scores), ("expected", expected)):
+            if values is not None:
+                use = (model_of == present[i]) & ~np.isnan(values)
+                total = panel.per_case(np.where(use, values, 0.0), "responses")
+                records[model][label] = resampling.mean(total, panel.per_case(use, "responses"), int(use.sum()))
+        against = (halves + halves.transpose(0, 2, 1))[:, i].sum(-1)
+        records[model]["win_rate"] = resampling.ratio(halves[:, i].sum(-1), against)
+    pairs = []
+    for i, j in combinations(range(len(names)), 2):
+        count = wins[:, i, j] + wins[:, j, i] + ties[:, i, j]
+        if count.any():
+            outcomes = {"win": wins[:, i, j], "tie": ties[:, i, j], "loss": wins[:, j, i]}
+            shares = {label: resampling.ratio(values, count) for label, values in outcomes.items()}
+            shares["margin"] = resampling.mean(wins[:, i, j] - wins[:, j, i], count, int(count.sum()))
+            pairs.append({"pair": [names[i], names[j]], **shares})
+    return {"models": records, "pairs": pairs, **_strengths(halves, names, resamples, seed)}
+
+
+def _strengths(halves: np.ndarray, names: list[str], resamples: int, seed: int) -> dict[str, Any]:
+    """Return Bradley–Terry strengths with intervals over cases, and their misfit, or why there are none."""
+    total = halves.sum(0)
+    if reason := ranking.unbeaten(total, names):
+        return {"strengths": None, "reason": reason}
+    columns = halves.reshape(len(halves), -1)
+    draws = np.concatenate(
+        [
+            ranking.bradley_terry((counts @ columns).reshape(len(counts), *total.shape), tolerance=1e-4)
+            for counts in resampling.resample_counts(len(halves), resamples, seed)
+        ]
+    )
+    strengths = ranking.bradley_terry(total)
+    records = {
+        name: resampling.Estimate(
+            float(strengths[i]), *resampling.interval(strengths[i], draws[:, i], len(halves))[:2], n=int(total[i].sum())
+        )
+        for i, name in enumerate(names)
+    }
+    return {"strengths": records, "misfit": ranking.misfit(total, strengths, names)}

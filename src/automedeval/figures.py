@@ -1,0 +1,200 @@
+"""The figures of the report, drawn with matplotlib as SVG that takes the page's colours and keeps its text as text."""
+
+import io
+import re
+from collections.abc import Callable, Sequence
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+INK = "#010203"  # stands for the page's own text colour until `_svg` puts that in
+BLUE, ORANGE, GREEN, GREY = "#3b7dd8", "#c8641e", "#2e8b57", "#8a8f98"
+COLOURS = (BLUE, ORANGE, GREEN, "#9a5bb5", "#b8860b", "#c2405f", "#2a9aa8", "#6b7280")
+WIDTH = 5.6  # inches; at 72 points an inch it fits a phone, and its text stays readable there
+STYLE = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "automedeval",
+    "text.parse_math": False,  # a model may be called anything
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 9,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+}
+
+
+def _svg(height: float, draw: Callable[[Axes], None], prefix: str) -> str:
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(WIDTH, height), layout="constrained")
+        draw(figure.subplots())
+        stream = io.StringIO()
+        figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    text = stream.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
+    text = re.sub(r'(id="|url\(#|href="#)', rf"\g<1>{prefix}-", text)  # ids are the whole page's
+    text = text.replace(INK, "currentColor")
+    return re.sub(r"<svg [^>]*?viewBox", '<svg aria-hidden="true" focusable="false" viewBox', text, count=1)
+
+
+def _short(name: str, most: int = 30) -> str:
+    return name if len(name) <= most else name[: most - 1] + "…"
+
+
+def intervals(
+    rows: Sequence[tuple[str, float, float | None, float | None, str]],
+    label: str,
+    prefix: str,
+    band: tuple[float, float | None, float | None] | None = None,
+    reference: float | None = None,
+) -> str:
+    """Draw (name, value, low, high, colour) one below the other; a band (value, low, high) and a line behind them."""
+
+    def draw(axes: Axes) -> None:
+        for place, (_, value, low, high, colour) in enumerate(rows):
+            if low is not None and high is not None:
+                axes.plot([low, high], [place, place], color=colour, linewidth=2, solid_capstyle="round", alpha=0.7)
+            axes.plot([value], [place], "o", color=colour, markersize=6)
+            axes.annotate(f"{value:.2f}", (value, place), (0, 5), textcoords="offset points", ha="center", fontsize=8)
+        if band is not None:
+            value, low, high = band
+            if low is not None and high is not None:
+                axes.axvspan(low, high, color=GREEN, alpha=0.15, linewidth=0)
+            axes.axvline(value, color=GREEN, linewidth=1.2, linestyle="--")
+        if reference is not None:
+            axes.axvline(reference, color=GREY, linewidth=1, linestyle=":")
+        axes.set_yticks(range(len(rows)), [_short(name) for name, *_ in rows])
+        axes.set_ylim(len(rows) - 0.4, -0.8)
+        axes.set_xlabel(label)
+
+    return _svg(0.75 + 0.34 * len(rows), draw, prefix)
+
+
+def distributions(histograms: Sequence[tuple[str, dict[str, int]]], label: str, prefix: str) -> str:
+    """Draw histograms {score: count} as shares, side by side."""
+    steps = sorted({float(score) for _, histogram in histograms for score in histogram})
+
+    def draw(axes: Axes) -> None:
+        width = 0.42 / len(histograms)
+        for place, (name, histogram) in enumerate(histograms):
+            total = sum(histogram.values()) or 1
+            counts = {float(score): count for score, count in histogram.items()}
+            at = [step + (place - (len(histograms) - 1) / 2) * width for step in steps]
+            heights = [counts.get(step, 0) / total for step in steps]
+            axes.bar(at, heights, width, label=_short(name), color=COLOURS[place % len(COLOURS)])
+        axes.set_xlabel(label)
+        axes.set_ylabel("share of responses")
+        axes.legend(frameon=False, fontsize=8)
+
+    return _svg(2.6, draw, prefix)
+
+
+def win_matrix(names: Sequence[str], shares: Sequence[Sequence[float | None]], prefix: str) -> str:
+    """Draw the share of cases in which the row's model wins against the column's, ties counted half."""
+
+    def draw(axes: Axes) -> None:
+        values = [[float("nan") if share is None else share for share in row] for row in shares]
+        # A mesh stays vectors; an image would be a picture file inside the page, which the page forbids itself.
+        axes.pcolormesh(values, cmap="RdBu", vmin=0, vmax=1, alpha=0.8, edgecolors="none")
+        for i, row in enumerate(shares):
+            for j, share in enumerate(row):
+                if share is not None:
+                    dark = abs(share - 0.5) > 0.3
+                    axes.text(
+                        j + 0.5,
+                        i + 0.5,
+                        f"{share:.0%}",
+                        ha="center",
+                        va="center",
+                        color="white" if dark else "black",
+                        fontsize=8,
+                    )
+        short = [_short(name, 18) for name in names]
+        middles = [place + 0.5 for place in range(len(names))]
+        axes.set_xticks(middles, short, rotation=40, ha="right")
+        axes.set_yticks(middles, short)
+        axes.invert_yaxis()
+        axes.spines[:].set_visible(False)
+        axes.set_xlabel("against")
+
+    return _svg(1.3 + 0.34 * len(names), draw, prefix)
+
+
+def stacked(rows: Sequence[tuple[str, Sequence[float]]], labels: Sequence[str], prefix: str) -> str:
+    """Draw shares that sum to 1 as stacked bars, one below the other."""
+    colours = (BLUE, GREY, ORANGE) if len(labels) == 3 else COLOURS
+
+    def draw(axes: Axes) -> None:
+        left = [0.0] * len(rows)
+        for number, label in enumerate(labels):
+            values = [shares[number] for _, shares in rows]
+            axes.barh(
+                range(len(rows)), values, left=left, color=colours[number % len(colours)], label=label, height=0.7
+            )
+            for place, value in enumerate(values):
+                if value >= 0.08:
+                    axes.text(
+                        left[place] + value / 2,
+                        place,
+                        f"{value:.0%}",
+                        ha="center",
+                        va="center",
+                        color="white",
+                        fontsize=7,
+                    )
+            left = [start + value for start, value in zip(left, values)]
+        axes.set_yticks(range(len(rows)), [_short(name, 44) for name, _ in rows], fontsize=8)
+        axes.set_ylim(len(rows) - 0.4, -0.6)
+        axes.set_xlim(0, 1)
+        axes.xaxis.set_visible(False)
+        axes.spines[:].set_visible(False)
+        axes.legend(frameon=False, fontsize=8, ncols=len(labels), loc="lower left", bbox_to_anchor=(0, 1))
+
+    return _svg(0.8 + 0.26 * len(rows), draw, prefix)
+
+
+def reliability(curves: Sequence[tuple[str, Sequence[dict[str, float]]]], prefix: str) -> str:
+    """Draw people's mean score over the judge's, bin by bin; a reliable judge rises along a line."""
+
+    def draw(axes: Axes) -> None:
+        for place, (name, bins) in enumerate(curves):
+            axes.plot(
+                [each["judge"] for each in bins],
+                [each["people"] for each in bins],
+                "o-",
+                color=COLOURS[place % len(COLOURS)],
+                label=_short(name),
+                markersize=4,
+                linewidth=1,
+            )
+        axes.set_xlabel("judge's score, mean of a bin")
+        axes.set_ylabel("people's mean score")
+        axes.legend(frameon=False, fontsize=8)
+
+    return _svg(2.8, draw, prefix)
+
+
+def series(names: Sequence[str], lines: Sequence[tuple[str, Sequence[tuple]]], prefix: str) -> str:
+    """Draw measures over a series of judges, each point (value, low, high) or None."""
+
+    def draw(axes: Axes) -> None:
+        for place, (label, points) in enumerate(lines):
+            known = [(at, *point) for at, point in enumerate(points) if point is not None]
+            colour = COLOURS[place % len(COLOURS)]
+            axes.plot(
+                [each[0] for each in known], [each[1] for each in known], "o-", color=colour, label=label, markersize=4
+            )
+            for at, _, low, high in known:
+                if low is not None:
+                    axes.plot([at, at], [low, high], color=colour, linewidth=1, alpha=0.6)
+        axes.set_xticks(range(len(names)), [_short(name, 18) for name in names], rotation=25, ha="right")
+        axes.legend(frameon=False, fontsize=8)
+
+    return _svg(2.8, draw, prefix)

@@ -1,0 +1,381 @@
+"""Judging the judge: every figure of the report, from verdicts and what people said about the same cases.
+
+`meta_evaluate` lays out what `agreement.json` holds with statistics in the places of figures, then has one bootstrap over cases
+estimate them all (so that differences between judges are paired). Nothing is drawn or written here.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from automedeval import agreement, resampling
+from automedeval.agreement import CHOICES, Panel
+from automedeval.baselines import longer_text
+from automedeval.candidates import MOST_MODELS, compare_candidates
+from automedeval.cases import Cases
+from automedeval.evidence import JudgeEvidence
+from automedeval.people import People
+from automedeval.resampling import Estimate, Statistic
+
+ACCURACIES = ("pairwise_accuracy", "pairwise_accuracy_untied", "concordance", "listwise_accuracy")
+CORRELATIONS = ("spearman", "pearson", "spearman_within_case", "pearson_within_case")
+MOST_TOPICS = 40
+WORST = 10
+
+
+@dataclass
+class Row:
+    """One line of the table: a judge, one criterion of a pairwise judge, or a baseline.
+
+    `scores` and `expected` are float [responses] or None, `relation` [pairs] is given where a judge compares pairs.
+    """
+
+    name: str
+    evidence: JudgeEvidence
+    scores: np.ndarray | None = None
+    expected: np.ndarray | None = None
+    relation: np.ndarray | None = None
+    criterion: str | None = None
+
+    def relations(self, panel: Panel) -> np.ndarray:
+        """Return the relations that this judge's own words mean: choices, else scores, else expected scores."""
+        if self.relation is not None:
+            return self.relation
+        values = self.scores if self.scores is not None else self.expected
+        return np.full(len(panel.pairs[0]), np.nan) if values is None else panel.relations(values)
+
+    @property
+    def headline(self) -> str:
+        """The concordance that compares judges which tie with such that do not: from expected scores where there are any."""
+        return "concordance_expected" if self.expected is not None else "concordance"
+
+
+def rows_of(judges: Sequence[JudgeEvidence]) -> list[Row]:
+    """Return the lines of the table, a pairwise judge taking one per criterion."""
+    rows = []
+    for evidence in judges:
+        if evidence.relations:
+            for criterion, relation in evidence.relations.items():
+                rows.append(Row(f"{evidence.name}: {criterion}", evidence, relation=relation, criterion=criterion))
+        else:
+            known = [None if np.isnan(values).all() else values for values in (evidence.scores, evidence.expected)]
+            rows.append(Row(evidence.name, evidence, *known))
+    return rows
+
+
+def meta_evaluate(
+    cases: Cases,
+    judges: Sequence[JudgeEvidence],
+    people: People | None = None,
+    choices: dict[str, dict[int, Counter]] | None = None,
+    verdict_ratings: dict[str, dict[str, list[tuple[int, float]]]] | None = None,
+    resamples: int = resampling.RESAMPLES,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Compute every figure; ARCHITECTURE section 4 has the definitions.
+
+    Args:
+        cases: the cases that verdicts and ratings are about.
+        judges: real judges and baselines.
+        people, choices, verdict_ratings: what people said, where they did.
+        resamples, seed: of the bootstrap over cases.
+
+    Returns:
+        What `agreement.json` holds, figures as `Estimate`; `resampling.plain` makes it JSON.
+    """
+    rows = rows_of(judges)
+    panel = cases.panel
+    tree: dict[str, Any] = {
+        "cases": _counts(cases, people),
+        "judges": {row.name: _habits(cases, row) for row in rows},
+        "models": {
+            row.name: compare_candidates(cases, row.relations(panel), row.scores, row.expected, resamples, seed)
+            for row in rows
+            if row.evidence.kind == "judge"
+        },
+    }
+    if people is not None:
+        for row in rows:
+            tree["judges"][row.name] |= _agreement(cases, people, row)
+        tree["people"] = _people(cases, people)
+        _ceiling(cases, people, rows, tree)
+        by_people = compare_candidates(cases, panel.relations(people.scores), people.scores, None, resamples, seed)
+        tree["models"] = {"people": by_people} | tree["models"]
+    if choices:
+        tree["choices"] = _choices(cases, judges, choices)
+    if verdict_ratings:
+        tree["verdict_ratings"] = _verdict_ratings(cases, verdict_ratings)
+    result = resampling.estimate(tree, len(cases), resamples, seed)
+    if people is not None:
+        result["comparisons"] = _comparisons(rows, result["judges"], len(cases))
+    return result
+
+
+def _counts(cases: Cases, people: People | None) -> dict[str, Any]:
+    counts = {
+        "file": cases.source,
+        "cases": len(cases),
+        "responses": cases.responses,
+        "pairs": len(cases.panel.pairs[0]),
+        "models": len(cases.models),
+    }
+    if people is not None:
+        relation = cases.panel.relations(people.scores)
+        rated = ~np.isnan(people.scores)
+        counts |= {
+            "rated_cases": len(np.unique(cases.panel.case[rated])),
+            "rated_responses": int(rated.sum()),
+            "rated_pairs": int((~np.isnan(relation)).sum()),
+            "tied_pairs": int((relation == 0).sum()),
+        }
+    return counts
+
+
+def _habits(cases: Cases, row: Row) -> dict[str, Any]:
+    """Tell who a judge is, and what it does whatever people think: fail, prefer slots or length, contradict itself."""
+    evidence = row.evidence
+    judge = row.relations(cases.panel)
+    longer = np.where(np.isnan(judge), np.nan, cases.panel.relations(longer_text(cases.records)))
+    record: dict[str, Any] = {
+        "kind": evidence.kind,
+        "name": evidence.name,
+        "judge": evidence.judge,
+        "rubric": evidence.rubric,
+        "criterion": row.criterion,
+        "settings": evidence.settings,
+        "verdicts": int(evidence.verdicts.sum()),
+        "errors": dict(evidence.errors.most_common(8)),
+        "usage": evidence.usage,
+        "valid_rate": resampling.ratio(evidence.valid, evidence.verdicts, reason="no verdict"),
+        "prefers_longer": agreement.accuracies(cases.panel, longer, judge)["concordance"],
+    }
+    if evidence.slot_sums is not None:
+        record["slots"] = [resampling.mean(total, count, int(count.sum())) for total, count in evidence.slot_sums]
+    if evidence.consistent is not None:
+        record["order_consistency"] = resampling.ratio(*evidence.consistent)
+    if evidence.scores is not None and evidence.kind == "judge" and row.scores is not None:
+        record["scores"] = _histogram(row.scores)
+    return record
+
+
+def _rated(row: Row, people: People) -> np.ndarray:
+    """Return people's scores of the responses that this judge was asked about."""
+    asked = row.evidence.asked
+    return people.scores if asked is None else np.where(asked, people.scores, np.nan)
+
+
+def _agreement(cases: Cases, people: People, row: Row) -> dict[str, Any]:
+    """Return the measures of one row, their twins from expected scores, and where the judge goes wrong."""
+    panel, rated = cases.panel, _rated(row, people)
+    relation = panel.relations(rated)
+    silent = row.scores is None and row.expected is None and row.relation is None  # not one valid verdict: all wrong
+    reason = "no valid verdict" if silent else "this judge gives no whole scores"
+    record: dict[str, Any] = dict.fromkeys(ACCURACIES + CORRELATIONS, Estimate(None, reason=reason))
+    if row.relation is not None or row.scores is not None or silent:
+        record |= agreement.accuracies(panel, relation, row.relations(panel))
+    if row.scores is not None:
+        record |= agreement.correlations(panel, rated, row.scores)
+    if row.expected is not None:
+        banded, bands = agreement.cross_fitted_relations(panel, relation, row.expected)
+        twins = agreement.accuracies(panel, relation, banded) | agreement.correlations(panel, rated, row.expected)
+        twins["concordance"] = agreement.accuracies(panel, relation, panel.relations(row.expected))["concordance"]
+        record |= {f"{name}_expected": twins[name] for name in ACCURACIES + CORRELATIONS} | {"tie_bands": bands}
+    else:
+        reason = "no valid verdict" if silent else "this judge gives no expected scores"
+        record |= {f"{name}_expected": Estimate(None, reason=reason) for name in ACCURACIES + CORRELATIONS}
+    record |= {"headline": row.headline, "runs": _runs(cases, people, row)} | _breakdown(cases, people, row)
+    if row.evidence.kind == "judge":
+        record |= {"reliability": _reliability_curve(row, people), "worst": _worst(cases, people, row)}
+    return record
+
+
+def _finest(row: Row, panel: Panel) -> np.ndarray:
+    """Return the relations behind a row's headline: of expected scores where there are any."""
+    return row.relations(panel) if row.expected is None else panel.relations(row.expected)
+
+
+def _breakdown(cases: Cases, people: People, row: Row) -> dict[str, dict[str, Statistic]]:
+    """Return the headline concordance per topic, and per candidate over the pairs that it is part of."""
+    panel = cases.panel
+    relation, judge = panel.relations(_rated(row, people)), _finest(row, panel)
+
+    def over(pairs: np.ndarray) -> Statistic:
+        return agreement.accuracies(panel, np.where(pairs, relation, np.nan), judge)["concordance"]
+
+    found: dict[str, dict[str, Statistic]] = {"topics": {}, "candidates": {}}
+    topics = Counter(case.topic for case in cases.records if case.topic)
+    topic_of = np.array([case.topic or "" for case in cases.records])[panel.case[panel.pairs[0]]]
+    if len(topics) > 1:
+        found["topics"] = {topic: over(topic_of == topic) for topic, _ in topics.most_common(MOST_TOPICS)}
+    if len(cases.models) <= MOST_MODELS:
+        models = np.stack([cases.model_of[side] for side in panel.pairs])
+        found["candidates"] = {name: over((models == number).any(axis=0)) for number, name in enumerate(cases.models)}
+    return found
+
+
+def _people(cases: Cases, people: People) -> dict[str, Any]:
+    """Tell who rated, and how reliably: per criterion, and for the mean over criteria."""
+    panel = cases.panel
+    longer = panel.relations(longer_text(cases.records))
+    record: dict[str, Any] = {
+        "raters": "crossed" if people.crossed else "anonymous",
+        "annotators": people.annotators,
+        "criteria": list(people.by_criterion),
+        "prefers_longer": agreement.accuracies(panel, longer, panel.relations(people.scores))["concordance"],
+        "scores": _histogram(people.scores),
+    }
+    if len(people.annotators) < 2:
+        return record | {"reliability": None, "reason": "one rater only: how far people agree is not known"}
+    tables = dict(people.by_criterion)
+    if len(tables) > 1:
+        tables["mean of the criteria"] = people.by_annotator
+    record["reliability"] = {}
+    for criterion, ratings in tables.items():
+        level = "ordinal" if criterion in people.by_criterion else "interval"
+        alpha = agreement.krippendorff_alpha(ratings, panel.case, len(cases), level)
+        record["reliability"][criterion] = agreement.icc(ratings, panel.case, len(cases), people.crossed) | {
+            f"alpha ({level})": alpha
+        }
+    return record
+
+
+def _ceiling(cases: Cases, people: People, rows: list[Row], tree: dict[str, Any]) -> None:
+    """Add what one rater reaches against the mean of the others, and each judge against the same means on the same pairs."""
+    times = len(people.annotators)
+    if times < 2:
+        return
+    own, others = agreement.leave_one_out(people.by_annotator)
+    keep = ~np.isnan(own)
+    panel = cases.panel.stacked(times).only(keep)
+    own, others = own[keep], others[keep]
+    relation = panel.relations(others)
+    tree["people"]["ceiling"] = agreement.accuracies(panel, relation, panel.relations(own)) | agreement.correlations(
+        panel, others, own
+    )
+    for row in rows:
+        values = row.expected if row.expected is not None else row.scores
+        if values is not None:  # the pairs of a pairwise judge are not laid out per rater
+            judge = panel.relations(np.tile(values, times)[keep])
+            tree["judges"][row.name]["concordance_with_the_other_raters"] = agreement.accuracies(
+                panel, relation, judge
+            )["concordance"]
+
+
+def _runs(cases: Cases, people: People, row: Row) -> dict[str, Any] | None:
+    """Return the measures of every run by itself, their mean and standard deviation (the paper averages three runs)."""
+    runs = row.evidence.run_scores if row.scores is not None else row.evidence.run_expected
+    if not runs or row.relation is not None:
+        return None
+    rated = _rated(row, people)
+    relation = cases.panel.relations(rated)
+    record: dict[str, Any] = {"count": len(runs)}
+    values: dict[str, list[float]] = {}
+    for scores in runs.values():
+        found = agreement.accuracies(cases.panel, relation, cases.panel.relations(scores))
+        found |= agreement.correlations(cases.panel, rated, scores)
+        for name, statistic in found.items():
+            values.setdefault(name, []).append(resampling.value_of(statistic, len(cases)))
+    for name, each in values.items():
+        if not np.isnan(each).any():
+            record[name] = {"mean": float(np.mean(each)), "sd": float(np.std(each, ddof=1)), "values": each}
+    return record
+
+
+def _reliability_curve(row: Row, people: People, bins: int = 10) -> list[dict[str, float | int]]:
+    """Return people's mean score in bins, as even as ties allow, of the judge's expected scores (or of its scores)."""
+    values = row.expected if row.expected is not None else row.scores
+    if values is None:
+        return []
+    both = ~np.isnan(values) & ~np.isnan(people.scores)
+    if both.sum() < 2 * bins:
+        return []
+    edges = np.unique(np.quantile(values[both], np.linspace(0, 1, bins + 1)))
+    place = np.clip(np.searchsorted(edges, values[both], side="right") - 1, 0, max(0, len(edges) - 2))
+    return [
+        {
+            "judge": float(values[both][place == number].mean()),
+            "people": float(people.scores[both][place == number].mean()),
+            "n": int((place == number).sum()),
+        }
+        for number in np.unique(place).tolist()
+    ]
+
+
+def _worst(cases: Cases, people: People, row: Row) -> list[str]:
+    """Return the ids of the cases in which the judge is most at odds with people: wrong pairs, weighted by people's gap."""
+    first, second = cases.panel.pairs
+    rated = _rated(row, people)
+    gaps = np.abs(rated[first] - rated[second])
+    relation, judge = cases.panel.relations(rated), row.relations(cases.panel)
+    lost = np.where(np.isnan(gaps) | np.isnan(judge), 0.0, gaps * np.abs(relation - judge))
+    weight = cases.panel.per_case(np.nan_to_num(lost))
+    order = np.argsort(-weight, kind="stable")[:WORST]
+    return [cases.records[case].id for case in order.tolist() if weight[case] > 0]
+
+
+def _histogram(values: np.ndarray) -> dict[str, int]:
+    """Count scores, rounded to halves."""
+    known = values[~np.isnan(values)]
+    return {f"{value:g}": int(count) for value, count in sorted(Counter((np.round(known * 2) / 2).tolist()).items())}
+
+
+def _choices(cases: Cases, judges: Sequence[JudgeEvidence], people: dict[str, dict[int, Counter]]) -> dict[str, Any]:
+    """Compare judges' choices with people's, criterion by criterion; scores of a listwise judge are read as choices.
+
+    People's choice about a pair is the one that more of them made than any other; pairs without one are left out, and counted.
+    """
+    records: dict[str, Any] = {}
+    case_of_pair = cases.panel.case[cases.panel.pairs[0]]
+    for criterion, votes in people.items():
+        ranked = {pair: counter.most_common(2) for pair, counter in votes.items()}
+        majority = {pair: top[0][0] for pair, top in ranked.items() if len(top) == 1 or top[0][1] > top[1][1]}
+        index = np.array(sorted(majority), int)
+        chosen = np.array([majority[pair] for pair in index.tolist()], int)
+        for evidence in judges:
+            if evidence.choices and criterion in evidence.choices:
+                judged = evidence.choices[criterion][index]
+            elif not evidence.choices and evidence.kind == "judge":
+                relation = cases.panel.relations(evidence.mixed)[index]
+                judged = np.select([np.isnan(relation), relation == 1, relation == -1], [-1, 0, 1], 2)
+            else:
+                continue
+            records.setdefault(evidence.name, {})[criterion] = {
+                "pairs": len(index),
+                "without_majority": len(votes) - len(index),
+                "labels": [*CHOICES, "invalid"],
+                "confusion": [  # rows: people, columns: judge
+                    [int(((chosen == i) & (judged == j)).sum()) for j in (0, 1, 2, 3, -1)] for i in range(len(CHOICES))
+                ],
+            } | agreement.choice_agreement(chosen, judged, case_of_pair[index], len(cases))
+    return records
+
+
+def _verdict_ratings(cases: Cases, ratings: dict[str, dict[str, list[tuple[int, float]]]]) -> dict[str, Any]:
+    """Count physicians' scores of the rationales, per judge and criterion (Fig. 5a)."""
+    records: dict[str, Any] = {}
+    for judge, criteria in ratings.items():
+        for criterion, given in criteria.items():
+            case, score = (np.array(values) for values in zip(*given))
+            total = np.bincount(case, weights=score, minlength=len(cases))
+            records.setdefault(judge, {})[criterion] = {
+                "counts": {f"{value:g}": count for value, count in sorted(Counter(score.tolist()).items())},
+                "mean": resampling.mean(total, np.bincount(case, minlength=len(cases)), len(given)),
+            }
+    return records
+
+
+def _comparisons(rows: list[Row], judges: dict[str, Any], cases: int) -> list[dict[str, Any]]:
+    """Compare every two rows, one of them a real judge, by concordance; p-values adjusted for their number."""
+    found = []
+    for one, two in combinations(rows, 2):
+        if "judge" in (one.evidence.kind, two.evidence.kind):
+            record = resampling.difference(*(judges[row.name][row.headline] for row in (one, two)), cases)
+            if record["value"] is not None:
+                found.append({"first": one.name, "second": two.name, "measure": "concordance", **record})
+    for record, adjusted in zip(found, resampling.holm([record["p"] for record in found])):
+        record["p_adjusted"] = adjusted
+    return found
