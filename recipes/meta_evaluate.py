@@ -24,6 +24,7 @@ from automedeval.meta_evaluation import meta_evaluate
 from automedeval.people import read_choices, read_ratings, read_verdict_ratings
 from automedeval.records import RecordError
 from automedeval.resampling import RESAMPLES, plain
+from automedeval.summary import summary
 
 
 @dataclass
@@ -104,7 +105,7 @@ def main() -> None:
     texts["agreement.json"] = json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     for name, text in texts.items():
         write_whole(folder / name, text)
-    print("\n".join(["", *report.summary(result), "", *(f"note: {note}" for note in notes)]))
+    print("\n".join(["", *summary(result), "", *(f"note: {note}" for note in notes)]))
     print(f"report: {folder / 'report.html'}")
 
 

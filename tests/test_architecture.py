@@ -22,7 +22,7 @@ FLOORS = {
     "F0": [{"records", "resampling"}, {"rubrics", "journal"}],
     "F1": [{"verdicts", "planning", "ranking", "agreement", "baselines"}, {"prompts", "cases"}],
     "F2": [{"checkpoints", "completions", "decoding", "encoding", "figures"}, {"chat", "local_chat"}],
-    "F3": [{"verdict_log", "judging", "people", "evidence", "candidates"}, {"meta_evaluation"}, {"report"}],
+    "F3": [{"verdict_log", "judging", "people", "evidence", "candidates"}, {"meta_evaluation", "summary"}, {"report"}],
     "F4": [{"arguments"}],
 }
 STEPS = {

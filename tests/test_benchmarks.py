@@ -58,3 +58,13 @@ def test_startup_times_import_and_help() -> None:
         seconds, *_, verdict = row_of(table, name)
         assert float(seconds) > 0
         assert verdict in ("yes", "no")
+
+
+def test_meta_evaluation_times_bootstrap_and_report() -> None:
+    table = table_of("meta_evaluation.py", "--cases", "60", "--resamples", "100")
+    for name in ("7 mean measures", "1 rank correlation", "the whole report"):
+        seconds, limit, met, *_ = row_of(table, name)
+        assert float(seconds) > 0
+        assert float(limit) in (10, 60)
+        assert met in ("yes", "no")
+    assert "HTML" in table

@@ -21,6 +21,7 @@ from automedeval.evidence import JudgeEvidence
 from automedeval.meta_evaluation import ACCURACIES, CORRELATIONS
 from automedeval.people import People
 from automedeval.rubrics import ASSETS
+from automedeval.summary import gaps, percent, real_judges, summary
 
 LABELS = {
     "pairwise_accuracy": "Pairwise accuracy",
@@ -32,12 +33,6 @@ LABELS = {
     "spearman_within_case": "Spearman within case",
     "pearson_within_case": "Pearson within case",
 }
-CONTEST = 6  # pairs of models that the summary puts into words
-
-
-def percent(share: float) -> str:
-    """Return a share in whole per cent."""
-    return f"{100 * share:.0f} %"
 
 
 def shown(estimate: dict[str, Any] | None, digits: int = 2, factor: float = 1.0) -> str:
@@ -48,117 +43,6 @@ def shown(estimate: dict[str, Any] | None, digits: int = 2, factor: float = 1.0)
     if estimate["low"] is not None:
         text += f" [{factor * estimate['low']:.{digits}f}, {factor * estimate['high']:.{digits}f}]"
     return text + ("*" if estimate.get("approximate") else "")
-
-
-def _interval_words(estimate: dict[str, Any]) -> str:
-    if estimate["low"] is None:
-        return "no interval"
-    return f"95 % interval {100 * estimate['low']:.0f}–{100 * estimate['high']:.0f}"
-
-
-def _real(result: dict[str, Any]) -> dict[str, dict]:
-    return {name: record for name, record in result["judges"].items() if record["kind"] == "judge"}
-
-
-def summary(result: dict[str, Any]) -> list[str]:
-    """Say in words what a reader decides by: which model is better, how sure, and how far the judge can be believed."""
-    sentences = []
-    by_judge: dict[str, list[tuple[str, dict]]] = {}
-    for name, record in _real(result).items():
-        by_judge.setdefault(record["name"], []).append((name, record))
-    for judge, rows in by_judge.items():
-        if rows[0][1]["criterion"] is None:
-            sentences += _contest(judge, result["models"][rows[0][0]])
-        else:
-            sentences += _winners(judge, [(record["criterion"], result["models"][name]) for name, record in rows])
-    for gap, names in gaps(result).items():
-        who = "" if len(names) == len(result["models"]) else f" by {', '.join(names)}"
-        sentences.append(f"Which model is better cannot be said{who}: {gap}.")
-    if "people" not in result:
-        sentences.append("Nobody rated these responses here: how far a judge agrees with people is not known.")
-        return sentences
-    for judge, rows in by_judge.items():
-        if rows[0][1]["criterion"] is None:
-            sentences.append(_credit(judge, rows[0][1], result["people"].get("ceiling")))
-        else:
-            known = [(record["criterion"], record["concordance"]) for _, record in rows]
-            parts = [
-                f"{percent(e['value'])} by {name} ({_interval_words(e)})" for name, e in known if e["value"] is not None
-            ]
-            if parts:
-                sentences.append(
-                    f"Of the pairs of responses that people told apart, {judge} orders as people do "
-                    f"{', '.join(parts)}; 50 % is chance."
-                )
-        valid = rows[0][1]["valid_rate"]["value"]
-        if valid not in (None, 1.0):
-            sentences.append(f"{percent(1 - valid)} of {judge}'s verdicts are invalid or missing, and count as wrong.")
-    return sentences
-
-
-def gaps(result: dict[str, Any]) -> dict[str, list[str]]:
-    """Return why there are no figures per model → the judges of which that is so."""
-    found: dict[str, list[str]] = {}
-    for name, table in result["models"].items():
-        if "gap" in table:
-            found.setdefault(table["gap"], []).append(name)
-    return found
-
-
-def _contest(judge: str, table: dict[str, Any]) -> list[str]:
-    """Say which of every two models is better, the clearest first."""
-    if "gap" in table:
-        return []
-    sentences = []
-    for pair in sorted(table["pairs"], key=lambda p: -abs(p["margin"]["value"]))[:CONTEST]:
-        first, second = pair["pair"]
-        win, loss = ("win", "loss") if pair["margin"]["value"] >= 0 else ("loss", "win")
-        if win == "loss":
-            first, second = second, first
-        shares = f"{percent(pair[win]['value'])} of cases ({_interval_words(pair[win])})"
-        shares += f", worse in {percent(pair[loss]['value'])}"
-        shares += f", level in {percent(pair['tie']['value'])}" if pair["tie"]["value"] else ""
-        low, high = pair["margin"]["low"], pair["margin"]["high"]
-        if low is not None and (low > 0 or high < 0):
-            sentences.append(f"By {judge}, {first} is better than {second} in {shares}.")
-        else:
-            sentences.append(
-                f"By {judge}, {first} and {second} cannot be told apart with these cases: {first} is better in {shares}."
-            )
-    return sentences
-
-
-def _winners(judge: str, tables: list[tuple[str, dict[str, Any]]]) -> list[str]:
-    """Say which model wins most comparisons on each criterion."""
-    parts = []
-    for criterion, table in tables:
-        if "gap" not in table:
-            rates = {model: record["win_rate"] for model, record in table["models"].items()}
-            best = max(rates, key=lambda model: rates[model]["value"])
-            parts.append(f"{best} on {criterion} ({percent(rates[best]['value'])}, {_interval_words(rates[best])})")
-    return (
-        [f"By {judge}, the model that wins most comparisons, ties counted half, is {', '.join(parts)}."]
-        if parts
-        else []
-    )
-
-
-def _credit(judge: str, record: dict[str, Any], ceiling: dict[str, Any] | None) -> str:
-    """Say how far one judge agrees with people, and how far they agree with each other."""
-    headline = record[record["headline"]]
-    if headline["value"] is None:
-        return f"How far {judge} agrees with people is undefined: {headline['reason']}."
-    text = (
-        f"Of the pairs of responses that people told apart, {judge} orders {percent(headline['value'])} as people do "
-        f"({_interval_words(headline)}; 50 % is chance)"
-    )
-    against = record.get("concordance_with_the_other_raters")
-    if against and ceiling and ceiling["concordance"]["value"] is not None:
-        text += (
-            f"; against the mean of all raters but one it reaches {percent(against['value'])}, "
-            f"where that one rater reaches {percent(ceiling['concordance']['value'])}"
-        )
-    return text + "."
 
 
 def agreement_table(result: dict[str, Any]) -> list[dict[str, Any]]:
@@ -172,6 +56,21 @@ def agreement_table(result: dict[str, Any]) -> list[dict[str, Any]]:
         cells = {m: (ceiling[m], None) for m in ACCURACIES + CORRELATIONS}
         rows.append({"name": "one rater against the others", "kind": "people", "cells": cells, "valid_rate": None})
     return rows
+
+
+def undefined(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """Return why figures of the agreement table are undefined → which judge's which."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        for which, half in ((0, ""), (1, " from expected scores")):
+            reasons: dict[str, list[str]] = {}
+            for measure, pair in row["cells"].items():
+                if pair[which] is not None and pair[which]["value"] is None:
+                    reasons.setdefault(pair[which]["reason"], []).append(LABELS[measure])
+            for reason, measures in reasons.items():
+                what = "every figure" if len(measures) == len(LABELS) else ", ".join(measures)
+                found.setdefault(reason, []).append(f"{row['name']}, {what}{half}")
+    return found
 
 
 def paper_table() -> dict[str, Any]:
@@ -190,7 +89,7 @@ def draw(result: dict[str, Any], in_series: bool = False) -> list[dict[str, str]
         return f"f{len(drawn)}"
 
     colours = {"judge": figures.BLUE, "baseline": figures.GREY}
-    judges = _real(result)
+    judges = real_judges(result)
     if "people" in result:
         points = [
             (name, e["value"], e["low"], e["high"], colours[record["kind"]])
@@ -291,7 +190,7 @@ def pick_cases(result: dict[str, Any], cases: Cases, most: int, seed: int = 0) -
     """Return the numbers of the cases to show: all if they are few, else the worst disagreements and a seeded sample."""
     if len(cases) <= most:
         return list(range(len(cases)))
-    worst = [cases.index[case] for record in _real(result).values() for case in record.get("worst", [])]
+    worst = [cases.index[case] for record in real_judges(result).values() for case in record.get("worst", [])]
     chosen = list(dict.fromkeys(worst))[:most]
     others = [number for number in range(len(cases)) if number not in set(chosen)]
     return sorted(chosen + random.Random(seed).sample(others, most - len(chosen)))
@@ -301,7 +200,7 @@ def case_records(
     result: dict[str, Any], cases: Cases, judges: Sequence[JudgeEvidence], people: People | None, numbers: Iterable[int]
 ) -> list[dict[str, Any]]:
     """Lay out cases with responses, scores, ratings and rationales side by side."""
-    worst = {case for record in _real(result).values() for case in record.get("worst", [])}
+    worst = {case for record in real_judges(result).values() for case in record.get("worst", [])}
     records = []
     for number in numbers:
         case = cases.records[number]
@@ -362,12 +261,14 @@ def render(template: str, result: dict[str, Any], **context: Any) -> str:
     )
     environment.filters |= {"shown": shown, "percent": percent, "chance": _chance, "cell": _cell}
     source = (ASSETS / "report" / template).read_text(encoding="utf-8")
+    rows = agreement_table(result) if "people" in result else []
     return environment.from_string(source).render(
         result=result,
-        judges=_real(result),
+        judges=real_judges(result),
         summary=summary(result),
         gaps=gaps(result),
-        rows=agreement_table(result) if "people" in result else [],
+        rows=rows,
+        reasons=undefined(rows),
         labels=LABELS,
         accuracies=ACCURACIES,
         correlations=CORRELATIONS,
