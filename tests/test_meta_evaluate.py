@@ -2,68 +2,25 @@
 
 import json
 import re
-from functools import partial
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
-from conftest import SAMPLE, error_line, run_recipe
+from conftest import error_line
+from studies import (
+    CASES,
+    FAST,
+    MEASURES,
+    RATINGS,
+    agreeing_verdicts,
+    evaluate,
+    meta_evaluate,
+    pairwise_verdicts,
+    read,
+    verdict,
+    write,
+)
 
 from automedeval import report
-from automedeval.meta_evaluation import ACCURACIES, CORRELATIONS
-
-meta_evaluate = partial(run_recipe, "meta_evaluate")
-CASES, RATINGS = SAMPLE / "test_cases.jsonl", SAMPLE / "test_ratings.jsonl"
-FAST = ("--resamples", 200)
-MEASURES = ACCURACIES + CORRELATIONS
-
-
-def read(path: Path) -> list[dict]:
-    return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
-
-
-def write(path: Path, records: list[dict]) -> Path:
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-    return path
-
-
-def people_means() -> dict[tuple[str, str], float]:
-    given: dict[tuple[str, str], list[float]] = {}
-    for rating in read(RATINGS):
-        given.setdefault((rating["case_id"], rating["model"]), []).append(rating["score"])
-    return {key: sum(scores) / len(scores) for key, scores in given.items()}
-
-
-def verdict(case: dict, scores: list | None, judge: str = "echo", **more) -> dict:
-    return {
-        "case_id": case["id"],
-        "judge": judge,
-        "rubric": "automedeval@1",
-        "order": list(range(len(case["responses"]))),
-        "valid": scores is not None,
-        "error": None if scores is not None else "no score line",
-        "scores": scores,
-        "expected_scores": scores and [0.98 * score + 0.05 - 0.01 * place for place, score in enumerate(scores)],
-        "rationale": "Because.",
-        **more,
-    }
-
-
-def agreeing_verdicts(judge: str = "echo", **more) -> list[dict]:
-    """Return verdicts that round what people said."""
-    means = people_means()
-    return [
-        verdict(case, [round(means[case["id"], response["model"]]) for response in case["responses"]], judge, **more)
-        for case in read(CASES)
-    ]
-
-
-def evaluate(tmp_path: Path, verdicts: list[dict], *arguments: object) -> dict:
-    """Run the recipe on these verdicts and return agreement.json."""
-    file = write(tmp_path / "verdicts.jsonl", verdicts)
-    done = meta_evaluate("--verdicts", file, "--cases", CASES, "--output", tmp_path / "out", *FAST, *arguments)
-    assert done.returncode == 0, done.stderr
-    return json.loads((tmp_path / "out" / "agreement.json").read_text(encoding="utf-8"))
 
 
 def test_reports_agreement_with_intervals_ceiling_and_baselines(tmp_path):
@@ -190,6 +147,43 @@ def test_several_judges_runs_and_orders(tmp_path):
     assert versus["p"] < 0.05
 
 
+def test_expected_scores_of_some_verdicts_only_are_no_twin(tmp_path):
+    verdicts = agreeing_verdicts()
+    verdicts[3]["expected_scores"] = None
+    echo = evaluate(tmp_path, verdicts, "--ratings", RATINGS)["judges"]["echo"]
+    assert echo["concordance_expected"]["value"] is None
+    assert "not with every verdict" in echo["concordance_expected"]["reason"]
+    assert echo["headline"] == "concordance"
+
+
+def test_the_names_of_models_change_no_agreement(tmp_path):
+    def renamed(records: list[dict]) -> list[dict]:
+        return json.loads(re.sub("juniper-7b|larch-7b|rowan-7b", lambda name: f"z{name[0][::-1]}", json.dumps(records)))
+
+    before = evaluate(tmp_path, agreeing_verdicts(), "--ratings", RATINGS)["judges"]["echo"]
+    cases, ratings = (
+        write(tmp_path / "c.jsonl", renamed(read(CASES))),
+        write(tmp_path / "r.jsonl", renamed(read(RATINGS))),
+    )
+    file = write(tmp_path / "v.jsonl", agreeing_verdicts())
+    done = meta_evaluate(
+        "--verdicts", file, "--cases", cases, "--ratings", ratings, "--output", tmp_path / "out", *FAST
+    )
+    assert done.returncode == 0, done.stderr
+    after = json.loads((tmp_path / "out" / "agreement.json").read_text(encoding="utf-8"))["judges"]["echo"]
+    assert all(before[name] == after[name] for name in MEASURES)
+
+
+def test_cost_and_time_come_from_the_record_of_the_run(tmp_path):
+    run = {"arguments": {"price_in": 2.0, "price_out": 10.0}, "timings": [{"seconds": 1.5}, {"seconds": 2.0}]}
+    (tmp_path / "run-abc.json").write_text(json.dumps(run))
+    usage = {"prompt_tokens": 1000, "completion_tokens": 100}
+    found = evaluate(tmp_path, agreeing_verdicts(settings="abc", usage=usage))
+    assert found["judges"]["echo"]["usage"] == {
+        "prompt_tokens": 30000, "completion_tokens": 3000, "seconds": 3.5, "cost": 0.09,
+    }  # fmt: skip
+
+
 def test_files_can_name_their_judges_and_be_a_series(tmp_path):
     one = write(tmp_path / "one.jsonl", agreeing_verdicts())
     done = meta_evaluate(
@@ -203,23 +197,6 @@ def test_files_can_name_their_judges_and_be_a_series(tmp_path):
     assert "Source:" in page
     again = meta_evaluate("--verdicts", one, one, "--cases", CASES, "--output", tmp_path / "out", *FAST)
     assert "two judges are called 'echo'" in error_line(again)
-
-
-def pairwise_verdicts(swap: bool = False) -> list[dict]:
-    means, records = people_means(), []
-    for case in read(CASES):
-        names = [response["model"] for response in case["responses"]]
-        for one, two in ((0, 1), (0, 2), (1, 2)):
-            gap = means[case["id"], names[one]] - means[case["id"], names[two]]
-            better, worse = (names[one], names[two]) if gap > 0 else (names[two], names[one])
-            records.append(
-                {
-                    "case_id": case["id"], "judge": "pairs", "rubric": "medical_pairwise@1",
-                    "order": [two, one] if swap else [one, two], "pair": [names[one], names[two]], "valid": True,
-                    "choices": {"correctness": better if gap else "tie", "harmfulness": worse if gap else "neither"},
-                }
-            )  # fmt: skip
-    return records
 
 
 def test_pairwise_rubrics_respect_polarity_and_compare_choices(tmp_path):
@@ -331,64 +308,6 @@ def test_many_cases_are_sampled_and_it_is_said(tmp_path):
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert page.count('<details class="case"') == 12
     assert "12 of 30 cases are shown" in page
-
-
-CASE = read(CASES)[0]
-GOOD = verdict(CASE, [1, 2, 3])
-BAD_VERDICTS = {
-    "duplicate": ([GOOD, GOOD], "verdicts.jsonl:2: the verdict of echo on case .* stands at .*:1 already"),
-    "off the scale": ([GOOD | {"scores": [1, 2, 6]}], "6 is off the scale of automedeval@1, 1 to 5"),
-    "wrong number": ([GOOD | {"scores": [1, 2]}], "2 'scores' for the 3 responses"),
-    "wrong order": ([GOOD | {"order": [0, 1, 7]}], "does not fit the 3 responses"),
-    "other cases": ([GOOD | {"case_id": "elsewhere"}], "no verdict on any case"),
-    "changed case": ([GOOD | {"case_digest": "0123456789ab"}], "as it was before its texts changed"),
-    "not JSON": ("{", "verdicts.jsonl:1: not JSON"),
-    "empty": ("", "no verdict on any case"),
-    "a strange choice": (
-        [pairwise_verdicts()[0] | {"choices": {"correctness": "nobody"}}],
-        "'correctness' must be one of",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", BAD_VERDICTS)
-def test_bad_verdicts_get_one_line(name, tmp_path):
-    content, message = BAD_VERDICTS[name]
-    file = tmp_path / "verdicts.jsonl"
-    file.write_text(content) if isinstance(content, str) else write(file, content)
-    done = meta_evaluate("--verdicts", file, "--cases", CASES, "--output", tmp_path / "out", *FAST)
-    assert re.search(message, error_line(done))
-    assert not (tmp_path / "out").exists()
-
-
-RATING = read(RATINGS)[0]
-BAD_RATINGS = {
-    "unknown model": ([RATING | {"model": "nobody"}], "has no response of 'nobody'"),
-    "unknown cases": ([RATING | {"case_id": "elsewhere"}], "no rating of any case"),
-    "twice": ([RATING, RATING], ":2: 'simulated-1' rated .* before"),
-    "not a number": ([RATING | {"score": "five"}], "'score' must be int or float"),
-}
-
-
-@pytest.mark.parametrize("name", BAD_RATINGS)
-def test_bad_ratings_get_one_line(name, tmp_path):
-    content, message = BAD_RATINGS[name]
-    file, verdicts = write(tmp_path / "ratings.jsonl", content), write(tmp_path / "v.jsonl", [GOOD])
-    done = meta_evaluate(
-        "--verdicts", verdicts, "--cases", CASES, "--ratings", file, "--output", tmp_path / "out", *FAST
-    )
-    assert re.search(message, error_line(done))
-
-
-def test_bad_arguments_get_one_line(tmp_path):
-    file = write(tmp_path / "v.jsonl", [GOOD])
-    common = ("--cases", CASES, "--output", tmp_path / "out")
-    assert "--resamples must be at least 100" in error_line(
-        meta_evaluate("--verdicts", file, *common, "--resamples", 5)
-    )
-    assert "No such file" in error_line(meta_evaluate("--verdicts", tmp_path / "nothing.jsonl", *common))
-    (tmp_path / "out").write_text("in the way")
-    assert "out" in error_line(meta_evaluate("--verdicts", file, *common, *FAST))
 
 
 def test_figures_read_as_text() -> None:

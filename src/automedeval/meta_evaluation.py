@@ -62,8 +62,11 @@ def rows_of(judges: Sequence[JudgeEvidence]) -> list[Row]:
             for criterion, relation in evidence.relations.items():
                 rows.append(Row(f"{evidence.name}: {criterion}", evidence, relation=relation, criterion=criterion))
         else:
-            known = [None if np.isnan(values).all() else values for values in (evidence.scores, evidence.expected)]
-            rows.append(Row(evidence.name, evidence, *known))
+            scores = None if np.isnan(evidence.scores).all() else evidence.scores
+            # Where some verdicts lack them, an endpoint's probabilities say nothing about the judge as a whole.
+            lacking = np.isnan(evidence.expected)
+            partly = bool((lacking & ~np.isnan(evidence.scores)).any())
+            rows.append(Row(evidence.name, evidence, scores, None if partly or lacking.all() else evidence.expected))
     return rows
 
 
@@ -185,7 +188,7 @@ def _agreement(cases: Cases, people: People, row: Row) -> dict[str, Any]:
         twins["concordance"] = agreement.accuracies(panel, relation, panel.relations(row.expected))["concordance"]
         record |= {f"{name}_expected": twins[name] for name in ACCURACIES + CORRELATIONS} | {"tie_bands": bands}
     else:
-        reason = "no valid verdict" if silent else "this judge gives no expected scores"
+        reason = "no valid verdict" if silent else "this judge gives no expected scores, or not with every verdict"
         record |= {f"{name}_expected": Estimate(None, reason=reason) for name in ACCURACIES + CORRELATIONS}
     record |= {"headline": row.headline, "runs": _runs(cases, people, row)} | _breakdown(cases, people, row)
     if row.evidence.kind == "judge":

@@ -1,0 +1,64 @@
+"""recipes/meta_evaluate.py on bad input: one readable line, exit status 1, nothing written."""
+
+import re
+
+import pytest
+from conftest import error_line
+from studies import CASES, FAST, RATINGS, meta_evaluate, pairwise_verdicts, read, verdict, write
+
+CASE = read(CASES)[0]
+GOOD = verdict(CASE, [1, 2, 3])
+BAD_VERDICTS = {
+    "duplicate": ([GOOD, GOOD], "verdicts.jsonl:2: the verdict of echo on case .* stands at .*:1 already"),
+    "off the scale": ([GOOD | {"scores": [1, 2, 6]}], "6 is off the scale of automedeval@1, 1 to 5"),
+    "wrong number": ([GOOD | {"scores": [1, 2]}], "2 'scores' for the 3 responses"),
+    "wrong order": ([GOOD | {"order": [0, 1, 7]}], "does not fit the 3 responses"),
+    "other cases": ([GOOD | {"case_id": "elsewhere"}], "no verdict on any case"),
+    "changed case": ([GOOD | {"case_digest": "0123456789ab"}], "as it was before its texts changed"),
+    "not JSON": ("{", "verdicts.jsonl:1: not JSON"),
+    "empty": ("", "no verdict on any case"),
+    "a strange choice": (
+        [pairwise_verdicts()[0] | {"choices": {"correctness": "nobody"}}],
+        "'correctness' must be one of",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD_VERDICTS)
+def test_bad_verdicts_get_one_line(name, tmp_path):
+    content, message = BAD_VERDICTS[name]
+    file = tmp_path / "verdicts.jsonl"
+    file.write_text(content) if isinstance(content, str) else write(file, content)
+    done = meta_evaluate("--verdicts", file, "--cases", CASES, "--output", tmp_path / "out", *FAST)
+    assert re.search(message, error_line(done))
+    assert not (tmp_path / "out").exists()
+
+
+RATING = read(RATINGS)[0]
+BAD_RATINGS = {
+    "unknown model": ([RATING | {"model": "nobody"}], "has no response of 'nobody'"),
+    "unknown cases": ([RATING | {"case_id": "elsewhere"}], "no rating of any case"),
+    "twice": ([RATING, RATING], ":2: 'simulated-1' rated .* before"),
+    "not a number": ([RATING | {"score": "five"}], "'score' must be int or float"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_RATINGS)
+def test_bad_ratings_get_one_line(name, tmp_path):
+    content, message = BAD_RATINGS[name]
+    file, verdicts = write(tmp_path / "ratings.jsonl", content), write(tmp_path / "v.jsonl", [GOOD])
+    done = meta_evaluate(
+        "--verdicts", verdicts, "--cases", CASES, "--ratings", file, "--output", tmp_path / "out", *FAST
+    )
+    assert re.search(message, error_line(done))
+
+
+def test_bad_arguments_get_one_line(tmp_path):
+    file = write(tmp_path / "v.jsonl", [GOOD])
+    common = ("--cases", CASES, "--output", tmp_path / "out")
+    assert "--resamples must be at least 100" in error_line(
+        meta_evaluate("--verdicts", file, *common, "--resamples", 5)
+    )
+    assert "No such file" in error_line(meta_evaluate("--verdicts", tmp_path / "nothing.jsonl", *common))
+    (tmp_path / "out").write_text("in the way")
+    assert "out" in error_line(meta_evaluate("--verdicts", file, *common, *FAST))
