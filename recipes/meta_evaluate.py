@@ -19,6 +19,7 @@ from automedeval.arguments import git_commit, parse, run
 from automedeval.baselines import BASELINES
 from automedeval.cases import Cases
 from automedeval.evidence import JudgeEvidence, baseline_evidence, read_verdicts
+from automedeval.illustrations import illustrate
 from automedeval.journal import write_whole
 from automedeval.meta_evaluation import meta_evaluate
 from automedeval.people import read_choices, read_ratings, read_verdict_ratings
@@ -59,6 +60,8 @@ class MetaEvaluateArguments:
 
     def __post_init__(self) -> None:
         self.verdicts = [name.strip() for given in self.verdicts for name in given.split(",") if name.strip()]
+        if not self.verdicts:
+            raise RecordError("--verdicts names no file")
         for name, least in (("limit", 1), ("html_cases", 0), ("resamples", 100)):
             if getattr(self, name) is not None and getattr(self, name) < least:
                 raise RecordError(f"--{name} must be at least {least}, not {getattr(self, name)}")
@@ -68,7 +71,7 @@ def main() -> None:
     """Read everything, compute everything, then write three files."""
     (args,) = parse((MetaEvaluateArguments,), __doc__)
     cases = Cases.read(args.cases, args.limit)
-    judges, notes = read_verdicts(args.verdicts, cases, args.rubric)
+    judges, notes = read_verdicts(args.verdicts, cases, args.rubric, frozenset({*BASELINES, "people"}))
     people = choices = verdict_ratings = None
     if args.ratings:
         people = read_ratings(args.ratings, cases, args.raters)
@@ -97,7 +100,7 @@ def main() -> None:
     context = {
         "title": "Judges and candidates: " + Path(args.cases).stem,
         "paper": report.paper_table() if args.paper_table else None,
-        "figures": report.draw(result, args.series),
+        "figures": illustrate(result, args.series),
         "cases": report.case_records(result, cases, judges, people, shown),
         **report.page_script(),
     }
@@ -105,7 +108,8 @@ def main() -> None:
     texts["agreement.json"] = json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     for name, text in texts.items():
         write_whole(folder / name, text)
-    print("\n".join(["", *summary(result), "", *(f"note: {note}" for note in notes)]))
+    lines = ["", *summary(result), "", *(f"note: {note}" for note in notes)]
+    print("\n".join(map(report.printable, lines)))
     print(f"report: {folder / 'report.html'}")
 
 
@@ -114,10 +118,13 @@ def baselines_of(cases: Cases, notes: list[str]) -> list[JudgeEvidence]:
     found = []
     for name, score in BASELINES.items():
         values = score(cases.records)
-        if (values != values).all():
+        missing = int((values != values).sum())
+        if missing == len(values):
             notes.append(f"no baseline {name}: no case has one")
-        else:
-            found.append(baseline_evidence(name, values, cases))
+            continue
+        if missing:
+            notes.append(f"{name}: {missing} of {len(values)} responses have none and are left out of its figures")
+        found.append(baseline_evidence(name, values, cases))
     return found
 
 

@@ -39,7 +39,8 @@ def verdict(case: dict, scores: list | None, judge: str = "echo", **more) -> dic
         "valid": scores is not None,
         "error": None if scores is not None else "no score line",
         "scores": scores,
-        "expected_scores": scores and [0.98 * score + 0.05 - 0.01 * place for place, score in enumerate(scores)],
+        "expected_scores": scores
+        and [score and 0.98 * score + 0.05 - 0.01 * place for place, score in enumerate(scores)],
         "rationale": "Because.",
         **more,
     }

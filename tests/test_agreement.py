@@ -183,20 +183,38 @@ def test_correlations_are_scipys(data: tuple) -> None:
         assert found[f"{name}_within_case"] == pytest.approx(np.mean(values) if values else NAN, nan_ok=True)
 
 
+FOLDS = np.arange(100) % 5
+
+
 def test_a_tie_band_is_chosen_on_other_cases() -> None:
     rng = np.random.default_rng(1)
     people = rng.integers(1, 4, (100, 3)).astype(float)
     expected = (people + rng.normal(0, 0.15, people.shape)).ravel()
     panel = Panel.of_sizes([3] * 100)
     relation = panel.relations(people.ravel())
-    banded, bands = agreement.cross_fitted_relations(panel, relation, expected)
+    banded, bands = agreement.cross_fitted_relations(panel, relation, expected, FOLDS)
     assert len(bands) == 5
     assert all(0.2 < band < 0.8 for band in bands)
     assert np.mean(banded == relation) > 0.9 > np.mean(panel.relations(expected) == relation)
     # A case has no say in its own band: turning its ratings round leaves its relations as they were.
     turned = relation.copy()
     turned[:3] *= -1
-    assert (agreement.cross_fitted_relations(panel, turned, expected)[0][:3] == banded[:3]).all()
+    assert (agreement.cross_fitted_relations(panel, turned, expected, FOLDS)[0][:3] == banded[:3]).all()
+
+
+def test_one_case_has_no_other_to_choose_a_band_on() -> None:
+    panel = Panel.of_sizes([3])
+    people, expected = np.array([1.0, 1.0, 2.0]), np.array([1.0, 1.1, 2.0])
+    banded, bands = agreement.cross_fitted_relations(panel, panel.relations(people), expected, np.zeros(1, int))
+    assert bands == [0.0]
+    assert banded.tolist() == panel.relations(expected).tolist()
+
+
+def test_rounding_is_no_variance() -> None:
+    people = np.array([3.3, 3.3 + 4e-16, 3.3 - 4e-16, 3.3])
+    found = measures([2, 2], people, np.array([1.0, 2.0, 3.0, 4.0]))
+    assert np.isnan(found["pearson"])
+    assert np.isnan(found["spearman"])
 
 
 def test_one_rater_against_the_others() -> None:

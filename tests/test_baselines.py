@@ -19,7 +19,8 @@ def case(question: str | list, *texts: str, reference: str | None = None) -> Cas
 
 
 def test_longer_text_counts_words() -> None:
-    assert baselines.longer_text([case("q", "", "One, two; three.", "don't")]).tolist() == [0, 3, 2]
+    texts = ("", "One, two; three.", "don't", "über naïve", "多喝水")
+    assert baselines.longer_text([case("q", *texts)]).tolist() == [0, 3, 2, 2, 3]
 
 
 def test_bm25_by_hand() -> None:

@@ -51,7 +51,7 @@ def test_reports_agreement_with_intervals_ceiling_and_baselines(tmp_path):
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert page.count("<svg") == page.count("</svg>") >= 6
     assert "By echo, " in page
-    assert "Of the pairs of responses that people told apart" in page
+    assert "with the order that people give pairs of responses" in page
     assert "| echo |" in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
 
 
@@ -143,7 +143,7 @@ def test_several_judges_runs_and_orders(tmp_path):
     assert len(wobbly["slots"]) == 3
     assert wobbly["runs"] is None
     (versus,) = [each for each in found["comparisons"] if {each["first"], each["second"]} == {"echo", "wobbly"}]
-    assert versus["value"] > 0.2
+    assert versus["difference"]["value"] > 0.2
     assert versus["p"] < 0.05
 
 

@@ -17,6 +17,15 @@ BAD_VERDICTS = {
     "changed case": ([GOOD | {"case_digest": "0123456789ab"}], "as it was before its texts changed"),
     "not JSON": ("{", "verdicts.jsonl:1: not JSON"),
     "empty": ("", "no verdict on any case"),
+    "neither scores nor choices": ([GOOD | {"scores": None, "expected_scores": None}], "neither scores nor choices"),
+    "a score that was not shown": ([GOOD | {"order": [0, 1]}], "a response that 'order' does not show"),
+    "huge": ([GOOD | {"rubric": "own@1", "scores": [1, 2, 10**400]}], "must be a number from"),
+    "infinite": ('{"case_id": "x", "judge": "j"', "not JSON"),
+    "a pair of one": ([pairwise_verdicts()[0] | {"pair": ["rowan-7b", "rowan-7b"]}], "does not name the two models"),
+    "an unknown criterion": (
+        [pairwise_verdicts()[0] | {"choices": {"nonsense": "tie"}}],
+        "has no criterion 'nonsense'; it has bias",
+    ),
     "a strange choice": (
         [pairwise_verdicts()[0] | {"choices": {"correctness": "nobody"}}],
         "'correctness' must be one of",
@@ -39,6 +48,7 @@ BAD_RATINGS = {
     "unknown model": ([RATING | {"model": "nobody"}], "has no response of 'nobody'"),
     "unknown cases": ([RATING | {"case_id": "elsewhere"}], "no rating of any case"),
     "twice": ([RATING, RATING], ":2: 'simulated-1' rated .* before"),
+    "huge": ([RATING | {"score": 10**400}], "must be a number from"),
     "not a number": ([RATING | {"score": "five"}], "'score' must be int or float"),
 }
 

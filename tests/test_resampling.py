@@ -54,13 +54,32 @@ def test_differences_are_paired() -> None:
     difficulty = rng.random(200)
     first, second = ((difficulty + shift > 0.5).astype(float) for shift in (0.05, 0.0))
     estimates = resampling.bootstrap([resampling.ratio(right, np.ones(200)) for right in (first, second)], 200)
-    found = resampling.difference(*estimates, 200)
-    assert found["value"] == pytest.approx(first.mean() - second.mean())
+    found = resampling.difference(*estimates)
+    assert found.value == pytest.approx(first.mean() - second.mean())
     apart = [each.high - each.low for each in estimates]
-    assert found["high"] - found["low"] < min(apart) / 2  # both fail on the same cases
-    assert found["p"] < 0.05
-    same = resampling.difference(estimates[0], estimates[0], 200)
-    assert (same["value"], same["p"]) == (0.0, 1.0)
+    assert found.high - found.low < min(apart) / 2  # both fail on the same cases
+    assert resampling.p_value(found) < 0.05
+    same = resampling.difference(estimates[0], estimates[0])
+    assert (same.value, resampling.p_value(same)) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("cases", [3, 5, 10, 40])
+def test_a_p_value_and_its_interval_agree_and_few_cases_prove_little(cases: int) -> None:
+    rng = np.random.default_rng(cases)
+    rejected = 0
+    for _ in range(300):
+        gains = rng.choice([-1.0, 0.0, 1.0], cases)
+        (found,) = resampling.bootstrap([resampling.mean(gains, np.ones(cases), cases, bounds=(-1.0, 1.0))], cases, 400)
+        p = resampling.p_value(found)
+        if abs(p - 0.05) > 0.02:
+            assert (p < 0.05) == (found.low > 0 or found.high < 0)
+        rejected += p < 0.05
+    assert rejected / 300 < 0.1
+
+
+def test_one_case_has_no_p_value() -> None:
+    (one,) = resampling.bootstrap([resampling.ratio(np.ones(1), np.ones(1))], 1, 200)
+    assert resampling.p_value(resampling.difference(one, one)) is None
 
 
 def test_holm_adjusts_as_published() -> None:

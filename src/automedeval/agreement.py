@@ -102,7 +102,7 @@ def accuracies(panel: Panel, people: np.ndarray, judge: np.ndarray) -> dict[str,
     all_right = groups & (panel.per_group(known & ~right) == 0)
     in_cases = panel.per_case
     no_pair = "people rated no pair of responses"
-    no_order = "people tied every pair"
+    no_order = "people tied every pair" if known.any() else no_pair
     return {
         "pairwise_accuracy": ratio(in_cases(right), in_cases(known), reason=no_pair),
         "pairwise_accuracy_untied": ratio(in_cases(right & untied), in_cases(untied), reason=no_order),
@@ -147,8 +147,9 @@ def _pearson_of_sums(sums: np.ndarray) -> np.ndarray:
     n, x, y, xx, yy, xy = sums.T
     with np.errstate(divide="ignore", invalid="ignore"):
         spread = (xx - x * x / n) * (yy - y * y / n)
-        # A constant side leaves rounding, not zero.
-        constant = (xx - x * x / n <= 1e-12 * xx) | (yy - y * y / n <= 1e-12 * yy)
+        # A constant side leaves rounding, not zero; scores within 1e-9 are the same.
+        least = SAME**2 * n
+        constant = (xx - x * x / n <= least + 1e-12 * xx) | (yy - y * y / n <= least + 1e-12 * yy)
         return np.where(constant | (n < 2), np.nan, (xy - x * y / n) / np.sqrt(np.abs(spread)))
 
 
@@ -225,23 +226,27 @@ class _Spearman:
 
 
 def cross_fitted_relations(
-    panel: Panel, people: np.ndarray, expected: np.ndarray, folds: int = 5, seed: int = 0
+    panel: Panel, people: np.ndarray, expected: np.ndarray, fold_of: np.ndarray
 ) -> tuple[np.ndarray, list[float]]:
     """Turn expected scores [responses], which never tie by themselves, into relations with a tie band.
 
     The band of a case is the one with which the relations of the other folds' cases agree best with people's (relations
-    [pairs]), so that no case has a say in its own. Returns the relations and the folds' bands.
+    [pairs]), so that no case has a say in its own; 0 where the other folds are empty.
+
+    Args:
+        fold_of: int [cases], each case's fold.
+
+    Returns:
+        The relations and the folds' bands.
     """
     first, second = panel.pairs
     gaps = np.abs(expected[first] - expected[second])
     right = panel.relations(expected) == people
     case = panel.case[first]
-    folds = max(1, min(folds, panel.cases))
-    fold_of = np.random.default_rng(seed).permutation(panel.cases) % folds
     usable = ~np.isnan(gaps) & ~np.isnan(people)
-    bands = np.empty(folds)
-    for fold in range(folds):
-        others = usable & ((fold_of[case] != fold) | (folds == 1))
+    bands = np.empty(fold_of.max(initial=0) + 1)
+    for fold in range(len(bands)):
+        others = usable & (fold_of[case] != fold)
         bands[fold] = _best_band(gaps[others], people[others] == 0, right[others] & (people[others] != 0))
     return panel.relations(expected, np.maximum(SAME, bands[fold_of[case]])), bands.tolist()
 
@@ -286,6 +291,7 @@ def icc(ratings: np.ndarray, case: np.ndarray, cases: int, crossed: bool) -> dic
     k = ratings.shape[1]
     n = int(use.sum())
     reason = "fewer than two responses that were rated by " + ("all raters" if crossed else "two or more")
+    reason = reason if n < 2 else "all ratings are the same"
     known = given[use]
     values = np.where(known, ratings[use], 0.0)
     values = np.where(known, values - values.sum() / max(1, known.sum()), 0.0)
@@ -388,7 +394,8 @@ def choice_agreement(people: np.ndarray, judge: np.ndarray, case: np.ndarray, ca
         chance = divide((table.sum(axis=1) * table.sum(axis=2)).sum(axis=1), total**2)
         return divide(observed - chance, np.where(np.abs(1 - chance) < 1e-12, 0.0, 1 - chance))
 
+    no_kappa = "both always chose the same" if valid.any() else "no valid verdict"
     return {
         "accuracy": ratio(right, np.bincount(case, minlength=cases), reason="no pair that people chose about"),
-        "kappa": Statistic(tally, kappa, int(valid.sum()), "undefined: both always chose the same"),
+        "kappa": Statistic(tally, kappa, int(valid.sum()), no_kappa),
     }

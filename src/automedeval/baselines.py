@@ -14,11 +14,12 @@ from rapidfuzz.distance import LCSseq
 
 from automedeval.records import Case
 
-WORD = re.compile(r"[a-z0-9]+")
+_UNSPACED = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"  # scripts that put no space between words: a character is a word
+WORD = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+")
 
 
 def words(text: str) -> list[str]:
-    """Return the lower-case runs of letters and digits, as the ROUGE scripts cut them."""
+    """Return the lower-case runs of letters and digits, for English as the ROUGE scripts cut them."""
     return WORD.findall(text.lower())
 
 

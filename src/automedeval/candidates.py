@@ -60,7 +60,9 @@ def compare_candidates(
         if count.any():
             outcomes = {"win": wins[:, i, j], "tie": ties[:, i, j], "loss": wins[:, j, i]}
             shares = {label: resampling.ratio(values, count) for label, values in outcomes.items()}
-            shares["margin"] = resampling.mean(wins[:, i, j] - wins[:, j, i], count, int(count.sum()))
+            shares["margin"] = resampling.mean(
+                wins[:, i, j] - wins[:, j, i], count, int(count.sum()), bounds=(-1.0, 1.0)
+            )
             pairs.append({"pair": [names[i], names[j]], **shares})
     return {"models": records, "pairs": pairs, **_strengths(halves, names, resamples, seed)}
 
@@ -71,17 +73,20 @@ def _strengths(halves: np.ndarray, names: list[str], resamples: int, seed: int) 
     if reason := ranking.unbeaten(total, names):
         return {"strengths": None, "reason": reason}
     columns = halves.reshape(len(halves), -1)
-    draws = np.concatenate(
-        [
-            ranking.bradley_terry((counts @ columns).reshape(len(counts), *total.shape), tolerance=1e-4)
-            for counts in resampling.resample_counts(len(halves), resamples, seed)
-        ]
-    )
+    cases = int(halves.any(axis=(1, 2)).sum())
+    parts = []
+    for counts in resampling.resample_counts(len(halves), resamples, seed):
+        drawn = (counts @ columns).reshape(len(counts), *total.shape)
+        strengths = ranking.bradley_terry(drawn, tolerance=1e-4)
+        strengths[[ranking.unbeaten(wins, names) is not None for wins in drawn]] = np.nan
+        parts.append(strengths)
+    draws = np.concatenate(parts)
     strengths = ranking.bradley_terry(total)
-    records = {
-        name: resampling.Estimate(
-            float(strengths[i]), *resampling.interval(strengths[i], draws[:, i], len(halves))[:2], n=int(total[i].sum())
+    records = {}
+    for i, name in enumerate(names):
+        low, high, reason = resampling.interval(strengths[i], draws[:, i], cases)
+        games = int((total[i] + total[:, i]).sum())
+        records[name] = resampling.Estimate(
+            float(strengths[i]), low, high, games, reason, cases < resampling.FEW_CASES, cases
         )
-        for i, name in enumerate(names)
-    }
     return {"strengths": records, "misfit": ranking.misfit(total, strengths, names)}

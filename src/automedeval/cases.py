@@ -1,5 +1,6 @@
 """The cases of a file in memory, and where each response stands in the flat arrays of a panel."""
 
+import hashlib
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
@@ -7,17 +8,26 @@ from functools import cached_property
 import numpy as np
 
 from automedeval.agreement import Panel
-from automedeval.records import Case, read_cases
+from automedeval.records import Case, RecordError, read_cases
 
 
 @dataclass
 class Cases:
-    """The cases of a file, in its order, and where each response stands in the flat arrays."""
+    """The cases of a file, and where each response stands in the flat arrays.
+
+    They stand in an order that their ids alone decide, so that the order of the file changes no figure (resamples and folds
+    draw cases by their place); `file_order` leads back.
+    """
 
     records: list[Case]
     source: str
 
     def __post_init__(self) -> None:
+        placed = sorted(
+            enumerate(self.records), key=lambda pair: hashlib.sha256(pair[1].id.encode("utf-8", "replace")).digest()
+        )
+        self.records = [case for _, case in placed]
+        self.file_order = sorted(range(len(placed)), key=lambda number: placed[number][0])
         self.index = {case.id: number for number, case in enumerate(self.records)}
         sizes = [len(case.responses) for case in self.records]
         self.panel = Panel.of_sizes(sizes)
@@ -40,10 +50,14 @@ class Cases:
     def responses(self) -> int:
         return int(self.start[-1])
 
+    def folds(self, count: int = 5) -> np.ndarray:
+        """Return each case's fold, int [cases]."""
+        return np.arange(len(self)) % count
+
     @cached_property
     def models(self) -> list[str]:
-        """The candidates' names, in the order in which they turn up."""
-        return list(dict.fromkeys(name for case in self.records for name in case.models))
+        """The candidates' names, in the order in which they turn up in the file."""
+        return list(dict.fromkeys(name for number in self.file_order for name in self.records[number].models))
 
     @cached_property
     def model_of(self) -> np.ndarray:
@@ -62,6 +76,15 @@ class Cases:
             return int(self.start[case]) + self.records[case].models.index(model)
         except ValueError:
             raise KeyError(model) from None
+
+
+LARGEST = 1e6  # of a score; squares of larger ones lose what is compared
+
+
+def check_number(value: float, name: str, place: str) -> None:
+    """Raise RecordError unless a score is a number that can be computed with."""
+    if not abs(value) <= LARGEST:
+        raise RecordError(f"{place}: {name!r} must be a number from -{LARGEST:g} to {LARGEST:g}, not {str(value)[:40]}")
 
 
 class Elsewhere:

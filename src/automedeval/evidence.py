@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from automedeval.agreement import CHOICES
-from automedeval.cases import Cases, Elsewhere
+from automedeval.cases import Cases, Elsewhere, check_number
 from automedeval.planning import verdict_key
 from automedeval.records import Case, RecordError, Verdict, read_placed
 from automedeval.rubrics import Rubric, RubricError, read_rubric
@@ -26,8 +26,11 @@ class JudgeEvidence:
     `scores` and `expected` are means over a case's valid verdicts, `run_scores` and `run_expected` the same per run;
     `valid` and `verdicts` count per case, a case without a verdict counting as one that is not valid. `choices` maps a
     criterion of a pairwise rubric to indices of CHOICES per pair, -1 where there is none, and `relations` to -1, 0, 1 as
-    the first response is worse, level or better by it. `slot_sums` holds per slot what a response there was given above
-    the mean of its verdict, and how often; `first_shown` per criterion how often the one shown first was preferred.
+    the first response is worse, level or better by it; `run_relations` the same per run. `asked` and `asked_pairs` are
+    False for what the judge was never asked about (other models, pairs without the baseline): no failure of its.
+    By criterion ("scores" for scores) `slots` holds [slots, 2, cases] what a response there was given above the mean of its
+    verdict, and how often, and `consistent` [2, cases] how many pairs shown in several orders were judged alike, and how many
+    there are. `worse` names the criteria of which a choice means the worse response.
     """
 
     name: str
@@ -42,9 +45,12 @@ class JudgeEvidence:
     run_expected: dict[int, np.ndarray] = field(default_factory=dict)
     choices: dict[str, np.ndarray] = field(default_factory=dict)
     relations: dict[str, np.ndarray] = field(default_factory=dict)
+    run_relations: dict[str, dict[int, np.ndarray]] = field(default_factory=dict)
     asked: np.ndarray | None = None
-    slot_sums: np.ndarray | None = None
-    consistent: np.ndarray | None = None
+    asked_pairs: np.ndarray | None = None
+    slots: dict[str, np.ndarray] = field(default_factory=dict)
+    consistent: dict[str, np.ndarray] = field(default_factory=dict)
+    worse: frozenset[str] = frozenset()
     usage: dict[str, float] = field(default_factory=dict)
     errors: Counter = field(default_factory=Counter)
     rationales: dict[int, str] = field(default_factory=dict)
@@ -59,18 +65,21 @@ class JudgeEvidence:
 
 
 def baseline_evidence(name: str, scores: np.ndarray, cases: Cases) -> JudgeEvidence:
-    """Return scores that somebody counted as a judge's evidence: expected scores, always valid."""
+    """Return scores that somebody counted as a judge's evidence; what cannot be counted was not asked."""
     ones = np.ones(len(cases))
     nothing = np.full(cases.responses, np.nan)
-    return JudgeEvidence(name, name, "counted", "baseline", nothing, scores, ones, ones.copy())
+    return JudgeEvidence(name, name, "counted", "baseline", nothing, scores, ones, ones.copy(), asked=~np.isnan(scores))
 
 
-def read_verdicts(paths: list[str], cases: Cases, rubric: str | None = None) -> tuple[list[JudgeEvidence], list[str]]:
+def read_verdicts(
+    paths: list[str], cases: Cases, rubric: str | None = None, reserved: frozenset[str] = frozenset()
+) -> tuple[list[JudgeEvidence], list[str]]:
     """Read verdict files; each judge and rubric of each file is one piece of evidence.
 
     Args:
         paths: files, or folders that hold a verdicts.jsonl; `NAME=PATH` calls the judge in it NAME.
         rubric: the path of a user's own rubric, for its scale and polarities.
+        reserved: names that no judge may have.
 
     Returns:
         The evidence, in the order of the files, and notes.
@@ -107,6 +116,10 @@ def read_verdicts(paths: list[str], cases: Cases, rubric: str | None = None) -> 
                 name = f"{name} by {rubric_name}"
             found.append(reading.evidence(name, file, notes))
     names = [evidence.name for evidence in found]
+    if taken := sorted(set(names) & reserved):
+        raise RecordError(f"a judge cannot be called {taken[0]!r} in a report: name it with --verdicts NAME=FILE")
+    if rubric and not any(evidence.rubric == read_rubric(rubric).name for evidence in found):
+        raise RecordError(f"--rubric {rubric}: no verdict was given by {read_rubric(rubric).name}")
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise RecordError(f"two judges are called {twice[0]!r}: tell them apart with --verdicts NAME=FILE")
     return found, notes
@@ -138,10 +151,12 @@ class _Reading:
         self.verdicts, self.valid = np.zeros((2, len(cases)))
         self.asked = np.zeros(cases.responses, bool)
         self.sums: dict[tuple[str, int], np.ndarray] = {}  # (field, run) → [2, responses]: sum, count
-        self.votes: dict[tuple[str, int], Counter] = defaultdict(Counter)  # (criterion, pair) → choices
+        # (criterion, pair) → run → choices
+        self.votes: dict[tuple[str, int], dict[int, Counter]] = defaultdict(lambda: defaultdict(Counter))
         # (criterion, first response, second response) → run → {(order, relation or choice)}
         self.by_order: dict[tuple[str, int, int], dict[int, set]] = defaultdict(lambda: defaultdict(set))
-        self.slots: dict[int, np.ndarray] = {}  # slot → [2, cases]
+        self.slots: dict[str, dict[int, np.ndarray]] = defaultdict(dict)  # criterion → slot → [2, cases]
+        self.shown_pairs: set[tuple[int, int]] = set()
         self.usage, self.errors = Counter(), Counter()
         self.rationales: dict[int, str] = {}
         self.settings = None
@@ -158,7 +173,9 @@ class _Reading:
         self._check(place, record, verdict)
         start = int(self.cases.start[case])
         self.verdicts[case] += 1
-        self.asked[[start + index for index in verdict.order]] = True
+        shown = sorted(start + index for index in verdict.order)
+        self.asked[shown] = True
+        self.shown_pairs |= set(itertools.combinations(shown, 2))
         self.settings = verdict.extra.get("settings", self.settings)
         self.usage.update({name: count for name, count in verdict.usage.items() if isinstance(count, int)})
         if not verdict.valid:
@@ -173,9 +190,9 @@ class _Reading:
                 for index, value in enumerate(values):
                     if value is not None:
                         sums[:, start + index] += (value, 1)
-        shown = verdict.scores or verdict.expected_scores
-        if shown is not None and not self.rubric.startswith("likelihood@"):
-            self._slots(case, verdict, shown)
+        given = verdict.scores or verdict.expected_scores
+        if given is not None and not self.rubric.startswith("likelihood@"):
+            self._slots(case, verdict, given)
         for criterion, choice in (verdict.choices or {}).items():
             self._choice(case, verdict, criterion, choice)
 
@@ -194,10 +211,23 @@ class _Reading:
             if values is not None and len(values) != count:
                 raise RecordError(f"{place}: {len(values)} {name!r} for the {count} responses of case {record.id!r}")
             for value in values or ():
+                if value is not None:
+                    check_number(value, name, place)
                 if value is not None and scale and not scale[0] - 1e-6 <= value <= scale[1] + 1e-6:
                     raise RecordError(f"{place}: {value} is off the scale of {self.rubric}, {scale[0]} to {scale[1]}")
-        if verdict.choices and (verdict.pair is None or not set(verdict.pair) <= set(record.models)):
-            raise RecordError(f"{place}: 'pair' {verdict.pair} does not name two models of case {record.id!r}")
+            if any((value is not None) and index not in verdict.order for index, value in enumerate(values or ())):
+                raise RecordError(f"{place}: {name!r} has a score for a response that 'order' does not show")
+        if verdict.valid and verdict.scores is None and verdict.expected_scores is None and not verdict.choices:
+            raise RecordError(f"{place}: 'valid' is true, and there are neither scores nor choices")
+        if verdict.choices or verdict.pair is not None:
+            shown = {record.models[index] for index in verdict.order}
+            if verdict.pair is None or len(set(verdict.pair)) != 2 or set(verdict.pair) != shown:
+                raise RecordError(f"{place}: 'pair' {verdict.pair} does not name the two models that 'order' shows")
+        criteria = {criterion.name for criterion in self.known.criteria} if self.known else set()
+        if unknown := sorted(set(verdict.choices or ()) - criteria) if criteria else []:
+            raise RecordError(
+                f"{place}: {self.rubric} has no criterion {unknown[0]!r}; it has {', '.join(sorted(criteria))}"
+            )
         for criterion, choice in (verdict.choices or {}).items():
             if choice not in (*verdict.pair, "tie", "neither"):
                 raise RecordError(
@@ -209,7 +239,7 @@ class _Reading:
         if len(shown) > 1 and None not in shown:
             average = sum(shown) / len(shown)
             for slot, value in enumerate(shown):
-                self.slots.setdefault(slot, np.zeros((2, len(self.cases))))[:, case] += (value - average, 1)
+                self._slot("scores", slot)[:, case] += (value - average, 1)
             start = int(self.cases.start[case])
             for one, two in itertools.combinations(sorted(verdict.order), 2):
                 relation = int(np.sign(values[one] - values[two]))
@@ -221,14 +251,17 @@ class _Reading:
         start = int(self.cases.start[case])
         code = {names[first - start]: 0, names[second - start]: 1, "tie": 2, "neither": 3}[choice]
         pair = self.cases.pair_index[first, second]
-        self.votes[criterion, pair][code] += 1
+        self.votes[criterion, pair][verdict.run][code] += 1
         self.by_order[criterion, first, second][verdict.run].add((verdict.order, code))
         if code < 2:
             preferred = (code == 0) != self._worse(criterion)
             shown_first = verdict.order[0] + start == first
             gain = 0.5 if preferred == shown_first else -0.5
             for slot, value in ((0, gain), (1, -gain)):
-                self.slots.setdefault(slot, np.zeros((2, len(self.cases))))[:, case] += (value, 1)
+                self._slot(criterion, slot)[:, case] += (value, 1)
+
+    def _slot(self, criterion: str, slot: int) -> np.ndarray:
+        return self.slots[criterion].setdefault(slot, np.zeros((2, len(self.cases))))
 
     def _worse(self, criterion: str) -> bool:
         names = [each.name for each in self.known.criteria] if self.known else []
@@ -243,36 +276,84 @@ class _Reading:
             notes.append(
                 f"{name}: no verdict on {int(missing.sum())} of {len(cases)} cases, {first!r} for one: invalid"
             )
-        models = np.unique(cases.model_of[self.asked])
-        asked = np.isin(cases.model_of, models)
-        if not asked.all():
-            left = [model for number, model in enumerate(cases.models) if number not in set(models.tolist())]
-            shown = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
-            notes.append(f"{name} was never asked about {shown}: left out of its figures")
-        runs = sorted({run for _, run in self.sums})
+        asked, asked_pairs = self._asked(name, notes)
         evidence = JudgeEvidence(
             name, self.judge, self.rubric, "judge", self._average("scores"), self._average("expected"),
-            np.where(missing, 1, self.verdicts), self.valid, asked=asked, usage=dict(self.usage), errors=self.errors,
-            rationales=self.rationales, scale=self.known.scale if self.known else None, settings=self.settings, file=file,
+            self.verdicts + self._unanswered(asked, asked_pairs), self.valid, asked=asked, asked_pairs=asked_pairs,
+            usage=dict(self.usage), errors=self.errors, rationales=self.rationales, settings=self.settings, file=file,
+            scale=self.known.scale if self.known else None,
+            worse=frozenset(name for name, _ in self.votes if self._worse(name)),
         )  # fmt: skip
+        runs = sorted({run for _, run in self.sums})
         if len(runs) > 1:
             evidence.run_scores = {run: self._average("scores", run) for run in runs}
             evidence.run_expected = {run: self._average("expected", run) for run in runs}
-        if self.slots:
-            evidence.slot_sums = np.stack([self.slots[slot] for slot in sorted(self.slots)])
+        for criterion, slots in self.slots.items():
+            evidence.slots[criterion] = np.stack([slots[slot] for slot in sorted(slots)])
         evidence.consistent = self._consistency()
-        pairs = len(cases.panel.pairs[0])
-        for criterion in dict.fromkeys(criterion for criterion, _ in self.votes):
-            evidence.choices[criterion] = np.full(pairs, -1)
-            evidence.relations[criterion] = np.full(pairs, np.nan)
-        for (criterion, pair), votes in self.votes.items():
-            (code, most), *rest = votes.most_common(2)
-            if rest and rest[0][1] == most:  # its readings contradict each other: no preference
-                code = CHOICES.index(self._neutral(criterion))
-            sign = {0: 1, 1: -1}.get(code, 0)
-            evidence.choices[criterion][pair] = code
-            evidence.relations[criterion][pair] = -sign if self._worse(criterion) else sign
+        self._choices(evidence)
         return evidence
+
+    def _asked(self, name: str, notes: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Tell what the judge was asked: bool [responses] and [pairs].
+
+        Left out are models, and pairs of models, that cases with verdicts have and no verdict shows: `--models`, `--baseline`.
+        A case without a verdict is a failure, whatever its models are called.
+        """
+        cases, first, second = self.cases, *self.cases.panel.pairs
+        judged = self.verdicts > 0
+        there = set(cases.model_of[judged[cases.panel.case]].tolist())
+        never = there - set(cases.model_of[self.asked].tolist())
+        asked = ~np.isin(cases.model_of, list(never))
+        if never:
+            names = [cases.models[number] for number in sorted(never)]
+            shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+            notes.append(f"{name} was never asked about {shown}: left out of its figures")
+        shown_pairs = np.array([pair in self.shown_pairs for pair in zip(first.tolist(), second.tolist())], bool)
+        if not self.votes:  # scores of different readings of a case can be compared
+            return asked, asked[first] & asked[second]
+        kinds = np.sort(np.stack([cases.model_of[first], cases.model_of[second]]), axis=0)
+        kind = kinds[0] * len(cases.models) + kinds[1]
+        never_pairs = np.setdiff1d(kind[judged[cases.panel.case[first]]], kind[shown_pairs])
+        asked_pairs = asked[first] & asked[second] & ~np.isin(kind, never_pairs)
+        if left := int((asked[first] & asked[second] & ~asked_pairs).sum()):
+            notes.append(f"{name} was never asked to compare {left} of {len(first)} pairs: left out of its figures")
+        return asked, asked_pairs
+
+    def _unanswered(self, asked: np.ndarray, asked_pairs: np.ndarray) -> np.ndarray:
+        """Count, per case, the verdicts that should be there and are not; all of a missing case's responses count as one."""
+        panel = self.cases.panel
+        if not self.votes:
+            return (panel.per_case(asked & ~self.asked, "responses") > 0).astype(float)
+        first, second = panel.pairs
+        there = np.array([pair in self.shown_pairs for pair in zip(first.tolist(), second.tolist())], bool)
+        return panel.per_case(asked_pairs & ~there)
+
+    def _choices(self, evidence: JudgeEvidence) -> None:
+        pairs = len(self.cases.panel.pairs[0])
+        several = len({run for runs in self.votes.values() for run in runs}) > 1
+        for criterion, pair in self.votes:
+            if criterion not in evidence.choices:
+                evidence.choices[criterion] = np.full(pairs, -1)
+                evidence.relations[criterion] = np.full(pairs, np.nan)
+            runs = self.votes[criterion, pair]
+            code = self._decided(criterion, sum(runs.values(), Counter()))
+            evidence.choices[criterion][pair] = code
+            evidence.relations[criterion][pair] = self._relation(criterion, code)
+            for run, votes in runs.items() if several else ():
+                by_run = evidence.run_relations.setdefault(criterion, {})
+                by_run.setdefault(run, np.full(pairs, np.nan))[pair] = self._relation(
+                    criterion, self._decided(criterion, votes)
+                )
+
+    def _decided(self, criterion: str, votes: Counter) -> int:
+        """Return the choice of most readings; the criterion's neutral one where they contradict each other."""
+        (code, most), *rest = votes.most_common(2)
+        return CHOICES.index(self._neutral(criterion)) if rest and rest[0][1] == most else code
+
+    def _relation(self, criterion: str, code: int) -> int:
+        sign = {0: 1, 1: -1}.get(code, 0)
+        return -sign if self._worse(criterion) else sign
 
     def _add_run_record(self, file: Path) -> None:
         """Add seconds and cost to the usage, from the record that the judge's run left beside its verdicts."""
@@ -297,12 +378,13 @@ class _Reading:
         total = sum(parts, np.zeros((2, self.cases.responses)))
         return np.where(total[1] > 0, total[0] / np.maximum(total[1], 1), np.nan)
 
-    def _consistency(self) -> np.ndarray | None:
-        """Return [2, cases]: of the pairs shown in several orders, how many were judged alike in all, and their number."""
-        counts = np.zeros((2, len(self.cases)))
-        for (_, first, _), runs in self.by_order.items():
+    def _consistency(self) -> dict[str, np.ndarray]:
+        """Return per criterion [2, cases]: how many pairs shown in several orders were judged alike in all, and how many."""
+        counts: dict[str, np.ndarray] = {}
+        for (criterion, first, _), runs in self.by_order.items():
             case = self.cases.panel.case[first]
             for seen in runs.values():
                 if len({order for order, _ in seen}) > 1:
-                    counts[:, case] += (len({relation for _, relation in seen}) == 1, 1)
-        return counts if counts[1].any() else None
+                    own = counts.setdefault(criterion, np.zeros((2, len(self.cases))))
+                    own[:, case] += (len({relation for _, relation in seen}) == 1, 1)
+        return counts

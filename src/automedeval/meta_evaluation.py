@@ -6,68 +6,26 @@ estimate them all (so that differences between judges are paired). Nothing is dr
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from automedeval import agreement, resampling
-from automedeval.agreement import CHOICES, Panel
+from automedeval.agreement import CHOICES
 from automedeval.baselines import longer_text
 from automedeval.candidates import MOST_MODELS, compare_candidates
 from automedeval.cases import Cases
 from automedeval.evidence import JudgeEvidence
 from automedeval.people import People
 from automedeval.resampling import Estimate, Statistic
+from automedeval.rows import Row, rows_of
+from automedeval.rubrics import packaged_rubrics, read_rubric
 
 ACCURACIES = ("pairwise_accuracy", "pairwise_accuracy_untied", "concordance", "listwise_accuracy")
 CORRELATIONS = ("spearman", "pearson", "spearman_within_case", "pearson_within_case")
 MOST_TOPICS = 40
 WORST = 10
-
-
-@dataclass
-class Row:
-    """One line of the table: a judge, one criterion of a pairwise judge, or a baseline.
-
-    `scores` and `expected` are float [responses] or None, `relation` [pairs] is given where a judge compares pairs.
-    """
-
-    name: str
-    evidence: JudgeEvidence
-    scores: np.ndarray | None = None
-    expected: np.ndarray | None = None
-    relation: np.ndarray | None = None
-    criterion: str | None = None
-
-    def relations(self, panel: Panel) -> np.ndarray:
-        """Return the relations that this judge's own words mean: choices, else scores, else expected scores."""
-        if self.relation is not None:
-            return self.relation
-        values = self.scores if self.scores is not None else self.expected
-        return np.full(len(panel.pairs[0]), np.nan) if values is None else panel.relations(values)
-
-    @property
-    def headline(self) -> str:
-        """The concordance that compares judges which tie with such that do not: from expected scores where there are any."""
-        return "concordance_expected" if self.expected is not None else "concordance"
-
-
-def rows_of(judges: Sequence[JudgeEvidence]) -> list[Row]:
-    """Return the lines of the table, a pairwise judge taking one per criterion."""
-    rows = []
-    for evidence in judges:
-        if evidence.relations:
-            for criterion, relation in evidence.relations.items():
-                rows.append(Row(f"{evidence.name}: {criterion}", evidence, relation=relation, criterion=criterion))
-        else:
-            scores = None if np.isnan(evidence.scores).all() else evidence.scores
-            # Where some verdicts lack them, an endpoint's probabilities say nothing about the judge as a whole.
-            lacking = np.isnan(evidence.expected)
-            partly = bool((lacking & ~np.isnan(evidence.scores)).any())
-            rows.append(Row(evidence.name, evidence, scores, None if partly or lacking.all() else evidence.expected))
-    return rows
 
 
 def meta_evaluate(
@@ -112,9 +70,13 @@ def meta_evaluate(
         tree["choices"] = _choices(cases, judges, choices)
     if verdict_ratings:
         tree["verdict_ratings"] = _verdict_ratings(cases, verdict_ratings)
+    if people is not None:
+        tree["comparisons"] = _comparisons(cases, people, rows)
     result = resampling.estimate(tree, len(cases), resamples, seed)
     if people is not None:
-        result["comparisons"] = _comparisons(rows, result["judges"], len(cases))
+        result["comparisons"] = _differences(result["comparisons"])
+    for table in result["models"].values():
+        _adjust(table.get("pairs", []), "margin")
     return result
 
 
@@ -152,29 +114,25 @@ def _habits(cases: Cases, row: Row) -> dict[str, Any]:
         "settings": evidence.settings,
         "verdicts": int(evidence.verdicts.sum()),
         "errors": dict(evidence.errors.most_common(8)),
-        "usage": evidence.usage,
+        "usage": evidence.usage if row.criterion in (None, next(iter(evidence.relations), None)) else {},
+        "polarity": "worse" if row.criterion in evidence.worse else "better",
         "valid_rate": resampling.ratio(evidence.valid, evidence.verdicts, reason="no verdict"),
         "prefers_longer": agreement.accuracies(cases.panel, longer, judge)["concordance"],
     }
-    if evidence.slot_sums is not None:
-        record["slots"] = [resampling.mean(total, count, int(count.sum())) for total, count in evidence.slot_sums]
-    if evidence.consistent is not None:
-        record["order_consistency"] = resampling.ratio(*evidence.consistent)
+    habit = row.criterion or "scores"
+    if habit in evidence.slots:
+        record["slots"] = [resampling.mean(total, count, int(count.sum())) for total, count in evidence.slots[habit]]
+    if habit in evidence.consistent:
+        record["order_consistency"] = resampling.ratio(*evidence.consistent[habit])
     if evidence.scores is not None and evidence.kind == "judge" and row.scores is not None:
         record["scores"] = _histogram(row.scores)
     return record
 
 
-def _rated(row: Row, people: People) -> np.ndarray:
-    """Return people's scores of the responses that this judge was asked about."""
-    asked = row.evidence.asked
-    return people.scores if asked is None else np.where(asked, people.scores, np.nan)
-
-
 def _agreement(cases: Cases, people: People, row: Row) -> dict[str, Any]:
     """Return the measures of one row, their twins from expected scores, and where the judge goes wrong."""
-    panel, rated = cases.panel, _rated(row, people)
-    relation = panel.relations(rated)
+    panel, rated = cases.panel, row.rated(people)
+    relation = row.known_relations(cases, people)
     silent = row.scores is None and row.expected is None and row.relation is None  # not one valid verdict: all wrong
     reason = "no valid verdict" if silent else "this judge gives no whole scores"
     record: dict[str, Any] = dict.fromkeys(ACCURACIES + CORRELATIONS, Estimate(None, reason=reason))
@@ -183,7 +141,7 @@ def _agreement(cases: Cases, people: People, row: Row) -> dict[str, Any]:
     if row.scores is not None:
         record |= agreement.correlations(panel, rated, row.scores)
     if row.expected is not None:
-        banded, bands = agreement.cross_fitted_relations(panel, relation, row.expected)
+        banded, bands = agreement.cross_fitted_relations(panel, relation, row.expected, cases.folds())
         twins = agreement.accuracies(panel, relation, banded) | agreement.correlations(panel, rated, row.expected)
         twins["concordance"] = agreement.accuracies(panel, relation, panel.relations(row.expected))["concordance"]
         record |= {f"{name}_expected": twins[name] for name in ACCURACIES + CORRELATIONS} | {"tie_bands": bands}
@@ -196,15 +154,10 @@ def _agreement(cases: Cases, people: People, row: Row) -> dict[str, Any]:
     return record
 
 
-def _finest(row: Row, panel: Panel) -> np.ndarray:
-    """Return the relations behind a row's headline: of expected scores where there are any."""
-    return row.relations(panel) if row.expected is None else panel.relations(row.expected)
-
-
 def _breakdown(cases: Cases, people: People, row: Row) -> dict[str, dict[str, Statistic]]:
     """Return the headline concordance per topic, and per candidate over the pairs that it is part of."""
     panel = cases.panel
-    relation, judge = panel.relations(_rated(row, people)), _finest(row, panel)
+    relation, judge = row.known_relations(cases, people), row.finest(panel)
 
     def over(pairs: np.ndarray) -> Statistic:
         return agreement.accuracies(panel, np.where(pairs, relation, np.nan), judge)["concordance"]
@@ -261,26 +214,41 @@ def _ceiling(cases: Cases, people: People, rows: list[Row], tree: dict[str, Any]
     )
     for row in rows:
         values = row.expected if row.expected is not None else row.scores
-        if values is not None:  # the pairs of a pairwise judge are not laid out per rater
-            judge = panel.relations(np.tile(values, times)[keep])
-            tree["judges"][row.name]["concordance_with_the_other_raters"] = agreement.accuracies(
-                panel, relation, judge
-            )["concordance"]
+        if values is None:  # the pairs of a pairwise judge are not laid out per rater
+            continue
+        asked = np.ones(cases.responses, bool) if row.evidence.asked is None else row.evidence.asked
+        same = panel.relations(np.where(np.tile(asked, times)[keep], others, np.nan))
+        judges = {"judge": panel.relations(np.tile(values, times)[keep]), "one_rater": panel.relations(own)}
+        tree["judges"][row.name]["against_the_other_raters"] = {
+            name: agreement.accuracies(panel, same, judged)["concordance"] for name, judged in judges.items()
+        }
 
 
 def _runs(cases: Cases, people: People, row: Row) -> dict[str, Any] | None:
     """Return the measures of every run by itself, their mean and standard deviation (the paper averages three runs)."""
-    runs = row.evidence.run_scores if row.scores is not None else row.evidence.run_expected
-    if not runs or row.relation is not None:
+    relation, rated = row.known_relations(cases, people), row.rated(people)
+    found: list[dict[str, Statistic]] = []
+    if row.relation is not None:
+        by_run = row.evidence.run_relations.get(row.criterion, {})
+        found = [agreement.accuracies(cases.panel, relation, judged) for judged in by_run.values()]
+    elif row.scores is not None:
+        for scores in row.evidence.run_scores.values():
+            found.append(agreement.accuracies(cases.panel, relation, cases.panel.relations(scores)))
+            found[-1] |= agreement.correlations(cases.panel, rated, scores)
+    else:
+        for scores in row.evidence.run_expected.values():
+            banded, _ = agreement.cross_fitted_relations(cases.panel, relation, scores, cases.folds())
+            found.append(agreement.accuracies(cases.panel, relation, banded))
+            found[-1] |= agreement.correlations(cases.panel, rated, scores)
+            found[-1]["concordance"] = agreement.accuracies(cases.panel, relation, cases.panel.relations(scores))[
+                "concordance"
+            ]
+    if len(found) < 2:
         return None
-    rated = _rated(row, people)
-    relation = cases.panel.relations(rated)
-    record: dict[str, Any] = {"count": len(runs)}
+    record: dict[str, Any] = {"count": len(found)}
     values: dict[str, list[float]] = {}
-    for scores in runs.values():
-        found = agreement.accuracies(cases.panel, relation, cases.panel.relations(scores))
-        found |= agreement.correlations(cases.panel, rated, scores)
-        for name, statistic in found.items():
+    for statistics in found:
+        for name, statistic in statistics.items():
             values.setdefault(name, []).append(resampling.value_of(statistic, len(cases)))
     for name, each in values.items():
         if not np.isnan(each).any():
@@ -311,19 +279,22 @@ def _reliability_curve(row: Row, people: People, bins: int = 10) -> list[dict[st
 def _worst(cases: Cases, people: People, row: Row) -> list[str]:
     """Return the ids of the cases in which the judge is most at odds with people: wrong pairs, weighted by people's gap."""
     first, second = cases.panel.pairs
-    rated = _rated(row, people)
+    rated = row.rated(people)
     gaps = np.abs(rated[first] - rated[second])
-    relation, judge = cases.panel.relations(rated), row.relations(cases.panel)
-    lost = np.where(np.isnan(gaps) | np.isnan(judge), 0.0, gaps * np.abs(relation - judge))
+    relation, judge = row.known_relations(cases, people), row.relations(cases.panel)
+    lost = np.where(np.isnan(gaps) | np.isnan(relation) | np.isnan(judge), 0.0, gaps * np.abs(relation - judge))
     weight = cases.panel.per_case(np.nan_to_num(lost))
     order = np.argsort(-weight, kind="stable")[:WORST]
     return [cases.records[case].id for case in order.tolist() if weight[case] > 0]
 
 
 def _histogram(values: np.ndarray) -> dict[str, int]:
-    """Count scores, rounded to halves."""
+    """Count scores, rounded to halves, or to a tenth of their range where that is another kind of scale."""
     known = values[~np.isnan(values)]
-    return {f"{value:g}": int(count) for value, count in sorted(Counter((np.round(known * 2) / 2).tolist()).items())}
+    width = float(np.ptp(known)) if len(known) else 0.0
+    step = 0.5 if 2 <= width <= 10 or width == 0 else width / 10
+    rounded = np.round(known / step) * step
+    return {f"{value:g}": int(count) for value, count in sorted(Counter(rounded.tolist()).items())}
 
 
 def _choices(cases: Cases, judges: Sequence[JudgeEvidence], people: dict[str, dict[int, Counter]]) -> dict[str, Any]:
@@ -332,6 +303,12 @@ def _choices(cases: Cases, judges: Sequence[JudgeEvidence], people: dict[str, di
     People's choice about a pair is the one that more of them made than any other; pairs without one are left out, and counted.
     """
     records: dict[str, Any] = {}
+    criteria = {
+        each.name: each
+        for name in packaged_rubrics()
+        for each in read_rubric(name).criteria
+        if read_rubric(name).choices
+    }
     case_of_pair = cases.panel.case[cases.panel.pairs[0]]
     for criterion, votes in people.items():
         ranked = {pair: counter.most_common(2) for pair, counter in votes.items()}
@@ -342,8 +319,12 @@ def _choices(cases: Cases, judges: Sequence[JudgeEvidence], people: dict[str, di
             if evidence.choices and criterion in evidence.choices:
                 judged = evidence.choices[criterion][index]
             elif not evidence.choices and evidence.kind == "judge":
-                relation = cases.panel.relations(evidence.mixed)[index]
-                judged = np.select([np.isnan(relation), relation == 1, relation == -1], [-1, 0, 1], 2)
+                # The better response is not the one that is more harmful: a packaged rubric's criterion says which way it goes.
+                known = criteria.get(criterion)
+                turn = -1 if known is not None and known.polarity == "worse" else 1
+                relation = turn * cases.panel.relations(evidence.mixed)[index]
+                level = CHOICES.index(known.neutral) if known is not None else CHOICES.index("tie")
+                judged = np.select([np.isnan(relation), relation == 1, relation == -1], [-1, 0, 1], level)
             else:
                 continue
             records.setdefault(evidence.name, {})[criterion] = {
@@ -371,14 +352,35 @@ def _verdict_ratings(cases: Cases, ratings: dict[str, dict[str, list[tuple[int, 
     return records
 
 
-def _comparisons(rows: list[Row], judges: dict[str, Any], cases: int) -> list[dict[str, Any]]:
-    """Compare every two rows, one of them a real judge, by concordance; p-values adjusted for their number."""
+def _comparisons(cases: Cases, people: People, rows: list[Row]) -> list[dict[str, Any]]:
+    """Put every two rows, one of them a real judge, side by side: concordance on the pairs that both were asked about."""
+    relations = {row.name: row.known_relations(cases, people) for row in rows}
     found = []
     for one, two in combinations(rows, 2):
         if "judge" in (one.evidence.kind, two.evidence.kind):
-            record = resampling.difference(*(judges[row.name][row.headline] for row in (one, two)), cases)
-            if record["value"] is not None:
-                found.append({"first": one.name, "second": two.name, "measure": "concordance", **record})
-    for record, adjusted in zip(found, resampling.holm([record["p"] for record in found])):
-        record["p_adjusted"] = adjusted
+            both = np.where(np.isnan(relations[two.name]), np.nan, relations[one.name])
+            figures = [agreement.accuracies(cases.panel, both, row.finest(cases.panel)) for row in (one, two)]
+            concordances = [figure["concordance"] for figure in figures]
+            found.append(
+                {"first": one.name, "second": two.name, "measure": "concordance", "concordances": concordances}
+            )
     return found
+
+
+def _differences(comparisons: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    found = []
+    for record in comparisons:
+        difference = resampling.difference(*record["concordances"])
+        if difference.value is not None:
+            found.append({**record, "difference": difference})
+    _adjust(found, "difference")
+    return found
+
+
+def _adjust(records: list[dict[str, Any]], name: str) -> None:
+    """Add to each record the p-value of a figure, and that adjusted for how many there are (Holm)."""
+    for record in records:
+        record |= {"p": resampling.p_value(record[name]), "p_adjusted": None}
+    known = [record for record in records if record["p"] is not None]
+    for record, adjusted in zip(known, resampling.holm([record["p"] for record in known])):
+        record["p_adjusted"] = adjusted

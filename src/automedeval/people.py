@@ -4,7 +4,6 @@ Ratings become arrays over the responses of all cases. What does not fit the cas
 line, or a note that the report states; nothing is dropped in silence.
 """
 
-import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from automedeval.agreement import CHOICES
-from automedeval.cases import Cases, Elsewhere
+from automedeval.cases import Cases, Elsewhere, check_number
 from automedeval.records import Choice, Rating, RecordError, VerdictRating, read_placed
 
 
@@ -61,8 +60,7 @@ def read_ratings(path: str, cases: Cases, raters: str | None = None) -> People:
     for place, rating in read_placed(path, Rating):
         if (case := other.case(rating.case_id)) is None:
             continue
-        if not math.isfinite(rating.score):
-            raise RecordError(f"{place}: 'score' must be a finite number")
+        check_number(rating.score, "score", place)
         try:
             response = cases.locate(case, rating.model)
         except KeyError:
@@ -131,13 +129,17 @@ def read_choices(path: str, cases: Cases) -> tuple[dict[str, dict[int, Counter]]
 
 def read_verdict_ratings(path: str, cases: Cases) -> tuple[dict[str, dict[str, list[tuple[int, float]]]], list[str]]:
     """Read physicians' ratings of verdicts: judge → criterion → (case, score) of every rating; and notes."""
+    seen = set()
     found: dict[str, dict[str, list[tuple[int, float]]]] = defaultdict(lambda: defaultdict(list))
     other = Elsewhere(f"{path}: ratings of verdicts", cases)
     for place, rating in read_placed(path, VerdictRating):
         if (case := other.case(rating.case_id)) is None:
             continue
-        if not math.isfinite(rating.score):
-            raise RecordError(f"{place}: 'score' must be a finite number")
+        check_number(rating.score, "score", place)
+        key = (case, rating.judge, rating.annotator, rating.criterion)
+        if key in seen:
+            raise RecordError(f"{place}: {rating.annotator!r} rated this verdict on {rating.criterion!r} before")
+        seen.add(key)
         found[rating.judge][rating.criterion].append((case, rating.score))
     if not found:
         raise RecordError(f"{path}: no rating of a verdict on any case in {cases.source}")

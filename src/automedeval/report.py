@@ -8,31 +8,23 @@ import base64
 import hashlib
 import random
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
+from itertools import combinations
 from typing import Any
 
 import jinja2
+import numpy as np
 import yaml
 from markupsafe import Markup
 
-from automedeval import figures
 from automedeval.cases import Cases
 from automedeval.evidence import JudgeEvidence
+from automedeval.illustrations import LABELS
 from automedeval.meta_evaluation import ACCURACIES, CORRELATIONS
 from automedeval.people import People
 from automedeval.rubrics import ASSETS
 from automedeval.summary import gaps, percent, real_judges, summary
-
-LABELS = {
-    "pairwise_accuracy": "Pairwise accuracy",
-    "pairwise_accuracy_untied": "Pairwise accuracy, untied",
-    "concordance": "Concordance",
-    "listwise_accuracy": "Listwise accuracy",
-    "spearman": "Spearman",
-    "pearson": "Pearson",
-    "spearman_within_case": "Spearman within case",
-    "pearson_within_case": "Pearson within case",
-}
 
 
 def shown(estimate: dict[str, Any] | None, digits: int = 2, factor: float = 1.0) -> str:
@@ -78,155 +70,52 @@ def paper_table() -> dict[str, Any]:
     return yaml.safe_load((ASSETS / "report" / "paper_table2.yaml").read_text(encoding="utf-8"))
 
 
-def draw(result: dict[str, Any], in_series: bool = False) -> list[dict[str, str]]:
-    """Draw every figure there is data for; return {"title", "text" for those who cannot see it, "svg"}."""
-    drawn: list[dict[str, str]] = []
-
-    def add(title: str, text: str, svg: str) -> None:
-        drawn.append({"title": title, "text": text, "svg": Markup(svg)})  # matplotlib escapes the names in it
-
-    def prefix() -> str:
-        return f"f{len(drawn)}"
-
-    colours = {"judge": figures.BLUE, "baseline": figures.GREY}
-    judges = real_judges(result)
-    if "people" in result:
-        points = [
-            (name, e["value"], e["low"], e["high"], colours[record["kind"]])
-            for name, record in result["judges"].items()
-            if (e := record[record["headline"]])["value"] is not None
-        ]
-        ceiling = (result["people"].get("ceiling") or {}).get("concordance")
-        band = (ceiling["value"], ceiling["low"], ceiling["high"]) if ceiling and ceiling["value"] is not None else None
-        if points:
-            add(
-                "Agreement with people",
-                "Concordance of every judge with 95 % intervals; dotted: chance"
-                + ("; dashed: one rater against the mean of the others." if band else "."),
-                figures.intervals(points, "concordance with people", prefix(), band, 0.5),
-            )
-        if in_series and len(judges) > 1:
-            lines = []
-            for measure in ("concordance", "pairwise_accuracy", "listwise_accuracy"):
-                found = [
-                    record[measure] if record[measure]["value"] is not None else record[f"{measure}_expected"]
-                    for record in judges.values()
-                ]
-                lines.append(
-                    (
-                        LABELS[measure],
-                        [None if e["value"] is None else (e["value"], e["low"], e["high"]) for e in found],
-                    )
-                )
-            add(
-                "Agreement over the series",
-                "Concordance, pairwise and listwise accuracy of the judges in the order of the files.",
-                figures.series(list(judges), lines, prefix()),
-            )
-        histograms = [("people", result["people"]["scores"])]
-        histograms += [(name, record["scores"]) for name, record in judges.items() if record.get("scores")]
-        add(
-            "Scores of judges and people",
-            "Share of responses at every score, rounded to halves.",
-            figures.distributions(histograms, "score", prefix()),
-        )
-        for name, record in judges.items():
-            if len(record["reliability"]) > 1:
-                add(
-                    f"Reliability of {name}",
-                    "People's mean score in bins of the judge's expected score: it should rise steadily.",
-                    figures.reliability([(name, record["reliability"])], prefix()),
-                )
-    outcomes = []
-    for name, table in result["models"].items():
-        if "gap" in table:
-            continue
-        models = list(table["models"])
-        shares: list[list[float | None]] = [[None] * len(models) for _ in models]
-        for pair in table["pairs"]:
-            i, j = (models.index(model) for model in pair["pair"])
-            shares[i][j] = pair["win"]["value"] + pair["tie"]["value"] / 2
-            shares[j][i] = pair["loss"]["value"] + pair["tie"]["value"] / 2
-            if len(models) <= 5:
-                values = [pair[label]["value"] for label in ("win", "tie", "loss")]
-                outcomes.append((f"{pair['pair'][0]} : {pair['pair'][1]}, {name}", values))
-        add(
-            f"Win rates by {name}",
-            "Share of cases in which the model of the row is better than that of the column, ties counted half.",
-            figures.win_matrix(models, shares, prefix()),
-        )
-        if table["strengths"]:
-            points = [
-                (model, e["value"], e["low"], e["high"], figures.BLUE)
-                for model, e in sorted(table["strengths"].items(), key=lambda item: -item[1]["value"])
-            ]
-            add(
-                f"Strengths by {name}",
-                "Bradley–Terry strengths in log odds against the average model, with 95 % intervals.",
-                figures.intervals(points, "log odds against the average", prefix(), reference=0.0),
-            )
-    if outcomes:
-        outcomes.sort(key=lambda each: each[0])
-        add(
-            "Wins, ties and losses",
-            "For every pair of models, the share of cases that the first wins, ties and loses (the paper's Figure 4).",
-            figures.stacked(outcomes, ("win", "tie", "loss"), prefix()),
-        )
-    for judge, criteria in result.get("verdict_ratings", {}).items():
-        scores = sorted({float(score) for record in criteria.values() for score in record["counts"]})
-        rows = []
-        for criterion, record in criteria.items():
-            total = sum(record["counts"].values())
-            rows.append((criterion, [record["counts"].get(f"{score:g}", 0) / total for score in scores]))
-        add(
-            f"People's scores of {judge}'s verdicts",
-            "Share of every score that people gave the verdicts, per criterion (the paper's Figure 5a).",
-            figures.stacked(rows, [f"{score:g}" for score in scores], prefix()),
-        )
-    return drawn
-
-
 def pick_cases(result: dict[str, Any], cases: Cases, most: int, seed: int = 0) -> list[int]:
-    """Return the numbers of the cases to show: all if they are few, else the worst disagreements and a seeded sample."""
-    if len(cases) <= most:
-        return list(range(len(cases)))
-    worst = [cases.index[case] for record in real_judges(result).values() for case in record.get("worst", [])]
-    chosen = list(dict.fromkeys(worst))[:most]
-    others = [number for number in range(len(cases)) if number not in set(chosen)]
-    return sorted(chosen + random.Random(seed).sample(others, most - len(chosen)))
+    """Return the numbers of the cases to show, in the order of the file: all, or the worst disagreements and others drawn."""
+    chosen = list(cases.file_order)
+    if len(cases) > most:
+        worst = [cases.index[case] for record in real_judges(result).values() for case in record.get("worst", [])]
+        drawn = random.Random(seed).sample(range(len(cases)), len(cases))
+        chosen = list(dict.fromkeys([*worst, *drawn]))[:most]
+    place = {number: place for place, number in enumerate(cases.file_order)}
+    return sorted(chosen, key=place.get)
 
 
 def case_records(
     result: dict[str, Any], cases: Cases, judges: Sequence[JudgeEvidence], people: People | None, numbers: Iterable[int]
 ) -> list[dict[str, Any]]:
-    """Lay out cases with responses, scores, ratings and rationales side by side."""
-    worst = {case for record in real_judges(result).values() for case in record.get("worst", [])}
+    """Lay out cases with responses, scores, choices, ratings and rationales side by side."""
+    worst: dict[str, list[str]] = {}
+    for name, record in real_judges(result).items():
+        for case_id in record.get("worst", []):
+            worst.setdefault(case_id, []).append(name)
+    judges = [evidence for evidence in judges if evidence.kind == "judge"]
     records = []
     for number in numbers:
-        case = cases.records[number]
-        responses = []
-        for place, response in enumerate(case.responses, int(cases.start[number])):
-            scores = [
-                (evidence.name, float(evidence.mixed[place]))
-                for evidence in judges
-                if evidence.kind == "judge" and evidence.mixed[place] == evidence.mixed[place]
-            ]
-            rated = people is not None and people.scores[place] == people.scores[place]
-            responses.append(
-                {
-                    "model": response.model,
-                    "text": response.text,
-                    "scores": scores,
-                    "people": float(people.scores[place]) if rated else None,
-                    "comments": people.comments.get(place, []) if people is not None else [],
-                }
-            )
+        case, start = cases.records[number], int(cases.start[number])
+        places = range(start, start + len(case.responses))
+        responses = [
+            {
+                "model": response.model,
+                "text": response.text,
+                "scores": [(each.name, float(each.mixed[place])) for each in judges if not np.isnan(each.mixed[place])],
+                "people": _ratings(people, place),
+                "comments": people.comments.get(place, []) if people is not None else [],
+            }
+            for place, response in zip(places, case.responses)
+        ]
+        choices = []
+        for evidence in judges:
+            for one, two in combinations(range(len(case.responses)), 2):
+                pair = cases.pair_index[start + one, start + two]
+                said = [(name, int(codes[pair])) for name, codes in evidence.choices.items() if codes[pair] >= 0]
+                names = [case.models[one], case.models[two], "tie", "neither"]
+                if said:
+                    answers = ", ".join(f"{criterion}: {names[code]}" for criterion, code in said)
+                    choices.append((f"{evidence.name}, {names[0]} : {names[1]}", answers))
         question = case.question
         if not isinstance(question, str):
             question = "\n\n".join(f"{message['role']}: {message['content']}" for message in question)
-        rationales = [
-            (evidence.name, evidence.rationales[number]) for evidence in judges if number in evidence.rationales
-        ]
         records.append(
             {
                 "id": case.id,
@@ -234,11 +123,24 @@ def case_records(
                 "question": question,
                 "reference": case.reference,
                 "responses": responses,
-                "rationales": rationales,
-                "worst": case.id in worst,
+                "choices": choices,
+                "rationales": [(each.name, each.rationales[number]) for each in judges if number in each.rationales],
+                "worst": worst.get(case.id, []),
             }
         )
     return records
+
+
+def _ratings(people: People | None, place: int) -> str | None:
+    """Return people's mean score of a response, and each rater's."""
+    if people is None or np.isnan(people.scores[place]):
+        return None
+    each = [
+        f"{name} {score:g}"
+        for name, score in zip(people.annotators, people.by_annotator[place].round(2))
+        if score == score
+    ]
+    return f"{people.scores[place]:.2f} ({', '.join(each[:8])}{', …' if len(each) > 8 else ''})"
 
 
 def page_script() -> dict[str, str]:
@@ -259,7 +161,7 @@ def render(template: str, result: dict[str, Any], **context: Any) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"shown": shown, "percent": percent, "chance": _chance, "cell": _cell}
+    environment.filters |= {"shown": shown, "percent": percent, "chance": _chance, "cell": _cell, "most": _most}
     source = (ASSETS / "report" / template).read_text(encoding="utf-8")
     rows = agreement_table(result) if "people" in result else []
     return environment.from_string(source).render(
@@ -276,10 +178,29 @@ def render(template: str, result: dict[str, Any], **context: Any) -> str:
     )
 
 
-def _chance(p: float) -> str:
+def _most(judges: dict[str, dict], kind: str, key: str) -> int:
+    """Return the most pairs that a judge was compared on; judges that were asked about less have fewer."""
+    return max(record[kind][key]["n"] for record in judges.values())
+
+
+def _chance(p: float | None) -> str:
+    if p is None:
+        return "–"
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def _cell(text: object) -> str:
-    """Return text that cannot break a Markdown table, or become HTML, a link or code."""
-    return re.sub(r"([|\[\]`*_\\])", r"\\\1", str(text)).replace("<", "&lt;").replace("\n", " ")
+    """Return text that cannot break a Markdown table, or become HTML, a heading, a link or code."""
+    text = (
+        printable(str(text))
+        .replace("&", "&amp;")
+        .replace("<", "&lt;")
+        .replace("://", ":&#47;/")
+        .replace("www.", "www&#46;")
+    )
+    return re.sub(r"([|\[\]`*_~\\#])", r"\\\1", text)
+
+
+def printable(text: str) -> str:
+    """Return text without what steers a terminal or a page: control characters and line breaks become spaces."""
+    return "".join(" " if unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp") else letter for letter in text)

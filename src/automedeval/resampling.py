@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr, stdtrit
+from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 CHUNK = 64  # resamples whose counts are held at once
 FEW_CASES = 50  # below, an interval is marked approximate
@@ -26,7 +26,7 @@ class Statistic:
         of: maps sums [resamples, sums] to figures [resamples]; NaN where the figure is undefined.
         n: how many units (pairs, responses, cases) it is about.
         reason: why it may be undefined, in words.
-        bounded: the figure is a mean of values between 0 and 1.
+        bounds: the least and the most that a case can say, where the figure is a mean of such.
         cells: int [cells], the case of each cell: the sums are then one per cell, its case's count (rank statistics, whose
             cells are single responses).
     """
@@ -35,7 +35,7 @@ class Statistic:
     of: Callable[[np.ndarray], np.ndarray]
     n: int
     reason: str = "nothing to compute it from"
-    bounded: bool = False
+    bounds: tuple[float, float] | None = None
     cells: np.ndarray | None = None
 
     def sums(self, counts: np.ndarray) -> np.ndarray:
@@ -58,6 +58,7 @@ class Estimate:
     n: int = 0
     reason: str | None = None
     approximate: bool = False
+    cases: int = 0
     draws: np.ndarray = field(default_factory=lambda: np.empty(0), repr=False, compare=False)
 
     def to_dict(self) -> dict[str, float | int | str | bool | None]:
@@ -71,15 +72,19 @@ class Estimate:
 def ratio(numerators: np.ndarray, denominators: np.ndarray, n: int | None = None, reason: str = "no pair") -> Statistic:
     """Return the statistic sum(numerators) / sum(denominators), a mean over units of values in 0 to 1; one entry per case."""
     n = round(denominators.sum()) if n is None else n
-    return mean(numerators, denominators, n, reason, bounded=True)
+    return mean(numerators, denominators, n, reason, (0.0, 1.0))
 
 
 def mean(
-    numerators: np.ndarray, denominators: np.ndarray, n: int, reason: str = "no value", bounded: bool = False
+    numerators: np.ndarray,
+    denominators: np.ndarray,
+    n: int,
+    reason: str = "no value",
+    bounds: tuple[float, float] | None = None,
 ) -> Statistic:
     """Return the statistic sum(numerators) / sum(denominators); one entry per case."""
     columns = np.column_stack([numerators, denominators]).astype(float)
-    return Statistic(columns, lambda sums: divide(sums[:, 0], sums[:, 1]), n, reason, bounded)
+    return Statistic(columns, lambda sums: divide(sums[:, 0], sums[:, 1]), n, reason, bounds)
 
 
 def divide(numerators: np.ndarray, denominators: np.ndarray) -> np.ndarray:
@@ -151,14 +156,15 @@ def bootstrap(statistics: Sequence[Statistic], cases: int, resamples: int = RESA
 
 
 def _estimate(statistic: Statistic, value: float, draws: np.ndarray) -> Estimate:
+    cases = statistic.cases
     if np.isnan(value):
-        return Estimate(None, n=statistic.n, reason=statistic.reason, draws=draws)
-    low, high, reason = interval(value, draws, statistic.cases, statistic.bounded)
-    return Estimate(value, low, high, statistic.n, reason, statistic.cases < FEW_CASES, draws)
+        return Estimate(None, n=statistic.n, reason=statistic.reason, cases=cases, draws=draws)
+    low, high, reason = interval(value, draws, cases, statistic.bounds)
+    return Estimate(value, low, high, statistic.n, reason, cases < FEW_CASES, cases, draws)
 
 
 def interval(
-    value: float, draws: np.ndarray, cases: int, bounded: bool = False
+    value: float, draws: np.ndarray, cases: int, bounds: tuple[float, float] | None = None
 ) -> tuple[float | None, float | None, str | None]:
     """Return (low, high, reason): the expanded percentile interval of draws over so many cases, or why there is none."""
     if cases < 2:
@@ -166,12 +172,28 @@ def interval(
     known = draws[~np.isnan(draws)]
     if len(known) < 0.95 * len(draws):
         return None, None, f"undefined in {1 - len(known) / len(draws):.0%} of the resamples"
-    if bounded and value in (0.0, 1.0) and np.ptp(known) == 0:
-        edge = 0.025 ** (1 / cases)
-        return (edge, 1.0, None) if value == 1.0 else (0.0, 1 - edge, None)
+    if bounds and value in bounds and np.ptp(known) == 0:
+        width = (bounds[1] - bounds[0]) * (1 - 0.025 ** (1 / cases))
+        return (bounds[1] - width, bounds[1], None) if value == bounds[1] else (bounds[0], bounds[0] + width, None)
     tail = float(ndtr(stdtrit(cases - 1, 0.025) * np.sqrt(cases / (cases - 1))))
     low, high = np.quantile(known, [tail, 1 - tail])
     return float(low), float(high), None
+
+
+def p_value(estimate: Estimate) -> float | None:
+    """Return the two-sided p-value of a figure being 0: the level at which its interval would end there.
+
+    None where there is no interval. Where all resamples are alike, the figure is at one of its bounds, -1 or 1, and the
+    p-value is that of the sign test.
+    """
+    if estimate.low is None:
+        return None
+    known = estimate.draws[~np.isnan(estimate.draws)]
+    if np.ptp(known) == 0:
+        return 1.0 if known[0] == 0 else float(min(1.0, 2 * 0.5**estimate.cases))
+    below = ((known < 0).sum() + 0.5 * (known == 0).sum() + 0.5) / (len(known) + 1)
+    shrunk = np.sqrt((estimate.cases - 1) / estimate.cases)
+    return float(min(1.0, 2 * stdtr(estimate.cases - 1, -abs(ndtri(below)) * shrunk)))
 
 
 def value_of(statistic: Statistic, cases: int) -> float:
@@ -188,23 +210,14 @@ def plain(node: Any) -> Any:
     return [plain(child) for child in node] if isinstance(node, list) else node
 
 
-def difference(first: Estimate, second: Estimate, cases: int) -> dict[str, float | None]:
-    """Compare two figures of one bootstrap: their difference, its interval, and a two-sided p-value.
-
-    The p-value is twice the smaller share of resamples on either side of no difference, ends counted as half.
-    """
+def difference(first: Estimate, second: Estimate) -> Estimate:
+    """Return the difference of two means of values from 0 to 1 that come from one bootstrap, paired over cases."""
+    cases = min(first.cases, second.cases)
     if first.value is None or second.value is None:
-        return {"value": None, "low": None, "high": None, "p": None}
-    draws = first.draws - second.draws
-    low, high, _ = interval(first.value - second.value, draws, cases)
-    known = draws[~np.isnan(draws)]
-    below = ((known < 0).sum() + 0.5 * (known == 0).sum() + 0.5) / (len(known) + 1)
-    return {
-        "value": first.value - second.value,
-        "low": low,
-        "high": high,
-        "p": float(min(1, 2 * min(below, 1 - below))),
-    }
+        return Estimate(None, cases=cases, reason=first.reason or second.reason)
+    value, draws = first.value - second.value, first.draws - second.draws
+    low, high, reason = interval(value, draws, cases, (-1.0, 1.0))
+    return Estimate(value, low, high, min(first.n, second.n), reason, cases < FEW_CASES, cases, draws)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -3,11 +3,14 @@
 from typing import Any
 
 CONTEST = 6  # pairs of models that are put into words
+HALF = "a tie counts half, and tying or guessing always gives 50 %"
 
 
 def percent(share: float) -> str:
-    """Return a share in whole per cent."""
-    return f"{100 * share:.0f} %"
+    """Return a share in whole per cent; what is nearly nothing or nearly all does not become it."""
+    if 0 < share < 0.005:
+        return "under 1 %"
+    return "over 99 %" if 0.995 < share < 1 else f"{100 * share:.0f} %"
 
 
 def _interval_words(estimate: dict[str, Any]) -> str:
@@ -17,6 +20,7 @@ def _interval_words(estimate: dict[str, Any]) -> str:
 
 
 def real_judges(result: dict[str, Any]) -> dict[str, dict]:
+    """Return the records of judges that are no baselines."""
     return {name: record for name, record in result["judges"].items() if record["kind"] == "judge"}
 
 
@@ -30,29 +34,20 @@ def summary(result: dict[str, Any]) -> list[str]:
         if rows[0][1]["criterion"] is None:
             sentences += _contest(judge, result["models"][rows[0][0]])
         else:
-            sentences += _winners(judge, [(record["criterion"], result["models"][name]) for name, record in rows])
+            sentences += _winners(judge, [(record, result["models"][name]) for name, record in rows])
     for gap, names in gaps(result).items():
         who = "" if len(names) == len(result["models"]) else f" by {', '.join(names)}"
         sentences.append(f"Which model is better cannot be said{who}: {gap}.")
-    if "people" not in result:
-        sentences.append("Nobody rated these responses here: how far a judge agrees with people is not known.")
-        return sentences
     for judge, rows in by_judge.items():
-        if rows[0][1]["criterion"] is None:
-            sentences.append(_credit(judge, rows[0][1], result["people"].get("ceiling")))
-        else:
-            known = [(record["criterion"], record["concordance"]) for _, record in rows]
-            parts = [
-                f"{percent(e['value'])} by {name} ({_interval_words(e)})" for name, e in known if e["value"] is not None
-            ]
-            if parts:
-                sentences.append(
-                    f"Of the pairs of responses that people told apart, {judge} orders as people do "
-                    f"{', '.join(parts)}; 50 % is chance."
-                )
+        if "people" in result:
+            sentences += _credit(judge, [record for _, record in rows])
+        sentences += _chosen(judge, result.get("choices", {}).get(judge, {}))
         valid = rows[0][1]["valid_rate"]["value"]
         if valid not in (None, 1.0):
-            sentences.append(f"{percent(1 - valid)} of {judge}'s verdicts are invalid or missing, and count as wrong.")
+            wrong = ", and count as wrong" if "people" in result else ""
+            sentences.append(f"{percent(1 - valid)} of {judge}'s verdicts are invalid or missing{wrong}.")
+    if "people" not in result and not result.get("choices"):
+        sentences.append("Nobody rated these responses here: how far a judge agrees with people is not known.")
     return sentences
 
 
@@ -66,56 +61,88 @@ def gaps(result: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def _contest(judge: str, table: dict[str, Any]) -> list[str]:
-    """Say which of every two models is better, the clearest first."""
+    """Say which of two models is better, of all pairs or of those that differ most; better only at p < 0.05, adjusted."""
     if "gap" in table:
         return []
     sentences = []
-    for pair in sorted(table["pairs"], key=lambda p: -abs(p["margin"]["value"]))[:CONTEST]:
+    pairs = sorted(table["pairs"], key=lambda pair: (_adjusted(pair), -abs(pair["margin"]["value"])))
+    for pair in pairs[:CONTEST]:
         first, second = pair["pair"]
         win, loss = ("win", "loss") if pair["margin"]["value"] >= 0 else ("loss", "win")
         if win == "loss":
             first, second = second, first
-        shares = f"{percent(pair[win]['value'])} of cases ({_interval_words(pair[win])})"
+        shares = f"{percent(pair[win]['value'])} of {pair[win]['n']} cases ({_interval_words(pair[win])})"
         shares += f", worse in {percent(pair[loss]['value'])}"
         shares += f", level in {percent(pair['tie']['value'])}" if pair["tie"]["value"] else ""
-        low, high = pair["margin"]["low"], pair["margin"]["high"]
-        if low is not None and (low > 0 or high < 0):
+        if _adjusted(pair) < 0.05:
             sentences.append(f"By {judge}, {first} is better than {second} in {shares}.")
         else:
             sentences.append(
                 f"By {judge}, {first} and {second} cannot be told apart with these cases: {first} is better in {shares}."
             )
+    if len(pairs) > CONTEST:
+        sentences.append(f"These are the {CONTEST} of {len(pairs)} pairs of models that {judge} tells apart best.")
     return sentences
 
 
-def _winners(judge: str, tables: list[tuple[str, dict[str, Any]]]) -> list[str]:
-    """Say which model wins most comparisons on each criterion."""
-    parts = []
-    for criterion, table in tables:
-        if "gap" not in table:
-            rates = {model: record["win_rate"] for model, record in table["models"].items()}
-            best = max(rates, key=lambda model: rates[model]["value"])
-            parts.append(f"{best} on {criterion} ({percent(rates[best]['value'])}, {_interval_words(rates[best])})")
-    return (
-        [f"By {judge}, the model that wins most comparisons, ties counted half, is {', '.join(parts)}."]
-        if parts
-        else []
-    )
+def _adjusted(pair: dict[str, Any]) -> float:
+    return 1.0 if pair["p_adjusted"] is None else pair["p_adjusted"]
 
 
-def _credit(judge: str, record: dict[str, Any], ceiling: dict[str, Any] | None) -> str:
+def _winners(judge: str, tables: list[tuple[dict[str, Any], dict[str, Any]]]) -> list[str]:
+    """Say which model wins most comparisons on each criterion, where one does."""
+    parts, none = [], []
+    for record, table in tables:
+        if "gap" in table:
+            continue
+        rates = {model: found["win_rate"] for model, found in table["models"].items()}
+        best = max(rates, key=lambda model: rates[model]["value"])
+        if rates[best]["low"] is not None and rates[best]["low"] > 0.5:
+            least = ", being chosen least" if record["polarity"] == "worse" else ""
+            share = f"{percent(rates[best]['value'])}, {_interval_words(rates[best])}{least}"
+            parts.append(f"{best} on {record['criterion']} ({share})")
+        else:
+            none.append(record["criterion"])
+    sentences = []
+    if parts:
+        sentences.append(f"By {judge}, the model that wins most comparisons, ties counted half, is {', '.join(parts)}.")
+    if none:
+        sentences.append(f"By {judge}, no model clearly wins more than half of its comparisons on {', '.join(none)}.")
+    return sentences
+
+
+def _credit(judge: str, records: list[dict[str, Any]]) -> list[str]:
     """Say how far one judge agrees with people, and how far they agree with each other."""
+    if records[0]["criterion"] is not None:
+        known = [(each["criterion"], each["concordance"]) for each in records]
+        parts = [
+            f"{percent(e['value'])} by {name} ({_interval_words(e)})" for name, e in known if e["value"] is not None
+        ]
+        if not parts:
+            return []
+        return [f"{judge} agrees with the order that people give pairs of responses to {', '.join(parts)}; {HALF}."]
+    record = records[0]
     headline = record[record["headline"]]
     if headline["value"] is None:
-        return f"How far {judge} agrees with people is undefined: {headline['reason']}."
+        return [f"How far {judge} agrees with people is undefined: {headline['reason']}."]
     text = (
-        f"Of the pairs of responses that people told apart, {judge} orders {percent(headline['value'])} as people do "
-        f"({_interval_words(headline)}; 50 % is chance)"
+        f"{judge} agrees to {percent(headline['value'])} with the order that people give pairs of responses "
+        f"({_interval_words(headline)}; {HALF})"
     )
-    against = record.get("concordance_with_the_other_raters")
-    if against and ceiling and ceiling["concordance"]["value"] is not None:
+    others = record.get("against_the_other_raters")
+    if others and None not in (others["judge"]["value"], others["one_rater"]["value"]):
         text += (
-            f"; against the mean of all raters but one it reaches {percent(against['value'])}, "
-            f"where that one rater reaches {percent(ceiling['concordance']['value'])}"
+            f"; with the order that all raters but one give, to {percent(others['judge']['value'])}, "
+            f"where that one rater reaches {percent(others['one_rater']['value'])} on the same pairs"
         )
-    return text + "."
+    return [text + "."]
+
+
+def _chosen(judge: str, criteria: dict[str, dict[str, Any]]) -> list[str]:
+    """Say how often a judge makes the choice that most people made."""
+    parts = [
+        f"{percent(record['accuracy']['value'])} on {criterion} ({_interval_words(record['accuracy'])})"
+        for criterion, record in criteria.items()
+        if record["accuracy"]["value"] is not None
+    ]
+    return [f"{judge} makes the choice that most people made for {', '.join(parts)} of the pairs."] if parts else []

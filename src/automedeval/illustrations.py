@@ -1,0 +1,158 @@
+"""Which figures a report shows: what of `meta_evaluate`'s result goes into each, and the numbers behind it."""
+
+from typing import Any
+
+from markupsafe import Markup
+
+from automedeval import figures
+from automedeval.summary import real_judges
+
+LABELS = {
+    "pairwise_accuracy": "Pairwise accuracy",
+    "pairwise_accuracy_untied": "Pairwise accuracy, untied",
+    "concordance": "Concordance",
+    "listwise_accuracy": "Listwise accuracy",
+    "spearman": "Spearman",
+    "pearson": "Pearson",
+    "spearman_within_case": "Spearman within case",
+    "pearson_within_case": "Pearson within case",
+}
+
+
+def illustrate(result: dict[str, Any], in_series: bool = False) -> list[dict[str, Any]]:
+    """Draw every figure there is data for.
+
+    Returns:
+        {"title", "text", "svg", "head", "rows"} each; head and rows are the numbers that were drawn, as a table.
+    """
+    found = [*_agreement(result, in_series)] if "people" in result else []
+    found += [*_candidates(result), *_verdict_ratings(result)]
+    return [
+        # matplotlib escapes the names that it draws
+        {"title": title, "text": text, "svg": Markup(svg(f"f{number}")), "head": head, "rows": rows}
+        for number, (title, text, svg, head, rows) in enumerate(found)
+    ]
+
+
+def _agreement(result: dict[str, Any], in_series: bool):
+    colours = {"judge": figures.BLUE, "baseline": figures.GREY}
+    judges = real_judges(result)
+    points = [
+        (name, e["value"], e["low"], e["high"], colours[record["kind"]])
+        for name, record in result["judges"].items()
+        if (e := record[record["headline"]])["value"] is not None
+    ]
+    ceiling = (result["people"].get("ceiling") or {}).get("concordance")
+    band = (ceiling["value"], ceiling["low"], ceiling["high"]) if ceiling and ceiling["value"] is not None else None
+    if points:
+        yield (
+            "Agreement with people",
+            "Concordance of every judge with 95 % intervals; dotted: one half, what guessing gives"
+            + ("; dashed: one rater against the mean of the others." if band else "."),
+            lambda prefix: figures.intervals(points, "concordance with people", prefix, band, 0.5),
+            ["judge", "concordance", "low", "high"],
+            [[name, *map(_number, numbers)] for name, *numbers, _ in points],
+        )
+    if in_series and len(judges) > 1:
+        lines = []
+        for measure in ("concordance", "pairwise_accuracy", "listwise_accuracy"):
+            name = {True: f"{measure}_expected", False: measure}
+            use = [measure == "concordance" or record[measure]["value"] is None for record in judges.values()]
+            known = [
+                record[record["headline"] if measure == "concordance" else name[expected]]
+                for record, expected in zip(judges.values(), use)
+            ]
+            lines.append(
+                (LABELS[measure], [None if e["value"] is None else (e["value"], e["low"], e["high"]) for e in known])
+            )
+        yield (
+            "Agreement over the series",
+            "Concordance, pairwise and listwise accuracy of the judges in the order of the files, with 95 % intervals.",
+            lambda prefix: figures.series(list(judges), lines, prefix),
+            ["judge", *(label for label, _ in lines)],
+            [[name, *(_number(p[place] and p[place][0]) for _, p in lines)] for place, name in enumerate(judges)],
+        )
+    histograms = [("people", result["people"]["scores"])]
+    histograms += [(name, record["scores"]) for name, record in judges.items() if record.get("scores")]
+    steps = sorted({score for _, counts in histograms for score in counts}, key=float)
+    yield (
+        "Scores of judges and people",
+        "Share of responses at every score, rounded.",
+        lambda prefix: figures.distributions(histograms, "score", prefix),
+        ["score", *(name for name, _ in histograms)],
+        [[score, *(str(counts.get(score, 0)) for _, counts in histograms)] for score in steps],
+    )
+    for name, record in judges.items():
+        bins = record["reliability"]
+        if len(bins) > 1:
+            yield (
+                f"Reliability of {name}",
+                "People's mean score in bins of the judge's (expected) score: it should rise steadily.",
+                lambda prefix, name=name, bins=bins: figures.reliability([(name, bins)], prefix),
+                ["judge's mean", "people's mean", "responses"],
+                [[_number(each["judge"]), _number(each["people"]), str(each["n"])] for each in bins],
+            )
+
+
+def _candidates(result: dict[str, Any]):
+    outcomes = []
+    for name, table in result["models"].items():
+        if "gap" in table:
+            continue
+        models = list(table["models"])
+        shares: list[list[float | None]] = [[None] * len(models) for _ in models]
+        for pair in table["pairs"]:
+            i, j = (models.index(model) for model in pair["pair"])
+            shares[i][j] = pair["win"]["value"] + pair["tie"]["value"] / 2
+            shares[j][i] = pair["loss"]["value"] + pair["tie"]["value"] / 2
+            if len(models) <= 5:
+                values = [pair[label]["value"] for label in ("win", "tie", "loss")]
+                outcomes.append((f"{pair['pair'][0]} : {pair['pair'][1]}, {name}", values))
+        yield (
+            f"Win rates by {name}",
+            "Share of cases in which the model of the row is better than that of the column, ties counted half.",
+            lambda prefix, models=models, shares=shares: figures.win_matrix(models, shares, prefix),
+            ["model", *models],
+            [[model, *map(_number, row)] for model, row in zip(models, shares)],
+        )
+        if table["strengths"]:
+            points = [
+                (model, e["value"], e["low"], e["high"], figures.BLUE)
+                for model, e in sorted(table["strengths"].items(), key=lambda item: -item[1]["value"])
+            ]
+            yield (
+                f"Strengths by {name}",
+                "Bradley–Terry strengths in log odds against the average model, with 95 % intervals.",
+                lambda prefix, points=points: figures.intervals(
+                    points, "log odds against the average", prefix, reference=0.0
+                ),
+                ["model", "strength", "low", "high"],
+                [[model, *map(_number, numbers)] for model, *numbers, _ in points],
+            )
+    if outcomes:
+        outcomes.sort(key=lambda each: each[0])
+        yield (
+            "Wins, ties and losses",
+            "For every pair of models, the share of cases that the first wins, ties and loses (the paper's Figure 4).",
+            lambda prefix: figures.stacked(outcomes, ("win", "tie", "loss"), prefix),
+            ["models, judge", "win", "tie", "loss"],
+            [[name, *map(_number, values)] for name, values in outcomes],
+        )
+
+
+def _verdict_ratings(result: dict[str, Any]):
+    for judge, criteria in result.get("verdict_ratings", {}).items():
+        scores = sorted({score for record in criteria.values() for score in record["counts"]}, key=float)
+        counts = [(name, [record["counts"].get(score, 0) for score in scores]) for name, record in criteria.items()]
+        shares = [(name, [count / sum(given) for count in given]) for name, given in counts]
+        yield (
+            f"People's scores of {judge}'s verdicts",
+            "Share of every score that people gave the verdicts, per criterion (the paper's Figure 5a).",
+            lambda prefix, shares=shares, scores=scores: figures.stacked(shares, scores, prefix),
+            ["criterion", *scores],
+            [[name, *map(str, given)] for name, given in counts],
+        )
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
