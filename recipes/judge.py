@@ -11,14 +11,13 @@ import itertools
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 
 from tqdm import tqdm
 
-from automedeval.arguments import ChatArguments, parse, record_run, run
+from automedeval.arguments import ChatArguments, join_processes, parse, record_run, run
 from automedeval.journal import Journal, write_whole
 from automedeval.judging import WINDOW, Judge, LikelihoodJudge
 from automedeval.planning import Request, plan_requests, selected_responses
@@ -137,14 +136,6 @@ def windows_of(args: JudgeArguments, judge: Judge | LikelihoodJudge, size: int) 
     requests = (request for case in cases_of(args) for request in judge.plan(case))
     while window := list(itertools.islice(requests, size)):
         yield window
-
-
-def join_processes() -> Callable[[], None]:
-    """Join the other processes of `accelerate launch`; return what waits for all of them."""
-    from accelerate import PartialState  # slow to import, and one process does without
-
-    # A process that is done waits for the slowest, which may take days.
-    return PartialState(timeout=timedelta(days=30)).wait_for_everyone
 
 
 def judge_missing(

@@ -166,8 +166,11 @@ def test_a_wrong_command_is_found(line: str, fault: str) -> None:
 
 
 def test_the_runs_name_their_command_and_known_keys() -> None:
-    runs = sorted((ROOT / "recipes").glob("*/*.yaml"))
+    files = sorted((ROOT / "recipes").glob("*/*.yaml"))
+    runs = [file for file in files if "--config" in file.read_text().splitlines()[0]]
     assert runs
+    texts = "\n".join(path.read_text() for path in [*runs, *map(ROOT.joinpath, DOCUMENTS)])
+    assert [file for file in set(files) - set(runs) if file.name not in texts] == []  # a plan or a rubric that a run names
     for run in runs:
         command = shlex.split(run.read_text().splitlines()[0].removeprefix("# "))
         assert command[command.index("--config") + 1] == str(run.relative_to(ROOT))

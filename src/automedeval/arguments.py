@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,14 @@ def git_commit() -> str | None:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None
+
+
+def join_processes() -> Callable[[], None]:
+    """Join the other processes of `accelerate launch`; return what waits for all of them."""
+    from accelerate import PartialState  # slow to import, and one process does without
+
+    # A process that is done waits for the slowest, which may take days.
+    return PartialState(timeout=timedelta(days=30)).wait_for_everyone
 
 
 def record_run(file: Path, *groups: Any, timing: dict[str, float] | None = None) -> None:

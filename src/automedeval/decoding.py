@@ -4,6 +4,7 @@ All rows share one shape: [prefix common to all | left padding, own prompt | wha
 its real tokens only, and the mask hides the padding, so rows of different lengths go through one forward pass.
 """
 
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -49,8 +50,34 @@ def _grouped_attention(module, query, key, value, attention_mask, scaling=None, 
             attention_mask[:, :, None].expand(rows, 1, groups, length, -1).reshape(rows, 1, groups * length, -1)
         )
     packed = query.reshape(batch, key.shape[1], groups * length, size)
-    output = scaled_dot_product_attention(packed, key, value, attn_mask=attention_mask, scale=scaling)
+    shared = getattr(key, "shared", 0)
+    if length == 1 and batch > 1 and 0 < shared < key.shape[2] and attention_mask is not None:
+        output = _attend_in_two_parts(packed, key, value, attention_mask, shared, scaling)
+    else:
+        output = scaled_dot_product_attention(packed, key, value, attn_mask=attention_mask, scale=scaling)
     return output.reshape(batch, heads, length, size).transpose(1, 2).contiguous().to(asked), None
+
+
+def _attend_in_two_parts(query, key, value, mask, shared: int, scaling: float | None) -> torch.Tensor:
+    """Attend to what all rows share once for all rows, to the rest row by row, and join both by their weights.
+
+    A step of decoding is bound by reading keys and values. Read once per row, the prompts' common beginning costs twice the
+    rest: 1.6 ms against 0.8 ms for 30 rows over 440 + 360 positions, per layer (two cores of an AMD EPYC, 2026-11-21).
+
+    Args:
+        query: (rows, key heads, grouped queries, size); every query has at least one position of its own row to attend to.
+        key, value: (rows, key heads, positions, size); the first `shared` positions are alike in all rows.
+        mask: bool, (rows, 1, grouped queries, positions).
+    """
+    attend = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    rows, heads, queries, size = query.shape
+    own_mask = torch.zeros_like(mask[..., shared:], dtype=query.dtype).masked_fill_(~mask[..., shared:], -torch.inf)
+    own, own_weight = attend(query, key[:, :, shared:], value[:, :, shared:], attn_mask=own_mask, scale=scaling)
+    together = query.transpose(0, 1).reshape(1, heads, rows * queries, size)
+    common, weight = attend(together, key[:1, :, :shared], value[:1, :, :shared], scale=scaling)
+    common = common.view(heads, rows, queries, size).transpose(0, 1)
+    weight = weight.view(heads, rows, queries).transpose(0, 1)
+    return own + (common - own) * torch.sigmoid(weight - own_weight).unsqueeze(-1)
 
 
 AttentionInterface.register(GROUPED_ATTENTION, _grouped_attention)
@@ -83,6 +110,7 @@ class _BufferLayer(DynamicLayer):
         super().__init__()
         self.rows, self.capacity, self.kept_as = rows, capacity, dtype
         self.first, self.length = 0, 0  # where the next keys go: from this row on, behind so many positions
+        self.shared = 0  # how many of the first positions are alike in all rows
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         self.dtype, self.device = self.kept_as, key_states.device
@@ -99,7 +127,9 @@ class _BufferLayer(DynamicLayer):
         self.keys[rows, :, self.length : end] = key_states
         self.values[rows, :, self.length : end] = value_states
         self.length = end
-        return self.keys[rows, :, :end], self.values[rows, :, :end]
+        keys = self.keys[rows, :, :end]
+        keys.shared = self.shared  # the only way from a cache to the attention that transformers leaves open
+        return keys, self.values[rows, :, :end]
 
     def get_seq_length(self) -> int:
         return self.length
@@ -126,9 +156,11 @@ class Rows:
             self.length = prefix[0][0].shape[2]
             for layer, (keys, values) in zip(layers, prefix, strict=True):
                 layer.update(keys.expand(count, -1, -1, -1), values.expand(count, -1, -1, -1))
+                layer.shared = self.length
             self.mask[:, : self.length] = 1
         self.cache = Cache(layers=layers)
         self.logits: torch.Tensor | None = None
+        self.chance: list[random.Random] = []  # for sampling: one of its own per row, which moves with the row
 
     def start(self, prompts: Sequence[Sequence[int]], forward_tokens: int) -> None:
         """Feed the rows' own prompts, a few rows at a time, each time padded to the longest of these few only.
@@ -205,6 +237,8 @@ class Rows:
                     states[row, :, : self.length] = states[last, :, : self.length]
                     states[last, :, : self.length] = part
             self.mask[[row, last]] = self.mask[[last, row]]
+            if self.chance:
+                self.chance[row], self.chance[last] = self.chance[last], self.chance[row]
         self.active = last
         return last
 
@@ -275,6 +309,27 @@ def write_free(
             logits = rows.feed([[token] for token in chosen[: rows.active]])[:, -1]
     rows.active = count
     return written, owner
+
+
+def draw(rows: Rows, logits: torch.Tensor, temperature: float, top_k: int = 0, top_p: float = 1.0) -> torch.Tensor:
+    """Sample a token for each active row by the row's own chance, whatever other rows are in the batch.
+
+    Args:
+        rows: with `chance`; each row takes one number of its own.
+        logits: (active rows, vocabulary).
+        temperature: above 0.
+        top_k: only so many of the likeliest tokens stay in; 0 keeps all.
+        top_p: then the fewest of the likeliest that together reach this probability.
+    """
+    kept = min(top_k or logits.shape[-1], logits.shape[-1])
+    best, tokens = logits.nan_to_num().topk(kept, dim=-1)
+    odds = (best.double() / temperature).softmax(dim=-1)
+    odds = odds.masked_fill(odds.cumsum(dim=-1) - odds >= top_p, 0.0)  # the likeliest always stays
+    reached = odds.cumsum(dim=-1)
+    chances = torch.tensor([chance.random() for chance in rows.chance[: len(logits)]], dtype=odds.dtype)
+    # argmax: the first token at which the sum exceeds what was drawn.
+    place = (reached > chances.to(odds.device)[:, None] * reached[:, -1:]).int().argmax(dim=-1, keepdim=True)
+    return tokens.gather(1, place).squeeze(1)
 
 
 @torch.inference_mode()

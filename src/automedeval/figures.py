@@ -45,7 +45,10 @@ def _svg(height: float, draw: Callable[[Axes], None], prefix: str) -> str:
 
 
 def _short(name: str, most: int = 30) -> str:
-    return name if len(name) <= most else name[: most - 1] + "…"
+    """Return a name's beginning and end: checkpoints of a series differ at the end."""
+    name = "".join(letter if letter.isprintable() else " " for letter in name)
+    half = (most - 1) // 2
+    return name if len(name) <= most else f"{name[:half]}…{name[-half:]}"
 
 
 def intervals(
@@ -198,3 +201,19 @@ def series(names: Sequence[str], lines: Sequence[tuple[str, Sequence[tuple]]], p
         axes.legend(frameon=False, fontsize=8)
 
     return _svg(2.8, draw, prefix)
+
+
+def topic_shares(rows: Sequence[tuple[str, float]], prefix: str) -> str:
+    """Draw topics, named by their words, and the share of the text that each has; the SVG is a file of its own."""
+
+    def draw(axes: Axes) -> None:
+        axes.barh(range(len(rows)), [share for _, share in rows], color=BLUE, height=0.7)
+        for place, (_, share) in enumerate(rows):
+            axes.annotate(f"{share:.0%}", (share, place), (3, 0), textcoords="offset points", va="center", fontsize=8)
+        axes.set_yticks(range(len(rows)), [_short(name, 44) for name, _ in rows], fontsize=8)
+        axes.set_ylim(len(rows) - 0.4, -0.6)
+        axes.set_xlabel("share of the text")
+
+    # A page needs no name for the space of its links; a file of its own does.
+    space = '<svg xmlns:xlink="http://www.w3.org/1999/xlink" '
+    return _svg(0.8 + 0.26 * len(rows), draw, prefix).replace("<svg ", space, 1)

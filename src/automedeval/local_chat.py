@@ -7,6 +7,7 @@ score costs a few tokens after the prompt, never a text that has to be parsed.
 
 import json
 import os
+import random
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from automedeval.decoding import (
     attention_for,
     cache_dtype,
     compete,
+    draw,
     flatten_head_input,
     prefix_key_values,
     write_free,
@@ -31,6 +33,8 @@ from automedeval.decoding import (
 from automedeval.encoding import PromptEncoder
 from automedeval.prompts import Answer, Prompt
 from automedeval.verdicts import Free, Part
+
+_NOT_FINITE = "the model's probabilities are not finite: another --dtype may help"
 
 
 def best_dtype(device: str) -> torch.dtype:
@@ -67,7 +71,10 @@ class LocalChat:
         batch_tokens: most tokens, prompt and answer together, that one batch holds; 0 takes what fits (`batch_room`).
         forward_tokens: about how many tokens of prompts go through one forward pass.
         max_new_tokens: most tokens of free text.
-        temperature: 0 decodes greedily, anything above samples, seeded by `seed` and the prompt's run.
+        temperature: 0 decodes greedily, anything above samples, each answer seeded by `seed`, its prompt and the prompt's run
+            and label: neither the batch nor a resumed run changes it.
+        top_k, top_p: sampling among so many tokens, or so much probability, only; 0 and 1 for all.
+        stop: free text that no parts follow also ends where this begins; "" for models that end by themselves.
         chat_template_path: a Jinja file, for checkpoints that have no chat template of their own.
         attn_implementation: as in transformers.
     """
@@ -79,6 +86,9 @@ class LocalChat:
     forward_tokens: int = 2048
     max_new_tokens: int = 512
     temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    stop: str = ""
     seed: int = 0
     chat_template_path: str | None = None
     attn_implementation: str = "sdpa"
@@ -110,7 +120,8 @@ class LocalChat:
         ends = self.network.generation_config.eos_token_id
         self._ends = {*(ends if isinstance(ends, list) else [ends]), self.tokenizer.eos_token_id} - {None}
         settings = [str(dtype), self.max_new_tokens, self.temperature, self.seed, self.tokenizer.chat_template]
-        self.fingerprint = fingerprint(folder, settings)
+        more = [self.top_k, self.top_p, self.stop]
+        self.fingerprint = fingerprint(folder, settings + (more if more != [0, 1.0, ""] else []))
 
     def count_tokens(self, prompts: Sequence[Prompt]) -> list[int]:
         """Return how many tokens each prompt takes, the answer not counted."""
@@ -158,7 +169,7 @@ class LocalChat:
         encoded = self.encoder.encode([prompt.messages for prompt in prompts])
         prefix = self._shared_prefix(encoded)
         lengths = [len(ids) + self._reserve(prompt) for ids, prompt in zip(encoded, prompts)]
-        for batch in self._batches(lengths, [(prompt.run, repr(prompt.parts)) for prompt in prompts]):
+        for batch in self._batches(lengths, [repr(prompt.parts) for prompt in prompts]):
             if any(wanted[index] for index in batch):
                 suffixes = [encoded[index][len(prefix) :] for index in batch]
                 for index, answer in zip(batch, self._answer_batch([prompts[i] for i in batch], suffixes, len(prefix))):
@@ -193,17 +204,22 @@ class LocalChat:
         parts = prompts[0].parts
         capacity = prefix_length + max(map(len, suffixes)) + self._reserve(prompts[0]) + 64
         rows = Rows(self.network, len(prompts), capacity, self._prefix[1], pad=self.tokenizer.pad_token_id or 0)
+        keys = [json.dumps([self.seed, prompt.run, prompt.label, prompt.messages]) for prompt in prompts]
+        rows.chance = list(map(random.Random, keys))  # seeded by the text's SHA-512
         usage = [{"prompt_tokens": prefix_length + len(ids), "completion_tokens": 0} for ids in suffixes]
         if parts is None:
             rows.start(suffixes, self.forward_tokens)
-            written, _ = write_free(
-                rows, self.max_new_tokens, self._ends, lambda *_: False, self._chooser(prompts[0].run)
-            )
+            lost = rows.logits.isnan().any(dim=1).tolist()
+            stops = self._stopper(Free(self.stop)) if self.stop else lambda *_: False
+            written, _ = write_free(rows, self.max_new_tokens, self._ends, stops, self._chooser(rows))
             for text, count in zip(written, usage):
                 count["completion_tokens"] = len(text.tokens)
+            texts = [
+                self._join(text, Free(self.stop), "")[0] if self.stop else self._decode(text.tokens) for text in written
+            ]
             return [
-                Answer(self._decode(text.tokens), truncated=text.truncated, usage=count)
-                for text, count in zip(written, usage)
+                Answer(error=_NOT_FINITE, usage=count) if bad else Answer(text, truncated=whole.truncated, usage=count)
+                for bad, text, whole, count in zip(lost, texts, written, usage)
             ]
         opening, free, rest = _split(parts)
         if free is None:
@@ -211,9 +227,7 @@ class LocalChat:
         start = self.encoder.after("\n", opening) if opening else []
         rows.start([ids + start for ids in suffixes], self.forward_tokens)
         literal = rest[0]
-        written, owner = write_free(
-            rows, self.max_new_tokens, self._ends, self._stopper(free), self._chooser(prompts[0].run)
-        )
+        written, owner = write_free(rows, self.max_new_tokens, self._ends, self._stopper(free), self._chooser(rows))
         texts, forced = zip(*(self._join(text, free, literal) for text in written))
         for text, count in zip(written, usage):
             count["completion_tokens"] = len(text.tokens)
@@ -274,19 +288,16 @@ class LocalChat:
             winners = [values[winner][: len(values[winner]) - ending] for winner in best]
         closing = parts[-1] if len(parts) % 2 else ""
         return [
-            Answer(error="the model's probabilities are not finite: another --dtype may help", usage=count)
+            Answer(error=_NOT_FINITE, usage=count)
             if any(chance != chance for odds in chances for chance in odds.values())
             else Answer(text + closing, values=tuple(words), probabilities=tuple(chances), usage=count)
             for text, words, chances, count in zip(texts, chosen, probabilities, usage)
         ]
 
-    def _chooser(self, run: int):
+    def _chooser(self, rows: Rows):
         if not self.temperature:
             return lambda logits: logits.argmax(dim=-1)
-        generator = torch.Generator(self.device).manual_seed(self.seed * 1_000_003 + run)
-        return lambda logits: torch.multinomial(
-            (logits / self.temperature).nan_to_num().softmax(dim=-1), 1, generator=generator
-        ).squeeze(1)
+        return lambda logits: draw(rows, logits, self.temperature, self.top_k, self.top_p)
 
     def _decode(self, tokens: list[int]) -> str:
         return self.tokenizer.decode(tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False)

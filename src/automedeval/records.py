@@ -78,7 +78,7 @@ class Case:
     """A question, the responses of the candidates, and the reference if there is one.
 
     `question` is a string, or a conversation as a list of `{"role", "content"}` messages ending with the patient's.
-    `responses` holds one response or more, model names unique within the case.
+    `responses` holds one response or more, model names unique within the case; none yet before generation.
     """
 
     id: str
@@ -89,7 +89,7 @@ class Case:
     extra: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def from_dict(cls, record: dict) -> "Case":
+    def from_dict(cls, record: dict, least_responses: int = 1) -> "Case":
         case_id = _take(record, "id", (str,))
         if not case_id:
             raise RecordError("'id' must not be empty")
@@ -101,9 +101,11 @@ class Case:
         contents = [question] if isinstance(question, str) else [message["content"] for message in question]
         if not any(content.strip() for content in contents):
             raise RecordError(f"case {case_id!r}: 'question' must not be empty")
-        responses = tuple(Response.from_dict(response) for response in _take(record, "responses", (list,)))
-        if not responses:
-            raise RecordError(f"case {case_id!r} has no response")
+        given = _take(record, "responses", (list,), ... if least_responses else [])
+        responses = tuple(Response.from_dict(response) for response in given)
+        if len(responses) < least_responses:
+            few = f"{len(responses)} of the {least_responses} responses needed" if responses else "no response"
+            raise RecordError(f"case {case_id!r} has {few}")
         names = [response.model for response in responses]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -350,11 +352,11 @@ def _read_dataset(path: str) -> Iterator[tuple[str, dict]]:
         raise RecordError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
 
 
-def read_placed(path: str | Path, kind: type) -> Iterator[tuple[str, Any]]:
+def read_placed(path: str | Path, kind: type, **options: Any) -> Iterator[tuple[str, Any]]:
     """Yield `("file:line", kind.from_dict)` of every record; faults are raised with the file and line in front."""
     for place, record in read_lines(path):
         try:
-            yield place, kind.from_dict(record)
+            yield place, kind.from_dict(record, **options)
         except RecordError as error:
             raise RecordError(f"{place}: {error}") from None
 
@@ -364,14 +366,14 @@ def read_records(path: str | Path, kind: type) -> Iterator[Any]:
     return (record for _, record in read_placed(path, kind))
 
 
-def read_cases(path: str | Path) -> Iterator[Case]:
-    """Yield the cases of a file one by one.
+def read_cases(path: str | Path, least_responses: int = 1) -> Iterator[Case]:
+    """Yield the cases of a file one by one; `least_responses=0` takes those that have no response yet.
 
     Raises:
         RecordError: a fault of `read_records`, an id that came before, or a file without a single case.
     """
     seen: dict[str, str] = {}
-    for place, case in read_placed(path, Case):
+    for place, case in read_placed(path, Case, least_responses=least_responses):
         if case.id in seen:
             raise RecordError(f"{place}: the id {case.id!r} stands at {seen[case.id]} already")
         seen[case.id] = place

@@ -1,0 +1,241 @@
+"""Turn public question-answer sets into cases, leave out what is no question, and count everything that is left out.
+
+    python recipes/prepare_cases.py --input rows.json --output cases
+    python recipes/prepare_cases.py --input qa.csv --layout table --question_column Q --reference_column A --output cases
+    python recipes/prepare_cases.py --input cases.jsonl --verdicts_from ratings --ratings R --rubric THEIRS.yaml --output DIR
+
+Writes OUTPUT/cases.jsonl, OUTPUT/dropped.jsonl and OUTPUT/run.json; OUTPUT/choices.jsonl where people chose between two
+responses; OUTPUT/verdicts.jsonl (and jury.jsonl) with --verdicts_from. The same input and seed give the same files.
+"""
+
+import itertools
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from automedeval.arguments import parse, record_run, run
+from automedeval.found_verdicts import verdicts_of_pairs, verdicts_of_raters
+from automedeval.journal import write_whole
+from automedeval.layouts import (
+    LAYOUTS,
+    Row,
+    identified,
+    read_exclusions,
+    read_rows,
+    recognised,
+    rows_as_cases,
+    table_layout,
+)
+from automedeval.overlap import near_duplicates, normalise
+from automedeval.prompts import question_text
+from automedeval.records import Case, RecordError, read_lines
+from automedeval.rubrics import read_rubric
+
+
+@dataclass
+class PrepareCasesArguments:
+    """What becomes a case."""
+
+    input: list[str] = field(metadata={"help": "rows: .json array, .jsonl, .csv, .parquet, or a Hub dataset id"})
+    output: str = field(metadata={"help": "folder for cases.jsonl, dropped.jsonl and run.json"})
+    layout: str | None = field(
+        default=None,
+        metadata={"help": "default: told by the first row's keys", "choices": [*LAYOUTS, "table"]},
+    )
+    split: str = field(default="train", metadata={"help": "which split of a Hub dataset"})
+    source: str | None = field(default=None, metadata={"help": "what ids begin with (default: layout or file name)"})
+    question_column: str | None = field(default=None, metadata={"help": "table: the column with the question"})
+    reference_column: str | None = field(default=None, metadata={"help": "table: the one with the trusted answer"})
+    response_columns: list[str] = field(
+        default_factory=list, metadata={"help": "table: A,B,… with responses; their names become the models'"}
+    )
+    topic_column: str | None = field(default=None, metadata={"help": "table: the column with the topic"})
+    exclusions: str | None = field(default=None, metadata={"help": "YAML of patterns (default: the packaged ones)"})
+    near_duplicates: str | None = field(
+        default=None,
+        metadata={
+            "help": "questions that repeat an earlier one (default: drop them, but keep cases that have responses)",
+            "choices": ["keep", "drop"],
+        },
+    )
+    threshold: float = field(
+        default=0.9, metadata={"help": "Jaccard similarity of word 3-shingles from which questions repeat each other"}
+    )
+    limit: int | None = field(default=None, metadata={"help": "only the first so many rows"})
+    sample: int | None = field(default=None, metadata={"help": "draw so many of the cases that are kept"})
+    seed: int = field(default=0, metadata={"help": "of the draw, and of everything drawn for --verdicts_from"})
+    verdicts_from: str | None = field(
+        default=None,
+        metadata={
+            "help": "ratings: people's scores and reasons become verdicts; pairs: so do questions with their answers",
+            "choices": ["ratings", "pairs"],
+        },
+    )
+    ratings: str | None = field(default=None, metadata={"help": "people's ratings of the responses, with comments"})
+    rubric: str | None = field(
+        default=None, metadata={"help": "whose scale the scores are on (pairs: automedeval, if none is named)"}
+    )
+    pair_scores: list[str] = field(
+        default_factory=lambda: ["5", "3", "1"],
+        metadata={"help": "pairs: scores of the right answer, of one on the same topic, of one about something else"},
+    )
+    clip_words: int = field(default=60, metadata={"help": "pairs: most words of a response"})
+
+    def __post_init__(self) -> None:
+        for name in ("input", "response_columns", "pair_scores"):  # a YAML list arrives joined
+            split = [part.strip() for given in getattr(self, name) for part in given.split(",")]
+            setattr(self, name, [part for part in split if part])
+        for name in ("limit", "sample", "clip_words"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise RecordError(f"--{name} must be at least 1, not {getattr(self, name)}")
+        if (self.layout == "table") != bool(self.question_column):
+            raise RecordError("--layout table needs --question_column, and no other layout takes it")
+        if self.verdicts_from == "ratings" and not (self.ratings and self.rubric):
+            raise RecordError(
+                "--verdicts_from ratings needs --ratings, and --rubric with the scale that people rated on"
+            )
+        if len(self.pair_scores) != 3 or not all(score.isdecimal() for score in self.pair_scores):
+            raise RecordError(f"--pair_scores must be three whole numbers, not {','.join(self.pair_scores)}")
+
+
+def main() -> None:
+    """Read, leave out, draw, make verdicts where asked, write."""
+    (args,) = parse((PrepareCasesArguments,), __doc__)
+    output, dropped = Path(args.output), []
+    refuse_others_work(output, args)
+    exclusions = read_exclusions(args.exclusions)
+    rubric = read_rubric(args.rubric or "automedeval") if args.verdicts_from else None
+
+    rows = list(tqdm(itertools.islice(rows_of(args), args.limit), unit="row"))
+    kept = []
+    for row in identified(rows):
+        reason = next((one.name for one in exclusions if one.fits(row.case)), None)
+        if reason:
+            dropped.append({"id": row.case.id, "reason": reason})
+        else:
+            kept.append(checked(row))
+    found = Counter(record["reason"] for record in dropped)
+    print(arithmetic("rows", len(rows), len(kept), {one.name: found[one.name] for one in exclusions}))
+
+    kept = without_duplicates(kept, args, dropped)
+    if args.sample is not None and args.sample < len(kept):
+        drawn = sorted(random.Random(args.seed).sample(range(len(kept)), args.sample))
+        print(f"{len(kept):,} cases → {args.sample:,} drawn")
+        kept = [kept[place] for place in drawn]
+    cases = [row.case for row in kept]
+
+    files = {}
+    if args.verdicts_from == "ratings":
+        verdicts, files["jury"], without = verdicts_of_raters(cases, args.ratings, rubric, args.seed)
+        print(arithmetic("cases", len(cases), len(verdicts), without, "with a verdict", "without"))
+    elif args.verdicts_from == "pairs":
+        before, scores = len(cases), [int(score) for score in args.pair_scores]
+        cases, verdicts, without = verdicts_of_pairs(cases, rubric, scores, args.clip_words, args.seed)
+        dropped += [{"id": case_id, "reason": reason} for case_id, reason in without]
+        print(arithmetic("cases", before, len(cases), Counter(reason for _, reason in without)))
+    if not cases:
+        raise RecordError(f"{', '.join(args.input)}: no case is left")
+    if args.verdicts_from:
+        files["verdicts"] = [verdict.to_dict() for verdict in verdicts]
+        quality = Counter(verdict.extra["quality"] for verdict in verdicts)
+        told = ", ".join(f"{quality[name]:,} of {name} quality" for name in ("high", "low"))
+        print(f"{len(verdicts):,} verdicts by {rubric.name}: {told}")
+    files |= {"dropped": dropped, "cases": [case.to_dict() for case in cases]}
+    if any(row.choices for row in kept):
+        files["choices"] = [choice for row in kept for choice in row.choices]
+    output.mkdir(parents=True, exist_ok=True)
+    for name, records in files.items():
+        write_whole(output / f"{name}.jsonl", "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in records))
+    record_run(output / "run.json", args)
+    print(summary(cases))
+    print(
+        "\n".join(f"{name}: {output / name}.jsonl, {len(records):,} lines" for name, records in sorted(files.items()))
+    )
+
+
+def rows_of(args: PrepareCasesArguments) -> Iterator[Row]:
+    """Yield the rows of all inputs as cases; say which layout each was taken for."""
+    for path in args.input:
+        rows = read_rows(path, args.split)
+        first = next(rows, None)
+        if first is None:
+            raise RecordError(f"{path}: the file is empty")
+        columns = (args.question_column, args.reference_column, args.response_columns, args.topic_column)
+        layout = table_layout(*columns) if args.layout == "table" else LAYOUTS.get(args.layout)
+        layout = layout or recognised(first[1], first[0])
+        tqdm.write(f"{path}: layout {layout.name}{'' if args.layout else ', by its keys'}")
+        source = args.source or (Path(path).stem if layout.name == "table" else layout.name)
+        yield from rows_as_cases(itertools.chain([first], rows), layout, source)
+
+
+def checked(row: Row) -> Row:
+    """Return a row whose case every other program can read.
+
+    Raises:
+        RecordError: it is none, with the row's place.
+    """
+    try:
+        Case.from_dict(row.case.to_dict(), least_responses=0)
+    except RecordError as error:
+        raise RecordError(f"{row.place}: {error}") from None
+    return row
+
+
+def without_duplicates(rows: list[Row], args: PrepareCasesArguments, dropped: list[dict[str, Any]]) -> list[Row]:
+    """Count the cases whose question repeats an earlier one, and leave them out where that is wanted."""
+    questions = [question_text(row.case.question) for row in rows]
+    kept, out, staying = [], Counter({"equal question": 0, "near question": 0}), 0
+    for row, question, repeated in zip(rows, questions, near_duplicates(questions, args.threshold)):
+        # Responses were given, and judged by people, one case at a time: there a question may stand twice.
+        keep = args.near_duplicates == "keep" or (args.near_duplicates is None and row.case.responses)
+        if repeated is None or keep:
+            kept.append(row)
+            staying += repeated is not None
+        else:
+            reason = f"{'equal' if normalise(questions[repeated]) == normalise(question) else 'near'} question"
+            out[reason] += 1
+            dropped.append({"id": row.case.id, "reason": reason, "of": rows[repeated].case.id})
+    told = f"; {staying:,} repeat an earlier question and are kept" if staying else ""
+    print(arithmetic("cases", len(rows), len(kept), out) + told)
+    return kept
+
+
+def arithmetic(
+    what: str, before: int, after: int, reasons: dict[str, int], kept: str = "kept", rejected: str = "rejected"
+) -> str:
+    """Lay out what a filter did: how many there were, how many are left, and why the others are not."""
+    told = ", ".join(f"{reason}: {count:,}" for reason, count in reasons.items())
+    return f"{before:,} {what} → {after:,} {kept}, {before - after:,} {rejected}{f' ({told})' if told else ''}"
+
+
+def summary(cases: list[Case]) -> str:
+    """Count what the cases hold."""
+    responses = sum(len(case.responses) for case in cases)
+    references = sum(case.reference is not None for case in cases)
+    topics = len({case.topic for case in cases if case.topic})
+    return f"{len(cases):,} cases: {references:,} with a reference, {responses:,} responses, {topics:,} topics"
+
+
+def refuse_others_work(output: Path, args: PrepareCasesArguments) -> None:
+    """Refuse to write over verdicts that another program gave, or over decisions that a jury has taken.
+
+    Raises:
+        RecordError: the output folder holds some.
+    """
+    if args.verdicts_from:
+        for name in ("verdicts", "jury"):
+            path = output / f"{name}.jsonl"
+            for place, record in read_lines(path) if path.exists() else ():
+                own = str(record.get("judge")).startswith("rater:") or record.get("judge") == "pairs"
+                if not own or record.get("decision") is not None:
+                    raise RecordError(f"{place}: others' work, which this would replace: choose another --output")
+
+
+if __name__ == "__main__":
+    run(main)

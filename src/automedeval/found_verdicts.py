@@ -1,0 +1,246 @@
+"""Verdicts that need no teacher: people's scores with their reasons, and pairs of a question and its answer.
+
+Both come in the layout that a teacher's verdicts have, so that a data set is built of them in the same way. The paper
+distils all its verdicts from teachers (section 3.1); these serve studies that have people's reasons, or no teacher at all.
+"""
+
+import hashlib
+import itertools
+import json
+import random
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from automedeval.overlap import normalise
+from automedeval.records import Case, Rating, RecordError, Response, Verdict, read_placed
+from automedeval.rubrics import Rubric
+
+# What a verdict says of the chain that led to it, where nobody was asked.
+NO_CHAIN = {"knowledge": [], "rounds": 0, "ended": "verdict", "transcript": []}
+PAIR_MODELS = ("answer-right", "answer-near", "answer-far")
+SENTENCE_END = re.compile(r"[.!?…。！？][\"'”’)\]]*(?=\s|\Z)")
+
+
+def _rng(seed: int, case: Case) -> random.Random:
+    return random.Random(f"{seed}:{case.id}".encode("utf-8", "replace"))
+
+
+def _settings(*parts: Any) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
+
+
+def _verdict(
+    case: Case,
+    judge: str,
+    rubric: Rubric,
+    order: Sequence[int],
+    scores: Sequence[int],
+    rationale: str | None,
+    **extra: Any,
+) -> Verdict:
+    about = {"models": case.models, "case_digest": case.digest}
+    return Verdict(
+        case_id=case.id,
+        judge=judge,
+        rubric=rubric.name,
+        order=tuple(order),
+        valid=True,
+        rationale=rationale,
+        scores=tuple(scores),
+        extra={**about, **extra, **NO_CHAIN},
+    )
+
+
+def checked_scores(scores: Iterable[float], rubric: Rubric, place: str) -> list[int]:
+    """Return scores as whole numbers of a rubric's scale.
+
+    Raises:
+        RecordError: a score is off the scale, or no whole number; or the rubric has choices.
+    """
+    if rubric.scale is None:
+        raise RecordError(f"{place}: the rubric {rubric.name} gives choices, not scores")
+    low, high = rubric.scale
+    checked = []
+    for score in scores:
+        if score not in range(low, high + 1):
+            raise RecordError(f"{place}: the score {score} is no whole number of {rubric.name}'s scale {low} to {high}")
+        checked.append(int(score))
+    return checked
+
+
+# --- people's scores and reasons --------------------------------------------------------------------------------------
+
+
+def read_reasons(path: str, cases: Sequence[Case], rubric: Rubric) -> dict[str, dict[str, dict[str, Rating]]]:
+    """Read ratings of these cases on one criterion: case id → annotator → model → rating; ratings of others are passed over.
+
+    Raises:
+        RecordError: a score off the rubric's scale, a model that has no response, a rating that came before, a second
+            criterion, or no rating of any of these cases.
+    """
+    models = {case.id: set(case.models) for case in cases}
+    found: dict[str, dict[str, dict[str, Rating]]] = defaultdict(lambda: defaultdict(dict))
+    criterion = None
+    for place, rating in read_placed(path, Rating):
+        if rating.case_id not in models:
+            continue
+        if rating.model not in models[rating.case_id]:
+            raise RecordError(f"{place}: case {rating.case_id!r} has no response of {rating.model!r}")
+        criterion = criterion or rating.criterion
+        if rating.criterion != criterion:
+            raise RecordError(
+                f"{place}: a verdict has one score for a response, and these ratings have the criteria {criterion!r} "
+                f"and {rating.criterion!r}"
+            )
+        checked_scores([rating.score], rubric, place)
+        given = found[rating.case_id][rating.annotator]
+        if rating.model in given:
+            raise RecordError(f"{place}: {rating.annotator!r} rated {rating.model!r} of {rating.case_id!r} before")
+        given[rating.model] = rating
+    if not found:
+        raise RecordError(f"{path}: no rating of any of these {len(cases)} cases")
+    return found
+
+
+def stepwise(reasons: Sequence[str | None]) -> str:
+    """Write the reasons, in the order in which the responses are shown, as one step for each doctor."""
+    # One line each: a reason must not look like the line of scores that follows.
+    told = ((slot, " ".join((reason or "").split())) for slot, reason in enumerate(reasons, 1))
+    return "\n".join(f"Step {slot}: Doctor {slot}: {reason}" for slot, reason in told if reason)
+
+
+def agree(ratings: Iterable[dict[str, Rating]]) -> bool:
+    """Say whether raters of one case agree: two or more, no pair of responses reversed, no response more than 1 apart."""
+    raters = list(ratings)
+    for number, one in enumerate(raters):
+        for other in raters[:number]:
+            both = [(one[model].score, other[model].score) for model in one if model in other]
+            if any(abs(a - b) > 1 for a, b in both):
+                return False
+            if any((a - c) * (b - d) < 0 for place, (a, b) in enumerate(both) for c, d in both[:place]):
+                return False
+    return len(raters) > 1
+
+
+def verdicts_of_raters(
+    cases: Sequence[Case], path: str, rubric: Rubric, seed: int = 0
+) -> tuple[list[Verdict], list[dict[str, Any]], Counter]:
+    """Make one rater's scores and reasons the verdict of each case, and leave what the others said to the jury.
+
+    The rater is drawn among those who gave every response a score and a reason. `quality` is "high" where the raters of
+    the case agree (see `agree`), else "low".
+
+    Args:
+        path: the ratings of the responses, with comments, on one criterion and on the rubric's scale.
+
+    Returns:
+        The verdicts; the other raters' readings in the layout of jury.jsonl, their decision open; how many cases have no
+        verdict, by reason.
+    """
+    given = read_reasons(path, cases, rubric)
+    settings = _settings("ratings", rubric.fingerprint, seed)
+    verdicts, jury, without = [], [], Counter()
+    for case in cases:
+        raters = given.get(case.id, {})
+        complete = [
+            name
+            for name in sorted(raters)
+            if all(model in raters[name] and (raters[name][model].comment or "").strip() for model in case.models)
+        ]
+        if not 1 <= len(case.responses) <= rubric.max_responses:
+            without[f"not 1 to {rubric.max_responses} responses"] += 1
+        elif not complete:
+            without["no rater with a score and a reason for every response"] += 1
+        else:
+            rng = _rng(seed, case)
+            chosen = rng.choice(complete)
+            order = rng.sample(range(len(case.responses)), len(case.responses))
+            readings = {name: _reading(case, raters[name], order) for name in sorted(raters)}
+            rationale, scores = readings.pop(chosen)
+            quality = "high" if agree(raters.values()) else "low"
+            notes = {"settings": settings, "teacher": "strong", "quality": quality}
+            verdicts.append(_verdict(case, f"rater:{chosen}", rubric, order, scores, rationale, **notes))
+            for name, (reasons, values) in readings.items():
+                about = {"case_id": case.id, "judge": f"rater:{chosen}", "annotator": name, "decision": None}
+                jury.append({**about, "rationale": reasons or None, "scores": values})
+    return verdicts, jury, without
+
+
+def _reading(case: Case, ratings: dict[str, Rating], order: Sequence[int]) -> tuple[str, list[int | None]]:
+    """Return one rater's reasons, in the order of the slots, and scores, in the order of the case's responses."""
+    known = [ratings.get(model) for model in case.models]
+    scores = [None if rating is None else int(rating.score) for rating in known]
+    return stepwise([known[index].comment if known[index] else None for index in order]), scores
+
+
+# --- questions and answers alone --------------------------------------------------------------------------------------
+
+
+def clip(text: str, words: int) -> str:
+    """Cut a text of more than `words` words after its last sentence that fits; within a sentence, marked, if none does."""
+    parts = text.split()
+    if len(parts) <= words:
+        return " ".join(parts)
+    cut = " ".join(parts[:words])
+    ends = [match.end() for match in SENTENCE_END.finditer(cut)]
+    return cut[: ends[-1]] if ends else f"{cut} …"
+
+
+def verdicts_of_pairs(
+    cases: Sequence[Case], rubric: Rubric, scores: Sequence[int] = (5, 3, 1), clip_words: int = 60, seed: int = 0
+) -> tuple[list[Case], list[Verdict], list[tuple[str, str]]]:
+    """Give each case three responses, of which one must be better than the next, and the verdict that says so.
+
+    The responses are the true answer, an answer to another question about the same topic, and an answer about something
+    else, none longer than `clip_words` words. They stand in a seeded order. The verdict has no rationale.
+
+    Returns:
+        The cases that have such responses; their verdicts; (case id, reason) of the cases that have not.
+    """
+    right_near_far = checked_scores(scores, rubric, "--pair_scores")
+    settings = _settings("pairs", rubric.fingerprint, right_near_far, clip_words, seed)
+    topics = [normalise(case.topic or "") for case in cases]
+    about: dict[str, list[int]] = defaultdict(list)
+    for number, topic in enumerate(topics):
+        if topic and (cases[number].reference or "").strip():
+            about[topic].append(number)
+    answered = [number for numbers in about.values() for number in numbers]
+    made, verdicts, without = [], [], []
+    for number, case in enumerate(cases):
+        if case.responses:
+            raise RecordError(
+                f"case {case.id!r} has responses already; --verdicts_from pairs takes questions and answers"
+            )
+        rng = _rng(seed, case)
+        right = clip(case.reference or "", clip_words)
+        near = _other(cases, about[topics[number]], topics, number, rng, clip_words, same=True) if right else None
+        far = _other(cases, answered, topics, number, rng, clip_words, same=False) if near else None
+        if not far:
+            missing = "about something else" if near else "on the same topic"
+            without.append((case.id, f"no other answer {missing}" if right else "no answer"))
+            continue
+        texts, order = (right, near, far), rng.sample(range(3), 3)
+        responses = tuple(Response(PAIR_MODELS[kind], texts[kind]) for kind in order)
+        made.append(Case(case.id, case.question, responses, case.reference, case.topic, case.extra))
+        notes = {"settings": settings, "teacher": "weak", "quality": "low"}
+        values = [right_near_far[kind] for kind in order]
+        verdicts.append(_verdict(made[-1], "pairs", rubric, range(3), values, None, **notes))
+    return made, verdicts, without
+
+
+def _other(
+    cases: Sequence[Case], among: list[int], topics: list[str], number: int, rng: random.Random, words: int, same: bool
+) -> str | None:
+    """Return an answer of another case, clipped: the first whose topic fits and whose text differs, from a drawn place on."""
+    right, topic = normalise(clip(cases[number].reference, words)), set(topics[number].split())
+    start = rng.randrange(len(among)) if among else 0
+    for other in itertools.chain(range(start, len(among)), range(start)):
+        # What is about something else shares no word of its topic: "adult leukemia" is not far from "childhood leukemia".
+        if among[other] == number or (not same and topic & set(topics[among[other]].split())):
+            continue
+        answer = clip(cases[among[other]].reference, words)
+        if normalise(answer) not in ("", right):
+            return answer
+    return None

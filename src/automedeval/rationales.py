@@ -1,0 +1,190 @@
+"""The steps of a rationale: which text is about which doctor, and the rationale of doctors shown in another order.
+
+A stepwise rationale (paper, Fig. 8 and 9, Table 7) has a step on the question and then one on each doctor's response.
+"Doctor k" is the response in slot k - 1. Read are "Step 2: …", "Step 2 (Doctor 1): …", "Step2(Evaluation on Doctor1): …"
+and "Step 1: Doctor 1: …", marked up or not.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+_MARK = r"[*_]{0,3}"
+_GAP = r"[ \t]{0,3}"
+_NUMBER = r"[1-9][0-9]?(?![0-9]|\.[0-9]|,[0-9]{3})"  # "Doctor 1.", never "Doctor 1.5"
+_DOCTOR = rf"\b(?i:doctor){_GAP}#?({_NUMBER})"
+# A step opens its line; within a line, "Step 3:" does, with its capital and its colon.
+_HEADER = re.compile(
+    rf"(?:(?P<line>^[ \t*#>_-]{{0,12}})(?i:step)|(?<=\s){_MARK}Step){_GAP}(?P<number>{_NUMBER})"
+    rf"{_MARK}{_GAP}(?:\([^()\n]{{0,80}}\))?{_MARK}{_GAP}"
+    rf"(?(line)(?:[:：]|[.–—-](?=\s))|[:：]){_MARK}"
+    rf"(?:{_GAP}{_MARK}{_DOCTOR}{_MARK}[:：]{_MARK})?",
+    re.M,
+)
+_HEADING = re.compile(r"\s*[*#_ \t]{0,12}analy[sz](?:e|is)[*_]{0,3}[:：][*_]{0,3}\s*", re.I)
+# "Doctor 2", "Doctors 1, 2 and 3", "the first doctor". A single doctor is followed by no list: "Doctor 1, 2 tablets".
+_UNIT = r"(?!\s?(?:%|(?:mg|mcg|g|ml|hours?|days?|weeks?|tablets?|times)\b))"
+_NAMES = re.compile(
+    rf"\bdoctors\s{{0,3}}#?{_NUMBER}\b(?:(?:[–-]|\s?[,/&]\s?|,?\s(?:and|or|to|vs\.?)\s)#?{_NUMBER}\b{_UNIT}){{0,20}}"
+    rf"|\bdoctor\s{{0,3}}#?{_NUMBER}\b"
+    r"|\bthe\s(?:first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth)(?=\sdoctor)",
+    re.I,
+)
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+_NUMBERS = re.compile(r"([0-9]+)(?:([–-]|\sto\s)([0-9]+))?")
+
+
+@dataclass(frozen=True)
+class Step:
+    """Where one step stands in a rationale: header from `start`, number at `number`, text from `text` to `end`.
+
+    `doctor` is whose step it is, 0 where it is about the question. `regular` says that its number follows from its doctor.
+    """
+
+    start: int
+    number: tuple[int, int]
+    opened: int
+    text: int
+    end: int
+    doctor: int
+    regular: bool
+
+
+def read_steps(rationale: str) -> tuple[list[Step], int]:
+    """Return the steps of a rationale in the order in which they stand, and by how much their numbers exceed the doctors'.
+
+    A step belongs to the doctor whom its header names. One that names none goes by its number: Step 2 is on Doctor 1, or on
+    Doctor 2 where a header such as "Step 1: Doctor 1:" counts the doctors themselves.
+    """
+    headers = list(_HEADER.finditer(rationale))
+    named = []
+    for header in headers:
+        doctors = re.findall(_DOCTOR, header[0])
+        named.append(int(doctors[0]) if len(doctors) == 1 else None)
+    shift = 0 if any(int(header["number"]) == doctor for header, doctor in zip(headers, named)) else 1
+    steps = []
+    for place, (header, doctor) in enumerate(zip(headers, named)):
+        limit = headers[place + 1].start() if place + 1 < len(headers) else len(rationale)
+        body = rationale[header.end() : limit]
+        text = header.end() + len(body) - len(body.lstrip())
+        end = max(text, header.end() + len(body.rstrip()))
+        number = int(header["number"])
+        owner = max(number - shift, 0) if doctor is None else doctor
+        steps.append(
+            Step(header.start(), header.span("number"), header.end(), text, end, owner, number == owner + shift)
+        )
+    return steps, shift
+
+
+def split_steps(rationale: str) -> dict[int, str]:
+    """Return a rationale's texts by doctor: {0: on the question, 1: on Doctor 1, …}; steps that are not there have no key.
+
+    What stands before the first step is counted with the question, and so is a whole rationale without steps. A closing
+    step has the number of a doctor whom nobody showed.
+    """
+    steps, _ = read_steps(rationale)
+    before = rationale[: steps[0].start] if steps else rationale
+    heading = _HEADING.match(before)
+    texts = [(0, before[heading.end() if heading else 0 :].strip())]
+    texts += [(step.doctor, rationale[step.text : step.end]) for step in steps]
+    found: dict[int, str] = {}
+    for doctor, text in texts:
+        if text:
+            found[doctor] = f"{found[doctor]}\n{text}" if doctor in found else text
+    return found
+
+
+def without_step(rationale: str, doctor: int) -> str:
+    """Return a rationale without the steps on one doctor; the numbers of the others stay."""
+    steps, _ = read_steps(rationale)
+    limits = [*(step.start for step in steps[1:]), len(rationale)]
+    for step, limit in reversed(list(zip(steps, limits))):
+        if step.doctor == doctor:
+            rationale = rationale[: step.start] + rationale[limit:]
+    return rationale.rstrip()
+
+
+def doctors_named(text: str) -> list[int]:
+    """Return the numbers of the doctors whom a text names, in the order in which it does, as often as it does."""
+    found: list[int] = []
+
+    def note(number: int) -> int:
+        found.append(number)
+        return number
+
+    _rename(text, note)
+    return found
+
+
+def permute(rationale: str, slots: Sequence[int]) -> str:
+    """Return the rationale as it reads when the doctors are shown in another order.
+
+    Steps change places and numbers with their doctors, and "Doctor k" is renamed everywhere. A rationale without steps is
+    only renamed. With the inverse order the rationale comes back.
+
+    Args:
+        slots: for each new slot the former one, counted from 0, as `Verdict.order` is: with (2, 0, 1), the former Doctor 3
+            becomes Doctor 1. A verdict of order `order` gets the order `tuple(order[slot] for slot in slots)`.
+
+    Raises:
+        ValueError: `slots` is no permutation.
+    """
+    if not slots or sorted(slots) != list(range(len(slots))):
+        raise ValueError(f"not a permutation of slots: {slots}")
+    shown = {former + 1: slot + 1 for slot, former in enumerate(slots)}
+
+    def rename(text: str) -> str:
+        return _rename(text, lambda number: shown.get(number, number))
+
+    steps, shift = read_steps(rationale)
+    own = [step for step in steps if step.doctor in shown]
+    # The step that comes n-th by doctor stays in the place of the n-th: what was in order stays so, and what was not
+    # comes back with the inverse.
+    places = sorted(own, key=lambda step: step.doctor)
+    coming = dict(zip(places, sorted(own, key=lambda step: shown[step.doctor])))
+    pieces, position = [], 0
+    for place in steps:
+        step = coming.get(place, place)
+        number = rationale[slice(*step.number)]
+        if step.regular and step.doctor in shown:
+            number = str(shown[step.doctor] + shift)
+        pieces += [
+            rename(rationale[position : place.start]),
+            rename(rationale[step.start : step.number[0]]),
+            number,
+            rename(rationale[step.number[1] : step.opened]),
+            rationale[place.opened : place.text],
+            rename(rationale[step.text : step.end]),
+        ]
+        position = place.end
+    return "".join([*pieces, rename(rationale[position:])])
+
+
+def _rename(text: str, name: Callable[[int], int]) -> str:
+    """Give every doctor whom a text names the number that `name` has for it.
+
+    "Doctors 1-3" stays a range where the new numbers make one, and is written out where they do not.
+    """
+
+    def numbers(match: re.Match) -> str:
+        first, last = sorted((int(match[1]), int(match[3] or match[1])))
+        members = list(range(first, last + 1))
+        new = sorted(map(name, members))
+        if new == members:
+            return match[0]
+        if len(new) == 1:
+            return str(new[0])
+        if new == list(range(new[0], new[-1] + 1)):
+            return f"{new[0]}{match[2]}{new[-1]}"
+        return ", ".join(map(str, new[:-1])) + f" and {new[-1]}"
+
+    def names(match: re.Match) -> str:
+        words = match[0]
+        if words[:3].lower() != "the":
+            return _NUMBERS.sub(numbers, words)
+        ordinal = words[4:]
+        new = name(_ORDINALS.index(ordinal.lower()) + 1)
+        word = _ORDINALS[new - 1] if new <= len(_ORDINALS) else ordinal
+        return words[:4] + (word.capitalize() if ordinal[0].isupper() else word)
+
+    return _NAMES.sub(names, text)
