@@ -10,10 +10,8 @@ export TOKENIZERS_PARALLELISM := true
 
 .PHONY: demo test style quality benchmark clean
 
-demo: $(JUDGE) $(ENCODER)  ## judge the sample's test split with the small model, two ways, and report on both
-	$(BIN)/python recipes/judge.py --config recipes/automedeval-135m/judge.yaml
-	$(BIN)/python recipes/judge.py --config recipes/automedeval-135m/judge_likelihood.yaml
-	$(BIN)/python recipes/meta_evaluate.py --config recipes/automedeval-135m/report.yaml
+demo: $(JUDGE) $(ENCODER)  ## the whole study on the small model and the sample; it goes on from where it stopped
+	PYTHON=$(BIN)/python bash recipes/reproduce.sh recipes/automedeval-135m
 
 test: $(JUDGE) $(ENCODER)
 	$(BIN)/python -m pytest
@@ -31,6 +29,9 @@ benchmark: $(JUDGE)  ## on a machine that does nothing else; see benchmarks/READ
 	$(BIN)/python benchmarks/judge_memory.py
 	$(BIN)/python benchmarks/judge_throughput.py
 	$(BIN)/python benchmarks/meta_evaluation.py
+	$(BIN)/python benchmarks/completion_chain.py
+	$(BIN)/python benchmarks/build_dataset.py
+	$(BIN)/python benchmarks/knowledge.py
 
 .venv/installed: setup.cfg pyproject.toml constraints.txt
 	test -d .venv || $(PYTHON) -m venv .venv
@@ -42,4 +43,4 @@ $(JUDGE) $(ENCODER) &: | .venv/installed
 	$(BIN)/python recipes/unpack_models.py --output models
 
 clean:
-	rm -rf .venv verdicts/sample reports/sample $(JUDGE) $(ENCODER)
+	rm -rf .venv verdicts/sample* reports/sample stores/sample instructions/sample $(JUDGE) $(ENCODER)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import cohen_kappa_score
 
-from automedeval import agreement
+from automedeval import agreement, reliability
 from automedeval.agreement import Panel
 from automedeval.resampling import value_of
 
@@ -54,10 +54,10 @@ def test_examples_worked_by_hand(example: dict) -> None:
 
 def test_icc_of_shrout_and_fleiss() -> None:
     case = np.arange(6)
-    crossed = agreement.icc(SHROUT_FLEISS, case, 6, crossed=True)
+    crossed = reliability.icc(SHROUT_FLEISS, case, 6, crossed=True)
     assert value_of(crossed["ICC(A,1)"], 6) == pytest.approx(0.29, abs=0.005)
     assert value_of(crossed["ICC(A,k)"], 6) == pytest.approx(0.62, abs=0.005)
-    anonymous = agreement.icc(SHROUT_FLEISS, case, 6, crossed=False)
+    anonymous = reliability.icc(SHROUT_FLEISS, case, 6, crossed=False)
     assert value_of(anonymous["ICC(1,1)"], 6) == pytest.approx(0.17, abs=0.005)
     assert value_of(anonymous["ICC(1,k)"], 6) == pytest.approx(0.44, abs=0.005)
 
@@ -71,7 +71,7 @@ def test_icc_is_pingouins() -> None:
     )
     table = pingouin.intraclass_corr(long, targets="target", raters="rater", ratings="score").set_index("Type")["ICC"]
     for crossed in (True, False):
-        for name, statistic in agreement.icc(ratings, np.arange(40) // 2, 20, crossed).items():
+        for name, statistic in reliability.icc(ratings, np.arange(40) // 2, 20, crossed).items():
             assert value_of(statistic, 20) == pytest.approx(table[name], abs=1e-9)
 
 
@@ -84,14 +84,14 @@ def test_icc_of_an_uneven_number_of_ratings() -> None:
     between = sum(len(row) * (row.mean() - every.mean()) ** 2 for row in rows) / (len(rows) - 1)
     within = sum(((row - row.mean()) ** 2).sum() for row in rows) / (len(every) - len(rows))
     k0 = (len(every) - (sizes**2).sum() / len(every)) / (len(rows) - 1)
-    found = agreement.icc(ratings, np.arange(5), 5, crossed=False)
+    found = reliability.icc(ratings, np.arange(5), 5, crossed=False)
     assert value_of(found["ICC(1,1)"], 5) == pytest.approx((between - within) / (between + (k0 - 1) * within))
     assert value_of(found["ICC(1,k)"], 5) == pytest.approx((between - within) / between)
 
 
 @pytest.mark.parametrize(("level", "published"), [("ordinal", 0.815), ("interval", 0.849)])
 def test_alpha_of_krippendorff(level: str, published: float) -> None:
-    statistic = agreement.krippendorff_alpha(KRIPPENDORFF, np.arange(12), 12, level)
+    statistic = reliability.krippendorff_alpha(KRIPPENDORFF, np.arange(12), 12, level)
     assert value_of(statistic, 12) == pytest.approx(published, abs=0.0005)
     assert statistic.n == 11
 
@@ -103,7 +103,7 @@ def test_alpha_is_the_librarys(rows: list) -> None:
     pairable = ratings[(~np.isnan(ratings)).sum(axis=1) > 1]
     values = pairable[~np.isnan(pairable)]
     for level in ("ordinal", "interval"):
-        found = value_of(agreement.krippendorff_alpha(ratings, np.arange(len(rows)), len(rows), level), len(rows))
+        found = value_of(reliability.krippendorff_alpha(ratings, np.arange(len(rows)), len(rows), level), len(rows))
         if len(np.unique(values)) < 2:
             assert np.isnan(found)
         else:
@@ -114,13 +114,13 @@ def test_raters_who_all_say_the_same_have_no_reliability() -> None:
     same = np.full((5, 3), 4.0)
     for crossed in (True, False):
         assert np.isnan(
-            value_of(agreement.icc(same, np.arange(5), 5, crossed)["ICC(A,1)" if crossed else "ICC(1,1)"], 5)
+            value_of(reliability.icc(same, np.arange(5), 5, crossed)["ICC(A,1)" if crossed else "ICC(1,1)"], 5)
         )
-    assert np.isnan(value_of(agreement.krippendorff_alpha(same, np.arange(5), 5, "interval"), 5))
+    assert np.isnan(value_of(reliability.krippendorff_alpha(same, np.arange(5), 5, "interval"), 5))
 
 
 def test_ordinal_alpha_of_fine_scales_is_refused() -> None:
-    statistic = agreement.krippendorff_alpha(np.arange(80.0).reshape(40, 2), np.arange(40), 40, "ordinal")
+    statistic = reliability.krippendorff_alpha(np.arange(80.0).reshape(40, 2), np.arange(40), 40, "ordinal")
     assert np.isnan(value_of(statistic, 40))
     assert "interval" in statistic.reason
 
@@ -218,7 +218,7 @@ def test_rounding_is_no_variance() -> None:
 
 
 def test_one_rater_against_the_others() -> None:
-    own, others = agreement.leave_one_out(np.array([[1.0, 3.0, NAN], [5.0, NAN, NAN], [2.0, 4.0, 6.0]]))
+    own, others = reliability.leave_one_out(np.array([[1.0, 3.0, NAN], [5.0, NAN, NAN], [2.0, 4.0, 6.0]]))
     assert pytest.approx(np.array([[1, 3, NAN], [NAN, NAN, NAN], [2, 4, 6]]), nan_ok=True) == own.reshape(3, 3).T
     assert pytest.approx(np.array([[3, 1, NAN], [NAN, NAN, NAN], [5, 4, 3]]), nan_ok=True) == others.reshape(3, 3).T
 

@@ -19,40 +19,74 @@ RECIPES = {path.stem: path for path in sorted((ROOT / "recipes").glob("*.py")) i
 
 # Each floor is a flight of steps; a module imports only from lower steps.
 FLOORS = {
-    "F0": [{"records", "resampling"}, {"rubrics", "journal"}],
-    "F1": [{"verdicts", "planning", "ranking", "agreement", "baselines"}, {"prompts", "cases"}],
-    "F2": [{"checkpoints", "completions", "decoding", "encoding", "figures"}, {"chat", "local_chat"}],
-    "F3": [{"verdict_log", "judging", "people", "evidence", "candidates"}, {"meta_evaluation", "summary"}, {"report"}],
-    "F4": [{"arguments"}],
+    "F0": [
+        {"records", "resampling"},
+        {"rubrics", "journal"},
+    ],
+    "F1": [
+        {
+            "verdicts",
+            "planning",
+            "ranking",
+            "agreement",
+            "reliability",
+            "baselines",
+            "overlap",
+            "rationales",
+            "verification",
+            "judged_cases",
+        },
+        {"prompts", "cases", "corruption", "curriculum", "found_verdicts"},
+        {"attribution", "instructions", "layouts", "leakage", "topics"},
+    ],
+    "F2": [
+        {"checkpoints", "completions", "decoding", "encoding", "figures", "books", "recorded_chat"},
+        {"chat", "local_chat"},
+        {"embeddings"},
+        {"knowledge"},
+    ],
+    "F3": [
+        {"verdict_log", "judging", "people", "evidence", "candidates", "generation", "quality", "dataset_folder"},
+        {"rows", "completion_chain", "instruction_set"},
+        {"meta_evaluation", "summary"},
+        {"illustrations"},
+        {"report"},
+    ],
+    "F4": [
+        {"arguments"},
+    ],
 }
 STEPS = {
     name: number for number, step in enumerate(step for floor in FLOORS.values() for step in floor) for name in step
 }
 
 # Which modules may import an outside library, anywhere in their text. What is not named may not be imported at all.
+ARRAYS = {
+    "resampling", "agreement", "reliability", "ranking", "baselines", "cases", "people", "evidence", "rows", "candidates",
+    "meta_evaluation", "report", "overlap", "quality", "embeddings",
+}  # fmt: skip
 DOORS = {
-    "datasets": {"records"},
+    "accelerate": {"arguments"},
+    "datasets": {"records", "layouts"},
+    "httpx": {"knowledge"},
     "huggingface_hub": {"checkpoints"},
-    "jinja2": {"prompts", "encoding", "report"},
-    "markupsafe": {"report"},
+    "jinja2": {"prompts", "encoding", "report", "dataset_folder"},
+    "markupsafe": {"report", "illustrations"},
     "matplotlib": {"figures"},
-    "numpy": {
-        "resampling",
-        "agreement",
-        "ranking",
-        "baselines",
-        "cases",
-        "people",
-        "evidence",
-        "candidates",
-        "meta_evaluation",
-    },
+    "numpy": ARRAYS,
     "openai": {"chat"},
+    "pyarrow": {"dataset_folder"},
+    "pypdf": {"books"},
+    "qdrant_client": {"knowledge"},
     "rapidfuzz": {"baselines"},
     "scipy": {"resampling", "ranking"},
-    "torch": {"decoding", "local_chat"},
+    "sentence_transformers": {"embeddings"},
+    "sklearn": {"quality", "topics"},
+    "skops": {"quality"},
+    "torch": {"decoding", "local_chat", "embeddings"},
+    "tqdm": {"instruction_set"},
     "transformers": {"decoding", "local_chat", "arguments"},
-    "yaml": {"rubrics", "arguments", "report"},
+    "yaml": {"rubrics", "arguments", "report", "curriculum", "layouts"},
 }
 
 

@@ -13,7 +13,7 @@ from automedeval.rubrics import read_rubric
 from automedeval.verdicts import parse_verdict
 
 ROOT = Path(__file__).parents[1]
-PARTS = ROOT / "recipes" / "automedeval-135m" / "parts"
+RUN = ROOT / "recipes" / "automedeval-135m"
 SAMPLE = ROOT / "src" / "automedeval" / "assets" / "sample"
 CASE = Case(
     "c",
@@ -101,15 +101,16 @@ def test_without_words_there_is_nothing_to_mark(rationale: str | None) -> None:
 
 
 def test_recorded_verdicts_are_mostly_clean_and_swapped_ones_mostly_marked() -> None:
-    file = PARTS / "strong_chain.jsonl"
-    if not file.is_file():
-        pytest.skip("the recordings are not there")
+    checks = [json.loads(line) for line in (RUN / "verdict_ratings.jsonl").read_text(encoding="utf-8").splitlines()]
+    faulty = {check["case_id"] for check in checks if not check["score"]}
     cases = {case.id: case for part in ("train", "test") for case in read_cases(SAMPLE / f"{part}_cases.jsonl")}
     rubric, good = read_rubric("automedeval"), []
-    for line in file.read_text(encoding="utf-8").splitlines():
+    for line in (RUN / "teacher.jsonl").read_text(encoding="utf-8").splitlines():
         record = json.loads(line)
+        if (record["teacher"], record["knowledge"]) != ("strong", "chain") or record["case_id"] in faulty:
+            continue
         reading = parse_verdict(record["text"], rubric, 3)
-        if reading.valid and record["fault"] is None:
+        if reading.valid:
             good.append(
                 Verdict(
                     record["case_id"],

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from automedeval import Case, agreement, baselines
+from automedeval import Case, agreement, baselines, reliability
 from automedeval.cases import Cases
 from automedeval.people import read_ratings
 from automedeval.resampling import value_of
@@ -70,7 +70,7 @@ def test_known_concordances_on_answers_that_people_rated(
     assert concordance(baselines.longer_text(cases.records)) == pytest.approx(longer, abs=0.01)
     assert concordance(baselines.random_scores(cases.records)) == pytest.approx(0.5, abs=0.06)
     if one_rater is not None:
-        own, others = agreement.leave_one_out(people.by_annotator)
+        own, others = reliability.leave_one_out(people.by_annotator)
         keep = ~np.isnan(own)
         stacked = panel.stacked(len(people.annotators)).only(keep)
         found = agreement.accuracies(stacked, stacked.relations(others[keep]), stacked.relations(own[keep]))[

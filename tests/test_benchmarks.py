@@ -68,3 +68,8 @@ def test_meta_evaluation_times_bootstrap_and_report() -> None:
         assert float(limit) in (10, 60)
         assert met in ("yes", "no")
     assert "HTML" in table
+
+
+def test_dataset_building_reports_time_and_growth() -> None:
+    table = table_of("build_dataset.py", "--small", "20", "--large", "40")
+    assert "memory grows" in table

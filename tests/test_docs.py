@@ -76,7 +76,7 @@ def recipe_faults(recipe: str, words: list[str]) -> list[str]:
         return [f"{recipe}: no such recipe"]
     said = usage(recipe)
     known = set(re.findall(r"(?<!\S)\[?(--?\w+)", said))
-    required = set(re.findall(r"--\w+", re.sub(r"\[[^\[\]]*\]", "", re.sub(r"\[[A-Z_]+\]", "", said))))
+    required = set(re.findall(r"--\w+", re.sub(r"\[[^\[\]]*\]", "", re.sub(r"\[[A-Z_]+( \.\.\.)?\]", "", said))))
     allowed = {flag: values.split(",") for flag, values in re.findall(r"(--\w+) \{([^}]*)\}", said)}
     given = split_flags(words)
     faults = [f"{recipe}: unknown flag {flag}" for flag in given if flag not in known]
@@ -170,7 +170,9 @@ def test_the_runs_name_their_command_and_known_keys() -> None:
     runs = [file for file in files if "--config" in file.read_text().splitlines()[0]]
     assert runs
     texts = "\n".join(path.read_text() for path in [*runs, *map(ROOT.joinpath, DOCUMENTS)])
-    assert [file for file in set(files) - set(runs) if file.name not in texts] == []  # a plan or a rubric that a run names
+    assert [
+        file for file in set(files) - set(runs) if file.name not in texts
+    ] == []  # a plan or a rubric that a run names
     for run in runs:
         command = shlex.split(run.read_text().splitlines()[0].removeprefix("# "))
         assert command[command.index("--config") + 1] == str(run.relative_to(ROOT))

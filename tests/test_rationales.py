@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from automedeval.rationales import doctors_named, permute, split_steps, without_step
 
-PARTS = Path(__file__).parents[1] / "recipes" / "automedeval-135m" / "parts"
+RECORDING = Path(__file__).parents[1] / "recipes" / "automedeval-135m" / "teacher.jsonl"
 PLAIN = """Analyze:
 Step 1: The patient asks about salt.
 Step 2: Doctor 1 names the limit, which Doctor 3 does not.
@@ -188,11 +188,8 @@ def test_a_step_goes_where_its_doctor_goes(drawn: tuple[str, tuple[int, ...]]) -
             ]
 
 
-@pytest.mark.skipif(not PARTS.is_dir(), reason="the recordings are not there")
 def test_every_recorded_rationale_comes_back() -> None:
-    texts = [
-        json.loads(line)["text"] for path in PARTS.glob("*.jsonl") for line in path.read_text("utf-8").splitlines()
-    ]
+    texts = [json.loads(line)["text"] for line in RECORDING.read_text("utf-8").splitlines()]
     texts = [text for text in texts if text.startswith("Analyze:") and "fault" not in text]
     assert len(texts) > 100
     for text in texts:

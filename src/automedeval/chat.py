@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import openai
 
 from automedeval.completions import UNREADABLE, answer_from_completion, refusal, retry_after, said
-from automedeval.prompts import Answer, Prompt
+from automedeval.prompts import Answer, Dialogue, Prompt, single
 from automedeval.records import AutoMedEvalError
 from automedeval.verdicts import CONTROL_TOKEN
 
@@ -190,32 +190,37 @@ class OpenAIChat:
         return self.budget.cost(prompt_bytes(prompt), self.max_new_tokens)
 
     def answer(self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Answer]]:
-        """Ask for the wanted prompts concurrently; yield (index, answer) as they come.
+        """Ask for the wanted prompts concurrently; yield (index, answer) as they come. Fails and raises as `follow` does."""
+        chosen = itertools.compress(enumerate(prompts), wanted or itertools.repeat(True))
+        return self.follow((index, single(prompt)) for index, prompt in chosen)
 
-        A request that fails after all retries is put into `failures` and yields nothing.
+    def follow(self, dialogues: Iterable[tuple[Any, Dialogue]]) -> Iterator[tuple[Any, Any]]:
+        """Follow dialogues concurrently, the prompts of each in order; yield (key, what it returned) as they end.
+
+        A dialogue runs in a thread of its own, so that it may wait for other things between its prompts. A request that fails
+        after all retries is put into `failures` and ends its dialogue, which yields nothing.
 
         Raises:
             ChatError: the endpoint is down, refuses the key or the model, failed ten times in a row, or the budget is spent.
                 What was under way is answered first.
         """
-        waiting = itertools.compress(range(len(prompts)), wanted or itertools.repeat(True))
-        in_a_row = 0
+        in_a_row, waiting = 0, iter(dialogues)
         problem: ChatError | None = None
         halt = threading.Event()  # ends pauses between attempts
         pool = ThreadPoolExecutor(self.concurrency, thread_name_prefix="chat")
-        running: dict[Future, int] = {}
+        running: dict[Future, Any] = {}
         try:
             while True:
                 if not problem:
-                    for index in itertools.islice(waiting, self.concurrency - len(running)):
-                        running[pool.submit(self._ask, prompts[index], halt)] = index
+                    for key, dialogue in itertools.islice(waiting, self.concurrency - len(running)):
+                        running[pool.submit(self._lead, dialogue, halt)] = key
                 if not running:
                     break
                 done, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in done:
-                    index = running.pop(future)
+                    key = running.pop(future)
                     try:
-                        answer = future.result()
+                        outcome = future.result()
                     except _Failure as failure:
                         self.failures.append(str(failure))
                         in_a_row += 1
@@ -225,7 +230,7 @@ class OpenAIChat:
                         problem = problem or error
                     else:
                         in_a_row = 0
-                        yield index, answer
+                        yield key, outcome
                 if problem:
                     halt.set()
             if problem:
@@ -233,6 +238,17 @@ class OpenAIChat:
         finally:
             halt.set()
             pool.shutdown(wait=True, cancel_futures=True)
+
+    def _lead(self, dialogue: Dialogue, halt: threading.Event) -> Any:
+        answer = None
+        try:
+            while True:
+                prompt = dialogue.send(answer)
+                if answer and halt.is_set():  # the cache keeps what was answered so far
+                    raise _Failure("stopped")
+                answer = self._ask(prompt, halt)
+        except StopIteration as end:
+            return end.value
 
     def _ask(self, prompt: Prompt, halt: threading.Event) -> Answer:
         body = self.body(prompt)
@@ -286,8 +302,6 @@ class OpenAIChat:
             paid.append(self.budget.cost(**answer.usage))
         return completion, answer
 
-    # --- cache -----------------------------------------------------------------------------------------------------
-
     def _cache_file(self, body: dict[str, Any], prompt: Prompt) -> Path | None:
         if self.cache is None:
             return None
@@ -310,10 +324,8 @@ class OpenAIChat:
                 Path(scratch).unlink(missing_ok=True)
             raise ChatError(f"{file.parent}: {error.strerror or error} (--cache off goes without)") from None
 
-    # --- Batch API ---------------------------------------------------------------------------------------------------
-
     def submit_batch(self, prompts: Mapping[str, Prompt], marker: str) -> str:
-        """Hand all prompts over as one batch; return its id. The same prompts with the same marker are not submitted twice.
+        """Hand all prompts over to the Batch API; return the batch's id. The same prompts and marker are not submitted twice.
 
         Raises:
             BudgetError: the batch could cost more than the budget allows.
@@ -336,10 +348,8 @@ class OpenAIChat:
             if self.budget.limit is not None and worst > self.budget.limit:
                 raise BudgetError(f"--max_cost {self.budget.limit:g}: the batch could cost {worst:.4f}")
             file = self.client.files.create(file=("requests.jsonl", content), purpose="batch")
-            to, metadata = "/v1/chat/completions", {"automedeval": marker}
-            return self.client.batches.create(
-                input_file_id=file.id, endpoint=to, completion_window="24h", metadata=metadata
-            ).id
+            order = {"endpoint": "/v1/chat/completions", "completion_window": "24h"}
+            return self.client.batches.create(input_file_id=file.id, metadata={"automedeval": marker}, **order).id
         except ChatError:
             raise
         except (openai.OpenAIError, *UNREADABLE) as error:

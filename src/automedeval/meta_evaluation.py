@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from automedeval import agreement, resampling
+from automedeval import agreement, reliability, resampling
 from automedeval.agreement import CHOICES
 from automedeval.baselines import longer_text
 from automedeval.candidates import MOST_MODELS, compare_candidates
@@ -192,8 +192,8 @@ def _people(cases: Cases, people: People) -> dict[str, Any]:
     record["reliability"] = {}
     for criterion, ratings in tables.items():
         level = "ordinal" if criterion in people.by_criterion else "interval"
-        alpha = agreement.krippendorff_alpha(ratings, panel.case, len(cases), level)
-        record["reliability"][criterion] = agreement.icc(ratings, panel.case, len(cases), people.crossed) | {
+        alpha = reliability.krippendorff_alpha(ratings, panel.case, len(cases), level)
+        record["reliability"][criterion] = reliability.icc(ratings, panel.case, len(cases), people.crossed) | {
             f"alpha ({level})": alpha
         }
     return record
@@ -204,7 +204,7 @@ def _ceiling(cases: Cases, people: People, rows: list[Row], tree: dict[str, Any]
     times = len(people.annotators)
     if times < 2:
         return
-    own, others = agreement.leave_one_out(people.by_annotator)
+    own, others = reliability.leave_one_out(people.by_annotator)
     keep = ~np.isnan(own)
     panel = cases.panel.stacked(times).only(keep)
     own, others = own[keep], others[keep]

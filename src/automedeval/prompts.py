@@ -6,9 +6,10 @@ apart. Templates render with StrictUndefined: a name that is not there is an err
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 import jinja2
 
@@ -23,7 +24,8 @@ class Prompt:
     """What a chat is asked.
 
     `parts` are laid down by chats that can; without them a chat writes as it likes, within `schema` (JSON schema) where the
-    endpoint has a way to hold it to that. `label` names rubric and version for caches.
+    endpoint has a way to hold it to that. `label` names rubric and version for caches. `key` is (case id, number of the call
+    in its dialogue), for chats that play answers back.
     """
 
     messages: Messages
@@ -31,6 +33,7 @@ class Prompt:
     schema: dict | None = None
     run: int = 0
     label: str = ""
+    key: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,15 @@ class Answer:
     truncated: bool = False
     usage: dict[str, int] = field(default_factory=dict)
     error: str | None = None
+
+
+# Yields one prompt after the other, is sent the answer to each, and returns what came of them.
+Dialogue = Generator[Prompt, Answer, Any]
+
+
+def single(prompt: Prompt) -> Dialogue:
+    """Ask one prompt, and return its answer."""
+    return (yield prompt)
 
 
 def fenced(text: str) -> str:
@@ -82,6 +94,10 @@ def _template(source: str) -> jinja2.Template:
     return environment.from_string(source)
 
 
+def _block(template: jinja2.Template, name: str, names: dict[str, Any]) -> str:
+    return _encodable("".join(template.blocks[name](template.new_context(names))).strip())
+
+
 def judge_messages(
     rubric: Rubric,
     question: str | list[dict[str, str]],
@@ -112,16 +128,50 @@ def judge_messages(
         names["reference"] = reference
     try:
         template = _template(rubric.template_text)
-        messages = []
-        for role in ("system", "user"):
-            if role in template.blocks:
-                content = _encodable("".join(template.blocks[role](template.new_context(names))).strip())
-                messages.append({"role": role, "content": content})
+        messages = [
+            {"role": role, "content": _block(template, role, names)}
+            for role in ("system", "user")
+            if role in template.blocks
+        ]
     except jinja2.TemplateError as error:
         raise RubricError(f"{rubric.template}: {error}") from None
     if not any(message["role"] == "user" for message in messages):
         raise RubricError(f"{rubric.template}: has no block called 'user'")
     return messages
+
+
+def chain_messages(
+    rubric: Rubric,
+    question: str | list[dict[str, str]],
+    responses: Sequence[str],
+    reference: str | None = None,
+    asked: Sequence[tuple[str, Sequence[Any] | None]] = (),
+    may_ask: bool = True,
+) -> Messages:
+    """Render the messages of one step of a completion chain (paper, Algorithm 1 and Figure 8).
+
+    They are the judge's messages; then, round by round, what the teacher wrote to ask and what was found.
+
+    Args:
+        asked: per round the teacher's text, and the passages (with `book`, `section`, `page` and `text`) that were found, None
+            for a question that had been asked before.
+        may_ask: whether the first message tells how to ask. Without, the last one asks for the verdict.
+    """
+    template = _template((ASSETS / "prompts" / "completion_chain.jinja").read_text(encoding="utf-8"))
+    messages = judge_messages(rubric, question, responses, reference)
+    names: dict[str, Any] = {"answer_form": answer_form(rubric, len(responses), rationale=False)}
+    if may_ask:
+        messages[-1]["content"] += "\n\n" + _block(template, "query", names)
+    for number, (text, passages) in enumerate(asked, 1):
+        names |= {"passages": passages, "goes_on": may_ask or number < len(asked)}
+        messages.append({"role": "assistant", "content": _encodable(text.strip())})
+        messages.append({"role": "user", "content": _block(template, "knowledge", names)})
+    return messages
+
+
+def chain_fingerprint() -> str:
+    """Return eight hexadecimal digits over the completion chain's template."""
+    return hashlib.sha256((ASSETS / "prompts" / "completion_chain.jinja").read_bytes()).hexdigest()[:8]
 
 
 def likelihood_texts(question: str | list[dict[str, str]], response: str) -> tuple[str, str]:

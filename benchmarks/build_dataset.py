@@ -1,0 +1,110 @@
+"""Measure what building a data set costs, and that memory does not grow with its texts.
+
+    python benchmarks/build_dataset.py
+    python benchmarks/build_dataset.py --small 1000 --large 5000
+
+Synthetic cases of a question of 40 words, a reference of 80 and two responses of 120, each with a strong and a weak verdict of
+130 words and with a given quality, go through `recipes/build_dataset.py` in a process of its own: all filters, the paper's
+plan in shares, the leakage checks against the test split, the parquet files, topics and card. The exit status is 0 whether a
+limit is met or not.
+"""
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from automedeval.ranking import format_table
+from automedeval.records import Case, Response, Verdict
+
+ROOT = Path(__file__).parents[1]
+GROWTH = 2.0  # limit: ten times the cases may take so many times the memory
+PLAN = """
+test: {take: 1000}
+teachers:
+  strong: {take: 50%, quality: high}
+  weak: {take: rest}
+stages:
+  stage1: [{teacher: weak, take: 50%}]
+  stage2: [{teacher: strong, take: rest}, {teacher: weak, take: rest}]
+  stage3: [{teacher: strong, take: 50%}]
+"""
+
+
+def write_study(folder: Path, number: int) -> None:
+    """Write cases and both teachers' verdicts; words are drawn as from a vocabulary of 20,000, frequent ones more often."""
+    rng = random.Random(0)
+    words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(2, 9))) for _ in range(20_000)]
+
+    def text(length: int) -> str:
+        return " ".join(words[int(20_000 * rng.random() ** 3)] for _ in range(length))
+
+    (folder / "plan.yaml").write_text(PLAN.replace("1000", str(min(1000, number // 10))))
+    with open(folder / "cases.jsonl", "w") as cases, open(folder / "verdicts.jsonl", "w") as verdicts:
+        for at in range(number):
+            responses = tuple(Response(name, text(120)) for name in ("ash", "birch"))
+            case = Case(f"case-{at}", text(40), responses, text(80), f"topic {at % 20}")
+            print(json.dumps(case.to_dict()), file=cases)
+            for teacher in ("strong", "weak"):
+                steps = f"Analyze:\nStep 1: {text(20)}.\nStep 2: {text(55)}.\nStep 3: {text(55)}."
+                about = {"teacher": teacher, "models": case.models, "case_digest": case.digest, "quality": "high"}
+                about["transcript"] = [{"role": "assistant", "content": steps}]
+                verdict = Verdict(
+                    case.id, teacher, "automedeval@1", (0, 1), valid=True, rationale=steps, scores=(2, 4), extra=about
+                )
+                print(json.dumps(verdict.to_dict()), file=verdicts)
+
+
+def build(folder: Path, tokenizer: str | None) -> tuple[float, float]:
+    """Run the recipe; return its seconds and its peak memory in MB."""
+    command = [sys.executable, str(ROOT / "recipes" / "build_dataset.py"), "--cases", str(folder / "cases.jsonl")]
+    command += ["--verdicts", str(folder / "verdicts.jsonl"), "--plan", str(folder / "plan.yaml"), "--on_leak", "drop"]
+    command += ["--output", str(folder / "instructions"), *(["--tokenizer", tokenizer] if tokenizer else [])]
+    started = time.perf_counter()
+    with open(folder / "log", "w") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT)
+        _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    seconds = time.perf_counter() - started
+    if process.returncode:
+        raise SystemExit((folder / "log").read_text())
+    return seconds, usage.ru_maxrss / 1e3
+
+
+def main() -> None:
+    """Build a small and a large data set and print one table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--small", type=int, default=10_000, help="cases of the small data set")
+    parser.add_argument("--large", type=int, default=100_000, help="cases of the large one")
+    parser.add_argument("--tokenizer", help="checkpoint by which rows are counted in tokens too")
+    args = parser.parse_args()
+    rows = []
+    for number in (args.small, args.large):
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = Path(scratch)
+            write_study(folder, number)
+            size = sum(file.stat().st_size for file in folder.glob("*.jsonl")) / 1e6
+            seconds, memory = build(folder, args.tokenizer)
+            rows.append(
+                {
+                    "cases": number,
+                    "input, MB": size,
+                    "seconds": seconds,
+                    "cases/s": number / seconds,
+                    "peak memory, MB": memory,
+                }
+            )
+    print(format_table(rows))
+    growth = rows[1]["peak memory, MB"] / rows[0]["peak memory, MB"]
+    per_case = 1e3 * (rows[1]["peak memory, MB"] - rows[0]["peak memory, MB"]) / max(args.large - args.small, 1)
+    met = "yes" if growth < GROWTH else "no"
+    print(f"memory grows {growth:.3f}-fold, {per_case:.2f} KB a case; limit {GROWTH}; met: {met}")
+
+
+if __name__ == "__main__":
+    main()

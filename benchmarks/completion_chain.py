@@ -1,0 +1,137 @@
+"""Measure how fast completion chains run at an endpoint that takes its time, against the ideal and against Algorithm 1.
+
+    python benchmarks/completion_chain.py
+    python benchmarks/completion_chain.py --cases 64 --in_flight 16 --delay 0.2 --one_by_one 2
+
+A local endpoint answers every request after `delay` seconds: a case's first message with a question, its second with a
+verdict. It runs in a process of its own; the books are searched in `search` seconds, however many questions come at once.
+
+(a)  Algorithm 1 as it is written, one case after the other, on a few cases;
+(b)  this project, `in_flight` cases at once; target 95 % of the ideal, and 55 times the cases/s of (a);
+(c)  the ideal: `in_flight` cases at once, two answers each, and nothing else that takes time.
+
+The exit status is 0 whether targets are met or not.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from multiprocessing.connection import Connection
+
+from automedeval.books import Passage
+from automedeval.chat import OpenAIChat
+from automedeval.completion_chain import CompletionChain, SharedSearch
+from automedeval.judging import Judge
+from automedeval.ranking import format_table
+from automedeval.records import Case, Response
+
+QUESTION = "[Question]: What is the usual dose?"
+VERDICT = "Analyze:\nStep 1: A dose.\nScore: Doctor 1: 4 points. Doctor 2: 2 points."
+PASSAGES = [Passage(str(number), "A book", "medical", "Doses", number, "A dose. " * 100, 0.5) for number in range(3)]
+
+
+class Server(ThreadingHTTPServer):
+    """Takes as many connections at once as come."""
+
+    daemon_threads, request_queue_size = True, 1024
+
+
+def serve(pipe: Connection, delay: float) -> None:
+    """Serve an endpoint on a free port, told through the pipe, until the pipe is closed."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version, wbufsize, disable_nagle_algorithm = "HTTP/1.1", -1, True
+
+        def do_POST(self) -> None:
+            came = time.monotonic()
+            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            text = QUESTION if len(body["messages"]) == 2 else VERDICT
+            choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
+            usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+            completion = {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+            content = json.dumps(completion | {"usage": usage}).encode()
+            time.sleep(max(0.0, came + delay - time.monotonic()))
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = Server(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    pipe.send(server.server_port)
+    with suppress(EOFError):
+        pipe.recv()
+
+
+@contextmanager
+def endpoint(delay: float) -> Iterator[str]:
+    """Run the endpoint in a process of its own; yield its address."""
+    context = multiprocessing.get_context("spawn")  # nothing of this process is shared
+    ours, theirs = context.Pipe()
+    process = context.Process(target=serve, args=(theirs, delay), daemon=True)
+    process.start()
+    try:
+        yield f"http://127.0.0.1:{ours.recv()}/v1"
+    finally:
+        process.terminate()
+        process.join()
+
+
+def rate(url: str, cases: Sequence[Case], in_flight: int, search: float) -> float:
+    """Return the cases/s of chains over these cases, `in_flight` of them at once."""
+
+    def books(questions: Sequence[str], limit: int) -> list[list[Passage]]:
+        time.sleep(search)
+        return [PASSAGES[:limit] for _ in questions]
+
+    chat = OpenAIChat("m", base_url=url, concurrency=in_flight, max_retries=0)
+    chain = CompletionChain(Judge(chat), "strong", SharedSearch(books, 3))
+    start = time.perf_counter()
+    verdicts = list(chain.verdicts(map(chain.plan, cases)))
+    seconds = time.perf_counter() - start
+    if len(verdicts) != len(cases) or any(verdict.extra["rounds"] != 2 for verdict in verdicts):
+        raise SystemExit(f"{len(verdicts)} of {len(cases)} cases came through: {chat.failures[:1]}")
+    return len(cases) / seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--cases", type=int, default=256, help="cases that (b) judges (%(default)s)")
+    add("--in_flight", type=int, default=64, help="cases at once (%(default)s)")
+    add("--delay", type=float, default=1.0, help="seconds that an answer takes (%(default)s)")
+    add("--search", type=float, default=0.01, help="seconds that a search of the books takes (%(default)s)")
+    add("--one_by_one", type=int, default=5, help="cases that (a) judges (%(default)s)")
+    args = parser.parse_args()
+    os.environ.setdefault("OPENAI_API_KEY", "none")
+    texts = ["Take rest and fluids. " * 40, "Wait a week. " * 40]
+    responses = tuple(Response(f"model-{number}", text) for number, text in enumerate(texts))
+    cases = [Case(f"c{number}", f"What helps against {number}? " * 5, responses) for number in range(args.cases)]
+    with endpoint(args.delay) as url:
+        rate(url, cases[:1], 1, 0.0)  # imports, the first connection
+        slow = rate(url, cases[: args.one_by_one], 1, args.search)
+        fast = rate(url, cases, args.in_flight, args.search)
+    ideal = args.in_flight / (2 * args.delay)
+    rows = [
+        {"row": "(a) Algorithm 1, one by one", "cases": args.one_by_one, "cases/s": f"{slow:.2f}"},
+        {"row": "(b) chains at once", "cases": args.cases, "cases/s": f"{fast:.2f}"},
+        {"row": "(c) ideal", "cases": args.cases, "cases/s": f"{ideal:.2f}"},
+    ]
+    print(f"{os.cpu_count()} cores, answers after {args.delay:g} s, {args.in_flight} cases at once")
+    print(format_table(rows))
+    for name, ratio, target in (("(b)/(c)", fast / ideal, 0.95), ("(b)/(a)", fast / slow, 55)):
+        print(f"{name} {ratio:.3g}, target >= {target}, met: {'yes' if ratio >= target else 'no'}")
+
+
+if __name__ == "__main__":
+    main()

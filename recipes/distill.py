@@ -1,0 +1,190 @@
+"""Distill teachers: a strong or weak one judges every case, asking reference books first (paper section 3.1, Algorithm 1).
+
+    python recipes/distill.py --teacher strong --judge openai:MODEL --cases cases.jsonl --store DIR --output verdicts/strong
+    python recipes/distill.py --teacher weak --judge recording:teacher.jsonl --shuffle false --cases F --store DIR --output O
+    python recipes/distill.py --teacher weak --judge openai:MODEL --knowledge none --cases cases.jsonl --output verdicts/none
+
+Appends to OUTPUT/verdicts.jsonl as verdicts come; the same command again does only the cases that are missing.
+"""
+
+import itertools
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from automedeval.arguments import ChatArguments, parse, record_run, run
+from automedeval.completion_chain import WINDOW, CompletionChain, SharedSearch, conclude, overview
+from automedeval.journal import Journal, write_whole
+from automedeval.judging import Judge
+from automedeval.recorded_chat import RecordedChat
+from automedeval.records import Case, RecordError, read_cases
+from automedeval.verdict_log import VerdictLog
+
+
+@dataclass
+class DistillArguments:
+    """Who teaches what, and what the teacher may look up."""
+
+    teacher: str = field(metadata={"help": "which of the two this is", "choices": ["strong", "weak"]})
+    judge: str = field(metadata={"help": "openai:MODEL (see --base_url), recording:FILE, or a checkpoint"})
+    cases: str = field(metadata={"help": "cases with responses: .jsonl, .parquet or a Hub dataset id"})
+    output: str = field(metadata={"help": "folder for verdicts.jsonl"})
+    knowledge: str = field(
+        default="chain",
+        metadata={"help": "chain: the teacher may ask; none: it judges at once", "choices": ["chain", "none"]},
+    )
+    store: str | None = field(default=None, metadata={"help": "folder of the knowledge store"})
+    qdrant_url: str | None = field(default=None, metadata={"help": "a Qdrant server in the store's place"})
+    collection: str = field(default="knowledge", metadata={"help": "the store's collection"})
+    encoder: str = field(
+        default="models/all-MiniLM-L6-v2", metadata={"help": "checkpoint that the store was built with"}
+    )
+    questions: int = field(
+        default=3, metadata={"help": "most rounds of questions in a chain"}
+    )  # Paper: Algorithm 1's T
+    passages: int = field(default=3, metadata={"help": "passages that answer a question"})
+    reference_as_response: bool = field(default=False, metadata={"help": "show the reference as one more response"})
+    models: str | None = field(default=None, metadata={"help": "show only these models' responses: A,B,C"})
+    shuffle: bool = field(
+        default=True, metadata={"help": "show responses in a seeded order; a recording needs false: the file's order"}
+    )
+    rubric: str = field(default="automedeval", metadata={"help": "a rubric with a score line, packaged or your .yaml"})
+    seed: int = field(default=0, metadata={"help": "of the orders, and of sampling"})
+    limit: int | None = field(default=None, metadata={"help": "only the first so many cases"})
+    judge_name: str | None = field(default=None, metadata={"help": "what verdicts record as their judge"})
+    dry_run: bool = field(default=False, metadata={"help": "count cases, tokens and cost; ask nothing"})
+    batch: bool = field(
+        default=False, metadata={"help": "endpoint without knowledge: submit as one batch; again: collect"}
+    )
+
+    def __post_init__(self) -> None:
+        for name in ("questions", "passages", "limit"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise RecordError(f"--{name} must be at least 1, not {getattr(self, name)}")
+        if self.knowledge == "chain" and self.batch:
+            raise RecordError(
+                "--batch needs --knowledge none: the steps of a chain follow one another, a batch is one step"
+            )
+        if self.knowledge == "chain" and not (self.store or self.qdrant_url):
+            raise RecordError(
+                "--store names no folder (recipes/build_index.py builds one; --knowledge none goes without)"
+            )
+        if self.judge.startswith("recording:") and self.shuffle:
+            raise RecordError("a recording speaks of the responses in the file's order: --shuffle false")
+        if self.batch and not self.judge.startswith("openai:"):
+            raise RecordError("--batch needs an endpoint: --judge openai:MODEL")
+
+
+def main() -> None:
+    """Let the teacher judge what is missing, then count how its chains ended."""
+    args, chat_args = parse((DistillArguments, ChatArguments), __doc__)
+    with ExitStack() as opened:
+        chain = chain_of(args, chat_args, opened)
+        # Every case is planned once before anything is asked: bad input is told at once, not after an hour.
+        digests = {}
+        for case in cases_of(args):
+            chain.plan(case)
+            digests[case.id] = case.digest
+        log = VerdictLog(Path(args.output), chain.judge.name, chain.judge.rubric_name, chain.fingerprint)
+        if args.dry_run:
+            print(dry_run(chain, args, log.done(digests)))
+            return
+        record_run(log.run_file, args, chat_args)
+        with Journal(log.path) as journal:  # what is done is read under the lock: nobody adds to it meanwhile
+            done = log.done(digests)
+            if args.batch:
+                print(collect_or_submit(chain, args, log, journal, done))
+            else:
+                judge_missing(chain, args, journal, done, len(digests))
+            journal.sync()
+    mine = (verdict for verdict in log.mine() if verdict.case_id in digests)
+    print(f"{args.teacher} teacher, {log.judge} by {log.rubric}: {overview(mine, len(digests), journal.appended)}")
+    print(f"verdicts: {log.path}")
+    failures = getattr(chain.judge.chat, "failures", ())
+    if failures:
+        raise RecordError(f"{len(failures)} not judged, the last: {failures[-1]}; the same command tries them again")
+
+
+def chain_of(args: DistillArguments, chat_args: ChatArguments, opened: ExitStack) -> CompletionChain:
+    """Return the teacher, with the books that it may ask, which are closed with `opened`."""
+    kind, _, file = args.judge.partition(":")
+    recorded = kind == "recording"
+    chat = RecordedChat(file, args.teacher, args.knowledge) if recorded else chat_args.load(args.judge, args.seed)
+    models = [name.strip() for name in args.models.split(",")] if args.models is not None else None
+    options = {"seed": args.seed, "models": models, "name": args.judge_name}
+    judge = Judge(chat, args.rubric, score_decoding="free", **options)
+    books: dict[str, Any] = {}
+    if args.knowledge == "chain":
+        from automedeval.embeddings import Encoder  # both load heavy libraries, and the ablation does without
+        from automedeval.knowledge import KnowledgeBase
+
+        # In float32 what is found for a question does not depend on which others are looked up with it.
+        encoder = Encoder(args.encoder, device=chat_args.device, dtype="float32")
+        base = opened.enter_context(KnowledgeBase(args.store, encoder, args.qdrant_url, args.collection))
+        if base.advice:
+            print(base.advice, file=sys.stderr)
+        books = {"search": SharedSearch(base.search, args.passages), "questions": args.questions}
+        books |= {"store": f"{encoder.fingerprint}:{args.collection}:{len(base)}:{args.passages}"}
+    shown = {"reference_as_response": args.reference_as_response, "shuffle": args.shuffle}
+    return CompletionChain(judge, args.teacher, **books, **shown)
+
+
+def judge_missing(
+    chain: CompletionChain, args: DistillArguments, journal: Journal, done: set[tuple], cases: int
+) -> None:
+    """Judge what is not done, appending every verdict as it comes."""
+    with tqdm(total=cases - len(done), unit="verdict") as bar:
+        for verdict in chain.verdicts(map(chain.plan, cases_of(args)), done):
+            journal.append(verdict.to_dict())
+            bar.update()
+            if journal.appended % WINDOW == 0:
+                journal.sync()
+
+
+def cases_of(args: DistillArguments) -> Iterator[Case]:
+    """Yield the cases, the first `limit` of them."""
+    return itertools.islice(read_cases(args.cases), args.limit)
+
+
+def collect_or_submit(
+    chain: CompletionChain, args: DistillArguments, log: VerdictLog, journal: Journal, done: set[tuple]
+) -> str:
+    """Collect the batch that this folder waits for, or submit what is missing; return what became of it."""
+    chat, requests = chain.judge.chat, {r.id: r for r in map(chain.plan, cases_of(args)) if r.key not in done}
+    if not requests:
+        return "nothing is missing"
+    state = log.path.with_name(f"batch-{chain.fingerprint}.txt")
+    if not state.exists():
+        prompts = {name: next(chain.dialogue(request)) for name, request in requests.items()}
+        write_whole(state, chat.submit_batch(prompts, chain.fingerprint))  # an id that is lost would be paid for twice
+        return f"batch {state.read_text()} submitted with {len(prompts)} requests; the same command collects it"
+    batch = state.read_text()
+    status, answers = chat.collect_batch(batch)
+    for name, answer in answers:
+        if name in requests:
+            journal.append(conclude(chain.dialogue(requests.pop(name)), answer).to_dict())
+    journal.sync()
+    if status in ("completed", "failed", "expired", "cancelled"):
+        state.unlink()
+        return f"batch {batch} {status}: {len(requests)} not answered"
+    return f"batch {batch}: {status}; the same command collects it"
+
+
+def dry_run(chain: CompletionChain, args: DistillArguments, done: set[tuple]) -> str:
+    """Count what a run would do at least: a chain asks once and more, up to one call beyond its questions."""
+    cases, tokens, cost = 0, 0, 0.0
+    for request in map(chain.plan, cases_of(args)):
+        if request.key not in done:
+            count, worst = chain.judge.chat.estimate([next(chain.dialogue(request))])
+            cases, tokens, cost = cases + 1, tokens + count, cost + worst
+    text = f"{cases} cases, {len(done)} judged already, {cases} to {cases * (chain.questions + 1)} calls, about {tokens:,} "
+    return text + "prompt tokens in the first ones" + (f", which cost at most {cost:.2f}" if cost else "")
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,360 @@
+"""Reference books to passages: PDF, Markdown, plain text and JSON Lines, cut at the ends of sentences.
+
+The books are of two kinds: medical knowledge, and knowledge about how to evaluate a physician's answer (Table 6).
+"""
+
+import json
+import re
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from automedeval.records import RecordError, read_placed
+
+KINDS = ("medical", "evaluation")
+SUFFIXES = (".pdf", ".md", ".markdown", ".txt", ".jsonl")
+_IDS = uuid.UUID("6b5f7d0e-0f5b-5c1e-9d53-3c1a5d8f2f10")  # any constant: ids of other programs' passages differ
+# A sentence ends at one of .!? and what closes it, if a sentence can begin behind it and no abbreviation stands before.
+_END = re.compile(r"[.!?]+[\"'”’)\]]*(?=\s+[\"'“‘(\[]?[A-Z0-9À-ÖØ-Þ])")
+_ABBREVIATION = re.compile(
+    r"(?:\b(?:Drs?|Mrs?|Ms|Prof|St|Figs?|Nos?|vs|etc|approx|cf|al|e\.g|i\.e|Vol|pp?|ca|Jr|Sr)|\b[A-Z])\.$"
+)
+_HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*\s*$")
+_ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+|\s*\|")
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A piece of a book. `id` follows from everything but the score, in the form of a UUID."""
+
+    id: str
+    book: str
+    kind: str
+    section: str
+    page: int | None
+    text: str
+    score: float | None = None
+
+    @classmethod
+    def of(cls, book: str, kind: str, section: str, page: int | None, text: str) -> "Passage":
+        """Return the passage with its id."""
+        content = json.dumps([book, kind, section, page, text], ensure_ascii=False)
+        return cls(str(uuid.uuid5(_IDS, content)), book, kind, section, page, text)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record that verdicts and the store keep."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A paragraph or a list entry, where it stands."""
+
+    section: str
+    page: int | None
+    text: str
+    book: str | None = None
+
+
+@dataclass(frozen=True)
+class Chunking:
+    """How books are cut.
+
+    Args:
+        tokens: most tokens of a passage, by the encoder's tokenizer.
+        overlap: most tokens that a passage repeats from the end of the one before; whole sentences, two at most.
+    """
+
+    tokens: int = 200
+    overlap: int = 40
+
+    def __post_init__(self) -> None:
+        if self.tokens < 1:
+            raise RecordError(f"--passage_tokens must be at least 1, not {self.tokens}")
+        if not 0 <= self.overlap < self.tokens:
+            raise RecordError(
+                f"--overlap_tokens must be at least 0 and less than --passage_tokens {self.tokens}, not {self.overlap}"
+            )
+
+
+@dataclass
+class Book:
+    """One file and what it holds; opening it finds what cannot be read before anything is stored.
+
+    Args:
+        file: a file with one of the suffixes `SUFFIXES`.
+        kind: "medical" or "evaluation".
+        pages_without_text: filled by `passages`, the pages of a PDF that hold no text (scans, pictures).
+
+    Raises:
+        RecordError: no such file, another suffix, another kind, or a PDF that cannot be read or is encrypted.
+    """
+
+    file: Path
+    kind: str
+    pages_without_text: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self.file = Path(self.file)
+        if self.kind not in KINDS:
+            raise RecordError(f"{self.file}: the kind of a book is {' or '.join(KINDS)}, not {self.kind!r}")
+        if not self.file.is_file():
+            raise RecordError(f"{self.file}: no such file")
+        if self.file.suffix.lower() not in SUFFIXES:
+            raise RecordError(f"{self.file}: a book is one of {', '.join(SUFFIXES)}")
+        if self.file.suffix.lower() == ".pdf":
+            _open_pdf(self.file)
+
+    def blocks(self) -> list[Block]:
+        """Return the paragraphs of the book in order.
+
+        Raises:
+            RecordError: the file cannot be read, or holds no text.
+        """
+        suffix = self.file.suffix.lower()
+        if suffix == ".jsonl":
+            blocks = [block for _, record in read_placed(self.file, _Record) for block in record.blocks()]
+        elif suffix == ".pdf":
+            blocks = self._pdf_blocks()
+        else:
+            try:
+                text = self.file.read_text(encoding="utf-8-sig")
+            except UnicodeDecodeError as error:
+                raise RecordError(f"{self.file}: not UTF-8 (byte {error.start + 1})") from None
+            blocks = list(_plain_blocks(text) if suffix == ".txt" else _markdown_blocks(text))
+        if not blocks:
+            images = (
+                f": {self.pages_without_text} pages without text, scanned pages perhaps" if suffix == ".pdf" else ""
+            )
+            raise RecordError(f"{self.file}: the book holds no text{images}")
+        return blocks
+
+    def _pdf_blocks(self) -> list[Block]:
+        pages = []
+        for number, page in enumerate(_open_pdf(self.file).pages, 1):
+            try:
+                pages.append(page.extract_text().splitlines())
+            except Exception as error:  # noqa: BLE001  a broken page makes pypdf raise a dozen kinds
+                raise RecordError(f"{self.file}: page {number}: {type(error).__name__}: {error}") from None
+        self.pages_without_text = sum(not any(line.strip() for line in lines) for lines in pages)
+        texts = ["\n".join(lines) for lines in _without_running_heads(pages)]
+        return [
+            Block("", number, text) for number, page in enumerate(texts, 1) for text in _paragraphs(_unhyphenated(page))
+        ]
+
+    def passages(self, count: Callable[[Sequence[str]], list[int]], chunking: Chunking) -> list[Passage]:
+        """Cut the book into passages, in order.
+
+        A passage stays within its section. It goes over pages, and bears the number of the one that it begins on. A
+        sentence that is longer than the budget is cut between words.
+
+        Args:
+            count: the numbers of tokens of texts, `Encoder.count`.
+            chunking: budget and overlap.
+        """
+        passages = []
+        sentences = [(block, text) for block in self.blocks() for text in _sentences(block.text)]
+        sized = zip(sentences, count([text for _, text in sentences]))
+        for (book, section), run in groupby(sized, lambda entry: (entry[0][0].book, entry[0][0].section)):
+            pieces: list[tuple[str, int, int | None]] = []
+            for (block, text), size in run:
+                parts = [(text, size)] if size <= chunking.tokens else _cut(text, count, chunking.tokens)
+                pieces += [(part, tokens, block.page) for part, tokens in parts]
+            for page, text in _pack(pieces, chunking):
+                passages.append(Passage.of(book or self.file.stem, self.kind, section, page, text))
+        return passages
+
+
+@dataclass(frozen=True)
+class _Record:
+    """One line of a JSON Lines book; `module` names what stands above the section, if anything does."""
+
+    text: str
+    book: str | None
+    section: str
+    page: int | None
+
+    @classmethod
+    def from_dict(cls, record: dict) -> "_Record":
+        for name, kinds in (("text", str), ("book", (str, type(None))), ("section", (str, type(None)))):
+            if not isinstance(record.get(name), kinds):
+                raise RecordError(f"{name!r} must be a string, not {json.dumps(record.get(name), default=str)[:80]}")
+        page, module = record.get("page"), record.get("module")
+        if not isinstance(page, (int, type(None))) or isinstance(page, bool):
+            raise RecordError(f"'page' must be a whole number or null, not {json.dumps(page, default=str)[:80]}")
+        above = [module] if isinstance(module, str) else []
+        section = [name for name in dict.fromkeys([*above, record.get("section") or ""]) if name]
+        return cls(record["text"], record.get("book") or None, " > ".join(section), page)
+
+    def blocks(self) -> Iterator[Block]:
+        for text in _paragraphs(self.text):
+            yield Block(self.section, self.page, text, self.book)
+
+
+def find_books(paths: Sequence[str | Path], kinds: dict[str, str]) -> tuple[list[Book], Counter[str]]:
+    """Open files, and the files of folders and of the folders in them, in the order of their names.
+
+    Args:
+        paths: files and folders.
+        kinds: the kind of a book by its file's name. A name that is not there, and that contains "evaluat" or
+            "guideline", is one of evaluation; all others are medical.
+
+    Returns:
+        the books, and how many files of folders were passed over, by suffix.
+
+    Raises:
+        RecordError: a fault of `Book`, a name in `kinds` that no file has, or no book at all.
+    """
+    files, passed = [], Counter()
+    for path in map(Path, paths):
+        if not path.is_dir():
+            files.append(path)
+            continue
+        found = sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
+        files += [file for file in found if file.suffix.lower() in SUFFIXES]
+        passed.update(file.suffix.lower() or file.name for file in found if file.suffix.lower() not in SUFFIXES)
+    files = list(dict.fromkeys(files))
+    if not files:
+        raise RecordError(f"{', '.join(map(str, paths))}: no book; a book is one of {', '.join(SUFFIXES)}")
+    unknown = sorted(set(kinds) - {file.name for file in files})
+    if unknown:
+        raise RecordError(f"--kinds: no book is called {unknown[0]!r}; found {', '.join(file.name for file in files)}")
+    return [Book(file, kinds.get(file.name) or _kind_by_name(file.name)) for file in files], passed
+
+
+def _kind_by_name(name: str) -> str:
+    return "evaluation" if any(word in name.lower() for word in ("evaluat", "guideline")) else "medical"
+
+
+def _open_pdf(file: Path):
+    import pypdf  # a third of a second, and most stores have no PDF
+    from pypdf.errors import DependencyError, PyPdfError
+
+    try:
+        reader = pypdf.PdfReader(file)
+        # Many books are encrypted with an empty password, which only asks readers not to print.
+        if reader.is_encrypted and not reader.decrypt(""):
+            raise RecordError(f"{file}: the PDF is encrypted; store it without a password first")
+        if not len(reader.pages):
+            raise RecordError(f"{file}: the PDF has no page")
+    except RecordError:
+        raise
+    except DependencyError as error:
+        raise RecordError(f"{file}: the PDF is encrypted ({error}); store it without encryption first") from None
+    except (PyPdfError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise RecordError(f"{file}: not a readable PDF ({type(error).__name__}: {error})") from None
+    return reader
+
+
+def _without_running_heads(pages: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Leave out first and last lines that more than half of the pages share but for digits, and bare page numbers."""
+
+    def shape(line: str) -> str:
+        return re.sub(r"\d+", "0", line.strip())
+
+    written = [[line for line in lines if line.strip()] for lines in pages]
+    edges = Counter(shape(line) for lines in written if lines for line in {lines[0], lines[-1]})
+    common = {line for line, times in edges.items() if times > max(2, sum(map(bool, written)) / 2)} | {"0"}
+    kept = []
+    for lines in pages:
+        lines = list(lines)
+        for at in (0, -1):
+            while lines and not lines[at].strip():
+                lines.pop(at)
+            if lines and shape(lines[at]) in common:
+                lines.pop(at)
+        kept.append(lines)
+    return kept
+
+
+def _unhyphenated(text: str) -> str:
+    return re.sub(r"(?<=[a-z])-\n(?=[a-z])", "", text)
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    """Yield paragraphs, and the entries of lists and tables, each on one line."""
+    lines: list[str] = []
+    for line in [*text.splitlines(), ""]:
+        if lines and (not line.strip() or _ITEM.match(line)):
+            yield " ".join(" ".join(lines).split())
+            lines = []
+        if line.strip():
+            lines.append(line)
+
+
+def _plain_blocks(text: str) -> Iterator[Block]:
+    pages = text.split("\f")
+    for number, page in enumerate(pages, 1):
+        for paragraph in _paragraphs(page):
+            yield Block("", number if len(pages) > 1 else None, paragraph)
+
+
+def _markdown_blocks(text: str) -> Iterator[Block]:
+    """Yield the paragraphs under their headings; a single heading of the first level is the book's title."""
+    parts: list[tuple[list[str], list[str]]] = [([], [])]  # headings above, lines
+    path: list[tuple[int, str]] = []
+    fence = None
+    for line in text.splitlines():
+        mark = line.lstrip()[:3]
+        if mark in ("```", "~~~") and fence in (None, mark):
+            fence = None if fence else mark
+            continue
+        heading = None if fence else _HEADING.match(line)
+        if heading:
+            path = [entry for entry in path if entry[0] < len(heading[1])] + [(len(heading[1]), heading[2])]
+            parts.append(([f"{level} {name}" for level, name in path], []))
+        else:
+            parts[-1][1].append(line)
+    titles = [names for names, _ in parts if len(names) == 1 and names[0].startswith("1 ")]
+    title = titles[0][0] if len(titles) == 1 else None
+    for names, lines in parts:
+        section = " > ".join(name[2:] for name in names if name != title)
+        for paragraph in _paragraphs("\n".join(lines)):
+            yield Block(section, None, paragraph, title[2:] if title else None)
+
+
+def _sentences(text: str) -> list[str]:
+    sentences, start = [], 0
+    for end in _END.finditer(text):
+        if not _ABBREVIATION.search(text[start : end.end()]):
+            sentences.append(text[start : end.end()].strip())
+            start = end.end()
+    return [*sentences, text[start:].strip()] if text[start:].strip() else sentences
+
+
+def _cut(sentence: str, count: Callable[[Sequence[str]], list[int]], tokens: int) -> list[tuple[str, int]]:
+    """Cut a sentence between words, and a word that is too long by itself between characters, into (text, tokens)."""
+    parts, words = [], []
+    for word in sentence.split():
+        # A word of one character may take several tokens; beyond that nothing is left to cut.
+        step = len(word) if count([word])[0] <= tokens else max(1, tokens // 4)
+        words += [word[at : at + step] for at in range(0, len(word), step)]
+    sizes, start, size = count(words), 0, 0
+    for at, own in enumerate(sizes):
+        if at > start and size + own > tokens:
+            parts.append((" ".join(words[start:at]), size))
+            start, size = at, 0
+        size += own
+    return [*parts, (" ".join(words[start:]), size)] if words else parts
+
+
+def _pack(run: Sequence[tuple[str, int, int | None]], chunking: Chunking) -> Iterator[tuple[int | None, str]]:
+    """Yield (page, text): as many sentences (text, tokens, page) as fit, the first ones repeated from the passage before."""
+    held: list[tuple[str, int, int | None]] = []
+    for sentence in run:
+        if held and sum(size for _, size, _ in held) + sentence[1] > chunking.tokens:
+            yield held[0][2], " ".join(text for text, _, _ in held)
+            room = min(chunking.overlap, chunking.tokens - sentence[1])
+            tail: list[tuple[str, int, int | None]] = []
+            for before in reversed(held[-2:] if len(held) > 2 else held[1:]):
+                if sum(size for _, size, _ in tail) + before[1] > room:
+                    break
+                tail.insert(0, before)
+            held = tail
+        held.append(sentence)
+    if held:
+        yield held[0][2], " ".join(text for text, _, _ in held)

@@ -1,0 +1,217 @@
+"""The folder of an instruction data set: parquet splits, card, statistics; all of it appears at once, or nothing does."""
+
+import fcntl
+import hashlib
+import json
+import shutil
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import jinja2
+import pyarrow as pa
+import pyarrow.parquet
+
+from automedeval.journal import write_whole
+from automedeval.records import RecordError
+from automedeval.rubrics import ASSETS
+
+MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
+SCHEMA = pa.schema(
+    [
+        ("prompt", MESSAGES),
+        ("completion", MESSAGES),
+        ("case_id", pa.string()),
+        ("teacher", pa.string()),
+        ("judge", pa.string()),
+        ("quality", pa.string()),
+        ("rubric", pa.string()),
+        ("order", pa.list_(pa.int32())),
+        ("models", pa.list_(pa.string())),
+        ("prompt_digest", pa.string()),
+        ("source", pa.string()),
+        ("license", pa.string()),
+    ]
+)
+ROWS = 256  # that are in memory before they are written
+COUNTED = ("teacher", "judge", "quality", "rubric", "source", "license")
+
+
+class DatasetFolder:
+    """Builds a folder beside its place and puts it there when it is done. Use as a context manager.
+
+    Leaving it without `publish`, or being killed, leaves what was there before.
+
+    Raises:
+        RecordError: on entering, when the place holds something else, or another process is building there.
+    """
+
+    def __init__(self, place: str | Path):
+        self.place = Path(place)
+        self.scratch = self.place.with_name(f".{self.place.name}.building")
+        self._old = self.place.with_name(f".{self.place.name}.old")
+
+    def __enter__(self) -> "DatasetFolder":
+        self.place.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = open(self.place.with_name(f".{self.place.name}.lock"), "w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.close()
+            raise RecordError(f"{self.place}: another process is building there") from None
+        if self._old.exists() and not self.place.exists():
+            self._old.rename(self.place)  # killed between the two renames of `publish`
+        for rest in (self.scratch, self._old):
+            if rest.exists():
+                shutil.rmtree(rest)
+        if self.place.exists() and not self._replaceable():
+            self._lock.close()
+            raise RecordError(f"{self.place}: holds something that is no instruction data set; choose another --output")
+        self.scratch.mkdir()
+        return self
+
+    def _replaceable(self) -> bool:
+        return self.place.is_dir() and (not any(self.place.iterdir()) or (self.place / "statistics.json").exists())
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self.scratch.exists():
+            shutil.rmtree(self.scratch)
+        self._lock.close()
+
+    def publish(self) -> None:
+        """Put the folder in its place, instead of what was there before."""
+        if self.place.exists():
+            self.place.rename(self._old)
+        self.scratch.rename(self.place)
+        if self._old.exists():
+            shutil.rmtree(self._old)
+
+
+class SplitWriter:
+    """Writes the rows of one split as they come, counts them and takes their fingerprint. Use as a context manager."""
+
+    def __init__(self, file: Path):
+        self._writer = pa.parquet.ParquetWriter(file, SCHEMA, compression="zstd")
+        self._rows: list[dict[str, Any]] = []
+        self._digest = hashlib.sha256()
+        self.counts: dict[str, Counter] = {name: Counter() for name in COUNTED}
+        self.rows = 0
+        self.tokens: list[int] = []
+
+    def __enter__(self) -> "SplitWriter":
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._flush()
+        self._writer.close()
+
+    def write(self, row: Mapping[str, Any], tokens: int | None = None) -> None:
+        """Add one row, whose keys are the columns."""
+        self._digest.update(json.dumps(row, sort_keys=True).encode())
+        for name, counter in self.counts.items():
+            counter[row[name] or "not stated"] += 1
+        self.rows += 1
+        if tokens is not None:
+            self.tokens.append(tokens)
+        self._rows.append({name: _storable(value) for name, value in row.items()})
+        if len(self._rows) >= ROWS:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._rows:
+            self._writer.write_table(pa.Table.from_pylist(self._rows, schema=SCHEMA))
+            self._rows.clear()
+
+    def statistics(self) -> dict[str, Any]:
+        """Return counts, lengths and fingerprint of what was written."""
+        lengths = sorted(self.tokens)
+        return {
+            "rows": self.rows,
+            "fingerprint": self._digest.hexdigest()[:12],
+            **{name: dict(sorted(counter.items())) for name, counter in self.counts.items()},
+            "tokens": {
+                "median": lengths[len(lengths) // 2] if lengths else None,
+                "most": lengths[-1] if lengths else None,
+            },
+        }
+
+
+def _storable(value: Any) -> Any:
+    """Turn lone surrogates, which JSON can carry and parquet cannot, into question marks."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, list):
+        return [_storable(each) for each in value]
+    if isinstance(value, dict):
+        return {name: _storable(each) for name, each in value.items()}
+    return value
+
+
+def fingerprint(splits: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return twelve hexadecimal digits over all rows of all splits: what ties a model to the data it was trained on."""
+    parts = [[name, splits[name]["fingerprint"]] for name in sorted(splits)]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
+
+
+def card_facts(splits: Mapping[str, Mapping[str, Any]], written: Mapping[tuple, int]) -> dict[str, Any]:
+    """Return what a card says of the rows.
+
+    Args:
+        splits: what each split holds.
+        written: (source, licence, teacher, judge, rubric, whether the reference is a response) → rows.
+    """
+    sources, teachers = Counter(), Counter()
+    for (source, licence, teacher, judge, rubric, _), rows in written.items():
+        sources[source, licence] += rows
+        teachers[teacher, judge, rubric] += rows
+    return {
+        "fingerprint": fingerprint(splits),
+        "splits": splits,
+        "licenses": sorted({licence for _, licence in sources}),
+        "sources": [{"source": one, "license": two, "rows": rows} for (one, two), rows in sorted(sources.items())],
+        "teachers": [
+            {"teacher": one, "judge": two, "rubric": three, "rows": rows}
+            for (one, two, three), rows in sorted(teachers.items())
+        ],
+        "reference_rows": sum(rows for key, rows in written.items() if key[-1]),
+    }
+
+
+def known_faults(facts: Mapping[str, Any]) -> list[str]:
+    """Return what a reader has to know against the data set, from the facts of its card."""
+    rows = sum(split["rows"] for split in facts["splits"].values())
+    found = ["The verdicts are a teacher's, and a model trained on them learns the teacher's faults with them."]
+    if facts["unrated"]:
+        found.append(
+            f"No physician rated {facts['unrated']:,} of the verdicts that it was made of; they count as passed."
+        )
+    unknown = sum(split["quality"].get("not stated", 0) for split in facts["splits"].values())
+    if unknown:
+        found.append(f"Nobody said of {unknown:,} of {rows:,} rows whether their quality is high or low.")
+    unlicensed = sum(row["rows"] for row in facts["sources"] if row["license"] == "not stated")
+    if unlicensed:
+        found.append(
+            f"The licence of {unlicensed:,} of {rows:,} rows is not stated; do not pass these on before it is."
+        )
+    if facts["tokenizer"] is None:
+        found.append("Lengths were not checked; some rows may be too long to train on.")
+    empty = [name for name, split in facts["splits"].items() if not split["rows"]]
+    if empty:
+        found.append(f"Without a single row: {', '.join(empty)}.")
+    return found
+
+
+def write_card(folder: Path, statistics: Mapping[str, Any]) -> None:
+    """Write the data set's card and its statistics, from which alone the card is filled."""
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {"cell": _cell, "quoted": lambda text: json.dumps(text, ensure_ascii=False)}
+    template = environment.from_string((ASSETS / "dataset_card.md.jinja").read_text(encoding="utf-8"))
+    write_whole(folder / "README.md", template.render(**statistics, faults=known_faults(statistics)).rstrip() + "\n")
+    write_whole(folder / "statistics.json", json.dumps(statistics, indent=1, ensure_ascii=False) + "\n")
+
+
+def _cell(text: object) -> str:
+    """Return text that cannot break a Markdown table or become HTML."""
+    return str(text).replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
