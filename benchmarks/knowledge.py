@@ -127,8 +127,8 @@ def read_medquad(file: Path) -> tuple[list[str], dict[str, list[str]]]:
 
 def answer_passages(
     questions: list[str], answers: dict[str, list[str]], encoder: Encoder, folder: Path
-) -> dict[str, set[str]]:
-    """Cut the answers to questions into passages; return what is to be stored, and the ids that answer each question."""
+) -> dict[str, list[Passage]]:
+    """Cut the answers to questions into passages; return them by question."""
     found = {}
     for question in questions:
         file = folder / "answer.txt"
@@ -167,11 +167,9 @@ def retrieval(book: Book, encoder: Encoder, medquad: Path, args: argparse.Namesp
             {"search": mode} | {name: f"{one.value:.3f} [{one.low:.3f}, {one.high:.3f}]" for name, one in shown.items()}
         )
         for measure, name in enumerate(shown):
-            gap = difference(estimates[measure], estimates[2 * number + measure], len(asked))
+            gap = difference(estimates[measure], estimates[2 * number + measure])
             if number:
-                notes.append(
-                    f"{name}, {names[0]} − {mode}: {gap['value']:+.3f} [{gap['low']:+.3f}, {gap['high']:+.3f}]"
-                )
+                notes.append(f"{name}, {names[0]} − {mode}: {gap.value:+.3f} [{gap.low:+.3f}, {gap.high:+.3f}]")
     what = "other questions, for tuning" if args.tuning else "questions that nothing was chosen on"
     return "\n".join([format_table(rows), *notes, f"{len(asked)} {what}; {len(base):,} passages in the store"])
 

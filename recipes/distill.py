@@ -53,6 +53,13 @@ class DistillArguments:
     shuffle: bool = field(
         default=True, metadata={"help": "show responses in a seeded order; a recording needs false: the file's order"}
     )
+    score_decoding: str = field(
+        default="free",
+        metadata={
+            "help": "free: the teacher's own text is parsed; constrained: a checkpoint's scores come from allowed values",
+            "choices": ["free", "constrained"],
+        },
+    )
     rubric: str = field(default="automedeval", metadata={"help": "a rubric with a score line, packaged or your .yaml"})
     seed: int = field(default=0, metadata={"help": "of the orders, and of sampling"})
     limit: int | None = field(default=None, metadata={"help": "only the first so many cases"})
@@ -76,6 +83,8 @@ class DistillArguments:
             )
         if self.judge.startswith("recording:") and self.shuffle:
             raise RecordError("a recording speaks of the responses in the file's order: --shuffle false")
+        if self.score_decoding == "constrained" and self.judge.startswith(("openai:", "recording:")):
+            raise RecordError("--score_decoding constrained needs a checkpoint")
         if self.batch and not self.judge.startswith("openai:"):
             raise RecordError("--batch needs an endpoint: --judge openai:MODEL")
 
@@ -117,7 +126,7 @@ def chain_of(args: DistillArguments, chat_args: ChatArguments, opened: ExitStack
     chat = RecordedChat(file, args.teacher, args.knowledge) if recorded else chat_args.load(args.judge, args.seed)
     models = [name.strip() for name in args.models.split(",")] if args.models is not None else None
     options = {"seed": args.seed, "models": models, "name": args.judge_name}
-    judge = Judge(chat, args.rubric, score_decoding="free", **options)
+    judge = Judge(chat, args.rubric, score_decoding=args.score_decoding, **options)
     books: dict[str, Any] = {}
     if args.knowledge == "chain":
         from automedeval.embeddings import Encoder  # both load heavy libraries, and the ablation does without

@@ -285,6 +285,27 @@ def test_a_checkpoint_teaches(tmp_path, tiny_model):
     assert json.loads(line)["judge"] == "tiny-judge"
 
 
+@pytest.mark.parametrize("knowledge", ["chain", "none"])
+def test_a_checkpoint_that_cannot_write_scores_has_them_laid_down(tmp_path, tiny_model, knowledge):
+    arguments = ["--teacher", "weak", "--judge", tiny_model, "--cases", TRAIN, "--limit", 2, "--max_new_tokens", 4]
+    arguments += ["--knowledge", knowledge, *(["--store", "books"] if knowledge == "chain" else [])]
+    done = run_recipe("distill", *arguments, "--score_decoding", "constrained", "--output", tmp_path)
+    assert done.returncode == 0, done.stderr
+    for line in (tmp_path / "verdicts.jsonl").read_text().splitlines():
+        verdict = json.loads(line)
+        assert verdict["valid"]
+        assert len(verdict["scores"]) == 3
+        assert verdict["rounds"] == (2 if knowledge == "chain" else 1)
+        assert verdict["ended"] == "verdict"
+    assert "2 valid, 0 invalid" in done.stdout
+
+
+def test_only_a_checkpoint_has_its_scores_laid_down(tmp_path):
+    arguments = ["--teacher", "weak", "--judge", "openai:gpt", "--cases", TRAIN, "--knowledge", "none"]
+    done = run_recipe("distill", *arguments, "--score_decoding", "constrained", "--output", tmp_path)
+    assert "needs a checkpoint" in error_line(done)
+
+
 def test_the_benchmark_compares_chains_with_algorithm_1_and_the_ideal():
     command = [sys.executable, "benchmarks/completion_chain.py", "--cases", "8", "--in_flight", "4", "--delay", "0.05"]
     done = subprocess.run([*command, "--one_by_one", "2"], capture_output=True, text=True, cwd=ROOT, timeout=60)

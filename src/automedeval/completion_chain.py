@@ -23,16 +23,17 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from automedeval.attribution import misattributions
 from automedeval.instructions import REFERENCE
 from automedeval.judging import Judge
 from automedeval.planning import Request, plan_requests
 from automedeval.prompts import Answer, Dialogue, Prompt, chain_fingerprint, chain_messages
 from automedeval.records import Case, RecordError, Response, Verdict
 from automedeval.rubrics import Rubric
-from automedeval.verdicts import CONTROL_TOKEN, parse_verdict
+from automedeval.verdicts import CONTROL_TOKEN, answer_parts, parse_verdict
 
 if TYPE_CHECKING:
     from automedeval.books import Passage
@@ -126,7 +127,8 @@ class CompletionChain:
 
     Args:
         judge: the teacher's chat, rubric, seed and name, and the models whose responses are shown; `on_overlong` does not
-            matter here: a prompt that has grown beyond the context window is an invalid verdict.
+            matter here: a prompt that has grown beyond the context window is an invalid verdict. With `score_decoding`
+            "constrained", which only checkpoints can, the scores of the last call are chosen among allowed values.
         teacher: "strong" or "weak" (paper: GPT-4, ChatGPT).
         search: questions in, passages out; None is the paper's ablation: the teacher judges without asking.
         questions: T of Algorithm 1, the most rounds of questions.
@@ -185,11 +187,17 @@ class CompletionChain:
         knowledge: list[dict[str, Any]] = []
         usage, seen = Counter(), set()
         ended, may_ask = None, self.questions > 0
+        constrained = self.judge.score_decoding == "constrained"
         for call in itertools.count(1):
             messages = chain_messages(rubric, case.question, texts, case.reference, asked, may_ask)
-            answer = yield Prompt(messages, label=f"{rubric.name}:{rubric.fingerprint}", key=(case.id, call))
+            laid_down = constrained and not may_ask
+            parts = tuple(answer_parts(rubric, len(texts))) if laid_down else None
+            answer = yield Prompt(messages, parts, label=f"{rubric.name}:{rubric.fingerprint}", key=(case.id, call))
             usage.update(answer.usage)
-            questions = questions_of(answer, rubric, len(texts), may_ask)
+            questions = [] if laid_down else questions_of(answer, rubric, len(texts), may_ask)
+            if constrained and may_ask and not questions and not self._judged(answer, len(texts)):
+                may_ask = False  # it neither asked nor judged: its verdict is laid down for it
+                continue
             if not questions or not may_ask:
                 break
             new = [question for question in questions if normalised(question) not in seen]
@@ -215,6 +223,8 @@ class CompletionChain:
             rounds=call,
             ended=ended or ("verdict" if verdict.valid else "invalid"),
             transcript=transcript,
+            # Where a sentence credits a doctor with another's words, physicians look first (paper, section 3.1).
+            misattributions=[asdict(mark) for mark in misattributions(case, verdict)] if verdict.rationale else [],
         )
         return replace(verdict, usage=dict(usage))
 
@@ -238,6 +248,10 @@ class CompletionChain:
             for key, verdict in follow_in_rounds(chat, [(request.key, self.dialogue(request)) for request in window]):
                 if key not in done:
                     yield verdict
+
+    def _judged(self, answer: Answer, slots: int) -> bool:
+        text = own_text(answer.text)
+        return bool(answer.error) or parse_verdict(text, self.judge.rubric, slots, truncated=answer.truncated).valid
 
     def _find(self, questions: list[str]) -> "list[Passage]":
         """Return the passages of all questions of a message, none twice."""
@@ -291,13 +305,14 @@ def follow_in_rounds(chat: "Chat", dialogues: Sequence[tuple[Any, Dialogue]]) ->
 def overview(verdicts: Iterable[Verdict], cases: int, new: int) -> str:
     """Lay out how the chains of `cases` cases ended, `new` of them in this run: counts, calls, questions and tokens."""
     ended, calls, errors, tokens = Counter(), Counter(), Counter(), Counter()
-    valid = questions = passages = 0
+    valid = questions = passages = marked = 0
     for verdict in verdicts:
         chain = verdict.extra
         ended[chain["ended"]] += 1
         calls[chain["rounds"]] += 1
         tokens.update(verdict.usage)
         valid += verdict.valid
+        marked += bool(chain.get("misattributions"))
         questions += len(chain["knowledge"])
         passages += sum(len(found["passages"]) for found in chain["knowledge"])
         if not verdict.valid:
@@ -313,6 +328,9 @@ def overview(verdicts: Iterable[Verdict], cases: int, new: int) -> str:
         f"  ended: {there}",
         f"  {spread}" if spread else "",
         f"  {questions:,} questions asked and {passages:,} passages found",
+        f"  {marked:,} rationales seem to credit a doctor with another's words: for physicians to see first"
+        if marked
+        else "",
         *(f"  invalid, {count:,}: {error}" for error, count in errors.most_common(8)),
         f"  tokens: {tokens['prompt_tokens']:,} read, {tokens['completion_tokens']:,} written",
     ]
