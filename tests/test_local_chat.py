@@ -7,6 +7,7 @@ import torch
 from conftest import CHAT_TEMPLATE, SAMPLE, build_tiny_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from automedeval.decoding import _attend_in_two_parts
 from automedeval.judging import Judge
 from automedeval.local_chat import LocalChat
 from automedeval.prompts import Prompt, judge_messages
@@ -311,3 +312,16 @@ def test_tokenizer_is_the_checkpoints_own(tiny_model, chat):
     text = "A dose of 5 mg."
     own = AutoTokenizer.from_pretrained(tiny_model)(text, add_special_tokens=False).input_ids
     assert own == chat.tokenizer(text, add_special_tokens=False).input_ids
+
+
+def test_attention_in_two_parts_is_attention() -> None:
+    torch.manual_seed(0)
+    rows, heads, queries, shared, own = 5, 2, 3, 40, 17
+    query = torch.randn(rows, heads, queries, 16)
+    key, value = torch.randn(2, rows, heads, shared + own, 16)
+    key[:, :, :shared], value[:, :, :shared] = key[:1, :, :shared], value[:1, :, :shared]
+    mask = torch.ones(rows, 1, queries, shared + own, dtype=torch.bool)
+    for row in range(rows):
+        mask[row, :, :, shared : shared + 3 * row] = False  # a row's left padding
+    plain = torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=0.2)
+    assert torch.allclose(_attend_in_two_parts(query, key, value, mask, shared, 0.2), plain, atol=1e-6)

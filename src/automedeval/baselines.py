@@ -23,7 +23,7 @@ def words(text: str) -> list[str]:
     return WORD.findall(text.lower())
 
 
-def question_text(case: Case) -> str:
+def patient_text(case: Case) -> str:
     """Return the question, or all that the patient wrote in a conversation."""
     if isinstance(case.question, str):
         return case.question
@@ -43,7 +43,7 @@ def bm25(cases: Sequence[Case], k1: float = 1.5, b: float = 0.75) -> np.ndarray:
     frequency = Counter(word for document in documents for word in document)
     scores, at = [], 0
     for case in cases:
-        query = set(words(question_text(case)))
+        query = set(words(patient_text(case)))
         weights = {
             word: math.log(1 + (len(documents) - frequency[word] + 0.5) / (frequency[word] + 0.5)) for word in query
         }

@@ -175,7 +175,8 @@ class _Reading:
         self.verdicts[case] += 1
         shown = sorted(start + index for index in verdict.order)
         self.asked[shown] = True
-        self.shown_pairs |= set(itertools.combinations(shown, 2))
+        if verdict.pair is not None:
+            self.shown_pairs |= set(itertools.combinations(shown, 2))
         self.settings = verdict.extra.get("settings", self.settings)
         self.usage.update({name: count for name, count in verdict.usage.items() if isinstance(count, int)})
         if not verdict.valid:
@@ -309,12 +310,11 @@ class _Reading:
             names = [cases.models[number] for number in sorted(never)]
             shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
             notes.append(f"{name} was never asked about {shown}: left out of its figures")
-        shown_pairs = np.array([pair in self.shown_pairs for pair in zip(first.tolist(), second.tolist())], bool)
         if not self.votes:  # scores of different readings of a case can be compared
             return asked, asked[first] & asked[second]
         kinds = np.sort(np.stack([cases.model_of[first], cases.model_of[second]]), axis=0)
         kind = kinds[0] * len(cases.models) + kinds[1]
-        never_pairs = np.setdiff1d(kind[judged[cases.panel.case[first]]], kind[shown_pairs])
+        never_pairs = np.setdiff1d(kind[judged[cases.panel.case[first]]], kind[self._pairs_shown()])
         asked_pairs = asked[first] & asked[second] & ~np.isin(kind, never_pairs)
         if left := int((asked[first] & asked[second] & ~asked_pairs).sum()):
             notes.append(f"{name} was never asked to compare {left} of {len(first)} pairs: left out of its figures")
@@ -325,9 +325,13 @@ class _Reading:
         panel = self.cases.panel
         if not self.votes:
             return (panel.per_case(asked & ~self.asked, "responses") > 0).astype(float)
-        first, second = panel.pairs
-        there = np.array([pair in self.shown_pairs for pair in zip(first.tolist(), second.tolist())], bool)
-        return panel.per_case(asked_pairs & ~there)
+        return panel.per_case(asked_pairs & ~self._pairs_shown())
+
+    def _pairs_shown(self) -> np.ndarray:
+        """Return which pairs a verdict showed, bool [pairs]."""
+        return np.isin(
+            np.arange(len(self.cases.pair_index)), [self.cases.pair_index[pair] for pair in self.shown_pairs]
+        )
 
     def _choices(self, evidence: JudgeEvidence) -> None:
         pairs = len(self.cases.panel.pairs[0])

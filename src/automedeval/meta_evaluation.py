@@ -50,9 +50,10 @@ def meta_evaluate(
     """
     rows = rows_of(judges)
     panel = cases.panel
+    longer = panel.relations(longer_text(cases.records))
     tree: dict[str, Any] = {
         "cases": _counts(cases, people),
-        "judges": {row.name: _habits(cases, row) for row in rows},
+        "judges": {row.name: _habits(cases, row, longer) for row in rows},
         "models": {
             row.name: compare_candidates(cases, row.relations(panel), row.scores, row.expected, resamples, seed)
             for row in rows
@@ -62,7 +63,7 @@ def meta_evaluate(
     if people is not None:
         for row in rows:
             tree["judges"][row.name] |= _agreement(cases, people, row)
-        tree["people"] = _people(cases, people)
+        tree["people"] = _people(cases, people, longer)
         _ceiling(cases, people, rows, tree)
         by_people = compare_candidates(cases, panel.relations(people.scores), people.scores, None, resamples, seed)
         tree["models"] = {"people": by_people} | tree["models"]
@@ -100,11 +101,10 @@ def _counts(cases: Cases, people: People | None) -> dict[str, Any]:
     return counts
 
 
-def _habits(cases: Cases, row: Row) -> dict[str, Any]:
+def _habits(cases: Cases, row: Row, longer: np.ndarray) -> dict[str, Any]:
     """Tell who a judge is, and what it does whatever people think: fail, prefer slots or length, contradict itself."""
     evidence = row.evidence
     judge = row.relations(cases.panel)
-    longer = np.where(np.isnan(judge), np.nan, cases.panel.relations(longer_text(cases.records)))
     record: dict[str, Any] = {
         "kind": evidence.kind,
         "name": evidence.name,
@@ -117,7 +117,9 @@ def _habits(cases: Cases, row: Row) -> dict[str, Any]:
         "usage": evidence.usage if row.criterion in (None, next(iter(evidence.relations), None)) else {},
         "polarity": "worse" if row.criterion in evidence.worse else "better",
         "valid_rate": resampling.ratio(evidence.valid, evidence.verdicts, reason="no verdict"),
-        "prefers_longer": agreement.accuracies(cases.panel, longer, judge)["concordance"],
+        "prefers_longer": agreement.accuracies(cases.panel, np.where(np.isnan(judge), np.nan, longer), judge)[
+            "concordance"
+        ],
     }
     habit = row.criterion or "scores"
     if habit in evidence.slots:
@@ -173,10 +175,9 @@ def _breakdown(cases: Cases, people: People, row: Row) -> dict[str, dict[str, St
     return found
 
 
-def _people(cases: Cases, people: People) -> dict[str, Any]:
+def _people(cases: Cases, people: People, longer: np.ndarray) -> dict[str, Any]:
     """Tell who rated, and how reliably: per criterion, and for the mean over criteria."""
     panel = cases.panel
-    longer = panel.relations(longer_text(cases.records))
     record: dict[str, Any] = {
         "raters": "crossed" if people.crossed else "anonymous",
         "annotators": people.annotators,
