@@ -7,6 +7,8 @@ ENCODER := models/all-MiniLM-L6-v2
 SAMPLE := src/automedeval/assets/sample
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := true
+# DeepSpeed compiles its kernels where they are used, not where it is installed.
+export DS_BUILD_OPS := 0
 
 .PHONY: demo test style quality benchmark clean
 
@@ -32,6 +34,8 @@ benchmark: $(JUDGE)  ## on a machine that does nothing else; see benchmarks/READ
 	$(BIN)/python benchmarks/completion_chain.py
 	$(BIN)/python benchmarks/build_dataset.py
 	$(BIN)/python benchmarks/knowledge.py
+	$(BIN)/python benchmarks/sft_throughput.py
+	$(BIN)/python benchmarks/training_memory.py
 
 .venv/installed: setup.cfg pyproject.toml constraints.txt
 	test -d .venv || $(PYTHON) -m venv .venv
@@ -43,4 +47,4 @@ $(JUDGE) $(ENCODER) &: | .venv/installed
 	$(BIN)/python recipes/unpack_models.py --output models
 
 clean:
-	rm -rf .venv verdicts/sample* reports/sample stores/sample instructions/sample $(JUDGE) $(ENCODER)
+	rm -rf .venv verdicts/sample* reports/sample stores/sample instructions/sample* checkpoints/sample* $(JUDGE) $(ENCODER)

@@ -148,18 +148,9 @@ def prompt_encoder(args: BuildDatasetArguments) -> Any:
     """Return what counts a row's tokens as the checkpoint's tokenizer and chat template have them, None without one."""
     if not args.tokenizer:
         return None
-    from transformers import AutoTokenizer  # slow to import
-
-    from automedeval.checkpoints import checkpoint_folder
     from automedeval.encoding import PromptEncoder
 
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(checkpoint_folder(args.tokenizer))
-    except (OSError, ValueError) as error:
-        raise RecordError(f"{args.tokenizer}: no tokenizer: {' '.join(str(error).split())[:200]}") from None
-    if args.chat_template_path:
-        tokenizer.chat_template = Path(args.chat_template_path).read_text(encoding="utf-8")
-    return PromptEncoder(tokenizer)
+    return PromptEncoder.from_checkpoint(args.tokenizer, args.chat_template_path)
 
 
 def label_quality(args: BuildDatasetArguments, data: InstructionSet) -> tuple[str, dict[str, Any] | None]:

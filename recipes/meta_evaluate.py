@@ -2,9 +2,11 @@
 
     python recipes/meta_evaluate.py --verdicts verdicts --cases cases.jsonl --ratings ratings.jsonl --output report
     python recipes/meta_evaluate.py --verdicts small=v1.jsonl large=v2.jsonl --cases cases.jsonl --output report
+    python recipes/meta_evaluate.py --verdicts r0=v0.jsonl r1=v1.jsonl r2=v2.jsonl --rounds r0,r1,r2 \
+      --cases cases.jsonl --ratings ratings.jsonl --output report
 
 Writes OUTPUT/agreement.json, OUTPUT/report.md and OUTPUT/report.html, one page without outside calls. Without --ratings it
-compares the candidates by the judges alone.
+compares the candidates by the judges alone. --rounds adds what further rounds of introspection can be expected to give.
 """
 
 import json
@@ -25,6 +27,8 @@ from automedeval.meta_evaluation import meta_evaluate
 from automedeval.people import read_choices, read_ratings, read_verdict_ratings
 from automedeval.records import RecordError
 from automedeval.resampling import RESAMPLES, plain
+from automedeval.rounds import check_rounds, follow_rounds
+from automedeval.rows import rows_of
 from automedeval.summary import summary
 
 
@@ -53,7 +57,13 @@ class MetaEvaluateArguments:
     limit: int | None = field(default=None, metadata={"help": "only the first so many cases"})
     baselines: bool = field(default=True, metadata={"help": "compare with longer text, BM25, ROUGE-L and chance"})
     series: bool = field(default=False, metadata={"help": "the files are a series (rounds, checkpoints): draw curves"})
-    paper_table: bool = field(default=False, metadata={"help": "show the paper's own Table 2 beside, labelled as such"})
+    rounds: list[str] = field(
+        default_factory=list,
+        metadata={"help": "the judges of introspection rounds 0, 1, 2, … by name: a forecast (needs --ratings)"},
+    )
+    paper_table: bool = field(
+        default=False, metadata={"help": "show the paper's own Table 2, and its rounds, beside, labelled as such"}
+    )
     html_cases: int = field(default=300, metadata={"help": "most cases whose texts the page shows"})
     resamples: int = field(default=RESAMPLES, metadata={"help": "of the bootstrap over cases"})
     seed: int = field(default=0, metadata={"help": "of the bootstrap"})
@@ -62,6 +72,9 @@ class MetaEvaluateArguments:
         self.verdicts = [name.strip() for given in self.verdicts for name in given.split(",") if name.strip()]
         if not self.verdicts:
             raise RecordError("--verdicts names no file")
+        self.rounds = [name.strip() for given in self.rounds for name in given.split(",") if name.strip()]
+        if self.rounds and not self.ratings:
+            raise RecordError("--rounds needs --ratings: a round is measured by its agreement with people")
         for name, least in (("limit", 1), ("html_cases", 0), ("resamples", 100)):
             if getattr(self, name) is not None and getattr(self, name) < least:
                 raise RecordError(f"--{name} must be at least {least}, not {getattr(self, name)}")
@@ -72,6 +85,7 @@ def main() -> None:
     (args,) = parse((MetaEvaluateArguments,), __doc__)
     cases = Cases.read(args.cases, args.limit)
     judges, notes = read_verdicts(args.verdicts, cases, args.rubric, frozenset({*BASELINES, "people"}))
+    check_rounds(args.rounds, [row.name for row in rows_of(judges)])
     people = choices = verdict_ratings = None
     if args.ratings:
         people = read_ratings(args.ratings, cases, args.raters)
@@ -84,6 +98,8 @@ def main() -> None:
         notes += more
     baselines = baselines_of(cases, notes) if args.baselines and people is not None else []
     result = meta_evaluate(cases, [*judges, *baselines], people, choices, verdict_ratings, args.resamples, args.seed)
+    if args.rounds:
+        result["rounds"] = follow_rounds(result["judges"], args.rounds)
     result = plain(result) | {
         "notes": notes,
         "settings": {
@@ -96,11 +112,13 @@ def main() -> None:
     }
     folder = Path(args.output)
     folder.mkdir(parents=True, exist_ok=True)
+    paper_rounds = report.paper_rounds() if args.paper_table else None
     shown = report.pick_cases(result, cases, args.html_cases, args.seed)
     context = {
         "title": "Judges and candidates: " + Path(args.cases).stem,
         "paper": report.paper_table() if args.paper_table else None,
-        "figures": illustrate(result, args.series),
+        "paper_rounds": paper_rounds,
+        "figures": illustrate(result, args.series, paper_rounds),
         "cases": report.case_records(result, cases, judges, people, shown),
         **report.page_script(),
     }

@@ -35,22 +35,36 @@ FLOORS = {
             "rationales",
             "verification",
             "judged_cases",
+            "forecast",
         },
         {"prompts", "cases", "corruption", "curriculum", "found_verdicts"},
         {"attribution", "instructions", "layouts", "leakage", "topics"},
+        {"mistakes"},
     ],
     "F2": [
-        {"checkpoints", "completions", "decoding", "encoding", "figures", "books", "recorded_chat"},
+        {"checkpoints", "completions", "decoding", "figures", "books", "recorded_chat", "rule_on_ratings"},
+        {"encoding"},
         {"chat", "local_chat"},
         {"embeddings"},
         {"knowledge"},
     ],
     "F3": [
-        {"verdict_log", "judging", "people", "evidence", "candidates", "generation", "quality", "dataset_folder"},
+        {
+            "verdict_log",
+            "judging",
+            "people",
+            "evidence",
+            "candidates",
+            "generation",
+            "quality",
+            "dataset_folder",
+            "stages",
+            "jury",
+        },
         {"rows", "completion_chain", "instruction_set"},
-        {"meta_evaluation", "summary"},
-        {"illustrations"},
-        {"report"},
+        {"meta_evaluation", "summary", "rounds", "discussion"},
+        {"illustrations", "partners"},
+        {"report", "introspection"},
     ],
     "F4": [
         {"arguments"},
@@ -63,14 +77,14 @@ STEPS = {
 # Which modules may import an outside library, anywhere in their text. What is not named may not be imported at all.
 ARRAYS = {
     "resampling", "agreement", "reliability", "ranking", "baselines", "cases", "people", "evidence", "rows", "candidates",
-    "meta_evaluation", "report", "overlap", "quality", "embeddings",
+    "meta_evaluation", "report", "overlap", "quality", "embeddings", "forecast",
 }  # fmt: skip
 DOORS = {
     "accelerate": {"arguments"},
-    "datasets": {"records", "layouts"},
+    "datasets": {"records", "layouts", "stages"},
     "httpx": {"knowledge"},
     "huggingface_hub": {"checkpoints"},
-    "jinja2": {"prompts", "encoding", "report", "dataset_folder"},
+    "jinja2": {"prompts", "encoding", "report", "dataset_folder", "stages"},
     "markupsafe": {"report", "illustrations"},
     "matplotlib": {"figures"},
     "numpy": ARRAYS,
@@ -79,13 +93,13 @@ DOORS = {
     "pypdf": {"books"},
     "qdrant_client": {"knowledge"},
     "rapidfuzz": {"baselines"},
-    "scipy": {"resampling", "ranking"},
+    "scipy": {"resampling", "ranking", "forecast"},
     "sentence_transformers": {"embeddings"},
     "sklearn": {"quality", "topics"},
     "skops": {"quality"},
     "torch": {"decoding", "local_chat", "embeddings"},
     "tqdm": {"instruction_set"},
-    "transformers": {"decoding", "local_chat", "arguments"},
+    "transformers": {"decoding", "encoding", "local_chat", "arguments"},
     "yaml": {"rubrics", "arguments", "report", "curriculum", "layouts"},
 }
 
@@ -141,6 +155,12 @@ def test_the_package_imports_no_recipe() -> None:
     for name, path in MODULES.items():
         found = {module.split(".")[0] for module in imports(path)}
         assert not found & {"recipes", "tests", "benchmarks", *RECIPES}, name
+
+
+def test_trl_is_launched_by_one_recipe_alone() -> None:
+    files = [*MODULES.values(), *RECIPES.values()]
+    found = [path.stem for path in files if "trl" in {module.split(".")[0] for module in imports(path)}]
+    assert found == ["sft"]
 
 
 def test_no_recipe_hides_another_module() -> None:

@@ -75,8 +75,8 @@ def recipe_faults(recipe: str, words: list[str]) -> list[str]:
     if not (ROOT / recipe).is_file():
         return [f"{recipe}: no such recipe"]
     said = usage(recipe)
-    known = set(re.findall(r"(?<!\S)\[?(--?\w+)", said))
-    required = set(re.findall(r"--\w+", re.sub(r"\[[^\[\]]*\]", "", re.sub(r"\[[A-Z_]+( \.\.\.)?\]", "", said))))
+    known = {"--config", *re.findall(r"(?<!\S)\[?(--?\w+)", said)}  # TRL's parser takes it and does not list it
+    required = set(re.findall(r"--\w+", re.sub(r"\[[^\[\]]*\]", "", re.sub(r"\[[A-Z_\d]+( \.\.\.)?\]", "", said))))
     allowed = {flag: values.split(",") for flag, values in re.findall(r"(--\w+) \{([^}]*)\}", said)}
     given = split_flags(words)
     faults = [f"{recipe}: unknown flag {flag}" for flag in given if flag not in known]

@@ -10,9 +10,10 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -82,10 +83,14 @@ def run(main: Callable[[], None]) -> None:
         sys.exit("error: out of memory; a smaller --batch_tokens may help")
 
 
-def installed_versions() -> dict[str, str]:
-    """Return the versions of the libraries that can change a result."""
+def installed_versions(*more: str) -> dict[str, str]:
+    """Return the versions of the libraries that can change a result, and of `more` that are installed."""
     names = ("automedeval", "torch", "transformers", "tokenizers", "accelerate", "openai")
-    return {name: version(name) for name in names}
+    found = {name: version(name) for name in names}
+    for name in more:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def git_commit() -> str | None:

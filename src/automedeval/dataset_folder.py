@@ -6,6 +6,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -37,6 +38,50 @@ SCHEMA = pa.schema(
 )
 ROWS = 256  # that are in memory before they are written
 COUNTED = ("teacher", "judge", "quality", "rubric", "source", "license")
+TEST = "test"  # the split that no run trains on
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A data set as its folder holds it: what its statistics say, and the rows of its splits in their order."""
+
+    place: Path
+    statistics: dict[str, Any]
+    splits: dict[str, list[dict[str, Any]]]
+
+    @property
+    def training(self) -> list[dict[str, Any]]:
+        """Return the rows of all splits but the test split."""
+        return [row for name, rows in self.splits.items() if name != TEST for row in rows]
+
+
+def read_dataset(place: str | Path) -> Dataset:
+    """Read a data set that recipes/build_dataset.py or recipes/introspect.py wrote.
+
+    Raises:
+        RecordError: there is none, its statistics or a split of theirs cannot be read, or a split lacks a column.
+    """
+    place = Path(place)
+    file = place / "statistics.json"
+    try:
+        statistics = json.loads(file.read_text(encoding="utf-8"))
+        names = list(statistics["splits"])
+        statistics["fingerprint"], statistics["seed"], statistics["arithmetic"]
+    except OSError as error:
+        raise RecordError(f"{file}: {error.strerror or error}; recipes/build_dataset.py writes a data set") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise RecordError(f"{file}: not the statistics of a data set ({type(error).__name__}: {error})") from None
+    splits = {}
+    for name in names:
+        file = place / f"{name}.parquet"
+        try:
+            table = pa.parquet.read_table(file)
+        except (OSError, pa.ArrowException) as error:
+            raise RecordError(f"{file}: cannot be read: {' '.join(str(error).split())[:200]}") from None
+        if missing := [column for column in SCHEMA.names if column not in table.column_names]:
+            raise RecordError(f"{file}: no column {missing[0]!r}; there are {', '.join(table.column_names)}")
+        splits[name] = table.select(SCHEMA.names).to_pylist()
+    return Dataset(place, statistics, splits)
 
 
 class DatasetFolder:
@@ -197,6 +242,10 @@ def known_faults(facts: Mapping[str, Any]) -> list[str]:
         )
     if facts["tokenizer"] is None:
         found.append("Lengths were not checked; some rows may be too long to train on.")
+    if unresolved := facts.get("counts", {}).get("unresolved"):
+        found.append(
+            f"Nobody has decided about {unresolved:,} of the judge's mistakes; their verdicts are the former ones."
+        )
     empty = [name for name, split in facts["splits"].items() if not split["rows"]]
     if empty:
         found.append(f"Without a single row: {', '.join(empty)}.")

@@ -4,10 +4,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
 import jinja2
 
+from automedeval.checkpoints import checkpoint_folder
 from automedeval.prompts import Messages
 from automedeval.records import RecordError
 from automedeval.verdicts import Slot
@@ -32,6 +34,25 @@ class PromptEncoder:
         # Some templates know no system role; their models read it at the head of the user's message.
         self._system_role = self.tokenizer.chat_template is None or self._renders_system()
 
+    @classmethod
+    def from_checkpoint(cls, model: str, chat_template_path: str | None = None) -> "PromptEncoder":
+        """Load a checkpoint's tokenizer, with the chat template of a Jinja file in its own's place if one is named.
+
+        Raises:
+            RecordError: there is no tokenizer, or neither has a chat template.
+        """
+        from transformers import AutoTokenizer  # slow to import
+
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(checkpoint_folder(model))
+        except (OSError, ValueError) as error:
+            raise RecordError(f"{model}: no tokenizer: {' '.join(str(error).split())[:200]}") from None
+        if chat_template_path:
+            tokenizer.chat_template = Path(chat_template_path).read_text(encoding="utf-8")
+        if tokenizer.chat_template is None:
+            raise RecordError(f"{model} has no chat template; name a Jinja file with chat_template_path")
+        return cls(tokenizer)
+
     def _renders_system(self) -> bool:
         try:
             self._render([{"role": "system", "content": "s"}, {"role": "user", "content": "u"}])
@@ -39,15 +60,18 @@ class PromptEncoder:
             return False
         return True
 
-    def _render(self, messages: Messages) -> str:
-        return self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    def _render(self, messages: Messages, answered: bool = False) -> str:
+        return self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=not answered)
 
     def _cut_control(self, text: str) -> str:
         """Put a seam into every control token that stands in a text, so that it becomes ordinary characters."""
         return self._control.sub(lambda match: match[0][0] + _SEAM + match[0][1:], text.replace(_SEAM, ""))
 
-    def encode(self, prompts: Sequence[Messages]) -> list[list[int]]:
-        """Tokenize chat messages, up to where the answer begins. Control tokens inside a content are data, never control."""
+    def encode(self, prompts: Sequence[Messages], answered: bool = False) -> list[list[int]]:
+        """Tokenize chat messages, up to where the answer begins, or with the answer that the last one holds.
+
+        Control tokens inside a content are data, never control.
+        """
         if self.tokenizer.chat_template is None:
             raise RecordError("the checkpoint has no chat template; give one with --chat_template_path")
         pieces: list[str] = []
@@ -58,7 +82,7 @@ class PromptEncoder:
                 content = f"{messages[0]['content']}\n\n{messages[1]['content']}"
                 messages = [{**messages[1], "content": content}, *messages[2:]]
             try:
-                parts = self._render(messages).split(_SEAM)
+                parts = self._render(messages, answered).split(_SEAM)
             except jinja2.TemplateError as error:
                 raise RecordError(f"the chat template cannot be rendered: {error}") from None
             pieces += parts

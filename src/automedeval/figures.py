@@ -203,6 +203,44 @@ def series(names: Sequence[str], lines: Sequence[tuple[str, Sequence[tuple]]], p
     return _svg(2.8, draw, prefix)
 
 
+def rounds(
+    measured: Sequence[tuple[int, float, float | None, float | None]],
+    prefix: str,
+    curve: Sequence[tuple[float, float]] | None = None,
+    ahead: Sequence[tuple[int, float, float | None, float | None]] = (),
+    limit: float | None = None,
+    published: Sequence[float] = (),
+) -> str:
+    """Draw (round, value, low, high) as measured, and beside them a curve with its limit, its forecasts, and other rounds."""
+
+    def draw(axes: Axes) -> None:
+        for points, colour in ((measured, BLUE), (ahead, ORANGE)):
+            for place, _, low, high in points:
+                if low is not None and high is not None:
+                    axes.plot([place, place], [low, high], color=colour, linewidth=1.5, alpha=0.7)
+        if limit is not None:
+            axes.axhline(limit, color=GREEN, linewidth=1.2, linestyle=":", label=f"limit, {limit:.3f}")
+        if curve:
+            axes.plot(*zip(*curve), "--", color=ORANGE, linewidth=1.2, label="fitted curve")
+        if ahead:
+            places, values = zip(*((place, value) for place, value, *_ in ahead))
+            axes.plot(places, values, "o", color=ORANGE, markerfacecolor="none", markersize=5, label="forecast")
+        if published:
+            axes.plot(range(len(published)), published, "D", color=GREY, markersize=4, label="the paper's Table 5")
+        places, values = zip(*((place, value) for place, value, *_ in measured))
+        axes.plot(places, values, "o", color=BLUE, markersize=6, label="measured")
+        for place, value, *_ in measured:
+            axes.annotate(f"{value:.2f}", (place, value), (6, -10), textcoords="offset points", fontsize=8)
+        last = max(place for place, *_ in [*measured, *ahead, *enumerate(published)])
+        axes.set_xticks(range(last + 1))
+        axes.set_xlim(-0.3, last + 0.5)
+        axes.set_xlabel("round of introspection")
+        axes.set_ylabel("listwise accuracy")
+        axes.legend(frameon=False, fontsize=8, ncols=3, loc="lower left", bbox_to_anchor=(0, 1))
+
+    return _svg(3.2, draw, prefix)
+
+
 def topic_shares(rows: Sequence[tuple[str, float]], prefix: str) -> str:
     """Draw topics, named by their words, and the share of the text that each has; the SVG is a file of its own."""
 

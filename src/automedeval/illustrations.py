@@ -5,6 +5,7 @@ from typing import Any
 from markupsafe import Markup
 
 from automedeval import figures
+from automedeval.forecast import AHEAD, Curve
 from automedeval.summary import real_judges
 
 LABELS = {
@@ -19,13 +20,21 @@ LABELS = {
 }
 
 
-def illustrate(result: dict[str, Any], in_series: bool = False) -> list[dict[str, Any]]:
+def illustrate(
+    result: dict[str, Any], in_series: bool = False, paper_rounds: dict[str, Any] | None = None
+) -> list[dict[str, Any]]:
     """Draw every figure there is data for.
+
+    Args:
+        result: what `agreement.json` holds.
+        in_series: whether the judges are a series, over which curves are drawn.
+        paper_rounds: the paper's own rounds, to be drawn beside.
 
     Returns:
         {"title", "text", "svg", "head", "rows"} each; head and rows are the numbers that were drawn, as a table.
     """
     found = [*_agreement(result, in_series)] if "people" in result else []
+    found += [*_rounds(result["rounds"], paper_rounds)] if "rounds" in result else []
     found += [*_candidates(result), *_verdict_ratings(result)]
     return [
         # matplotlib escapes the names that it draws
@@ -92,6 +101,57 @@ def _agreement(result: dict[str, Any], in_series: bool):
                 ["judge's mean", "people's mean", "responses"],
                 [[_number(each["judge"]), _number(each["people"]), str(each["n"])] for each in bins],
             )
+
+
+def _rounds(rounds: dict[str, Any], paper: dict[str, Any] | None):
+    table, forecast = rounds["table"], rounds["forecast"]
+    points = [(line["round"], *(line["listwise_accuracy"][key] for key in ("value", "low", "high"))) for line in table]
+    measured = [point for point in points if point[1] is not None]
+    if not measured:
+        return
+    curve = None if "reason" in forecast else Curve(*(forecast[name] for name in "abc"))
+    ahead = [(each["round"], each["value"], each["low"], each["high"]) for each in forecast.get("next", [])]
+    end = len(table) + AHEAD - 1 if curve else len(table) - 1
+    published = [share / 100 for share in paper["listwise_accuracy"]] if paper else []
+    end = max(end, len(published) - 1)
+    drawn = None
+    if curve is not None:
+        drawn = [(step / 8, curve.at(step / 8)) for step in range(8 * end + 1)]
+    text = "Listwise accuracy of the judge after each round, with 95 % intervals"
+    if curve is not None:
+        text += "; dashed: the curve of the paper's Appendix F fitted to it, open circles: what it forecasts"
+        text += ", with 95 % intervals" if ahead[0][2] is not None else ""
+        text += "; dotted: its limit"
+    text += "; grey: the paper's own rounds (Table 5), other cases and other physicians." if paper else "."
+    known, forecasts = {place: rest for place, *rest in points}, {place: rest for place, *rest in ahead}
+    nothing = [None] * 3
+    rows = [
+        [
+            str(place),
+            table[place]["judge"] if place < len(table) else "forecast",
+            *map(_number, known.get(place, nothing)),
+        ]
+        + [_number(curve and curve.at(place)), *map(_number, forecasts.get(place, nothing)[1:])]
+        + ([f"{100 * published[place]:.2f} %" if place < len(published) else "–"] if paper else [])
+        for place in range(end + 1)
+    ]
+    yield (
+        "Rounds of introspection",
+        text,
+        lambda prefix: figures.rounds(measured, prefix, drawn, ahead, curve and curve.a, published),
+        [
+            "round",
+            "judge",
+            "measured",
+            "low",
+            "high",
+            "curve",
+            "curve low",
+            "curve high",
+            *(["the paper's"] if paper else []),
+        ],
+        rows,
+    )
 
 
 def _candidates(result: dict[str, Any]):

@@ -25,7 +25,8 @@ class Prompt:
 
     `parts` are laid down by chats that can; without them a chat writes as it likes, within `schema` (JSON schema) where the
     endpoint has a way to hold it to that. `label` names rubric and version for caches. `key` is (case id, number of the call
-    in its dialogue), for chats that play answers back.
+    in its dialogue), for chats that play answers back. `proposed` holds (model, score) of a suggestion that is to be reviewed,
+    slot by slot, for a reviewer that is a rule and reads no text.
     """
 
     messages: Messages
@@ -34,6 +35,7 @@ class Prompt:
     run: int = 0
     label: str = ""
     key: tuple[str, int] | None = None
+    proposed: tuple[tuple[str, int], ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,66 @@ def chain_messages(
 def chain_fingerprint() -> str:
     """Return eight hexadecimal digits over the completion chain's template."""
     return hashlib.sha256((ASSETS / "prompts" / "completion_chain.jinja").read_bytes()).hexdigest()[:8]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What a partner of a discussion wrote, and the block of the template, with its names, that replies to it."""
+
+    text: str
+    block: str
+    names: dict[str, Any] = field(default_factory=dict)
+
+
+def discussion_messages(
+    rubric: Rubric,
+    question: str | list[dict[str, str]],
+    responses: Sequence[str],
+    reference: str | None,
+    verdicts: tuple[dict[str, Any], dict[str, Any]],
+    block: str,
+    turns: Sequence[Turn] = (),
+    may_ask: bool = False,
+    **names: Any,
+) -> Messages:
+    """Render the messages that a partner of a discussion sees (paper, section 3.3 and Figure 3).
+
+    Args:
+        verdicts: the one on record and the judge's, each with `rationale`, `scores` by slot, `error` and `raw`.
+        block: "suggestion" or "review", what is asked for.
+        turns: what the partner wrote so far.
+        may_ask: whether the first message tells how to ask the reference books.
+        names: what else the block takes.
+    """
+    template = _template(_discussion_template())
+    known = {
+        "rubric": rubric,
+        "slot": rubric.output.get("slot") or "Response",
+        "question": question_text(question),
+        "responses": list(responses),
+        "on_record": verdicts[0],
+        "judged": verdicts[1],
+        "answer_form": answer_form(rubric, len(responses), rationale=False),
+        **({"reference": reference} if reference is not None else {}),
+    }
+    asked = [_block(template, "material", known), _block(template, block, known | names)]
+    asked += [_block(template, "query", known)] if may_ask else []
+    messages = [{"role": "system", "content": _block(template, "system", known)}]
+    messages.append({"role": "user", "content": "\n\n".join(asked)})
+    for turn in turns:
+        said = _encodable(turn.text.strip()) or _block(template, "silence", known)
+        messages.append({"role": "assistant", "content": said})
+        messages.append({"role": "user", "content": _block(template, turn.block, known | turn.names)})
+    return messages
+
+
+def _discussion_template() -> str:
+    return (ASSETS / "prompts" / "discussion.jinja").read_text(encoding="utf-8")
+
+
+def discussion_fingerprint() -> str:
+    """Return eight hexadecimal digits over the discussion's template."""
+    return hashlib.sha256(_discussion_template().encode()).hexdigest()[:8]
 
 
 def likelihood_texts(question: str | list[dict[str, str]], response: str) -> tuple[str, str]:

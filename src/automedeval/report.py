@@ -70,6 +70,11 @@ def paper_table() -> dict[str, Any]:
     return yaml.safe_load((ASSETS / "report" / "paper_table2.yaml").read_text(encoding="utf-8"))
 
 
+def paper_rounds() -> dict[str, Any]:
+    """Return the paper's own rounds (Tables 3 and 5) and its curve (Appendix F), for a labelled comparison."""
+    return yaml.safe_load((ASSETS / "report" / "paper_rounds.yaml").read_text(encoding="utf-8"))
+
+
 def pick_cases(result: dict[str, Any], cases: Cases, most: int, seed: int = 0) -> list[int]:
     """Return the numbers of the cases to show, in the order of the file: all, or the worst disagreements and others drawn."""
     chosen = list(cases.file_order)

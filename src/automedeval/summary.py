@@ -46,6 +46,8 @@ def summary(result: dict[str, Any]) -> list[str]:
         if valid not in (None, 1.0):
             wrong = ", and count as wrong" if "people" in result else ""
             sentences.append(f"{percent(1 - valid)} of {judge}'s verdicts are invalid or missing{wrong}.")
+    if "rounds" in result:
+        sentences += _rounds(result["rounds"])
     if "people" not in result and not result.get("choices"):
         sentences.append("Nobody rated these responses here: how far a judge agrees with people is not known.")
     return sentences
@@ -136,6 +138,31 @@ def _credit(judge: str, records: list[dict[str, Any]]) -> list[str]:
             f"where that one rater reaches {percent(others['one_rater']['value'])} on the same pairs"
         )
     return [text + "."]
+
+
+def _rounds(rounds: dict[str, Any]) -> list[str]:
+    """Say how far the rounds of introspection went, and how far further ones can be expected to go."""
+    sentences = []
+    ends = [rounds["table"][0], rounds["table"][-1]]
+    shares = [line["listwise_accuracy"] for line in ends]
+    if len(rounds["table"]) > 1 and all(share["value"] is not None for share in shares):
+        first, last = (
+            f"{100 * share['value']:.1f} % after round {line['round']} ({line['judge']}; {_interval_words(share)})"
+            for line, share in zip(ends, shares)
+        )
+        sentences.append(f"Listwise accuracy is {first} and {last}.")
+    forecast = rounds["forecast"]
+    if "reason" in forecast:
+        return [*sentences, f"How far further rounds would go cannot be said: {forecast['reason']}."]
+    text = f"The curve fitted to the rounds tends to {100 * forecast['a']:.1f} %; less than half a point remains "
+    text += f"from round {forecast['round_of_small_rest']} on"
+    expected = forecast["next"][0]
+    if expected["low"] is None:
+        text += f". It has no interval ({forecast['no_interval']}), and is no surer than the figures it goes through"
+    else:
+        text += f"; on the same cases round {expected['round']} is expected at {100 * expected['value']:.1f} %, "
+        text += f"95 % interval {100 * expected['low']:.0f}–{100 * expected['high']:.0f}"
+    return [*sentences, text + "."]
 
 
 def _chosen(judge: str, criteria: dict[str, dict[str, Any]]) -> list[str]:

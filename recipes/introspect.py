@@ -1,0 +1,238 @@
+"""Revise the verdicts that a judge did not agree with: one round of introspection (paper section 3.3, Algorithm 2).
+
+    python recipes/introspect.py --dataset instructions --verdicts verdicts/stage3-train --cases cases.jsonl \\
+        --suggester openai:MODEL --store STORE --reviewer openai:MODEL --output instructions-round1
+    python recipes/introspect.py --dataset instructions --verdicts V --cases F --partners none --jury jury.jsonl --output O
+    python recipes/introspect.py --config recipes/automedeval-135m/introspect1.yaml
+
+Writes OUTPUT/{train,test}.parquet with a card, statistics.json, revisions.jsonl, dropped.jsonl and run.json. What the partners
+say is appended to OUTPUT.discussion/, with the jury's queue, jury.jsonl; the same command again goes on from there.
+"""
+
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+import automedeval
+from automedeval.arguments import ChatArguments, parse, record_run, run
+from automedeval.completion_chain import SharedSearch
+from automedeval.dataset_folder import DatasetFolder, card_facts, read_dataset, write_card
+from automedeval.discussion import EXCHANGES
+from automedeval.encoding import PromptEncoder
+from automedeval.introspection import Round, decide, refuse_silence
+from automedeval.journal import Journal
+from automedeval.jury import read_readings, read_rulings, write_queue
+from automedeval.mistakes import JudgeOfRound, Mistake, find_mistakes, read_judge, read_recorded
+from automedeval.partners import Partners
+from automedeval.recorded_chat import RecordedChat
+from automedeval.records import RecordError, read_cases
+from automedeval.rubrics import packaged_rubrics, read_rubric
+from automedeval.rule_on_ratings import RuleOnRatings
+
+
+@dataclass
+class IntrospectArguments:
+    """Whose mistakes on which data set, who discusses them, and what becomes of them."""
+
+    dataset: str = field(metadata={"help": "folder of recipes/build_dataset.py, or of a former round"})
+    verdicts: str = field(metadata={"help": "the judge's verdicts on all training cases: a file, or its folder"})
+    cases: list[str] = field(metadata={"help": "case files that hold the training cases"})
+    output: str = field(metadata={"help": "folder of the round's data set; an earlier one is replaced"})
+    judge_name: str | None = field(default=None, metadata={"help": "whose verdicts, if there are several judges'"})
+    rubrics: list[str] = field(default_factory=list, metadata={"help": "your own rubrics' .yaml files"})
+    tolerance: float = field(default=0.0, metadata={"help": "points by which a score may differ and be no mistake"})
+    partners: str = field(
+        default="both",
+        metadata={"help": "both models discuss, or none: every mistake goes to the jury", "choices": ["both", "none"]},
+    )
+    suggester: str | None = field(
+        default=None, metadata={"help": "suggests and rewrites: openai:MODEL, recording:FILE, or a checkpoint"}
+    )
+    reviewer: str | None = field(
+        default=None, metadata={"help": "accepts or objects: as --suggester, or ratings:FILE, a plain rule on ratings"}
+    )
+    exchanges: int = field(default=EXCHANGES, metadata={"help": "most suggestions, each with its review"})
+    knowledge: str = field(
+        default="chain",
+        metadata={"help": "chain: the suggester may ask the store; none: it may not", "choices": ["chain", "none"]},
+    )
+    store: str | None = field(default=None, metadata={"help": "folder of the knowledge store"})
+    qdrant_url: str | None = field(default=None, metadata={"help": "a Qdrant server in the store's place"})
+    collection: str = field(default="knowledge", metadata={"help": "the store's collection"})
+    encoder: str = field(default="models/all-MiniLM-L6-v2", metadata={"help": "checkpoint that built the store"})
+    questions: int = field(default=3, metadata={"help": "most rounds of questions before a suggestion"})
+    passages: int = field(default=3, metadata={"help": "passages that answer a question"})
+    shuffle: bool = field(
+        default=True, metadata={"help": "show responses in the rows' slots; a recording needs false: the file's order"}
+    )
+    discussion: str | None = field(default=None, metadata={"help": "work folder, by default OUTPUT.discussion"})
+    jury: str | None = field(default=None, metadata={"help": "decisions, in the place of the queue's own file"})
+    readings: bool = field(default=False, metadata={"help": "--jury holds raters' readings kept aside: they decide"})
+    train_on: str = field(
+        default="all", metadata={"help": "all rows, or the revised ones alone", "choices": ["all", "revised"]}
+    )
+    tokenizer: str | None = field(default=None, metadata={"help": "checkpoint that is to be trained, to count tokens"})
+    tokenizer_template: str | None = field(
+        default=None, metadata={"help": "Jinja file, if that checkpoint has no chat template"}
+    )
+    max_length: int = field(default=2048, metadata={"help": "longer rows, in tokens, are dropped"})
+    seed: int = field(default=0, metadata={"help": "of the partners' sampling"})
+    dry_run: bool = field(default=False, metadata={"help": "count mistakes, tokens and cost; ask nothing"})
+
+    def __post_init__(self) -> None:
+        for name in ("cases", "rubrics"):
+            values = [part.strip() for given in getattr(self, name) for part in given.split(",")]
+            setattr(self, name, [value for value in values if value])
+        for name in ("exchanges", "questions", "passages", "max_length"):
+            if getattr(self, name) < 1:
+                raise RecordError(f"--{name} must be at least 1, not {getattr(self, name)}")
+        if not self.tolerance >= 0:
+            raise RecordError(f"--tolerance must be at least 0, not {self.tolerance}")
+        if self.readings and not self.jury:
+            raise RecordError("--readings needs --jury FILE, the readings")
+        if Path(self.output).resolve() == Path(self.dataset).resolve():
+            raise RecordError(f"--output {self.output}: a round needs a folder of its own")
+        if self.partners == "none":
+            return
+        if not (self.suggester and self.reviewer):
+            raise RecordError("--suggester and --reviewer name two models (--partners none goes without)")
+        if self.knowledge == "chain" and not (self.store or self.qdrant_url):
+            raise RecordError(
+                "--store names no folder (recipes/build_index.py builds one; --knowledge none goes without)"
+            )
+        if self.shuffle and "recording" in (self.suggester.partition(":")[0], self.reviewer.partition(":")[0]):
+            raise RecordError("a recording speaks of the responses in the file's order: --shuffle false")
+
+
+def main() -> None:
+    """Find the mistakes, have them discussed, let the jury decide the rest, and write the round's data set."""
+    args, chat_args = parse((IntrospectArguments, ChatArguments), __doc__)
+    dataset = read_dataset(args.dataset)
+    rubrics = {rubric.name: rubric for rubric in map(read_rubric, [*packaged_rubrics(), *args.rubrics])}
+    wanted = {row["case_id"] for row in dataset.training}
+    cases = {case.id: case for path in args.cases for case in read_cases(path) if case.id in wanted}
+    recorded = read_recorded(dataset.training, cases, rubrics, args.dataset)
+    verdicts = Path(args.verdicts) / "verdicts.jsonl" if Path(args.verdicts).is_dir() else args.verdicts
+    judge = read_judge(str(verdicts), recorded, args.judge_name)
+    mistakes, lines = find_mistakes(recorded, judge, args.tolerance)
+    this = Round(dataset, recorded)
+    this.tell(*lines)
+    encoder = PromptEncoder.from_checkpoint(args.tokenizer, args.tokenizer_template) if args.tokenizer else None
+    work = Path(args.discussion or f"{args.output.rstrip('/')}.discussion")
+    queue, known = work / "jury.jsonl", {each.case.id: each for each in recorded}
+    with ExitStack() as opened, Journal(work / "discussion.jsonl") as journal:
+        # The jury's answers are read before anything is asked: bad input is told at once, not after an hour.
+        rulings, filled = read_rulings(queue, known) if queue.exists() else ({}, {})
+        if args.jury and not args.readings:
+            given, more = read_rulings(args.jury, known)
+            rulings, filled = rulings | given, filled | {case_id: more[case_id] for case_id in given}
+        discussions, names = [], {"suggester": "nobody", "reviewer": "nobody"}
+        if args.partners == "both" and mistakes:
+            about = [dataset.statistics["fingerprint"], judge.name, judge.settings or ""]
+            partners = partners_of(args, chat_args, about, mistakes, opened)
+            names = {"suggester": partners.suggester.name, "reviewer": partners.reviewer.name}
+            discussions = partners.open(mistakes, journal)
+            if args.dry_run:
+                tokens, cost = partners.suggester.estimate(partners.first_prompts(discussions))
+                print(f"about {tokens:,} prompt tokens in the first suggestions, which cost at most {cost:.2f}")
+                return
+            record_run(work / "run.json", args, chat_args)
+            with tqdm(unit="message", desc="discussion") as bar:
+                for _ in partners.lead(discussions, journal):
+                    bar.update()
+            partners.refuse_unanswered(discussions)
+            refuse_silence(discussions, names)
+            this.tell_discussions(discussions, names)
+        elif args.dry_run:
+            return
+        said, readings = {each.case_id: each for each in discussions}, None
+        if args.readings:
+            needed = [each.case_id for each in mistakes if each.case_id not in rulings]
+            needed = [case_id for case_id in needed if case_id not in said or not said[case_id].consensus]
+            drawn, readings = read_readings(args.jury, known, needed, dataset.statistics["seed"], this.number)
+            rulings = drawn | rulings
+        this.decisions = decide(mistakes, said, rulings, journal)
+        undecided = [each.mistake for each in this.decisions if each.by is None]
+        write_queue(queue, undecided, filled)
+        this.tell_decisions(rulings, readings)
+        names["jury"] = "raters' readings" if args.readings else "the jury"
+        write(this, args, chat_args, encoder, judge, names)
+    if undecided:
+        print(f"jury: {len(undecided):,} cases wait in {queue}; the same command takes the answers up")
+
+
+def partners_of(
+    args: IntrospectArguments, chat_args: ChatArguments, about: list[str], mistakes: list[Mistake], opened: ExitStack
+) -> Partners:
+    """Return both partners, with the books that the suggesting one may ask, which are closed with `opened`."""
+
+    def partner(model: str, role: str) -> Any:
+        kind, _, file = model.partition(":")
+        if kind == "recording":
+            return RecordedChat(file, "strong", args.knowledge if role == "suggestion" else "none", role)
+        if kind == "ratings" and role == "review":
+            rule = RuleOnRatings(file)
+            rule.check(mistake.recorded.case for mistake in mistakes)
+            return rule
+        return chat_args.load(model, args.seed)
+
+    recorded = args.suggester.startswith("recording:")
+    suggester = partner(args.suggester, "suggestion")
+    reviewer = partner(args.reviewer, "review") if recorded or args.reviewer != args.suggester else suggester
+    if args.suggester.startswith("openai:") and args.reviewer.startswith("openai:"):
+        reviewer.budget = suggester.budget  # --max_cost is what both may spend together
+    books: dict[str, Any] = {}
+    if args.knowledge == "chain":
+        from automedeval.embeddings import Encoder  # both load heavy libraries, and discussions without books do not
+        from automedeval.knowledge import KnowledgeBase
+
+        # In float32 what is found for a question does not depend on which others are looked up with it.
+        encoder = Encoder(args.encoder, device=chat_args.device, dtype="float32")
+        base = opened.enter_context(KnowledgeBase(args.store, encoder, args.qdrant_url, args.collection))
+        if base.advice:
+            print(base.advice, file=sys.stderr)
+        books = {"search": SharedSearch(base.search, args.passages), "questions": args.questions}
+        about = [*about, f"{encoder.fingerprint}:{args.collection}:{len(base)}:{args.passages}"]
+    return Partners(
+        suggester,
+        reviewer,
+        partner(args.suggester, "revision") if recorded else None,
+        exchanges=args.exchanges,
+        shuffle=args.shuffle,
+        about=about,
+        **books,
+    )
+
+
+def write(
+    this: Round,
+    args: IntrospectArguments,
+    chat_args: ChatArguments,
+    encoder: PromptEncoder | None,
+    judge: JudgeOfRound,
+    partners: dict[str, str],
+) -> None:
+    """Write the round's folder, and put it in its place."""
+    with DatasetFolder(args.output) as folder:
+        splits, written = this.write(folder.scratch, args.train_on, encoder, args.max_length)
+        if encoder is None:
+            this.tell("rows: no --tokenizer is given, so no length was checked")
+        facts = this.dataset.statistics | card_facts(splits, written) | this.facts(judge, partners)
+        facts |= {
+            "folder": Path(args.output).name,
+            "version": automedeval.__version__,
+            "tokenizer": args.tokenizer and Path(args.tokenizer).name,
+            "max_length": args.max_length,
+        }
+        write_card(folder.scratch, facts)
+        record_run(folder.scratch / "run.json", args, chat_args)
+        folder.publish()
+    print(f"instructions {facts['fingerprint']}: {args.output}")
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,250 @@
+"""Train one stage of a curriculum, or one round of introspection, with TRL's SFTTrainer (paper sections 3.2, 3.3, Appendix C).
+
+    accelerate launch --config_file accelerate_configs/zero3.yaml recipes/sft.py --config recipes/automedeval-13b/stage1.yaml
+    python recipes/sft.py --config recipes/automedeval-135m/stage1.yaml
+
+One run is one stage; the next one starts from the weights that this one leaves in OUTPUT_DIR. All arguments are TRL's own, so
+that `trl sft --config` takes the same files. The same command again goes on from the last whole checkpoint.
+"""
+
+import json
+import os
+import shutil
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import PartialState
+from datasets import Dataset
+from safetensors import SafetensorError
+from transformers import AutoModelForCausalLM, TrainerCallback
+from trl import (
+    DatasetMixtureConfig,
+    ModelConfig,
+    ScriptArguments,
+    SFTConfig,
+    SFTTrainer,
+    TrlParser,
+    get_peft_config,
+    get_quantization_config,
+)
+
+from automedeval.arguments import git_commit, installed_versions, run
+from automedeval.checkpoints import checkpoint_folder, fingerprint
+from automedeval.encoding import PromptEncoder
+from automedeval.records import RecordError
+from automedeval.stages import (
+    WHOLE,
+    begin,
+    check_rows,
+    check_start,
+    digest,
+    finish,
+    last_whole_checkpoint,
+    read_history,
+    read_record,
+    read_rows,
+    seconds_so_far,
+    stage_of,
+    tokenize,
+)
+
+# What decides the weights beside the rows and the start. A run goes on only if all of it is as before.
+DECISIVE = (
+    "learning_rate",
+    "lr_scheduler_type",
+    "warmup_steps",
+    "optim",
+    "weight_decay",
+    "adam_beta1",
+    "adam_beta2",
+    "adam_epsilon",
+    "max_grad_norm",
+    "num_train_epochs",
+    "max_steps",
+    "per_device_train_batch_size",
+    "gradient_accumulation_steps",
+    "packing",
+    "max_length",
+    "train_sampling_strategy",
+    "loss_type",
+    "bf16",
+    "fp16",
+    "seed",
+)
+FULL_DISK = ("No space left", "File too large", "file write failed", "unexpected pos", "iostream error")
+
+
+class WholeCheckpoints(TrainerCallback):
+    """Marks a checkpoint when all processes have written their part, with the seconds trained by then."""
+
+    def __init__(self, before: float):
+        self.before, self.started = before, time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        return self.before + time.monotonic() - self.started
+
+    def on_train_begin(self, args: SFTConfig, state: Any, control: Any, **kwargs: Any) -> None:
+        self.started = time.monotonic()
+
+    def on_save(self, args: SFTConfig, state: Any, control: Any, **kwargs: Any) -> None:
+        PartialState().wait_for_everyone()
+        folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        if state.is_world_process_zero:
+            (folder / WHOLE).write_text(f"{self.seconds:.1f}\n")
+
+
+def main() -> None:
+    """Check everything that can be checked, then let TRL train, then save what the next stage starts from."""
+    script, training, model, mixture = parse()
+    state, output = PartialState(), Path(training.output_dir)
+    parts = [(each.path, each.split) for each in mixture.datasets]
+    dataset, splits, rows, statistics = read_rows(parts or [(script.dataset_name, script.dataset_train_split)])
+    place = f"{dataset}, {'+'.join(splits)}"
+    start = checkpoint_folder(model.model_name_or_path)
+    history = read_history(start)
+    check_start(model.model_name_or_path, history, dataset, splits, statistics)
+    check_rows(rows, place)
+    if len(rows) < state.num_processes:
+        raise RecordError(f"{place}: {len(rows)} rows for {state.num_processes} processes; start fewer")
+    encoder = PromptEncoder.from_checkpoint(model.model_name_or_path, training.chat_template_path)
+    encoded = tokenize(rows, encoder, training.max_length, place)
+    stage = stage_of(encoded, dataset, splits, statistics, training.num_train_epochs)
+    peft = get_peft_config(model)
+    identity = {name: getattr(training, name) for name in DECISIVE}
+    identity |= {"dtype": model.dtype, "peft": peft and peft.to_dict(), "processes": state.num_processes}
+    identity |= {"rows": digest(encoded), "start": fingerprint(start, [])}
+    record = {
+        "identity": plain(identity),
+        "start": model.model_name_or_path,
+        "base": (read_record(start) or {}).get("base", model.model_name_or_path),
+        "rubrics": sorted(set(rows["rubric"])) if "rubric" in rows.column_names else [],
+        "arguments": plain({name: value for group in (script, training, model) for name, value in vars(group).items()}),
+        "versions": installed_versions("trl", "peft", "deepspeed", "datasets"),
+        "commit": git_commit(),
+        "device": device_name(),
+    }
+    state.wait_for_everyone()  # nobody claims the folder before all have found the input good
+    finished = begin(output, record) if state.is_main_process else False
+    state.wait_for_everyone()
+    if finished or read_record(output)["finished"]:
+        tell(f"{output}: this run has finished before")
+        return
+    update = training.per_device_train_batch_size * training.gradient_accumulation_steps * state.num_processes
+    budget = round(stage.tokens * stage.epochs)
+    tell(
+        f"{place}: {stage.rows:,} rows, {stage.tokens:,} tokens, {stage.trained:,} of them trained on; "
+        f"{stage.epochs:g} epochs = {budget:,} tokens, {update} rows an update"
+    )
+    checkpoint = whole_checkpoint(output)
+    timer = WholeCheckpoints(seconds_so_far(checkpoint))
+    trainer = SFTTrainer(
+        model=str(start),
+        args=training,
+        train_dataset=Dataset.from_list(encoded),
+        processing_class=encoder.tokenizer,
+        peft_config=peft,
+        quantization_config=get_quantization_config(model),
+        callbacks=[timer],
+    )
+    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    save(trainer, output, peft is not None, model.dtype)
+    if state.is_main_process:
+        losses = [line for line in trainer.state.log_history if "loss" in line]
+        finish(output, record | {"seconds": round(timer.seconds, 1)}, [*history, stage], losses)
+    state.wait_for_everyone()
+    tell(f"{output}: {timer.seconds / 3600:.2f} hours, {budget / timer.seconds:,.0f} tokens/s")
+    trainer.end()
+
+
+def parse() -> tuple[ScriptArguments, SFTConfig, ModelConfig, DatasetMixtureConfig]:
+    """Parse YAML and command line; an unknown key of either is an error, and so is what would run foreign code."""
+    parser = TrlParser((ScriptArguments, SFTConfig, ModelConfig, DatasetMixtureConfig))
+    try:
+        script, training, model, mixture = parser.parse_args_and_config()
+    except (ValueError, OSError) as error:
+        raise RecordError(" ".join(str(error).split())) from None
+    if training.trust_remote_code:
+        raise RecordError("trust_remote_code: code that comes with a checkpoint is not run")
+    if not model.model_name_or_path or not training.output_dir:
+        raise RecordError("model_name_or_path and output_dir are needed")
+    training.model_init_kwargs = {
+        **(training.model_init_kwargs or {}),
+        "dtype": model.dtype,
+        "attn_implementation": model.attn_implementation,
+        "use_safetensors": True,
+    }
+    return script, training, model, mixture
+
+
+def whole_checkpoint(output: Path) -> Path | None:
+    """Return the checkpoint to go on from, if there is one; what was saved by half is removed, and said."""
+    state = PartialState()
+    checkpoint, broken = last_whole_checkpoint(output)
+    state.wait_for_everyone()  # all have looked before the first process removes anything
+    if broken and state.is_main_process:
+        tell(f"{', '.join(folder.name for folder in broken)}: saved by half, removed")
+        for folder in broken:
+            shutil.rmtree(folder)
+    if checkpoint:
+        tell(f"going on from {checkpoint}")
+    state.wait_for_everyone()
+    return checkpoint
+
+
+def save(trainer: SFTTrainer, output: Path, adapter: bool, dtype: str) -> None:
+    """Save weights and tokenizer; an adapter is kept, and merged, so that judging and the next stage need no adapter."""
+    if not adapter:
+        trainer.save_model(str(output))
+        return
+    trainer.save_model(str(output / "adapter"))
+    if trainer.accelerator.is_main_process:
+        from peft import PeftModel  # only adapters need it
+
+        start = trainer.model.peft_config["default"].base_model_name_or_path
+        base = AutoModelForCausalLM.from_pretrained(start, dtype=dtype)
+        merged = PeftModel.from_pretrained(base, output / "adapter").merge_and_unload()
+        merged.save_pretrained(output)
+        trainer.processing_class.save_pretrained(output)
+    trainer.accelerator.wait_for_everyone()
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON can hold it."""
+    return json.loads(json.dumps(value, default=lambda other: sorted(other) if isinstance(other, set) else str(other)))
+
+
+def device_name() -> str:
+    """Return what the weights are trained on."""
+    state = PartialState()
+    name = torch.cuda.get_device_name() if state.device.type == "cuda" else f"CPU, {os.cpu_count()} cores"
+    return f"{state.num_processes} × {name}" if state.num_processes > 1 else name
+
+
+def tell(line: str) -> None:
+    """Print a line, once for all processes."""
+    if PartialState().is_main_process:
+        print(line, flush=True)
+
+
+def train() -> None:
+    """Run `main`; what the libraries raise for a full disk or a missing kernel becomes one line."""
+    warnings.filterwarnings("ignore", r"`torch\.distributed", FutureWarning)  # DeepSpeed's calls, by the thousand
+    try:
+        main()
+    except ImportError as error:
+        raise RecordError(" ".join(str(error).split())[:300]) from None
+    except (RuntimeError, SafetensorError) as error:
+        text = " ".join(str(error).split())
+        if "closed by peer" in text or "reset by peer" in text:
+            raise RecordError("another process of this run has ended; its own line says why") from None
+        if not any(sign in text for sign in FULL_DISK):
+            raise
+        raise RecordError(f"a checkpoint could not be written: {text[:200]}; what was whole before is whole") from None
+
+
+if __name__ == "__main__":
+    run(train)

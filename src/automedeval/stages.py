@@ -1,0 +1,317 @@
+"""Training stages: which rows a run takes, where it may start, what it leaves beside the weights (paper section 3.2, Table 1).
+
+A checkpoint that was trained here carries a folder `training/`: `record.json` says what the run was, its `history` names every
+stage since the base model, and `finished` says that the weights beside it are whole. Training itself is TRL's; nothing here
+imports it.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from automedeval.encoding import PromptEncoder
+from automedeval.journal import write_whole
+from automedeval.records import RecordError
+from automedeval.rubrics import ASSETS
+
+TEST = "test"  # the split that no run trains on
+WHOLE = "whole"  # stands in a checkpoint folder once every process has written its part
+UNTRAINED = -100  # the label of a token that the loss leaves out, as torch has it
+_SHOWN = 5  # ids that an error names
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One finished run of a checkpoint's history: the splits of which data set it was trained on, and how much that was.
+
+    `fingerprint` is the data set's. Tokens are those of the rows, once; `trained` of them carry the loss.
+    """
+
+    splits: tuple[str, ...]
+    dataset: str
+    fingerprint: str
+    rows: int
+    tokens: int
+    trained: int
+    epochs: float
+
+    def __str__(self) -> str:
+        return f"{'+'.join(self.splits)} of {self.dataset} ({self.fingerprint})"
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def read_rows(parts: Sequence[tuple[str | None, str]]) -> tuple[str, list[str], Any, dict[str, Any]]:
+    """Read the splits that a run trains on.
+
+    Args:
+        parts: (data set, split) of each.
+
+    Returns:
+        the data set's name, the splits, their rows as one `datasets.Dataset`, and what the data set's folder says of itself.
+
+    Raises:
+        RecordError: several data sets, the test split, or a data set or split that cannot be read.
+    """
+    names, splits = {name for name, _ in parts}, [split for _, split in parts]
+    if len(names) != 1 or None in names:
+        raise RecordError("dataset_name, or the paths under datasets, must name one data set")
+    (dataset,) = names
+    if TEST in splits:
+        raise RecordError(f"{dataset}: the split {TEST!r} is held out; no run trains on it")
+    from datasets import concatenate_datasets, load_dataset  # heavy, and only training needs it
+
+    statistics = read_statistics(dataset)
+    try:
+        rows = concatenate_datasets([load_dataset(dataset, split=split) for split in splits])
+    except (ValueError, OSError) as error:  # its errors of a wrong name, split or file are of these kinds
+        raise RecordError(f"{dataset}, {'+'.join(splits)}: {' '.join(str(error).split())[:300]}") from None
+    return dataset, splits, rows, statistics
+
+
+def check_rows(rows: Any, place: str) -> None:
+    """Refuse what cannot be trained on.
+
+    Args:
+        rows: a `datasets.Dataset`.
+        place: names it, for errors.
+
+    Raises:
+        RecordError: no rows, no column `prompt` or `completion`, or a row whose completion is empty.
+    """
+    for column in ("prompt", "completion"):
+        if column not in rows.column_names:
+            raise RecordError(
+                f"{place}: no column {column!r}; there are {', '.join(rows.column_names)} "
+                "(recipes/build_dataset.py writes prompt and completion)"
+            )
+    if not len(rows):
+        raise RecordError(f"{place}: not a single row")
+    empty = [
+        _row_id(rows, at)
+        for at, messages in enumerate(rows["completion"])
+        if not isinstance(messages, list) or not any((each["content"] or "").strip() for each in messages)
+    ]
+    if empty:
+        raise RecordError(f"{place}: {_counted(len(empty), 'row')} without a completion: {_some(empty)}")
+
+
+def tokenize(rows: Any, encoder: PromptEncoder, max_length: int | None, place: str) -> list[dict[str, list[int]]]:
+    """Turn prompts and completions into tokens as judging does, the loss on the completion alone.
+
+    A control token that stands in a text is ordinary characters here as it is there; that is why the rows are tokenized
+    before TRL sees them.
+
+    Returns:
+        `input_ids` and `labels` of each row, equally long.
+
+    Raises:
+        RecordError: rows longer than `max_length` tokens, which truncation would rob of their score line; or a chat template
+            whose answer does not continue its prompt.
+    """
+    encoded, over = [], []
+    for start in range(0, len(rows), 256):
+        window = rows[start : start + 256]
+        prompts = encoder.encode(window["prompt"])
+        wholes = encoder.encode(
+            [[*prompt, *answer] for prompt, answer in zip(window["prompt"], window["completion"])], answered=True
+        )
+        for at, (prompt, whole) in enumerate(zip(prompts, wholes), start):
+            if whole[: len(prompt)] != prompt:
+                raise RecordError(
+                    f"{place}: row {_row_id(rows, at)}: the chat template renders an answered prompt otherwise than one "
+                    "that waits for its answer, so judging would ask what training never saw"
+                )
+            if max_length is not None and len(whole) > max_length:
+                over.append(f"{_row_id(rows, at)} ({len(whole):,})")
+            encoded.append({"input_ids": whole, "labels": [UNTRAINED] * len(prompt) + whole[len(prompt) :]})
+    if over:
+        raise RecordError(
+            f"{place}: {_counted(len(over), 'row')} of {len(rows):,} longer than max_length, {max_length:,} tokens: "
+            f"{_some(over)}; build the data set with this --max_length, or raise it"
+        )
+    return encoded
+
+
+def stage_of(
+    rows: Sequence[Mapping[str, Sequence[int]]],
+    dataset: str,
+    splits: Sequence[str],
+    statistics: Mapping[str, Any],
+    epochs: float,
+) -> Stage:
+    """Return the stage that training on these tokenized rows is."""
+    tokens = sum(len(row["input_ids"]) for row in rows)
+    trained = sum(label != UNTRAINED for row in rows for label in row["labels"])
+    return Stage(tuple(splits), dataset, statistics.get("fingerprint", "unknown"), len(rows), tokens, trained, epochs)
+
+
+def _row_id(rows: Any, at: int) -> str:
+    return repr(rows[at]["case_id"]) if "case_id" in rows.column_names else str(at)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+# --- where a run may start --------------------------------------------------------------------------------------------
+
+
+def read_statistics(dataset: str) -> dict[str, Any]:
+    """Return what a data set's folder says of itself; empty for one that recipes/build_dataset.py did not write."""
+    file = Path(dataset) / "statistics.json"
+    if not file.exists():
+        return {}
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RecordError(f"{file}: {error}") from None
+
+
+def read_record(checkpoint: str | Path) -> dict[str, Any] | None:
+    """Return what is known of how a checkpoint was trained here, None for one that was not."""
+    file = Path(checkpoint) / "training" / "record.json"
+    if not file.exists():
+        return None
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RecordError(f"{file}: {error}") from None
+
+
+def read_history(checkpoint: str | Path) -> list[Stage]:
+    """Return the stages that a checkpoint went through, the latest last; none for a base model.
+
+    Raises:
+        RecordError: the training that is to leave its weights there has not finished.
+    """
+    record = read_record(checkpoint)
+    if record is None:
+        return []
+    if not record["finished"]:
+        raise RecordError(f"{checkpoint}: its own training is not finished; run that first")
+    return [Stage(**{**stage, "splits": tuple(stage["splits"])}) for stage in record["history"]]
+
+
+def check_start(
+    model: str, history: Sequence[Stage], dataset: str, splits: Sequence[str], statistics: Mapping[str, Any]
+) -> None:
+    """Refuse a start that the curriculum does not allow.
+
+    A data set's first stage starts where its history says: a curriculum at a model that has seen none of it, a round of
+    introspection at the judge whose mistakes it revised. Every later stage starts where the one before it ended. A run on
+    several stages together, or on a folder without statistics, may start anywhere.
+
+    Raises:
+        RecordError: `model` is another stage's.
+    """
+    if len(splits) > 1 or not statistics:
+        return
+    stages = [name for name in statistics["splits"] if name != TEST]
+    if splits[0] not in stages:
+        raise RecordError(f"{dataset}: no split {splits[0]!r}; there are {', '.join(stages)}")
+    place, last = stages.index(splits[0]), history[-1] if history else None
+    seen = f"{model} was trained on {last}" if last else f"{model} was trained on no stage here"
+    if place:
+        before = Stage((stages[place - 1],), dataset, statistics["fingerprint"], 0, 0, 0, 0)
+        if last is None or (last.splits, last.fingerprint) != (before.splits, before.fingerprint):
+            raise RecordError(f"{splits[0]} starts where {before} ended, and {seen}")
+    elif "follows" in statistics:
+        if last is None or last.fingerprint != statistics["follows"]:
+            raise RecordError(
+                f"{dataset} revises mistakes of a judge that was trained on {statistics['follows']}, and {seen}"
+            )
+    elif any(stage.fingerprint == statistics["fingerprint"] for stage in history):
+        raise RecordError(f"{splits[0]} is the first stage of {dataset}, and {seen}")
+
+
+# --- what a run leaves ------------------------------------------------------------------------------------------------
+
+
+def last_whole_checkpoint(output: Path) -> tuple[Path | None, list[Path]]:
+    """Return the latest checkpoint of an interrupted run that is whole, and those that are not."""
+    found = [
+        (int(folder.name.rpartition("-")[2]), folder)
+        for folder in output.glob("checkpoint-*")
+        if folder.name.rpartition("-")[2].isdigit()
+    ]
+    whole = [folder for _, folder in sorted(found) if (folder / WHOLE).exists()]
+    return (whole[-1] if whole else None), [folder for _, folder in sorted(found) if folder not in whole]
+
+
+def seconds_so_far(checkpoint: Path | None) -> float:
+    """Return how many seconds were trained until a whole checkpoint was saved."""
+    return 0.0 if checkpoint is None else float((checkpoint / WHOLE).read_text(encoding="utf-8"))
+
+
+def begin(output: Path, record: Mapping[str, Any]) -> bool:
+    """Claim a folder for a run; return whether the same run has finished there already.
+
+    Args:
+        record: what is known of the run. Under `identity` stands what decides the weights, by name, in JSON's kinds; a run
+            goes on only where all of it is the same.
+
+    Raises:
+        RecordError: another run's weights, or something else, are there.
+    """
+    there = read_record(output)
+    if there is None:
+        if output.exists() and any(output.iterdir()):
+            raise RecordError(f"{output}: holds something that was not trained here; choose another --output_dir")
+    else:
+        was, now = there["identity"], record["identity"]
+        for name in sorted({*was, *now}):
+            if was.get(name) != now.get(name):
+                raise RecordError(
+                    f"{output}: holds another run: {name} was {_short(was.get(name))}, now {_short(now.get(name))}; "
+                    "choose another --output_dir"
+                )
+        if there["finished"]:
+            return True
+    write_record(output, {"finished": False, **record})
+    return False
+
+
+def write_record(output: Path, record: Mapping[str, Any]) -> None:
+    """Write what is known of a run."""
+    folder = output / "training"
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / "record.json", json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+
+
+def finish(output: Path, record: Mapping[str, Any], history: Sequence[Stage], losses: Sequence[Mapping]) -> None:
+    """Write the losses, the card and the record; from then on the weights count. What was there to go on from is removed."""
+    lines = "".join(json.dumps(line) + "\n" for line in losses)
+    write_whole(output / "training" / "losses.jsonl", lines)
+    record = {**record, "finished": True, "history": [asdict(stage) for stage in history]}
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    template = environment.from_string((ASSETS / "checkpoint_card.md.jinja").read_text(encoding="utf-8"))
+    write_whole(output / "README.md", template.render(**record, stages=history).rstrip() + "\n")
+    write_record(output, record)
+    for folder in output.glob("checkpoint-*"):
+        shutil.rmtree(folder)
+    (output / "training_args.bin").unlink(missing_ok=True)  # a pickle; the record says the same, readably
+
+
+def digest(rows: Sequence[Mapping[str, Sequence[int]]]) -> str:
+    """Return twelve hexadecimal digits over tokenized rows: what a run sees, whatever made it."""
+    found = hashlib.sha256()
+    for row in rows:
+        found.update(json.dumps([row["input_ids"], row["labels"]]).encode())
+    return found.hexdigest()[:12]
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,208 @@
+"""Stages: rows that can be trained on, where a run may start, and what survives being killed."""
+
+import json
+from pathlib import Path
+
+import pytest
+from datasets import Dataset
+from transformers import AutoTokenizer
+
+from automedeval.encoding import PromptEncoder
+from automedeval.records import RecordError
+from automedeval.stages import (
+    UNTRAINED,
+    WHOLE,
+    Stage,
+    begin,
+    check_rows,
+    check_start,
+    finish,
+    last_whole_checkpoint,
+    read_history,
+    read_record,
+    read_rows,
+    seconds_so_far,
+    tokenize,
+)
+
+SPLITS = {"fingerprint": "d1", "splits": {"stage1": {}, "stage2": {}, "stage3": {}, "test": {}}}
+ROUND = {"fingerprint": "d2", "follows": "d1", "splits": {"train": {}, "test": {}}}
+
+
+def stage(split: str, fingerprint: str = "d1") -> Stage:
+    """Return a stage of a history."""
+    return Stage((split,), "instructions", fingerprint, 10, 100, 20, 1.0)
+
+
+def row(answer: str = "Score: Doctor 1: 3 points.", question: str = "Why?", case_id: str = "c1") -> dict:
+    """Return a row as a data set holds it."""
+    prompt = [{"role": "system", "content": "You judge."}, {"role": "user", "content": question}]
+    return {"prompt": prompt, "completion": [{"role": "assistant", "content": answer}], "case_id": case_id}
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_model: Path) -> PromptEncoder:
+    return PromptEncoder.from_checkpoint(str(tiny_model))
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_loss_is_on_the_completion_alone(encoder: PromptEncoder) -> None:
+    rows = Dataset.from_list([row()])
+    ((ids, labels),) = [each.values() for each in tokenize(rows, encoder, 2048, "d")]
+    trained = [token for token, label in zip(ids, labels) if label != UNTRAINED]
+    assert [label for label in labels if label != UNTRAINED] == trained
+    assert encoder.tokenizer.decode(trained).startswith("Score: Doctor 1: 3 points.<|im_end|>")
+    assert labels[: len(ids) - len(trained)] == [UNTRAINED] * (len(ids) - len(trained))
+
+
+def test_training_sees_the_prompt_that_judging_asks_with(encoder: PromptEncoder) -> None:
+    told = row(question="What of <|im_end|> in a text?")
+    (encoded,) = tokenize(Dataset.from_list([told]), encoder, 2048, "d")
+    (asked,) = encoder.encode([told["prompt"]])
+    assert encoded["input_ids"][: len(asked)] == asked
+    # The control token of the text is data; those of the template are not.
+    end = encoder.tokenizer.convert_tokens_to_ids("<|im_end|>")
+    assert encoded["input_ids"].count(end) == 3
+
+
+def test_tokens_are_those_that_trl_makes_itself(encoder: PromptEncoder, tiny_model: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    told = row()
+    (encoded,) = tokenize(Dataset.from_list([told]), encoder, 2048, "d")
+    whole = tokenizer.apply_chat_template(told["prompt"] + told["completion"], tokenize=True, return_dict=True)
+    assert encoded["input_ids"] == whole["input_ids"]
+
+
+def test_rows_that_are_too_long_are_refused_by_name(encoder: PromptEncoder) -> None:
+    rows = Dataset.from_list([row(case_id="short"), row("word " * 80, case_id="long")])
+    with pytest.raises(RecordError, match=r"1 row of 2 longer than max_length, 60 tokens: 'long' \(\d+\)"):
+        tokenize(rows, encoder, 60, "d")
+
+
+def test_a_template_that_answers_otherwise_than_it_asks_is_refused(tiny_model: Path) -> None:
+    encoder = PromptEncoder.from_checkpoint(str(tiny_model))
+    encoder.tokenizer.chat_template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<think>{% endif %}"
+    with pytest.raises(RecordError, match="judging would ask what training never saw"):
+        tokenize(Dataset.from_list([row()]), encoder, 2048, "d")
+
+
+@pytest.mark.parametrize(
+    ("rows", "fault"),
+    [
+        ([{"text": "t"}], "no column 'prompt'; there are text"),
+        ([row(" ", case_id="c7")], "1 row without a completion: 'c7'"),
+    ],
+)
+def test_rows_that_cannot_be_trained_on(rows: list[dict], fault: str) -> None:
+    with pytest.raises(RecordError, match=fault):
+        check_rows(Dataset.from_list(rows), "d")
+
+
+def test_no_rows_at_all() -> None:
+    with pytest.raises(RecordError, match="not a single row"):
+        check_rows(Dataset.from_dict({"prompt": [], "completion": []}), "d")
+
+
+@pytest.mark.parametrize(
+    ("parts", "fault"),
+    [
+        ([("nowhere/at/all", "stage1")], "nowhere/at/all, stage1: "),
+        ([("a", "stage1"), ("b", "stage1")], "must name one data set"),
+        ([(None, "train")], "must name one data set"),
+        ([("a", "stage1"), ("a", "test")], "the split 'test' is held out"),
+    ],
+)
+def test_a_dataset_that_cannot_be_read(parts: list, fault: str) -> None:
+    with pytest.raises(RecordError, match=fault):
+        read_rows(parts)
+
+
+# --- where a run may start --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("history", "splits", "statistics"),
+    [
+        ([], ["stage1"], SPLITS),
+        ([stage("stage1")], ["stage2"], SPLITS),
+        ([stage("stage1"), stage("stage2")], ["stage3"], SPLITS),
+        ([stage("stage1", "other")], ["stage1"], SPLITS),  # another data set's judge may learn more
+        ([stage("stage3")], ["train"], ROUND),
+        ([], ["stage1", "stage2", "stage3"], SPLITS),
+        ([stage("stage1")], ["anything"], {}),
+    ],
+)
+def test_a_start_that_the_curriculum_allows(history: list[Stage], splits: list[str], statistics: dict) -> None:
+    check_start("model", history, "instructions", splits, statistics)
+
+
+@pytest.mark.parametrize(
+    ("history", "split", "statistics", "fault"),
+    [
+        ([], "stage2", SPLITS, "stage2 starts where stage1 of .* ended, and model was trained on no stage here"),
+        ([stage("stage1")], "stage3", SPLITS, "stage3 starts where stage2 of .* and model was trained on stage1 of"),
+        ([stage("stage1", "other")], "stage2", SPLITS, "model was trained on stage1 of instructions .other"),
+        ([stage("stage1")], "stage1", SPLITS, "stage1 is the first stage of"),
+        ([], "train", ROUND, "revises mistakes of a judge that was trained on d1"),
+        ([stage("stage1", "other")], "train", ROUND, "revises mistakes of a judge"),
+        ([], "stage9", SPLITS, "no split 'stage9'; there are stage1, stage2, stage3"),
+    ],
+)
+def test_a_start_that_it_does_not(history: list[Stage], split: str, statistics: dict, fault: str) -> None:
+    with pytest.raises(RecordError, match=fault):
+        check_start("model", history, "instructions", [split], statistics)
+
+
+# --- what a run leaves ------------------------------------------------------------------------------------------------
+
+
+def record(**identity: object) -> dict:
+    """Return a record as a run begins with."""
+    about = {"start": "base", "base": "base", "rubrics": [], "device": "CPU", "seconds": 3600.0}
+    return {"identity": {"learning_rate": 1e-4, **identity}, **about}
+
+
+def test_a_folder_goes_on_with_the_same_run_alone(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    assert not begin(output, record())
+    assert not begin(output, record())
+    with pytest.raises(RecordError, match="holds another run: learning_rate was 0.0001, now 0.1"):
+        begin(output, record(learning_rate=0.1))
+    with pytest.raises(RecordError, match="its own training is not finished"):
+        read_history(output)
+    finish(output, record(), [stage("stage1")], [{"loss": 1.0}])
+    assert begin(output, record())
+    assert read_history(output) == [stage("stage1")]
+    assert json.loads((output / "training/losses.jsonl").read_text()) == {"loss": 1.0}
+    card = (output / "README.md").read_text()
+    assert "| stage1 of instructions (d1) | 10 | 100 | 20 | 1.0 |" in card
+    assert "1.00 hours on CPU" in card
+
+
+def test_what_is_not_ours_is_not_written_over(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years")
+    with pytest.raises(RecordError, match="was not trained here"):
+        begin(tmp_path, record())
+    assert read_record(tmp_path) is None
+
+
+def test_the_last_whole_checkpoint_counts(tmp_path: Path) -> None:
+    for number, whole in ((4, True), (12, True), (16, False)):
+        (tmp_path / f"checkpoint-{number}").mkdir()
+        if whole:
+            (tmp_path / f"checkpoint-{number}" / WHOLE).write_text(f"{number}.5\n")
+    found, broken = last_whole_checkpoint(tmp_path)
+    assert found == tmp_path / "checkpoint-12"
+    assert broken == [tmp_path / "checkpoint-16"]
+    assert (seconds_so_far(found), seconds_so_far(None)) == (12.5, 0.0)
+
+
+def test_a_finished_run_needs_no_checkpoint_and_leaves_no_pickle(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    begin(output, record())
+    (output / "checkpoint-3").mkdir()
+    (output / "training_args.bin").write_bytes(b"pickle")
+    finish(output, record(), [stage("stage1")], [])
+    assert sorted(path.name for path in output.iterdir()) == ["README.md", "training"]
