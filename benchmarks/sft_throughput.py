@@ -6,23 +6,23 @@
 Counted are tokens that are not padding, per second of forward, backward and update, on the same checkpoint and the same rows,
 tokenized as `recipes/sft.py` does, in the same order, and with the activation checkpointing of `config`:
 
-(a)  ours: SFTTrainer with the arguments of `config`;
+(a)  ours: SFTTrainer with the arguments of `config`, its output layer at trained positions alone as `recipes/sft.py` has it;
 (b)  TRL's defaults: SFTTrainer with an SFTConfig that says nothing else. Its batch of 8 becomes the largest divisor of (a)'s
      rows per update that is not above 8, its accumulation the rest; max_length is (a)'s, which cuts no row;
 (c)  a bare loop: the batches, the precision and the optimizer of (a), and no trainer. The output layer reads only positions
      whose next token is trained on. It neither clips gradients nor logs;
-(d)  (a) with rows of like length in batches of up to 4 (by length); with several rows in one sequence (packed), the rows per
-     update as near as they come; and with weights that are themselves bfloat16, for information only: they lose small
-     updates without a master copy in float32.
+(d)  (a) with rows of like length in batches of up to 4; with several rows packed into one sequence, the rows per update as
+     near as they come; and, for information only, with bfloat16 weights, which without a float32 master lose small updates.
 
-Arms take turns, forth and back, and start from the checkpoint each time. The first update of a turn is not timed; the clock
-runs from its end to the end of the last, so that loading batches and a trainer's logging count, and its start does not. A
-ratio is the median over the turns of the ratio within a turn. The peak of memory is the process's resident set (Linux alone),
-or what torch allocated on a GPU. With `peak_flops`, model FLOP utilisation is 6 × parameters × tokens/s over that. The exit
-status is 0 whether targets are met or not.
+Arms take turns, forth and back, after a run that is not counted, and start from the checkpoint each time. The first update of
+a turn is not timed; the clock runs from its end to the end of the last, so that loading batches and a trainer's logging
+count, and its start does not. A ratio is the median over the turns of the ratio within a turn. The peak of memory is the
+process's resident set (Linux alone), or what torch allocated on a GPU. With `peak_flops`, model FLOP utilisation is
+6 × parameters × tokens/s over that. The exit status is 0 whether targets are met or not.
 """
 
 import argparse
+import ctypes
 import gc
 import random
 import statistics
@@ -45,6 +45,7 @@ from automedeval.encoding import PromptEncoder
 from automedeval.ranking import format_table
 from automedeval.records import RecordError
 from automedeval.stages import TEST, UNTRAINED, read_rows, read_statistics, tokenize
+from automedeval.trained_positions import read_trained_positions
 
 ROOT = Path(__file__).parents[1]
 OURS, DEFAULTS, BARE = "(a) ours", "(b) TRL's defaults", "(c) bare loop"
@@ -59,9 +60,7 @@ class Meter(TrainerCallback):
 
     def __init__(self, training: SFTConfig):
         self.device = training.device
-        self.passes: list[
-            tuple[Any, Any, int]
-        ] = []  # rows, tokens, positions with padding; tensors are read in the end
+        self.passes: list[tuple[Any, Any, int]] = []  # rows, tokens, positions; tensors are read in the end
         self.ends: list[tuple[float, int]] = []  # when, and how many passes until then
         self.parameters = 0
 
@@ -91,19 +90,23 @@ def parse(arguments: Sequence[str]) -> tuple[SFTConfig, str]:
         _, training, model = TrlParser((ScriptArguments, SFTConfig, ModelConfig)).parse_args_and_config(arguments)
     except (ValueError, OSError) as error:
         raise RecordError(" ".join(str(error).split())) from None
+    if model.use_peft:
+        raise RecordError("use_peft: adapters are not measured here")
     kinds = {"dtype": model.dtype, "attn_implementation": model.attn_implementation, "use_safetensors": True}
     training.model_init_kwargs = {**(training.model_init_kwargs or {}), **kinds}
     return training, str(checkpoint_folder(model.model_name_or_path))
 
 
-def train_with_trl(arguments: Sequence[str], tokenizer: Any, rows: Rows) -> Meter:
-    """Train by SFTTrainer under these arguments."""
+def train_with_trl(arguments: Sequence[str], tokenizer: Any, rows: Rows, as_recipe: bool = True) -> Meter:
+    """Train by SFTTrainer under these arguments, fitted as `recipes/sft.py` does or left as TRL makes it."""
     training, start = parse(arguments)
     meter, data = Meter(training), datasets.Dataset.from_list(rows)
     trainer = SFTTrainer(start, training, train_dataset=data, processing_class=tokenizer, callbacks=[meter])
     trainer.remove_callback(PrinterCallback)  # this program's table is all that it prints
     trainer.model.register_forward_pre_hook(meter.before_forward, with_kwargs=True)
     meter.parameters = trainer.model.num_parameters()
+    if as_recipe and training.device.type == "cpu":
+        read_trained_positions(trainer.model, trainer.model.base_model)
     trainer.train()
     return meter
 
@@ -169,7 +172,7 @@ def plan(options: argparse.Namespace, folder: str) -> tuple[dict[str, Callable[.
     kept = ["--max_length", str(given.max_length), "--gradient_checkpointing", str(given.gradient_checkpointing)]
     chosen = {
         OURS: partial(train_with_trl, [*ours, *in_order]),
-        DEFAULTS: partial(train_with_trl, [*common, *in_order, *kept, *batches(8, update)]),
+        DEFAULTS: partial(train_with_trl, [*common, *in_order, *kept, *batches(8, update)], as_recipe=False),
         BARE: partial(train_bare, ours),
         BY_LENGTH: partial(train_with_trl, [*ours, *by_length, *batches(4, update)]),
         PACKED: partial(train_with_trl, [*ours, "--packing", "true", *batches(1, packs)]),
@@ -188,6 +191,7 @@ def peak(device: str) -> float:
     if not CLEAR.exists():
         return float("nan")
     found = int(CLEAR.with_name("status").read_text().partition("VmHWM:")[2].split()[0])
+    ctypes.CDLL("libc.so.6").malloc_trim(0)  # what earlier arms have freed is given back
     CLEAR.write_text("5")  # proc(5): the peak of the resident set becomes what it is now
     return found * 1024 / 1e6
 
@@ -196,6 +200,7 @@ def measure(options: argparse.Namespace, folder: str) -> None:
     """Let the arms take turns; print their table, the targets, and which way of making batches wins."""
     chosen, tokenizer, rows = plan(options, folder)
     readings: dict[str, list[dict[str, float]]] = {name: [] for name in chosen}
+    chosen[BARE](tokenizer, rows)  # not counted: whoever comes first in a process is slower
     for turn in range(options.repeats):
         for name in list(chosen)[:: -1 if turn % 2 else 1]:
             peak(options.device)

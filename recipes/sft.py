@@ -50,30 +50,15 @@ from automedeval.stages import (
     stage_of,
     tokenize,
 )
+from automedeval.trained_positions import read_trained_positions
 
 # What decides the weights beside the rows and the start. A run goes on only if all of it is as before.
 DECISIVE = (
-    "learning_rate",
-    "lr_scheduler_type",
-    "warmup_steps",
-    "optim",
-    "weight_decay",
-    "adam_beta1",
-    "adam_beta2",
-    "adam_epsilon",
-    "max_grad_norm",
-    "num_train_epochs",
-    "max_steps",
-    "per_device_train_batch_size",
-    "gradient_accumulation_steps",
-    "packing",
-    "max_length",
-    "train_sampling_strategy",
-    "loss_type",
-    "bf16",
-    "fp16",
+    "learning_rate", "lr_scheduler_type", "warmup_steps", "optim", "weight_decay", "adam_beta1", "adam_beta2",
+    "adam_epsilon", "max_grad_norm", "num_train_epochs", "max_steps", "per_device_train_batch_size",
+    "gradient_accumulation_steps", "packing", "max_length", "train_sampling_strategy", "loss_type", "bf16", "fp16",
     "seed",
-)
+)  # fmt: skip
 FULL_DISK = ("No space left", "File too large", "file write failed", "unexpected pos", "iostream error")
 
 
@@ -150,6 +135,9 @@ def main() -> None:
         quantization_config=get_quantization_config(model),
         callbacks=[timer],
     )
+    if state.device.type == "cpu":  # elsewhere TRL leaves out by itself what carries no loss
+        network = trainer.model.get_base_model() if peft else trainer.model
+        read_trained_positions(network, network.base_model)
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     save(trainer, output, peft is not None, model.dtype)
     if state.is_main_process:

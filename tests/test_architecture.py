@@ -61,7 +61,7 @@ FLOORS = {
             "stages",
             "jury",
         },
-        {"rows", "completion_chain", "instruction_set"},
+        {"rows", "completion_chain", "instruction_set", "trained_positions"},
         {"meta_evaluation", "summary", "rounds", "discussion"},
         {"illustrations", "partners"},
         {"report", "introspection"},

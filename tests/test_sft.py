@@ -15,9 +15,11 @@ from conftest import ROOT, build_tiny_model, error_line, run_recipe
 from safetensors.torch import load_file
 from tiny_instructions import build_instructions
 
+from automedeval import trained_positions
 from automedeval.stages import WHOLE, read_history, read_record
 
 CONFIG = "recipes/automedeval-135m/stage1.yaml"
+BATCHES = ("--gradient_accumulation_steps", "2")  # two rows a batch, so that there is padding
 FAST = ("--bf16", "false", "--save_steps", "2", "--logging_steps", "1", "--num_train_epochs", "2")
 
 
@@ -83,6 +85,18 @@ def test_a_trained_checkpoint_judges(stage1: tuple[Path, str], tmp_path: Path) -
     responses = [{"model": "a", "text": "Rest."}, {"model": "b", "text": "Run."}]
     (verdict,) = judge([Case.from_dict({"id": "1", "question": "A cold?", "responses": responses})])
     assert verdict.valid
+
+
+def test_reading_trained_positions_alone_changes_no_loss(
+    stage1: tuple[Path, str], tiny_model: Path, instructions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[bool] = []
+    monkeypatch.setattr(trained_positions, "read_trained_positions", lambda network, backbone: read.append(True))
+    train(*arguments(tiny_model, instructions, tmp_path / "all", "--per_device_train_batch_size", 2), *BATCHES)
+    assert read == [True]
+    monkeypatch.undo()
+    train(*arguments(tiny_model, instructions, tmp_path / "some", "--per_device_train_batch_size", 2), *BATCHES)
+    assert losses(tmp_path / "some") == pytest.approx(losses(tmp_path / "all"), abs=2e-3)
 
 
 def test_the_next_stage_starts_there_and_no_other_does(

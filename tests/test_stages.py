@@ -83,7 +83,8 @@ def test_rows_that_are_too_long_are_refused_by_name(encoder: PromptEncoder) -> N
 
 def test_a_template_that_answers_otherwise_than_it_asks_is_refused(tiny_model: Path) -> None:
     encoder = PromptEncoder.from_checkpoint(str(tiny_model))
-    encoder.tokenizer.chat_template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<think>{% endif %}"
+    told = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+    encoder.tokenizer.chat_template = told + "{% if add_generation_prompt %}<think>{% endif %}"
     with pytest.raises(RecordError, match="judging would ask what training never saw"):
         tokenize(Dataset.from_list([row()]), encoder, 2048, "d")
 
@@ -168,7 +169,7 @@ def test_a_folder_goes_on_with_the_same_run_alone(tmp_path: Path) -> None:
     output = tmp_path / "out"
     assert not begin(output, record())
     assert not begin(output, record())
-    with pytest.raises(RecordError, match="holds another run: learning_rate was 0.0001, now 0.1"):
+    with pytest.raises(RecordError, match=r"holds another run: learning_rate was 0\.0001, now 0\.1"):
         begin(output, record(learning_rate=0.1))
     with pytest.raises(RecordError, match="its own training is not finished"):
         read_history(output)
