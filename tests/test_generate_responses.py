@@ -328,7 +328,7 @@ def test_bad_input_is_one_line(tiny_model, questions, tmp_path, change, said):
         assert not (tmp_path / "out" / "cases.jsonl").exists()
 
 
-@pytest.mark.parametrize("study", ["automedeval-13b", "automedeval-135m"])
-def test_the_runs_in_yaml_are_read(study, tmp_path):
-    done = generate("--config", ROOT / "recipes" / study / "generate_responses.yaml", "--candidates", "models/none")
+@pytest.mark.parametrize("run", ["automedeval-13b/generate_responses.yaml", "automedeval-135m/candidate.yaml"])
+def test_the_runs_in_yaml_are_read(run, tmp_path):
+    done = generate("--config", ROOT / "recipes" / run, "--candidates", "models/none")
     assert "no checkpoint at models/none" in error_line(done)
