@@ -41,10 +41,11 @@ from trl import ModelConfig, ScriptArguments, SFTConfig, SFTTrainer, TrlParser, 
 
 from automedeval.arguments import installed_versions, run
 from automedeval.checkpoints import checkpoint_folder
+from automedeval.dataset_folder import TEST, read_statistics
 from automedeval.encoding import PromptEncoder
 from automedeval.ranking import format_table
 from automedeval.records import RecordError
-from automedeval.stages import TEST, UNTRAINED, read_rows, read_statistics, tokenize
+from automedeval.stages import UNTRAINED, read_rows, tokenize
 from automedeval.trained_positions import read_trained_positions
 
 ROOT = Path(__file__).parents[1]
@@ -156,9 +157,7 @@ def plan(options: argparse.Namespace, folder: str) -> tuple[dict[str, Callable[.
     ours = ["--config", str(options.config), *common]
     given, _ = parse(ours)
     update = options.rows_per_update or given.per_device_train_batch_size * given.gradient_accumulation_steps
-    splits = [split for split in read_statistics(options.dataset).get("splits", ()) if split != TEST]
-    if not splits:
-        raise RecordError(f"{options.dataset}: no statistics.json with stages, as recipes/build_dataset.py writes it")
+    splits = [split for split in read_statistics(options.dataset)["splits"] if split != TEST]
     found = read_rows([(options.dataset, split) for split in splits])[2]
     encoder = PromptEncoder.from_checkpoint(options.model, given.chat_template_path)
     rows = tokenize(found, encoder, given.max_length, options.dataset)

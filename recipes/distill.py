@@ -8,17 +8,15 @@ Appends to OUTPUT/verdicts.jsonl as verdicts come; the same command again does o
 """
 
 import itertools
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from tqdm import tqdm
 
-from automedeval.arguments import ChatArguments, parse, record_run, run
-from automedeval.completion_chain import WINDOW, CompletionChain, SharedSearch, conclude, overview
+from automedeval.arguments import ChatArguments, KnowledgeArguments, parse, record_run, run
+from automedeval.completion_chain import WINDOW, CompletionChain, conclude, overview
 from automedeval.journal import Journal, write_whole
 from automedeval.judging import Judge
 from automedeval.recorded_chat import RecordedChat
@@ -34,20 +32,6 @@ class DistillArguments:
     judge: str = field(metadata={"help": "openai:MODEL (see --base_url), recording:FILE, or a checkpoint"})
     cases: str = field(metadata={"help": "cases with responses: .jsonl, .parquet or a Hub dataset id"})
     output: str = field(metadata={"help": "folder for verdicts.jsonl"})
-    knowledge: str = field(
-        default="chain",
-        metadata={"help": "chain: the teacher may ask; none: it judges at once", "choices": ["chain", "none"]},
-    )
-    store: str | None = field(default=None, metadata={"help": "folder of the knowledge store"})
-    qdrant_url: str | None = field(default=None, metadata={"help": "a Qdrant server in the store's place"})
-    collection: str = field(default="knowledge", metadata={"help": "the store's collection"})
-    encoder: str = field(
-        default="models/all-MiniLM-L6-v2", metadata={"help": "checkpoint that the store was built with"}
-    )
-    questions: int = field(
-        default=3, metadata={"help": "most rounds of questions in a chain"}
-    )  # Paper: Algorithm 1's T
-    passages: int = field(default=3, metadata={"help": "passages that answer a question"})
     reference_as_response: bool = field(default=False, metadata={"help": "show the reference as one more response"})
     models: str | None = field(default=None, metadata={"help": "show only these models' responses: A,B,C"})
     shuffle: bool = field(
@@ -70,17 +54,8 @@ class DistillArguments:
     )
 
     def __post_init__(self) -> None:
-        for name in ("questions", "passages", "limit"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise RecordError(f"--{name} must be at least 1, not {getattr(self, name)}")
-        if self.knowledge == "chain" and self.batch:
-            raise RecordError(
-                "--batch needs --knowledge none: the steps of a chain follow one another, a batch is one step"
-            )
-        if self.knowledge == "chain" and not (self.store or self.qdrant_url):
-            raise RecordError(
-                "--store names no folder (recipes/build_index.py builds one; --knowledge none goes without)"
-            )
+        if self.limit is not None and self.limit < 1:
+            raise RecordError(f"--limit must be at least 1, not {self.limit}")
         if self.judge.startswith("recording:") and self.shuffle:
             raise RecordError("a recording speaks of the responses in the file's order: --shuffle false")
         if self.score_decoding == "constrained" and self.judge.startswith(("openai:", "recording:")):
@@ -91,9 +66,13 @@ class DistillArguments:
 
 def main() -> None:
     """Let the teacher judge what is missing, then count how its chains ended."""
-    args, chat_args = parse((DistillArguments, ChatArguments), __doc__)
+    args, books, chat_args = parse((DistillArguments, KnowledgeArguments, ChatArguments), __doc__)
+    if args.batch and books.knowledge == "chain":
+        raise RecordError(
+            "--batch needs --knowledge none: the steps of a chain follow one another, a batch is one step"
+        )
     with ExitStack() as opened:
-        chain = chain_of(args, chat_args, opened)
+        chain = chain_of(args, books, chat_args, opened)
         # Every case is planned once before anything is asked: bad input is told at once, not after an hour.
         digests = {}
         for case in cases_of(args):
@@ -103,7 +82,7 @@ def main() -> None:
         if args.dry_run:
             print(dry_run(chain, args, log.done(digests)))
             return
-        record_run(log.run_file, args, chat_args)
+        record_run(log.run_file, args, books, chat_args)
         with Journal(log.path) as journal:  # what is done is read under the lock: nobody adds to it meanwhile
             done = log.done(digests)
             if args.batch:
@@ -119,28 +98,19 @@ def main() -> None:
         raise RecordError(f"{len(failures)} not judged, the last: {failures[-1]}; the same command tries them again")
 
 
-def chain_of(args: DistillArguments, chat_args: ChatArguments, opened: ExitStack) -> CompletionChain:
+def chain_of(
+    args: DistillArguments, books: KnowledgeArguments, chat_args: ChatArguments, opened: ExitStack
+) -> CompletionChain:
     """Return the teacher, with the books that it may ask, which are closed with `opened`."""
     kind, _, file = args.judge.partition(":")
     recorded = kind == "recording"
-    chat = RecordedChat(file, args.teacher, args.knowledge) if recorded else chat_args.load(args.judge, args.seed)
+    chat = RecordedChat(file, args.teacher, books.knowledge) if recorded else chat_args.load(args.judge, args.seed)
     models = [name.strip() for name in args.models.split(",")] if args.models is not None else None
     options = {"seed": args.seed, "models": models, "name": args.judge_name}
     judge = Judge(chat, args.rubric, score_decoding=args.score_decoding, **options)
-    books: dict[str, Any] = {}
-    if args.knowledge == "chain":
-        from automedeval.embeddings import Encoder  # both load heavy libraries, and the ablation does without
-        from automedeval.knowledge import KnowledgeBase
-
-        # In float32 what is found for a question does not depend on which others are looked up with it.
-        encoder = Encoder(args.encoder, device=chat_args.device, dtype="float32")
-        base = opened.enter_context(KnowledgeBase(args.store, encoder, args.qdrant_url, args.collection))
-        if base.advice:
-            print(base.advice, file=sys.stderr)
-        books = {"search": SharedSearch(base.search, args.passages), "questions": args.questions}
-        books |= {"store": f"{encoder.fingerprint}:{args.collection}:{len(base)}:{args.passages}"}
+    search, store = books.open(chat_args.device, opened)
     shown = {"reference_as_response": args.reference_as_response, "shuffle": args.shuffle}
-    return CompletionChain(judge, args.teacher, **books, **shown)
+    return CompletionChain(judge, args.teacher, search, books.questions, store=store, **shown)
 
 
 def judge_missing(

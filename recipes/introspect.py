@@ -9,7 +9,6 @@ Writes OUTPUT/{train,test}.parquet with a card, statistics.json, revisions.jsonl
 say is appended to OUTPUT.discussion/, with the jury's queue, jury.jsonl; the same command again goes on from there.
 """
 
-import sys
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,8 +17,7 @@ from typing import Any
 from tqdm import tqdm
 
 import automedeval
-from automedeval.arguments import ChatArguments, parse, record_run, run
-from automedeval.completion_chain import SharedSearch
+from automedeval.arguments import ChatArguments, KnowledgeArguments, parse, record_run, run
 from automedeval.dataset_folder import DatasetFolder, card_facts, read_dataset, write_card
 from automedeval.discussion import EXCHANGES
 from automedeval.encoding import PromptEncoder
@@ -56,16 +54,6 @@ class IntrospectArguments:
         default=None, metadata={"help": "accepts or objects: as --suggester, or ratings:FILE, a plain rule on ratings"}
     )
     exchanges: int = field(default=EXCHANGES, metadata={"help": "most suggestions, each with its review"})
-    knowledge: str = field(
-        default="chain",
-        metadata={"help": "chain: the suggester may ask the store; none: it may not", "choices": ["chain", "none"]},
-    )
-    store: str | None = field(default=None, metadata={"help": "folder of the knowledge store"})
-    qdrant_url: str | None = field(default=None, metadata={"help": "a Qdrant server in the store's place"})
-    collection: str = field(default="knowledge", metadata={"help": "the store's collection"})
-    encoder: str = field(default="models/all-MiniLM-L6-v2", metadata={"help": "checkpoint that built the store"})
-    questions: int = field(default=3, metadata={"help": "most rounds of questions before a suggestion"})
-    passages: int = field(default=3, metadata={"help": "passages that answer a question"})
     shuffle: bool = field(
         default=True, metadata={"help": "show responses in the rows' slots; a recording needs false: the file's order"}
     )
@@ -87,7 +75,7 @@ class IntrospectArguments:
         for name in ("cases", "rubrics"):
             values = [part.strip() for given in getattr(self, name) for part in given.split(",")]
             setattr(self, name, [value for value in values if value])
-        for name in ("exchanges", "questions", "passages", "max_length"):
+        for name in ("exchanges", "max_length"):
             if getattr(self, name) < 1:
                 raise RecordError(f"--{name} must be at least 1, not {getattr(self, name)}")
         if not self.tolerance >= 0:
@@ -100,17 +88,15 @@ class IntrospectArguments:
             return
         if not (self.suggester and self.reviewer):
             raise RecordError("--suggester and --reviewer name two models (--partners none goes without)")
-        if self.knowledge == "chain" and not (self.store or self.qdrant_url):
-            raise RecordError(
-                "--store names no folder (recipes/build_index.py builds one; --knowledge none goes without)"
-            )
         if self.shuffle and "recording" in (self.suggester.partition(":")[0], self.reviewer.partition(":")[0]):
             raise RecordError("a recording speaks of the responses in the file's order: --shuffle false")
 
 
 def main() -> None:
     """Find the mistakes, have them discussed, let the jury decide the rest, and write the round's data set."""
-    args, chat_args = parse((IntrospectArguments, ChatArguments), __doc__)
+    args, books, chat_args = parse((IntrospectArguments, KnowledgeArguments, ChatArguments), __doc__)
+    if args.partners == "both":
+        books.check()
     dataset = read_dataset(args.dataset)
     rubrics = {rubric.name: rubric for rubric in map(read_rubric, [*packaged_rubrics(), *args.rubrics])}
     wanted = {row["case_id"] for row in dataset.training}
@@ -133,14 +119,14 @@ def main() -> None:
         discussions, names = [], {"suggester": "nobody", "reviewer": "nobody"}
         if args.partners == "both" and mistakes:
             about = [dataset.statistics["fingerprint"], judge.name, judge.settings or ""]
-            partners = partners_of(args, chat_args, about, mistakes, opened)
+            partners = partners_of(args, books, chat_args, about, mistakes, opened)
             names = {"suggester": partners.suggester.name, "reviewer": partners.reviewer.name}
             discussions = partners.open(mistakes, journal)
             if args.dry_run:
                 tokens, cost = partners.suggester.estimate(partners.first_prompts(discussions))
                 print(f"about {tokens:,} prompt tokens in the first suggestions, which cost at most {cost:.2f}")
                 return
-            record_run(work / "run.json", args, chat_args)
+            record_run(work / "run.json", args, books, chat_args)
             with tqdm(unit="message", desc="discussion") as bar:
                 for _ in partners.lead(discussions, journal):
                     bar.update()
@@ -160,20 +146,25 @@ def main() -> None:
         write_queue(queue, undecided, filled)
         this.tell_decisions(rulings, readings)
         names["jury"] = "raters' readings" if args.readings else "the jury"
-        write(this, args, chat_args, encoder, judge, names)
+        write(this, (args, books, chat_args), encoder, judge, names)
     if undecided:
         print(f"jury: {len(undecided):,} cases wait in {queue}; the same command takes the answers up")
 
 
 def partners_of(
-    args: IntrospectArguments, chat_args: ChatArguments, about: list[str], mistakes: list[Mistake], opened: ExitStack
+    args: IntrospectArguments,
+    books: KnowledgeArguments,
+    chat_args: ChatArguments,
+    about: list[str],
+    mistakes: list[Mistake],
+    opened: ExitStack,
 ) -> Partners:
     """Return both partners, with the books that the suggesting one may ask, which are closed with `opened`."""
 
     def partner(model: str, role: str) -> Any:
         kind, _, file = model.partition(":")
         if kind == "recording":
-            return RecordedChat(file, "strong", args.knowledge if role == "suggestion" else "none", role)
+            return RecordedChat(file, "strong", books.knowledge if role == "suggestion" else "none", role)
         if kind == "ratings" and role == "review":
             rule = RuleOnRatings(file)
             rule.check(mistake.recorded.case for mistake in mistakes)
@@ -185,38 +176,28 @@ def partners_of(
     reviewer = partner(args.reviewer, "review") if recorded or args.reviewer != args.suggester else suggester
     if args.suggester.startswith("openai:") and args.reviewer.startswith("openai:"):
         reviewer.budget = suggester.budget  # --max_cost is what both may spend together
-    books: dict[str, Any] = {}
-    if args.knowledge == "chain":
-        from automedeval.embeddings import Encoder  # both load heavy libraries, and discussions without books do not
-        from automedeval.knowledge import KnowledgeBase
-
-        # In float32 what is found for a question does not depend on which others are looked up with it.
-        encoder = Encoder(args.encoder, device=chat_args.device, dtype="float32")
-        base = opened.enter_context(KnowledgeBase(args.store, encoder, args.qdrant_url, args.collection))
-        if base.advice:
-            print(base.advice, file=sys.stderr)
-        books = {"search": SharedSearch(base.search, args.passages), "questions": args.questions}
-        about = [*about, f"{encoder.fingerprint}:{args.collection}:{len(base)}:{args.passages}"]
+    search, store = books.open(chat_args.device, opened)
     return Partners(
         suggester,
         reviewer,
         partner(args.suggester, "revision") if recorded else None,
+        search=search,
+        questions=books.questions,
         exchanges=args.exchanges,
         shuffle=args.shuffle,
-        about=about,
-        **books,
+        about=[*about, store] if store else about,
     )
 
 
 def write(
     this: Round,
-    args: IntrospectArguments,
-    chat_args: ChatArguments,
+    groups: tuple[IntrospectArguments, KnowledgeArguments, ChatArguments],
     encoder: PromptEncoder | None,
     judge: JudgeOfRound,
     partners: dict[str, str],
 ) -> None:
     """Write the round's folder, and put it in its place."""
+    args = groups[0]
     with DatasetFolder(args.output) as folder:
         splits, written = this.write(folder.scratch, args.train_on, encoder, args.max_length)
         if encoder is None:
@@ -229,7 +210,7 @@ def write(
             "max_length": args.max_length,
         }
         write_card(folder.scratch, facts)
-        record_run(folder.scratch / "run.json", args, chat_args)
+        record_run(folder.scratch / "run.json", *groups)
         folder.publish()
     print(f"instructions {facts['fingerprint']}: {args.output}")
 

@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from automedeval.arguments import ChatArguments, join_processes, parse, record_run, run
 from automedeval.journal import Journal, write_whole
-from automedeval.judging import WINDOW, Judge, LikelihoodJudge
+from automedeval.judging import LIKELIHOODS, WINDOW, Judge, LikelihoodJudge
 from automedeval.planning import Request, plan_requests, selected_responses
 from automedeval.ranking import Standings, format_table
 from automedeval.records import Case, RecordError, read_cases
@@ -32,7 +32,9 @@ class JudgeArguments:
     """What is judged, by whom, and how."""
 
     judge: str = field(
-        metadata={"help": "checkpoint folder or Hub id, likelihood:CHECKPOINT, or openai:MODEL (see --base_url)"}
+        metadata={
+            "help": "checkpoint folder or Hub id, likelihood:CHECKPOINT, channel:CHECKPOINT, or openai:MODEL (see --base_url)"
+        }
     )
     cases: str = field(metadata={"help": "cases: .jsonl, .parquet or a Hub dataset id"})
     output: str = field(metadata={"help": "folder for verdicts.jsonl"})
@@ -75,8 +77,11 @@ def main() -> None:
     """Judge what is missing, then print how the models stand."""
     args, chat_args = parse((JudgeArguments, ChatArguments), __doc__)
     rank, processes = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-    likelihood = args.judge.startswith("likelihood:")
-    rubric = None if likelihood else read_rubric(args.rubric)
+    kind, _, checkpoint = args.judge.partition(":")
+    likelihood = kind in LIKELIHOODS
+    rubric = None if kind == "likelihood" else read_rubric(args.rubric)
+    if kind == "channel" and not rubric.scale:
+        raise RecordError(f"--rubric {args.rubric}: gives choices, and a channel judge reads a scale")
     plan = {"models": [name.strip() for name in args.models.split(",")] if args.models is not None else None}
     if not likelihood:
         plan |= {"orders": args.orders, "seed": args.seed, "runs": args.runs, "baseline": args.baseline}
@@ -91,9 +96,9 @@ def main() -> None:
         )
 
     wait = join_processes() if processes > 1 else lambda: None
-    chat = chat_args.load(args.judge.removeprefix("likelihood:"), args.seed, processes)
+    chat = chat_args.load(checkpoint if likelihood else args.judge, args.seed, processes)
     options = {"on_overlong": args.on_overlong, "name": args.judge_name, **plan}
-    judge = LikelihoodJudge(chat, **options) if likelihood else Judge(
+    judge = LikelihoodJudge(chat, rubric, **options) if likelihood else Judge(
         chat, rubric, args.rationale, args.score_decoding, **options
     )  # fmt: skip
     log = VerdictLog(Path(args.output), judge.name, judge.rubric_name, judge.fingerprint, rank, processes)
@@ -117,7 +122,7 @@ def main() -> None:
         judged, seconds = log.join_parts() if processes > 1 else journal.appended, time.monotonic() - started
         record_run(log.run_file, args, chat_args, timing={"verdicts": judged, "seconds": round(seconds, 1)})
         if judged or not waiting:
-            print(summary(log, rubric, expected, judged, seconds))
+            print(summary(log, None if likelihood else rubric, expected, judged, seconds))
         if waiting:
             print(waiting)
     wait()  # a process that ends with an error takes the others with it

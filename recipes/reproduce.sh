@@ -79,19 +79,19 @@ case $ablation in
   no_curriculum | vanilla) stages=("$ablation") ;;
   *) stages=(stage1 stage2 stage3) ;;
 esac
-names=()
+train() { # YAML, what it does, arguments; goes on from $model, and leaves there what it trained
+  local yaml=$1 about=$2 name=$1 place
+  shift 2
+  [ "$yaml" = "$ablation" ] || name+=$suffix # such a YAML has a name of its own already
+  name+=$again place=$(value "$yaml" output_dir)${name#"$yaml"}
+  step "$yaml" "$about" --output_dir "$place" --seed "$((run - 1))" ${model:+--model_name_or_path "$model"} "$@"
+  model=$place
+  step judge "$name judges the test split" --judge "$model" --judge_name "$name"
+  series+=("$name")
+}
+
 for ((run = 1; run <= runs; run++)); do
   again=$([ "$run" = 1 ] || echo "-run$run") model= trained_on=$data series=()
-  train() { # YAML, what it does, arguments
-    local yaml=$1 about=$2 name=$1 place
-    shift 2
-    [ "$yaml" = "$ablation" ] || name+=$suffix # such a YAML has a name of its own already
-    name+=$again place=$(value "$yaml" output_dir)${name#"$yaml"}
-    step "$yaml" "$about" --output_dir "$place" --seed "$((run - 1))" ${model:+--model_name_or_path "$model"} "$@"
-    model=$place
-    step judge "$name judges the test split" --judge "$model" --judge_name "$name"
-    series+=("$name")
-  }
   for stage in "${stages[@]}"; do
     here=()
     [ "$stage" = no_curriculum ] || here=(--dataset_name "$data")
@@ -108,13 +108,12 @@ for ((run = 1; run <= runs; run++)); do
     trained_on=$revised
     train "introspection$round" "training: round $round" --dataset_name "$revised"
   done
-  names+=("${series[*]}")
+  [ "$run" != 1 ] || first=${series[*]} # the report shows the rounds of one run
 done
 
 # --- meta-evaluation (sections 4.3, 4.4, Appendix F)
-rounds_of_first=${names[0]// /,}
-if [[ $rounds_of_first == *,* ]]; then
-  step report "the report" --rounds "$rounds_of_first"
+if [[ $first == *" "* ]]; then
+  step report "the report" --rounds "${first// /,}"
 else
   step report "the report"
 fi

@@ -46,6 +46,8 @@ from automedeval.stages import (
     read_history,
     read_record,
     read_rows,
+    refuse_unused,
+    remove_checkpoints,
     seconds_so_far,
     stage_of,
     tokenize,
@@ -101,6 +103,7 @@ def main() -> None:
     peft = get_peft_config(model)
     identity = {name: getattr(training, name) for name in DECISIVE}
     identity |= {"dtype": model.dtype, "peft": peft and peft.to_dict(), "processes": state.num_processes}
+    identity |= {name: True for name in ("load_in_8bit", "load_in_4bit") if getattr(model, name)}
     identity |= {"rows": digest(encoded), "start": fingerprint(start, [])}
     record = {
         "identity": plain(identity),
@@ -116,6 +119,8 @@ def main() -> None:
     finished = begin(output, record) if state.is_main_process else False
     state.wait_for_everyone()
     if finished or read_record(output)["finished"]:
+        if state.is_main_process:
+            remove_checkpoints(output)  # a run that was killed between its record and this has left them
         tell(f"{output}: this run has finished before")
         return
     update = training.per_device_train_batch_size * training.gradient_accumulation_steps * state.num_processes
@@ -155,8 +160,7 @@ def parse() -> tuple[ScriptArguments, SFTConfig, ModelConfig, DatasetMixtureConf
         script, training, model, mixture = parser.parse_args_and_config()
     except (ValueError, OSError) as error:
         raise RecordError(" ".join(str(error).split())) from None
-    if training.trust_remote_code:
-        raise RecordError("trust_remote_code: code that comes with a checkpoint is not run")
+    refuse_unused({**vars(script), **vars(training), **vars(model)})
     if not model.model_name_or_path or not training.output_dir:
         raise RecordError("model_name_or_path and output_dir are needed")
     training.model_init_kwargs = {

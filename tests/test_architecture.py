@@ -37,9 +37,9 @@ FLOORS = {
             "judged_cases",
             "forecast",
         },
-        {"prompts", "cases", "corruption", "curriculum", "found_verdicts"},
-        {"attribution", "instructions", "layouts", "leakage", "topics"},
-        {"mistakes"},
+        {"prompts", "cases", "corruption", "curriculum", "calibration"},
+        {"attribution", "instructions", "layouts", "found_verdicts", "topics"},
+        {"mistakes", "leakage"},
     ],
     "F2": [
         {"checkpoints", "completions", "decoding", "figures", "books", "recorded_chat", "rule_on_ratings"},
@@ -58,11 +58,10 @@ FLOORS = {
             "generation",
             "quality",
             "dataset_folder",
-            "stages",
             "jury",
         },
-        {"rows", "completion_chain", "instruction_set", "trained_positions"},
-        {"meta_evaluation", "summary", "rounds", "discussion"},
+        {"rows", "completion_chain", "instruction_set", "stages"},
+        {"meta_evaluation", "summary", "rounds", "discussion", "trained_positions"},
         {"illustrations", "partners"},
         {"report", "introspection"},
     ],
@@ -77,7 +76,7 @@ STEPS = {
 # Which modules may import an outside library, anywhere in their text. What is not named may not be imported at all.
 ARRAYS = {
     "resampling", "agreement", "reliability", "ranking", "baselines", "cases", "people", "evidence", "rows", "candidates",
-    "meta_evaluation", "report", "overlap", "quality", "embeddings", "forecast",
+    "meta_evaluation", "report", "overlap", "quality", "embeddings", "forecast", "calibration",
 }  # fmt: skip
 DOORS = {
     "accelerate": {"arguments"},

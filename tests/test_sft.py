@@ -115,8 +115,10 @@ def test_a_finished_run_is_not_repeated_and_not_written_over(
     stage1: tuple[Path, str], tiny_model: Path, instructions: Path
 ) -> None:
     before = (stage1[0] / "model.safetensors").stat().st_mtime_ns
+    (stage1[0] / "checkpoint-1").mkdir()  # as a run leaves it that is killed once its record is written
     assert "has finished before" in train(*arguments(tiny_model, instructions, stage1[0])).stdout
     other = run_recipe("sft", *arguments(tiny_model, instructions, stage1[0], "--learning_rate", "0.5"))
+    assert not (stage1[0] / "checkpoint-1").exists()
     assert "holds another run: learning_rate was 0.0001, now 0.5" in error_line(other)
     assert (stage1[0] / "model.safetensors").stat().st_mtime_ns == before
 
@@ -200,6 +202,7 @@ def test_a_full_disk_is_one_line(tiny_model: Path, instructions: Path, tmp_path:
         (("--dataset_name", "nowhere/here"), "nowhere/here, stage1"),
         (("--max_length", "40"), "8 rows of 8 longer than max_length, 40 tokens: 'case-0' ("),
         (("--trust_remote_code", "true"), "code that comes with a checkpoint is not run"),
+        (("--push_to_hub", "true"), "publishing is a step of its own"),
         (("--attn_implementation", "flash_attention_2"), "FlashAttention2"),
     ],
 )

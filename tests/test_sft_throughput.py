@@ -55,4 +55,4 @@ def test_every_arm_is_measured_and_compared(tiny_model: Path, tmp_path: Path) ->
 def test_a_dataset_without_stages_is_refused(tiny_model: Path, tmp_path: Path) -> None:
     done = measure("--model", tiny_model, "--dataset", tmp_path)
     assert done.returncode == 1
-    assert f"error: {tmp_path}: no statistics.json" in done.stderr
+    assert f"error: {tmp_path}/statistics.json: No such file" in done.stderr

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from datasets import Dataset
 from transformers import AutoTokenizer
+from trl import ModelConfig, ScriptArguments, SFTConfig
 
 from automedeval.encoding import PromptEncoder
 from automedeval.records import RecordError
@@ -21,6 +22,7 @@ from automedeval.stages import (
     read_history,
     read_record,
     read_rows,
+    refuse_unused,
     seconds_so_far,
     tokenize,
 )
@@ -207,3 +209,22 @@ def test_a_finished_run_needs_no_checkpoint_and_leaves_no_pickle(tmp_path: Path)
     (output / "training_args.bin").write_bytes(b"pickle")
     finish(output, record(), [stage("stage1")], [])
     assert sorted(path.name for path in output.iterdir()) == ["README.md", "training"]
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("trust_remote_code", True),
+        ("push_to_hub", True),
+        ("eval_strategy", "steps"),
+        ("resume_from_checkpoint", "checkpoint-1"),
+        ("dataset_streaming", True),
+        ("dataset_config", "default"),
+        ("model_revision", "v2"),
+    ],
+)
+def test_arguments_that_would_have_no_effect_are_refused(name: str, given: object, tmp_path: Path) -> None:
+    arguments = {**vars(ScriptArguments()), **vars(SFTConfig(str(tmp_path), use_cpu=True)), **vars(ModelConfig())}
+    refuse_unused(arguments)
+    with pytest.raises(RecordError, match=f"^{name}: "):
+        refuse_unused(arguments | {name: given})

@@ -55,24 +55,32 @@ class Dataset:
         return [row for name, rows in self.splits.items() if name != TEST for row in rows]
 
 
+def read_statistics(place: str | Path) -> dict[str, Any]:
+    """Return what a data set's folder says of itself; its splits stand in the order of training.
+
+    Raises:
+        RecordError: there is no such folder, or its statistics cannot be read.
+    """
+    file = Path(place) / "statistics.json"
+    try:
+        statistics = json.loads(file.read_text(encoding="utf-8"))
+        list(statistics["splits"]), statistics["fingerprint"], statistics["seed"], statistics["arithmetic"]
+    except OSError as error:
+        raise RecordError(f"{file}: {error.strerror or error}; recipes/build_dataset.py writes a data set") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise RecordError(f"{file}: not the statistics of a data set ({type(error).__name__}: {error})") from None
+    return statistics
+
+
 def read_dataset(place: str | Path) -> Dataset:
     """Read a data set that recipes/build_dataset.py or recipes/introspect.py wrote.
 
     Raises:
         RecordError: there is none, its statistics or a split of theirs cannot be read, or a split lacks a column.
     """
-    place = Path(place)
-    file = place / "statistics.json"
-    try:
-        statistics = json.loads(file.read_text(encoding="utf-8"))
-        names = list(statistics["splits"])
-        statistics["fingerprint"], statistics["seed"], statistics["arithmetic"]
-    except OSError as error:
-        raise RecordError(f"{file}: {error.strerror or error}; recipes/build_dataset.py writes a data set") from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise RecordError(f"{file}: not the statistics of a data set ({type(error).__name__}: {error})") from None
+    place, statistics = Path(place), read_statistics(place)
     splits = {}
-    for name in names:
+    for name in statistics["splits"]:
         file = place / f"{name}.parquet"
         try:
             table = pa.parquet.read_table(file)

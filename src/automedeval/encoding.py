@@ -1,7 +1,7 @@
 """Prompts to tokens: chat templates, the borders between literals and values, and control tokens that are only text."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
@@ -72,6 +72,8 @@ class PromptEncoder:
 
         Control tokens inside a content are data, never control.
         """
+        if not prompts:
+            return []
         if self.tokenizer.chat_template is None:
             raise RecordError("the checkpoint has no chat template; give one with --chat_template_path")
         pieces: list[str] = []
@@ -115,10 +117,31 @@ class PromptEncoder:
             self._segments[key] = (whole[0][:shared], [ids[shared:] for ids in whole], ending)
         return self._segments[key]
 
-    def encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:
-        """Tokenize (condition, target) pairs, each side by itself; conditions begin with the tokenizer's BOS, if it has one."""
+    def encode_pairs(self, pairs: Sequence[tuple[str | Messages, str]]) -> list[tuple[list[int], list[int]]]:
+        """Tokenize (condition, target) pairs.
+
+        Of texts each side is tokenized by itself, and conditions begin with the tokenizer's BOS, if it has one. Chat messages
+        are tokenized as training does, with the target as the answer; its end counts with it.
+        """
+        if pairs and not isinstance(pairs[0][0], str):
+            prompts = self.encode([messages for messages, _ in pairs])
+            answered = [[*messages, {"role": "assistant", "content": target}] for messages, target in pairs]
+            wholes = self.encode(answered, answered=True)
+            if any(whole[: len(ids)] != ids for ids, whole in zip(prompts, wholes)):
+                raise RecordError(
+                    "the chat template renders an answered prompt otherwise than one that waits for its answer, so that no "
+                    "tokens are the answer's alone"
+                )
+            return [(ids, whole[len(ids) :]) for ids, whole in zip(prompts, wholes)]
         start = [self.tokenizer.bos_token_id] if self.tokenizer.bos_token_id is not None else []
         flat = [self._cut_control(text).split(_SEAM) for pair in pairs for text in pair]
         ids = iter(self.tokenizer([piece for pieces in flat for piece in pieces], add_special_tokens=False).input_ids)
         sides = [[token for _ in pieces for token in next(ids)] for pieces in flat]
         return [(start + sides[at], sides[at + 1]) for at in range(0, len(sides), 2)]
+
+
+def row_lengths(rows: Sequence[Mapping[str, Any]], encoder: PromptEncoder | None) -> list[int | None]:
+    """Return how many tokens training reads of each row, prompt and completion; None each without an encoder."""
+    if encoder is None:
+        return [None] * len(rows)
+    return [len(ids) for ids in encoder.encode([row["prompt"] + row["completion"] for row in rows], answered=True)]

@@ -8,19 +8,18 @@ import hashlib
 import itertools
 import json
 import random
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from automedeval.overlap import normalise
+from automedeval.prompts import clip
 from automedeval.records import Case, Rating, RecordError, Response, Verdict, read_placed
 from automedeval.rubrics import Rubric
 
 # What a verdict says of the chain that led to it, where nobody was asked.
 NO_CHAIN = {"knowledge": [], "rounds": 0, "ended": "verdict", "transcript": []}
 PAIR_MODELS = ("answer-right", "answer-near", "answer-far")
-SENTENCE_END = re.compile(r"[.!?…。！？][\"'”’)\]]*(?=\s|\Z)")
 
 
 def _rng(seed: int, case: Case) -> random.Random:
@@ -176,16 +175,6 @@ def _reading(case: Case, ratings: dict[str, Rating], order: Sequence[int]) -> tu
 
 
 # --- questions and answers alone --------------------------------------------------------------------------------------
-
-
-def clip(text: str, words: int) -> str:
-    """Cut a text of more than `words` words after its last sentence that fits; within a sentence, marked, if none does."""
-    parts = text.split()
-    if len(parts) <= words:
-        return " ".join(parts)
-    cut = " ".join(parts[:words])
-    ends = [match.end() for match in SENTENCE_END.finditer(cut)]
-    return cut[: ends[-1]] if ends else f"{cut} …"
 
 
 def verdicts_of_pairs(

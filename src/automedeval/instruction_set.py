@@ -3,7 +3,7 @@
 import itertools
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from tqdm import tqdm
 from automedeval.corruption import corrupt, share_line
 from automedeval.curriculum import Assignment, Key, Plan, assign, shuffled
 from automedeval.dataset_folder import SplitWriter
-from automedeval.encoding import PromptEncoder
+from automedeval.encoding import PromptEncoder, row_lengths
 from automedeval.instructions import REFERENCE, as_shown, instruction, reads_back
 from automedeval.judged_cases import Fact, JudgedCases
 from automedeval.leakage import Evaluation
@@ -197,7 +197,7 @@ class InstructionSet:
                     for start in range(0, len(keys), WINDOW):
                         window = keys[start : start + WINDOW]
                         rows = [self._row(key, rubrics, reference_as_response) for key in window]
-                        for key, row, tokens in zip(window, rows, _lengths(rows, encoder)):
+                        for key, row, tokens in zip(window, rows, row_lengths(rows, encoder)):
                             if tokens is not None and tokens > max_length:
                                 rejected[key] = f"more than {max_length:,} tokens"
                             elif not reads_back(row, rubrics[row["rubric"]]):
@@ -228,9 +228,3 @@ class InstructionSet:
             return [], 0
         part = sorted(random.Random(self.plan.seed).sample(ids, min(len(ids), TOPIC_CASES)))
         return topics(self.judged.cases(part), number, self.plan.seed), len(part)
-
-
-def _lengths(rows: Sequence[Mapping[str, Any]], encoder: PromptEncoder | None) -> list[int | None]:
-    if encoder is None:
-        return [None] * len(rows)
-    return [len(ids) for ids in encoder.encode([row["prompt"] + row["completion"] for row in rows])]

@@ -15,7 +15,7 @@ from typing import Any
 
 from automedeval.dataset_folder import TEST, Dataset, SplitWriter
 from automedeval.discussion import Discussion
-from automedeval.encoding import PromptEncoder
+from automedeval.encoding import PromptEncoder, row_lengths
 from automedeval.instructions import REFERENCE, reads_back
 from automedeval.journal import Journal
 from automedeval.judged_cases import arithmetic
@@ -285,7 +285,7 @@ class Round:
                     else each.row
                     for each in window
                 ]
-                for each, row, tokens in zip(window, rows, _lengths(rows, encoder)):
+                for each, row, tokens in zip(window, rows, row_lengths(rows, encoder)):
                     reason = None
                     if tokens is not None and tokens > max_length:
                         reason = f"more than {max_length:,} tokens"
@@ -327,12 +327,6 @@ class Round:
 def _origin(row: Mapping[str, Any]) -> tuple:
     told = [row[name] or "not stated" for name in ("source", "license")]
     return (*told, row["teacher"], row["judge"], row["rubric"], row["models"][-1] == REFERENCE)
-
-
-def _lengths(rows: Sequence[Mapping[str, Any]], encoder: PromptEncoder | None) -> list[int | None]:
-    if encoder is None:
-        return [None] * len(rows)
-    return [len(ids) for ids in encoder.encode([row["prompt"] + row["completion"] for row in rows], answered=True)]
 
 
 def _write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:

@@ -7,12 +7,22 @@ back into the case's own order of responses and its models' names. What chat tha
 import hashlib
 import itertools
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from automedeval.planning import Request, plan_requests, selected_responses
-from automedeval.prompts import Answer, Prompt, judge_messages, likelihood_fingerprint, likelihood_texts
+from automedeval.prompts import (
+    Answer,
+    Messages,
+    Prompt,
+    channel_fingerprint,
+    channel_texts,
+    judge_messages,
+    likelihood_fingerprint,
+    likelihood_texts,
+)
 from automedeval.records import Case, RecordError, Verdict
 from automedeval.rubrics import Rubric, read_rubric
 from automedeval.verdicts import Reading, answer_parts, answer_schema, parse_verdict, reading_from_values
@@ -21,6 +31,7 @@ if TYPE_CHECKING:
     from automedeval.chat import Chat  # its client is slow to import, and local judges do not need it
 
 LIKELIHOOD_RUBRIC = "likelihood@1"
+LIKELIHOODS = ("likelihood", "channel")  # kinds of judge that write nothing
 WINDOW = 512  # requests that are sorted by length and batched together
 
 
@@ -92,7 +103,7 @@ class Judge:
     def from_pretrained(
         cls, model: str, rubric: Rubric | str = "automedeval", *, chat: dict | None = None, **options: Any
     ):
-        """Load a checkpoint, by folder or Hub id, as a judge; `likelihood:MODEL` gives the likelihood judge.
+        """Load a checkpoint, by folder or Hub id, as a judge; `likelihood:MODEL` and `channel:MODEL` give those judges.
 
         Args:
             chat: arguments of `LocalChat`, for instance {"max_new_tokens": 256}.
@@ -100,9 +111,10 @@ class Judge:
         """
         from automedeval.local_chat import LocalChat  # torch is loaded by those who need it
 
-        kind, _, path = model.rpartition("likelihood:")
-        if kind or model.startswith("likelihood:"):
-            return LikelihoodJudge(LocalChat(path, **(chat or {})), **options)
+        kind, _, path = model.partition(":")
+        if kind in LIKELIHOODS:
+            rubric = rubric if kind == "channel" else None
+            return LikelihoodJudge(LocalChat(path, **(chat or {})), rubric, **options)
         return cls(LocalChat(model, **(chat or {})), rubric, **options)
 
     def __call__(self, cases: Iterable[Case]) -> Iterator[Verdict]:
@@ -255,17 +267,26 @@ class LikelihoodJudge:
 
     The idea of GPTScore (Fu et al. 2023) and BARTScore (Yuan et al. 2021), with any causal checkpoint. It sees relevance
     only: a wrong dose changes nothing. Scores are null; `expected_scores` are nats per token, without a scale.
+
+    With a rubric it is the channel judge, for a checkpoint that recipes/channel_dataset.py's rows taught: what counts is how
+    much likelier the question is behind a response that carries the best score than behind the same with the worst. Both
+    log-probabilities stand in a verdict's `likelihoods`, by score, for recipes/calibrate.py.
     """
 
     chat: Any
+    rubric: Rubric | str | None = None
     models: Sequence[str] | None = None
     on_overlong: str = "error"
     name: str | None = None
 
     def __post_init__(self) -> None:
-        self.name = self.name or f"likelihood:{self.chat.name}"
+        self.rubric = read_rubric(self.rubric) if isinstance(self.rubric, str) else self.rubric
+        if self.rubric and not self.rubric.scale:
+            raise RecordError(f"the channel judge reads a scale, and the rubric {self.rubric.name} gives choices")
+        self.name = self.name or f"{'channel' if self.rubric else 'likelihood'}:{self.chat.name}"
         self.rubric_name = LIKELIHOOD_RUBRIC
-        settings = [self.chat.fingerprint, likelihood_fingerprint(), self.on_overlong]
+        wording = [channel_fingerprint(), self.rubric.fingerprint] if self.rubric else [likelihood_fingerprint()]
+        settings = [self.chat.fingerprint, *wording, self.on_overlong]
         self.fingerprint = hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:12]
 
     def __call__(self, cases: Iterable[Case]) -> Iterator[Verdict]:
@@ -283,10 +304,13 @@ class LikelihoodJudge:
             for request in requests:
                 _refuse([request], [max(self.chat.overflow_pairs(self._pairs(request)))])
 
-    @staticmethod
-    def _pairs(request: Request) -> list[tuple[str, str]]:
+    def _pairs(self, request: Request, texts: Sequence[str] | None = None) -> list[tuple[str | Messages, str]]:
+        """Return (condition, target) of every response; with a rubric two each, the worst score first."""
         case = request.case
-        return [likelihood_texts(case.question, case.responses[slot].text) for slot in request.slots]
+        texts = [case.responses[slot].text for slot in request.slots] if texts is None else texts
+        if self.rubric is None:
+            return [likelihood_texts(case.question, text) for text in texts]
+        return [channel_texts(self.rubric, case.question, text, score) for text in texts for score in self.rubric.scale]
 
     def plan(self, case: Case) -> list[Request]:
         """Return the one request that shows all responses, each by itself."""
@@ -312,7 +336,7 @@ class LikelihoodJudge:
             clipped = set()
             while over > 0 and self.on_overlong == "clip" and (slot := shorten_longest(texts, over)) is not None:
                 clipped.add(request.case.models[request.slots[slot]])
-                own = [likelihood_texts(request.case.question, text) for text in texts]
+                own = self._pairs(request, texts)
                 over = max(self.chat.overflow_pairs(own))
             if clipped:
                 notes[index]["clipped"] = sorted(clipped)
@@ -322,13 +346,13 @@ class LikelihoodJudge:
                 continue
             owners += [index] * len(own)
             pairs += own
+        awaited, first = Counter(owners), {owner: place for place, owner in reversed(list(enumerate(owners)))}
         found: dict[int, dict[int, float]] = {}
-        first = {owner: place for place, owner in reversed(list(enumerate(owners)))}
         for place, value in self.chat.likelihoods(pairs, [wanted[owner] for owner in owners]):
             owner = owners[place]
             values = found.setdefault(owner, {})
             values[place - first[owner]] = value
-            if len(values) == len(requests[owner].slots):
+            if len(values) == awaited[owner]:
                 del found[owner]
                 yield (
                     owner,
@@ -338,10 +362,21 @@ class LikelihoodJudge:
     def verdict(
         self, request: Request, values: list[float] | None, notes: dict[str, Any], error: str | None
     ) -> Verdict:
+        """Return the verdict that log-probabilities, in the order of `_pairs`, are; None and an error for an invalid one."""
         case = request.case
         if values is not None and not all(abs(value) < float("inf") for value in values):
             values, error = None, "a likelihood is not finite"
-        rounded = None if values is None else [round(value, 6) for value in values]
+
+        def spread(some: Iterable[float]) -> tuple:
+            return Judge._spread(request.slots, [round(value, 6) for value in some], len(case.responses))
+
+        expected, notes = None, dict(notes)
+        if values is not None and self.rubric:
+            worst, best = values[::2], values[1::2]
+            expected = spread(high - low for low, high in zip(worst, best))
+            notes["likelihoods"] = dict(zip(map(str, self.rubric.scale), (list(spread(worst)), list(spread(best)))))
+        elif values is not None:
+            expected = spread(values)
         return Verdict(
             case_id=case.id,
             judge=self.name,
@@ -349,6 +384,6 @@ class LikelihoodJudge:
             order=request.slots,
             valid=values is not None,
             error=error,
-            expected_scores=None if rounded is None else Judge._spread(request.slots, rounded, len(case.responses)),
+            expected_scores=expected,
             extra={"models": case.models, "case_digest": case.digest, "settings": self.fingerprint, **notes},
         )

@@ -31,7 +31,7 @@ from automedeval.decoding import (
     write_free,
 )
 from automedeval.encoding import PromptEncoder
-from automedeval.prompts import Answer, Prompt
+from automedeval.prompts import Answer, Messages, Prompt
 from automedeval.verdicts import Free, Part
 
 _NOT_FINITE = "the model's probabilities are not finite: another --dtype may help"
@@ -327,12 +327,12 @@ class LocalChat:
 
     # --- likelihoods ---------------------------------------------------------------------------------------------------
 
-    def overflow_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[int]:
+    def overflow_pairs(self, pairs: Sequence[tuple[str | Messages, str]]) -> list[int]:
         """Return by how many tokens each (condition, target) exceeds the context window."""
         return [len(condition) + len(target) - self.window for condition, target in self.encoder.encode_pairs(pairs)]
 
     def likelihoods(
-        self, pairs: Sequence[tuple[str, str]], wanted: Sequence[bool] | None = None
+        self, pairs: Sequence[tuple[str | Messages, str]], wanted: Sequence[bool] | None = None
     ) -> Iterator[tuple[int, float]]:
         """Yield (index, mean log-probability of the target's tokens given the condition), in nats per token.
 

@@ -17,6 +17,8 @@ from automedeval.rubrics import ASSETS, Rubric, RubricError
 from automedeval.verdicts import Part, answer_form
 
 Messages = list[dict[str, str]]
+CHANNEL_WORDS = 120  # of a response that the channel judge reads; FeedbackQA's median is half as long again
+SENTENCE_END = re.compile(r"[.!?…。！？][\"'”’)\]]*(?=\s|\Z)")
 
 
 @dataclass(frozen=True)
@@ -236,6 +238,16 @@ def discussion_fingerprint() -> str:
     return hashlib.sha256(_discussion_template().encode()).hexdigest()[:8]
 
 
+def clip(text: str, words: int) -> str:
+    """Cut a text of more than `words` words after its last sentence that fits; within a sentence, marked, if none does."""
+    parts = text.split()
+    if len(parts) <= words:
+        return " ".join(parts)
+    cut = " ".join(parts[:words])
+    ends = [match.end() for match in SENTENCE_END.finditer(cut)]
+    return cut[: ends[-1]] if ends else f"{cut} …"
+
+
 def likelihood_texts(question: str | list[dict[str, str]], response: str) -> tuple[str, str]:
     """Return (condition, target) for the likelihood judge: the target's tokens are the ones whose probability counts."""
     source = (ASSETS / "prompts" / "likelihood.jinja").read_text(encoding="utf-8")
@@ -248,3 +260,24 @@ def likelihood_texts(question: str | list[dict[str, str]], response: str) -> tup
 def likelihood_fingerprint() -> str:
     """Return eight hexadecimal digits over the likelihood judge's template."""
     return hashlib.sha256((ASSETS / "prompts" / "likelihood.jinja").read_bytes()).hexdigest()[:8]
+
+
+def channel_texts(
+    rubric: Rubric, question: str | list[dict[str, str]], response: str, score: int
+) -> tuple[Messages, str]:
+    """Return what the channel judge reads, a response with a score on it, and what it is to find likely: the question.
+
+    A noisy channel (Min et al. 2022, arXiv 2108.04106) turns judging round: not the score of an answer to a question, but the
+    question to which an answer of this score was given. Responses are clipped to `CHANNEL_WORDS`.
+    """
+    template = _template((ASSETS / "prompts" / "channel.jinja").read_text(encoding="utf-8"))
+    known = {"scale": rubric.scale, "anchor": rubric.anchors.get(score), "score": score}
+    condition = _block(template, "condition", known | {"response": clip(response, CHANNEL_WORDS)})
+    target = _block(template, "target", {"question": question_text(question).strip()})
+    return [{"role": "user", "content": condition}], target
+
+
+def channel_fingerprint() -> str:
+    """Return eight hexadecimal digits over the channel judge's template and how responses are clipped for it."""
+    template = (ASSETS / "prompts" / "channel.jinja").read_bytes()
+    return hashlib.sha256(template + str(CHANNEL_WORDS).encode()).hexdigest()[:8]

@@ -15,15 +15,25 @@ from typing import Any
 
 import jinja2
 
+from automedeval.dataset_folder import TEST, read_statistics
 from automedeval.encoding import PromptEncoder
 from automedeval.journal import write_whole
 from automedeval.records import RecordError
 from automedeval.rubrics import ASSETS
 
-TEST = "test"  # the split that no run trains on
 WHOLE = "whole"  # stands in a checkpoint folder once every process has written its part
 UNTRAINED = -100  # the label of a token that the loss leaves out, as torch has it
 _SHOWN = 5  # ids that an error names
+# Arguments of TRL's that training has no use for: each may only be what it is by default, lest it be passed over in silence.
+_UNUSED = {
+    "trust_remote_code": (False, "code that comes with a checkpoint is not run"),
+    "push_to_hub": (False, "weights stay where they are trained; publishing is a step of its own"),
+    "eval_strategy": ("no", "a stage is judged by recipes/judge.py when it is done, not by its loss"),
+    "resume_from_checkpoint": (None, "the same command goes on from the last whole checkpoint by itself"),
+    "dataset_streaming": (False, "rows are read whole, so that their lengths are checked before training starts"),
+    "dataset_config": (None, "a data set is a folder, or a Hub id with a single configuration"),
+    "model_revision": ("main", "download another revision, and name its folder with model_name_or_path"),
+}
 
 
 @dataclass(frozen=True)
@@ -68,7 +78,8 @@ def read_rows(parts: Sequence[tuple[str | None, str]]) -> tuple[str, list[str], 
         raise RecordError(f"{dataset}: the split {TEST!r} is held out; no run trains on it")
     from datasets import concatenate_datasets, load_dataset  # heavy, and only training needs it
 
-    statistics = read_statistics(dataset)
+    # A data set from elsewhere, the Hub for one, has a folder or none, and says nothing of stages.
+    statistics = read_statistics(dataset) if (Path(dataset) / "statistics.json").exists() else {}
     try:
         rows = concatenate_datasets([load_dataset(dataset, split=split) for split in splits])
     except (ValueError, OSError) as error:  # its errors of a wrong name, split or file are of these kinds
@@ -168,15 +179,11 @@ def _counted(number: int, what: str) -> str:
 # --- where a run may start --------------------------------------------------------------------------------------------
 
 
-def read_statistics(dataset: str) -> dict[str, Any]:
-    """Return what a data set's folder says of itself; empty for one that recipes/build_dataset.py did not write."""
-    file = Path(dataset) / "statistics.json"
-    if not file.exists():
-        return {}
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise RecordError(f"{file}: {error}") from None
+def refuse_unused(arguments: Mapping[str, Any]) -> None:
+    """Raise RecordError if an argument of TRL's is given that would have no effect here, or a dangerous one."""
+    for name, (default, why) in _UNUSED.items():
+        if arguments[name] != default:
+            raise RecordError(f"{name}: {why}")
 
 
 def read_record(checkpoint: str | Path) -> dict[str, Any] | None:
@@ -298,10 +305,15 @@ def finish(output: Path, record: Mapping[str, Any], history: Sequence[Stage], lo
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string((ASSETS / "checkpoint_card.md.jinja").read_text(encoding="utf-8"))
     write_whole(output / "README.md", template.render(**record, stages=history).rstrip() + "\n")
+    (output / "training_args.bin").unlink(missing_ok=True)  # a pickle; the record says the same, readably
     write_record(output, record)
+    remove_checkpoints(output)
+
+
+def remove_checkpoints(output: Path) -> None:
+    """Remove what a finished run could have gone on from."""
     for folder in output.glob("checkpoint-*"):
         shutil.rmtree(folder)
-    (output / "training_args.bin").unlink(missing_ok=True)  # a pickle; the record says the same, readably
 
 
 def digest(rows: Sequence[Mapping[str, Sequence[int]]]) -> str:

@@ -1,0 +1,98 @@
+"""Put the verdicts of a likelihood or channel judge on the scale that people rate on, with a few rated cases.
+
+    python recipes/calibrate.py --verdicts verdicts/test --fit verdicts/rated --ratings ratings.jsonl --rubric THEIRS.yaml \\
+        --output verdicts/test-calibrated
+
+Writes OUTPUT/verdicts.jsonl, whose verdicts have scores like any judge's, and OUTPUT/calibration.json. No case may be in both.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from automedeval.arguments import parse, record_run, run
+from automedeval.calibration import Calibration
+from automedeval.journal import write_whole
+from automedeval.records import Rating, RecordError, Verdict, read_placed, read_records
+from automedeval.rubrics import read_rubric
+
+
+@dataclass
+class CalibrateArguments:
+    """Which verdicts, and what they are calibrated with."""
+
+    verdicts: str = field(metadata={"help": "folder or file of the verdicts to put on the scale"})
+    fit: str = field(metadata={"help": "folder or file of the same judge's verdicts on rated cases"})
+    ratings: str = field(metadata={"help": "people's ratings of those cases"})
+    rubric: str = field(metadata={"help": "whose scale the ratings are on: a packaged rubric, or your own .yaml"})
+    output: str = field(metadata={"help": "folder for verdicts.jsonl and calibration.json"})
+    judge: str | None = field(default=None, metadata={"help": "whose verdicts, where a file holds several judges'"})
+    judge_name: str | None = field(
+        default=None, metadata={"help": "what the new verdicts record (default: the old name, calibrated)"}
+    )
+
+
+def main() -> None:
+    """Learn from the rated cases, then put every verdict on the scale."""
+    (args,) = parse((CalibrateArguments,), __doc__)
+    rubric = read_rubric(args.rubric)
+    rated = list(verdicts_of(args.fit, args.judge))
+    try:
+        calibration = Calibration.fit(rated, read_records(args.ratings, Rating), rubric)
+    except RecordError as error:
+        raise RecordError(f"{args.fit}, {args.ratings}: {error}") from None
+    known, fresh = {verdict.case_id for verdict in rated}, []
+    for place, verdict in placed_verdicts(args.verdicts, args.judge):
+        if verdict.case_id in known:
+            raise RecordError(f"{place}: case {verdict.case_id!r} is one of those to calibrate with")
+        try:
+            fresh.append(calibration.apply(verdict, args.judge_name or f"{verdict.judge}, calibrated"))
+        except RecordError as error:
+            raise RecordError(f"{place}: {error}") from None
+    output = Path(args.output)
+    output.mkdir(parents=True, exist_ok=True)
+    record_run(output / "run.json", args)
+    write_whole(output / "calibration.json", json.dumps(calibration.to_dict(), indent=1) + "\n")
+    lines = (json.dumps(verdict.to_dict(), ensure_ascii=False) for verdict in fresh)
+    write_whole(output / "verdicts.jsonl", "".join(f"{line}\n" for line in lines))
+    facts = calibration.facts
+    print(f"{facts['cases']:,} rated cases, {facts['responses']:,} responses, {facts['ratings']:,} ratings")
+    told = {name: "none" if value is None else f"{value:.3f}" for name, value in facts["concordance"].items()}
+    print(
+        f"concordance there: {told['above_case_mean']} by log-likelihood, {told['own']} by each response's own figure, "
+        f"{told['cross_fitted']} by both with weights from the other cases"
+    )
+    valid = sum(verdict.valid for verdict in fresh)
+    print(f"{len(fresh):,} verdicts → {valid:,} on the scale of {rubric.name}, {len(fresh) - valid:,} invalid")
+    print(f"verdicts: {output / 'verdicts.jsonl'}")
+
+
+def placed_verdicts(place: str, judge: str | None) -> Iterator[tuple[str, Verdict]]:
+    """Yield ("file:line", verdict) of one judge.
+
+    Raises:
+        RecordError: there are several judges and none is named, none of that name, or a case comes twice.
+    """
+    path = Path(place) / "verdicts.jsonl" if Path(place).is_dir() else Path(place)
+    seen, names = set(), set()
+    for where, verdict in read_placed(path, Verdict):
+        if judge is None or verdict.judge == judge:
+            names.add(verdict.judge)
+            if len(names) > 1:
+                raise RecordError(f"{path}: verdicts of {', '.join(sorted(names))}: choose one with --judge")
+            if verdict.case_id in seen:
+                raise RecordError(f"{where}: case {verdict.case_id!r} has a verdict already")
+            seen.add(verdict.case_id)
+            yield where, verdict
+    if not names:
+        raise RecordError(f"{path}: no verdict of {'any judge' if judge is None else f'the judge {judge!r}'}")
+
+
+def verdicts_of(place: str, judge: str | None) -> Iterator[Verdict]:
+    """Yield the verdicts of one judge."""
+    return (verdict for _, verdict in placed_verdicts(place, judge))
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,182 @@
+"""Calibration: log-likelihoods without a scale become scores on the scale that people rated on, learnt from a few rated cases.
+
+Two figures of a response count: how far its log-likelihood lies above the mean of its case, which compares it with the other
+responses, and its own log-likelihood or, of a channel judge, what the best score gives the question over the worst. People's
+mean ratings are a linear function of them by least squares. A whole score comes from cut points that give the scores the shares
+that they have among people's ratings (equipercentile linking, Kolen & Brennan, chapter 2): a regression's values keep to the
+middle, so that rounding them would give nearly everything one score.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from automedeval.agreement import SAME, Panel, accuracies
+from automedeval.records import Rating, RecordError, Verdict
+from automedeval.rubrics import Rubric
+
+FEWEST = 10  # rated cases, below which three weights would be learnt from next to nothing
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A line from figures to ratings, and the cut points between scores.
+
+    Args:
+        weights: intercept; per nat per token above the case's mean; per nat per token of the response's own figure.
+        levels: the scores that people gave, ascending; no other is given.
+        cuts: between one level and the next, in points.
+        settings: of the judge whose verdicts it was learnt from; it fits no other's.
+    """
+
+    rubric: Rubric
+    weights: tuple[float, float, float]
+    levels: tuple[int, ...]
+    cuts: tuple[float, ...]
+    settings: str | None
+    facts: Mapping[str, Any]
+
+    @property
+    def fingerprint(self) -> str:
+        """Return twelve hexadecimal digits over the judge's settings and what was learnt."""
+        told = [self.settings, self.rubric.fingerprint, self.weights, self.levels, self.cuts]
+        return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:12]
+
+    @classmethod
+    def fit(cls, verdicts: Sequence[Verdict], ratings: Iterable[Rating], rubric: Rubric) -> "Calibration":
+        """Learn from one judge's verdicts on rated cases.
+
+        Args:
+            verdicts: without a scale, one of each case; invalid ones, and responses without a rating, say nothing.
+            ratings: on the rubric's scale; those of other cases are passed over. The mean over a response's ratings counts.
+
+        Raises:
+            RecordError: too few rated cases, one rating throughout, a rating off the scale, or verdicts of several judges.
+        """
+        if rubric.scale is None:
+            raise RecordError(f"the rubric {rubric.name} gives choices, not scores")
+        low, high = rubric.scale
+        models = {verdict.case_id: _models(verdict) for verdict in verdicts}
+        given: dict[tuple[str, str], list[float]] = {}
+        seen: set[tuple[str, ...]] = set()
+        for rating in ratings:
+            if rating.model in models.get(rating.case_id, ()):
+                if not low <= rating.score <= high:
+                    raise RecordError(
+                        f"case {rating.case_id!r}: the rating {rating.score:g} is off {rubric.name}'s scale {low} to {high}"
+                    )
+                key = (rating.case_id, rating.model, rating.annotator, rating.criterion)
+                if key in seen:
+                    raise RecordError(f"case {rating.case_id!r}: {rating.annotator!r} rated {rating.model!r} before")
+                seen.add(key)
+                given.setdefault(key[:2], []).append(rating.score)
+        if len({verdict.extra.get("settings") for verdict in verdicts}) > 1:
+            raise RecordError("the verdicts to calibrate with are of several judges, or of one with several settings")
+        figures, means, single, sizes = [], [], [], []
+        for verdict in verdicts:
+            known = [(place, given.get((verdict.case_id, models[verdict.case_id][place]))) for place in verdict.order]
+            known = [(place, scores) for place, scores in known if scores]
+            if verdict.valid and known:
+                rows = dict(zip(sorted(verdict.order), figures_of(verdict)))
+                figures += [rows[place] for place, _ in known]
+                means += [sum(scores) / len(scores) for _, scores in known]
+                single += [score for _, scores in known for score in scores]
+                sizes.append(len(known))
+        if len(sizes) < FEWEST:
+            raise RecordError(f"{len(sizes)} rated cases with a valid verdict; a calibration needs {FEWEST} at least")
+        if len(set(means)) == 1:
+            raise RecordError(f"every response is rated {means[0]:g}; there is nothing to learn from that")
+        x, y = np.column_stack([np.ones(len(figures)), figures]), np.array(means)
+        weights = np.linalg.lstsq(x, y, rcond=None)[0]
+        if np.ptp(x @ weights) < SAME:
+            raise RecordError("the judge gives every response the same; there is nothing to learn from that")
+        whole = np.floor(np.array(single) + 0.5).astype(int)
+        levels, counts = np.unique(whole, return_counts=True)
+        cuts = np.quantile(x @ weights, np.cumsum(counts)[:-1] / len(whole))
+        facts = {"cases": len(sizes), "responses": len(y), "ratings": len(single)}
+        facts |= {"concordance": _concordances(x, y, sizes)}
+        settings = verdicts[0].extra.get("settings")
+        weights, cuts = (tuple(np.round(values, 6).tolist()) for values in (weights, cuts))
+        return cls(rubric, weights, tuple(levels.tolist()), cuts, settings, facts)
+
+    def apply(self, verdict: Verdict, name: str) -> Verdict:
+        """Return the verdict on the rubric's scale, under the judge's new name; an invalid one stays invalid.
+
+        Raises:
+            RecordError: the verdict is of another judge, or of other settings, than this was learnt from.
+        """
+        if verdict.extra.get("settings") != self.settings:
+            raise RecordError(
+                f"case {verdict.case_id!r}: judged with other settings than the verdicts to calibrate with"
+            )
+        extra = {**verdict.extra, "settings": self.fingerprint}
+        fresh = replace(verdict, judge=name, rubric=self.rubric.name, expected_scores=None, extra=extra)
+        if not verdict.valid:
+            return fresh
+        low, high = self.rubric.scale
+        points = np.column_stack([np.ones(len(verdict.order)), figures_of(verdict)]) @ self.weights
+        scores: list[int | None] = [None] * len(verdict.expected_scores)
+        expected: list[float | None] = [None] * len(scores)
+        for place, value in zip(sorted(verdict.order), points):
+            scores[place] = self.levels[int(np.searchsorted(self.cuts, value))]
+            expected[place] = round(float(np.clip(value, low, high)), 6)
+        return replace(fresh, scores=tuple(scores), expected_scores=tuple(expected))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return {
+            "rubric": self.rubric.name,
+            "judge_settings": self.settings,
+            "weights": dict(zip(("intercept", "above_case_mean", "own"), self.weights)),
+            "levels": list(self.levels),
+            "cuts": list(self.cuts),
+            **self.facts,
+        }
+
+
+def figures_of(verdict: Verdict) -> np.ndarray:
+    """Return [responses shown, in the case's order; 2]: log-likelihood above the case's mean, and the response's own figure.
+
+    Raises:
+        RecordError: the verdict has no figures, or is on a scale already.
+    """
+    places = sorted(verdict.order)
+    if verdict.scores is not None or verdict.expected_scores is None:
+        raise RecordError(f"case {verdict.case_id!r}: only verdicts of a likelihood or channel judge are calibrated")
+    own = np.array([verdict.expected_scores[place] for place in places], float)
+    by_score = verdict.extra.get("likelihoods")
+    best = own if by_score is None else np.array([by_score[max(by_score, key=int)][place] for place in places], float)
+    if not np.isfinite([own, best]).all():
+        raise RecordError(f"case {verdict.case_id!r}: a response that was shown has no log-likelihood")
+    return np.column_stack([best - best.mean(), own])
+
+
+def _models(verdict: Verdict) -> list[str]:
+    models = verdict.extra.get("models")
+    if not isinstance(models, list) or len(models) <= max(verdict.order, default=-1):
+        raise RecordError(f"case {verdict.case_id!r}: the verdict does not name the models whose responses it is on")
+    return models
+
+
+def _concordances(x: np.ndarray, y: np.ndarray, sizes: Sequence[int]) -> dict[str, float | None]:
+    """Return the concordance with people of each figure alone, and of the line that the other cases give each case.
+
+    None where people order no pair of responses.
+    """
+    panel = Panel.of_sizes(sizes)
+    apart = np.empty(len(y))
+    for case in range(len(sizes)):
+        own = panel.case == case
+        apart[own] = x[own] @ np.linalg.lstsq(x[~own], y[~own], rcond=None)[0]
+    people = panel.relations(y)
+
+    def concordance(values: np.ndarray) -> float | None:
+        one = accuracies(panel, people, panel.relations(values))["concordance"]
+        value = float(one.of(one.sums(np.ones((1, len(sizes)))))[0])
+        return round(value, 4) if np.isfinite(value) else None
+
+    return {"above_case_mean": concordance(x[:, 1]), "own": concordance(x[:, 2]), "cross_fitted": concordance(apart)}
