@@ -58,11 +58,8 @@ def main() -> None:
     write_whole(output / "verdicts.jsonl", "".join(f"{line}\n" for line in lines))
     facts = calibration.facts
     print(f"{facts['cases']:,} rated cases, {facts['responses']:,} responses, {facts['ratings']:,} ratings")
-    told = {name: "none" if value is None else f"{value:.3f}" for name, value in facts["concordance"].items()}
-    print(
-        f"concordance there: {told['above_case_mean']} by log-likelihood, {told['own']} by each response's own figure, "
-        f"{told['cross_fitted']} by both with weights from the other cases"
-    )
+    told = [f"{name} {'none' if value is None else f'{value:.3f}'}" for name, value in facts["concordance"].items()]
+    print(f"concordance there: {', '.join(told)} (weights from the other cases)")
     valid = sum(verdict.valid for verdict in fresh)
     print(f"{len(fresh):,} verdicts → {valid:,} on the scale of {rubric.name}, {len(fresh) - valid:,} invalid")
     print(f"verdicts: {output / 'verdicts.jsonl'}")

@@ -92,7 +92,7 @@ DOORS = {
     "pypdf": {"books"},
     "qdrant_client": {"knowledge"},
     "rapidfuzz": {"baselines"},
-    "scipy": {"resampling", "ranking", "forecast"},
+    "scipy": {"resampling", "ranking", "forecast", "calibration"},
     "sentence_transformers": {"embeddings"},
     "sklearn": {"quality", "topics"},
     "skops": {"quality"},

@@ -47,7 +47,7 @@ def test_verdicts_come_onto_the_scale(given: list, tmp_path: Path) -> None:
     facts = json.loads((out / "calibration.json").read_text())
     calibration = Calibration.fit(study(20), people(study(25), 0.5, rubric=AUTOMEDEVAL), AUTOMEDEVAL)
     assert facts == json.loads(json.dumps(calibration.to_dict()))
-    assert facts["weights"].keys() == {"intercept", "above_case_mean", "own"}
+    assert facts["weights"].keys() == {"intercept", "likelihood_in_case", "case"}
     found = [json.loads(line) for line in (out / "verdicts.jsonl").read_text().splitlines()]
     assert [verdict["case_id"] for verdict in found] == [f"case-{at}" for at in range(20, 25)]
     assert {verdict["judge"] for verdict in found} == {"likelihood:tiny, calibrated"}

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -18,26 +19,40 @@ from automedeval.rubrics import read_rubric
 
 def test_a_response_is_compared_with_the_others_of_its_case() -> None:
     near, far = figures_of(verdict_of(0, (-3.0, -2.0, -1.0))), figures_of(verdict_of(0, (-13.0, -12.0, -11.0)))
-    assert near.tolist() == [[-1.0, -3.0], [0.0, -2.0], [1.0, -1.0]]
-    assert far[:, 0].tolist() == near[:, 0].tolist()
+    assert near.tolist() == [[-1.0, -2.0], [0.0, -2.0], [1.0, -2.0]]
+    assert far.tolist() == [[-1.0, -12.0], [0.0, -12.0], [1.0, -12.0]]
 
 
 def test_a_channel_verdict_compares_log_likelihoods_with_the_best_score() -> None:
     likelihoods = {"9": [-5.0, -5.0, -5.0], "10": [-3.0, -2.0, -1.0]}
     figures = figures_of(verdict_of(0, (2.0, 3.0, 4.0), extra={"likelihoods": likelihoods}))
-    assert figures.tolist() == [[-1.0, 2.0], [0.0, 3.0], [1.0, 4.0]]
+    assert figures.tolist() == [[-1.0, -1.0, 3.0], [0.0, 0.0, 3.0], [1.0, 1.0, 3.0]]
 
 
 def test_a_response_that_was_not_shown_counts_nowhere() -> None:
-    assert figures_of(verdict_of(0, (-3.0, None, -1.0))).tolist() == [[-1.0, -3.0], [1.0, -1.0]]
+    assert figures_of(verdict_of(0, (-3.0, None, -1.0))).tolist() == [[-1.0, -2.0], [1.0, -2.0]]
 
 
 # --- learning ---------------------------------------------------------------------------------------------------------
 
 
+def slow_weights(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return the best of all least-squares lines that leave some of the figures within cases out and have none below 0."""
+    inside, best, least = range(1, x.shape[1] - 1), None, np.inf
+    for number in range(len(inside) + 1):
+        for left_out in combinations(inside, number):
+            columns = [at for at in range(x.shape[1]) if at not in left_out]
+            weights = np.zeros(x.shape[1])
+            weights[columns] = np.linalg.lstsq(x[:, columns], y, rcond=None)[0]
+            error = float(((y - x @ weights) ** 2).sum())
+            if (weights[inside] >= 0).all() and error < least:
+                best, least = weights, error
+    return best
+
+
 def test_known_weights_are_found_again() -> None:
     calibration = fitted()
-    assert calibration.weights == pytest.approx((4.5, 0.5, 0.6), abs=1e-5)
+    assert calibration.weights == pytest.approx((4.5, 1.1, 0.6), abs=1e-5)
     assert calibration.facts["concordance"]["cross_fitted"] == 1.0
     assert [calibration.facts[name] for name in ("cases", "responses", "ratings")] == [30, 90, 90]
     assert fitted(FEWEST).facts["cases"] == FEWEST
@@ -48,7 +63,17 @@ def test_the_weights_of_a_channel_judge_are_found_again() -> None:
     for verdict in verdicts:
         best, gap = np.array(verdict.extra["likelihoods"]["4"]), np.array(verdict.expected_scores)
         ratings += rated(verdict, (2.0 + 0.25 * (best - best.mean()) + 1.5 * gap).tolist())
-    assert Calibration.fit(verdicts, ratings, FEEDBACK).weights == pytest.approx((2.0, 0.25, 1.5), abs=1e-5)
+    assert Calibration.fit(verdicts, ratings, FEEDBACK).weights == pytest.approx((2.0, 0.25, 1.5, 1.5), abs=1e-5)
+
+
+def test_a_figure_that_misleads_counts_for_nothing() -> None:
+    verdicts, ratings = channel_study(20), []
+    for verdict in verdicts:
+        best, gap = np.array(verdict.extra["likelihoods"]["4"]), np.array(verdict.expected_scores)
+        ratings += rated(verdict, (2.5 + 0.5 * (best - best.mean()) - 0.4 * (gap - gap.mean())).tolist())
+    weights = Calibration.fit(verdicts, ratings, FEEDBACK).weights
+    assert weights[1] > 0.3
+    assert weights[2] == 0
 
 
 def test_the_mean_over_a_responses_raters_counts() -> None:
@@ -60,7 +85,7 @@ def test_the_mean_over_a_responses_raters_counts() -> None:
         given.setdefault((rating.case_id, rating.model), []).append(rating.score)
     means = [np.mean(given[verdict.case_id, name]) for verdict in verdicts for name in MODELS]
     x = np.vstack([figures_of(verdict) for verdict in verdicts])
-    slow = np.linalg.lstsq(np.column_stack([np.ones(len(x)), x]), np.array(means), rcond=None)[0]
+    slow = slow_weights(np.column_stack([np.ones(len(x)), x]), np.array(means))
     calibration = Calibration.fit(verdicts, ratings + first, FEEDBACK)
     assert calibration.weights == pytest.approx(slow.tolist(), abs=1e-5)
     assert (calibration.facts["responses"], calibration.facts["ratings"]) == (90, 96)
@@ -73,11 +98,11 @@ def test_what_nobody_rated_or_could_be_judged_says_nothing() -> None:
     strangers += rated(invalid_of(50), (1, 1, 1))
     more = [*verdicts, invalid_of(50), verdict_of(51, (-9.0, -1.0, -2.0))]
     calibration = Calibration.fit(more, ratings + strangers, FEEDBACK)
-    assert calibration.weights == pytest.approx((4.5, 0.5, 0.6), abs=1e-5)
+    assert calibration.weights == pytest.approx((4.5, 1.1, 0.6), abs=1e-5)
     assert calibration.facts["cases"] == 30
     missing = [rating for rating in ratings if rating.case_id != verdicts[0].case_id or rating.model != MODELS[1]]
     calibration = Calibration.fit(verdicts, missing, FEEDBACK)
-    assert calibration.weights == pytest.approx((4.5, 0.5, 0.6), abs=1e-5)
+    assert calibration.weights == pytest.approx((4.5, 1.1, 0.6), abs=1e-5)
     assert calibration.facts["responses"] == 89
 
 
@@ -91,7 +116,7 @@ def slow_cross_fitted(verdicts: Sequence[Verdict], ratings: Sequence[Rating]) ->
             if verdict is not held:
                 rows += [[1.0, *figures] for figures in figures_of(verdict).tolist()]
                 scores += [given[verdict.case_id, name] for name in MODELS]
-        weights = np.linalg.lstsq(np.array(rows), np.array(scores), rcond=None)[0]
+        weights = slow_weights(np.array(rows), np.array(scores))
         values = [np.dot([1.0, *figures], weights) for figures in figures_of(held).tolist()]
         said = [given[held.case_id, name] for name in MODELS]
         for one in range(3):
@@ -115,7 +140,7 @@ def test_chance_gives_about_half() -> None:
     verdicts, rng = channel_study(400), np.random.default_rng(5)
     ratings = [rating for verdict in verdicts for rating in rated(verdict, rng.integers(1, 5, 3).tolist())]
     told = Calibration.fit(verdicts, ratings, FEEDBACK).facts["concordance"]
-    assert told.keys() == {"above_case_mean", "own", "cross_fitted"}
+    assert told.keys() == {"likelihood_in_case", "contrast_in_case", "cross_fitted"}
     assert all(value == pytest.approx(0.5, abs=0.07) for value in told.values()), told
 
 
@@ -176,7 +201,7 @@ def test_without_an_ordered_pair_there_is_no_concordance() -> None:
     verdicts = [verdict_of(at, (figure,)) for at, figure in enumerate(np.linspace(-4, -2, 20))]
     ratings = [rating for at, verdict in enumerate(verdicts) for rating in rated(verdict, (1 + at % 4,))]
     told = Calibration.fit(verdicts, ratings, FEEDBACK).facts["concordance"]
-    assert told == {"above_case_mean": None, "own": None, "cross_fitted": None}
+    assert told == {"likelihood_in_case": None, "cross_fitted": None}
 
 
 # --- applying ---------------------------------------------------------------------------------------------------------

@@ -1,10 +1,12 @@
 """Calibration: log-likelihoods without a scale become scores on the scale that people rated on, learnt from a few rated cases.
 
-Two figures of a response count: how far its log-likelihood lies above the mean of its case, which compares it with the other
-responses, and its own log-likelihood or, of a channel judge, what the best score gives the question over the worst. People's
-mean ratings are a linear function of them by least squares. A whole score comes from cut points that give the scores the shares
-that they have among people's ratings (equipercentile linking, Kolen & Brennan, chapter 2): a regression's values keep to the
-middle, so that rounding them would give nearly everything one score.
+Figures of a response are how far its log-likelihood lies above the mean of its case, of a channel judge also how far what the
+best score gives the question over the worst lies above that mean, and this last mean itself. The first two order the responses
+of a case and the last tells cases apart; kept apart like this, how easy a question is does not disturb the order. People's
+mean ratings are a linear function of the figures by least squares, where a figure that orders may count for nothing but never
+against a response. A whole score comes from cut points that give the scores the shares that they have among people's ratings
+(equipercentile linking, Kolen & Brennan, chapter 2): a regression's values keep to the middle, so that rounding them would
+give nearly everything one score.
 """
 
 import hashlib
@@ -14,12 +16,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.optimize import lsq_linear
 
 from automedeval.agreement import SAME, Panel, accuracies
 from automedeval.records import Rating, RecordError, Verdict
 from automedeval.rubrics import Rubric
 
-FEWEST = 10  # rated cases, below which three weights would be learnt from next to nothing
+FEWEST = 10  # rated cases, below which the weights would be learnt from next to nothing
+NAMES = {2: ("likelihood_in_case", "case"), 3: ("likelihood_in_case", "contrast_in_case", "case")}
 
 
 @dataclass(frozen=True)
@@ -27,14 +31,14 @@ class Calibration:
     """A line from figures to ratings, and the cut points between scores.
 
     Args:
-        weights: intercept; per nat per token above the case's mean; per nat per token of the response's own figure.
+        weights: by `NAMES` of the figures, in points per nat per token, the intercept first.
         levels: the scores that people gave, ascending; no other is given.
         cuts: between one level and the next, in points.
         settings: of the judge whose verdicts it was learnt from; it fits no other's.
     """
 
     rubric: Rubric
-    weights: tuple[float, float, float]
+    weights: tuple[float, ...]
     levels: tuple[int, ...]
     cuts: tuple[float, ...]
     settings: str | None
@@ -91,7 +95,7 @@ class Calibration:
         if len(set(means)) == 1:
             raise RecordError(f"every response is rated {means[0]:g}; there is nothing to learn from that")
         x, y = np.column_stack([np.ones(len(figures)), figures]), np.array(means)
-        weights = np.linalg.lstsq(x, y, rcond=None)[0]
+        weights = _weights(x, y)
         if np.ptp(x @ weights) < SAME:
             raise RecordError("the judge gives every response the same; there is nothing to learn from that")
         whole = np.floor(np.array(single) + 0.5).astype(int)
@@ -131,7 +135,7 @@ class Calibration:
         return {
             "rubric": self.rubric.name,
             "judge_settings": self.settings,
-            "weights": dict(zip(("intercept", "above_case_mean", "own"), self.weights)),
+            "weights": dict(zip(("intercept", *NAMES[len(self.weights) - 1]), self.weights)),
             "levels": list(self.levels),
             "cuts": list(self.cuts),
             **self.facts,
@@ -139,7 +143,7 @@ class Calibration:
 
 
 def figures_of(verdict: Verdict) -> np.ndarray:
-    """Return [responses shown, in the case's order; 2]: log-likelihood above the case's mean, and the response's own figure.
+    """Return [responses shown, in the case's order; figures]: those that `NAMES` has for a likelihood and a channel judge.
 
     Raises:
         RecordError: the verdict has no figures, or is on a scale already.
@@ -148,11 +152,21 @@ def figures_of(verdict: Verdict) -> np.ndarray:
     if verdict.scores is not None or verdict.expected_scores is None:
         raise RecordError(f"case {verdict.case_id!r}: only verdicts of a likelihood or channel judge are calibrated")
     own = np.array([verdict.expected_scores[place] for place in places], float)
+    columns = [own - own.mean(), np.full(len(places), own.mean())]
     by_score = verdict.extra.get("likelihoods")
-    best = own if by_score is None else np.array([by_score[max(by_score, key=int)][place] for place in places], float)
-    if not np.isfinite([own, best]).all():
+    if by_score is not None:
+        best = np.array([by_score[max(by_score, key=int)][place] for place in places], float)
+        columns.insert(0, best - best.mean())
+    figures = np.column_stack(columns)
+    if not np.isfinite(figures).all():
         raise RecordError(f"case {verdict.case_id!r}: a response that was shown has no log-likelihood")
-    return np.column_stack([best - best.mean(), own])
+    return figures
+
+
+def _weights(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return the weights of intercept and figures [columns of x]; those within cases, all but the last, are 0 or more."""
+    least = np.array([-np.inf, *[0.0] * (x.shape[1] - 2), -np.inf])
+    return lsq_linear(x, y, (least, np.inf), method="bvls").x
 
 
 def _models(verdict: Verdict) -> list[str]:
@@ -163,7 +177,7 @@ def _models(verdict: Verdict) -> list[str]:
 
 
 def _concordances(x: np.ndarray, y: np.ndarray, sizes: Sequence[int]) -> dict[str, float | None]:
-    """Return the concordance with people of each figure alone, and of the line that the other cases give each case.
+    """Return the concordance with people of each figure within cases, and of the line that the other cases give each case.
 
     None where people order no pair of responses.
     """
@@ -171,7 +185,7 @@ def _concordances(x: np.ndarray, y: np.ndarray, sizes: Sequence[int]) -> dict[st
     apart = np.empty(len(y))
     for case in range(len(sizes)):
         own = panel.case == case
-        apart[own] = x[own] @ np.linalg.lstsq(x[~own], y[~own], rcond=None)[0]
+        apart[own] = x[own] @ _weights(x[~own], y[~own])
     people = panel.relations(y)
 
     def concordance(values: np.ndarray) -> float | None:
@@ -179,4 +193,5 @@ def _concordances(x: np.ndarray, y: np.ndarray, sizes: Sequence[int]) -> dict[st
         value = float(one.of(one.sums(np.ones((1, len(sizes)))))[0])
         return round(value, 4) if np.isfinite(value) else None
 
-    return {"above_case_mean": concordance(x[:, 1]), "own": concordance(x[:, 2]), "cross_fitted": concordance(apart)}
+    names = NAMES[x.shape[1] - 1][:-1]
+    return {name: concordance(x[:, at]) for at, name in enumerate(names, 1)} | {"cross_fitted": concordance(apart)}
