@@ -26,6 +26,7 @@ from automedeval.journal import write_whole
 from automedeval.meta_evaluation import meta_evaluate
 from automedeval.people import read_choices, read_ratings, read_verdict_ratings
 from automedeval.records import RecordError
+from automedeval.repeats import average_runs
 from automedeval.resampling import RESAMPLES, plain
 from automedeval.rounds import check_rounds, follow_rounds
 from automedeval.rows import rows_of
@@ -98,6 +99,8 @@ def main() -> None:
         notes += more
     baselines = baselines_of(cases, notes) if args.baselines and people is not None else []
     result = meta_evaluate(cases, [*judges, *baselines], people, choices, verdict_ratings, args.resamples, args.seed)
+    if people is not None and (table := average_runs(result["judges"])):
+        result["repeats"] = table
     if args.rounds:
         result["rounds"] = follow_rounds(result["judges"], args.rounds)
     result = plain(result) | {

@@ -61,7 +61,7 @@ FLOORS = {
             "jury",
         },
         {"rows", "completion_chain", "instruction_set", "stages"},
-        {"meta_evaluation", "summary", "rounds", "discussion", "trained_positions"},
+        {"meta_evaluation", "summary", "rounds", "repeats", "discussion", "trained_positions"},
         {"illustrations", "partners"},
         {"report", "introspection"},
     ],

@@ -220,6 +220,17 @@ def difference(first: Estimate, second: Estimate) -> Estimate:
     return Estimate(value, low, high, min(first.n, second.n), reason, cases < FEW_CASES, cases, draws)
 
 
+def average(estimates: Sequence[Estimate]) -> Estimate:
+    """Return the mean of means of values from 0 to 1 that come from one bootstrap; the interval is over cases."""
+    cases = min(each.cases for each in estimates)
+    if without := next((each for each in estimates if each.value is None), None):
+        return Estimate(None, cases=cases, reason=without.reason)
+    value = sum(each.value for each in estimates) / len(estimates)
+    draws = np.mean([each.draws for each in estimates], axis=0)
+    low, high, reason = interval(value, draws, cases, (0.0, 1.0))
+    return Estimate(value, low, high, min(each.n for each in estimates), reason, cases < FEW_CASES, cases, draws)
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """Adjust p-values for their number (Holm 1979)."""
     order = np.argsort(p_values)
