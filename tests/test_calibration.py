@@ -1,7 +1,6 @@
 """Calibration: a few rated cases put log-likelihoods on people's scale."""
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 
@@ -11,7 +10,7 @@ from lessons import MODELS
 from likelihoods import FEEDBACK, channel_study, fitted, invalid_of, on_line, people, rated, study, verdict_of
 
 from automedeval.calibration import FEWEST, Calibration, figures_of
-from automedeval.records import Rating, RecordError, Verdict
+from automedeval.records import RecordError, Verdict
 from automedeval.rubrics import read_rubric
 
 # --- figures ----------------------------------------------------------------------------------------------------------
@@ -36,20 +35,6 @@ def test_a_response_that_was_not_shown_counts_nowhere() -> None:
 # --- learning ---------------------------------------------------------------------------------------------------------
 
 
-def slow_weights(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return the best of all least-squares lines that leave some of the figures within cases out and have none below 0."""
-    inside, best, least = range(1, x.shape[1] - 1), None, np.inf
-    for number in range(len(inside) + 1):
-        for left_out in combinations(inside, number):
-            columns = [at for at in range(x.shape[1]) if at not in left_out]
-            weights = np.zeros(x.shape[1])
-            weights[columns] = np.linalg.lstsq(x[:, columns], y, rcond=None)[0]
-            error = float(((y - x @ weights) ** 2).sum())
-            if (weights[inside] >= 0).all() and error < least:
-                best, least = weights, error
-    return best
-
-
 def test_known_weights_are_found_again() -> None:
     calibration = fitted()
     assert calibration.weights == pytest.approx((4.5, 1.1, 0.6), abs=1e-5)
@@ -58,12 +43,16 @@ def test_known_weights_are_found_again() -> None:
     assert fitted(FEWEST).facts["cases"] == FEWEST
 
 
-def test_the_weights_of_a_channel_judge_are_found_again() -> None:
-    verdicts, ratings = channel_study(20), []
+def test_what_orders_the_pairs_of_a_channel_judge_is_found_again() -> None:
+    verdicts, ratings, rng = channel_study(400), [], np.random.default_rng(4)
     for verdict in verdicts:
         best, gap = np.array(verdict.extra["likelihoods"]["4"]), np.array(verdict.expected_scores)
-        ratings += rated(verdict, (2.0 + 0.25 * (best - best.mean()) + 1.5 * gap).tolist())
-    assert Calibration.fit(verdicts, ratings, FEEDBACK).weights == pytest.approx((2.0, 0.25, 1.5, 1.5), abs=1e-5)
+        noise = rng.normal(0, 0.4, 3)
+        points = 2.0 + 0.4 * (best - best.mean()) + 0.8 * (gap - gap.mean()) + 0.5 * gap.mean() + noise
+        ratings += rated(verdict, np.clip(points, 1, 4).tolist())
+    intercept, likelihood, contrast, level = Calibration.fit(verdicts, ratings, FEEDBACK).weights
+    assert contrast / likelihood == pytest.approx(2.0, rel=0.2)
+    assert (intercept, likelihood, level) == pytest.approx((2.0, 0.4, 0.5), abs=0.15)
 
 
 def test_a_figure_that_misleads_counts_for_nothing() -> None:
@@ -79,16 +68,13 @@ def test_a_figure_that_misleads_counts_for_nothing() -> None:
 def test_the_mean_over_a_responses_raters_counts() -> None:
     verdicts = study()
     ratings = people(verdicts, 0.7)
-    first = rated(verdicts[0], (1, 4, 1), "bob") + rated(verdicts[0], (1, 4, 1), "cem")
-    given: dict[tuple[str, str], list[float]] = {}
-    for rating in ratings + first:
-        given.setdefault((rating.case_id, rating.model), []).append(rating.score)
-    means = [np.mean(given[verdict.case_id, name]) for verdict in verdicts for name in MODELS]
-    x = np.vstack([figures_of(verdict) for verdict in verdicts])
-    slow = slow_weights(np.column_stack([np.ones(len(x)), x]), np.array(means))
-    calibration = Calibration.fit(verdicts, ratings + first, FEEDBACK)
-    assert calibration.weights == pytest.approx(slow.tolist(), abs=1e-5)
-    assert (calibration.facts["responses"], calibration.facts["ratings"]) == (90, 96)
+    again = [replace(rating, annotator="bob") for rating in ratings]
+    one, two = (Calibration.fit(verdicts, given, FEEDBACK) for given in (ratings, ratings + again))
+    assert one.weights == two.weights
+    assert (two.facts["responses"], two.facts["ratings"]) == (90, 180)
+    turned = [replace(rating, annotator="cem", score=5 - rating.score) for rating in ratings]
+    with pytest.raises(RecordError, match=r"every response is rated 2\.5"):
+        Calibration.fit(verdicts, ratings + turned, FEEDBACK)
 
 
 def test_what_nobody_rated_or_could_be_judged_says_nothing() -> None:
@@ -106,33 +92,22 @@ def test_what_nobody_rated_or_could_be_judged_says_nothing() -> None:
     assert calibration.facts["responses"] == 89
 
 
-def slow_cross_fitted(verdicts: Sequence[Verdict], ratings: Sequence[Rating]) -> float:
-    """Return the concordance of every case by the line of all others, one case and one pair at a time."""
-    given = {(rating.case_id, rating.model): rating.score for rating in ratings}
-    credit, pairs = 0.0, 0
-    for held in verdicts:
-        rows, scores = [], []
-        for verdict in verdicts:
-            if verdict is not held:
-                rows += [[1.0, *figures] for figures in figures_of(verdict).tolist()]
-                scores += [given[verdict.case_id, name] for name in MODELS]
-        weights = slow_weights(np.array(rows), np.array(scores))
-        values = [np.dot([1.0, *figures], weights) for figures in figures_of(held).tolist()]
-        said = [given[held.case_id, name] for name in MODELS]
-        for one in range(3):
-            for two in range(one):
-                if said[one] != said[two]:
-                    pairs += 1
-                    gap = (values[one] - values[two]) * np.sign(said[one] - said[two])
-                    credit += 0.5 if abs(gap) <= 1e-9 else float(gap > 0)
-    return credit / pairs
-
-
 def test_concordance_is_measured_on_cases_that_the_line_was_not_learnt_from() -> None:
     verdicts, rng = channel_study(12), np.random.default_rng(1)
     ratings = [rating for verdict in verdicts for rating in rated(verdict, rng.integers(1, 5, 3).tolist())]
+    given = {(rating.case_id, rating.model): rating.score for rating in ratings}
+    credit, pairs = 0.0, 0
+    for held in verdicts:  # fewer cases than parts, so that each is a part of its own
+        others = Calibration.fit([verdict for verdict in verdicts if verdict is not held], ratings, FEEDBACK)
+        values = figures_of(held) @ others.weights[1:]
+        said = [given[held.case_id, name] for name in MODELS]
+        for one, two in combinations(range(3), 2):
+            if said[one] != said[two]:
+                pairs += 1
+                gap = (values[one] - values[two]) * np.sign(said[one] - said[two])
+                credit += 0.5 if abs(gap) <= 1e-9 else float(gap > 0)
     told = Calibration.fit(verdicts, ratings, FEEDBACK).facts["concordance"]
-    assert told["cross_fitted"] == pytest.approx(slow_cross_fitted(verdicts, ratings), abs=6e-5)
+    assert told["cross_fitted"] == pytest.approx(credit / pairs, abs=6e-5)
     assert 0 < told["cross_fitted"] < 1
 
 

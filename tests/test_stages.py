@@ -1,10 +1,12 @@
 """Stages: rows that can be trained on, where a run may start, and what survives being killed."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 from datasets import Dataset
+from tiny_instructions import build_instructions
 from transformers import AutoTokenizer
 from trl import ModelConfig, ScriptArguments, SFTConfig
 
@@ -120,6 +122,20 @@ def test_no_rows_at_all() -> None:
 def test_a_dataset_that_cannot_be_read(parts: list, fault: str) -> None:
     with pytest.raises(RecordError, match=fault):
         read_rows(parts)
+
+
+def test_a_folder_that_was_built_anew_gives_its_new_rows(tmp_path: Path) -> None:
+    place = tmp_path / "instructions"
+    for number in (3, 2):
+        shutil.rmtree(place, ignore_errors=True)
+        build_instructions(place, {"stage1": number, "test": 1})
+        assert len(read_rows([(str(place), "stage1")])[2]) == number
+
+
+def test_a_split_that_the_statistics_do_not_name_is_refused(tmp_path: Path) -> None:
+    place = build_instructions(tmp_path / "instructions", {"stage1": 1, "test": 1})
+    with pytest.raises(RecordError, match="no split 'stage2'; there are stage1, test"):
+        read_rows([(str(place), "stage2")])
 
 
 # --- where a run may start --------------------------------------------------------------------------------------------

@@ -2,11 +2,11 @@
 
 Figures of a response are how far its log-likelihood lies above the mean of its case, of a channel judge also how far what the
 best score gives the question over the worst lies above that mean, and this last mean itself. The first two order the responses
-of a case and the last tells cases apart; kept apart like this, how easy a question is does not disturb the order. People's
-mean ratings are a linear function of the figures by least squares, where a figure that orders may count for nothing but never
-against a response. A whole score comes from cut points that give the scores the shares that they have among people's ratings
-(equipercentile linking, Kolen & Brennan, chapter 2): a regression's values keep to the middle, so that rounding them would
-give nearly everything one score.
+of a case, and their weights are learnt from the pairs that people put in an order, by logistic regression (Bradley and Terry's
+model on figures); one that orders may count for nothing, but never against a response. The last tells cases apart. People's
+mean ratings are then a linear function of the two parts, by least squares. A whole score comes from cut points that give the
+scores the shares that they have among people's ratings (equipercentile linking, Kolen & Brennan, chapter 2): a regression's
+values keep to the middle, so that rounding them would give nearly everything one score.
 """
 
 import hashlib
@@ -16,12 +16,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.optimize import lsq_linear
+from scipy.optimize import lsq_linear, minimize
+from scipy.special import expit
 
 from automedeval.agreement import SAME, Panel, accuracies
 from automedeval.records import Rating, RecordError, Verdict
 from automedeval.rubrics import Rubric
 
+RIDGE = 0.01  # holds the weights where people's order is met without a fault
+FOLDS = 20
 FEWEST = 10  # rated cases, below which the weights would be learnt from next to nothing
 NAMES = {2: ("likelihood_in_case", "case"), 3: ("likelihood_in_case", "contrast_in_case", "case")}
 
@@ -95,7 +98,7 @@ class Calibration:
         if len(set(means)) == 1:
             raise RecordError(f"every response is rated {means[0]:g}; there is nothing to learn from that")
         x, y = np.column_stack([np.ones(len(figures)), figures]), np.array(means)
-        weights = _weights(x, y)
+        weights = _weights(x, y, Panel.of_sizes(sizes))
         if np.ptp(x @ weights) < SAME:
             raise RecordError("the judge gives every response the same; there is nothing to learn from that")
         whole = np.floor(np.array(single) + 0.5).astype(int)
@@ -163,10 +166,27 @@ def figures_of(verdict: Verdict) -> np.ndarray:
     return figures
 
 
-def _weights(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+def _weights(x: np.ndarray, y: np.ndarray, panel: Panel) -> np.ndarray:
     """Return the weights of intercept and figures [columns of x]; those within cases, all but the last, are 0 or more."""
-    least = np.array([-np.inf, *[0.0] * (x.shape[1] - 2), -np.inf])
-    return lsq_linear(x, y, (least, np.inf), method="bvls").x
+    first, second = panel.pairs
+    order = panel.relations(y)
+    inside = x[:, 1:-1]
+    gaps = ((inside[first] - inside[second]) * order[:, None])[order != 0]
+    spread = np.sqrt((gaps**2).mean(axis=0)) if len(gaps) else np.zeros(inside.shape[1])
+    spread[spread < SAME] = np.inf  # what never differs orders nothing
+    gaps = gaps / spread
+
+    def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
+        margins = gaps @ weights
+        slope = -expit(-margins) @ gaps + RIDGE * weights
+        return float(np.logaddexp(0, -margins).sum() + RIDGE / 2 * (weights**2).sum()), slope
+
+    start = np.zeros(inside.shape[1])
+    told = minimize(loss, start, jac=True, bounds=[(0, None)] * len(start)).x / spread if len(gaps) else start
+    # The slope only stretches the order, and never turns it.
+    parts = np.column_stack([x[:, 0], inside @ told, x[:, -1]])
+    intercept, slope, level = lsq_linear(parts, y, ([-np.inf, 0, -np.inf], np.inf), method="bvls").x
+    return np.array([intercept, *(slope * told), level])
 
 
 def _models(verdict: Verdict) -> list[str]:
@@ -181,11 +201,12 @@ def _concordances(x: np.ndarray, y: np.ndarray, sizes: Sequence[int]) -> dict[st
 
     None where people order no pair of responses.
     """
-    panel = Panel.of_sizes(sizes)
-    apart = np.empty(len(y))
-    for case in range(len(sizes)):
-        own = panel.case == case
-        apart[own] = x[own] @ _weights(x[~own], y[~own])
+    panel, apart = Panel.of_sizes(sizes), np.empty(len(y))
+    folds = min(len(sizes), FOLDS)
+    for fold in range(folds):
+        held = panel.case % folds == fold
+        others = Panel.of_sizes([size for case, size in enumerate(sizes) if case % folds != fold])
+        apart[held] = x[held] @ _weights(x[~held], y[~held], others)
     people = panel.relations(y)
 
     def concordance(values: np.ndarray) -> float | None:

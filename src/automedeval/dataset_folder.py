@@ -81,15 +81,25 @@ def read_dataset(place: str | Path) -> Dataset:
     place, statistics = Path(place), read_statistics(place)
     splits = {}
     for name in statistics["splits"]:
-        file = place / f"{name}.parquet"
-        try:
-            table = pa.parquet.read_table(file)
-        except (OSError, pa.ArrowException) as error:
-            raise RecordError(f"{file}: cannot be read: {' '.join(str(error).split())[:200]}") from None
+        table = read_table(place, name)
         if missing := [column for column in SCHEMA.names if column not in table.column_names]:
-            raise RecordError(f"{file}: no column {missing[0]!r}; there are {', '.join(table.column_names)}")
+            names = ", ".join(table.column_names)
+            raise RecordError(f"{place / name}.parquet: no column {missing[0]!r}; there are {names}")
         splits[name] = table.select(SCHEMA.names).to_pylist()
     return Dataset(place, statistics, splits)
+
+
+def read_table(place: str | Path, split: str) -> pa.Table:
+    """Return a split's rows as its file has them now.
+
+    Raises:
+        RecordError: there is no such file, or it cannot be read.
+    """
+    file = Path(place) / f"{split}.parquet"
+    try:
+        return pa.parquet.read_table(file)
+    except (OSError, pa.ArrowException) as error:
+        raise RecordError(f"{file}: cannot be read: {' '.join(str(error).split())[:200]}") from None
 
 
 class DatasetFolder:

@@ -15,7 +15,7 @@ from typing import Any
 
 import jinja2
 
-from automedeval.dataset_folder import TEST, read_statistics
+from automedeval.dataset_folder import TEST, read_statistics, read_table
 from automedeval.encoding import PromptEncoder
 from automedeval.journal import write_whole
 from automedeval.records import RecordError
@@ -76,10 +76,16 @@ def read_rows(parts: Sequence[tuple[str | None, str]]) -> tuple[str, list[str], 
     (dataset,) = names
     if TEST in splits:
         raise RecordError(f"{dataset}: the split {TEST!r} is held out; no run trains on it")
-    from datasets import concatenate_datasets, load_dataset  # heavy, and only training needs it
+    from datasets import Dataset, concatenate_datasets, load_dataset  # heavy, and only training needs it
 
-    # A data set from elsewhere, the Hub for one, has a folder or none, and says nothing of stages.
-    statistics = read_statistics(dataset) if (Path(dataset) / "statistics.json").exists() else {}
+    if (Path(dataset) / "statistics.json").exists():
+        statistics = read_statistics(dataset)
+        if missing := [split for split in splits if split not in statistics["splits"]]:
+            raise RecordError(f"{dataset}: no split {missing[0]!r}; there are {', '.join(statistics['splits'])}")
+        # Not by load_dataset: it caches a folder by its name, and gives the former rows of one that was built anew.
+        rows = concatenate_datasets([Dataset(read_table(dataset, split)) for split in splits])
+        return dataset, splits, rows, statistics
+    statistics = {}  # a data set from elsewhere, the Hub for one, says nothing of stages
     try:
         rows = concatenate_datasets([load_dataset(dataset, split=split) for split in splits])
     except (ValueError, OSError) as error:  # its errors of a wrong name, split or file are of these kinds
@@ -305,7 +311,8 @@ def finish(output: Path, record: Mapping[str, Any], history: Sequence[Stage], lo
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string((ASSETS / "checkpoint_card.md.jinja").read_text(encoding="utf-8"))
     write_whole(output / "README.md", template.render(**record, stages=history).rstrip() + "\n")
-    (output / "training_args.bin").unlink(missing_ok=True)  # a pickle; the record says the same, readably
+    for place in (output, output / "adapter"):  # a pickle; the record says the same, readably
+        (place / "training_args.bin").unlink(missing_ok=True)
     write_record(output, record)
     remove_checkpoints(output)
 
