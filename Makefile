@@ -35,6 +35,7 @@ benchmark: $(JUDGE)  ## on a machine that does nothing else; see benchmarks/READ
 	$(BIN)/python benchmarks/build_dataset.py
 	$(BIN)/python benchmarks/knowledge.py
 	$(BIN)/python benchmarks/sft_throughput.py
+	$(BIN)/python benchmarks/rationale_score.py
 	$(BIN)/python benchmarks/training_memory.py
 
 .venv/installed: setup.cfg pyproject.toml constraints.txt

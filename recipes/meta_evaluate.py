@@ -14,6 +14,7 @@ import shlex
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import automedeval
 from automedeval import report
@@ -27,9 +28,10 @@ from automedeval.meta_evaluation import meta_evaluate
 from automedeval.people import read_choices, read_ratings, read_verdict_ratings
 from automedeval.records import RecordError
 from automedeval.repeats import average_runs
-from automedeval.resampling import RESAMPLES, plain
+from automedeval.resampling import RESAMPLES, estimate, plain
 from automedeval.rounds import check_rounds, follow_rounds
 from automedeval.rows import rows_of
+from automedeval.similarity import compare_rationales, read_teacher
 from automedeval.summary import summary
 
 
@@ -64,6 +66,20 @@ class MetaEvaluateArguments:
     )
     paper_table: bool = field(
         default=False, metadata={"help": "show the paper's own Table 2, and its rounds, beside, labelled as such"}
+    )
+    teacher_verdicts: str | None = field(
+        default=None,
+        metadata={"help": "a teacher's verdicts on these cases: how similar the judges' rationales are to its"},
+    )
+    bert_model: str = field(
+        default="roberta-large", metadata={"help": "BERTScore: encoder, by folder or Hub id; none leaves it out"}
+    )
+    bert_num_layers: int | None = field(
+        default=None, metadata={"help": "BERTScore: which layer (default: bert-score's choice, where it has one)"}
+    )
+    bart_model: str = field(
+        default="facebook/bart-large-cnn",
+        metadata={"help": "BARTScore: model, by folder or Hub id; none leaves it out"},
     )
     html_cases: int = field(default=300, metadata={"help": "most cases whose texts the page shows"})
     resamples: int = field(default=RESAMPLES, metadata={"help": "of the bootstrap over cases"})
@@ -101,6 +117,9 @@ def main() -> None:
     result = meta_evaluate(cases, [*judges, *baselines], people, choices, verdict_ratings, args.resamples, args.seed)
     if people is not None and (table := average_runs(result["judges"])):
         result["repeats"] = table
+    if args.teacher_verdicts:
+        result["similarity"], more = similarity(args, cases, judges)
+        notes += more
     if args.rounds:
         result["rounds"] = follow_rounds(result["judges"], args.rounds)
     result = plain(result) | {
@@ -132,6 +151,20 @@ def main() -> None:
     lines = ["", *summary(result), "", *(f"note: {note}" for note in notes)]
     print("\n".join(map(report.printable, lines)))
     print(f"report: {folder / 'report.html'}")
+
+
+def similarity(
+    args: MetaEvaluateArguments, cases: Cases, judges: list[JudgeEvidence]
+) -> tuple[dict[str, Any], list[str]]:
+    """Compare the judges' rationales with the teacher's; return figures with intervals, and notes."""
+    teacher, notes = read_teacher(args.teacher_verdicts, cases)
+    try:  # loads torch, and the library that only metrics need
+        from automedeval.metrics.rationale_score.rationale_score import rationale_score
+    except ImportError as error:
+        raise RecordError(f"--teacher_verdicts: {error}; install automedeval[metric]") from None
+    models = {name: None if value == "none" else value for name, value in vars(args).items() if name.endswith("_model")}
+    found = compare_rationales(cases, judges, teacher, rationale_score, bert_num_layers=args.bert_num_layers, **models)
+    return estimate(found, len(cases), args.resamples, args.seed), notes
 
 
 def baselines_of(cases: Cases, notes: list[str]) -> list[JudgeEvidence]:

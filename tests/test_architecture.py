@@ -59,11 +59,13 @@ FLOORS = {
             "quality",
             "dataset_folder",
             "jury",
+            "hub_card",
         },
-        {"rows", "completion_chain", "instruction_set", "stages"},
+        {"rows", "completion_chain", "instruction_set", "stages", "publishing", "similarity"},
         {"meta_evaluation", "summary", "rounds", "repeats", "discussion", "trained_positions"},
         {"illustrations", "partners"},
         {"report", "introspection"},
+        {"model_card"},
     ],
     "F4": [
         {"arguments"},
@@ -77,18 +79,19 @@ STEPS = {
 ARRAYS = {
     "resampling", "agreement", "reliability", "ranking", "baselines", "cases", "people", "evidence", "rows", "candidates",
     "meta_evaluation", "report", "overlap", "quality", "embeddings", "forecast", "calibration",
+    "similarity",
 }  # fmt: skip
 DOORS = {
     "accelerate": {"arguments"},
     "datasets": {"records", "layouts", "stages"},
     "httpx": {"knowledge"},
     "huggingface_hub": {"checkpoints"},
-    "jinja2": {"prompts", "encoding", "report", "dataset_folder", "stages"},
+    "jinja2": {"prompts", "encoding", "report", "dataset_folder", "stages", "model_card"},
     "markupsafe": {"report", "illustrations"},
     "matplotlib": {"figures"},
     "numpy": ARRAYS,
     "openai": {"chat"},
-    "pyarrow": {"dataset_folder"},
+    "pyarrow": {"dataset_folder", "publishing"},
     "pypdf": {"books"},
     "qdrant_client": {"knowledge"},
     "rapidfuzz": {"baselines"},
@@ -99,7 +102,7 @@ DOORS = {
     "torch": {"decoding", "local_chat", "embeddings"},
     "tqdm": {"instruction_set"},
     "transformers": {"decoding", "encoding", "local_chat", "arguments"},
-    "yaml": {"rubrics", "arguments", "report", "curriculum", "layouts"},
+    "yaml": {"rubrics", "arguments", "report", "curriculum", "layouts", "hub_card", "model_card"},
 }
 
 

@@ -1,0 +1,399 @@
+"""Measure how similar rationales are to reference rationales: BERTScore and BARTScore in one metric (paper section 4.3).
+
+BERTScore (Zhang et al. 2020) matches the tokens of two texts greedily by the cosine of their contextual embeddings; BARTScore
+(Yuan et al. 2021) is the mean log-probability that a BART gives the tokens of one text after it has read the other. Both tell
+how similar a text is to its reference, and nothing about whether either is right.
+
+This file stands alone: `evaluate.load` copies it and nothing beside it.
+"""
+
+import csv
+import importlib.util
+import logging
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import datasets
+import evaluate
+import torch
+from torch.nn.functional import cross_entropy, linear, normalize
+from torch.nn.utils.rnn import pad_sequence
+from transformers import AutoConfig, AutoModel, AutoTokenizer, BartForConditionalGeneration
+from transformers.utils.logging import get_verbosity, set_verbosity, set_verbosity_error
+
+# How (prediction, reference) is turned into (source, target).
+DIRECTIONS = {"reference_to_prediction": (-1,), "prediction_to_reference": (1,), "harmonic": (-1, 1)}
+DTYPES = ("float32", "bfloat16", "float16")
+# The layers that bert-score compares for its usual models; its authors chose them on WMT16.
+LAYERS = {"roberta-large": 17, "roberta-base": 10, "bert-base-uncased": 9, "microsoft/deberta-xlarge-mnli": 40}
+# Models that count positions from behind the padding's id: the table of positions is longer than the longest text.
+SHIFTED = {
+    "roberta",
+    "xlm-roberta",
+    "xlm-roberta-xl",
+    "camembert",
+    "roberta-prelayernorm",
+    "longformer",
+    "xmod",
+    "mpnet",
+}
+UNKNOWN_WINDOW = 1_000_000  # a tokenizer that does not know its window says 1e30
+HELD = 8  # batches whose states are held at once: enough to find partners of like length
+LOGITS = 2**22  # most logits that are held at once, 16 MiB in float32
+
+Pair = tuple[int, int]  # the numbers of two texts
+Rows = list[torch.Tensor]  # by text: token ids
+States = dict[int, torch.Tensor]  # by text: hidden states [tokens, width]
+
+logger = logging.getLogger(__name__)
+
+
+def rationale_score(
+    predictions: Sequence[str],
+    references: Sequence[str | Sequence[str]],
+    bert_model: str | None = "roberta-large",
+    bert_num_layers: int | None = None,
+    bart_model: str | None = "facebook/bart-large-cnn",
+    bart_direction: str = "reference_to_prediction",
+    rescale_with_baseline: bool = False,
+    baseline_path: str | None = None,
+    batch_tokens: int = 2048,
+    device: str = "auto",
+    dtype: str = "float32",
+) -> dict[str, Any]:
+    """Score predictions against references.
+
+    Args:
+        predictions: texts.
+        references: one text or several for each prediction. Of several, each figure is the best one's.
+        bert_model, bart_model: name on the Hub or folder; None leaves that part out.
+        bert_num_layers: whose hidden states are compared; None takes bert-score's choice for a model that it knows.
+        bart_direction: which text is read and which is predicted; harmonic is the harmonic mean of both ways.
+        rescale_with_baseline: map BERTScore so that unrelated texts have about 0, by bert-score's table for English, or by
+            the one at `baseline_path` (CSV with the columns LAYER, P, R, F).
+        batch_tokens: most tokens of a batch, padding included.
+        device: "auto", "cpu", "cuda" or "cuda:N".
+        dtype: of the models; cosines and sums are float32.
+
+    Returns:
+        `bert_score` {precision, recall, f1} and `bart_score` (nats per token, None where undefined), one figure an item;
+        `mean_bert_score`, `mean_bart_score`, and `bart_score_undefined`, how many the latter leaves out; `empty` and
+        `truncated`, the items of which a text is blank, or was cut because a model reads no longer ones.
+        A blank text has BERTScore 0 with anything, as in bert-score, and no BARTScore.
+
+    Raises:
+        ValueError: texts or settings that nothing can be computed from; a model that cannot be loaded; no baseline.
+    """
+    # Paper: names neither models nor direction. Taken: the defaults of both methods' own programs, reference → prediction,
+    # and no rescaling, since its BERTScores of 84 to 95 are in the range of the raw F1.
+    predictions, references = check_texts(predictions, references)
+    for name, value, allowed in (("bart_direction", bart_direction, DIRECTIONS), ("dtype", dtype, DTYPES)):
+        if value not in allowed:
+            raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
+    if isinstance(batch_tokens, bool) or not isinstance(batch_tokens, int) or batch_tokens < 1:
+        raise ValueError(f"batch_tokens must be a whole number of at least 1, not {batch_tokens!r}")
+    if bert_model is None and bart_model is None:
+        raise ValueError("bert_model and bart_model are both None: nothing to compute")
+    if bert_model is None and rescale_with_baseline:
+        raise ValueError("rescale_with_baseline is about BERTScore, and bert_model is None")
+    if baseline_path and not rescale_with_baseline:
+        raise ValueError("baseline_path is given, and rescale_with_baseline is False")
+    device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    pairs = [(prediction, reference) for prediction, each in zip(predictions, references) for reference in each]
+    owners = [item for item, each in enumerate(references) for _ in each]
+    result: dict[str, Any] = {}
+    empty, cut = set(), set()
+    if bert_model is not None:
+        layers = LAYERS.get(bert_model) if bert_num_layers is None else bert_num_layers
+        if layers is None:
+            raise ValueError(f"bert_model {bert_model!r}: bert_num_layers must be given; known are {', '.join(LAYERS)}")
+        base = _baseline(bert_model, layers, baseline_path) if rescale_with_baseline else [0.0, 0.0, 0.0]
+        bert = _load("bert_model", bert_model, layers, device, dtype)
+        rows, over = bert.score([(one.strip(), two.strip()) for one, two in pairs], batch_tokens)
+        empty |= {owner for owner, row in zip(owners, rows) if row is None}
+        cut |= bert.say_cut(over, owners, len(predictions))
+        best = _best([row or [0.0, 0.0, 0.0] for row in rows], owners, len(predictions))
+        names = enumerate(("precision", "recall", "f1"))
+        columns = {name: [(row[k] - base[k]) / (1 - base[k]) for row in best] for k, name in names}
+        means = {name: sum(column) / len(column) for name, column in columns.items()}
+        result |= {"bert_score": columns, "mean_bert_score": means}
+    if bart_model is not None:
+        bart = _load("bart_model", bart_model, None, device, dtype)
+        ways = [bart.score([pair[::turn] for pair in pairs], batch_tokens) for turn in DIRECTIONS[bart_direction]]
+        rows, over = ways[0]
+        if len(ways) == 2:  # of two log-probabilities, which are 0 at most
+            rows = [one and [2 * one[0] * two[0] / ((one[0] + two[0]) or 1.0)] for one, two in zip(rows, ways[1][0])]
+        empty |= {owner for owner, row in zip(owners, rows) if row is None}
+        cut |= bart.say_cut(over, owners, len(predictions))
+        scores = [row[0] if row else None for row in _best(rows, owners, len(predictions))]
+        defined = [score for score in scores if score is not None]
+        result |= {"bart_score": scores, "mean_bart_score": sum(defined) / len(defined) if defined else None}
+        result["bart_score_undefined"] = len(scores) - len(defined)
+    return result | {"empty": sorted(empty), "truncated": sorted(cut)}
+
+
+def check_texts(predictions: Sequence[str], references: Sequence) -> tuple[list[str], list[list[str]]]:
+    """Return predictions, and the references of each as a list; ValueError says which item is not what it should be."""
+    for name, each in (("predictions", predictions), ("references", references)):
+        if each is None or isinstance(each, str):
+            raise ValueError(f"{name} must be a list with one entry an item, not {each!r:.60}")
+    predictions = list(predictions)
+    lists = [[each] if isinstance(each, str) else each for each in references]
+    if len(predictions) != len(lists) or not predictions:
+        raise ValueError(f"{len(predictions)} predictions, {len(lists)} references: must be as many, and one at least")
+    for item, (prediction, each) in enumerate(zip(predictions, lists)):
+        if not isinstance(each, (list, tuple)) or not each:
+            raise ValueError(f"references[{item}] must be a text or a list of one text or more, not {each!r:.60}")
+        for name, text in (("predictions", prediction), *(("references", text) for text in each)):
+            if not isinstance(text, str):
+                raise ValueError(f"{name}[{item}] must be a text, not {type(text).__name__}: {text!r:.60}")
+            if any("\ud800" <= sign <= "\udfff" for sign in text):
+                raise ValueError(f"{name}[{item}] holds half a surrogate pair, which is no character: {text!r:.60}")
+    return predictions, [list(each) for each in lists]
+
+
+def _best(rows: Sequence[list[float] | None], owners: Sequence[int], items: int) -> list[list[float]]:
+    """Return the largest of each figure per item; an item without any has an empty list."""
+    best: list[list[float]] = [[] for _ in range(items)]
+    for owner, row in zip(owners, rows):
+        if row is not None:
+            best[owner] = list(map(max, best[owner], row)) if best[owner] else row
+    return best
+
+
+def _baseline(name: str, layers: int, path: str | None) -> list[float]:
+    """Return the baselines of precision, recall and F1 at a layer."""
+    if path is None:
+        package = importlib.util.find_spec("bert_score")
+        if package is None:
+            raise ValueError("no baseline: give baseline_path, or install bert-score, which has tables for English")
+        path = str(Path(package.origin).parent / "rescale_baseline" / "en" / f"{name}.tsv")
+    if not Path(path).is_file():
+        raise ValueError(f"no baseline for bert_model {name!r}: there is no file {path}")
+    with open(path, encoding="utf-8", newline="") as stream:
+        for row in csv.DictReader(stream):
+            try:
+                if int(float(row["LAYER"])) == layers:
+                    return [float(row[column]) for column in "PRF"]
+            except (KeyError, TypeError, ValueError):
+                raise ValueError(f"{path}: must be a CSV of numbers with the columns LAYER, P, R, F") from None
+    raise ValueError(f"{path}: no line for layer {layers}")
+
+
+def _batches(sizes: Sequence[tuple[int, ...]], budget: int) -> Iterator[list[int]]:
+    """Yield places, largest sizes first, so that rows × the longest text of a batch stay within the budget.
+
+    A batch that is filled to an eighth takes only texts as long as its last: padding costs more than one more batch.
+    """
+    batch: list[int] = []
+    longest = 0
+    for place, size in sorted(enumerate(sizes), key=lambda pair: pair[1], reverse=True):
+        filled = len(batch) * longest
+        longest = max(longest, *size)
+        if batch and ((len(batch) + 1) * longest > budget or (8 * filled >= budget and size[0] < sizes[batch[-1]][0])):
+            yield batch
+            batch, longest = [], max(size)
+        batch.append(place)
+    if batch:
+        yield batch
+
+
+def _groups(sizes: Sequence[int], most: int) -> Iterator[range]:
+    """Yield runs of places; each but the last ends where its sizes come to `most`."""
+    start = held = 0
+    for place, size in enumerate(sizes, 1):
+        held += size
+        if held >= most or place == len(sizes):
+            yield range(start, place)
+            start, held = place, 0
+
+
+def _stacked(rows: list[torch.Tensor], padding: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return rows of unequal length as one tensor, and the mask of what is not padding."""
+    stack = pad_sequence(rows, batch_first=True, padding_value=padding)
+    mask = torch.arange(stack.shape[1]) < torch.tensor([[len(row)] for row in rows])
+    return stack.to(device), mask.to(device)
+
+
+class _Model:
+    """A network with its tokenizer, which scores pairs of texts."""
+
+    def __init__(self, name: str, network: torch.nn.Module):
+        self.name, self.network = name, network.eval()
+        self.device = next(network.parameters()).device
+        self.tokenizer = tokenizer = AutoTokenizer.from_pretrained(name)
+        self.frame = torch.tensor(sorted({tokenizer.cls_token_id, tokenizer.sep_token_id} - {None}), dtype=torch.long)
+        config = network.config
+        self.pad = config.pad_token_id or 0
+        known = config.to_dict().get("max_position_embeddings") or 0
+        known -= self.pad + 1 if config.model_type in SHIFTED else 0
+        windows = [window for window in (tokenizer.model_max_length, known) if 0 < window < UNKNOWN_WINDOW]
+        if not windows:
+            raise ValueError(f"{name}: neither tokenizer (model_max_length) nor config says how long a text it reads")
+        self.window = min(windows)
+
+    @torch.inference_mode()
+    def score(self, pairs: list[tuple[str, str]], budget: int) -> tuple[list[list[float] | None], list[bool]]:
+        """Return the figures of pairs of texts, None where one is blank, and whether a text was cut."""
+        numbers = {text: number for number, text in enumerate(dict.fromkeys(text for pair in pairs for text in pair))}
+        ids, over = self._tokens(list(numbers))
+        blank = [not text.strip() or torch.isin(row, self.frame).all() for text, row in zip(numbers, ids)]
+        asked = [(numbers[one], numbers[two]) for one, two in pairs]
+        todo = [pair for pair in dict.fromkeys(asked) if not (blank[pair[0]] or blank[pair[1]])]
+        figures = self._figures(todo, ids, budget)
+        if not all(isfinite(figure) for row in figures.values() for figure in row):
+            raise ValueError(f"{self.name}: a score is not finite; dtype='float32' may help")
+        return [figures.get(pair) for pair in asked], [over[one] or over[two] for one, two in asked]
+
+    def say_cut(self, over: Sequence[bool], owners: Sequence[int], items: int) -> set[int]:
+        """Return the items of which a text was cut, and log how many there are."""
+        if cut := {owner for owner, flag in zip(owners, over) if flag}:
+            text = "%d of %d items hold a text beyond the %d tokens that %s reads: its end is not compared"
+            logger.warning(text, len(cut), items, self.window, self.name)
+        return cut
+
+    def _tokens(self, texts: Sequence[str]) -> tuple[Rows, list[bool]]:
+        """Return the ids of texts, and whether their ends were cut off."""
+        ids = self.tokenizer(list(texts), truncation=True, max_length=self.window)["input_ids"]
+        over = [False] * len(ids)
+        if full := [place for place, row in enumerate(ids) if len(row) >= self.window]:
+            whole = self.tokenizer([texts[place] for place in full], truncation=False, verbose=False)["input_ids"]
+            for place, row in zip(full, whole):
+                over[place] = len(row) > self.window
+        return [torch.tensor(row) for row in ids], over
+
+    def _encode(self, encoder: torch.nn.Module, texts: list[int], ids: Rows, budget: int) -> States:
+        """Return the last hidden states [tokens, width] of texts by number."""
+        states = {}
+        for batch in _batches([(len(ids[text]),) for text in texts], budget):
+            rows, mask = _stacked([ids[texts[place]] for place in batch], self.pad, self.device)
+            found = encoder(input_ids=rows, attention_mask=mask.long()).last_hidden_state
+            for place, vectors in zip(batch, found):
+                states[texts[place]] = vectors[: len(ids[texts[place]])].clone()  # a view would keep the padding too
+        return states
+
+
+class _Bert(_Model):
+    def _figures(self, pairs: list[Pair], ids: Rows, budget: int) -> dict[Pair, list[float]]:
+        """Return precision, recall and F1 of (prediction, reference) pairs."""
+        figures: dict[Pair, list[float]] = {}
+        pairs = sorted(pairs, key=lambda pair: (len(ids[pair[0]]), pair), reverse=True)
+        uses = Counter(text for pair in pairs for text in pair)
+        states: States = {}  # of a text from its first pair to its last
+        for group in _groups([len(ids[one]) + len(ids[two]) for one, two in pairs], HELD * budget):
+            chosen = [pairs[place] for place in group]
+            fresh = sorted({text for pair in chosen for text in pair} - set(states))
+            states |= self._encode(self.network, fresh, ids, budget)
+            for batch in _batches([(len(ids[one]), len(ids[two])) for one, two in chosen], budget):
+                matched = [chosen[place] for place in batch]
+                figures |= zip(matched, self._match(matched, states, ids))
+            uses -= Counter(text for pair in chosen for text in pair)  # drops what comes to nothing
+            states = {text: vectors for text, vectors in states.items() if text in uses}
+        return figures
+
+    def _match(self, pairs: list[Pair], states: States, ids: Rows) -> list[list[float]]:
+        """Match each token with the likest one of the other text (Zhang et al. 2020, section 3)."""
+        sides = [[normalize(states[pair[k]].float(), dim=-1) for pair in pairs] for k in (0, 1)]
+        (one, mask), (two, other) = (_stacked(side, 0, self.device) for side in sides)
+        cosines = torch.bmm(one, two.transpose(1, 2)).masked_fill_(~(mask[:, :, None] & other[:, None, :]), -torch.inf)
+        means = []
+        for k, best in enumerate((cosines.amax(2), cosines.amax(1))):
+            # What frames a text may be matched, and has no weight of its own; so it is in bert-score.
+            own, _ = _stacked([~torch.isin(ids[pair[k]], self.frame) for pair in pairs], 0, self.device)
+            means.append(best.masked_fill(~own, 0.0).sum(1) / own.sum(1))
+        precision, recall = means
+        f1 = torch.where(precision + recall == 0, 0.0, 2 * precision * recall / (precision + recall))
+        return torch.stack([precision, recall, f1], dim=1).tolist()
+
+
+class _Bart(_Model):
+    def _figures(self, pairs: list[Pair], ids: Rows, budget: int) -> dict[Pair, list[float]]:
+        """Return the mean log-probability of the target's tokens of (source, target) pairs."""
+        figures, targets = {}, {}
+        for source, target in pairs:
+            targets.setdefault(source, []).append(target)
+        sources = sorted(targets, key=lambda source: (len(ids[source]), source), reverse=True)
+        for group in _groups([len(ids[source]) for source in sources], HELD * budget):
+            read = [sources[place] for place in group]
+            states = self._encode(self.network.model.encoder, read, ids, budget)  # once, for all of its targets
+            todo = [(source, target) for source in read for target in targets[source]]
+            for batch in _batches([(len(ids[target]), len(ids[source])) for source, target in todo], budget):
+                chosen = [todo[place] for place in batch]
+                figures |= zip(chosen, self._likelihoods(chosen, states, ids))
+        return figures
+
+    def _likelihoods(self, pairs: list[Pair], states: States, ids: Rows) -> list[list[float]]:
+        """Return mean log-probabilities, given the encoder's states (Yuan et al. 2021, equation 2 with equal weights)."""
+        read, read_mask = _stacked([states[source] for source, _ in pairs], 0, self.device)
+        target, mask = _stacked([ids[target] for _, target in pairs], self.pad, self.device)
+        start = torch.full_like(target[:, :1], self.network.config.decoder_start_token_id)
+        given = {"encoder_hidden_states": read, "encoder_attention_mask": read_mask.long(), "use_cache": False}
+        output = self.network.model.decoder(input_ids=torch.cat([start, target[:, :-1]], dim=1), **given)
+        hidden = output.last_hidden_state[mask]  # no logits for padding
+        wanted, head, bias = target[mask], self.network.lm_head.weight, self.network.final_logits_bias[0]
+        table = torch.zeros(target.shape, device=self.device)
+        rows = max(1, LOGITS // len(head))
+        parts = zip(hidden.split(rows), wanted.split(rows))
+        losses = [cross_entropy(linear(part, head, bias).float(), true, reduction="none") for part, true in parts]
+        table[mask] = -torch.cat(losses)
+        # A "<pad>" that a text spells out adds nothing, and counts in the length: so it is in BARTScore.
+        total = table.masked_fill_(target == self.pad, 0.0).sum(1)
+        return (total / mask.sum(1))[:, None].tolist()
+
+
+@lru_cache(maxsize=2)
+def _load(what: str, name: str, layers: int | None, device: str, dtype: str) -> _Model:
+    """Return a model; the last two stay loaded. Only safetensors are read, and no code of a checkpoint's own is run."""
+    options = {"dtype": getattr(torch, dtype), "use_safetensors": True, "output_loading_info": True}
+    level = get_verbosity()
+    set_verbosity_error()  # or every weight that is left out on purpose is listed; what lacks is looked for below
+    try:
+        config = AutoConfig.from_pretrained(name)
+        if what == "bart_model":
+            if config.model_type != "bart":
+                raise ValueError(f"bart_model {name!r} is a {config.model_type}: BARTScore takes a BART")
+            network, report = BartForConditionalGeneration.from_pretrained(name, config=config, **options)
+        else:
+            if config.is_encoder_decoder:
+                raise ValueError(f"bert_model {name!r} is a {config.model_type}: BERTScore takes an encoder alone")
+            if not isinstance(layers, int) or not 1 <= layers <= config.num_hidden_layers:
+                raise ValueError(f"bert_num_layers must be from 1 to {config.num_hidden_layers}, not {layers!r}")
+            config.num_hidden_layers = layers  # what lies above is neither loaded nor computed
+            network, report = AutoModel.from_pretrained(name, config=config, **options)
+        if missing := sorted(key for key in report["missing_keys"] if "pooler" not in key):
+            raise ValueError(f"{what} {name!r} lacks {len(missing)} of its weights, {missing[0]} for one")
+        return (_Bart if what == "bart_model" else _Bert)(name, network.to(device))
+    except OSError as error:
+        raise ValueError(f"{what} {name!r} cannot be loaded: {' '.join(str(error).split())[:300]}") from None
+    finally:
+        set_verbosity(level)
+
+
+class RationaleScore(evaluate.Metric):
+    """BERTScore and BARTScore of rationales, as a metric of `evaluate`."""
+
+    def _info(self) -> evaluate.MetricInfo:
+        texts = datasets.Value("string")
+        return evaluate.MetricInfo(
+            description="Similarity of rationales to reference rationales (BERTScore, BARTScore); no measure of truth.",
+            citation="Zhang et al. 2020, arXiv:1904.09675 (BERTScore); Yuan et al. 2021, arXiv:2106.11520 (BARTScore)",
+            inputs_description=rationale_score.__doc__,
+            features=datasets.Features({"predictions": texts, "references": datasets.Sequence(texts)}),
+        )
+
+    def add_batch(self, *, predictions=None, references=None, **kwargs) -> None:
+        """Add items, each with one reference or several; ValueError says which is no text."""
+        predictions, references = check_texts(predictions, references)
+        evaluate.Metric.add_batch(self, predictions=predictions, references=references, **kwargs)
+
+    def add(self, *, prediction=None, reference=None, **kwargs) -> None:
+        """Add one item with one reference or several; ValueError says what is no text."""
+        (prediction,), (reference,) = check_texts([prediction], [reference])
+        evaluate.Metric.add(self, prediction=prediction, reference=reference, **kwargs)
+
+    def _compute(self, predictions: list[str], references: list[list[str]], **settings: Any) -> dict[str, Any]:
+        return rationale_score(predictions, references, **settings)
