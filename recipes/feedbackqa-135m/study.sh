@@ -71,7 +71,7 @@ judge_likelihoods $name channel:$model
 # --- rounds of introspection, with the other raters' readings as the jury
 for round in 1 2; do
   step "$name judges its training cases" judge --judge channel:$model --judge_name $name --rubric $rubric \
-    --cases cases/feedbackqa/cases.jsonl --output verdicts/feedbackqa-round$round-raw
+    --on_overlong clip --cases cases/feedbackqa/cases.jsonl --output verdicts/feedbackqa-round$round-raw
   calibrate $name verdicts/feedbackqa-round$round-raw verdicts/feedbackqa-round$round
   step "round $round" introspect --config $channel/introspect$round.yaml
   step "round $round, turned round" channel_dataset --config $channel/dataset.yaml \
