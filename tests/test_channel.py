@@ -170,7 +170,9 @@ def test_a_response_is_worth_what_the_best_score_gives_over_the_worst(chat: Loca
         assert verdict.rubric == "likelihood@1"
         assert verdict.expected_scores == pytest.approx(gaps, abs=2e-6)
         assert any(abs(gap) > 1e-3 for gap in gaps)
-        assert figures_of(verdict)[:, 1].tolist() == list(verdict.expected_scores)
+        _, order, level = figures_of(verdict).T
+        assert order.sum() == pytest.approx(0)
+        assert order + level == pytest.approx(verdict.expected_scores)
 
 
 def test_responses_that_are_not_judged_have_no_figure(chat: LocalChat, cases: list[Case]) -> None:
