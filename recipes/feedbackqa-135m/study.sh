@@ -81,10 +81,17 @@ for round in 1 2; do
   judge_likelihoods $name channel:$model
 done
 
+# --- round 1 once more, with the cases that were judged right beside the revised ones (Table 1: "All Blocks")
+all=instructions/feedbackqa-round1-all model=checkpoints/feedbackqa-channel-introspection1-all
+step "round 1 with all cases" introspect --config $channel/introspect1.yaml --train_on all --output $all
+step "round 1 with all cases, turned round" channel_dataset --config $channel/dataset.yaml --dataset $all --output $all-channel
+step "training: round 1 with all cases" sft --config $channel/introspection1.yaml --dataset_name $all-channel --output_dir $model
+judge_likelihoods round1-all channel:$model
+
 # --- what people say of it
 for set in $tests; do
   verdicts=()
-  for name in zero-shot likelihood channel-zero-shot listwise-curriculum no_curriculum curriculum weak-curriculum round1 round2; do
+  for name in zero-shot likelihood channel-zero-shot listwise-curriculum no_curriculum curriculum weak-curriculum round1 round2 round1-all; do
     verdicts+=("$name=verdicts/feedbackqa-study/$set/$name/verdicts.jsonl")
   done
   step "$set: agreement with people" meta_evaluate --cases "data/$set/cases.jsonl" --ratings "data/$set/ratings.jsonl" \
