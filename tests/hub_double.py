@@ -15,6 +15,7 @@ import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -36,11 +37,11 @@ class File:
     content: bytes
     lfs: bool
 
-    @property
+    @cached_property  # of large files they are asked for many times
     def sha256(self) -> str:
         return hashlib.sha256(self.content).hexdigest()
 
-    @property
+    @cached_property
     def blob(self) -> str:
         return hashlib.sha1(b"blob %d\0" % len(self.content) + self.content).hexdigest()
 

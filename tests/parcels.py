@@ -81,8 +81,8 @@ def metric(folder: Path) -> Path:
     return folder
 
 
-def agreement(folder: Path, judges: tuple[str, ...] = ("tiny",)) -> Path:
-    """Measure made-up verdicts on the sample's test cases with the real recipe; return its agreement.json."""
+def agreement(folder: Path, judges: tuple[str, ...] = ("tiny",), **told: str) -> Path:
+    """Measure made-up verdicts, which also tell what is `told`, with the real recipe; return its agreement.json."""
     cases = [json.loads(line) for line in (SAMPLE / "test_cases.jsonl").read_text().splitlines()]
     folder.mkdir(parents=True)
     for judge in judges:
@@ -91,7 +91,9 @@ def agreement(folder: Path, judges: tuple[str, ...] = ("tiny",)) -> Path:
             count = len(case["responses"])
             verdict = {"case_id": case["id"], "judge": judge, "rubric": "automedeval@1", "order": list(range(count))}
             scores = [1 + (number + slot) % 5 for slot in range(count)]
-            lines.append(json.dumps(verdict | {"valid": True, "scores": scores, "settings": "5e771265abcd"}) + "\n")
+            lines.append(
+                json.dumps(verdict | {"valid": True, "scores": scores, "settings": "5e771265abcd"} | told) + "\n"
+            )
         (folder / f"{judge}.jsonl").write_text("".join(lines))
     done = run_recipe(
         "meta_evaluate", "--verdicts", *(folder / f"{judge}.jsonl" for judge in judges), "--cases",

@@ -5,9 +5,12 @@ import re
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, error_line, run_recipe
+from conftest import ROOT, SAMPLE, build_tiny_model, error_line, run_recipe
 from parcels import agreement, trained
 
+from automedeval.cases import Cases
+from automedeval.checkpoints import fingerprint
+from automedeval.evidence import read_verdicts
 from automedeval.hub_card import MODEL, check_card
 from automedeval.model_card import Told, estimates, fill_card, model_index, read_result, write_in
 from automedeval.records import RecordError
@@ -26,6 +29,14 @@ def checkpoint(tiny_model: Path, tmp_path: Path) -> Path:
     return trained(tiny_model, tmp_path / "judge")
 
 
+def of_weights(file: Path, **checkpoints: Path) -> dict:
+    """Return results of which these judges were measured on these checkpoints."""
+    found = read_result(file)
+    for name, folder in checkpoints.items():
+        found["judges"][name]["checkpoint"] = fingerprint(folder, [])
+    return found
+
+
 def part(card: str, name: str) -> str:
     (found,) = re.findall(rf"<!-- {name} -->\n(.*?)\n<!-- /{name} -->", card, re.S)
     return found
@@ -34,7 +45,7 @@ def part(card: str, name: str) -> str:
 def test_the_figures_of_the_card_are_those_that_were_measured(checkpoint: Path, results: Path) -> None:
     from huggingface_hub import ModelCard
 
-    found = read_result(results)
+    found = of_weights(results, tiny=checkpoint)
     card = fill_card(CARD, checkpoint, Told(**vars(TOLD) | {"judge": "tiny"}), found)
     check_card(card, MODEL, {})
     record, ceiling = found["judges"]["tiny"], found["people"]["ceiling"]
@@ -49,7 +60,8 @@ def test_the_figures_of_the_card_are_those_that_were_measured(checkpoint: Path, 
         f"ROUGE-L to the reference {told(found['judges']['ROUGE-L to the reference']['concordance_expected'])}" in shown
     )
     assert "The raters are simulated: no person rated these responses." in shown
-    assert "`5e771265abcd`" in shown
+    assert f"`5e771265abcd`, its weights alone: `{fingerprint(checkpoint, [])}`." in shown
+    assert "not recorded" not in shown
     assert "no trained model" not in card
 
     # the Hub's own reader finds the same figures in the front matter
@@ -62,6 +74,58 @@ def test_the_figures_of_the_card_are_those_that_were_measured(checkpoint: Path, 
         assert figures[name].metric_value == round(record[name]["value"], 4)
     low, high, n = (record["concordance"][key] for key in ("low", "high", "n"))
     assert figures["concordance"].metric_name == f"Concordance (95 % interval {low:.2f} to {high:.2f}, n = {n})"
+
+
+def test_figures_of_other_weights_are_refused(
+    tiny_model: Path, checkpoint: Path, results: Path, tmp_path: Path
+) -> None:
+    other = trained(build_tiny_model(tmp_path / "seed1", seed=1), tmp_path / "other")
+    ours, theirs = (fingerprint(folder, []) for folder in (checkpoint, other))
+    assert ours != theirs
+    assert ours == fingerprint(tiny_model, []), "the record of its training is no part of a checkpoint"
+    told = Told(**vars(TOLD) | {"judge": "tiny"})
+    line = f"agreement.json: tiny was measured on the checkpoint {ours}, and {other} is {theirs}; "
+    with pytest.raises(RecordError, match=f"^{re.escape(line)}judge with it, and evaluate that$"):
+        fill_card(CARD, other, told, of_weights(results, tiny=checkpoint))
+    with pytest.raises(RecordError, match=f"^{re.escape(line)}--judge other was measured on it$"):
+        fill_card(CARD, other, told, of_weights(results, tiny=checkpoint, other=other))
+    assert "model-index" in fill_card(
+        CARD, other, Told(**vars(TOLD) | {"judge": "other"}), of_weights(results, other=other)
+    )
+    # one figure in the configuration is enough
+    config = json.loads((checkpoint / "config.json").read_text())
+    found = of_weights(results, tiny=checkpoint)
+    (checkpoint / "config.json").write_text(json.dumps(config | {"rms_norm_eps": 0.1}))
+    with pytest.raises(RecordError, match="tiny was measured on the checkpoint"):
+        fill_card(CARD, checkpoint, told, found)
+
+
+def test_figures_of_unknown_weights_are_shown_as_such_and_not_indexed(checkpoint: Path, results: Path) -> None:
+    found = read_result(results)
+    for record in found["judges"].values():
+        record.pop("checkpoint", None)
+    card = fill_card(CARD, checkpoint, Told(**vars(TOLD) | {"judge": "tiny"}), found)
+    assert "**It is not recorded which weights these figures were measured on:**" in part(card, "results")
+    assert "| Concordance | " in part(card, "results")
+    assert "weights alone" not in card
+    assert "model-index" not in card
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [(["a", "a"], "a"), (["a", None], None), (["a", "b"], None), ([None, None], None), (["", ""], None)],
+)
+def test_verdicts_tell_which_weights_gave_them(told: list, expected: str | None, tmp_path: Path) -> None:
+    cases = Cases.read(SAMPLE / "test_cases.jsonl", limit=len(told))
+    lines = []
+    for case, checkpoint in zip(cases.records, told):
+        count = len(case.responses)
+        verdict = {"case_id": case.id, "judge": "tiny", "rubric": "automedeval@1", "order": list(range(count))}
+        verdict |= {"valid": True, "scores": [3] * count}
+        lines.append(json.dumps(verdict | ({"checkpoint": checkpoint} if checkpoint else {})) + "\n")
+    (tmp_path / "verdicts.jsonl").write_text("".join(lines))
+    ((evidence,), _) = read_verdicts([str(tmp_path)], cases)
+    assert evidence.checkpoint == expected
 
 
 def test_what_was_not_measured_is_said(checkpoint: Path) -> None:

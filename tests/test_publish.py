@@ -1,37 +1,19 @@
 """Publishing to a double of the Hub with the real clients, and getting back what was pushed where there is no source tree."""
 
-import importlib.util
-import json
-import os
 import shutil
 import subprocess
-import sys
-import zipfile
 from pathlib import Path
 
 import pyarrow.parquet
 import pytest
+from clean_machine import install, load_back
 from conftest import ROOT, error_line, run_recipe
-from hub_double import READER, WRITER, HubDouble, Repo
+from hub_double import WRITER, HubDouble, Repo
 from parcels import agreement, sharded, trained
 from tiny_bart import build_bart, build_roberta
 from tiny_instructions import build_instructions
 
 TOLD = ("--base_model", "some-org/base", "--datasets", "org/instructions")
-# Run with -I and -S: neither the checkout nor what its installation put on the path is seen; the folders are named.
-LOADED = """
-import os, sys
-sys.path += sys.argv[1].split(os.pathsep)
-import automedeval, datasets, evaluate, huggingface_hub, json
-print("PACKAGE", automedeval.__file__)
-card = open(huggingface_hub.hf_hub_download("org/judge", "README.md")).read()
-exec(card.split("```python")[1].split("```")[0])
-rows = datasets.load_dataset("org/instructions")
-print("\\nROWS", json.dumps({name: rows[name]["prompt_digest"][:] for name in rows}))
-score = evaluate.load("org/rationale_score")
-texts = {"predictions": ["The dose is right.", "Rest."], "references": [["The dose is wrong."], ["Rest."]]}
-print("SCORES", json.dumps(score.compute(**texts, bert_model=sys.argv[2], bert_num_layers=2, bart_model=sys.argv[3])))
-"""
 
 
 @pytest.fixture
@@ -52,21 +34,8 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return the path of a machine that has the package from its wheel, and no source tree."""
-    folder = tmp_path_factory.mktemp("wheel")
-    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
-        (folder / "checkout").mkdir(exist_ok=True)
-        shutil.copy(ROOT / name, folder / "checkout")
-    unwanted = shutil.ignore_patterns("*.egg-info", "__pycache__")
-    shutil.copytree(ROOT / "src", folder / "checkout" / "src", ignore=unwanted)
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
-    subprocess.run([*command, "--wheel-dir", folder, folder / "checkout"], check=True, capture_output=True)
-    (wheel,) = folder.glob("*.whl")
-    zipfile.ZipFile(wheel).extractall(folder / "installed")
-    found = [importlib.util.find_spec(name).origin for name in ("torch", "datasets", "evaluate")]
-    libraries = dict.fromkeys(str(Path(origin).parents[1]) for origin in found)
-    return os.pathsep.join([str(folder / "installed"), *libraries])
+def installed(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    return install(tmp_path_factory.mktemp("wheel"))
 
 
 def publish(hub: HubDouble, home: Path, *arguments: object, token: str | None = WRITER) -> subprocess.CompletedProcess:
@@ -89,7 +58,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.slow
 def test_what_was_pushed_comes_back_where_there_is_no_source_tree(
-    hub: HubDouble, checkpoint: Path, dataset: Path, installed: str, tmp_path: Path
+    hub: HubDouble, checkpoint: Path, dataset: Path, installed: list[str], tmp_path: Path
 ) -> None:
     results, space = agreement(tmp_path / "results"), ROOT / "src/automedeval/metrics/rationale_score"
     done = publish(hub, tmp_path, "dataset", dataset, "--repo", "org/instructions")
@@ -113,23 +82,15 @@ def test_what_was_pushed_comes_back_where_there_is_no_source_tree(
     assert b'evaluate.load("org/rationale_score")' in contents(score)["README.md"]
 
     models = build_roberta(tmp_path / "roberta"), build_bart(tmp_path / "bart")
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", LOADED, installed, *models],
-        env=hub.environment(tmp_path / "elsewhere", READER),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    told = dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
-    assert not Path(told["PACKAGE"]).is_relative_to(ROOT)
-    assert told["True"].startswith("(")  # the card's own lines: valid, scores, …
-    assert json.loads(told["ROWS"]) == {
+    found = load_back(hub, installed, tmp_path / "elsewhere", models)
+    ((valid, scores, expected, rationale),) = found["verdicts"]
+    assert (valid, len(scores), len(expected)) == (True, 2, 2)
+    assert isinstance(rationale, str)
+    assert found["rows"] == {
         name: pyarrow.parquet.read_table(dataset / f"{name}.parquet")["prompt_digest"].to_pylist()
         for name in ("stage1", "stage2", "test")
     }
-    scores = json.loads(told["SCORES"])
+    scores = found["scores"]
     different, same = scores["bert_score"]["f1"]
     assert different < 0.999 < same < 1.001
     assert all(value < 0 for value in scores["bart_score"])

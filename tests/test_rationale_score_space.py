@@ -84,30 +84,25 @@ def test_the_page_compares_without_gradio(tiny: tuple[str, str], monkeypatch: py
     import app
 
     assert not re.search(r"^(import|from) gradio", (SPACE / "app.py").read_text(encoding="utf-8"), re.M)
-    rows, note = app.compare(TEXTS[0], TEXTS[1], tiny[0], 2.0, tiny[1], "harmonic")
+    rows, note = app.compare(TEXTS[0], TEXTS[1], tiny[0], "2", tiny[1], "harmonic")
     assert [name for name, _ in rows] == [
         "BERTScore precision", "BERTScore recall", "BERTScore f1", "BARTScore, harmonic",
     ]  # fmt: skip
     assert all(re.match(r"-?\d\.\d{4}", value) for _, value in rows)
     assert note == ""
-    rows, note = app.compare("a", " ".join(TEXTS), "", None, tiny[1], "reference_to_prediction")
+    rows, note = app.compare("a", " ".join(TEXTS), "", "", tiny[1], "reference_to_prediction")
     assert [name for name, _ in rows] == ["BARTScore, reference to prediction"]
     assert "its end was not compared" in note
     with pytest.raises(ValueError, match=r"The reference is empty\."):
-        app.compare(" ", "a", *tiny[:1], 2, tiny[1], "harmonic")
+        app.compare(" ", "a", *tiny[:1], "2", tiny[1], "harmonic")
+    assert app.shown(rows, note).splitlines()[2].startswith("| BARTScore, reference to prediction | -")
+    with pytest.raises(ValueError, match=r"The layer must be a whole number, not '2\.5'"):
+        app.compare("a", "a", *tiny[:1], "2.5", tiny[1], "harmonic")
     with pytest.raises(ValueError, match="both None"):
-        app.compare("a", "a", "", None, " ", "harmonic")
+        app.compare("a", "a", "", "", " ", "harmonic")
     assert "not for clinical decisions" in app.NOTICE
     for name in ("app", "rationale_score"):
         monkeypatch.delitem(sys.modules, name)
-
-
-def test_the_page_is_built_where_gradio_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("gradio", reason="gradio comes with the Space")
-    monkeypatch.syspath_prepend(str(SPACE))
-    import app
-
-    assert "not for clinical decisions" in json.dumps(app.page().get_config_file())
 
 
 def test_the_card_opens_as_a_space_of_a_metric() -> None:

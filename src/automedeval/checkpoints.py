@@ -26,11 +26,20 @@ def checkpoint_folder(model: str) -> Path:
 
 def fingerprint(folder: Path, settings: list) -> str:
     """Return twelve hexadecimal digits over a checkpoint's weights, configuration and tokenizer, and over `settings`."""
+    return fingerprints(folder, settings)[0]
+
+
+def fingerprints(folder: Path, *settings: list) -> list[str]:
+    """Return a fingerprint for each of several settings; the files, which may be large, are read once."""
     digest = hashlib.sha256()
     for file in sorted(folder.iterdir()):
         if file.suffix in (".safetensors", ".json", ".jinja", ".model"):
             digest.update(file.name.encode())
             with open(file, "rb") as stream:
                 digest.update(hashlib.file_digest(stream, "sha256").digest())
-    digest.update(json.dumps(settings).encode())
-    return digest.hexdigest()[:12]
+    found = []
+    for each in settings:
+        own = digest.copy()
+        own.update(json.dumps(each).encode())
+        found.append(own.hexdigest()[:12])
+    return found

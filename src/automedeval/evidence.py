@@ -30,7 +30,8 @@ class JudgeEvidence:
     False for what the judge was never asked about (other models, pairs without the baseline): no failure of its.
     By criterion ("scores" for scores) `slots` holds [slots, 2, cases] what a response there was given above the mean of its
     verdict, and how often, and `consistent` [2, cases] how many pairs shown in several orders were judged alike, and how many
-    there are. `worse` names the criteria of which a choice means the worse response.
+    there are. `worse` names the criteria of which a choice means the worse response. `checkpoint` is the fingerprint of the
+    weights that judged, None where a verdict does not tell it, or another tells of others.
     """
 
     name: str
@@ -56,6 +57,7 @@ class JudgeEvidence:
     rationales: dict[int, str] = field(default_factory=dict)
     scale: tuple[int, int] | None = None
     settings: str | None = None
+    checkpoint: str | None = None
     file: Path | None = None
 
     @property
@@ -160,6 +162,7 @@ class _Reading:
         self.usage, self.errors = Counter(), Counter()
         self.rationales: dict[int, str] = {}
         self.settings = None
+        self.checkpoints: set[str] = set()
 
     def add(self, place: str, case: int, verdict: Verdict) -> None:
         key = verdict_key(verdict)
@@ -178,6 +181,7 @@ class _Reading:
         if verdict.pair is not None:
             self.shown_pairs |= set(itertools.combinations(shown, 2))
         self.settings = verdict.extra.get("settings", self.settings)
+        self.checkpoints.add(str(verdict.extra.get("checkpoint") or ""))
         self.usage.update({name: count for name, count in verdict.usage.items() if isinstance(count, int)})
         if not verdict.valid:
             self.errors[verdict.error or "unknown"] += 1
@@ -282,6 +286,7 @@ class _Reading:
             name, self.judge, self.rubric, "judge", self._average("scores"), self._average("expected"),
             self.verdicts + self._unanswered(asked, asked_pairs), self.valid, asked=asked, asked_pairs=asked_pairs,
             usage=dict(self.usage), errors=self.errors, rationales=self.rationales, settings=self.settings, file=file,
+            checkpoint=next(iter(self.checkpoints)) or None if len(self.checkpoints) == 1 else None,
             scale=self.known.scale if self.known else None,
             worse=frozenset(name for name, _ in self.votes if self._worse(name)),
         )  # fmt: skip

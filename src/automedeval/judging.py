@@ -54,6 +54,12 @@ def _refuse(requests: Sequence[Request], over: Sequence[int]) -> None:
             )
 
 
+def _origin(chat: Any, settings: str) -> dict[str, str]:
+    """Return what a verdict tells of its making: the settings, and the weights where they are a checkpoint's."""
+    checkpoint = getattr(chat, "checkpoint", None)
+    return {"settings": settings} | ({"checkpoint": checkpoint} if checkpoint else {})
+
+
 @dataclass
 class Judge:
     """A chat that judges by a rubric.
@@ -208,7 +214,7 @@ class Judge:
         else:
             reading = parse_verdict(answer.text, self.rubric, len(slots), truncated=answer.truncated)
         scores = expected = choices = None
-        extra: dict[str, Any] = {"settings": self.fingerprint, **(notes or {})}
+        extra: dict[str, Any] = {**_origin(self.chat, self.fingerprint), **(notes or {})}
         if answer.truncated:
             extra["truncated"] = True
         if answer.probabilities:
@@ -385,5 +391,5 @@ class LikelihoodJudge:
             valid=values is not None,
             error=error,
             expected_scores=expected,
-            extra={"models": case.models, "case_digest": case.digest, "settings": self.fingerprint, **notes},
+            extra={"models": case.models, "case_digest": case.digest, **_origin(self.chat, self.fingerprint), **notes},
         )

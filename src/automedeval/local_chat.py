@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from automedeval.checkpoints import checkpoint_folder, fingerprint
+from automedeval.checkpoints import checkpoint_folder, fingerprints
 from automedeval.decoding import (
     KeyValues,
     Rows,
@@ -121,7 +121,8 @@ class LocalChat:
         self._ends = {*(ends if isinstance(ends, list) else [ends]), self.tokenizer.eos_token_id} - {None}
         settings = [str(dtype), self.max_new_tokens, self.temperature, self.seed, self.tokenizer.chat_template]
         more = [self.top_k, self.top_p, self.stop]
-        self.fingerprint = fingerprint(folder, settings + (more if more != [0, 1.0, ""] else []))
+        settings += more if more != [0, 1.0, ""] else []
+        self.fingerprint, self.checkpoint = fingerprints(folder, settings, [])
 
     def count_tokens(self, prompts: Sequence[Prompt]) -> list[int]:
         """Return how many tokens each prompt takes, the answer not counted."""

@@ -14,6 +14,7 @@ from typing import Any
 import jinja2
 import yaml
 
+from automedeval.checkpoints import fingerprint
 from automedeval.hub_card import front_matter, read_text
 from automedeval.illustrations import LABELS
 from automedeval.meta_evaluation import ACCURACIES, CORRELATIONS
@@ -63,11 +64,12 @@ def fill_card(
         checkpoint: the folder that recipes/sft.py left.
         told: what the owner says.
         result: what recipes/meta_evaluate.py found, `agreement.json`; None where nothing was measured.
-        audit: figures of an audit, at any depth; None where there was none.
+        audit: what recipes/audit.py found, `audit.json`, whose headline is shown; or figures at any depth. None where there was
+            none.
 
     Raises:
         RecordError: the checkpoint's training is not finished, or not known here; a marker is missing; the results have no such
-            judge, or several; the rubric is another than the one that it was trained for.
+            judge, or several; they or the audit are of another checkpoint; the rubric is another than it was trained for.
     """
     history, record = read_history(checkpoint), read_record(checkpoint)
     if record is None:
@@ -80,6 +82,7 @@ def fill_card(
             f"{checkpoint}: was trained from {base}, a folder of this machine; --base_model names its Hub id"
         )
     records = judge_records(result, told.judge) if result else {}
+    tied = measured_on(checkpoint, result, records) if records else False
     facts = {
         "repo": told.repo,
         "base_model": base,
@@ -90,10 +93,12 @@ def fill_card(
         "hours": training_hours(checkpoint, history),
         "rows": record["identity"]["rows"],
         "versions": ", ".join(f"{name} {version}" for name, version in record["versions"].items()),
-        "audit": None if audit is None else estimates(audit),
+        "audit": None if audit is None else estimates(audit.get("headline", audit)),
+        "audited": _audited(checkpoint, audit or {}),
         **{name: record[name] for name in ("rubrics", "device", "commit")},
         **_rubric_of(record["rubrics"], told.rubric),
         **_result_facts(result, records),
+        "tied": tied,
     }
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"shown": shown, "cell": _cell}
@@ -101,7 +106,7 @@ def fill_card(
     context = template.new_context(facts)
     parts = {name: "".join(block(context)).strip() for name, block in template.blocks.items()}
     about = front_matter(card) | {"base_model": base, "datasets": list(told.datasets)}
-    if records and (index := model_index(told.repo, result, records)):
+    if tied and (index := model_index(told.repo, result, records)):
         about["model-index"] = index
     opening = yaml.safe_dump(about, sort_keys=False, allow_unicode=True, width=120)
     body = re.sub(r"\A---\n.*?\n---\n", "", card, count=1, flags=re.S)
@@ -150,6 +155,26 @@ def judge_records(result: Mapping[str, Any], judge: str | None) -> dict[str, dic
     return {name: record for name, record in judges.items() if record["name"] == (judge or names[0])}
 
 
+def measured_on(checkpoint: Path, result: Mapping[str, Any], records: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Return whether a judge's verdicts tell that this checkpoint gave them; False where they do not tell which did.
+
+    Raises:
+        RecordError: another one gave them.
+    """
+    (told,) = {record.get("checkpoint") for record in records.values()}
+    if told is None:
+        return False
+    own, name = fingerprint(checkpoint, []), next(iter(records.values()))["name"]
+    if told == own:
+        return True
+    rows = real_judges(dict(result)).values()
+    others = dict.fromkeys(row["name"] for row in rows if row.get("checkpoint") == own)
+    mend = f"--judge {' or '.join(others)} was measured on it" if others else "judge with it, and evaluate that"
+    raise RecordError(
+        f"agreement.json: {name} was measured on the checkpoint {told}, and {checkpoint} is {own}; {mend}"
+    )
+
+
 def model_index(repo: str, result: Mapping[str, Any], records: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the measured figures as the Hub's `model-index` has them; an interval stands in a figure's name."""
     metrics = []
@@ -184,6 +209,25 @@ def estimates(value: Mapping[str, Any], prefix: str = "") -> dict[str, dict[str,
             else:
                 found |= estimates(held, f"{name}, ")
     return found
+
+
+def _audited(checkpoint: Path, audit: Mapping[str, Any]) -> str | None:
+    """Return in words on what a judge was audited, and whether it passed; None for figures of other origin.
+
+    Raises:
+        RecordError: another checkpoint was audited.
+    """
+    if "thresholds" not in audit:
+        return None
+    audited = audit["judge"]
+    if audited["checkpoint"] not in (None, own := fingerprint(checkpoint, [])):
+        raise RecordError(f"audit.json: the checkpoint {audited['checkpoint']} was audited, and {checkpoint} is {own}")
+    outcomes = [each["outcome"] for each in audit["thresholds"]]
+    left = outcomes.count("not measured")
+    told = f"{outcomes.count('passed')} of {len(outcomes) - left} measured thresholds are met, {left} were not measured"
+    word = {True: "passes", False: "does not pass", None: "cannot be said to pass"}[audit["passes"]]
+    unknown = "" if audited["checkpoint"] else " The audit does not tell which weights it was made with."
+    return f"Audited on {audit['cases']['cases']:,} cases as {audited['name']}: it {word}; {told}.{unknown}"
 
 
 def _rubric_of(trained_for: Sequence[str], file: str | None) -> dict[str, Any]:
@@ -224,6 +268,7 @@ def _result_facts(result: Mapping[str, Any] | None, records: Mapping[str, Mappin
         "tables": tables,
         "judge": first["name"],
         "fingerprint": first["settings"],
+        "checkpoint": first.get("checkpoint"),
         "people": people,
         # Sample ratings are made up, and say so in their annotators' names.
         "simulated": bool(people) and all(name.startswith("simulated") for name in people["annotators"]),

@@ -7,17 +7,18 @@ It runs as a Space of the Hub, beside `rationale_score.py`; gradio comes with th
 
 import logging
 
-from rationale_score import DIRECTIONS, LAYERS, rationale_score
+from rationale_score import DIRECTIONS, rationale_score
 
 NOTICE = (
     "**For research on medical language models, not for clinical decisions.** The figures tell how similar a text is to the "
     "reference, not whether either is right: a text that turns the advice round may be very similar."
 )
-HEADERS = ["figure", "value"]
+FIRST = "The first comparison with a model loads it, which takes a while."
+LONGEST = 20_000  # characters of a text: several times what the models read
 
 
 def compare(
-    reference: str, prediction: str, bert_model: str, bert_num_layers: float | None, bart_model: str, direction: str
+    reference: str, prediction: str, bert_model: str, layer: str, bart_model: str, direction: str
 ) -> tuple[list[list[str]], str]:
     """Return the rows of the table, and what is to be said of them; a name left blank leaves that model's part out.
 
@@ -27,40 +28,51 @@ def compare(
     for what, text in (("reference", reference), ("prediction", prediction)):
         if not (text or "").strip():
             raise ValueError(f"The {what} is empty.")
-    layers = None if bert_num_layers is None else int(bert_num_layers)
+    layer = (layer or "").strip()
+    if layer and not layer.isdecimal():
+        raise ValueError(f"The layer must be a whole number, not {layer!r:.20}.")
     names = {"bert_model": (bert_model or "").strip() or None, "bart_model": (bart_model or "").strip() or None}
+    layers = int(layer) if layer else None  # the metric's own choice
     found = rationale_score([prediction], [reference], bert_num_layers=layers, bart_direction=direction, **names)
     rows = [[f"BERTScore {name}", f"{values[0]:.4f}"] for name, values in found.get("bert_score", {}).items()]
     for score in found.get("bart_score", []):
-        shown = "undefined" if score is None else f"{score:.4f} nats per token"
-        rows.append([f"BARTScore, {direction.replace('_', ' ')}", shown])
+        value = "undefined" if score is None else f"{score:.4f} nats per token"
+        rows.append([f"BARTScore, {direction.replace('_', ' ')}", value])
     return rows, "A text is longer than a model reads: its end was not compared." if found["truncated"] else ""
+
+
+def shown(rows: list[list[str]], note: str) -> str:
+    """Return the figures as a table in Markdown, whose words wrap where the screen is narrow, and the note below."""
+    table = ["| figure | value |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)]
+    return "\n".join([*table, "", note])
 
 
 def page() -> object:
     """Build the page."""
     import gradio  # here, so that `compare` can be tried where it is not installed
 
-    def answer(*given: object) -> tuple[list[list[str]], str]:
+    def answer(*given: object) -> str:
         try:
-            return compare(*given)
-        except ValueError as error:  # for the visitor to mend
-            raise gradio.Error(str(error), print_exception=False) from None
+            return shown(*compare(*given))
+        except ValueError as error:  # for the visitor to mend: said where the figures would stand, until the next try
+            return f"**No figures.** {error}"
 
-    with gradio.Blocks(title="Rationale score") as blocks:
+    with gradio.Blocks(title="Rationale score", analytics_enabled=False) as blocks:
         gradio.Markdown(f"# Rationale score\n\n{NOTICE}")
         with gradio.Row():
-            reference = gradio.Textbox(label="Reference", lines=8)
-            prediction = gradio.Textbox(label="Prediction", lines=8)
-        with gradio.Row():
-            bert = gradio.Textbox("roberta-large", label="Model for BERTScore")
-            layers = gradio.Number(LAYERS["roberta-large"], label="Its layer", precision=0)
-            bart = gradio.Textbox("facebook/bart-large-cnn", label="Model for BARTScore")
-            direction = gradio.Dropdown(list(DIRECTIONS), value=next(iter(DIRECTIONS)), label="BARTScore's direction")
+            reference = gradio.Textbox(label="Reference", lines=6, max_length=LONGEST)
+            prediction = gradio.Textbox(label="Prediction", lines=6, max_length=LONGEST)
         button = gradio.Button("Compare", variant="primary")
-        table = gradio.Dataframe(headers=HEADERS, label="Similarity", interactive=False)
-        note = gradio.Markdown()
-        button.click(answer, [reference, prediction, bert, layers, bart, direction], [table, note])
+        found = gradio.Markdown(FIRST, min_height=90)
+        with gradio.Accordion("Models and direction", open=False):
+            gradio.Markdown("A model left blank is left out. A layer left blank is the one that bert-score takes.")
+            with gradio.Row():
+                bert = gradio.Textbox("roberta-large", label="Model for BERTScore")
+                layer = gradio.Textbox(label="Layer for BERTScore")  # a number box sends 0 where it is blank
+                bart = gradio.Textbox("facebook/bart-large-cnn", label="Model for BARTScore")
+                ways = [(way.replace("_", " "), way) for way in DIRECTIONS]  # from what is read to what is predicted
+                direction = gradio.Dropdown(ways, value=ways[0][1], label="Direction of BARTScore")
+        button.click(answer, [reference, prediction, bert, layer, bart, direction], found)
     return blocks
 
 

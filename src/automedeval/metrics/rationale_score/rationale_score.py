@@ -20,7 +20,7 @@ from typing import Any
 import datasets
 import evaluate
 import torch
-from torch.nn.functional import cross_entropy, linear, normalize
+from torch.nn.functional import linear, normalize
 from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoConfig, AutoModel, AutoTokenizer, BartForConditionalGeneration
 from transformers.utils.logging import get_verbosity, set_verbosity, set_verbosity_error
@@ -32,18 +32,12 @@ DTYPES = ("float32", "bfloat16", "float16")
 LAYERS = {"roberta-large": 17, "roberta-base": 10, "bert-base-uncased": 9, "microsoft/deberta-xlarge-mnli": 40}
 # Models that count positions from behind the padding's id: the table of positions is longer than the longest text.
 SHIFTED = {
-    "roberta",
-    "xlm-roberta",
-    "xlm-roberta-xl",
-    "camembert",
-    "roberta-prelayernorm",
-    "longformer",
-    "xmod",
-    "mpnet",
-}
+    "roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "roberta-prelayernorm", "longformer", "xmod", "mpnet",
+}  # fmt: skip
 UNKNOWN_WINDOW = 1_000_000  # a tokenizer that does not know its window says 1e30
 HELD = 8  # batches whose states are held at once: enough to find partners of like length
-LOGITS = 2**22  # most logits that are held at once, 16 MiB in float32
+LOGITS = 2**20  # most logits that are held at once: 4 MiB in float32, which a processor's cache holds too
+WORDS = 2048  # most tokens of the vocabulary that logits are computed of at once
 
 Pair = tuple[int, int]  # the numbers of two texts
 Rows = list[torch.Tensor]  # by text: token ids
@@ -333,16 +327,22 @@ class _Bart(_Model):
         start = torch.full_like(target[:, :1], self.network.config.decoder_start_token_id)
         given = {"encoder_hidden_states": read, "encoder_attention_mask": read_mask.long(), "use_cache": False}
         output = self.network.model.decoder(input_ids=torch.cat([start, target[:, :-1]], dim=1), **given)
-        hidden = output.last_hidden_state[mask]  # no logits for padding
-        wanted, head, bias = target[mask], self.network.lm_head.weight, self.network.final_logits_bias[0]
         table = torch.zeros(target.shape, device=self.device)
-        rows = max(1, LOGITS // len(head))
-        parts = zip(hidden.split(rows), wanted.split(rows))
-        losses = [cross_entropy(linear(part, head, bias).float(), true, reduction="none") for part, true in parts]
-        table[mask] = -torch.cat(losses)
+        table[mask] = self._log_probabilities(output.last_hidden_state[mask], target[mask])  # no logits for padding
         # A "<pad>" that a text spells out adds nothing, and counts in the length: so it is in BARTScore.
         total = table.masked_fill_(target == self.pad, 0.0).sum(1)
         return (total / mask.sum(1))[:, None].tolist()
+
+    def _log_probabilities(self, hidden: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+        """Return the log-probability of each wanted token, given the decoder's states [tokens, width]."""
+        head, bias = self.network.lm_head.weight, self.network.final_logits_bias[0]
+        slices = list(zip(head.split(WORDS), bias.split(WORDS)))  # each is read for many states at once: fewer reads
+        totals = []
+        for part in hidden.split(max(1, LOGITS // len(slices[0][0]))):
+            sums = [linear(part, words, more).float().logsumexp(1) for words, more in slices]
+            totals.append(torch.stack(sums).logsumexp(0))
+        own = (hidden.float() * head[wanted].float()).sum(1) + bias[wanted].float()
+        return own - torch.cat(totals)
 
 
 @lru_cache(maxsize=2)
