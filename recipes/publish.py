@@ -1,9 +1,12 @@
-"""Publish a data set, a judge or the metric on the Hub, with its card: private unless --public true says otherwise.
+"""Publish a data set, a judge, the metric or a study's page on the Hub, with its card: private unless --public true says so.
 
     python recipes/publish.py dataset instructions/sample --repo ORG/NAME --dry_run
     python recipes/publish.py model checkpoints/sample-round1 --repo ORG/NAME --agreement reports/sample/agreement.json \
       --judge introspection1 --base_model HuggingFaceTB/SmolLM2-135M-Instruct --datasets ORG/DATASET
     python recipes/publish.py metric --repo ORG/rationale_score --public true
+    python recipes/publish.py page pages/study --study study.yaml --repo ORG/STUDY --annotators_are_pseudonyms true
+
+A page is a folder that any Docker host runs, and the Hub as a private Docker Space; without --repo it is only made.
 
 Every check is made before anything is sent. One commit holds the whole push, so that a reader sees all of it or what was there
 before; the same command finishes a push that was cut off. The token is that of `hf auth login`, or HF_TOKEN's.
@@ -12,48 +15,34 @@ before; the same command finishes a push that was cut off. The token is that of 
 import re
 import sys
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, constants, get_token
-from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
-from huggingface_hub.hf_api import RepoFile
-from huggingface_hub.utils import validate_repo_id
+from huggingface_hub import HfApi, get_token
 
 import automedeval
 from automedeval.arguments import parse, run
-from automedeval.hub_card import CARD, DATASET, KINDS, METRIC, MODEL, read_text
-from automedeval.publishing import Parcel, pack
+from automedeval.hub import check_name, counted, push, reason
+from automedeval.hub_card import CARD, KINDS, METRIC, MODEL, PAGE, read_text
+from automedeval.publishing import Parcel, pack, pack_page, write_parcel
 from automedeval.records import RecordError
 
 METRIC_FOLDER = Path(automedeval.__file__).parent / "metrics" / "rationale_score"
-KEPT = {".gitattributes"}  # the Hub's own file
-REPO_TYPES = {MODEL: "model", DATASET: "dataset", METRIC: "space"}
-# What the Hub's errors mean for the one who pushes.
-ADVICE = {
-    400: "the Hub does not take it",
-    401: "the Hub does not know this token; log in again with `hf auth login`",
-    402: "the Hub asks for payment",
-    403: "this token may not write there; take one with write access to the organisation",
-    404: "not found, or not to be seen with this token",
-    409: "somebody else is changing it; the same command tries again",
-    412: "somebody else has pushed in the meantime; the same command starts from what is there now",
-    413: "a file is too large for the Hub",
-    429: "too many requests; wait, and the same command goes on",
-}
+ANNOTATE = Path(__file__).parent / "annotate.py"
 
 
 @dataclass
 class PublishArguments:
     """What goes where."""
 
-    kind: str = field(metadata={"help": "dataset, model or metric; may stand first, without --kind", "choices": KINDS})
-    repo: str = field(metadata={"help": "ORG/NAME on the Hub; it is made if it is not there"})
+    kind: str = field(metadata={"help": f"{', '.join(KINDS)}; may stand first, without --kind", "choices": KINDS})
+    repo: str | None = field(default=None, metadata={"help": "ORG/NAME on the Hub; it is made if it is not there"})
     folder: str | None = field(
-        default=None, metadata={"help": "what is published; may stand second (default, metric: the packaged one)"}
+        default=None,
+        metadata={"help": "what is published, or a page to make; may stand second (default, metric: the packaged one)"},
     )
+    study: str | None = field(default=None, metadata={"help": "page: the study's .yaml"})
     public: bool = field(default=False, metadata={"help": "let everybody read it"})
     dry_run: bool = field(default=False, metadata={"help": "list every file with its size, and send nothing"})
     prune: bool = field(
@@ -88,7 +77,7 @@ class CardArguments:
 
 
 def main() -> None:
-    """Check everything, list it, push it in one commit, and look whether it is there."""
+    """Check everything, list it, push it in one commit, and look whether it is there; a page is made first."""
     args, about = parse((PublishArguments, CardArguments), __doc__, positional(sys.argv[1:]))
     check_arguments(args, about)
     parcel = parcel_of(args, about)
@@ -101,11 +90,18 @@ def main() -> None:
     if args.dry_run:
         print("nothing was sent")
         return
+    if args.kind == PAGE and args.folder:
+        write_parcel(parcel, Path(args.folder))
+        print(f"made {args.folder}")
+    if args.repo is None:
+        return
     if get_token() is None:
         raise RecordError("no token of the Hub; log in with `hf auth login`, or set HF_TOKEN")
     try:
         with warnings.catch_warnings(action="ignore"):  # the client's, on what is checked here
-            commit, url = push(HfApi(library_name="automedeval"), args, parcel)
+            message = args.message or f"Publish {args.kind} with AutoMedEval {automedeval.__version__}"
+            api = HfApi(library_name="automedeval")
+            commit, url = push(api, parcel, args.repo, message, args.public, args.prune)
     except (RecordError, KeyboardInterrupt):
         raise
     except Exception as error:  # noqa: BLE001  the client raises a dozen kinds, its transport as many
@@ -125,12 +121,16 @@ def positional(words: Sequence[str]) -> list[str]:
 
 def check_arguments(args: PublishArguments, about: CardArguments) -> None:
     """Raise RecordError for what does not go together, or a name that the Hub would not take."""
-    try:
-        validate_repo_id(args.repo)
-    except HFValidationError as error:
-        raise RecordError(f"--repo: {' '.join(str(error).split())}") from None
-    if args.repo.count("/") != 1:
-        raise RecordError(f"--repo must be ORG/NAME, not {args.repo!r}")
+    if args.repo is not None:
+        check_name(args.repo)
+    elif args.kind != PAGE or args.folder is None:
+        raise RecordError("--repo is missing: ORG/NAME on the Hub")
+    if args.kind == PAGE and args.study is None:
+        raise RecordError("a page needs --study, the .yaml of its study")
+    if args.kind != PAGE and args.study is not None:
+        raise RecordError(f"--study belongs to a page, not to a {args.kind}")
+    if args.kind == PAGE and args.public:
+        raise RecordError("a page stays private: who reads the names of its models and judges is no longer blind")
     about.datasets = [name.strip() for given in about.datasets for name in given.split(",") if name.strip()]
     if args.kind != MODEL:
         for name, value in vars(CardArguments()).items():
@@ -138,7 +138,7 @@ def check_arguments(args: PublishArguments, about: CardArguments) -> None:
                 raise RecordError(f"--{name} belongs to a model, not to a {args.kind}")
     if about.watts is not None and not about.watts > 0:
         raise RecordError(f"--watts must be above 0, not {about.watts}")
-    if args.folder is None:
+    if args.folder is None and args.kind != PAGE:
         if args.kind != METRIC:
             raise RecordError(f"which {args.kind}? `python recipes/publish.py {args.kind} FOLDER --repo ORG/NAME`")
         args.folder = str(METRIC_FOLDER)
@@ -146,6 +146,12 @@ def check_arguments(args: PublishArguments, about: CardArguments) -> None:
 
 def parcel_of(args: PublishArguments, about: CardArguments) -> Parcel:
     """Return what goes out, its card filled."""
+    if args.kind == PAGE:
+        from automedeval.annotation.space import space_of  # loads the page's libraries
+        from automedeval.annotation.study import read_study
+
+        space = space_of(read_study(args.study), ANNOTATE, args.repo)
+        return pack_page(space.files, args.study, space.told, args.annotators_are_pseudonyms)
     folder, card, extra = Path(args.folder), None, {}
     if args.kind == MODEL:
         card = filled_card(folder, args.repo, about)
@@ -174,76 +180,6 @@ def filled_card(folder: Path, repo: str, about: CardArguments) -> str:
     if about.card_output:
         Path(about.card_output).write_text(card, encoding="utf-8")
     return card
-
-
-def push(api: HfApi, args: PublishArguments, parcel: Parcel) -> tuple[str, str]:
-    """Push in one commit on top of what is there; return the commit, as the Hub named it, and the address.
-
-    Raises:
-        RecordError: the repository is public and the push is not meant to be, or it holds files that the folder has not; or
-            what is there afterwards is not what was sent.
-    """
-    where: dict[str, Any] = {"repo_id": args.repo, "repo_type": REPO_TYPES[args.kind]}
-    try:
-        info = api.repo_info(**where)
-    except RepositoryNotFoundError:  # made private, and opened when all is there
-        api.create_repo(**where, private=True, space_sdk="gradio" if args.kind == METRIC else None)
-        info = api.repo_info(**where)
-    if not info.private and not args.public:
-        raise RecordError(f"{args.repo}: is public; --public true pushes there, another --repo keeps it private")
-    there = files_there(api, where, info.sha)
-    stale = sorted(there.keys() - parcel.files.keys() - KEPT)
-    if stale and not args.prune:
-        named = ", ".join(stale[:5]) + (", …" if len(stale) > 5 else "")
-        raise RecordError(
-            f"{args.repo}: holds {counted(stale)} that {args.folder} does not: {named}; "
-            "--prune true removes them in the same commit"
-        )
-    adds = [CommitOperationAdd(path, file) for path, file in parcel.files.items()]
-    removals = [CommitOperationDelete(path) for path in stale]
-    message = args.message or f"Publish {args.kind} with AutoMedEval {automedeval.__version__}"
-    # On the parent that was looked at: if somebody pushes meanwhile, the Hub refuses, and neither push is half lost.
-    done = api.create_commit(**where, operations=[*adds, *removals], commit_message=message, parent_commit=info.sha)
-    check_there(files_there(api, where, done.oid), parcel, adds, args.repo)
-    if args.public and info.private:
-        api.update_repo_settings(**where, private=False)
-    kind = constants.REPO_TYPES_URL_PREFIXES.get(where["repo_type"], "")
-    return done.oid, f"{api.endpoint}/{kind}{args.repo}"
-
-
-def files_there(api: HfApi, where: dict[str, Any], revision: str) -> dict[str, RepoFile]:
-    """Return the files of a revision."""
-    tree = api.list_repo_tree(**where, revision=revision, recursive=True)
-    return {entry.path: entry for entry in tree if isinstance(entry, RepoFile)}
-
-
-def check_there(there: dict[str, RepoFile], parcel: Parcel, adds: Sequence[CommitOperationAdd], repo: str) -> None:
-    """Raise RecordError unless a revision holds what was sent: every file with its size, large ones with their SHA-256."""
-    found = {path: entry.size for path, entry in there.items() if path not in KEPT}
-    wrong = sorted({path for path, _ in found.items() ^ parcel.sizes.items()} - KEPT)
-    digests = {each.path_in_repo: each.upload_info.sha256.hex() for each in adds}
-    wrong += [path for path, entry in there.items() if entry.lfs and entry.lfs.sha256 != digests.get(path)]
-    if wrong:
-        raise RecordError(f"{repo}: the Hub took the commit, and does not hold what was sent: {', '.join(wrong[:5])}")
-
-
-def counted(files: Collection[str]) -> str:
-    """Return how many files these are, in words."""
-    return f"{len(files):,} file{'' if len(files) == 1 else 's'}"
-
-
-def reason(error: BaseException) -> str:
-    """Say in a line why a push failed: what the Hub's status means, or what the connection did."""
-    chain = [error]
-    while chain[-1].__cause__ is not None:
-        chain.append(chain[-1].__cause__)
-    for each in reversed(chain):
-        status = getattr(getattr(each, "response", None), "status_code", None)
-        if status is not None:
-            failed = "the Hub has failed; the same command goes on" if status >= 500 else "the Hub refuses"
-            return f"{ADVICE.get(status, failed)} ({status})"
-    text = " ".join(str(chain[-1]).split())[:200] or type(chain[-1]).__name__
-    return f"{text}; the same command goes on from what has arrived"
 
 
 if __name__ == "__main__":

@@ -9,12 +9,13 @@ import yaml
 
 from automedeval.records import RecordError
 
-MODEL, DATASET, METRIC = KINDS = ("model", "dataset", "metric")
+MODEL, DATASET, METRIC, PAGE = KINDS = ("model", "dataset", "metric", "page")
 CARD = "README.md"
 REQUIRED = {
     MODEL: ("license", "language", "base_model", "datasets", "pipeline_tag", "library_name", "tags"),
     DATASET: ("license", "language", "pretty_name", "task_categories", "configs"),
     METRIC: ("title", "sdk", "app_file", "tags"),
+    PAGE: ("title", "sdk", "app_port"),
 }
 LEFTOVER = re.compile(r"\b(?:TODO|TBD|FIXME)\b|\[More Information Needed\]|\{\{.*?\}\}|\{%.*?%\}")
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -53,6 +54,8 @@ def check_card(card: str, kind: str, files: Mapping[str, Path], place: str = "th
         for path in _data_files(about["configs"], place):
             if path not in files:
                 raise RecordError(f"{place}: configs: names {path}, which is not there")
+    if kind == PAGE and about["sdk"] != "docker":
+        raise RecordError(f"{place}: a page's sdk is docker")
     if kind == METRIC:
         if about["app_file"] not in files:
             raise RecordError(f"{place}: app_file: {about['app_file']} is not there")

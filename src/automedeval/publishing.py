@@ -9,7 +9,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 
-from automedeval.hub_card import CARD, DATASET, METRIC, MODEL, check_card, read_text
+from automedeval.hub_card import CARD, DATASET, METRIC, MODEL, PAGE, check_card, read_text
 from automedeval.records import RecordError
 
 ANNOTATORS = ("annotator", "annotators")  # keys under which ratings name people
@@ -47,6 +47,7 @@ SUFFIXES = {
     MODEL: PLAIN | IMAGES | {".safetensors", ".jinja", ".model"},
     DATASET: PLAIN | IMAGES | {".parquet"},
     METRIC: PLAIN | IMAGES | {".py"},
+    PAGE: PLAIN | IMAGES | {".parquet", ".py", ".jinja", ".css", ".js", ".sh"},
 }
 WEIGHTS = {
     ".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".h5", ".msgpack", ".onnx", ".gguf", ".npz", ".npy", ".joblib",
@@ -57,12 +58,13 @@ WEIGHTS = {
 class Parcel:
     """What goes out together, in one commit.
 
-    `files` maps a path in the repository to the file, or to its content. `left_out` names what stays behind, `warnings` says
-    what the owner of a private repository should know.
+    `files` maps a path in the repository to the file, or to its content. `source` is where they come from, for messages.
+    `left_out` names what stays behind, `warnings` says what the owner of a private repository should know.
     """
 
     kind: str
     files: dict[str, Path | bytes]
+    source: str
     left_out: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -121,7 +123,54 @@ def pack(
     if kind == DATASET:
         warnings += check_licences(folder, files, public)
     check_figures(folder, files)
-    return Parcel(kind, dict(sorted(sent.items())), tuple(left_out), tuple(warnings))
+    return Parcel(kind, dict(sorted(sent.items())), str(folder), tuple(left_out), tuple(warnings))
+
+
+def pack_page(
+    files: Mapping[str, Path | bytes], source: str, told: Collection[str], pseudonyms: bool = False
+) -> Parcel:
+    """Put together a study's page, once every check has passed.
+
+    Args:
+        files: what goes out, its card among it.
+        source: the study's file, which names the annotators.
+        told: which of the files hold the study's own texts.
+        pseudonyms: whether annotators' names, in the study and in its files, are pseudonyms.
+
+    Raises:
+        RecordError: something does not go out; the line names the file.
+    """
+    if not pseudonyms:
+        raise RecordError(_NAMES.format(source))
+    check_secrets(source, read_text(Path(source)).encode())
+    check_card(files[CARD].decode(), PAGE, files)
+    for path, file in files.items():
+        place = str(file) if isinstance(file, Path) else path
+        if PurePosixPath(path).suffix.lower() not in SUFFIXES[PAGE]:
+            raise RecordError(f"{place}: such a file is no part of a page ({_listed(SUFFIXES[PAGE])})")
+        if isinstance(file, Path) and path in told and path.endswith(".parquet"):
+            _check_rows(place, file, pseudonyms)
+        else:
+            check_secrets(place, file if isinstance(file, bytes) else file.read_bytes())
+    return Parcel(PAGE, dict(sorted(files.items())), source)
+
+
+def write_parcel(parcel: Parcel, folder: Path) -> None:
+    """Write a parcel's files into a folder.
+
+    Raises:
+        RecordError: the folder holds something that is no part of the parcel: it might be another's.
+    """
+    if folder.exists():
+        there = gather(folder)[0] if any(folder.iterdir()) else {}
+        if others := sorted(there.keys() - parcel.files.keys()):
+            raise RecordError(
+                f"{folder}: holds {others[0]}, which is no part of what is made here; take another folder"
+            )
+    for path, file in parcel.files.items():
+        place = folder / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(file if isinstance(file, bytes) else file.read_bytes())
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

@@ -176,6 +176,17 @@ class Rating:
         }
 
 
+def _take_choice(record: dict, pair: str, kind: str, words: tuple[str, ...]) -> dict[str, Any]:
+    """Return the fields of a choice between the two that `record[pair]` names: one of them, or one of `words`."""
+    fields = {name: _take(record, name, (str,)) for name in ("case_id", "annotator", "criterion", "choice")}
+    two = _take_items(record, pair, (str,))
+    if len(two) != 2 or two[0] == two[1]:
+        raise RecordError(f"{pair!r} must name two {kind}, not {_shown(two)}")
+    if fields["choice"] not in (*two, *words):
+        raise RecordError(f"'choice' must be one of {', '.join((*two, *words))}, not {fields['choice']!r}")
+    return {pair: two, **fields}
+
+
 @dataclass(frozen=True)
 class Choice:
     """What one annotator chose about a pair of responses on one criterion: a model's name, "tie" or "neither"."""
@@ -188,15 +199,22 @@ class Choice:
 
     @classmethod
     def from_dict(cls, record: dict) -> "Choice":
-        strings = {name: _take(record, name, (str,)) for name in ("case_id", "annotator", "criterion", "choice")}
-        pair = _take_items(record, "pair", (str,))
-        if len(pair) != 2 or pair[0] == pair[1]:
-            raise RecordError(f"'pair' must name two models, not {_shown(pair)}")
-        if strings["choice"] not in (*pair, *RESERVED_MODELS):
-            raise RecordError(
-                f"'choice' must be one of {', '.join((*pair, *RESERVED_MODELS))}, not {strings['choice']!r}"
-            )
-        return cls(pair=pair, **strings)
+        return cls(**_take_choice(record, "pair", "models", RESERVED_MODELS))
+
+
+@dataclass(frozen=True)
+class Preference:
+    """Which of two judges' verdicts on a case one annotator preferred on one criterion: a judge's name or "tie"."""
+
+    case_id: str
+    judges: tuple[str, str]
+    annotator: str
+    criterion: str
+    choice: str
+
+    @classmethod
+    def from_dict(cls, record: dict) -> "Preference":
+        return cls(**_take_choice(record, "judges", "judges", RESERVED_MODELS[:1]))
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 One file feeds the prompt, the parser's bounds, the physicians' page and the report. The packaged ones lie in
 `assets/rubrics/`; a user's own file takes the same keys. `read_rubric` checks every key and names the one that is wrong.
+Questions are what people alone answer, about verdicts: criteria, scale and tags, and nothing that a prompt or parser needs.
 """
 
 import hashlib
@@ -94,6 +95,22 @@ class Rubric:
         return next(criterion for criterion in self.criteria if criterion.name == name)
 
 
+@dataclass(frozen=True)
+class Questions:
+    """What people are asked about a verdict (paper, section 3.1 and Appendices D and E).
+
+    `scale` is (lowest, highest), `anchors` say what its values mean, `tags` map the name of an error to what it is.
+    `fingerprint` holds twelve hexadecimal digits over all of the file.
+    """
+
+    title: str
+    criteria: tuple[Criterion, ...]
+    scale: tuple[int, int]
+    anchors: dict[int, str]
+    tags: dict[str, str]
+    fingerprint: str
+
+
 def packaged_rubrics() -> list[str]:
     """Return the ids of the rubrics that ship with the package."""
     return sorted(
@@ -118,15 +135,29 @@ def read_rubric(name: str | Path) -> Rubric:
         raise RubricError(
             f"no rubric {text!r}: packaged are {', '.join(packaged_rubrics())}; your own needs its .yaml path"
         )
+    return _Reader(place).rubric(_content(path, place), beside=path.parent if isinstance(path, Path) else None)
+
+
+def read_questions(path: str | Path | None = None) -> Questions:
+    """Read what people are asked about verdicts; without a path the packaged `assets/annotation/verdict.yaml`.
+
+    Raises:
+        RubricError: the file cannot be read, is not YAML, or has a key that is missing, unknown or wrong.
+    """
+    if path is None:
+        return _Reader("verdict.yaml").questions(_content(ASSETS / "annotation" / "verdict.yaml", "verdict.yaml"))
+    return _Reader(str(path)).questions(_content(Path(path), str(path)))
+
+
+def _content(path: Any, place: str) -> Any:
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise RubricError(f"{place}: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise RubricError(f"{place}: not UTF-8") from None
     except yaml.YAMLError as error:
         raise RubricError(f"{place}: not YAML: {' '.join(str(error).split())}") from None
-    return _Reader(place).rubric(content, beside=path.parent if isinstance(path, Path) else None)
 
 
 class _Reader:
@@ -212,6 +243,24 @@ class _Reader:
             examples=tuple(self.take(content, "examples", list, default=[])),
             title=self.take(content, "title", str, default=""),
             source=self.take(content, "source", str, default=""),
+        )
+
+    def questions(self, content: Any) -> Questions:
+        self.only(content, ("title", "source", "criteria", "scale", "tags"))
+        scale, anchors = self.scale(content)
+        if scale is None:
+            self.fail("scale", "is missing")
+        tags = self.take(content, "tags", dict, default={})
+        for name in tags:
+            if not isinstance(name, str):
+                self.fail(f"tags.{name}", "a tag's name must be a text")
+        return Questions(
+            title=self.take(content, "title", str, default=""),
+            criteria=tuple(self.criteria(content)),
+            scale=scale,
+            anchors=anchors,
+            tags={name: self.take(tags, name, str, inside="tags.").strip() for name in tags},
+            fingerprint=hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:12],
         )
 
     def criteria(self, content: dict):

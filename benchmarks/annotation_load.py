@@ -1,0 +1,401 @@
+"""Measure the physicians' page under load: how long a save takes, and whether what it confirmed is there, and once.
+
+    python benchmarks/annotation_load.py
+    python benchmarks/annotation_load.py --kills 100
+    python benchmarks/annotation_load.py --small
+
+The page is the real one, served by `recipes/annotate.py` on SQLite; physicians are clients in another process, who follow their
+invitations, read the forms and send them back, token and all. A rating is one number: a task of three responses and a verdict
+is twelve of them, in two saves. A save is timed from sending a form until its confirmation has arrived; one in twenty is sent
+twice at once, as by a double click. What was confirmed is then compared with the database, answer by answer. A physician looks
+at a form for --think seconds on average (real ones take minutes); 0 asks how much the page can take at most.
+
+With --kills the server is killed (SIGKILL) that many times while everybody saves, and started again; then nothing that was
+confirmed may be missing. That is the fault of a program: what a power cut takes with it depends on the disk, too.
+The exit status is 1 if something was lost or is there twice, and 0 whether the limit is met or not.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from html import unescape
+from pathlib import Path
+
+import httpx
+import yaml
+
+from automedeval.annotation.export import write_export
+from automedeval.annotation.store import Store
+from automedeval.annotation.study import read_study
+from automedeval.ranking import format_table
+
+ROOT = Path(__file__).parents[1]
+LIMIT = 100.0  # milliseconds that 95 of 100 saves stay below
+MOST_SAVES = 40  # between two kills
+NUMBERS = 12  # ratings of a task
+MODELS = ("model-a", "model-b", "model-c")
+WORDS = (
+    "water",
+    "rest",
+    "doctor",
+    "fever",
+    "pain",
+    "rash",
+    "tablet",
+    "two",
+    "days",
+    "daily",
+    "call",
+    "if",
+    "the",
+    "dose",
+)
+HIDDEN = re.compile(r'type="hidden" name="(\w+)" value="([^"]*)"')
+RADIO = re.compile(r'type="radio" name="([^"]*)" value="([^"]*)"')
+FORM = re.compile(r'<form id="task" method="post" action="([^"]*)"')
+
+
+def write_study(folder: Path, physicians: int, cases: int) -> Path:
+    """Write a study in which every case is rated once, with texts of a usual length; return its YAML."""
+    rng = random.Random(0)
+    text = lambda length: " ".join(rng.choices(WORDS, k=length))  # noqa: E731
+    with open(folder / "cases.jsonl", "w") as case_file, open(folder / "verdicts.jsonl", "w") as verdict_file:
+        for number in range(cases):
+            responses = [{"model": model, "text": text(120)} for model in MODELS]
+            print(json.dumps({"id": f"case-{number}", "question": text(30), "responses": responses}), file=case_file)
+            verdict = {"case_id": f"case-{number}", "judge": "judge", "rubric": "automedeval@1", "order": [0, 1, 2]}
+            print(json.dumps(verdict | {"valid": True, "scores": [3, 4, 2], "rationale": text(150)}), file=verdict_file)
+    content = {
+        "title": "Load",
+        "cases": str(folder / "cases.jsonl"),
+        "verdicts": str(folder / "verdicts.jsonl"),
+        "rate": {"raters": 1},
+        "annotators": [{"name": f"physician-{number}", "role": "attending"} for number in range(physicians)],
+        "database": str(folder / "answers.sqlite"),
+    }
+    path = folder / "study.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Page:
+    """The page of a study, in a process of its own; `links` are the invitations that its first start printed."""
+
+    study: Path
+    links: dict[str, str] = field(default_factory=dict)
+    port: int = 0
+    process: subprocess.Popen | None = None
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        if not self.port:
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                self.port = free.getsockname()[1]
+        command = [sys.executable, str(ROOT / "recipes" / "annotate.py"), "--study", str(self.study)]
+        self.process = subprocess.Popen(
+            [*command, "--port", str(self.port)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        told = ""
+        while "stop with" not in told:
+            line = self.process.stdout.readline()
+            if not line:
+                raise SystemExit(f"the page did not start:\n{told}")
+            told += line
+        self.links |= dict(re.findall(r"^ +(\S+) \(\w+\): \S+(/invitation/\S+)$", told, re.M))
+        while True:
+            try:
+                httpx.get(self.address, timeout=60)
+                return
+            except httpx.TransportError:
+                time.sleep(0.02)
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def end(self, how: signal.Signals = signal.SIGINT) -> None:
+        """End it, gently or not, and wait until it is gone."""
+        self.process.send_signal(how)
+        self.process.stdout.read()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+# --- the physicians ---------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Log:
+    """What the clients saw: seconds by kind of request, and every answer that the page confirmed."""
+
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+    confirmed: list[dict] = field(default_factory=list)
+    refused: Counter = field(default_factory=Counter)
+
+    def took(self, kind: str, started: float) -> None:
+        self.seconds.setdefault(kind, []).append(time.perf_counter() - started)
+
+
+def connected(address: str, cookies: httpx.Cookies | None = None) -> httpx.AsyncClient:
+    """Return a client that does not send a form on a connection which the server is about to close as idle."""
+    return httpx.AsyncClient(base_url=address, timeout=60, cookies=cookies, limits=httpx.Limits(keepalive_expiry=2.5))
+
+
+class Physician:
+    """One client, who goes on from whatever the page shows."""
+
+    def __init__(self, name: str, link: str, address: str, think: float, log: Log):
+        self.name, self.link, self.think, self.log = name, link, think, log
+        self.random = random.Random(name)
+        self.client = connected(address)
+        self.signed_in = False
+
+    async def get(self, path: str) -> str:
+        started = time.perf_counter()
+        answer = await self.client.get(path)
+        self.log.took("page", started)
+        if answer.status_code != 200:
+            raise SystemExit(f"{path}: {answer.status_code}: {answer.text[:2000]}")
+        return answer.text
+
+    async def send(self, path: str, fields: Mapping[str, str]) -> httpx.Response:
+        answer = await self.client.post(path, data=fields)
+        self.log.refused[answer.status_code] += answer.status_code != 303
+        return answer
+
+    async def work(self) -> None:
+        """Follow the invitation, then do tasks until none is left."""
+        if not self.signed_in:
+            page = await self.get(self.link)
+            await self.send(self.link, dict(HIDDEN.findall(page)))
+            self.signed_in = True
+        page = await self.get("/")
+        place = (await self.send("/next", dict(HIDDEN.findall(page)))).headers["location"]
+        while place != "/":
+            page = await self.get(place)
+            place = await self.answer(page)
+
+    async def answer(self, page: str) -> str:
+        """Fill in the form of a page and send it; return where the page leads on to."""
+        options: dict[str, list[str]] = {}
+        for name, value in RADIO.findall(page):
+            options.setdefault(unescape(name), []).append(unescape(value))
+        scores = {name: self.random.choice(values) for name, values in options.items()}
+        path = FORM.search(page)[1]
+        hidden = {name: unescape(value) for name, value in HIDDEN.findall(page)}
+        await asyncio.sleep(self.think * self.random.uniform(0.5, 1.5))
+        fields = {**hidden, **scores, "seconds": "60"}
+        started = time.perf_counter()
+        twice = [self.send(path, fields)] if self.random.random() < 0.05 else []
+        answer, *_ = await asyncio.gather(self.send(path, fields), *twice)
+        self.log.took("save", started)
+        if answer.status_code != 303:
+            raise SystemExit(f"{path}: {answer.status_code}: {answer.text[:2000]}")
+        _, _, task, part = path.split("/")
+        told = {"physician": self.name, "task": int(task), "part": part.partition("-")[0], "scores": scores}
+        self.log.confirmed.append(told)
+        return answer.headers["location"]
+
+
+async def drive(physicians: Sequence[Physician]) -> None:
+    """Let all physicians work at once until none has a task left."""
+    async with asyncio.TaskGroup() as group:
+        for physician in physicians:
+            group.create_task(physician.work())
+
+
+async def drive_until_killed(physicians: Sequence[Physician], page: Page, saves: int, delay: float) -> bool:
+    """Let all work, kill the page a delay after so many saves, wait until everybody has noticed; return if work was left."""
+    confirmed = physicians[0].log.confirmed
+    until = len(confirmed) + saves
+
+    async def work(physician: Physician) -> bool:
+        try:
+            await physician.work()
+        except httpx.TransportError:
+            await physician.client.aclose()
+            physician.client = connected(page.address, physician.client.cookies)
+            return True
+        return False
+
+    tasks = [asyncio.create_task(work(physician)) for physician in physicians]
+    while len(confirmed) < until and not all(task.done() for task in tasks):
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(delay)
+    page.process.kill()
+    return any(await asyncio.gather(*tasks))
+
+
+def drive_here(order: dict) -> None:
+    """Be the process of the clients: do what an order from stdin says, and write down what happened."""
+    log = Log()
+
+    async def all_of_it() -> None:
+        people = [Physician(name, link, order["address"], order["think"], log) for name, link in order["links"].items()]
+        await drive(people)
+
+    asyncio.run(all_of_it())
+    Path(order["log"]).write_text(
+        json.dumps({"seconds": log.seconds, "confirmed": log.confirmed, "refused": log.refused})
+    )
+
+
+# --- what is there afterwards -----------------------------------------------------------------------------------------
+
+
+def stored(study: Path) -> list[dict]:
+    """Return every answer in the database, laid out as the clients remember theirs."""
+    found = []
+    with closing(Store(read_study(study))) as store:
+        for event in store.history():
+            if event["what"] == "answer":
+                part, scores = event["part"].partition(":")[0], event["content"]["scores"]
+                if part == "responses":
+                    flat = {
+                        f"scores-{slot}-{name}": str(score)
+                        for slot, own in scores.items()
+                        for name, score in own.items()
+                    }
+                else:
+                    flat = {f"scores-{name}": str(score) for name, score in scores.items()}
+                told = {"physician": event["annotator"], "task": event["assignment"], "part": part, "scores": flat}
+                found.append(told)
+    return found
+
+
+def compare(confirmed: Sequence[dict], found: Sequence[dict]) -> tuple[int, int]:
+    """Return (lost, twice): confirmed answers that are not there as they were sent, and answers that are there too often."""
+    key = lambda each: (each["physician"], each["task"], each["part"])  # noqa: E731
+    held = {key(each): each["scores"] for each in found}
+    lost = sum(held.get(key(each)) != each["scores"] for each in confirmed)
+    twice = sum(count - 1 for count in Counter(map(key, found)).values())
+    return lost, twice
+
+
+def exported(study: Path, folder: Path) -> int:
+    """Return how many ratings the export of a study holds."""
+    with closing(Store(read_study(study))) as store:
+        counts = write_export(store, folder)
+    return counts.get("ratings.jsonl", 0) + counts.get("verdict_ratings.jsonl", 0)
+
+
+# --- the measurements -------------------------------------------------------------------------------------------------
+
+
+def disk(folder: Path, writes: int = 200) -> str:
+    """Say how long it takes until a small write is on the disk: every save waits for that once or twice."""
+    times = []
+    with open(folder / "disk", "wb") as file:
+        for _ in range(writes):
+            file.write(bytes(4096))
+            file.flush()
+            started = time.perf_counter()
+            os.fdatasync(file.fileno())
+            times.append(1000 * (time.perf_counter() - started))
+    times.sort()
+    return f"{times[writes // 2]:.1f} ms (median), {times[int(0.95 * writes)]:.1f} ms (p95)"
+
+
+def load(folder: Path, physicians: int, ratings: int, think: float) -> int:
+    """Measure saves while everybody works; return how many answers are lost or there twice."""
+    cases = -(-ratings // NUMBERS)
+    page = Page(write_study(folder, physicians, cases))
+    print(f"a write of 4 KB is on this disk after {disk(folder)}")
+    page.start()
+    order = {"address": page.address, "links": page.links, "think": think, "log": str(folder / "log.json")}
+    started = time.perf_counter()
+    try:
+        subprocess.run([sys.executable, __file__, "--drive"], input=json.dumps(order), text=True, check=True)
+    finally:
+        seconds = time.perf_counter() - started
+        page.end()
+    log = json.loads((folder / "log.json").read_text())
+    found = stored(page.study)
+    lost, twice = compare(log["confirmed"], found)
+    held = exported(page.study, folder / "export")
+    rows = []
+    for kind, limit in (("save", LIMIT), ("page", None)):
+        times = sorted(1000 * each for each in log["seconds"][kind])
+        at = lambda share, times=times: times[min(len(times) - 1, int(share * len(times)))]  # noqa: E731
+        row = {"request": kind, "count": len(times), "a second": len(times) / seconds, "median, ms": at(0.5)}
+        row |= {"p95, ms": at(0.95), "p99, ms": at(0.99), "most, ms": times[-1]}
+        rows.append(row | ({"limit, ms": limit, "met": "yes" if at(0.95) < limit else "no"} if limit else {}))
+    print(f"{physicians} physicians at once, {think:g} s at a form, {seconds:.0f} s on {os.cpu_count()} cores, SQLite")
+    print(format_table(rows))
+    confirmed = sum(len(each["scores"]) for each in log["confirmed"])
+    refusals = sum(log["refused"].values())
+    print(f"{confirmed:,} ratings confirmed in {len(log['confirmed']):,} saves; {held:,} in the export")
+    print(f"requests refused: {refusals}")
+    print(f"lost: {lost}; there twice: {twice}")
+    return lost + twice + (held != confirmed)
+
+
+def kills(folder: Path, physicians: int, times: int) -> int:
+    """Kill the page again and again while everybody saves; return how many answers are lost or there twice."""
+    rng, log = random.Random(0), Log()
+    page = Page(write_study(folder, physicians, MOST_SAVES * times))
+
+    async def all_of_it() -> int:
+        done, people = 0, []
+        for _ in range(times):
+            page.start()
+            people = people or [Physician(*each, page.address, 0.0, log) for each in page.links.items()]
+            work_left = await drive_until_killed(people, page, rng.randint(1, MOST_SAVES), rng.uniform(0, 0.03))
+            page.end(signal.SIGKILL)
+            done += 1
+            if any(compare(log.confirmed, stored(page.study))) or not work_left:
+                break
+        return done
+
+    done = asyncio.run(all_of_it())
+    found = stored(page.study)
+    lost, twice = compare(log.confirmed, found)
+    row = {"kills": done, "saves confirmed": len(log.confirmed), "stored unconfirmed": len(found) - len(log.confirmed)}
+    print(f"SIGKILL of the page while {physicians} physicians save")
+    print(format_table([row | {"lost": lost, "there twice": twice}]))
+    return lost + twice
+
+
+def main() -> None:
+    """Measure one of the two, and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--physicians", type=int, default=50)
+    parser.add_argument("--ratings", type=int, default=20_000, help="how many numbers are stored, at least")
+    parser.add_argument("--think", type=float, default=2.0, help="seconds that a physician looks at a form, on average")
+    parser.add_argument("--kills", type=int, default=0, help="kill the page so many times, in the place of measuring")
+    parser.add_argument("--small", action="store_true", help="a few physicians and ratings: does it run?")
+    parser.add_argument("--drive", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.drive:
+        drive_here(json.load(sys.stdin))
+        return
+    if args.small:
+        args.physicians, args.ratings, args.think = 6, 240, 0.01
+    with tempfile.TemporaryDirectory() as scratch:
+        if args.kills:
+            wrong = kills(Path(scratch), args.physicians, args.kills)
+        else:
+            wrong = load(Path(scratch), args.physicians, args.ratings, args.think)
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+// What the page does beyond its forms: keys, drafts that are kept while one works, and the time that a task was in view.
+// Nothing here is needed: without it every button posts its form. No text is kept in the browser, which may be a shared one.
+"use strict";
+
+const form = document.getElementById("task");
+if (form) {
+  const told = document.getElementById("told");
+  const store = document.getElementById("store");
+  const place = `seconds ${form.action}`;
+  const DELAY = 600; // milliseconds of rest before a draft is sent
+  const RETRY = 5000;
+  let kept = ""; // the fields as they were last kept
+  let timer = 0;
+  let leaving = false;
+  let sending = Promise.resolve();
+
+  const fields = () => {
+    const body = new URLSearchParams(new FormData(form));
+    for (const name of ["seconds", "reason", "then"]) body.delete(name);
+    return body;
+  };
+  const say = (text) => {
+    told.textContent = text;
+  };
+  const clock = () => new Date().toTimeString().slice(0, 5);
+
+  // --- time in view ---------------------------------------------------------------------------------------------------
+
+  let seconds = Number(sessionStorage.getItem(place)) || 0;
+  let since = document.hidden ? 0 : performance.now();
+  const measure = () => {
+    if (since) seconds += (performance.now() - since) / 1000;
+    since = document.hidden ? 0 : performance.now();
+    sessionStorage.setItem(place, String(seconds)); // a reload goes on counting
+    form.elements.seconds.value = seconds.toFixed(1);
+  };
+
+  // --- drafts ---------------------------------------------------------------------------------------------------------
+
+  const keep = async () => {
+    clearTimeout(timer);
+    const body = fields();
+    if (leaving || body.toString() === kept) return;
+    let answer;
+    try {
+      answer = await fetch(form.dataset.draft, { method: "POST", body, keepalive: true });
+    } catch {
+      say("Not kept: no connection. What you entered is still here, and the page tries again.");
+      timer = setTimeout(queue, RETRY);
+      return;
+    }
+    if (leaving) return;
+    if (answer.ok) {
+      kept = body.toString();
+      say(`Kept ${clock()}`);
+    } else if (answer.status === 409) {
+      say("This task went on in another tab. Reload this page to see it as it stands.");
+    } else if (answer.status === 401 || answer.status === 403) {
+      say("Not kept: you are signed out. Open your invitation link in another tab, then go on here.");
+    } else {
+      say("Not kept. Store it, and the page says what is wrong.");
+    }
+  };
+  // One after the other, so that an older draft never overtakes a newer one.
+  const queue = () => {
+    sending = sending.then(keep);
+  };
+  const later = () => {
+    clearTimeout(timer);
+    timer = setTimeout(queue, DELAY);
+  };
+  form.addEventListener("input", later);
+  form.addEventListener("change", later);
+
+  const beacon = () => {
+    measure();
+    const body = fields();
+    if (!leaving && body.toString() !== kept && navigator.sendBeacon(form.dataset.draft, body)) kept = body.toString();
+  };
+  document.addEventListener("visibilitychange", () => (document.hidden ? beacon() : measure()));
+  window.addEventListener("pagehide", beacon);
+
+  // --- storing --------------------------------------------------------------------------------------------------------
+
+  form.addEventListener("submit", async (event) => {
+    measure();
+    const button = event.submitter;
+    event.preventDefault();
+    if (leaving) return; // pressed twice
+    leaving = true;
+    clearTimeout(timer);
+    store.disabled = true;
+    await sending; // a draft on its way must not arrive after what is stored
+    const address = button?.getAttribute("formaction") || form.getAttribute("action");
+    const body = new URLSearchParams(new FormData(form));
+    if (button?.name) body.set(button.name, button.value);
+    let answer;
+    try {
+      answer = await fetch(address, { method: "POST", body, headers: { Accept: "application/json" } });
+    } catch {
+      leaving = false;
+      store.disabled = false;
+      say("Not stored: no connection. What you entered is still here; please try again.");
+      return;
+    }
+    if (answer.ok) {
+      sessionStorage.removeItem(place);
+      location.assign((await answer.json()).next);
+      return;
+    }
+    // The page says what is wrong, and shows what was entered: sent once more as a form, it changes nothing either.
+    store.disabled = false;
+    if (button?.name) {
+      const then = document.createElement("input");
+      Object.assign(then, { type: "hidden", name: button.name, value: button.value });
+      form.append(then);
+    }
+    form.setAttribute("action", address);
+    form.submit();
+  });
+
+  // --- keys -----------------------------------------------------------------------------------------------------------
+
+  const keys = document.getElementById("keys");
+  document.querySelector(".keys").hidden = false;
+  keys.checked = localStorage.getItem("keys") !== "off";
+  keys.addEventListener("change", () => localStorage.setItem("keys", keys.checked ? "on" : "off"));
+
+  const rows = () => [...form.querySelectorAll("fieldset.points, fieldset.choices")].filter((row) => row.offsetParent);
+  const filled = (row) => row.querySelector("input:checked");
+  const isOpen = (row) => "required" in row.dataset && !filled(row);
+  const go = (row) => {
+    (filled(row) || row.querySelector("input")).focus({ preventScroll: true });
+    row.scrollIntoView({ block: "nearest" });
+  };
+
+  document.addEventListener("keydown", (event) => {
+    const target = event.target;
+    if (!keys.checked || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+    if (target.matches("textarea, input[type=number], input[type=checkbox], button, summary, a")) return;
+    const all = rows();
+    const here = all.findIndex((row) => row.contains(target));
+    if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+      if (here < 0) return; // the page scrolls, as everywhere
+      event.preventDefault();
+      const next = all[here + (event.key === "ArrowDown" ? 1 : -1)];
+      if (next) go(next);
+    } else if (event.key === "Enter") {
+      event.preventDefault();
+      const open = all.filter(isOpen);
+      if (open.length) {
+        say(open.length === 1 ? "One row is still open." : `${open.length} rows are still open.`);
+        go(open[0]);
+      } else {
+        form.requestSubmit(store);
+      }
+    } else if (event.key.length === 1) {
+      const key = event.key.toLowerCase();
+      const fits = (row) => [...row.querySelectorAll("input")].find((input) => input.dataset.key === key);
+      const row =
+        (here >= 0 && fits(all[here]) && all[here]) ||
+        all.find((each) => isOpen(each) && fits(each)) ||
+        all.find((each) => each.classList.contains("choices") && here >= 0 && fits(each));
+      const input = row && fits(row);
+      if (!input) return;
+      event.preventDefault();
+      input.checked = true;
+      input.dispatchEvent(new Event("change", { bubbles: true }));
+      go(rows()[all.indexOf(row) + 1] || row);
+    }
+  });
+
+  measure();
+  kept = fields().toString();
+}

@@ -1,0 +1,205 @@
+"""A small study with all kinds of task, a client that reads the page's forms, and the page served to a real browser."""
+
+import json
+import re
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html import unescape
+from pathlib import Path
+
+import httpx
+import uvicorn
+import yaml
+from starlette.testclient import TestClient
+
+from automedeval.annotation.app import make_app
+from automedeval.annotation.store import Store
+from automedeval.annotation.study import read_study
+
+MODELS = ("hazel-7b", "maple-7b", "aspen-7b")
+JUDGES = ("juniper-judge", "cedar-judge")
+ANNOTATORS = {"physician-1": "attending", "physician-2": "chief", "physician-3": "chief"}
+HOSTILE = (
+    '<script>document.title = "taken"</script><img src=x onerror="document.title = \'taken\'"></textarea>{{ 7 * 7 }}'
+)
+ANSWERS = (
+    "Take 500 to 1,000 mg of acetaminophen, at least six hours apart, and no more than 3,000 mg a day.",
+    "Ibuprofen is fine, also with weak kidneys. Take as much as you need.",
+    f"Drink water and rest. {HOSTILE}",
+)
+
+
+def response(model: str, number: int) -> dict:
+    return {"model": model, "text": f"{ANSWERS[MODELS.index(model)]} (case {number})"}
+
+
+def rationale(judge: str, number: int) -> str:
+    """Return a judge's reasons, doctors in the order of MODELS."""
+    return (
+        f"Analyze: the patient asks about a pain pill (case {number}, reading {JUDGES.index(judge) + 1}).\n"
+        "Step 2: Doctor 1 names a safe dose and a limit.\n"
+        "Step 3: Doctor 2 advises a drug that can harm the kidneys. <b>Dangerous</b>\n"
+        "Step 4: Doctor 3 gives no drug, unlike Doctor 1."
+    )
+
+
+def write_study(
+    folder: Path, kinds: tuple[str, ...] = ("rate", "jury", "prefer"), cases: int = 2, **more: object
+) -> Path:
+    """Write a study's YAML with the files that it names; return its path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    numbers = range(1, cases + 1)
+    question = "I have weak kidneys. Which pain pill can I take for a headache?"
+    written = [
+        {"id": f"case-{number}", "question": question, "responses": [response(model, number) for model in MODELS]}
+        for number in numbers
+    ]
+    verdicts = [
+        {
+            "case_id": f"case-{number}", "judge": judge, "rubric": "automedeval@1", "order": [0, 1, 2], "valid": True,
+            "rationale": rationale(judge, number), "scores": [5, 1, 3 + JUDGES.index(judge)],
+        }
+        for number in numbers
+        for judge in JUDGES
+    ]  # fmt: skip
+    revisions = [
+        {
+            "case_id": each["id"], "rubric": "automedeval@1", "models": list(MODELS), "order": [0, 1, 2], "shown": [0, 1, 2],
+            "old_verdict": {"judge": JUDGES[0], "rationale": rationale(JUDGES[0], at), "scores": [5, 1, 3]},
+            "judge_verdict": {
+                "judge": JUDGES[1], "order": [0, 1, 2], "valid": True, "error": None,
+                "rationale": rationale(JUDGES[1], at), "scores": [5, 1, 4],
+            },
+            "exchanges": [
+                {"role": "suggestion", "exchange": 1, "text": "Suggestion: Doctor 3 gives no dose. <i>Lower it.</i>"},
+                {"role": "review", "exchange": 1, "text": "Review: object. Doctor 3 does no harm."},
+            ],
+        }
+        for at, each in enumerate(written, 1)
+    ]  # fmt: skip
+    queue = [
+        {
+            "case_id": each["id"], "judge": JUDGES[0], "annotator": None, "decision": None, "rationale": None, "scores": None,
+            "order": [0, 1, 2], "models": list(MODELS),
+        }
+        for each in written
+    ]  # fmt: skip
+    files = {"cases": written, "verdicts": verdicts, "queue": queue, "revisions": revisions}
+    for name, records in files.items():
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    plans = {
+        "rate": {"raters": 2, "overlap": 1, "judges": [JUDGES[0]]},
+        "jury": {"queue": str(folder / "queue.jsonl"), "dataset": str(folder), "raters": 1},
+        "prefer": {"judges": list(JUDGES), "raters": 1},
+    }
+    content = {
+        "title": "Pain pills <2026>",
+        "cases": str(folder / "cases.jsonl"),
+        "verdicts": [str(folder / "verdicts.jsonl")],
+        **{kind: plans[kind] for kind in kinds},
+        "annotators": [{"name": name, "role": role} for name, role in ANNOTATORS.items()],
+        "database": str(folder / "answers.sqlite"),
+        **more,
+    }
+    path = folder / "study.yaml"
+    path.write_text(yaml.safe_dump(content, sort_keys=False))
+    return path
+
+
+class Physician:
+    """Somebody who uses the page by its forms: what is sent is what the last page asked for, with what they filled in.
+
+    `client` is an httpx client, of a running server or of the app itself.
+    """
+
+    def __init__(self, client: httpx.Client):
+        self.client, self.page = client, ""
+
+    def get(self, path: str) -> httpx.Response:
+        answer = self.client.get(path, follow_redirects=True)
+        self.page = answer.text
+        return answer
+
+    def post(self, path: str, follow: bool = True, **fields: object) -> httpx.Response:
+        """Post the fields with the token and version of the page at hand; a field that is None is not sent."""
+        sent = {**self.hidden(), **fields}
+        sent = {name: value for name, value in sent.items() if value is not None}
+        answer = self.client.post(path, data=sent, follow_redirects=follow)
+        if follow:
+            self.page = answer.text
+        return answer
+
+    def hidden(self) -> dict[str, str]:
+        return {
+            name: unescape(value)
+            for name, value in re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', self.page)
+        }
+
+    def asked(self) -> dict[str, list[str]]:
+        """Return the radio buttons of the page: name → values."""
+        found: dict[str, list[str]] = {}
+        for name, value in re.findall(r'type="radio" name="([^"]*)" value="([^"]*)"', self.page):
+            found.setdefault(unescape(name), []).append(value)
+        return found
+
+    def place(self) -> str:
+        """Return where the form of the page is sent to."""
+        return re.search(r'<form id="task" method="post" action="([^"]*)"', self.page)[1]
+
+    def sign_in(self, token: str) -> httpx.Response:
+        self.get(f"/invitation/{token}")
+        return self.post(f"/invitation/{token}")
+
+    def fill(self, pick: int = -1) -> dict[str, str]:
+        """Return an answer to everything that is asked: the option at `pick`."""
+        return {name: values[min(pick, len(values) - 1)] for name, values in self.asked().items()}
+
+
+@contextmanager
+def opened(path: Path, **options: object) -> Iterator[Store]:
+    """Open the store of a study's file."""
+    store = Store(read_study(path), **options)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def client_of(store: Store, secure: bool = False) -> TestClient:
+    """Return a client of the page itself, without a server."""
+    address = "https://testserver" if secure else "http://testserver"
+    return TestClient(make_app(store.study, store, secret="of the test", secure=secure), address)
+
+
+def physician(store: Store, name: str = "physician-2") -> Physician:
+    """Return a physician who has signed in and opened a first task."""
+    someone = Physician(client_of(store))
+    assert someone.sign_in(store.invite(name)).status_code == 200
+    assert someone.post("/next").url.path.startswith("/tasks/")
+    return someone
+
+
+def stored(store: Store) -> list[str]:
+    """Return the parts that are stored and count."""
+    return [answer.part for answer in store.answers()]
+
+
+@contextmanager
+def served(store: Store) -> Iterator[str]:
+    """Serve the page of a store from a thread; yield its address."""
+    config = uvicorn.Config(make_app(store.study, store, secret="of the test", secure=False), log_level="warning")
+    server = uvicorn.Server(config)
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+        thread.start()
+        while not server.started:
+            time.sleep(0.01)
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(10)
