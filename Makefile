@@ -39,6 +39,10 @@ benchmark: $(JUDGE)  ## on a machine that does nothing else; see benchmarks/READ
 	$(BIN)/python benchmarks/sft_throughput.py
 	$(BIN)/python benchmarks/rationale_score.py
 	$(BIN)/python benchmarks/training_memory.py
+	$(BIN)/python benchmarks/prediction_powered.py
+	$(BIN)/python benchmarks/abstention.py
+	$(BIN)/python benchmarks/audit.py
+	$(BIN)/python benchmarks/annotation_load.py
 
 .venv/installed: setup.cfg pyproject.toml constraints.txt
 	test -d .venv || $(PYTHON) -m venv .venv

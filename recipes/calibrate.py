@@ -1,21 +1,27 @@
-"""Put the verdicts of a likelihood or channel judge on the scale that people rate on, with a few rated cases.
+"""Put a judge's verdicts on the scale that people rate on, with a few rated cases.
 
     python recipes/calibrate.py --verdicts verdicts/test --fit verdicts/rated --ratings ratings.jsonl --rubric THEIRS.yaml \\
         --output verdicts/test-calibrated
 
-Writes OUTPUT/verdicts.jsonl, whose verdicts have scores like any judge's, and OUTPUT/calibration.json. No case may be in both.
+What the verdicts are decides: log-likelihoods have no scale and get one (automedeval.calibration), scores are moved along a
+line that never falls (automedeval.scaling). Writes OUTPUT/verdicts.jsonl, whose verdicts have scores like any judge's, and
+OUTPUT/calibration.json with the expected calibration error before and after; of scores also OUTPUT/reliability.svg. No case
+may be in both.
 """
 
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from automedeval.arguments import parse, record_run, run
 from automedeval.calibration import Calibration
 from automedeval.journal import write_whole
+from automedeval.planning import verdict_key
 from automedeval.records import Rating, RecordError, Verdict, read_placed, read_records
 from automedeval.rubrics import read_rubric
+from automedeval.scaling import Scaling
 
 
 @dataclass
@@ -37,9 +43,10 @@ def main() -> None:
     """Learn from the rated cases, then put every verdict on the scale."""
     (args,) = parse((CalibrateArguments,), __doc__)
     rubric = read_rubric(args.rubric)
-    rated = list(verdicts_of(args.fit, args.judge))
+    rated = [verdict for _, verdict in placed_verdicts(args.fit, args.judge)]
+    kind = Calibration if is_likelihood(rated[0]) else Scaling
     try:
-        calibration = Calibration.fit(rated, read_records(args.ratings, Rating), rubric)
+        calibration = kind.fit(rated, read_records(args.ratings, Rating), rubric)
     except RecordError as error:
         raise RecordError(f"{args.fit}, {args.ratings}: {error}") from None
     known, fresh = {verdict.case_id for verdict in rated}, []
@@ -58,8 +65,17 @@ def main() -> None:
     write_whole(output / "verdicts.jsonl", "".join(f"{line}\n" for line in lines))
     facts = calibration.facts
     print(f"{facts['cases']:,} rated cases, {facts['responses']:,} responses, {facts['ratings']:,} ratings")
-    told = [f"{name} {'none' if value is None else f'{value:.3f}'}" for name, value in facts["concordance"].items()]
-    print(f"concordance there: {', '.join(told)} (weights from the other cases)")
+    if kind is Calibration:
+        told = [f"{name} {'none' if value is None else f'{value:.3f}'}" for name, value in facts["concordance"].items()]
+        print(f"concordance there: {', '.join(told)} (weights from the other cases)")
+    else:
+        from automedeval import figures  # matplotlib is slow to load
+
+        names = {"before": "before", "after": "after, by the other cases"}
+        curves = [(names[name], bins) for name, bins in facts["reliability"].items()]
+        write_whole(output / "reliability.svg", figures.alone(figures.reliability(curves, "f", rubric.scale)))
+    errors = [f"{name} {in_words(error)}" for name, error in facts["calibration_error"].items()]
+    print(f"expected calibration error there: {', '.join(errors)} points (by the other cases)")
     valid = sum(verdict.valid for verdict in fresh)
     print(f"{len(fresh):,} verdicts → {valid:,} on the scale of {rubric.name}, {len(fresh) - valid:,} invalid")
     print(f"verdicts: {output / 'verdicts.jsonl'}")
@@ -69,26 +85,41 @@ def placed_verdicts(place: str, judge: str | None) -> Iterator[tuple[str, Verdic
     """Yield ("file:line", verdict) of one judge.
 
     Raises:
-        RecordError: there are several judges and none is named, none of that name, or a case comes twice.
+        RecordError: there are several judges and none is named, none of that name, scores beside log-likelihoods, or a verdict
+            comes twice; of a judge that gives log-likelihoods, a case.
     """
     path = Path(place) / "verdicts.jsonl" if Path(place).is_dir() else Path(place)
-    seen, names = set(), set()
+    seen, names, kinds = set(), set(), set()
     for where, verdict in read_placed(path, Verdict):
         if judge is None or verdict.judge == judge:
             names.add(verdict.judge)
             if len(names) > 1:
                 raise RecordError(f"{path}: verdicts of {', '.join(sorted(names))}: choose one with --judge")
-            if verdict.case_id in seen:
+            kinds.add(is_likelihood(verdict))
+            if len(kinds) > 1:
+                kind = f"a log-likelihood of {verdict.rubric} beside scores"
+                kind = kind if is_likelihood(verdict) else f"scores by {verdict.rubric} beside log-likelihoods"
+                raise RecordError(f"{where}: {kind}: they are calibrated apart")
+            key = verdict.case_id if is_likelihood(verdict) else verdict_key(verdict)
+            if key in seen:
                 raise RecordError(f"{where}: case {verdict.case_id!r} has a verdict already")
-            seen.add(verdict.case_id)
+            seen.add(key)
             yield where, verdict
     if not names:
         raise RecordError(f"{path}: no verdict of {'any judge' if judge is None else f'the judge {judge!r}'}")
 
 
-def verdicts_of(place: str, judge: str | None) -> Iterator[Verdict]:
-    """Yield the verdicts of one judge."""
-    return (verdict for _, verdict in placed_verdicts(place, judge))
+def is_likelihood(verdict: Verdict) -> bool:
+    """Return whether a verdict is of a likelihood or channel judge, and not on a scale yet."""
+    return verdict.rubric.startswith("likelihood@")
+
+
+def in_words(error: dict[str, Any]) -> str:
+    """Return an expected calibration error with its interval, or why there is none."""
+    if error["value"] is None:
+        return f"none ({error['reason']})"
+    interval = "" if error["low"] is None else f" [{error['low']:.2f}, {error['high']:.2f}]"
+    return f"{error['value']:.2f}{interval}"
 
 
 if __name__ == "__main__":

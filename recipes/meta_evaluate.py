@@ -26,6 +26,7 @@ from automedeval.illustrations import illustrate
 from automedeval.journal import write_whole
 from automedeval.meta_evaluation import meta_evaluate
 from automedeval.people import read_choices, read_ratings, read_verdict_ratings
+from automedeval.preferences import read_preferences
 from automedeval.records import RecordError
 from automedeval.repeats import average_runs
 from automedeval.resampling import RESAMPLES, estimate, plain
@@ -47,6 +48,9 @@ class MetaEvaluateArguments:
     ratings: str | None = field(default=None, metadata={"help": "people's ratings of the responses"})
     choices: str | None = field(default=None, metadata={"help": "people's choices about pairs of responses"})
     verdict_ratings: str | None = field(default=None, metadata={"help": "people's ratings of the verdicts"})
+    preferences: str | None = field(
+        default=None, metadata={"help": "people's preferences between two judges' verdicts"}
+    )
     raters: str | None = field(
         default=None,
         metadata={
@@ -113,8 +117,13 @@ def main() -> None:
     if args.verdict_ratings:
         verdict_ratings, more = read_verdict_ratings(args.verdict_ratings, cases)
         notes += more
+    preferences = []
+    if args.preferences:
+        preferences, more = read_preferences(args.preferences, cases)
+        notes += more
     baselines = baselines_of(cases, notes) if args.baselines and people is not None else []
-    result = meta_evaluate(cases, [*judges, *baselines], people, choices, verdict_ratings, args.resamples, args.seed)
+    said = (people, choices, verdict_ratings, preferences)
+    result = meta_evaluate(cases, [*judges, *baselines], *said, args.resamples, args.seed)
     if people is not None and (table := average_runs(result["judges"])):
         result["repeats"] = table
     if args.teacher_verdicts:

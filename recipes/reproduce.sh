@@ -108,7 +108,7 @@ for ((run = 1; run <= runs; run++)); do
     trained_on=$revised
     train "introspection$round" "training: round $round" --dataset_name "$revised"
   done
-  [ "$run" != 1 ] || first=${series[*]} # the report shows the rounds of one run
+  [ "$run" != 1 ] || first=${series[*]} audited=$model # the report shows the rounds of one run
 done
 
 # --- meta-evaluation (sections 4.3, 4.4, Appendix F)
@@ -117,3 +117,9 @@ if [[ $first == *" "* ]]; then
 else
   step report "the report"
 fi
+
+# --- trust: what verdicts and a few ratings say of the candidates, and where the judge of the last round goes wrong
+step judge_likelihood_rated "the likelihood judge reads rated cases"
+step calibrate "and is put on the raters' scale by them"
+step compare "the candidates, by many verdicts and few ratings"
+step audit "the audit of ${first##* }" --judge "$audited" --judge_name "${first##* }"

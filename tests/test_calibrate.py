@@ -6,7 +6,9 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from conftest import error_line, run_recipe
 from lessons import AUTOMEDEVAL, case_of, recorded_of, scores_of
@@ -15,6 +17,8 @@ from likelihoods import invalid_of, people, study, verdict_of
 
 from automedeval.calibration import Calibration
 from automedeval.mistakes import read_judge
+from automedeval.records import Verdict
+from automedeval.scaling import Scaling
 
 calibrate = partial(run_recipe, "calibrate")
 WRITTEN = ("verdicts.jsonl", "calibration.json")
@@ -113,3 +117,67 @@ def test_bad_input_is_one_line_and_writes_nothing(name: str, given: list, tmp_pa
     more = [tmp_path / each if str(each).endswith(".jsonl") else each for pair in options.items() for each in pair]
     assert told in error_line(calibrate(*given, *more))
     assert not (tmp_path / "out").exists()
+
+
+# --- verdicts that have scores ----------------------------------------------------------------------------------------
+
+
+def scored(number: int, run: int = 0) -> Verdict:
+    """Return a verdict whose expected scores are what people say, a point too high and too close together."""
+    points = np.interp(study(number + 1)[number].expected_scores, (-4, -2), (3, 5)).round(6).tolist()
+    case = case_of(number)
+    return scored_verdict(case, [round(point) for point in points], expected_scores=tuple(points), run=run)
+
+
+@pytest.fixture
+def scores(given: list, tmp_path: Path) -> list[object]:
+    write(tmp_path / "rated" / "verdicts.jsonl", [scored(at) for at in range(20)])
+    write(tmp_path / "verdicts.jsonl", [scored(at) for at in range(20, 24)] + [scored_verdict(case_of(24), None)])
+    return given
+
+
+def test_scores_come_onto_the_scale_too(scores: list, tmp_path: Path) -> None:
+    done = calibrate(*scores)
+    assert done.returncode == 0, done.stderr
+    assert "20 rated cases, 60 responses, 60 ratings" in done.stdout
+    assert "5 verdicts → 4 on the scale of automedeval@1, 1 invalid" in done.stdout
+    out = tmp_path / "out"
+    assert {path.name for path in out.iterdir()} == {*WRITTEN, "run.json", "reliability.svg"}
+    ElementTree.parse(out / "reliability.svg")
+    facts = json.loads((out / "calibration.json").read_text())
+    ratings = people(study(25), 0.5, rubric=AUTOMEDEVAL)
+    scaling = Scaling.fit([scored(at) for at in range(20)], ratings, AUTOMEDEVAL)
+    assert facts == json.loads(json.dumps(scaling.to_dict()))
+    before, after = (facts["calibration_error"][name] for name in ("before", "after"))
+    assert after["value"] < before["value"]
+    told = f"error there: before {before['value']:.2f} [{before['low']:.2f}, {before['high']:.2f}], after {after['value']:.2f}"
+    assert told in done.stdout
+    found = [Verdict.from_dict(json.loads(line)) for line in (out / "verdicts.jsonl").read_text().splitlines()]
+    assert found == [
+        scaling.apply(verdict, "judge, calibrated")
+        for verdict in [*(scored(at) for at in range(20, 24)), scored_verdict(case_of(24), None)]
+    ]
+
+
+def test_several_readings_of_a_case_are_taken_and_none_twice(scores: list, tmp_path: Path) -> None:
+    file = write(tmp_path / "verdicts.jsonl", [scored(20), scored(20, run=1)])
+    assert calibrate(*scores).returncode == 0
+    assert len((tmp_path / "out" / "verdicts.jsonl").read_text().splitlines()) == 2
+    write(file, [scored(20), scored(20)])
+    assert f"{file}:2: case 'case-20' has a verdict already" in error_line(calibrate(*scores))
+
+
+def test_scores_beside_log_likelihoods_are_refused(scores: list, tmp_path: Path) -> None:
+    file = write(tmp_path / "verdicts.jsonl", [scored(20), replace(study(22)[21], judge="judge")])
+    assert f"{file}:2: a log-likelihood of likelihood@1 beside scores" in error_line(calibrate(*scores))
+    write(file, [replace(study(22)[21], judge="judge")])
+    assert f"{file}:1: case 'case-21': log-likelihoods by likelihood@1 are no scores" in error_line(calibrate(*scores))
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_error_of_log_likelihoods_is_known_after_alone(given: list, tmp_path: Path) -> None:
+    done = calibrate(*given)
+    assert "error there: before none (log-likelihoods have no scale), after 0." in done.stdout
+    facts = json.loads((tmp_path / "out" / "calibration.json").read_text())
+    assert facts["calibration_error"]["before"]["value"] is None
+    assert facts["reliability"].keys() == {"after"}

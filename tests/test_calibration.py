@@ -9,9 +9,10 @@ import pytest
 from lessons import MODELS
 from likelihoods import FEEDBACK, channel_study, fitted, invalid_of, on_line, people, rated, study, verdict_of
 
-from automedeval.calibration import FEWEST, Calibration, figures_of
+from automedeval.calibration import Calibration, figures_of
 from automedeval.records import RecordError, Verdict
 from automedeval.rubrics import read_rubric
+from automedeval.scaling import FEWEST
 
 # --- figures ----------------------------------------------------------------------------------------------------------
 

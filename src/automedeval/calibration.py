@@ -22,10 +22,9 @@ from scipy.special import expit
 from automedeval.agreement import SAME, Panel, accuracies
 from automedeval.records import Rating, RecordError, Verdict
 from automedeval.rubrics import Rubric
+from automedeval.scaling import FOLDS, calibration_facts, check_enough, models_of, rated_responses
 
 RIDGE = 0.01  # holds the weights where people's order is met without a fault
-FOLDS = 20
-FEWEST = 10  # rated cases, below which the weights would be learnt from next to nothing
 NAMES = {2: ("likelihood_in_case", "case"), 3: ("likelihood_in_case", "contrast_in_case", "case")}
 
 
@@ -64,28 +63,10 @@ class Calibration:
         Raises:
             RecordError: too few rated cases, one rating throughout, a rating off the scale, or verdicts of several judges.
         """
-        if rubric.scale is None:
-            raise RecordError(f"the rubric {rubric.name} gives choices, not scores")
-        low, high = rubric.scale
-        models = {verdict.case_id: _models(verdict) for verdict in verdicts}
-        given: dict[tuple[str, str], list[float]] = {}
-        seen: set[tuple[str, ...]] = set()
-        for rating in ratings:
-            if rating.model in models.get(rating.case_id, ()):
-                if not low <= rating.score <= high:
-                    raise RecordError(
-                        f"case {rating.case_id!r}: the rating {rating.score:g} is off {rubric.name}'s scale {low} to {high}"
-                    )
-                key = (rating.case_id, rating.model, rating.annotator, rating.criterion)
-                if key in seen:
-                    raise RecordError(f"case {rating.case_id!r}: {rating.annotator!r} rated {rating.model!r} before")
-                seen.add(key)
-                given.setdefault(key[:2], []).append(rating.score)
-        if len({verdict.extra.get("settings") for verdict in verdicts}) > 1:
-            raise RecordError("the verdicts to calibrate with are of several judges, or of one with several settings")
+        given = rated_responses(verdicts, ratings, rubric)
         figures, means, single, sizes = [], [], [], []
         for verdict in verdicts:
-            known = [(place, given.get((verdict.case_id, models[verdict.case_id][place]))) for place in verdict.order]
+            known = [(place, given.get((verdict.case_id, models_of(verdict)[place]))) for place in verdict.order]
             known = [(place, scores) for place, scores in known if scores]
             if verdict.valid and known:
                 rows = dict(zip(sorted(verdict.order), figures_of(verdict)))
@@ -93,10 +74,7 @@ class Calibration:
                 means += [sum(scores) / len(scores) for _, scores in known]
                 single += [score for _, scores in known for score in scores]
                 sizes.append(len(known))
-        if len(sizes) < FEWEST:
-            raise RecordError(f"{len(sizes)} rated cases with a valid verdict; a calibration needs {FEWEST} at least")
-        if len(set(means)) == 1:
-            raise RecordError(f"every response is rated {means[0]:g}; there is nothing to learn from that")
+        check_enough(len(sizes), np.array(means))
         x, y = np.column_stack([np.ones(len(figures)), figures]), np.array(means)
         weights = _weights(x, y, Panel.of_sizes(sizes))
         if np.ptp(x @ weights) < SAME:
@@ -105,7 +83,10 @@ class Calibration:
         levels, counts = np.unique(whole, return_counts=True)
         cuts = np.quantile(x @ weights, np.cumsum(counts)[:-1] / len(whole))
         facts = {"cases": len(sizes), "responses": len(y), "ratings": len(single)}
-        facts |= {"concordance": _concordances(x, y, sizes)}
+        apart = _apart(x, y, sizes)
+        facts |= {"concordance": _concordances(x, y, sizes, apart)}
+        case = np.repeat(np.arange(len(sizes)), sizes)
+        facts |= calibration_facts("log-likelihoods have no scale", np.clip(apart, *rubric.scale), y, case)
         settings = verdicts[0].extra.get("settings")
         weights, cuts = (tuple(np.round(values, 6).tolist()) for values in (weights, cuts))
         return cls(rubric, weights, tuple(levels.tolist()), cuts, settings, facts)
@@ -189,24 +170,23 @@ def _weights(x: np.ndarray, y: np.ndarray, panel: Panel) -> np.ndarray:
     return np.array([intercept, *(slope * told), level])
 
 
-def _models(verdict: Verdict) -> list[str]:
-    models = verdict.extra.get("models")
-    if not isinstance(models, list) or len(models) <= max(verdict.order, default=-1):
-        raise RecordError(f"case {verdict.case_id!r}: the verdict does not name the models whose responses it is on")
-    return models
-
-
-def _concordances(x: np.ndarray, y: np.ndarray, sizes: Sequence[int]) -> dict[str, float | None]:
-    """Return the concordance with people of each figure within cases, and of the line that the other cases give each case.
-
-    None where people order no pair of responses.
-    """
+def _apart(x: np.ndarray, y: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
+    """Return the points [responses] that the line of the other cases gives each case."""
     panel, apart = Panel.of_sizes(sizes), np.empty(len(y))
     folds = min(len(sizes), FOLDS)
     for fold in range(folds):
         held = panel.case % folds == fold
         others = Panel.of_sizes([size for case, size in enumerate(sizes) if case % folds != fold])
         apart[held] = x[held] @ _weights(x[~held], y[~held], others)
+    return apart
+
+
+def _concordances(x: np.ndarray, y: np.ndarray, sizes: Sequence[int], apart: np.ndarray) -> dict[str, float | None]:
+    """Return the concordance with people of each figure within cases, and of the line that the other cases give each case.
+
+    None where people order no pair of responses.
+    """
+    panel = Panel.of_sizes(sizes)
     people = panel.relations(y)
 
     def concordance(values: np.ndarray) -> float | None:

@@ -163,10 +163,18 @@ def stacked(rows: Sequence[tuple[str, Sequence[float]]], labels: Sequence[str], 
     return _svg(0.8 + 0.26 * len(rows), draw, prefix)
 
 
-def reliability(curves: Sequence[tuple[str, Sequence[dict[str, float]]]], prefix: str) -> str:
-    """Draw people's mean score over the judge's, bin by bin; a reliable judge rises along a line."""
+def reliability(
+    curves: Sequence[tuple[str, Sequence[dict[str, float]]]], prefix: str, exact: tuple[float, float] | None = None
+) -> str:
+    """Draw people's mean score over the judge's, bin by bin; a reliable judge rises along a line.
+
+    Args:
+        exact: the ends of a scale that both are on, along which a line is drawn where they are the same.
+    """
 
     def draw(axes: Axes) -> None:
+        if exact is not None:
+            axes.plot(exact, exact, ":", color=GREY, linewidth=1)
         for place, (name, bins) in enumerate(curves):
             axes.plot(
                 [each["judge"] for each in bins],
@@ -179,6 +187,42 @@ def reliability(curves: Sequence[tuple[str, Sequence[dict[str, float]]]], prefix
             )
         axes.set_xlabel("judge's score, mean of a bin")
         axes.set_ylabel("people's mean score")
+        axes.legend(frameon=False, fontsize=8)
+
+    return _svg(2.8, draw, prefix)
+
+
+def risk_coverage(
+    curves: Sequence[tuple[str, Sequence[tuple[float, float, float | None, float | None]]]],
+    prefix: str,
+    allowed: float | None = None,
+    kept: float | None = None,
+) -> str:
+    """Draw the share of wrong pairs over the share of verdicts kept, each point (coverage, risk, low, high).
+
+    Args:
+        allowed: a risk, drawn as a level line.
+        kept: a coverage, drawn as an upright one.
+    """
+
+    def draw(axes: Axes) -> None:
+        for place, (name, points) in enumerate(curves):
+            colour = COLOURS[place % len(COLOURS)]
+            axes.plot(
+                *zip(*((at, risk) for at, risk, *_ in points)), "o-", color=colour, label=_short(name), markersize=4
+            )
+            known = [point for point in points if point[2] is not None and point[3] is not None]
+            if known and len(curves) == 1:  # the bands of several would hide each other
+                places, _, low, high = zip(*known)
+                axes.fill_between(places, low, high, color=colour, alpha=0.15, linewidth=0)
+        if allowed is not None:
+            axes.axhline(allowed, color=GREEN, linewidth=1.2, linestyle="--", label=f"allowed, {allowed:g}")
+        if kept is not None:
+            axes.axvline(kept, color=GREY, linewidth=1, linestyle=":", label=f"kept, {kept:.0%}")
+        axes.set_xlim(0, 1.02)
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("share of the verdicts that are kept, the surest first")
+        axes.set_ylabel("share of wrong pairs")
         axes.legend(frameon=False, fontsize=8)
 
     return _svg(2.8, draw, prefix)
@@ -241,6 +285,69 @@ def rounds(
     return _svg(3.2, draw, prefix)
 
 
+def preferences(
+    rows: Sequence[tuple[str, Sequence[tuple[float, float | None, float | None]], Sequence[Sequence[float]]]],
+    labels: Sequence[str],
+    prefix: str,
+) -> str:
+    """Draw for each (criterion, shares, annotators) a group of bars, one a label, with intervals and annotators' own shares."""
+    colours = (BLUE, GREY, ORANGE)
+
+    def draw(axes: Axes) -> None:
+        width = 0.8 / len(labels)
+        for number, (label, colour) in enumerate(zip(labels, colours)):
+            at = [place + (number - (len(labels) - 1) / 2) * width for place in range(len(rows))]
+            points = [shares[number] for _, shares, _ in rows]
+            axes.bar(at, [value for value, *_ in points], 0.92 * width, color=colour, alpha=0.8, label=_short(label))
+            for place, (value, low, high), (*_, annotators) in zip(at, points, rows):
+                top = max([value if high is None else high, *(own[number] for own in annotators)])
+                if low is not None:
+                    axes.plot([place, place], [low, high], color=INK, linewidth=1.2)
+                axes.annotate(f"{value:.0%}", (place, top), (0, 2), textcoords="offset points", ha="center", fontsize=8)
+            dots = [(place, own[number]) for place, (*_, annotators) in zip(at, rows) for own in annotators]
+            # Beside the interval, so that neither hides the other.
+            axes.scatter(
+                [x - width / 4 for x, _ in dots],
+                [y for _, y in dots],
+                s=9,
+                facecolors="none",
+                edgecolors=INK,
+                linewidths=0.6,
+            )
+        axes.set_xticks(range(len(rows)), [_short(name, 22) for name, *_ in rows])
+        axes.set_ylim(0, 1.1)
+        axes.set_ylabel("share of choices")
+        axes.legend(frameon=False, fontsize=8, ncols=3, loc="lower left", bbox_to_anchor=(0, 1))
+
+    return _svg(2.8, draw, prefix)
+
+
+def drift(lines: Sequence[tuple[str, Sequence[tuple[float, float, int]]]], prefix: str) -> str:
+    """Draw means over a sequence, one line a name, points (place, mean, how many); the SVG is a file of its own."""
+
+    def draw(axes: Axes) -> None:
+        for number, (name, points) in enumerate(lines):
+            places, means, _ = zip(*points)
+            colour, mark = COLOURS[number % len(COLOURS)], "osD^v"[number // len(COLOURS) % 5]
+            axes.plot(places, means, f"{mark}-", color=colour, label=_short(name, 18), markersize=4, linewidth=1)
+        axes.set_xlabel("the physician's own task, first to last")
+        axes.set_ylabel("mean score")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.legend(frameon=False, fontsize=8, ncols=3, loc="lower left", bbox_to_anchor=(0, 1))
+
+    return alone(_svg(2.8 + 0.16 * (len(lines) // 3), draw, prefix))
+
+
+def alone(svg: str) -> str:
+    """Return a figure as a file of its own: it names the space of its links, and brings the colour of its text, light and dark.
+
+    A page that shows it as an image lends it neither.
+    """
+    colour = "<style>svg{color:#1c2330}@media(prefers-color-scheme:dark){svg{color:#e6e9ef}}</style>"
+    svg = svg.replace("<svg ", '<svg xmlns:xlink="http://www.w3.org/1999/xlink" ', 1)
+    return re.sub(r"(<svg [^>]*>)", rf"\1{colour}", svg, count=1)
+
+
 def topic_shares(rows: Sequence[tuple[str, float]], prefix: str) -> str:
     """Draw topics, named by their words, and the share of the text that each has; the SVG is a file of its own."""
 
@@ -252,6 +359,40 @@ def topic_shares(rows: Sequence[tuple[str, float]], prefix: str) -> str:
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.set_xlabel("share of the text")
 
-    # A page needs no name for the space of its links; a file of its own does.
-    space = '<svg xmlns:xlink="http://www.w3.org/1999/xlink" '
-    return _svg(0.8 + 0.26 * len(rows), draw, prefix).replace("<svg ", space, 1)
+    return alone(_svg(0.8 + 0.26 * len(rows), draw, prefix))
+
+
+def side_by_side(
+    rows: Sequence[tuple[str, list]], kinds: Sequence[str], label: str, prefix: str, zero: float | None
+) -> str:
+    """Draw several estimates (value, low, high) of each thing, one kind in one colour, things one below the other."""
+
+    def draw(axes: Axes) -> None:
+        for number, (kind, colour) in enumerate(zip(kinds, (GREY, ORANGE, BLUE))):
+            known = [
+                (place + (number - 1) * 0.24, *each[number]) for place, (_, each) in enumerate(rows) if each[number]
+            ]
+            for place, _, low, high in known:
+                if low is not None and high is not None:
+                    axes.plot([low, high], [place, place], color=colour, linewidth=2, alpha=0.7)
+            axes.plot([each[1] for each in known], [each[0] for each in known], "o", color=colour, label=kind, ms=5)
+        if zero is not None:
+            axes.axvline(zero, color=GREY, linewidth=1, linestyle=":")
+        axes.set_yticks(range(len(rows)), [_short(name, 36) for name, _ in rows])
+        axes.set(ylim=(len(rows) - 0.4, -0.6), xlabel=label)
+        axes.figure.legend(frameon=False, fontsize=8, ncols=3, loc="outside upper right")
+
+    return _svg(1.0 + 0.55 * len(rows), draw, prefix)
+
+
+def power_curves(lines: Sequence[tuple[str, Sequence[tuple[float, float]]]], level: float, prefix: str) -> str:
+    """Draw with what probability so many rated cases tell two candidates apart, and the power that is asked for."""
+
+    def draw(axes: Axes) -> None:
+        for (name, points), colour in zip(lines, (GREY, BLUE)):
+            axes.plot(*zip(*points), color=colour, linewidth=1.6, label=_short(name, 40))
+        axes.axhline(level, color=GREEN, linewidth=1, linestyle="--")
+        axes.set(ylim=(0, 1.02), xlabel="rated cases", ylabel="power")
+        axes.legend(frameon=False, fontsize=8, ncols=2, loc="lower left", bbox_to_anchor=(0, 1))
+
+    return _svg(2.8, draw, prefix)

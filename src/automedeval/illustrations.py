@@ -6,6 +6,7 @@ from markupsafe import Markup
 
 from automedeval import figures
 from automedeval.forecast import AHEAD, Curve
+from automedeval.preferences import OUTCOMES
 from automedeval.summary import real_judges
 
 LABELS = {
@@ -35,7 +36,7 @@ def illustrate(
     """
     found = [*_agreement(result, in_series)] if "people" in result else []
     found += [*_rounds(result["rounds"], paper_rounds)] if "rounds" in result else []
-    found += [*_candidates(result), *_verdict_ratings(result)]
+    found += [*_candidates(result), *_verdict_ratings(result), *illustrate_preferences(result.get("preferences", []))]
     return [
         # matplotlib escapes the names that it draws
         {"title": title, "text": text, "svg": Markup(svg(f"f{number}")), "head": head, "rows": rows}
@@ -101,6 +102,28 @@ def _agreement(result: dict[str, Any], in_series: bool):
                 ["judge's mean", "people's mean", "responses"],
                 [[_number(each["judge"]), _number(each["people"]), str(each["n"])] for each in bins],
             )
+
+    yield from _risk({name: record["risk_coverage"] for name, record in judges.items() if record.get("risk_coverage")})
+
+
+def _risk(curves: dict[str, list[dict[str, Any]]]):
+    lines = [
+        (name, [(each["coverage"], *(each["risk"][key] for key in ("value", "low", "high"))) for each in points])
+        for name, points in curves.items()
+    ]
+    if lines:
+        yield (
+            "Risk and coverage",
+            "Share of wrong pairs among the verdicts that are kept, where only the surest are: those whose expected scores lie "
+            "farthest apart, in the mean over pairs. Of the pairs that people put in an order; cases count alike.",
+            lambda prefix: figures.risk_coverage(lines, prefix),
+            ["judge", "verdicts kept", "wrong pairs", "low", "high", "cases"],
+            [
+                [name, f"{at:.0%}", *map(_number, numbers), str(each["cases"])]
+                for name, points in lines
+                for (at, *numbers), each in zip(points, curves[name])
+            ],
+        )
 
 
 def _rounds(rounds: dict[str, Any], paper: dict[str, Any] | None):
@@ -211,6 +234,32 @@ def _verdict_ratings(result: dict[str, Any]):
             lambda prefix, shares=shares, scores=scores: figures.stacked(shares, scores, prefix),
             ["criterion", *scores],
             [[name, *map(str, given)] for name, given in counts],
+        )
+
+
+def illustrate_preferences(preferences: list[dict[str, Any]]):
+    """Yield a figure for every two judges that people were to prefer one of: `result["preferences"]` of `agreement.json`."""
+    for compared in preferences:
+        names = [compared["judges"][0], "tie", compared["judges"][1]]
+        bars = [
+            (
+                criterion,
+                [tuple(record[name][key] for key in ("value", "low", "high")) for name in OUTCOMES],
+                list(record["annotators"].values()),
+            )
+            for criterion, record in compared["criteria"].items()
+        ]
+        yield (
+            f"Preference between {names[0]} and {names[2]}",
+            "Share of people's choices for either judge's verdict and for neither, per criterion, with 95 % intervals over "
+            "cases; small circles: every annotator's own share (the paper's Figure 5b).",
+            lambda prefix, bars=bars, names=names: figures.preferences(bars, names, prefix),
+            ["criterion", "choice", "share", "low", "high"],
+            [
+                [criterion, name, *map(_number, numbers)]
+                for criterion, shares, _ in bars
+                for name, numbers in zip(names, shares)
+            ],
         )
 
 

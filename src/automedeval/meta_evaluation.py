@@ -11,16 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from automedeval import agreement, reliability, resampling
+from automedeval import abstention, agreement, reliability, resampling
 from automedeval.agreement import CHOICES
 from automedeval.baselines import longer_text
 from automedeval.candidates import MOST_MODELS, compare_candidates
 from automedeval.cases import Cases
 from automedeval.evidence import JudgeEvidence
 from automedeval.people import People
+from automedeval.preferences import Preferences, preference_shares
 from automedeval.resampling import Estimate, Statistic
 from automedeval.rows import Row, rows_of
 from automedeval.rubrics import packaged_rubrics, read_rubric
+from automedeval.scaling import BINS, reliability_bins
 
 ACCURACIES = ("pairwise_accuracy", "pairwise_accuracy_untied", "concordance", "listwise_accuracy")
 CORRELATIONS = ("spearman", "pearson", "spearman_within_case", "pearson_within_case")
@@ -34,6 +36,7 @@ def meta_evaluate(
     people: People | None = None,
     choices: dict[str, dict[int, Counter]] | None = None,
     verdict_ratings: dict[str, dict[str, list[tuple[int, float]]]] | None = None,
+    preferences: Sequence[Preferences] = (),
     resamples: int = resampling.RESAMPLES,
     seed: int = 0,
 ) -> dict[str, Any]:
@@ -42,7 +45,7 @@ def meta_evaluate(
     Args:
         cases: the cases that verdicts and ratings are about.
         judges: real judges and baselines.
-        people, choices, verdict_ratings: what people said, where they did.
+        people, choices, verdict_ratings, preferences: what people said, where they did.
         resamples, seed: of the bootstrap over cases.
 
     Returns:
@@ -71,6 +74,8 @@ def meta_evaluate(
         tree["choices"] = _choices(cases, judges, choices)
     if verdict_ratings:
         tree["verdict_ratings"] = _verdict_ratings(cases, verdict_ratings)
+    if preferences:
+        tree["preferences"] = preference_shares(preferences, len(cases))
     if people is not None:
         tree["comparisons"] = _comparisons(cases, people, rows)
     result = resampling.estimate(tree, len(cases), resamples, seed)
@@ -78,6 +83,8 @@ def meta_evaluate(
         result["comparisons"] = _differences(result["comparisons"])
     for table in result["models"].values():
         _adjust(table.get("pairs", []), "margin")
+    for compared in result.get("preferences", []):
+        _adjust(list(compared["criteria"].values()), "margin")
     return result
 
 
@@ -112,6 +119,7 @@ def _habits(cases: Cases, row: Row, longer: np.ndarray) -> dict[str, Any]:
         "rubric": evidence.rubric,
         "criterion": row.criterion,
         "settings": evidence.settings,
+        "checkpoint": evidence.checkpoint,
         "verdicts": int(evidence.verdicts.sum()),
         "errors": dict(evidence.errors.most_common(8)),
         "usage": evidence.usage if row.criterion in (None, next(iter(evidence.relations), None)) else {},
@@ -153,6 +161,9 @@ def _agreement(cases: Cases, people: People, row: Row) -> dict[str, Any]:
     record |= {"headline": row.headline, "runs": _runs(cases, people, row)} | _breakdown(cases, people, row)
     if row.evidence.kind == "judge":
         record |= {"reliability": _reliability_curve(row, people), "worst": _worst(cases, people, row)}
+        if row.expected is not None:
+            sure = abstention.gaps(panel, row.expected)
+            record["risk_coverage"] = abstention.risk_coverage(panel, relation, row.finest(panel), sure)
     return record
 
 
@@ -257,24 +268,13 @@ def _runs(cases: Cases, people: People, row: Row) -> dict[str, Any] | None:
     return record
 
 
-def _reliability_curve(row: Row, people: People, bins: int = 10) -> list[dict[str, float | int]]:
-    """Return people's mean score in bins, as even as ties allow, of the judge's expected scores (or of its scores)."""
+def _reliability_curve(row: Row, people: People) -> list[dict[str, float | int]]:
+    """Return people's mean score in bins of the judge's expected scores (or of its scores); none of few responses."""
     values = row.expected if row.expected is not None else row.scores
     if values is None:
         return []
     both = ~np.isnan(values) & ~np.isnan(people.scores)
-    if both.sum() < 2 * bins:
-        return []
-    edges = np.unique(np.quantile(values[both], np.linspace(0, 1, bins + 1)))
-    place = np.clip(np.searchsorted(edges, values[both], side="right") - 1, 0, max(0, len(edges) - 2))
-    return [
-        {
-            "judge": float(values[both][place == number].mean()),
-            "people": float(people.scores[both][place == number].mean()),
-            "n": int((place == number).sum()),
-        }
-        for number in np.unique(place).tolist()
-    ]
+    return reliability_bins(values[both], people.scores[both]) if both.sum() >= 2 * BINS else []
 
 
 def _worst(cases: Cases, people: People, row: Row) -> list[str]:

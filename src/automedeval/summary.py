@@ -46,6 +46,8 @@ def summary(result: dict[str, Any]) -> list[str]:
         if valid not in (None, 1.0):
             wrong = ", and count as wrong" if "people" in result else ""
             sentences.append(f"{percent(1 - valid)} of {judge}'s verdicts are invalid or missing{wrong}.")
+    for compared in result.get("preferences", []):
+        sentences += _preferred(compared)
     if "rounds" in result:
         sentences += _rounds(result["rounds"])
     if "people" not in result and not result.get("choices"):
@@ -173,3 +175,19 @@ def _chosen(judge: str, criteria: dict[str, dict[str, Any]]) -> list[str]:
         if record["accuracy"]["value"] is not None
     ]
     return [f"{judge} makes the choice that most people made for {', '.join(parts)} of the pairs."] if parts else []
+
+
+def _preferred(compared: dict[str, Any]) -> list[str]:
+    """Say of which of two judges people preferred the verdicts; of one only at p < 0.05, adjusted."""
+    one, two = compared["judges"]
+    sentences = []
+    for criterion, record in compared["criteria"].items():
+        shares = f"{one} in {percent(record['first']['value'])} of {record['first']['n']} choices "
+        shares += f"({_interval_words(record['first'])}), {two} in {percent(record['second']['value'])} "
+        shares += f"({_interval_words(record['second'])}), neither in {percent(record['tie']['value'])}"
+        if _adjusted(record) < 0.05:
+            better = one if record["margin"]["value"] > 0 else two
+            sentences.append(f"On {criterion} people prefer {better}'s verdicts: {shares}.")
+        else:
+            sentences.append(f"On {criterion} people prefer neither judge's verdicts clearly: {shares}.")
+    return sentences
