@@ -54,4 +54,4 @@ $(JUDGE) $(ENCODER) &: | .venv/installed
 	$(BIN)/python recipes/unpack_models.py --output models
 
 clean:
-	rm -rf .venv verdicts/sample* reports/sample stores/sample instructions/sample* checkpoints/sample* $(JUDGE) $(ENCODER)
+	rm -rf .venv verdicts/sample* reports/sample* stores/sample instructions/sample* checkpoints/sample* $(JUDGE) $(ENCODER)
