@@ -122,4 +122,4 @@ fi
 step judge_likelihood_rated "the likelihood judge reads rated cases"
 step calibrate "and is put on the raters' scale by them"
 step compare "the candidates, by many verdicts and few ratings"
-step audit "the audit of ${first##* }" --judge "$audited" --judge_name "${first##* }"
+step audit "the audit of ${first##* }" --judge "$audited" --judge_name "${first##* }" --output "$(value audit output)$suffix"

@@ -48,6 +48,11 @@ def resolved(words: list[str]) -> dict:
     return values | {word[2:]: words[place + 1] for place, word in enumerate(words) if word.startswith("--") and place}
 
 
+def report_of(commands: list[list[str]]) -> dict:
+    """Return the arguments of the report."""
+    return next(resolved(words) for words in commands if "recipes/meta_evaluate.py" in words)
+
+
 def test_the_small_study_from_top_to_bottom(tmp_path: Path) -> None:
     done, commands = study(tmp_path, SMALL)
     assert done.returncode == 0, done.stderr
@@ -61,6 +66,7 @@ def test_the_small_study_from_top_to_bottom(tmp_path: Path) -> None:
         *("sft stage1", "judge judge", "sft stage2", "judge judge", "sft stage3", "judge judge"),
         *("judge judge", "introspect introspect1", "sft introspection1", "judge judge"),
         "meta_evaluate report",
+        *("judge judge_likelihood_rated", "calibrate calibrate", "compare compare", "audit audit"),
     ]
     assert "public questions: left out" in done.stdout
 
@@ -80,14 +86,15 @@ def test_each_training_starts_where_the_last_ended_and_is_judged(tmp_path: Path)
     judged, introspect = resolved(commands[place - 1]), resolved(commands[place])
     assert (judged["output"], judged["cases"]) == (introspect["verdicts"], introspect["cases"])
     assert introspect["dataset"] == "instructions/sample"
-    report = resolved(commands[-1])
-    assert report["rounds"] == "stage3,introspection1"
+    assert report_of(commands)["rounds"] == "stage3,introspection1"
+    audit = resolved(commands[-1])
+    assert (audit["judge"], audit["judge_name"]) == (before, "introspection1")
 
 
 def test_more_rounds_than_there_are_files_are_left_out_and_said(tmp_path: Path) -> None:
     done, commands = study(tmp_path, SMALL, "--rounds", "2")
     assert "round 2: left out, there is no" in done.stdout
-    assert resolved(commands[-1])["rounds"] == "stage3,introspection1"
+    assert report_of(commands)["rounds"] == "stage3,introspection1"
 
 
 def test_several_runs_differ_in_seed_and_place(tmp_path: Path) -> None:
@@ -98,7 +105,9 @@ def test_several_runs_differ_in_seed_and_place(tmp_path: Path) -> None:
     assert runs[4]["model_name_or_path"] == "checkpoints/sample-stage1-run2"
     assert runs[3]["model_name_or_path"] == "models/SmolLM2-135M-Instruct"
     assert len({run["output_dir"] for run in runs}) == 6
-    names = [resolved(words)["judge_name"] for words in commands if "--judge_name" in words]
+    names = [
+        resolved(words)["judge_name"] for words in commands if "recipes/judge.py" in words and "--judge_name" in words
+    ]
     assert names == ["stage1", "stage2", "stage3", "stage1-run2", "stage2-run2", "stage3-run2"]
 
 
@@ -133,6 +142,10 @@ def test_an_ablation_changes_what_its_name_says(
     plain = {resolved(words)["output_dir"] for words in study(tmp_path, folder)[1] if "recipes/sft.py" in words}
     if ablation != "no_introspection":
         assert {resolved(words)["output_dir"] for words in runs}.isdisjoint(plain)
+    audits = [resolved(words)["output"] for words in commands if "recipes/audit.py" in words]
+    assert audits == (
+        [f"reports/sample-audit{'' if ablation == 'no_introspection' else '-' + ablation}"] if folder == SMALL else []
+    )
 
 
 @pytest.mark.parametrize(
