@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import yaml
 from transformers import HfArgumentParser
@@ -72,15 +72,21 @@ def run(main: Callable[[], None]) -> None:
     try:
         main()
     except AutoMedEvalError as error:
-        sys.exit(f"error: {error}")
+        _end(f"error: {error}")
     except KeyboardInterrupt:
-        sys.exit("interrupted; the same command goes on from here")
+        _end("interrupted; the same command goes on from here")
     except OSError as error:
-        sys.exit(f"error: {error.filename or ''}: {error.strerror or error}")
+        _end(f"error: {error.filename or ''}: {error.strerror or error}")
     except RuntimeError as error:
         if "out of memory" not in str(error):
             raise
-        sys.exit("error: out of memory; a smaller --batch_tokens may help")
+        _end("error: out of memory; a smaller --batch_tokens may help")
+
+
+def _end(line: str) -> NoReturn:
+    # In one piece: `sys.exit` writes the end of the line by itself, and another process of the run may come in between.
+    sys.stderr.write(f"{line}\n")
+    sys.exit(1)
 
 
 def installed_versions(*more: str) -> dict[str, str]:
