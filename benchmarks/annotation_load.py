@@ -36,6 +36,7 @@ from pathlib import Path
 
 import httpx
 import yaml
+from judge_memory import WORDS
 
 from automedeval.annotation.export import write_export
 from automedeval.annotation.store import Store
@@ -47,22 +48,6 @@ LIMIT = 100.0  # milliseconds that 95 of 100 saves stay below
 MOST_SAVES = 40  # between two kills
 NUMBERS = 12  # ratings of a task
 MODELS = ("model-a", "model-b", "model-c")
-WORDS = (
-    "water",
-    "rest",
-    "doctor",
-    "fever",
-    "pain",
-    "rash",
-    "tablet",
-    "two",
-    "days",
-    "daily",
-    "call",
-    "if",
-    "the",
-    "dose",
-)
 HIDDEN = re.compile(r'type="hidden" name="(\w+)" value="([^"]*)"')
 RADIO = re.compile(r'type="radio" name="([^"]*)" value="([^"]*)"')
 FORM = re.compile(r'<form id="task" method="post" action="([^"]*)"')

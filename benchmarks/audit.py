@@ -19,27 +19,12 @@ import time
 from pathlib import Path
 
 import numpy as np
+from judge_memory import WORDS
 
 from automedeval.ranking import format_table
 
 ROOT = Path(__file__).parents[1]
 LIMIT = 60.0  # seconds, for 10,000 cases
-WORDS = [
-    "water",
-    "rest",
-    "doctor",
-    "fever",
-    "pain",
-    "rash",
-    "tablet",
-    "two",
-    "days",
-    "daily",
-    "call",
-    "if",
-    "the",
-    "dose",
-]
 PRAISE = ("accurate and clear", "correct, complete and safe", "vague and incomplete", "wrong and unsafe", "plain")
 MODELS = ("model-a", "model-b", "model-c")
 

@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from judge_memory import WORDS
 from scipy.stats import spearmanr
 
 from automedeval import agreement, resampling
@@ -26,22 +27,6 @@ from automedeval.agreement import Panel
 from automedeval.ranking import format_table
 
 ROOT = Path(__file__).parents[1]
-WORDS = [
-    "water",
-    "rest",
-    "doctor",
-    "fever",
-    "pain",
-    "rash",
-    "tablet",
-    "two",
-    "days",
-    "daily",
-    "call",
-    "if",
-    "the",
-    "dose",
-]
 
 
 def synthetic(cases: int) -> tuple[Panel, np.ndarray, np.ndarray]:

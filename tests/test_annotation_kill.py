@@ -41,8 +41,11 @@ def test_a_small_load_is_all_there_once() -> None:
     assert save[0] == "40"
 
 
-def test_the_comparison_sees_what_is_lost_changed_or_there_twice(tmp_path: Path) -> None:
+def test_the_comparison_sees_what_is_lost_changed_or_there_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One answer, stored through the page, against what a client might remember."""
+    monkeypatch.syspath_prepend(SCRIPT.parent)  # as where the script is run: it imports from its neighbours
     script = runpy.run_path(str(SCRIPT))
     study = write_study(tmp_path, kinds=("rate",), cases=1)
     with opened(study) as store:

@@ -134,8 +134,6 @@ DOORS = {
         "dataset_folder",
         "stages",
         "model_card",
-        "audit_report",
-        "comparison_page",
         "annotation.app",
         "annotation.space",
     },

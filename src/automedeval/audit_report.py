@@ -1,15 +1,12 @@
 """The report of an audit: its figures, what they say in words, and the page, one self-contained HTML and its Markdown twin."""
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import jinja2
 from markupsafe import Markup
 
 from automedeval import figures
-from automedeval.report import printable, shown
-from automedeval.rubrics import ASSETS
+from automedeval.report import fill, shown
 from automedeval.summary import percent
 from automedeval.thresholds import FAILED
 
@@ -247,23 +244,5 @@ def lines(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Mapp
 
 
 def render(template: str, result: Mapping[str, Any], **context: Any) -> str:
-    """Render `audit.html.jinja` or `audit.md.jinja` of assets/report; the page takes its style from the report's."""
-    folder = ASSETS / "report"
-    environment = jinja2.Environment(
-        autoescape=".html" in template,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters |= {"shown": shown, "cell": _cell, "lines": lines}
-    style = re.search(r"<style>\n(.*?)</style>", (folder / "report.html.jinja").read_text(encoding="utf-8"), re.S)[1]
-    source = (folder / template).read_text(encoding="utf-8")
-    return environment.from_string(source).render(
-        result=result, style=Markup(style), summary=summary(result), gaps=gaps(result), **context
-    )
-
-
-def _cell(text: object) -> str:
-    """Return text that cannot break a Markdown table, or become HTML or code."""
-    return re.sub(r"([|\[\]`*_~\\#])", r"\\\1", printable(str(text)).replace("&", "&amp;").replace("<", "&lt;"))
+    """Render `audit.html.jinja` or `audit.md.jinja` of assets/report."""
+    return fill(template, {"lines": lines}, result=result, summary=summary(result), gaps=gaps(result), **context)

@@ -22,7 +22,7 @@ from scipy.special import expit
 from automedeval.agreement import SAME, Panel, accuracies
 from automedeval.records import Rating, RecordError, Verdict
 from automedeval.rubrics import Rubric
-from automedeval.scaling import FOLDS, calibration_facts, check_enough, models_of, rated_responses
+from automedeval.scaling import FOLDS, calibration_facts, check_enough, models_of, rated_responses, without_scores
 
 RIDGE = 0.01  # holds the weights where people's order is met without a fault
 NAMES = {2: ("likelihood_in_case", "case"), 3: ("likelihood_in_case", "contrast_in_case", "case")}
@@ -97,12 +97,7 @@ class Calibration:
         Raises:
             RecordError: the verdict is of another judge, or of other settings, than this was learnt from.
         """
-        if verdict.extra.get("settings") != self.settings:
-            raise RecordError(
-                f"case {verdict.case_id!r}: judged with other settings than the verdicts to calibrate with"
-            )
-        extra = {**verdict.extra, "settings": self.fingerprint}
-        fresh = replace(verdict, judge=name, rubric=self.rubric.name, expected_scores=None, extra=extra)
+        fresh = without_scores(verdict, name, self.rubric, self.settings, self.fingerprint)
         if not verdict.valid:
             return fresh
         low, high = self.rubric.scale

@@ -3,17 +3,14 @@
 The templates are `assets/report/comparison.*`. Names of candidates and judges may be hostile: the HTML template escapes all.
 """
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
-import jinja2
 from markupsafe import Markup
 
 from automedeval import figures
 from automedeval.comparison import NO_SCORES
-from automedeval.report import printable, shown
-from automedeval.rubrics import ASSETS
+from automedeval.report import fill, shown
 
 KINDS = {"classical": "ratings alone", "naive": "judge alone", "prediction_powered": "ratings and judge"}
 Figure = dict[str, Any]  # what `Powered.to_dict` holds
@@ -221,30 +218,9 @@ def _point(record: dict[str, Any]) -> tuple[float, float | None, float | None] |
 
 def render(template: str, result: dict[str, Any], **context: Any) -> str:
     """Render `comparison.html.jinja` or `comparison.md.jinja` of assets/report."""
-    environment = jinja2.Environment(
-        autoescape=".html" in template,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters |= {"shown": shown, "cell": _cell, "many": _many}
-    source = (ASSETS / "report" / template).read_text(encoding="utf-8")
-    return environment.from_string(source).render(
-        result=result,
-        words=words(result),
-        tables=rows_of_tables(result),
-        plans=rows_of_plans(result),
-        kinds=KINDS,
-        **context,
-    )
+    told = {"words": words(result), "tables": rows_of_tables(result), "plans": rows_of_plans(result), "kinds": KINDS}
+    return fill(template, {"many": _many}, result=result, **told, **context)
 
 
 def _many(worth: dict[str, float] | None) -> str:
     return "–" if worth is None else f"{worth['value']:.0f} [{worth['low']:.0f}, {worth['high']:.0f}]"
-
-
-def _cell(text: object) -> str:
-    """Return text that cannot break a Markdown table, or become HTML, a heading, a link or code."""
-    text = printable(str(text)).replace("&", "&amp;").replace("<", "&lt;")
-    return re.sub(r"([|\[\]`*_~\\#])", r"\\\1", text.replace("://", ":&#47;/").replace("www.", "www&#46;"))

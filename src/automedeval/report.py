@@ -9,7 +9,7 @@ import hashlib
 import random
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -157,19 +157,27 @@ def page_script() -> dict[str, str]:
     }
 
 
-def render(template: str, result: dict[str, Any], **context: Any) -> str:
-    """Render `report.html.jinja` or `report.md.jinja` of assets/report."""
+def fill(template: str, filters: Mapping[str, Callable[..., Any]], **context: Any) -> str:
+    """Fill a template of assets/report with the style and the filters that all pages share, and with its own filters."""
+    folder = ASSETS / "report"
     environment = jinja2.Environment(
-        autoescape=template.startswith("report.html"),
+        autoescape=".html" in template,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"shown": shown, "percent": percent, "chance": _chance, "cell": _cell, "most": _most}
-    source = (ASSETS / "report" / template).read_text(encoding="utf-8")
+    environment.filters |= {"shown": shown, "cell": _cell, **filters}
+    style, source = ((folder / name).read_text(encoding="utf-8") for name in ("report.css", template))
+    return environment.from_string(source).render(style=Markup(style), **context)
+
+
+def render(template: str, result: dict[str, Any], **context: Any) -> str:
+    """Render `report.html.jinja` or `report.md.jinja` of assets/report."""
     rows = agreement_table(result) if "people" in result else []
-    return environment.from_string(source).render(
+    return fill(
+        template,
+        {"percent": percent, "chance": _chance, "most": _most},
         result=result,
         judges=real_judges(result),
         summary=summary(result),

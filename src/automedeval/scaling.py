@@ -116,12 +116,7 @@ class Scaling:
         Raises:
             RecordError: the verdict is of another judge, or of other settings, than this was learnt from.
         """
-        if verdict.extra.get("settings") != self.settings:
-            raise RecordError(
-                f"case {verdict.case_id!r}: judged with other settings than the verdicts to calibrate with"
-            )
-        extra = {**verdict.extra, "settings": self.fingerprint}
-        fresh = replace(verdict, judge=name, rubric=self.rubric.name, expected_scores=None, scores=None, extra=extra)
+        fresh = without_scores(verdict, name, self.rubric, self.settings, self.fingerprint)
         if not verdict.valid:
             return fresh
         values = _values(verdict, self.source)
@@ -141,6 +136,21 @@ class Scaling:
             "cuts": list(self.cuts),
             **self.facts,
         }
+
+
+def without_scores(verdict: Verdict, name: str, rubric: Rubric, settings: str | None, fingerprint: str) -> Verdict:
+    """Return a verdict under its judge's new name, rubric and fingerprint; the scores are for the caller to fill in.
+
+    Args:
+        settings: of the judge that the new scores were learnt from.
+
+    Raises:
+        RecordError: the verdict is of another judge, or of other settings.
+    """
+    if verdict.extra.get("settings") != settings:
+        raise RecordError(f"case {verdict.case_id!r}: judged with other settings than the verdicts to calibrate with")
+    extra = {**verdict.extra, "settings": fingerprint}
+    return replace(verdict, judge=name, rubric=rubric.name, scores=None, expected_scores=None, extra=extra)
 
 
 def rated_responses(
