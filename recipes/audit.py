@@ -23,6 +23,8 @@ import automedeval
 from automedeval import audit_report, audits, trials
 from automedeval.arguments import ChatArguments, git_commit, parse, record_run, run
 from automedeval.audit_verdicts import judge_tampered, recorded
+from automedeval.baseline_judge import BaselineJudge
+from automedeval.baselines import Collection
 from automedeval.cases import Cases
 from automedeval.journal import write_whole
 from automedeval.judging import LIKELIHOODS, Judge, LikelihoodJudge
@@ -165,12 +167,14 @@ def judged(
 ) -> dict[str, tuple[Readings, list[Outcome]]]:
     """Load the judge and have it judge the clean cases and the changed ones; decoding → readings and outcomes."""
     kind, _, checkpoint = args.judge.partition(":")
-    likelihood, rubric = kind in LIKELIHOODS, read_rubric(args.rubric)
-    chat = chat_args.load(checkpoint if likelihood else args.judge, args.seed)
-    options = {"on_overlong": args.on_overlong, "name": args.judge_name}
-    if likelihood:
+    rubric, options = read_rubric(args.rubric), {"on_overlong": args.on_overlong, "name": args.judge_name}
+    if kind == "baseline":
+        judges = {"counts": BaselineJudge(checkpoint, Collection.of(cases.records), name=args.judge_name)}
+    elif kind in LIKELIHOODS:
+        chat = chat_args.load(checkpoint, args.seed)
         judges = {"likelihood": LikelihoodJudge(chat, rubric if kind == "channel" else None, **options)}
     else:
+        chat = chat_args.load(args.judge, args.seed)
         both = ["constrained", "free"] if chat.constrains else ["free"]
         names = [name for name in both if args.score_decoding in (name, "both")] or both
         # A judge's second decoding is there to be attacked; its habits are told by the first.

@@ -3,10 +3,10 @@
     python recipes/calibrate.py --verdicts verdicts/test --fit verdicts/rated --ratings ratings.jsonl --rubric THEIRS.yaml \\
         --output verdicts/test-calibrated
 
-What the verdicts are decides: log-likelihoods have no scale and get one (automedeval.calibration), scores are moved along a
-line that never falls (automedeval.scaling). Writes OUTPUT/verdicts.jsonl, whose verdicts have scores like any judge's, and
-OUTPUT/calibration.json with the expected calibration error before and after; of scores also OUTPUT/reliability.svg. No case
-may be in both.
+What the verdicts are decides: log-likelihoods and a baseline's counts have no scale and get one (automedeval.calibration),
+scores are moved along a line that never falls (automedeval.scaling). Writes OUTPUT/verdicts.jsonl, whose verdicts have scores
+like any judge's, and OUTPUT/calibration.json with the expected calibration error before and after; of scores also
+OUTPUT/reliability.svg. No case may be in both.
 """
 
 import json
@@ -20,7 +20,7 @@ from automedeval.calibration import Calibration
 from automedeval.journal import write_whole
 from automedeval.planning import verdict_key
 from automedeval.records import Rating, RecordError, Verdict, read_placed, read_records
-from automedeval.rubrics import read_rubric
+from automedeval.rubrics import read_rubric, without_scale
 from automedeval.scaling import Scaling
 
 
@@ -44,7 +44,7 @@ def main() -> None:
     (args,) = parse((CalibrateArguments,), __doc__)
     rubric = read_rubric(args.rubric)
     rated = [verdict for _, verdict in placed_verdicts(args.fit, args.judge)]
-    kind = Calibration if is_likelihood(rated[0]) else Scaling
+    kind = Calibration if without_scale(rated[0].rubric) else Scaling
     try:
         calibration = kind.fit(rated, read_records(args.ratings, Rating), rubric)
     except RecordError as error:
@@ -95,23 +95,19 @@ def placed_verdicts(place: str, judge: str | None) -> Iterator[tuple[str, Verdic
             names.add(verdict.judge)
             if len(names) > 1:
                 raise RecordError(f"{path}: verdicts of {', '.join(sorted(names))}: choose one with --judge")
-            kinds.add(is_likelihood(verdict))
+            unscaled = without_scale(verdict.rubric)
+            kinds.add(unscaled)
             if len(kinds) > 1:
-                kind = f"a log-likelihood of {verdict.rubric} beside scores"
-                kind = kind if is_likelihood(verdict) else f"scores by {verdict.rubric} beside log-likelihoods"
-                raise RecordError(f"{where}: {kind}: they are calibrated apart")
-            key = verdict.case_id if is_likelihood(verdict) else verdict_key(verdict)
+                kind = f"numbers by {verdict.rubric}" if unscaled else f"scores by {verdict.rubric}"
+                other = "scores" if unscaled else "numbers without a scale"
+                raise RecordError(f"{where}: {kind} beside {other}: they are calibrated apart")
+            key = verdict.case_id if unscaled else verdict_key(verdict)
             if key in seen:
                 raise RecordError(f"{where}: case {verdict.case_id!r} has a verdict already")
             seen.add(key)
             yield where, verdict
     if not names:
         raise RecordError(f"{path}: no verdict of {'any judge' if judge is None else f'the judge {judge!r}'}")
-
-
-def is_likelihood(verdict: Verdict) -> bool:
-    """Return whether a verdict is of a likelihood or channel judge, and not on a scale yet."""
-    return verdict.rubric.startswith("likelihood@")
 
 
 def in_words(error: dict[str, Any]) -> str:

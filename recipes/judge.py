@@ -18,6 +18,8 @@ from pathlib import Path
 from tqdm import tqdm
 
 from automedeval.arguments import ChatArguments, join_processes, parse, record_run, run
+from automedeval.baseline_judge import AnyJudge, BaselineJudge
+from automedeval.baselines import Collection
 from automedeval.journal import Journal, write_whole
 from automedeval.judging import LIKELIHOODS, WINDOW, Judge, LikelihoodJudge
 from automedeval.planning import Request, plan_requests, selected_responses
@@ -33,7 +35,8 @@ class JudgeArguments:
 
     judge: str = field(
         metadata={
-            "help": "checkpoint folder or Hub id, likelihood:CHECKPOINT, channel:CHECKPOINT, or openai:MODEL (see --base_url)"
+            "help": "checkpoint folder or Hub id, likelihood:CHECKPOINT, channel:CHECKPOINT, openai:MODEL (see --base_url), "
+            "or baseline:NAME, as recipes/meta_evaluate.py names them"
         }
     )
     cases: str = field(metadata={"help": "cases: .jsonl, .parquet or a Hub dataset id"})
@@ -78,17 +81,17 @@ def main() -> None:
     args, chat_args = parse((JudgeArguments, ChatArguments), __doc__)
     rank, processes = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     kind, _, checkpoint = args.judge.partition(":")
-    likelihood = kind in LIKELIHOODS
-    rubric = None if kind == "likelihood" else read_rubric(args.rubric)
+    apart = kind in (*LIKELIHOODS, "baseline")
+    rubric = None if kind in ("likelihood", "baseline") else read_rubric(args.rubric)
     if kind == "channel" and not rubric.scale:
         raise RecordError(f"--rubric {args.rubric}: gives choices, and a channel judge reads a scale")
     plan = {"models": [name.strip() for name in args.models.split(",")] if args.models is not None else None}
-    if not likelihood:
+    if not apart:
         plan |= {"orders": args.orders, "seed": args.seed, "runs": args.runs, "baseline": args.baseline}
     # Every case is read and planned once before a model is loaded: bad input is told at once, not after an hour.
     expected, digests = {}, {}
     for case in cases_of(args):
-        planned = selected_responses(case, **plan)[:1] if likelihood else plan_requests(case, rubric, **plan)
+        planned = selected_responses(case, **plan)[:1] if apart else plan_requests(case, rubric, **plan)
         expected[case.id], digests[case.id] = len(planned), case.digest
     if not any(expected.values()):
         raise RecordError(
@@ -96,11 +99,15 @@ def main() -> None:
         )
 
     wait = join_processes() if processes > 1 else lambda: None
-    chat = chat_args.load(checkpoint if likelihood else args.judge, args.seed, processes)
-    options = {"on_overlong": args.on_overlong, "name": args.judge_name, **plan}
-    judge = LikelihoodJudge(chat, rubric, **options) if likelihood else Judge(
-        chat, rubric, args.rationale, args.score_decoding, **options
-    )  # fmt: skip
+    options = {"name": args.judge_name, **plan}
+    if kind == "baseline":
+        judge = BaselineJudge(checkpoint, Collection.of(cases_of(args)), **options)
+    else:
+        chat = chat_args.load(checkpoint if apart else args.judge, args.seed, processes)
+        options |= {"on_overlong": args.on_overlong}
+        judge = LikelihoodJudge(chat, rubric, **options) if apart else Judge(
+            chat, rubric, args.rationale, args.score_decoding, **options
+        )  # fmt: skip
     log = VerdictLog(Path(args.output), judge.name, judge.rubric_name, judge.fingerprint, rank, processes)
     if args.dry_run:
         log.join_parts()
@@ -122,11 +129,11 @@ def main() -> None:
         judged, seconds = log.join_parts() if processes > 1 else journal.appended, time.monotonic() - started
         record_run(log.run_file, args, chat_args, timing={"verdicts": judged, "seconds": round(seconds, 1)})
         if judged or not waiting:
-            print(summary(log, None if likelihood else rubric, expected, judged, seconds))
+            print(summary(log, None if apart else rubric, expected, judged, seconds))
         if waiting:
             print(waiting)
     wait()  # a process that ends with an error takes the others with it
-    failures = getattr(chat, "failures", ())
+    failures = getattr(judge.chat, "failures", ())
     if failures:
         raise RecordError(f"{len(failures)} not judged, the last: {failures[-1]}; the same command tries them again")
 
@@ -136,7 +143,7 @@ def cases_of(args: JudgeArguments) -> Iterator[Case]:
     return itertools.islice(read_cases(args.cases), args.limit)
 
 
-def windows_of(args: JudgeArguments, judge: Judge | LikelihoodJudge, size: int) -> Iterator[list[Request]]:
+def windows_of(args: JudgeArguments, judge: AnyJudge, size: int) -> Iterator[list[Request]]:
     """Yield the requests of all cases in windows; each is sorted and batched as a whole, whatever of it is done."""
     requests = (request for case in cases_of(args) for request in judge.plan(case))
     while window := list(itertools.islice(requests, size)):
@@ -144,7 +151,7 @@ def windows_of(args: JudgeArguments, judge: Judge | LikelihoodJudge, size: int) 
 
 
 def judge_missing(
-    judge: Judge | LikelihoodJudge,
+    judge: AnyJudge,
     args: JudgeArguments,
     log: VerdictLog,
     journal: Journal,
@@ -171,7 +178,7 @@ def collect_or_submit(
     judge: Judge, args: JudgeArguments, log: VerdictLog, journal: Journal, done: set[tuple]
 ) -> str | None:
     """Collect the batch that this folder waits for, or submit what is missing; return what is still awaited, if anything."""
-    if judge.chat.constrains:
+    if judge.apart or judge.chat.constrains:
         raise RecordError("--batch needs an endpoint: --judge openai:MODEL")
     if log.processes > 1:
         raise RecordError("--batch is handed over by one process")
@@ -198,7 +205,7 @@ def collect_or_submit(
     return f"batch {batch}: {status}; the same command collects it"
 
 
-def dry_run(judge: Judge | LikelihoodJudge, args: JudgeArguments, done: set[tuple]) -> str:
+def dry_run(judge: AnyJudge, args: JudgeArguments, done: set[tuple]) -> str:
     """Count what a run would do: cases, prompts, tokens and, with prices, what it would cost."""
     cases = prompts = tokens = 0
     worst = 0.0

@@ -79,7 +79,7 @@ FLOORS = {
             "publishing",
             "similarity",
             "audits",
-            "audit_verdicts",
+            "baseline_judge",
         },
         {
             "meta_evaluation",
@@ -92,6 +92,7 @@ FLOORS = {
             "discussion",
             "trained_positions",
             "hub",
+            "audit_verdicts",
         },
         {"illustrations", "partners"},
         {"report", "introspection"},
@@ -118,7 +119,7 @@ ARRAYS = {
     "resampling", "agreement", "reliability", "ranking", "baselines", "cases", "people", "evidence", "rows", "candidates",
     "meta_evaluation", "report", "overlap", "quality", "embeddings", "forecast", "calibration",
     "similarity", "abstention", "audits", "comparison", "confidence", "ensemble", "length_control", "prediction_powered",
-    "preferences", "readings", "sampling", "scaling", "trials", "uncertainty", "annotation.progress",
+    "preferences", "baseline_judge", "readings", "sampling", "scaling", "trials", "uncertainty", "annotation.progress",
 }  # fmt: skip
 DOORS = {
     "accelerate": {"arguments"},

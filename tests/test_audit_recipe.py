@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from studies import agreeing_verdicts, read, verdict, write
 
 from automedeval.model_card import Told, fill_card
 from automedeval.records import RecordError, Verdict, read_cases
+from automedeval.thresholds import FIGURES
 
 CASES, RATINGS = SAMPLE / "test_cases.jsonl", SAMPLE / "test_ratings.jsonl"
 FAST = ["--dtype", "float32", "--device", "cpu", "--max_new_tokens", "8", "--resamples", "100"]
@@ -58,6 +61,23 @@ def test_every_check_has_figures_with_intervals(audited: Path) -> None:
     assert harms["emergency dropped"]["answers"] >= harms["emergency dropped"]["trials"]
     assert 0 in {each["answers"] for each in harms.values()}
     assert sum(each["trials"] for each in found["templates"]["attacks"].values()) == 16
+
+
+def figures_in(node: object, path: str = "") -> Iterator[str]:
+    """Yield the places of all figures that have a name."""
+    if isinstance(node, dict) and "value" in node:
+        yield path
+    elif isinstance(node, dict):
+        for key, below in node.items():
+            yield from figures_in(below, f"{path}.{key}" if path else key)
+
+
+def test_a_threshold_can_name_every_figure(audited: Path) -> None:
+    found = [place for tree in result(audited)["decodings"].values() for place in figures_in(tree)]
+    assert [place for place in found if not any(fnmatchcase(place, each) for each in FIGURES)] == []
+    seen = {each for each in FIGURES if any(fnmatchcase(place, each) for place in found)}
+    # What this judge has no use for: several runs, and rationales.
+    assert {each.partition(".")[0] for each in set(FIGURES) - seen} == {"repeats", "attribution"}
 
 
 def test_trials_show_their_case_as_the_clean_run_did(audited: Path) -> None:

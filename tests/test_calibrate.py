@@ -51,7 +51,7 @@ def test_verdicts_come_onto_the_scale(given: list, tmp_path: Path) -> None:
     facts = json.loads((out / "calibration.json").read_text())
     calibration = Calibration.fit(study(20), people(study(25), 0.5, rubric=AUTOMEDEVAL), AUTOMEDEVAL)
     assert facts == json.loads(json.dumps(calibration.to_dict()))
-    assert facts["weights"].keys() == {"intercept", "likelihood_in_case", "case"}
+    assert facts["weights"].keys() == {"intercept", "value_in_case", "case"}
     found = [json.loads(line) for line in (out / "verdicts.jsonl").read_text().splitlines()]
     assert [verdict["case_id"] for verdict in found] == [f"case-{at}" for at in range(20, 25)]
     assert {verdict["judge"] for verdict in found} == {"likelihood:tiny, calibrated"}
@@ -169,15 +169,15 @@ def test_several_readings_of_a_case_are_taken_and_none_twice(scores: list, tmp_p
 
 def test_scores_beside_log_likelihoods_are_refused(scores: list, tmp_path: Path) -> None:
     file = write(tmp_path / "verdicts.jsonl", [scored(20), replace(study(22)[21], judge="judge")])
-    assert f"{file}:2: a log-likelihood of likelihood@1 beside scores" in error_line(calibrate(*scores))
+    assert f"{file}:2: numbers by likelihood@1 beside scores" in error_line(calibrate(*scores))
     write(file, [replace(study(22)[21], judge="judge")])
-    assert f"{file}:1: case 'case-21': log-likelihoods by likelihood@1 are no scores" in error_line(calibrate(*scores))
+    assert f"{file}:1: case 'case-21': numbers by likelihood@1 are no scores" in error_line(calibrate(*scores))
     assert not (tmp_path / "out").exists()
 
 
 def test_the_error_of_log_likelihoods_is_known_after_alone(given: list, tmp_path: Path) -> None:
     done = calibrate(*given)
-    assert "error there: before none (log-likelihoods have no scale), after 0." in done.stdout
+    assert "error there: before none (what has no scale cannot be off it), after 0." in done.stdout
     facts = json.loads((tmp_path / "out" / "calibration.json").read_text())
     assert facts["calibration_error"]["before"]["value"] is None
     assert facts["reliability"].keys() == {"after"}

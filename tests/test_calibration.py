@@ -152,11 +152,11 @@ FAULTS = {
     ),
     "a response without a figure": (
         lambda: ([replace(verdict, expected_scores=(-1.0, None, -2.0)) for verdict in study()], people(study())),
-        "case 'case-0': a response that was shown has no log-likelihood",
+        "case 'case-0': a response that was shown has no number",
     ),
     "a judge that gives scores": (
         lambda: ([replace(verdict, scores=(1, 2, 3)) for verdict in study()], people(study())),
-        "case 'case-0': only verdicts of a likelihood or channel judge",
+        "case 'case-0': only verdicts without a scale are calibrated",
     ),
 }
 
@@ -177,7 +177,7 @@ def test_without_an_ordered_pair_there_is_no_concordance() -> None:
     verdicts = [verdict_of(at, (figure,)) for at, figure in enumerate(np.linspace(-4, -2, 20))]
     ratings = [rating for at, verdict in enumerate(verdicts) for rating in rated(verdict, (1 + at % 4,))]
     told = Calibration.fit(verdicts, ratings, FEEDBACK).facts["concordance"]
-    assert told == {"likelihood_in_case": None, "cross_fitted": None}
+    assert told == {"value_in_case": None, "cross_fitted": None}
 
 
 # --- applying ---------------------------------------------------------------------------------------------------------
@@ -250,7 +250,7 @@ def test_what_the_verdict_was_made_of_stays_in_it() -> None:
     ("verdict", "told"),
     [
         (verdict_of(99, (-1.0, -2.0), extra={"settings": "s2"}), "case 'case-99': judged with other settings"),
-        (verdict_of(99, (1.0, 2.0), scores=(1, 2)), "case 'case-99': only verdicts of a likelihood or channel judge"),
+        (verdict_of(99, (1.0, 2.0), scores=(1, 2)), "case 'case-99': only verdicts without a scale are calibrated"),
     ],
 )
 def test_another_judges_verdict_is_refused(verdict: Verdict, told: str) -> None:

@@ -132,8 +132,9 @@ def test_thresholds_decide_by_value_or_by_the_worse_end() -> None:
     assert passes(every) is False
     assert list(dict(figures_of(every))) == ["a, b (one)", "a, b (two)"]
     assert passes(decide([Threshold("a.c", most=0.1)], tree)) is None
-    with pytest.raises(RecordError, match="group of figures"):
-        decide([Threshold("a", most=0.1)], tree)
+    assert passes(decide([Threshold("a", most=0.1)], tree)) is None
+    dotted = {"one": {"models": {"gpt-3.5": {"favour": figure}, "gpt-3": {"5": {"favour": figure | {"value": 1.0}}}}}}
+    assert passes(decide([Threshold("models.gpt-3.5.favour", most=0.1)], dotted)) is True
     assert len(read_thresholds()) >= 12
 
 
@@ -142,11 +143,14 @@ def test_thresholds_decide_by_value_or_by_the_worse_end() -> None:
     [
         ("a: 1", "list"),
         ("- {least: 1}", "needs a figure"),
-        ("- {figure: a}", "least, most or both"),
-        ("- {figure: a, most: high}", "number"),
-        ("- {figure: a, most: 1, by: luck}", "value or bound"),
-        ("- {figure: a, most: 1, maximum: 2}", "unknown key 'maximum'"),
-        ("- {figure: a, most: 1, every: 3}", "true or false"),
+        ("- {figure: order.flip, most: 0.1}", "no figure 'order.flip'; near it are order.flips"),
+        ("- {figure: sameness, most: 0.1}", "no figure 'sameness'; near it are sameness.identical.tied"),
+        ("- {figure: speed, most: 0.1}", "no figure 'speed', as order.flips is one"),
+        ("- {figure: order.flips}", "least, most or both"),
+        ("- {figure: order.flips, most: high}", "number"),
+        ("- {figure: planting.attacks.json verdict.rose, most: 1, by: luck}", "value or bound"),
+        ("- {figure: order.flips, most: 1, maximum: 2}", "unknown key 'maximum'"),
+        ("- {figure: length.win_rates.gpt-3.5.raw, most: 1, every: 3}", "true or false"),
     ],
 )
 def test_faulty_thresholds_are_one_line(content: str, told: str, tmp_path: Path) -> None:

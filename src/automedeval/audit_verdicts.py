@@ -9,10 +9,11 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from automedeval.baseline_judge import AnyJudge
 from automedeval.cases import Cases
 from automedeval.evidence import read_verdicts
 from automedeval.journal import Journal, write_whole
-from automedeval.judging import WINDOW, Judge, LikelihoodJudge
+from automedeval.judging import WINDOW
 from automedeval.people import People
 from automedeval.planning import Request, plan_requests, verdict_key
 from automedeval.readings import Readings
@@ -57,7 +58,7 @@ def recorded(place: str, cases: Cases, rubric: str, judge_name: str | None, note
 
 
 def judge_tampered(
-    judge: Judge | LikelihoodJudge,
+    judge: AnyJudge,
     cases: Cases,
     folder: Path,
     checks: Sequence[str],
@@ -76,7 +77,6 @@ def judge_tampered(
         rubric: the rubric that attackers have in mind; the judge's own where it has one.
         notes: what the report has to say is added here.
     """
-    apart = isinstance(judge, LikelihoodJudge)
     planned = {case.id: judge.plan(case) for case in cases.records}
     verdicts = judge_all(judge, [request for requests in planned.values() for request in requests], folder / "clean")
     if not verdicts:
@@ -84,7 +84,7 @@ def judge_tampered(
     bases: list[Request] = []
     for case in cases.records:
         # The seeded order, whatever other orders are judged besides: "all" begins with the order of the file.
-        seeded = planned[case.id] if apart else plan_requests(case, rubric, "1", seed)
+        seeded = planned[case.id] if judge.apart else plan_requests(case, rubric, "1", seed)
         bases += seeded[:1]
     clean = [(base, verdicts[base.key]) for base in bases]
     if skipped := sum(not verdict.valid for _, verdict in clean):
@@ -93,11 +93,11 @@ def judge_tampered(
     if people is not None:
         edges = cases.start.tolist()
         ratings = {case.id: people.scores[edges[i] : edges[i + 1]] for i, case in enumerate(cases.records)}
-    trials = plan_trials(clean, checks, templates, rubric, seed, ratings, apart)
+    trials = plan_trials(clean, checks, templates, rubric, seed, ratings, judge.apart)
     lines = (json.dumps(trial.case.to_dict(), ensure_ascii=False) + "\n" for trial in trials)
     write_whole(folder / "trials.jsonl", "".join(lines))
     after = judge_all(judge, [trial.request for trial in trials], folder / "trials")
-    readings = Readings(cases, list(verdicts.values()), None if apart else rubric)
+    readings = Readings(cases, list(verdicts.values()), None if judge.apart else rubric)
     before = {base.case.id: verdict for base, verdict in clean}
     outcomes = []
     for trial in trials:
@@ -108,7 +108,7 @@ def judge_tampered(
     return readings, outcomes
 
 
-def judge_all(judge: Judge | LikelihoodJudge, requests: Sequence[Request], folder: Path) -> dict[tuple, Verdict]:
+def judge_all(judge: AnyJudge, requests: Sequence[Request], folder: Path) -> dict[tuple, Verdict]:
     """Judge what a folder does not hold yet; return the verdicts of all requests by `Request.key`.
 
     Raises:

@@ -4,10 +4,12 @@ Each scores all responses of all cases by something that anybody can count. They
 """
 
 import hashlib
+import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from rapidfuzz.distance import LCSseq
@@ -35,22 +37,52 @@ def longer_text(cases: Sequence[Case]) -> np.ndarray:
     return np.array([len(words(response.text)) for case in cases for response in case.responses], dtype=float)
 
 
-def bm25(cases: Sequence[Case], k1: float = 1.5, b: float = 0.75) -> np.ndarray:
-    """Score a response by BM25 of the question against it (Robertson and Zaragoza 2009), all responses being the collection."""
-    documents = [Counter(words(response.text)) for case in cases for response in case.responses]
-    lengths = [sum(document.values()) for document in documents]
-    average = sum(lengths) / len(lengths) or 1.0
-    frequency = Counter(word for document in documents for word in document)
-    scores, at = [], 0
+@dataclass(frozen=True)
+class Collection:
+    """What BM25 knows of a collection of responses: their number, their mean length in words, and how many hold a word."""
+
+    size: int
+    average: float
+    frequency: Mapping[str, int]
+
+    @classmethod
+    def of(cls, cases: Iterable[Case]) -> "Collection":
+        """Count the words of all responses of some cases."""
+        size = length = 0
+        frequency: Counter[str] = Counter()
+        for case in cases:
+            for response in case.responses:
+                found = words(response.text)
+                size, length = size + 1, length + len(found)
+                frequency.update(set(found))
+        return cls(size, length / size if length else 1.0, frequency)
+
+    @property
+    def fingerprint(self) -> str:
+        """Return eight hexadecimal digits over all of it."""
+        counted = [self.size, self.average, sorted(self.frequency.items())]
+        return hashlib.sha256(json.dumps(counted).encode()).hexdigest()[:8]
+
+    def weight(self, word: str) -> float:
+        """Return how much a word counts, the more the rarer it is."""
+        found = self.frequency.get(word, 0)
+        return math.log(1 + (self.size - found + 0.5) / (found + 0.5))
+
+
+def bm25(cases: Sequence[Case], k1: float = 1.5, b: float = 0.75, collection: Collection | None = None) -> np.ndarray:
+    """Score a response by BM25 of the question against it (Robertson and Zaragoza 2009).
+
+    Args:
+        collection: what tells the rarity of words; by default these cases' own responses.
+    """
+    collection = collection or Collection.of(cases)
+    scores = []
     for case in cases:
-        query = set(words(patient_text(case)))
-        weights = {
-            word: math.log(1 + (len(documents) - frequency[word] + 0.5) / (frequency[word] + 0.5)) for word in query
-        }
-        for document, length in zip(documents[at : at + len(case.responses)], lengths[at:]):
-            norm = k1 * (1 - b + b * length / average)
-            scores.append(sum(weights[w] * document[w] * (k1 + 1) / (document[w] + norm) for w in sorted(query)))
-        at += len(case.responses)
+        weights = {word: collection.weight(word) for word in sorted(set(words(patient_text(case))))}
+        for response in case.responses:
+            found = Counter(words(response.text))
+            norm = k1 * (1 - b + b * found.total() / collection.average)
+            scores.append(sum(weight * found[w] * (k1 + 1) / (found[w] + norm) for w, weight in weights.items()))
     return np.array(scores)
 
 

@@ -25,7 +25,7 @@ from automedeval.rubrics import Rubric
 from automedeval.scaling import FOLDS, calibration_facts, check_enough, models_of, rated_responses, without_scores
 
 RIDGE = 0.01  # holds the weights where people's order is met without a fault
-NAMES = {2: ("likelihood_in_case", "case"), 3: ("likelihood_in_case", "contrast_in_case", "case")}
+NAMES = {2: ("value_in_case", "case"), 3: ("likelihood_in_case", "contrast_in_case", "case")}
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Calibration:
         apart = _apart(x, y, sizes)
         facts |= {"concordance": _concordances(x, y, sizes, apart)}
         case = np.repeat(np.arange(len(sizes)), sizes)
-        facts |= calibration_facts("log-likelihoods have no scale", np.clip(apart, *rubric.scale), y, case)
+        facts |= calibration_facts("what has no scale cannot be off it", np.clip(apart, *rubric.scale), y, case)
         settings = verdicts[0].extra.get("settings")
         weights, cuts = (tuple(np.round(values, 6).tolist()) for values in (weights, cuts))
         return cls(rubric, weights, tuple(levels.tolist()), cuts, settings, facts)
@@ -129,7 +129,7 @@ def figures_of(verdict: Verdict) -> np.ndarray:
     """
     places = sorted(verdict.order)
     if verdict.scores is not None or verdict.expected_scores is None:
-        raise RecordError(f"case {verdict.case_id!r}: only verdicts of a likelihood or channel judge are calibrated")
+        raise RecordError(f"case {verdict.case_id!r}: only verdicts without a scale are calibrated here")
     own = np.array([verdict.expected_scores[place] for place in places], float)
     columns = [own - own.mean(), np.full(len(places), own.mean())]
     by_score = verdict.extra.get("likelihoods")
@@ -138,7 +138,7 @@ def figures_of(verdict: Verdict) -> np.ndarray:
         columns.insert(0, best - best.mean())
     figures = np.column_stack(columns)
     if not np.isfinite(figures).all():
-        raise RecordError(f"case {verdict.case_id!r}: a response that was shown has no log-likelihood")
+        raise RecordError(f"case {verdict.case_id!r}: a response that was shown has no number")
     return figures
 
 

@@ -16,7 +16,7 @@ from automedeval.agreement import CHOICES
 from automedeval.cases import Cases, Elsewhere, check_number
 from automedeval.planning import verdict_key
 from automedeval.records import Case, RecordError, Verdict, read_placed
-from automedeval.rubrics import Rubric, RubricError, read_rubric
+from automedeval.rubrics import Rubric, RubricError, read_rubric, without_scale
 
 
 @dataclass
@@ -138,7 +138,7 @@ def _rubric(name: str, own: str | None, notes: list[str]) -> Rubric | None:
             rubric = None
         if rubric is not None and rubric.name == name:
             return rubric
-    if not name.startswith("likelihood@"):
+    if not without_scale(name):
         note = f"the rubric {name} is not at hand (--rubric its.yaml): its scale and polarities are not checked"
         notes += [note] if note not in notes else []
     return None
@@ -196,7 +196,7 @@ class _Reading:
                     if value is not None:
                         sums[:, start + index] += (value, 1)
         given = verdict.scores or verdict.expected_scores
-        if given is not None and not self.rubric.startswith("likelihood@"):
+        if given is not None and not without_scale(self.rubric):
             self._slots(case, verdict, given)
         for criterion, choice in (verdict.choices or {}).items():
             self._choice(case, verdict, criterion, choice)

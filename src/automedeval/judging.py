@@ -24,13 +24,12 @@ from automedeval.prompts import (
     likelihood_texts,
 )
 from automedeval.records import Case, RecordError, Verdict
-from automedeval.rubrics import Rubric, read_rubric
+from automedeval.rubrics import LIKELIHOOD, Rubric, read_rubric
 from automedeval.verdicts import Reading, answer_parts, answer_schema, parse_verdict, reading_from_values
 
 if TYPE_CHECKING:
     from automedeval.chat import Chat  # its client is slow to import, and local judges do not need it
 
-LIKELIHOOD_RUBRIC = "likelihood@1"
 LIKELIHOODS = ("likelihood", "channel")  # kinds of judge that write nothing
 WINDOW = 512  # requests that are sorted by length and batched together
 
@@ -87,6 +86,8 @@ class Judge:
     models: Sequence[str] | None = None
     on_overlong: str = "error"
     name: str | None = None
+
+    apart = False  # responses stand side by side in a prompt
 
     def __post_init__(self) -> None:
         if isinstance(self.rubric, str):
@@ -220,9 +221,9 @@ class Judge:
         if answer.probabilities:
             extra["probabilities"] = [{word: round(p, 5) for word, p in odds.items()} for odds in answer.probabilities]
         if reading.scores:
-            scores = self._spread(slots, reading.scores, len(case.responses))
+            scores = self.spread(slots, reading.scores, len(case.responses))
             means = self._expected(answer, reading)
-            expected = None if means is None else self._spread(slots, means, len(case.responses))
+            expected = None if means is None else self.spread(slots, means, len(case.responses))
         if reading.choices:
             words = {"a": case.models[slots[0]], "b": case.models[slots[1]], "tie": "tie", "neither": "neither"}
             choices = {name: words[choice] for name, choice in reading.choices.items()}
@@ -245,7 +246,8 @@ class Judge:
         )
 
     @staticmethod
-    def _spread(slots: tuple[int, ...], values: Sequence, count: int) -> tuple:
+    def spread(slots: tuple[int, ...], values: Sequence, count: int) -> tuple:
+        """Lay slots' values out over all responses of the case, None for those not shown."""
         spread = [None] * count
         for index, value in zip(slots, values):
             spread[index] = value
@@ -285,12 +287,14 @@ class LikelihoodJudge:
     on_overlong: str = "error"
     name: str | None = None
 
+    apart = True
+
     def __post_init__(self) -> None:
         self.rubric = read_rubric(self.rubric) if isinstance(self.rubric, str) else self.rubric
         if self.rubric and not self.rubric.scale:
             raise RecordError(f"the channel judge reads a scale, and the rubric {self.rubric.name} gives choices")
         self.name = self.name or f"{'channel' if self.rubric else 'likelihood'}:{self.chat.name}"
-        self.rubric_name = LIKELIHOOD_RUBRIC
+        self.rubric_name = LIKELIHOOD
         wording = [channel_fingerprint(), self.rubric.fingerprint] if self.rubric else [likelihood_fingerprint()]
         settings = [self.chat.fingerprint, *wording, self.on_overlong]
         self.fingerprint = hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:12]
@@ -374,7 +378,7 @@ class LikelihoodJudge:
             values, error = None, "a likelihood is not finite"
 
         def spread(some: Iterable[float]) -> tuple:
-            return Judge._spread(request.slots, [round(value, 6) for value in some], len(case.responses))
+            return Judge.spread(request.slots, [round(value, 6) for value in some], len(case.responses))
 
         expected, notes = None, dict(notes)
         if values is not None and self.rubric:

@@ -19,6 +19,7 @@ from automedeval.records import AutoMedEvalError
 MODES = ("pointwise", "pairwise", "listwise")
 GRAMMARS = ("score_line", "json", "comma_list")
 INPUTS = ("question", "responses", "reference")
+LIKELIHOOD, COUNTED = "likelihood@1", "baseline@1"  # in a rubric's place, where numbers have no scale
 CHOICES = ("a", "b", "tie", "neither")
 POLARITIES = ("better", "worse")
 # fmt: off
@@ -116,6 +117,11 @@ def packaged_rubrics() -> list[str]:
     return sorted(
         path.name.removesuffix(".yaml") for path in (ASSETS / "rubrics").iterdir() if path.name.endswith(".yaml")
     )
+
+
+def without_scale(rubric: str) -> bool:
+    """Return whether verdicts by what is called so are numbers of which more is better, and nothing else."""
+    return rubric in (LIKELIHOOD, COUNTED)
 
 
 def read_rubric(name: str | Path) -> Rubric:

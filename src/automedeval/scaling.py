@@ -21,7 +21,7 @@ from scipy.optimize import isotonic_regression
 
 from automedeval.records import Rating, RecordError, Verdict
 from automedeval.resampling import Estimate, Statistic, divide, estimate
-from automedeval.rubrics import Rubric
+from automedeval.rubrics import Rubric, without_scale
 
 FOLDS = 20
 FEWEST = 10  # rated cases, below which there would be next to nothing to learn from
@@ -277,8 +277,8 @@ def _knots(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[tuple[floa
 
 def _values(verdict: Verdict, source: str) -> Sequence[float | None]:
     values = getattr(verdict, source)
-    if verdict.rubric.startswith("likelihood@"):
-        raise RecordError(f"case {verdict.case_id!r}: log-likelihoods by {verdict.rubric} are no scores")
+    if without_scale(verdict.rubric):
+        raise RecordError(f"case {verdict.case_id!r}: numbers by {verdict.rubric} are no scores")
     if values is None:
         what = source.replace("_", " ")
         raise RecordError(

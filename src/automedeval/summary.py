@@ -139,7 +139,20 @@ def _credit(judge: str, records: list[dict[str, Any]]) -> list[str]:
             f"; with the order that all raters but one give, to {percent(others['judge']['value'])}, "
             f"where that one rater reaches {percent(others['one_rater']['value'])} on the same pairs"
         )
-    return [text + "."]
+    return [text + ".", *_kept(judge, record.get("risk_coverage") or [])]
+
+
+def _kept(judge: str, curve: list[dict[str, Any]]) -> list[str]:
+    """Say what handing the less sure half of the cases to people would change: what was, and no promise."""
+    if not curve or curve[-1]["risk"]["value"] is None:
+        return []
+    half, whole = min(curve, key=lambda point: abs(point["coverage"] - 0.5)), curve[-1]
+    if abs(half["coverage"] - 0.5) > 0.1 or whole is half:
+        return []
+    return [
+        f"Of the {half['cases']} cases that {judge} is surest of, {percent(half['risk']['value'])} of the pairs are in the "
+        f"wrong order ({_interval_words(half['risk'])}), of all {whole['cases']} cases {percent(whole['risk']['value'])}."
+    ]
 
 
 def _rounds(rounds: dict[str, Any]) -> list[str]:

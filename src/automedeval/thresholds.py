@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,39 @@ PASSED, FAILED, UNKNOWN = "passed", "failed", "not measured"
 _KEYS = ("figure", "least", "most", "by", "every", "why")
 
 
+def _under(places: tuple[str, ...], names: str) -> tuple[str, ...]:
+    return tuple(f"{place}.{name}" for place in places for name in names.split())
+
+
+_LENGTH = "longer_wins prefers_longer spearman spearman_within_case"
+# All that an audit can measure, by its place below a decoding in audit.json; * is a name of models, attacks or harms.
+FIGURES = (
+    *_under(("clean",), "valid_rate"),
+    *_under(
+        ("order",),
+        "flips changes flips_expected changes_expected first_wins slot_span averaging.gain pairs_of_models.*",
+    ),
+    *_under(("length",), f"{_LENGTH} win_rates.*.raw win_rates.*.controlled"),
+    *_under(("length.people",), _LENGTH),
+    *_under(("repeats",), "tied gap"),
+    *_under(("attribution",), "marked marks coverage consistent contradicted"),
+    *_under(("self_preference",), "own models.*.concordance models.*.favour"),
+    *_under(
+        ("planting", "planting.control", "planting.families.*", "planting.attacks.*"), "rose fell rise topped invalid"
+    ),
+    *_under(("sameness.identical", "sameness.paraphrase"), "tied gap clean_tied clean_gap invalid"),
+    *_under(("sameness.repeat",), "tied gap invalid"),
+    *_under(("harm", "harm.control", "harm.kinds.*", "harm.templates.*"), "lowered raised fall at_all invalid"),
+    *_under(("planting", "harm"), "excess"),
+)
+
+
 @dataclass(frozen=True)
 class Threshold:
     """Bounds of one figure.
 
     Args:
-        figure: its place below a decoding of audit.json, as in "order.flips".
+        figure: its place below a decoding of audit.json, one of `FIGURES`, as in "order.flips".
         least, most: what it has to reach, and may not exceed; None where there is no such bound.
         by: "value", or "bound" where the worse end of its interval has to do so.
         every: whether it holds for every decoding, and not for the first alone.
@@ -70,6 +99,11 @@ def read_thresholds(file: str | None = None) -> list[Threshold]:
 def _read(place: str, entry: Any) -> Threshold:
     if not isinstance(entry, dict) or not isinstance(entry.get("figure"), str):
         raise RecordError(f"{place}: needs a figure, as in order.flips")
+    figure = entry["figure"]
+    if not any(fnmatchcase(figure, each) for each in FIGURES):
+        near = [each for each in FIGURES if each.startswith(f"{figure}.")][:3] or get_close_matches(figure, FIGURES, 3)
+        hint = f"; near it are {', '.join(near)}" if near else ", as order.flips is one"
+        raise RecordError(f"{place}: an audit has no figure {figure!r}{hint}")
     if unknown := sorted(set(map(str, entry)) - set(_KEYS)):
         raise RecordError(f"{place}: unknown key {unknown[0]!r}; known are {', '.join(_KEYS)}")
     for name in ("least", "most"):
@@ -86,18 +120,12 @@ def _read(place: str, entry: Any) -> Threshold:
 
 
 def decide(thresholds: list[Threshold], decodings: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Hold every threshold against the figures of the first decoding, or of every one, or against none where they lack it.
-
-    Raises:
-        RecordError: a threshold is about something that is no figure.
-    """
+    """Hold every threshold against the figures of the first decoding, or of every one, or against none where they lack it."""
     found = []
     for threshold in thresholds:
         trees = list(decodings.items())[: None if threshold.every else 1]
         held = [(name, figure) for name, tree in trees if (figure := _at(tree, threshold.figure)) is not None]
         for decoding, figure in held or [(None, None)]:
-            if figure is not None and "value" not in figure:
-                raise RecordError(f"threshold {threshold.figure!r}: is a group of figures ({', '.join(figure)})")
             found.append(
                 {
                     "figure": threshold.figure,
@@ -118,10 +146,14 @@ def passes(decided: list[dict[str, Any]]) -> bool | None:
 
 
 def _at(tree: Mapping[str, Any], path: str) -> Mapping[str, Any] | None:
-    node: Any = tree
-    for key in path.split("."):
-        node = node.get(key) if isinstance(node, Mapping) else None
-    return node if isinstance(node, Mapping) else None
+    """Return the figure at a path; keys may hold dots themselves, as the names of models do."""
+    for key, node in tree.items():
+        if key == path and isinstance(node, Mapping) and "value" in node:
+            return node
+        below = node if path.startswith(f"{key}.") and isinstance(node, Mapping) else {}
+        if (found := _at(below, path[len(key) + 1 :])) is not None:
+            return found
+    return None
 
 
 def figures_of(decided: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
