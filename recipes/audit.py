@@ -210,6 +210,8 @@ def figures(
         "settings": readings.verdicts[0].extra.get("settings"),
         "errors": dict(errors.most_common(8)),
     }
+    if people is not None:
+        clean["concordance"] = audits.concordance(readings, people)
     clean_figures = audits.audit_clean(readings, checks, people, args.own, args.seed)
     return {"clean": clean, **clean_figures, **trial_figures(outcomes, len(cases))}
 

@@ -45,7 +45,7 @@ def test_every_check_has_figures_with_intervals(audited: Path) -> None:
     tree = found["decodings"]["constrained"]
     assert set(tree) == {"clean", "order", "length", "attribution", "self_preference", "planting", "sameness", "harm"}
     for figure in (
-        tree["clean"]["valid_rate"], tree["order"]["flips"], tree["order"]["averaging"]["gain"], tree["length"]["longer_wins"],
+        tree["clean"]["valid_rate"], tree["clean"]["concordance"], tree["order"]["flips"], tree["order"]["averaging"]["gain"], tree["length"]["longer_wins"],
         tree["planting"]["rise"], tree["planting"]["control"]["rise"], tree["planting"]["excess"],
         tree["sameness"]["identical"]["tied"], tree["sameness"]["repeat"]["tied"], tree["harm"]["lowered"],
         tree["self_preference"]["own"],
@@ -216,6 +216,7 @@ def test_recorded_verdicts_are_audited_without_judging(tmp_path: Path) -> None:
         assert not {"planting", "sameness", "harm"} & set(tree)
         assert tree["order"]["averaging"]["orders"] == 2
         outcomes = {each["figure"]: each["outcome"] for each in found["thresholds"]}
+        assert tree["clean"]["concordance"]["value"] > 0.6
         assert outcomes["planting.rose"] == "not measured"
         assert outcomes["order.slot_span"] == ("passed" if lean == 0 else "failed")
     assert flips[0.0] == 0

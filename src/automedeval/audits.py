@@ -51,6 +51,13 @@ def audit_clean(
     return found
 
 
+def concordance(readings: Readings, people: People) -> Statistic:
+    """Return the concordance with people over the pairs that have a valid verdict; how many have none is another figure."""
+    judged = readings.relations()
+    told = readings.cases.panel.relations(people.scores)
+    return agreement.accuracies(readings.cases.panel, np.where(np.isnan(judged), np.nan, told), judged)["concordance"]
+
+
 # --- order ------------------------------------------------------------------------------------------------------------
 
 

@@ -23,7 +23,7 @@ def _under(places: tuple[str, ...], names: str) -> tuple[str, ...]:
 _LENGTH = "longer_wins prefers_longer spearman spearman_within_case"
 # All that an audit can measure, by its place below a decoding in audit.json; * is a name of models, attacks or harms.
 FIGURES = (
-    *_under(("clean",), "valid_rate"),
+    *_under(("clean",), "valid_rate concordance"),
     *_under(
         ("order",),
         "flips changes flips_expected changes_expected first_wins slot_span averaging.gain pairs_of_models.*",
