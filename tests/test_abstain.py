@@ -239,6 +239,36 @@ def test_what_other_judges_say_too_is_sure(study: Study) -> None:
     assert study.kept() == [f"case-{at}" for at in range(1, FRESH, 2)]
 
 
+def compared(number: int, one: int, two: int, swapped: bool, first_always: bool) -> Verdict:
+    """Return a pairwise verdict: the better response of two, or whichever stands first."""
+    case = case_of(number)
+    order = (two, one) if swapped else (one, two)
+    better = case.models[order[0] if first_always else min(one, two)]
+    return Verdict(
+        case.id, "pairs", "medical_pairwise@1", order, (case.models[one], case.models[two]), valid=True,
+        choices={"correctness": better}, extra={"models": case.models, "settings": "s1"},
+    )  # fmt: skip
+
+
+def test_a_judge_that_compares_pairs_is_sure_where_no_order_turns_it_round(study: Study) -> None:
+    study.verdicts = [
+        compared(at, one, two, swapped, first_always=at % 2 == 0)
+        for at in range(80)
+        for one, two in ((0, 1), (0, 2), (1, 2))
+        for swapped in (False, True)
+    ]
+    done = study.run("--confidence", "orders")
+    assert done.returncode == 0, done.stderr
+    assert study.certificate()["judge"] == "pairs: correctness"
+    assert study.kept() == [f"case-{at}" for at in range(1, FRESH, 2)]
+    assert len(read(study.output / "kept" / "verdicts.jsonl")) == 6 * FRESH // 2
+    # Another judge's scores say as well which pairs it has right: all of those that do not hang on the order.
+    other = write(study.folder / "second.jsonl", [said(at, 1.0, judge="second") for at in range(80)])
+    assert study.run("--confidence", "judges", "--others", other).returncode == 0
+    assert study.kept() == [f"case-{at}" for at in range(1, FRESH, 2)]
+    assert "gives no scores that could lie apart" in error_line(study.run())
+
+
 # --- bad input --------------------------------------------------------------------------------------------------------
 
 

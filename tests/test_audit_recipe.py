@@ -45,7 +45,8 @@ def test_every_check_has_figures_with_intervals(audited: Path) -> None:
     tree = found["decodings"]["constrained"]
     assert set(tree) == {"clean", "order", "length", "attribution", "self_preference", "planting", "sameness", "harm"}
     for figure in (
-        tree["clean"]["valid_rate"], tree["clean"]["concordance"], tree["order"]["flips"], tree["order"]["averaging"]["gain"], tree["length"]["longer_wins"],
+        tree["clean"]["valid_rate"], tree["clean"]["concordance"], tree["order"]["flips"],
+        tree["order"]["averaging"]["gain"], tree["length"]["longer_wins"],
         tree["planting"]["rise"], tree["planting"]["control"]["rise"], tree["planting"]["excess"],
         tree["sameness"]["identical"]["tied"], tree["sameness"]["repeat"]["tied"], tree["harm"]["lowered"],
         tree["self_preference"]["own"],
