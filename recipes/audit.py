@@ -5,8 +5,9 @@
     python recipes/audit.py --verdicts verdicts/mine --cases cases.jsonl --output reports/audit
 
 Writes OUTPUT/audit.json, audit.md and audit.html, and all verdicts as it goes; the same command again judges only what is
-missing. With --verdicts nothing is judged: recorded verdicts are audited for what they can tell. The exit status is 0 if the
-judge passes its thresholds, 3 if it does not or nothing could be told, 1 if something has to be mended first.
+missing, and several processes share it (`accelerate launch recipes/audit.py …`). With --verdicts nothing is judged: recorded
+verdicts are audited for what they can tell. The exit status is 0 if the judge passes its thresholds, 3 (of `accelerate launch`
+1) if it does not or nothing could be told, 1 if something has to be mended first.
 """
 
 import json
@@ -21,12 +22,12 @@ import numpy as np
 
 import automedeval
 from automedeval import audit_report, audits, trials
-from automedeval.arguments import ChatArguments, git_commit, parse, record_run, run
+from automedeval.arguments import ChatArguments, git_commit, join_processes, parse, record_run, run
 from automedeval.audit_verdicts import judge_tampered, recorded
 from automedeval.baseline_judge import BaselineJudge
 from automedeval.baselines import Collection
 from automedeval.cases import Cases
-from automedeval.journal import write_whole
+from automedeval.journal import Processes, write_whole
 from automedeval.judging import LIKELIHOODS, Judge, LikelihoodJudge
 from automedeval.people import People, read_ratings
 from automedeval.perturbations import Trial, harm, read_attacks, read_harms, read_paraphrases
@@ -103,7 +104,7 @@ def main() -> None:
     templates = Templates(
         read_attacks(args.attack_file), read_harms(args.harm_file), read_paraphrases(), args.attacks, args.harms
     )
-    cases = Cases.read(args.cases, args.limit)
+    cases, ours = Cases.read(args.cases, args.limit), join_processes()
     people = read_ratings(args.ratings, cases, args.raters) if args.ratings else None
     notes = list(people.notes) if people else []
     output = Path(args.output)
@@ -112,7 +113,10 @@ def main() -> None:
         found = {"recorded": (recorded(args.verdicts, cases, args.rubric, args.judge_name, notes), [])}
         notes.append("recorded verdicts: nothing was judged, so planting, sameness and harm are not known")
     else:
-        found = judged(args, chat_args, cases, people, templates, notes)
+        found = judged(args, chat_args, cases, people, templates, notes, ours)
+    if ours.rank > 0:
+        ours.wait()
+        return
     record_run(output / "run.json", args, chat_args)
     tree = {name: figures(args, cases, people, n, *each) for n, (name, each) in enumerate(found.items())}
     first = next(iter(found.values()))[0]
@@ -146,6 +150,7 @@ def main() -> None:
         "\n".join(map(printable, ["", *audit_report.summary(result), *(f"note: {note}" for note in result["notes"])]))
     )
     print(f"audit: {output / 'audit.html'}")
+    ours.wait()
     if args.gate and not result["passes"]:
         sys.exit(3)
 
@@ -164,6 +169,7 @@ def judged(
     people: People | None,
     templates: Templates,
     notes: list[str],
+    ours: Processes,
 ) -> dict[str, tuple[Readings, list[Outcome]]]:
     """Load the judge and have it judge the clean cases and the changed ones; decoding → readings and outcomes."""
     kind, _, checkpoint = args.judge.partition(":")
@@ -171,10 +177,10 @@ def judged(
     if kind == "baseline":
         judges = {"counts": BaselineJudge(checkpoint, Collection.of(cases.records), name=args.judge_name)}
     elif kind in LIKELIHOODS:
-        chat = chat_args.load(checkpoint, args.seed)
+        chat = chat_args.load(checkpoint, args.seed, ours.count)
         judges = {"likelihood": LikelihoodJudge(chat, rubric if kind == "channel" else None, **options)}
     else:
-        chat = chat_args.load(args.judge, args.seed)
+        chat = chat_args.load(args.judge, args.seed, ours.count)
         both = ["constrained", "free"] if chat.constrains else ["free"]
         names = [name for name in both if args.score_decoding in (name, "both")] or both
         # A judge's second decoding is there to be attacked; its habits are told by the first.
@@ -186,7 +192,7 @@ def judged(
     return {
         name: judge_tampered(
             judge, cases, Path(args.output) / name, args.checks if number == 0 else ["planting"], templates, rubric,
-            args.seed, people, notes,
+            args.seed, people, notes, ours,
         )
         for number, (name, judge) in enumerate(judges.items())
     }  # fmt: skip

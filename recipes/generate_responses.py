@@ -9,7 +9,6 @@ the same command again does only what is missing. Several processes share the ca
 """
 
 import gc
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -89,7 +88,6 @@ class SamplingArguments(ChatArguments):
 def main() -> None:
     """Let every candidate answer what is missing, then write the cases with all responses."""
     args, chat_args = parse((GenerationArguments, SamplingArguments), __doc__)
-    rank, processes = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     folder = Path(args.output)
     if (folder / "cases.jsonl").resolve() == Path(args.cases).resolve():
         raise RecordError(f"--output {args.output}: its cases.jsonl is what is read; choose another folder")
@@ -97,7 +95,7 @@ def main() -> None:
     cases = read_questions(args.cases, names, args.keep_existing, args.limit)
     for case in cases:  # bad input is told at once
         question_messages(case, args.system)
-    wait = join_processes() if processes > 1 else lambda: None
+    rank, processes, wait = join_processes()
     log, answered, missing, failures = ResponseLog(folder, rank, processes), [], 0, []
     for model, name in zip(args.candidates, names):
         asked = [case for case in cases if name not in case.models]

@@ -8,7 +8,6 @@ Writes OUTPUT/verdicts.jsonl as it goes; the same command again does only what i
 """
 
 import itertools
-import os
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -79,7 +78,6 @@ class JudgeArguments:
 def main() -> None:
     """Judge what is missing, then print how the models stand."""
     args, chat_args = parse((JudgeArguments, ChatArguments), __doc__)
-    rank, processes = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     kind, _, checkpoint = args.judge.partition(":")
     apart = kind in (*LIKELIHOODS, "baseline")
     rubric = None if kind in ("likelihood", "baseline") else read_rubric(args.rubric)
@@ -98,7 +96,7 @@ def main() -> None:
             f"{args.cases}: nothing to judge: {rubric.name} compares pairs, and no case has two responses"
         )
 
-    wait = join_processes() if processes > 1 else lambda: None
+    rank, processes, wait = join_processes()
     options = {"name": args.judge_name, **plan}
     if kind == "baseline":
         judge = BaselineJudge(checkpoint, Collection.of(cases_of(args)), **options)

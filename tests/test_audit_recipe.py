@@ -201,6 +201,21 @@ def in_orders(lean: float) -> list[dict]:
     return found
 
 
+def test_several_processes_share_an_audit(audited: Path, tiny_model: Path, tmp_path: Path) -> None:
+    launch = ("-m", "accelerate.commands.launch", "--num_processes", "2", "--cpu", "--num_machines", "1",
+              "--mixed_precision", "no", "--dynamo_backend", "no")  # fmt: skip
+    done = audit(
+        "--judge", tiny_model, "--cases", CASES, "--ratings", RATINGS, "--limit", 4, "--rationale", "false", "--attacks", 3,
+        "--harms", 2, "--own", "larch-7b", "--gate", "false", "--output", tmp_path / "out", *FAST, launch=launch,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("does not pass") == 1
+    alone, shared = result(audited), result(tmp_path / "out")
+    assert shared["decodings"] == alone["decodings"]
+    assert shared["thresholds"] == alone["thresholds"]
+    assert not list(tmp_path.rglob("*.part*"))
+
+
 def test_recorded_verdicts_are_audited_without_judging(tmp_path: Path) -> None:
     flips = {}
     for lean in (0.0, 2.0):

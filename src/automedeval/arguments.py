@@ -7,6 +7,7 @@ the defaults below. Unknown keys fail. Help is written once, in the field.
 import argparse
 import json
 import math
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ from typing import Any, NoReturn
 import yaml
 from transformers import HfArgumentParser
 
-from automedeval.journal import write_whole
+from automedeval.journal import ALONE, Processes, write_whole
 from automedeval.records import AutoMedEvalError, RecordError
 
 
@@ -108,12 +109,15 @@ def git_commit() -> str | None:
         return None
 
 
-def join_processes() -> Callable[[], None]:
-    """Join the other processes of `accelerate launch`; return what waits for all of them."""
+def join_processes() -> Processes:
+    """Join the other processes of `accelerate launch`, if there are any."""
+    rank, count = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    if count == 1:
+        return ALONE
     from accelerate import PartialState  # slow to import, and one process does without
 
     # A process that is done waits for the slowest, which may take days.
-    return PartialState(timeout=timedelta(days=30)).wait_for_everyone
+    return Processes(rank, count, PartialState(timeout=timedelta(days=30)).wait_for_everyone)
 
 
 def record_run(file: Path, *groups: Any, timing: dict[str, float] | None = None) -> None:

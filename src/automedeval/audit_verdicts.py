@@ -12,7 +12,7 @@ from tqdm import tqdm
 from automedeval.baseline_judge import AnyJudge
 from automedeval.cases import Cases
 from automedeval.evidence import read_verdicts
-from automedeval.journal import Journal, write_whole
+from automedeval.journal import ALONE, Journal, Processes, write_whole
 from automedeval.judging import WINDOW
 from automedeval.people import People
 from automedeval.planning import Request, plan_requests, verdict_key
@@ -67,6 +67,7 @@ def judge_tampered(
     seed: int,
     people: People | None,
     notes: list[str],
+    ours: Processes = ALONE,
 ) -> tuple[Readings, list[Outcome]]:
     """Have a judge judge the cases as they are, and then what trials make of them; return readings and outcomes.
 
@@ -76,9 +77,12 @@ def judge_tampered(
     Args:
         rubric: the rubric that attackers have in mind; the judge's own where it has one.
         notes: what the report has to say is added here.
+        ours: the processes that share the judging; all of them return the same.
     """
     planned = {case.id: judge.plan(case) for case in cases.records}
-    verdicts = judge_all(judge, [request for requests in planned.values() for request in requests], folder / "clean")
+    verdicts = judge_all(
+        judge, [request for requests in planned.values() for request in requests], folder / "clean", ours
+    )
     if not verdicts:
         raise RecordError(f"{cases.source}: nothing to judge by {judge.rubric_name}: no case has two responses")
     bases: list[Request] = []
@@ -95,8 +99,9 @@ def judge_tampered(
         ratings = {case.id: people.scores[edges[i] : edges[i + 1]] for i, case in enumerate(cases.records)}
     trials = plan_trials(clean, checks, templates, rubric, seed, ratings, judge.apart)
     lines = (json.dumps(trial.case.to_dict(), ensure_ascii=False) + "\n" for trial in trials)
-    write_whole(folder / "trials.jsonl", "".join(lines))
-    after = judge_all(judge, [trial.request for trial in trials], folder / "trials")
+    if ours.rank == 0:
+        write_whole(folder / "trials.jsonl", "".join(lines))
+    after = judge_all(judge, [trial.request for trial in trials], folder / "trials", ours)
     readings = Readings(cases, list(verdicts.values()), None if judge.apart else rubric)
     before = {base.case.id: verdict for base, verdict in clean}
     outcomes = []
@@ -108,25 +113,37 @@ def judge_tampered(
     return readings, outcomes
 
 
-def judge_all(judge: AnyJudge, requests: Sequence[Request], folder: Path) -> dict[tuple, Verdict]:
-    """Judge what a folder does not hold yet; return the verdicts of all requests by `Request.key`.
+def judge_all(
+    judge: AnyJudge, requests: Sequence[Request], folder: Path, ours: Processes = ALONE
+) -> dict[tuple, Verdict]:
+    """Judge what a folder does not hold yet; return the verdicts of all requests by `Request.key`, in the order of requests.
 
     Raises:
         RecordError: the folder holds verdicts of another judge of that name, or on cases of other texts; an endpoint failed.
     """
-    log = VerdictLog(folder, judge.name, judge.rubric_name, judge.fingerprint)
-    log.join_parts()
+    log = VerdictLog(folder, judge.name, judge.rubric_name, judge.fingerprint, ours.rank, ours.count)
+    if ours.rank == 0:
+        log.join_parts()
+    ours.wait()
+    size = max(1, min(WINDOW, -(-len(requests) // ours.count)))
+    mine = [requests[start : start + size] for start in range(0, len(requests), size)][ours.rank :: ours.count]
     with Journal(log.part) as journal:
         done = log.done({request.case.id: request.case.digest for request in requests})
-        missing = sum(request.key not in done for request in requests)
-        with tqdm(total=missing, unit="verdict", desc=f"{folder.parent.name}, {folder.name}") as bar:
-            for start in range(0, len(requests), WINDOW):
-                window = requests[start : start + WINDOW]
+        missing = sum(request.key not in done for window in mine for request in window)
+        name = f"{folder.parent.name}, {folder.name}"
+        with tqdm(total=missing, unit="verdict", desc=name, disable=ours.rank > 0) as bar:
+            for window in mine:
                 for _, verdict in judge.judge(window, [request.key not in done for request in window]):
                     journal.append(verdict.to_dict())
                     bar.update()
                 journal.sync()
-    if failures := getattr(judge.chat, "failures", ()):
-        raise RecordError(f"{len(failures)} not judged, the last: {failures[-1]}; the same command tries them again")
-    wanted = {request.key for request in requests}
-    return {key: verdict for verdict in log.mine() if (key := verdict_key(verdict)) in wanted}
+    ours.wait()
+    if ours.rank == 0:
+        log.join_parts()
+    ours.wait()
+    found = {verdict_key(verdict): verdict for verdict in log.mine()}
+    if unanswered := sum(request.key not in found for request in requests):
+        failures = getattr(judge.chat, "failures", ())
+        last = f", the last: {failures[-1]}" if failures else ""
+        raise RecordError(f"{unanswered} not judged{last}; the same command tries them again")
+    return {request.key: found[request.key] for request in requests}

@@ -7,9 +7,9 @@ next writer removes it. A lock keeps a second writer off the file; the operating
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from automedeval.records import RecordError, read_lines
 
@@ -27,6 +27,17 @@ def write_whole(path: Path, text: str) -> None:
     except OSError as error:
         scratch.unlink(missing_ok=True)
         raise RecordError(f"{path}: {error.strerror or error}") from None
+
+
+class Processes(NamedTuple):
+    """The processes that share a run: which of them this is, how many there are, and what waits for all of them."""
+
+    rank: int = 0
+    count: int = 1
+    wait: Callable[[], None] = lambda: None
+
+
+ALONE = Processes()
 
 
 class Journal:
