@@ -28,7 +28,7 @@ from automedeval.baseline_judge import BaselineJudge
 from automedeval.baselines import Collection
 from automedeval.cases import Cases
 from automedeval.journal import Processes, write_whole
-from automedeval.judging import LIKELIHOODS, Judge, LikelihoodJudge
+from automedeval.judging import DTYPES, LIKELIHOODS, Judge, LikelihoodJudge
 from automedeval.people import People, read_ratings
 from automedeval.perturbations import Trial, harm, read_attacks, read_harms, read_paraphrases
 from automedeval.readings import Readings
@@ -177,7 +177,7 @@ def judged(
     if kind == "baseline":
         judges = {"counts": BaselineJudge(checkpoint, Collection.of(cases.records), name=args.judge_name)}
     elif kind in LIKELIHOODS:
-        chat = chat_args.load(checkpoint, args.seed, ours.count)
+        chat = chat_args.load(checkpoint, args.seed, ours.count, DTYPES.get(kind, "auto"))
         judges = {"likelihood": LikelihoodJudge(chat, rubric if kind == "channel" else None, **options)}
     else:
         chat = chat_args.load(args.judge, args.seed, ours.count)

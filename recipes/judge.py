@@ -20,7 +20,7 @@ from automedeval.arguments import ChatArguments, join_processes, parse, record_r
 from automedeval.baseline_judge import AnyJudge, BaselineJudge
 from automedeval.baselines import Collection
 from automedeval.journal import Journal, write_whole
-from automedeval.judging import LIKELIHOODS, WINDOW, Judge, LikelihoodJudge
+from automedeval.judging import DTYPES, LIKELIHOODS, WINDOW, Judge, LikelihoodJudge
 from automedeval.planning import Request, plan_requests, selected_responses
 from automedeval.ranking import Standings, format_table
 from automedeval.records import Case, RecordError, read_cases
@@ -101,7 +101,8 @@ def main() -> None:
     if kind == "baseline":
         judge = BaselineJudge(checkpoint, Collection.of(cases_of(args)), **options)
     else:
-        chat = chat_args.load(checkpoint if apart else args.judge, args.seed, processes)
+        model, auto = checkpoint if apart else args.judge, DTYPES.get(kind, "auto")
+        chat = chat_args.load(model, args.seed, processes, auto)
         options |= {"on_overlong": args.on_overlong}
         judge = LikelihoodJudge(chat, rubric, **options) if apart else Judge(
             chat, rubric, args.rationale, args.score_decoding, **options

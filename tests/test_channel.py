@@ -238,6 +238,21 @@ def test_a_checkpoint_is_loaded_as_a_channel_judge(tiny_model: Path, chat: Local
     assert Judge.from_pretrained(f"likelihood:{tiny_model}", chat=options).rubric is None
 
 
+def test_a_channel_judge_computes_in_float32_unless_told_otherwise(
+    tiny_model: Path, chat: LocalChat, tmp_path: Path
+) -> None:
+    exact = LikelihoodJudge(chat, "automedeval").fingerprint
+    assert Judge.from_pretrained(f"channel:{tiny_model}", chat={"device": "cpu"}).fingerprint == exact
+    rough = Judge.from_pretrained(f"channel:{tiny_model}", chat={"device": "cpu", "dtype": "bfloat16"})
+    assert rough.fingerprint != exact
+    given = ["--cases", SAMPLE / "test_cases.jsonl", "--limit", 1, "--device", "cpu", "--output", tmp_path / "out"]
+    for options in ((), ("--dtype", "float32")):
+        assert run_recipe("judge", "--judge", f"channel:{tiny_model}", *given, *options).returncode == 0
+    assert len((tmp_path / "out" / "verdicts.jsonl").read_text().splitlines()) == 1
+    done = run_recipe("judge", "--judge", f"channel:{tiny_model}", *given, "--dtype", "bfloat16")
+    assert "other weights, wording or settings" in error_line(done)
+
+
 # --- the recipe -------------------------------------------------------------------------------------------------------
 
 

@@ -22,10 +22,11 @@ judge_listwise() { # name, checkpoint: judges the test sets as the paper does, r
   done
 }
 
+# Figures in docs/results.md are of bfloat16, in which a channel judge does not repeat itself; float32, the default, takes longer.
 judge_likelihoods() { # name, judge: judges the test sets, and puts the verdicts on the raters' scale with MEDIQA's training part
   for set in mediqa_train $tests; do
     step "$1 judges $set" judge --judge "$2" --judge_name "$1" --rubric $rubric --on_overlong clip \
-      --cases "data/$set/cases.jsonl" --output "verdicts/feedbackqa-study/$set/$1-raw"
+      --dtype "${DTYPE:-bfloat16}" --cases "data/$set/cases.jsonl" --output "verdicts/feedbackqa-study/$set/$1-raw"
   done
   for set in $tests; do
     calibrate "$1" "verdicts/feedbackqa-study/$set/$1-raw" "verdicts/feedbackqa-study/$set/$1"
@@ -71,7 +72,7 @@ judge_likelihoods $name channel:$model
 # --- rounds of introspection, with the other raters' readings as the jury
 for round in 1 2; do
   step "$name judges its training cases" judge --judge channel:$model --judge_name $name --rubric $rubric \
-    --on_overlong clip --cases cases/feedbackqa/cases.jsonl --output verdicts/feedbackqa-round$round-raw
+    --on_overlong clip --dtype "${DTYPE:-bfloat16}" --cases cases/feedbackqa/cases.jsonl --output verdicts/feedbackqa-round$round-raw
   calibrate $name verdicts/feedbackqa-round$round-raw verdicts/feedbackqa-round$round
   step "round $round" introspect --config $channel/introspect$round.yaml
   step "round $round, turned round" channel_dataset --config $channel/dataset.yaml \

@@ -194,7 +194,10 @@ class ChatArguments:
     base_url: str | None = field(default=None, metadata={"help": "endpoint of an openai:MODEL judge"})
     dtype: str = field(
         default="auto",
-        metadata={"help": "auto | bfloat16 | float16 | float32", "choices": ["auto", "bfloat16", "float16", "float32"]},
+        metadata={
+            "help": "auto: as the device likes it, float32 for a channel judge",
+            "choices": ["auto", "bfloat16", "float16", "float32"],
+        },
     )
     device: str = field(default="auto", metadata={"help": "auto | cpu | cuda | cuda:N"})
     attn_implementation: str = field(default="sdpa", metadata={"help": "attention kernel, as in transformers"})
@@ -239,8 +242,11 @@ class ChatArguments:
         if self.max_cost is not None and not (self.price_in or self.price_out):
             raise RecordError("--max_cost needs --price_in and --price_out")
 
-    def load(self, model: str, seed: int = 0, processes: int = 1) -> Any:
+    def load(self, model: str, seed: int = 0, processes: int = 1, auto: str = "auto") -> Any:
         """Return the chat that `model` names: `openai:MODEL` is an endpoint's, anything else a checkpoint.
+
+        Args:
+            auto: the dtype that `auto` stands for; itself: what suits the device.
 
         Raises:
             RecordError: the checkpoint cannot be loaded.
@@ -270,7 +276,7 @@ class ChatArguments:
         try:
             return LocalChat(
                 model,
-                dtype=self.dtype,
+                dtype=auto if self.dtype == "auto" else self.dtype,
                 device=self.device,
                 batch_tokens=self.batch_tokens,
                 max_new_tokens=self.max_new_tokens,

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from automedeval.chat import Chat  # its client is slow to import, and local judges do not need it
 
 LIKELIHOODS = ("likelihood", "channel")  # kinds of judge that write nothing
+DTYPES = {
+    "channel": "float32"
+}  # by default: the difference of two log-likelihoods that differ little drowns in bfloat16
 WINDOW = 512  # requests that are sorted by length and batched together
 
 
@@ -121,7 +124,8 @@ class Judge:
         kind, _, path = model.partition(":")
         if kind in LIKELIHOODS:
             rubric = rubric if kind == "channel" else None
-            return LikelihoodJudge(LocalChat(path, **(chat or {})), rubric, **options)
+            dtype = {"dtype": DTYPES[kind]} if kind in DTYPES else {}
+            return LikelihoodJudge(LocalChat(path, **dtype | (chat or {})), rubric, **options)
         return cls(LocalChat(model, **(chat or {})), rubric, **options)
 
     def __call__(self, cases: Iterable[Case]) -> Iterator[Verdict]:
