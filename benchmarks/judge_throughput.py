@@ -32,8 +32,9 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM
 
+from automedeval.base_judge import WINDOW
 from automedeval.checkpoints import checkpoint_folder
-from automedeval.judging import WINDOW, Judge
+from automedeval.judging import Judge
 from automedeval.local_chat import LocalChat
 from automedeval.prompts import Prompt
 from automedeval.ranking import format_table

@@ -28,7 +28,8 @@ from automedeval.baseline_judge import BaselineJudge
 from automedeval.baselines import Collection
 from automedeval.cases import Cases
 from automedeval.journal import Processes, write_whole
-from automedeval.judging import DTYPES, LIKELIHOODS, Judge, LikelihoodJudge
+from automedeval.judging import Judge
+from automedeval.likelihood_judge import DTYPES, LIKELIHOODS, LikelihoodJudge
 from automedeval.people import People, read_ratings
 from automedeval.perturbations import Trial, harm, read_attacks, read_harms, read_paraphrases
 from automedeval.readings import Readings

@@ -17,10 +17,12 @@ from pathlib import Path
 from tqdm import tqdm
 
 from automedeval.arguments import ChatArguments, join_processes, parse, record_run, run
-from automedeval.baseline_judge import AnyJudge, BaselineJudge
+from automedeval.base_judge import WINDOW, BaseJudge
+from automedeval.baseline_judge import BaselineJudge
 from automedeval.baselines import Collection
 from automedeval.journal import Journal, write_whole
-from automedeval.judging import DTYPES, LIKELIHOODS, WINDOW, Judge, LikelihoodJudge
+from automedeval.judging import Judge
+from automedeval.likelihood_judge import DTYPES, LIKELIHOODS, LikelihoodJudge
 from automedeval.planning import Request, plan_requests, selected_responses
 from automedeval.ranking import Standings, format_table
 from automedeval.records import Case, RecordError, read_cases
@@ -142,7 +144,7 @@ def cases_of(args: JudgeArguments) -> Iterator[Case]:
     return itertools.islice(read_cases(args.cases), args.limit)
 
 
-def windows_of(args: JudgeArguments, judge: AnyJudge, size: int) -> Iterator[list[Request]]:
+def windows_of(args: JudgeArguments, judge: BaseJudge, size: int) -> Iterator[list[Request]]:
     """Yield the requests of all cases in windows; each is sorted and batched as a whole, whatever of it is done."""
     requests = (request for case in cases_of(args) for request in judge.plan(case))
     while window := list(itertools.islice(requests, size)):
@@ -150,7 +152,7 @@ def windows_of(args: JudgeArguments, judge: AnyJudge, size: int) -> Iterator[lis
 
 
 def judge_missing(
-    judge: AnyJudge,
+    judge: BaseJudge,
     args: JudgeArguments,
     log: VerdictLog,
     journal: Journal,
@@ -204,7 +206,7 @@ def collect_or_submit(
     return f"batch {batch}: {status}; the same command collects it"
 
 
-def dry_run(judge: AnyJudge, args: JudgeArguments, done: set[tuple]) -> str:
+def dry_run(judge: BaseJudge, args: JudgeArguments, done: set[tuple]) -> str:
     """Count what a run would do: cases, prompts, tokens and, with prices, what it would cost."""
     cases = prompts = tokens = 0
     worst = 0.0

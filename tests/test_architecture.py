@@ -60,7 +60,7 @@ FLOORS = {
     "F3": [
         {
             "verdict_log",
-            "judging",
+            "base_judge",
             "people",
             "evidence",
             "candidates",
@@ -71,6 +71,8 @@ FLOORS = {
             "hub_card",
             "preferences",
         },
+        {"likelihood_judge", "baseline_judge"},
+        {"judging"},
         {
             "rows",
             "completion_chain",
@@ -79,7 +81,7 @@ FLOORS = {
             "publishing",
             "similarity",
             "audits",
-            "baseline_judge",
+            "audit_verdicts",
         },
         {
             "meta_evaluation",
@@ -92,7 +94,6 @@ FLOORS = {
             "discussion",
             "trained_positions",
             "hub",
-            "audit_verdicts",
         },
         {"illustrations", "partners"},
         {"report", "introspection"},

@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from automedeval import Case, Judge, RecordError, read_cases
 from automedeval.calibration import figures_of
 from automedeval.encoding import PromptEncoder
-from automedeval.judging import LikelihoodJudge
+from automedeval.likelihood_judge import LikelihoodJudge
 from automedeval.local_chat import LocalChat
 from automedeval.prompts import CHANNEL_WORDS, channel_texts
 from automedeval.records import Verdict

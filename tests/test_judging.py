@@ -7,7 +7,7 @@ import pytest
 from conftest import SAMPLE, build_tiny_model
 
 from automedeval import Case, Judge, RecordError, read_cases
-from automedeval.judging import LikelihoodJudge
+from automedeval.likelihood_judge import LikelihoodJudge
 from automedeval.local_chat import LocalChat
 from automedeval.planning import Request
 from automedeval.prompts import Answer

@@ -8,7 +8,8 @@ from automedeval.rubrics import Criterion, Rubric, RubricError, packaged_rubrics
 
 if TYPE_CHECKING:
     from automedeval.chat import OpenAIChat
-    from automedeval.judging import Judge, LikelihoodJudge
+    from automedeval.judging import Judge
+    from automedeval.likelihood_judge import LikelihoodJudge
     from automedeval.local_chat import LocalChat
 
 __version__ = "0.1.0"
@@ -33,7 +34,7 @@ __all__ = [
 ]
 
 # These load torch or openai, so they are loaded when they are asked for.
-_HOMES = {"Judge": "judging", "LikelihoodJudge": "judging", "LocalChat": "local_chat", "OpenAIChat": "chat"}
+_HOMES = {"Judge": "judging", "LikelihoodJudge": "likelihood_judge", "LocalChat": "local_chat", "OpenAIChat": "chat"}
 
 
 def __getattr__(name: str) -> object:

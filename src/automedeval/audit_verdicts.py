@@ -9,11 +9,10 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from automedeval.baseline_judge import AnyJudge
+from automedeval.base_judge import WINDOW, BaseJudge
 from automedeval.cases import Cases
 from automedeval.evidence import read_verdicts
 from automedeval.journal import ALONE, Journal, Processes, write_whole
-from automedeval.judging import WINDOW
 from automedeval.people import People
 from automedeval.planning import Request, plan_requests, verdict_key
 from automedeval.readings import Readings
@@ -58,7 +57,7 @@ def recorded(place: str, cases: Cases, rubric: str, judge_name: str | None, note
 
 
 def judge_tampered(
-    judge: AnyJudge,
+    judge: BaseJudge,
     cases: Cases,
     folder: Path,
     checks: Sequence[str],
@@ -114,7 +113,7 @@ def judge_tampered(
 
 
 def judge_all(
-    judge: AnyJudge, requests: Sequence[Request], folder: Path, ours: Processes = ALONE
+    judge: BaseJudge, requests: Sequence[Request], folder: Path, ours: Processes = ALONE
 ) -> dict[tuple, Verdict]:
     """Judge what a folder does not hold yet; return the verdicts of all requests by `Request.key`, in the order of requests.
 

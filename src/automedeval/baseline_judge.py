@@ -2,21 +2,21 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
+from automedeval.base_judge import BaseJudge
 from automedeval.baselines import BASELINES, Collection, bm25
-from automedeval.judging import Judge, LikelihoodJudge
-from automedeval.planning import Request
+from automedeval.planning import Request, selected_responses
 from automedeval.records import Case, RecordError, Verdict
 from automedeval.rubrics import COUNTED
 
 
 @dataclass
-class BaselineJudge:
+class BaselineJudge(BaseJudge):
     """Scores every response by itself, by what a baseline counts: `expected_scores` without a scale, and no model at all.
 
     Args:
@@ -49,18 +49,9 @@ class BaselineJudge:
             settings.append(self.collection.fingerprint)
         self.fingerprint = hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:12]
 
-    plan = LikelihoodJudge.plan
-
-    def __call__(self, cases: Iterable[Case]) -> Iterator[Verdict]:
-        """Yield one verdict per case, in the order of the cases."""
-        yield from Judge.__call__(self, cases)
-
-    def estimate(self, requests: Sequence[Request]) -> tuple[int, float]:
-        """Return no tokens and no cost."""
-        return 0, 0.0
-
-    def refuse_overlong(self, requests: Sequence[Request]) -> None:
-        """Refuse nothing: a count has no context window."""
+    def plan(self, case: Case) -> list[Request]:
+        """Return the one request that shows all responses, each by itself."""
+        return [Request(case, tuple(selected_responses(case, self.models)))]
 
     def judge(self, requests: Sequence[Request], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Verdict]]:
         """Score one window of requests; yield (index, verdict) of the wanted ones."""
@@ -74,7 +65,7 @@ class BaselineJudge:
     def _verdict(self, request: Request, scores: np.ndarray) -> Verdict:
         case, shown = request.case, [float(scores[slot]) for slot in request.slots]
         valid = bool(np.isfinite(shown).all())
-        values = Judge.spread(request.slots, [round(score, 6) for score in shown], len(case.responses))
+        values = self.spread(request.slots, [round(score, 6) for score in shown], len(case.responses))
         return Verdict(
             case_id=case.id,
             judge=self.name,
@@ -83,8 +74,5 @@ class BaselineJudge:
             valid=valid,
             error=None if valid else "the case has no reference",
             expected_scores=values if valid else None,
-            extra={"models": case.models, "case_digest": case.digest, "settings": self.fingerprint},
+            extra=self.origin(case),
         )
-
-
-AnyJudge = Judge | LikelihoodJudge | BaselineJudge
