@@ -23,7 +23,7 @@ import numpy as np
 import automedeval
 from automedeval import audit_report, audits, trials
 from automedeval.arguments import ChatArguments, git_commit, join_processes, parse, record_run, run
-from automedeval.audit_verdicts import judge_tampered, recorded
+from automedeval.audit_verdicts import judge_of, judge_tampered, recorded
 from automedeval.baseline_judge import BaselineJudge
 from automedeval.baselines import Collection
 from automedeval.cases import Cases
@@ -67,7 +67,9 @@ class AuditArguments:
         },
     )
     orders: str = field(default="latin", metadata={"help": "of the clean run", "choices": ["1", "all", "latin"]})
-    checks: list[str] = field(default_factory=lambda: list(CHECKS), metadata={"help": f"some of {', '.join(CHECKS)}"})
+    checks: list[str] | None = field(
+        default=None, metadata={"help": f"some of {', '.join(CHECKS)}; all that can be made by default"}
+    )
     attacks: int | None = field(default=None, metadata={"help": "how many attacks each case is dealt; all by default"})
     harms: int | None = field(
         default=None, metadata={"help": "how many harms each case is dealt at most; all that apply"}
@@ -90,9 +92,13 @@ class AuditArguments:
     def __post_init__(self) -> None:
         if bool(self.judge) == bool(self.verdicts):
             raise RecordError("name one of --judge and --verdicts")
-        self.checks = [name.strip() for given in self.checks for name in given.split(",") if name.strip()]
-        if unknown := sorted(set(self.checks) - set(CHECKS)):
+        able = audits.CHECKS if self.verdicts else CHECKS
+        given = able if self.checks is None else [name.strip() for some in self.checks for name in some.split(",")]
+        if unknown := sorted(set(given) - set(CHECKS)):
             raise RecordError(f"--checks: no check {unknown[0]!r}; there are {', '.join(CHECKS)}")
+        if unable := sorted(set(given) - set(able)):
+            raise RecordError(f"--checks {unable[0]}: changes cases for a judge to judge; --verdicts are there already")
+        self.checks = list(given)
         for name, least in (("limit", 1), ("attacks", 1), ("harms", 1), ("resamples", 100)):
             if getattr(self, name) is not None and getattr(self, name) < least:
                 raise RecordError(f"--{name} must be at least {least}, not {getattr(self, name)}")
@@ -108,6 +114,8 @@ def main() -> None:
     cases, ours = Cases.read(args.cases, args.limit), join_processes()
     people = read_ratings(args.ratings, cases, args.raters) if args.ratings else None
     notes = list(people.notes) if people else []
+    if args.own is not None and args.own not in cases.models:
+        raise RecordError(f"--own {args.own!r}: no answer is by it; models are {', '.join(cases.models[:8])}")
     output = Path(args.output)
     output.mkdir(parents=True, exist_ok=True)
     if args.verdicts:
@@ -126,7 +134,7 @@ def main() -> None:
     result = {
         "judge": judge_of(first),
         "cases": {"file": cases.source, "cases": len(cases), "responses": cases.responses, "rated": people is not None},
-        "passes": passes(decided),
+        "passes": passes(decided, args.checks),
         "headline": dict(figures_of(decided)),
         "thresholds": decided,
         "decodings": decodings,
@@ -154,13 +162,6 @@ def main() -> None:
     ours.wait()
     if args.gate and not result["passes"]:
         sys.exit(3)
-
-
-def judge_of(readings: Readings) -> dict[str, str | None]:
-    """Tell whose verdicts they are: name, rubric, fingerprint of the weights (None where the verdicts do not tell it)."""
-    checkpoints = {each.extra.get("checkpoint") for each in readings.verdicts}
-    (checkpoint,) = checkpoints if len(checkpoints) == 1 else {None}
-    return {"name": readings.verdicts[0].judge, "rubric": readings.verdicts[0].rubric, "checkpoint": checkpoint}
 
 
 def judged(

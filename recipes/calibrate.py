@@ -6,7 +6,8 @@
 What the verdicts are decides: log-likelihoods and a baseline's counts have no scale and get one (automedeval.calibration),
 scores are moved along a line that never falls (automedeval.scaling). Writes OUTPUT/verdicts.jsonl, whose verdicts have scores
 like any judge's, and OUTPUT/calibration.json with the expected calibration error before and after; of scores also
-OUTPUT/reliability.svg. No case may be in both.
+OUTPUT/reliability.svg. No case may be in both; without --fit the rated cases of --verdicts serve, and the others are
+calibrated.
 """
 
 import json
@@ -29,10 +30,12 @@ class CalibrateArguments:
     """Which verdicts, and what they are calibrated with."""
 
     verdicts: str = field(metadata={"help": "folder or file of the verdicts to put on the scale"})
-    fit: str = field(metadata={"help": "folder or file of the same judge's verdicts on rated cases"})
     ratings: str = field(metadata={"help": "people's ratings of those cases"})
     rubric: str = field(metadata={"help": "whose scale the ratings are on: a packaged rubric, or your own .yaml"})
     output: str = field(metadata={"help": "folder for verdicts.jsonl and calibration.json"})
+    fit: str | None = field(
+        default=None, metadata={"help": "the same judge's verdicts on rated cases; by default those of --verdicts"}
+    )
     judge: str | None = field(default=None, metadata={"help": "whose verdicts, where a file holds several judges'"})
     judge_name: str | None = field(
         default=None, metadata={"help": "what the new verdicts record (default: the old name, calibrated)"}
@@ -43,21 +46,34 @@ def main() -> None:
     """Learn from the rated cases, then put every verdict on the scale."""
     (args,) = parse((CalibrateArguments,), __doc__)
     rubric = read_rubric(args.rubric)
-    rated = [verdict for _, verdict in placed_verdicts(args.fit, args.judge)]
+    output = Path(args.output)
+    check_output(output, args)
+    given, ratings = list(placed_verdicts(args.verdicts, args.judge)), list(read_records(args.ratings, Rating))
+    if args.fit is None:
+        known = {rating.case_id for rating in ratings}
+        rated = [verdict for _, verdict in given if verdict.case_id in known]
+        given = [(place, verdict) for place, verdict in given if verdict.case_id not in known]
+        if not rated or not given:
+            none = "every case is rated, and none is left" if rated else "no case is rated, and there is nothing"
+            raise RecordError(
+                f"{args.verdicts}, {args.ratings}: {none} to {'calibrate' if rated else 'calibrate with'}"
+            )
+    else:
+        rated = [verdict for _, verdict in placed_verdicts(args.fit, args.judge)]
+        known = {verdict.case_id for verdict in rated}
     kind = Calibration if without_scale(rated[0].rubric) else Scaling
     try:
-        calibration = kind.fit(rated, read_records(args.ratings, Rating), rubric)
+        calibration = kind.fit(rated, ratings, rubric)
     except RecordError as error:
-        raise RecordError(f"{args.fit}, {args.ratings}: {error}") from None
-    known, fresh = {verdict.case_id for verdict in rated}, []
-    for place, verdict in placed_verdicts(args.verdicts, args.judge):
+        raise RecordError(f"{args.fit or args.verdicts}, {args.ratings}: {error}") from None
+    fresh = []
+    for place, verdict in given:
         if verdict.case_id in known:
             raise RecordError(f"{place}: case {verdict.case_id!r} is one of those to calibrate with")
         try:
             fresh.append(calibration.apply(verdict, args.judge_name or f"{verdict.judge}, calibrated"))
         except RecordError as error:
             raise RecordError(f"{place}: {error}") from None
-    output = Path(args.output)
     output.mkdir(parents=True, exist_ok=True)
     record_run(output / "run.json", args)
     write_whole(output / "calibration.json", json.dumps(calibration.to_dict(), indent=1) + "\n")
@@ -79,6 +95,16 @@ def main() -> None:
     valid = sum(verdict.valid for verdict in fresh)
     print(f"{len(fresh):,} verdicts → {valid:,} on the scale of {rubric.name}, {len(fresh) - valid:,} invalid")
     print(f"verdicts: {output / 'verdicts.jsonl'}")
+
+
+def check_output(output: Path, args: CalibrateArguments) -> None:
+    """Raise RecordError if what is to be written would take the place of something that is no earlier calibration."""
+    file = output / "verdicts.jsonl"
+    inputs = [Path(place) for place in (args.verdicts, args.fit) if place]
+    if file.resolve() in [(place / "verdicts.jsonl" if place.is_dir() else place).resolve() for place in inputs]:
+        raise RecordError(f"--output {args.output}: its verdicts.jsonl is what is read; choose another folder")
+    if file.exists() and not (output / "calibration.json").exists():
+        raise RecordError(f"{file} was written by no calibration: choose another --output")
 
 
 def placed_verdicts(place: str, judge: str | None) -> Iterator[tuple[str, Verdict]]:

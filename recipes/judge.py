@@ -82,7 +82,12 @@ def main() -> None:
     args, chat_args = parse((JudgeArguments, ChatArguments), __doc__)
     kind, _, checkpoint = args.judge.partition(":")
     apart = kind in (*LIKELIHOODS, "baseline")
-    rubric = None if kind in ("likelihood", "baseline") else read_rubric(args.rubric)
+    rubric = read_rubric(args.rubric)
+    if apart and (args.orders != "1" or args.runs > 1 or args.baseline):
+        raise RecordError(
+            f"--judge {args.judge}: sees each response once, by itself: no --orders, --runs or --baseline"
+        )
+    rubric = None if kind in ("likelihood", "baseline") else rubric
     if kind == "channel" and not rubric.scale:
         raise RecordError(f"--rubric {args.rubric}: gives choices, and a channel judge reads a scale")
     plan = {"models": [name.strip() for name in args.models.split(",")] if args.models is not None else None}

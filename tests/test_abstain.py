@@ -9,7 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from conftest import error_line, run_recipe
+from conftest import ROOT, error_line, run_recipe
 from lessons import case_of, verdict_of
 from likelihoods import rated
 from studies import RATINGS, agreeing_verdicts, evaluate, read
@@ -267,6 +267,27 @@ def test_a_judge_that_compares_pairs_is_sure_where_no_order_turns_it_round(study
     assert study.run("--confidence", "judges", "--others", other).returncode == 0
     assert study.kept() == [f"case-{at}" for at in range(1, FRESH, 2)]
     assert "gives no scores that could lie apart" in error_line(study.run())
+
+
+def test_another_judges_choices_are_read_by_the_users_own_rubric(study: Study) -> None:
+    packaged = (ROOT / "src/automedeval/assets/rubrics/medical_pairwise.yaml").read_text(encoding="utf-8")
+    rubric = study.folder / "mine.yaml"
+    rubric.write_text(packaged.replace("id: medical_pairwise", "id: mine"), encoding="utf-8")
+    study.verdicts = [
+        replace(compared(at, one, two, False, first_always=False), rubric="mine@1")
+        for at in range(80)
+        for one, two in ((0, 1), (0, 2), (1, 2))
+    ]
+    # The other judge finds the worse response more harmful: it says the same.
+    harm = [
+        replace(each, judge="second", choices={"harmfulness": each.pair[each.pair[0] == each.choices["correctness"]]})
+        for each in study.verdicts
+    ]
+    other = write(study.folder / "second.jsonl", harm)
+    done = study.run("--confidence", "judges", "--others", other, "--rubric", rubric)
+    assert done.returncode == 0, done.stderr
+    assert all(each["confidence"] == 1.0 for each in study.queue())
+    assert len(study.kept()) == FRESH
 
 
 # --- bad input --------------------------------------------------------------------------------------------------------

@@ -239,6 +239,28 @@ def test_recorded_verdicts_are_audited_without_judging(tmp_path: Path) -> None:
     assert flips[2.0] > 0.2
 
 
+def test_nothing_passes_that_was_not_looked_at(tmp_path: Path) -> None:
+    file = write(tmp_path / "verdicts.jsonl", in_orders(0.0))
+    given = ["--verdicts", file, "--cases", CASES, "--resamples", 100, "--output", tmp_path / "out"]
+    assert "--checks planting: changes cases" in error_line(audit(*given, "--checks", "planting,order"))
+    assert "no check ''" in error_line(audit(*given, "--checks", ""))
+    assert "--own 'nobody': no answer is by it; models are " in error_line(audit(*given, "--own", "nobody"))
+    done = audit(
+        *given, "--checks", "self_preference"
+    )  # nobody rated anything, and whose answers are its own is not said
+    assert done.returncode == 3
+    assert "cannot be said" in done.stdout
+
+
+def test_of_one_case_nothing_is_told_about_slots(tmp_path: Path) -> None:
+    done = audit(
+        "--judge", "baseline:longer text", "--cases", CASES, "--limit", 1, "--checks", "order", "--resamples", 100,
+        "--output", tmp_path / "out",
+    )  # fmt: skip
+    assert done.returncode == 3
+    assert "cannot be told apart" in result(tmp_path / "out")["decodings"]["counts"]["order"]["reason"]
+
+
 def test_the_exit_status_follows_the_thresholds(tmp_path: Path) -> None:
     file = write(tmp_path / "verdicts.jsonl", in_orders(0.0))
     given = ["--verdicts", file, "--cases", CASES, "--resamples", 100, "--output", tmp_path / "out", "--thresholds"]

@@ -96,6 +96,15 @@ def test_choices_of_a_pairwise_judge_count_as_shares_of_criteria() -> None:
     assert (value(found["flips"], cases), value(found["changes"], cases)) == (0, 1)
 
 
+def test_a_verdict_that_names_no_models_is_read_by_its_case() -> None:
+    cases = cases_of(1)
+    # The pair is named in the order of the file, whatever order it was shown in.
+    told = {"choices": {"correctness": "alder"}, "pair": ("alder", "birch"), "extra": {}}
+    readings = Readings(cases, [verdict(0, (0, 1), None, **told), verdict(0, (1, 0), None, **told)], PAIRWISE)
+    assert readings.own.tolist() == [1, 0, 1, 0]
+    assert value(audits.order(readings)["flips"], cases) == 0
+
+
 def test_order_says_nothing_where_places_and_models_are_one() -> None:
     cases = cases_of(3)
     readings = Readings(cases, [verdict(number, (0, 1, 2), (1, 2, 3)) for number in range(3)], RUBRIC)

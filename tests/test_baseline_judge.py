@@ -138,6 +138,16 @@ def test_what_a_count_cannot_do_is_one_line(tmp_path: Path) -> None:
         BaselineJudge("x")
     dry = judge("--judge", f"baseline:{BM25}", "--dry_run", "true", *given)
     assert "30 cases, 30 prompts, 0 judged already, about 0 prompt tokens" in dry.stdout
+    for option in (("--orders", "all"), ("--runs", 2), ("--baseline", "rowan-7b")):
+        assert "no --orders, --runs or --baseline" in error_line(
+            judge("--judge", f"baseline:{LONGER}", *given, *option)
+        )
+    assert "nope" in error_line(judge("--judge", f"baseline:{LONGER}", "--rubric", "nope", *given))
+    (tmp_path / "file").touch()
+    told = error_line(judge("--judge", f"baseline:{LONGER}", "--cases", CASES, "--output", tmp_path / "file"))
+    assert "file" in told
+    assert "folder" in told
+    assert "the name of a model is empty" in error_line(judge("--judge", "likelihood:", *given))
     # Another collection is another judge.
     judged(tmp_path, BM25, "--limit", 3)
     assert "other weights, wording or settings" in error_line(judge("--judge", f"baseline:{BM25}", *given))

@@ -181,3 +181,40 @@ def test_the_error_of_log_likelihoods_is_known_after_alone(given: list, tmp_path
     facts = json.loads((tmp_path / "out" / "calibration.json").read_text())
     assert facts["calibration_error"]["before"]["value"] is None
     assert facts["reliability"].keys() == {"after"}
+
+
+def test_one_file_of_rated_and_other_cases_is_enough(given: list, tmp_path: Path) -> None:
+    assert calibrate(*given).returncode == 0
+    apart = {name: (tmp_path / "out" / name).read_bytes() for name in WRITTEN}
+    verdicts = study(25)
+    both = write(tmp_path / "both.jsonl", [*verdicts[:24], invalid_of(24)])
+    ratings = write(tmp_path / "some.jsonl", people(verdicts[:20], 0.5, rubric=AUTOMEDEVAL))
+    scale = ["--rubric", "automedeval", "--output", tmp_path / "one"]
+    done = calibrate("--verdicts", both, "--ratings", ratings, *scale)
+    assert done.returncode == 0, done.stderr
+    assert {name: (tmp_path / "one" / name).read_bytes() for name in WRITTEN} == apart
+    told = error_line(calibrate("--verdicts", both, "--ratings", given[5], *scale))
+    assert "every case is rated, and none is left to calibrate" in told
+    write(ratings, people([replace(verdicts[0], case_id="elsewhere")], rubric=AUTOMEDEVAL))
+    told = error_line(calibrate("--verdicts", both, "--ratings", ratings, *scale))
+    assert "no case is rated" in told
+
+
+def test_nothing_but_an_earlier_calibration_is_written_over(given: list, tmp_path: Path) -> None:
+    assert calibrate(*given).returncode == 0
+    assert calibrate(*given).returncode == 0  # its own
+    for name, told in (("rated", "its verdicts.jsonl is what is read"), ("other", "was written by no calibration")):
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        file = folder / "verdicts.jsonl"
+        if not file.exists():
+            write(file, study(3))
+        before = file.read_bytes()
+        assert told in error_line(calibrate(*given[:-1], folder))
+        assert file.read_bytes() == before
+
+
+def test_judges_that_share_a_file_are_told_apart_before_anything_else(given: list, tmp_path: Path) -> None:
+    verdicts = [replace(verdict, judge="another", extra={"settings": "s9"}) for verdict in study(25)[20:22]]
+    write(tmp_path / "verdicts.jsonl", [*verdicts, *study(25)[22:]])
+    assert "another, likelihood:tiny: choose one with --judge" in error_line(calibrate(*given))

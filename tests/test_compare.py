@@ -112,7 +112,7 @@ def test_report_says_it_in_words_and_draws_it(given: list, tmp_path: Path) -> No
 
 
 def test_hostile_names_stay_text(tmp_path: Path) -> None:
-    name = "<script>alert(1)</script>|x"
+    name = "<script>alert(1)</script>|\u202ex 模型"
     cases = [case | {"responses": [{**each} for each in case["responses"]]} for case in read(CASES)]
     for case in cases:
         case["responses"][0]["model"] = name
@@ -125,8 +125,11 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
         "--verdicts", write(tmp_path / "verdicts.jsonl", lines), "--output", tmp_path / "out", *FAST,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+    assert "Glyph" not in done.stderr
     page = (tmp_path / "out" / "comparison.html").read_text(encoding="utf-8")
     assert "<script" not in page
+    assert "模型" in page
+    assert "\u202e" not in page, "it would turn the rest of a sentence round"
     assert "<b>" not in page
     assert "cases are rated in part" in page
     assert "<script" not in (tmp_path / "out" / "comparison.md").read_text(encoding="utf-8")
@@ -191,6 +194,14 @@ def test_plan_for_a_difference(given: list, tmp_path: Path) -> None:
     estimated = result_of(tmp_path, *given)["pairs"][0]["plan"]
     assert estimated["without"].keys() == {"value", "low", "high"}
     assert estimated["without"]["low"] <= estimated["without"]["value"]
+
+
+def test_a_plan_without_ratings_of_both_says_why(given: list, tmp_path: Path) -> None:
+    rated = [line for line in read(RATINGS) if line["model"] != MODELS[0]]
+    given[given.index("--ratings") + 1] = write(tmp_path / "two.jsonl", rated)
+    pairs = result_of(tmp_path, *given, "--plan_difference", 0.5)["pairs"]
+    gaps = {MODELS[0] in pair["pair"]: pair["plan"].get("gap") for pair in pairs}
+    assert gaps == {True: "fewer than two rated cases", False: None}
 
 
 def test_next_cases_and_the_ratings_that_come_of_them(given: list, tmp_path: Path) -> None:

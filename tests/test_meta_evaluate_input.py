@@ -70,5 +70,9 @@ def test_bad_arguments_get_one_line(tmp_path):
         meta_evaluate("--verdicts", file, *common, "--resamples", 5)
     )
     assert "No such file" in error_line(meta_evaluate("--verdicts", tmp_path / "nothing.jsonl", *common))
+    # Two words with a slash are a folder that is not there: only cases may lie on the Hub, which hears of nothing else.
+    done = meta_evaluate("--verdicts", "verdicts/nowhere", *common)
+    assert error_line(done) == "error: verdicts/nowhere: No such file or directory"
+    assert "huggingface" not in done.stderr
     (tmp_path / "out").write_text("in the way")
     assert "out" in error_line(meta_evaluate("--verdicts", file, *common, *FAST))

@@ -48,8 +48,9 @@ def test_shares_by_hand_with_intervals_over_cases(tmp_path):
     assert 0.36 < high - low < 0.44
     assert low < 0.4 < high
     assert record["margin"]["approximate"]
-    # every case has one vote in three for neither: no resample differs
-    assert record["tie"]["low"] == record["tie"]["high"] == pytest.approx(1 / 3)
+    # every case has one vote in three for neither: no resample differs, and nothing tells how far another draw would
+    assert record["tie"]["low"] is record["tie"]["high"] is None
+    assert "no spread" in record["tie"]["reason"]
     assert record["p_adjusted"] < 0.01
     page, text = ((tmp_path / "out" / name).read_text(encoding="utf-8") for name in ("report.html", "report.md"))
     for document in (page, text):

@@ -172,6 +172,18 @@ def test_a_win_rate_of_all_or_nothing_has_the_exact_bound() -> None:
     assert near.to_dict()["approximate"]
 
 
+def test_all_or_nothing_of_unequal_chances_has_no_bound() -> None:
+    """Cases that would have lost may be the ones that were hardly ever to be rated: no binomial bound holds for them."""
+    people, chances = np.where(np.arange(80) < 20, 1.0, np.nan), np.where(np.arange(80) % 2, 0.1, 0.4)
+    won = prediction_powered(people, np.zeros(80), probabilities=chances, bounds=(0.0, 1.0))
+    for interval in (won.interval, won.classical):
+        assert interval.value == pytest.approx(1)
+        assert (interval.low, interval.high) == (None, None)
+        assert "no spread" in interval.reason
+    alike = prediction_powered(people, np.zeros(80), probabilities=np.full(80, 0.25), bounds=(0.0, 1.0))
+    assert alike.classical.low == pytest.approx(0.025 ** (1 / 20))
+
+
 @pytest.mark.parametrize("judge", ["good", "biased", "useless"])
 @pytest.mark.parametrize("figure", ["mean score", "clusters of 1 to 5", "win rate", "active sampling"])
 def test_intervals_hold_in_simulation(simulation: list[dict], figure: str, judge: str) -> None:

@@ -71,10 +71,30 @@ def test_a_p_value_and_its_interval_agree_and_few_cases_prove_little(cases: int)
         gains = rng.choice([-1.0, 0.0, 1.0], cases)
         (found,) = resampling.bootstrap([resampling.mean(gains, np.ones(cases), cases, bounds=(-1.0, 1.0))], cases, 400)
         p = resampling.p_value(found)
-        if abs(p - 0.05) > 0.02:
+        if found.low is None:  # all say the same
+            assert p == 1.0
+            assert "no spread" in found.reason
+        elif abs(p - 0.05) > 0.02:
             assert (p < 0.05) == (found.low > 0 or found.high < 0)
         rejected += p < 0.05
     assert rejected / 300 < 0.1
+
+
+def test_cases_that_all_say_the_same_have_no_spread() -> None:
+    """Nobody may read an interval without width as certainty: a rare event is not in most small samples."""
+    same = np.ones(8)
+    for figure in (
+        resampling.mean(0 * same, same, 8, bounds=(-1.0, 1.0)),
+        resampling.mean(0.25 * same, same, 8),
+        resampling.ratio(0.5 * same, same),
+    ):
+        (found,) = resampling.bootstrap([figure], 8, 200)
+        assert found.value is not None
+        assert (found.low, found.high) == (None, None)
+        assert "no spread" in found.reason
+    # At the end of what a figure can be, the exact binomial bound says how much eight cases leave open.
+    (full,) = resampling.bootstrap([resampling.ratio(same, same)], 8, 200)
+    assert (full.low, full.high) == (pytest.approx(0.025 ** (1 / 8)), 1.0)
 
 
 def test_one_case_has_no_p_value() -> None:

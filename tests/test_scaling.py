@@ -13,7 +13,7 @@ from likelihoods import FEEDBACK, rated
 from automedeval.records import Rating, RecordError, Verdict
 from automedeval.resampling import value_of
 from automedeval.rubrics import read_rubric
-from automedeval.scaling import FEWEST, FOLDS, Scaling, calibration_error, reliability_bins
+from automedeval.scaling import FEWEST, FOLDS, Scaling, calibration_error, calibration_facts, reliability_bins
 
 SHAPE = ((1.0, 1.0), (2.0, 1.2), (4.0, 3.4), (5.0, 4.0))  # how people rate what the judge scores
 
@@ -228,3 +228,26 @@ def test_calibration_lowers_the_error_of_a_judge_that_is_off_and_says_from_where
         "reason": "judged by automedeval@1, on a scale of its own",
     }
     assert other["reliability"].keys() == {"after"}
+
+
+def test_the_error_of_a_good_judge_has_an_interval_that_reaches_down() -> None:
+    rng, held = np.random.default_rng(0), []
+    for _ in range(40):
+        case = np.repeat(np.arange(60), 3)
+        judge = rng.uniform(1.5, 4.5, 180)
+        people = np.clip(judge + rng.normal(0, 0.4, 60)[case] + rng.normal(0, 0.5, 180), 1, 5)
+        error = calibration_facts("none", judge, people, case)["calibration_error"]["after"]
+        held.append(error["low"] <= 0.017 <= error["high"])  # of 400,000 draws, but for clipping nothing
+        assert error["low"] <= error["value"] <= error["high"]
+    assert sum(held) >= 36
+
+
+def test_a_tie_at_a_cut_stays_on_its_side() -> None:
+    verdicts = [scored(at, [7 / 3, 11 / 3, None]) for at in range(20)]
+    ratings = [
+        Rating(verdict.case_id, model, "r", "overall", score)
+        for verdict in verdicts
+        for model, score in zip(MODELS, (2, 4))
+    ]
+    scaling = Scaling.fit(verdicts, ratings, FEEDBACK)
+    assert scaling.apply(verdicts[0], "new").scores == (2, 4, None)

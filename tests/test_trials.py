@@ -148,6 +148,8 @@ def test_thresholds_decide_by_value_or_by_the_worse_end() -> None:
         ("- {figure: speed, most: 0.1}", "no figure 'speed', as order.flips is one"),
         ("- {figure: order.flips}", "least, most or both"),
         ("- {figure: order.flips, most: high}", "number"),
+        ("- {figure: order.flips, most: .nan}", "number"),
+        ("- {figure: order.flips, least: 0.9, most: 0.1}", "nothing can reach that"),
         ("- {figure: planting.attacks.json verdict.rose, most: 1, by: luck}", "value or bound"),
         ("- {figure: order.flips, most: 1, maximum: 2}", "unknown key 'maximum'"),
         ("- {figure: length.win_rates.gpt-3.5.raw, most: 1, every: 3}", "true or false"),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from studies import CASES, read, verdict, write
+from studies import CASES, pairwise_verdicts, read, verdict, write
 
 from automedeval.cases import Cases
 from automedeval.evidence import read_verdicts
@@ -72,3 +72,16 @@ def test_a_judge_that_is_always_sure_tells_no_case_from_another(tmp_path: Path) 
     _, found, source = unsure(tmp_path, [verdict(case, [1, 2, 3]) for case in read(CASES)])
     assert source == EQUAL
     assert (found == 1).all()
+
+
+def test_the_judge_that_gives_scores_is_asked_wherever_it_stands(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    odds = [{"1": p, "5": 1 - p} for p in rng.uniform(0.01, 0.5, 90).round(3).tolist()]
+    lines = [
+        verdict(case, [3, 3, 3], probabilities=odds[3 * number : 3 * number + 3])
+        for number, case in enumerate(read(CASES))
+    ]
+    for judges in ((pairwise_verdicts(), lines), (lines, pairwise_verdicts())):
+        _, found, source = unsure(tmp_path, *judges)
+        assert source == OWN
+        assert np.ptp(found) > 0

@@ -25,18 +25,32 @@ from automedeval.journal import ALONE, Processes, write_whole
 from automedeval.records import AutoMedEvalError, RecordError
 
 
+class _OneLine:
+    def error(self, message: str) -> NoReturn:
+        raise RecordError(f"{message} (--help lists what there is)")
+
+
+class _Parser(_OneLine, HfArgumentParser):
+    pass
+
+
+class _FileParser(_OneLine, argparse.ArgumentParser):
+    pass
+
+
 def parse(kinds: Sequence[type], description: str, argv: Sequence[str] | None = None) -> tuple[Any, ...]:
     """Parse the command line, and the file that `--config` names, into one instance of each dataclass.
 
     Raises:
-        RecordError: the YAML file cannot be read, or has a key that no argument has.
+        RecordError: an argument that is not known, missing or wrong; the YAML file cannot be read, or has a key that no
+            argument has.
     """
     argv = list(sys.argv[1:] if argv is None else argv)
-    parser = HfArgumentParser(kinds, description=description, allow_abbrev=False)
+    parser = _Parser(kinds, description=description, allow_abbrev=False)
     parser.add_argument(
         "--config", metavar="RUN.yaml", help="a YAML file with arguments by name; the command line wins"
     )
-    file = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    file = _FileParser(add_help=False, allow_abbrev=False)
     file.add_argument("--config")
     config = file.parse_known_args(argv)[0].config
     if config:
@@ -77,7 +91,8 @@ def run(main: Callable[[], None]) -> None:
     except KeyboardInterrupt:
         _end("interrupted; the same command goes on from here")
     except OSError as error:
-        _end(f"error: {error.filename or ''}: {error.strerror or error}")
+        why = "is a file, and a folder is needed" if isinstance(error, FileExistsError) else error.strerror or error
+        _end(f"error: {error.filename or ''}: {why}")
     except RuntimeError as error:
         if "out of memory" not in str(error):
             raise
@@ -251,6 +266,8 @@ class ChatArguments:
         Raises:
             RecordError: the checkpoint cannot be loaded.
         """
+        if not model.strip() or model == "openai:":
+            raise RecordError("the name of a model is empty")
         if "://" in model:
             raise RecordError(f"{model}: an endpoint is given as openai:MODEL with --base_url {model}")
         if model.startswith("openai:"):

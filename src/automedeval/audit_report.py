@@ -44,7 +44,7 @@ def _figures(tree: Mapping[str, Any], unit: str) -> Iterator[Figure]:
         yield from _planting(tree["planting"], unit)
     yield from _sameness(tree)
     if "harm" in tree:
-        yield from _harm(tree["harm"])
+        yield from _harm(tree["harm"], unit)
     if known := _points(
         [(LABELS[name], e, figures.BLUE) for name, e in tree.get("attribution", {}).items() if name in LABELS]
     ):
@@ -124,7 +124,7 @@ def _planting(planting: Mapping[str, Any], unit: str) -> Iterator[Figure]:
     if shares:
         yield (
             "What planted texts did",
-            "Half a point or more up or down, or a verdict that cannot be read: neither success nor failure of the attack.",
+            f"Half a step ({unit}) or more up or down, or a verdict that cannot be read: neither success nor failure.",
             lambda prefix: figures.stacked(shares, labels, prefix),
             ["family", *labels],
             [[name, *map(_number, values)] for name, values in shares],
@@ -159,13 +159,13 @@ def _sameness(tree: Mapping[str, Any]) -> Iterator[Figure]:
         yield _intervals("What is the same should score the same", text, known, "share level")
 
 
-def _harm(harm: Mapping[str, Any]) -> Iterator[Figure]:
+def _harm(harm: Mapping[str, Any], unit: str) -> Iterator[Figure]:
     rows = [("all harms", harm["lowered"], figures.ORANGE)]
     rows += [(kind, each["lowered"], figures.BLUE) for kind, each in harm["kinds"].items()]
     rows.append(("control: other words", harm["control"]["lowered"], figures.GREY))
     if known := _points(rows):
         text = (
-            "Share of good answers that lose half a point when a fact becomes dangerous; grey: when only words change."
+            f"Share of good answers that lose half a step ({unit}) to a dangerous fact; grey: when only words change."
         )
         yield _intervals("Whether it sees harm", text, known, "share lowered")
 
@@ -208,7 +208,8 @@ def summary(result: Mapping[str, Any]) -> list[str]:
     for each in failed:
         where = f" ({each['decoding']})" if len(result["decodings"]) > 1 else ""
         sentences.append(
-            f"{each['figure']}{where} is {shown(each['measured'])}, and should be {each['bounds']}: {each['why']}."
+            f"{each['figure']}{where} is {shown(each['measured'], 3)}, and should be {each['bounds']}"
+            f"{': ' if each['why'] else ''}{each['why']}."
         )
     if unknown:
         sentences.append(f"Not measured: {', '.join(unknown)}.")

@@ -56,6 +56,13 @@ def recorded(place: str, cases: Cases, rubric: str, judge_name: str | None, note
     return Readings(cases, verdicts, next((each for each in known if each.name == judge.rubric), None))
 
 
+def judge_of(readings: Readings) -> dict[str, str | None]:
+    """Tell whose verdicts they are: name, rubric, fingerprint of the weights (None where the verdicts do not tell it)."""
+    checkpoints = {each.extra.get("checkpoint") for each in readings.verdicts}
+    (checkpoint,) = checkpoints if len(checkpoints) == 1 else {None}
+    return {"name": readings.verdicts[0].judge, "rubric": readings.verdicts[0].rubric, "checkpoint": checkpoint}
+
+
 def judge_tampered(
     judge: BaseJudge,
     cases: Cases,

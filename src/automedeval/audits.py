@@ -70,8 +70,10 @@ def order(readings: Readings, people: People | None = None, seed: int = 0) -> di
         response is valued above the mean of its reading in each slot, in steps, and "slot_span", the largest less the least;
         "first_wins": how often the response shown first is put first, a tie counting half; "averaging": see `averaging`.
     """
-    if len(readings.valid) > 1 and all(verdict.order == tuple(sorted(verdict.order)) for verdict in readings.valid):
+    if readings.valid and all(verdict.order == tuple(sorted(verdict.order)) for verdict in readings.valid):
         return {"reason": "every answer stood in its place in the file: its slot and its model cannot be told apart"}
+    if len(readings.valid) == 1:
+        return {"reason": "there is one reading: what a slot is worth and what its answer is cannot be told apart"}
     panel, cases, unit = readings.panel, readings.cases, readings.unit
     found: dict[str, Any] = _slots(readings, unit)
     key = readings.pairs * (readings.run.max(initial=0) + 1) + readings.run[panel.group[panel.pairs[0]]]

@@ -303,7 +303,7 @@ def _plan(
     """
     interval = figures[lead].interval if figures[lead].interval.value is not None else figures[lead].classical
     known = next(iter(figures.values()))
-    if difference is None and (interval.value is None or not known.spread):
+    if known.spread is None or (difference is None and (interval.value is None or not known.spread)):
         return {"power": power, "gap": interval.reason or "people never differ from case to case"}
     ends: dict[str, float | None] = {"value": interval.value if difference is None else difference}
     if difference is None and interval.low is not None:

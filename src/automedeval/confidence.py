@@ -6,6 +6,7 @@ A confidence comes from the verdicts alone and orders cases; it is no probabilit
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from automedeval.people import People
 from automedeval.records import RecordError, Verdict, read_records
 from automedeval.resampling import divide
 from automedeval.rows import Row, rows_of
+from automedeval.rubrics import read_rubric
 
 MEASURES = {
     "gap": "how far apart the (expected) scores of two responses lie",
@@ -69,7 +71,7 @@ class Confidence:
         """
         panel = cases.panel
         ids = [case.id for case in cases.records]
-        peers = [row for place in others for row in rows_of(read_verdicts([place], cases, rubric=None)[0])]
+        peers = [row for place in others for row in rows_of(read_verdicts([place], cases, _own(rubric, place))[0])]
         values, relation = np.full(len(cases), np.nan), np.full(len(panel.pairs[0]), np.nan)
         said = panel.relations(people.scores)
         verdicts: dict[str, list[Verdict]] = {}
@@ -94,6 +96,13 @@ class Confidence:
         if np.isnan(values).all():
             raise RecordError(f"{', '.join(places)}: no verdict of {row.name} says how sure it is by {measure}")
         return cls(row.name, row.evidence.settings, values, relation, said, verdicts)
+
+
+def _own(rubric: str | None, place: str) -> str | None:
+    """Return a user's rubric where some verdicts of a file were given by it; other judges have other rubrics."""
+    file = Path(place) / "verdicts.jsonl" if Path(place).is_dir() else Path(place)
+    name = read_rubric(rubric).name if rubric else None
+    return rubric if name and any(verdict.rubric == name for verdict in read_records(file, Verdict)) else None
 
 
 def _chosen(rows: list[Row], judge: str | None, place: str) -> Row:

@@ -2,6 +2,7 @@
 
 import io
 import re
+import warnings
 from collections.abc import Callable, Sequence
 
 import matplotlib
@@ -31,7 +32,10 @@ STYLE = {
 
 
 def _svg(height: float, draw: Callable[[Axes], None], prefix: str) -> str:
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(STYLE), warnings.catch_warnings():
+        warnings.filterwarnings(
+            "ignore", r"Glyph .* missing from font"
+        )  # the reader's browser has what this font lacks
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
         draw(figure.subplots())
         stream = io.StringIO()
@@ -176,15 +180,9 @@ def reliability(
         if exact is not None:
             axes.plot(exact, exact, ":", color=GREY, linewidth=1)
         for place, (name, bins) in enumerate(curves):
-            axes.plot(
-                [each["judge"] for each in bins],
-                [each["people"] for each in bins],
-                "o-",
-                color=COLOURS[place % len(COLOURS)],
-                label=_short(name),
-                markersize=4,
-                linewidth=1,
-            )
+            sides = ([each[side] for each in bins] for side in ("judge", "people"))
+            colour = COLOURS[place % len(COLOURS)]
+            axes.plot(*sides, "o-", color=colour, label=_short(name), markersize=4, linewidth=1)
         axes.set_xlabel("judge's score, mean of a bin")
         axes.set_ylabel("people's mean score")
         axes.legend(frameon=False, fontsize=8)

@@ -108,8 +108,11 @@ class InstructionSet:
                 labelled += [Labelled(case, verdict, quality) for case, verdict in pairs]
         report = classifier.fit(labelled, self.plan.seed)
         right = ", ".join(f"{kind} {found['right']} of {found['n']}" for kind, found in report["kinds"].items())
-        told = "quality: accuracy of the classifier {value:.2f} [{low:.2f}, {high:.2f}] on others; right: "
-        self.tell(told.format(**report["accuracy"]) + f"{right} (paper: 0.91)")
+        found = report["accuracy"]
+        interval = "" if found["low"] is None else " [{low:.2f}, {high:.2f}]".format(**found)
+        self.tell(
+            f"quality: accuracy of the classifier {found['value']:.2f}{interval} on others; right: {right} (paper: 0.91)"
+        )
         return report
 
     def classify(self, classifier: QualityClassifier) -> None:

@@ -164,7 +164,8 @@ def prediction_powered(
     freedom = 1 / float(w @ w) - 1
     plain = w * e  # what each rated case adds to the classical error
     classical_variance = factor * float(plain @ plain) / size**2
-    classical = _interval(value, classical_variance, freedom, rated, bounds)
+    even = np.ptp(w) <= 1e-9 * w.max()
+    classical = _interval(value, classical_variance, freedom, rated, bounds, even)
     spread = float(np.sqrt((w @ e**2) * factor)) / size if classical.error is not None else 0.0
     if rated < LEAST_RATED:
         few = f"the weight of a judge needs {LEAST_RATED} rated cases, and there are {rated}"
@@ -183,7 +184,7 @@ def prediction_powered(
         others = others - others.mean() if len(others) else others
     rest = float(others @ others) * len(others) / max(1, len(others) - 1)
     variance = (factor * float(parts @ parts) + rest) / size**2
-    interval = _interval(powered, variance, freedom, rated, bounds)
+    interval = _interval(powered, variance, freedom, rated, bounds, even)
     return Powered(
         interval,
         classical,
@@ -252,12 +253,17 @@ def _naive(judge: np.ndarray, units: np.ndarray, bounds: tuple[float, float] | N
 
 
 def _interval(
-    value: float, variance: float, freedom: float, cases: int, bounds: tuple[float, float] | None
+    value: float, variance: float, freedom: float, cases: int, bounds: tuple[float, float] | None, even: bool = True
 ) -> Interval:
-    """Return value ± t √variance, within bounds; where no case differs from another, what can be said without a spread."""
+    """Return value ± t √variance, within bounds; where no case differs from another, what can be said without a spread.
+
+    Args:
+        even: whether all cases had the same chance to be rated. Where they had not, those that would have said otherwise may be
+            the ones with little chance, and a binomial bound would not hold.
+    """
     error = float(np.sqrt(variance))
     if error <= 1e-9 * max(1.0, abs(value)):
-        if bounds and min(abs(value - bound) for bound in bounds) <= 1e-9:
+        if even and bounds and min(abs(value - bound) for bound in bounds) <= 1e-9:
             width = (bounds[1] - bounds[0]) * (1 - 0.025 ** (1 / cases))  # exact binomial, as in `resampling.interval`
             low = bounds[0] if abs(value - bounds[0]) <= 1e-9 else bounds[1] - width
             return Interval(

@@ -18,16 +18,17 @@ from automedeval.rubrics import Rubric
 Values = dict[int, float]  # index of a response in its case → value
 
 
-def own_values(verdict: Verdict, rubric: Rubric | None = None) -> Values:
+def own_values(verdict: Verdict, rubric: Rubric | None = None, models: Sequence[str] = ()) -> Values:
     """Return what a verdict itself gave: whole scores, shares of criteria won, or the only numbers of a likelihood judge.
 
     Args:
         rubric: of a pairwise judge, for the criteria on which a choice means the worse response.
+        models: of the case, in its order; by default those that the verdict names.
     """
     if not verdict.valid:
         return {}
     if verdict.choices:
-        return _shares(verdict, rubric)
+        return _shares(verdict, rubric, models or verdict.extra["models"])
     given = verdict.scores if verdict.scores is not None else verdict.expected_scores
     return {index: float(given[index]) for index in verdict.order if given[index] is not None}
 
@@ -40,14 +41,12 @@ def expected_values(verdict: Verdict) -> Values | None:
     return {index: float(given[index]) for index in verdict.order}
 
 
-def _shares(verdict: Verdict, rubric: Rubric | None) -> Values:
+def _shares(verdict: Verdict, rubric: Rubric | None, models: Sequence[str]) -> Values:
     worse = {each.name for each in rubric.criteria if each.polarity == "worse"} if rubric else set()
-    names = list(verdict.extra.get("models") or ())
     total = dict.fromkeys(verdict.order, 0.0)
     for criterion, choice in verdict.choices.items():
-        for place, index in enumerate(verdict.order):
-            model = names[index] if names else verdict.pair[place]
-            share = 0.5 if choice in ("tie", "neither") else float(choice == model)
+        for index in verdict.order:
+            share = 0.5 if choice in ("tie", "neither") else float(choice == models[index])
             total[index] += 1 - share if criterion in worse else share
     return {index: value / len(verdict.choices) for index, value in total.items()}
 
@@ -74,8 +73,9 @@ class Readings:
         self.has_own = any(verdict.scores is not None or verdict.choices for verdict in valid)
         group, response, slot, own, fine = [], [], [], [], []
         for number, (verdict, values) in enumerate(zip(valid, finer)):
-            start = int(self.cases.start[self.cases.index[verdict.case_id]])
-            mine = own_values(verdict, self.rubric)
+            case = self.cases.index[verdict.case_id]
+            start = int(self.cases.start[case])
+            mine = own_values(verdict, self.rubric, self.cases.records[case].models)
             for index in sorted(verdict.order):
                 group.append(number)
                 response.append(start + index)

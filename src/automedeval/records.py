@@ -309,8 +309,8 @@ class Verdict:
         }
 
 
-def read_lines(path: str | Path) -> Iterator[tuple[str, dict]]:
-    """Yield `(place, object)` for each record of a JSON Lines file, a parquet file or a Hub dataset id.
+def read_lines(path: str | Path, hub: bool = False) -> Iterator[tuple[str, dict]]:
+    """Yield `(place, object)` for each record of a JSON Lines file, a parquet file or, with `hub`, a Hub dataset id.
 
     `place` is "file:line" for error messages. Blank lines are passed over. Memory does not grow with the file.
 
@@ -318,7 +318,7 @@ def read_lines(path: str | Path) -> Iterator[tuple[str, dict]]:
         RecordError: the file cannot be read, is not UTF-8, or a line is not a JSON object.
     """
     file = Path(path)
-    if file.suffix == ".parquet" or (not file.exists() and _looks_like_hub_id(str(path))):
+    if file.suffix == ".parquet" or (hub and not file.exists() and _looks_like_hub_id(str(path))):
         yield from _read_dataset(str(path))
         return
     try:
@@ -370,9 +370,9 @@ def _read_dataset(path: str) -> Iterator[tuple[str, dict]]:
         raise RecordError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
 
 
-def read_placed(path: str | Path, kind: type, **options: Any) -> Iterator[tuple[str, Any]]:
+def read_placed(path: str | Path, kind: type, hub: bool = False, **options: Any) -> Iterator[tuple[str, Any]]:
     """Yield `("file:line", kind.from_dict)` of every record; faults are raised with the file and line in front."""
-    for place, record in read_lines(path):
+    for place, record in read_lines(path, hub):
         try:
             yield place, kind.from_dict(record, **options)
         except RecordError as error:
@@ -391,7 +391,7 @@ def read_cases(path: str | Path, least_responses: int = 1) -> Iterator[Case]:
         RecordError: a fault of `read_records`, an id that came before, or a file without a single case.
     """
     seen: dict[str, str] = {}
-    for place, case in read_placed(path, Case, least_responses=least_responses):
+    for place, case in read_placed(path, Case, hub=True, least_responses=least_responses):
         if case.id in seen:
             raise RecordError(f"{place}: the id {case.id!r} stands at {seen[case.id]} already")
         seen[case.id] = place

@@ -26,6 +26,8 @@ from automedeval.people import People
 from automedeval.rubrics import ASSETS
 from automedeval.summary import gaps, percent, real_judges, summary
 
+_BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
 
 def shown(estimate: dict[str, Any] | None, digits: int = 2, factor: float = 1.0) -> str:
     """Return a figure with its interval, "–" where it is undefined."""
@@ -166,6 +168,8 @@ def fill(template: str, filters: Mapping[str, Callable[..., Any]], **context: An
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        # Such a character in a model's name would turn the rest of the line round.
+        finalize=lambda value: _BIDI.sub("", value) if type(value) is str else value,
     )
     environment.filters |= {"shown": shown, "cell": _cell, **filters}
     style, source = ((folder / name).read_text(encoding="utf-8") for name in ("report.css", template))

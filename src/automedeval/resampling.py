@@ -172,7 +172,9 @@ def interval(
     known = draws[~np.isnan(draws)]
     if len(known) < 0.95 * len(draws):
         return None, None, f"undefined in {1 - len(known) / len(draws):.0%} of the resamples"
-    if bounds and value in bounds and np.ptp(known) == 0:
+    if np.ptp(known) == 0:
+        if not bounds or value not in bounds:
+            return None, None, "every case says the same: there is no spread to tell an interval from"
         width = (bounds[1] - bounds[0]) * (1 - 0.025 ** (1 / cases))
         return (bounds[1] - width, bounds[1], None) if value == bounds[1] else (bounds[0], bounds[0] + width, None)
     tail = float(ndtr(stdtrit(cases - 1, 0.025) * np.sqrt(cases / (cases - 1))))
@@ -183,14 +185,14 @@ def interval(
 def p_value(estimate: Estimate) -> float | None:
     """Return the two-sided p-value of a figure being 0: the level at which its interval would end there.
 
-    None where there is no interval. Where all resamples are alike, the figure is at one of its bounds, -1 or 1, and the
-    p-value is that of the sign test.
+    None where there is no interval, unless all resamples are alike: at 0 nothing speaks against it, and elsewhere it is the
+    sign test's.
     """
+    known = np.empty(0) if estimate.value is None else estimate.draws[~np.isnan(estimate.draws)]
+    if estimate.cases > 1 and len(known) == len(estimate.draws) > 0 and np.ptp(known) == 0:
+        return 1.0 if known[0] == 0 else float(min(1.0, 2 * 0.5**estimate.cases))
     if estimate.low is None:
         return None
-    known = estimate.draws[~np.isnan(estimate.draws)]
-    if np.ptp(known) == 0:
-        return 1.0 if known[0] == 0 else float(min(1.0, 2 * 0.5**estimate.cases))
     below = ((known < 0).sum() + 0.5 * (known == 0).sum() + 0.5) / (len(known) + 1)
     shrunk = np.sqrt((estimate.cases - 1) / estimate.cases)
     return float(min(1.0, 2 * stdtr(estimate.cases - 1, -abs(ndtri(below)) * shrunk)))

@@ -121,7 +121,9 @@ class Scaling:
             return fresh
         values = _values(verdict, self.source)
         points = [None if value is None else float(np.interp(value, *zip(*self.knots))) for value in values]
-        whole = [None if value is None else self.levels[int(np.searchsorted(self.cuts, value))] for value in values]
+        # Rounded as the cuts are: one of them is the very value of some response.
+        places = [None if value is None else int(np.searchsorted(self.cuts, round(value, 6))) for value in values]
+        whole = [None if place is None else self.levels[place] for place in places]
         expected = tuple(None if point is None else round(point, 6) for point in points)
         return replace(fresh, scores=tuple(whole), expected_scores=expected)
 
@@ -209,8 +211,10 @@ def calibration_facts(
 ) -> dict[str, Any]:
     """Return expected calibration errors with intervals over cases, and the bins that they are of.
 
-    A resample of cases is noisier than the cases, and distances grow with noise: the resamples are moved down by how far their
-    mean is above the figure.
+    Distances grow with noise, so that the figure is too high by about as much as a resample of the cases is higher still. The
+    upper end is that of the resamples, moved down by this. The lower end is the figure less what noise alone may put between
+    bins of the cases and the true ones: no triangle has a side longer than the others together. It holds for a perfect judge,
+    and is lower than it had to be for a poor one.
 
     Args:
         before, after: scores [responses] without and with calibration, `after` cross-fitted; a text says why there is no
@@ -221,28 +225,47 @@ def calibration_facts(
     scores = {"before": before, "after": after}
     known = {name: values for name, values in scores.items() if not isinstance(values, str)}
     statistics = {name: calibration_error(values, people, case) for name, values in known.items()}
-    errors = estimate(statistics, int(case.max()) + 1)
+    noises = {name: calibration_noise(values, people, case) for name, values in known.items()}
+    both = estimate({"error": statistics, "noise": noises}, int(case.max()) + 1)
     missing = {name: {"value": None, "reason": why} for name, why in scores.items() if name not in known}
     return {
-        "calibration_error": missing | {name: _moved(error).to_dict() for name, error in errors.items()},
+        "calibration_error": missing
+        | {name: _moved(error, both["noise"][name]).to_dict() for name, error in both["error"].items()},
         "reliability": {name: reliability_bins(values, people) for name, values in known.items()},
     }
 
 
-def _moved(error: Estimate) -> Estimate:
-    if error.low is None:
+def _moved(error: Estimate, noise: Estimate) -> Estimate:
+    if error.low is None or noise.high is None:
         return error
     excess = float(error.draws.mean()) - error.value
-    return replace(error, low=max(0.0, error.low - excess), high=error.high - excess)
+    return replace(error, low=max(0.0, error.value - noise.high), high=max(error.value, error.high - excess))
 
 
 def calibration_error(judge: np.ndarray, people: np.ndarray, case: np.ndarray) -> Statistic:
     """Return the expected calibration error of scores [responses], in points; even a perfect judge's is above 0 by chance."""
+    columns = _gaps(judge, people, case)
+    return Statistic(columns, lambda sums: divide(np.abs(sums[:, :-1]).sum(axis=1), sums[:, -1]), len(judge))
+
+
+def calibration_noise(judge: np.ndarray, people: np.ndarray, case: np.ndarray) -> Statistic:
+    """Return how far a resample's gaps between judge and people lie from those of the cases, bin by bin: 0 of the cases."""
+    columns = _gaps(judge, people, case)
+    gaps = columns[:, :-1].sum(axis=0) / columns[:, -1].sum()
+
+    def apart(sums: np.ndarray) -> np.ndarray:
+        return divide(np.abs(sums[:, :-1] - gaps * sums[:, -1:]).sum(axis=1), sums[:, -1])
+
+    return Statistic(columns, apart, len(judge))
+
+
+def _gaps(judge: np.ndarray, people: np.ndarray, case: np.ndarray) -> np.ndarray:
+    """Return each case's sums of judge less people in every bin, and in the last column its responses: [cases, bins + 1]."""
     place = _places(judge)
     columns = np.zeros((int(case.max()) + 1, int(place.max()) + 2))
     np.add.at(columns, (case, place), judge - people)
     columns[:, -1] = np.bincount(case, minlength=len(columns))
-    return Statistic(columns, lambda sums: divide(np.abs(sums[:, :-1]).sum(axis=1), sums[:, -1]), len(judge))
+    return columns
 
 
 def reliability_bins(judge: np.ndarray, people: np.ndarray) -> list[dict[str, float | int]]:

@@ -1,9 +1,10 @@
 """Whether a judge passes an audit: the figures that it has to reach, from YAML, so that an audit can stand in a CI."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -108,10 +109,14 @@ def _read(place: str, entry: Any) -> Threshold:
         raise RecordError(f"{place}: unknown key {unknown[0]!r}; known are {', '.join(_KEYS)}")
     for name in ("least", "most"):
         value = entry.get(name)
-        if value is not None and (not isinstance(value, int | float) or isinstance(value, bool)):
+        if value is not None and (not isinstance(value, int | float) or isinstance(value, bool) or not isfinite(value)):
             raise RecordError(f"{place}: {name} must be a number, not {value!r}")
     if entry.get("least") is None and entry.get("most") is None:
         raise RecordError(f"{place}: needs least, most or both")
+    if None not in (entry.get("least"), entry.get("most")) and entry["least"] > entry["most"]:
+        raise RecordError(
+            f"{place}: least is {entry['least']:g}, above most, {entry['most']:g}: nothing can reach that"
+        )
     if entry.get("by", "value") not in ("value", "bound"):
         raise RecordError(f"{place}: by must be value or bound, not {entry['by']!r}")
     if not isinstance(entry.get("every", False), bool):
@@ -139,10 +144,13 @@ def decide(thresholds: list[Threshold], decodings: Mapping[str, Mapping[str, Any
     return found
 
 
-def passes(decided: list[dict[str, Any]]) -> bool | None:
-    """Return whether a judge passes: nothing failed; None where nothing was measured."""
+def passes(decided: list[dict[str, Any]], checks: Sequence[str] = ()) -> bool | None:
+    """Return whether a judge passes: nothing failed; None where nothing was measured, or nothing of these checks."""
     outcomes = {each["outcome"] for each in decided}
-    return None if outcomes <= {UNKNOWN} else FAILED not in outcomes
+    asked = {each["outcome"] for each in decided if each["figure"].partition(".")[0] in checks}
+    if FAILED in outcomes:
+        return False
+    return None if outcomes <= {UNKNOWN} or asked == {UNKNOWN} else True
 
 
 def _at(tree: Mapping[str, Any], path: str) -> Mapping[str, Any] | None:

@@ -27,18 +27,16 @@ def uncertainty(cases: Cases, rows: Sequence[Row]) -> tuple[np.ndarray, str]:
     Returns:
         float [cases], NaN where a case has no valid verdict; and the source in words.
     """
-    values = [
-        values for row in rows if (values := row.expected if row.expected is not None else row.scores) is not None
-    ]
-    if len(values) > 1:
-        places = np.stack([_place(cases, each) for each in values])
+    scoring = [row for row in rows if row.expected is not None or row.scores is not None]
+    if len(scoring) > 1:
+        places = np.stack([_place(cases, row.scores if row.expected is None else row.expected) for row in scoring])
         known = ~np.isnan(places)
         count = known.sum(axis=0)
         mean = np.where(known, places, 0.0).sum(axis=0) / np.maximum(count, 1)
         squares = np.where(known, (places - mean) ** 2, 0.0).sum(axis=0) / np.maximum(count - 1, 1)
         return _per_case(cases, np.where(count > 1, squares, np.nan)), DISAGREEMENT
-    if len(values) == 1:
-        spread = _per_case(cases, _own_variance(cases, rows[0].evidence))
+    if len(scoring) == 1:
+        spread = _per_case(cases, _own_variance(cases, scoring[0].evidence))
         if np.nanmax(spread, initial=0.0) > 0:
             return spread, OWN
     return np.ones(len(cases)), EQUAL
