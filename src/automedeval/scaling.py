@@ -20,7 +20,7 @@ import numpy as np
 from scipy.optimize import isotonic_regression
 
 from automedeval.records import Rating, RecordError, Verdict
-from automedeval.resampling import Estimate, Statistic, divide, estimate
+from automedeval.resampling import Estimate, Statistic, divide, estimate, mean
 from automedeval.rubrics import Rubric, without_scale
 
 FOLDS = 20
@@ -212,9 +212,8 @@ def calibration_facts(
     """Return expected calibration errors with intervals over cases, and the bins that they are of.
 
     Distances grow with noise, so that the figure is too high by about as much as a resample of the cases is higher still. The
-    upper end is that of the resamples, moved down by this. The lower end is the figure less what noise alone may put between
-    bins of the cases and the true ones: no triangle has a side longer than the others together. It holds for a perfect judge,
-    and is lower than it had to be for a poor one.
+    upper end is that of the resamples, moved down by this. The lower end is 0 where the figure is no more than
+    `calibration_noise` makes of a perfect judge, and else that of `calibration_floor`, which noise hardly lifts.
 
     Args:
         before, after: scores [responses] without and with calibration, `after` cross-fitted; a text says why there is no
@@ -224,22 +223,24 @@ def calibration_facts(
     """
     scores = {"before": before, "after": after}
     known = {name: values for name, values in scores.items() if not isinstance(values, str)}
-    statistics = {name: calibration_error(values, people, case) for name, values in known.items()}
-    noises = {name: calibration_noise(values, people, case) for name, values in known.items()}
-    both = estimate({"error": statistics, "noise": noises}, int(case.max()) + 1)
+    kinds = {"error": calibration_error, "noise": calibration_noise, "floor": calibration_floor}
+    statistics = {
+        name: {kind: of(values, people, case) for kind, of in kinds.items()} for name, values in known.items()
+    }
+    errors = {name: _moved(**parts) for name, parts in estimate(statistics, int(case.max()) + 1).items()}
     missing = {name: {"value": None, "reason": why} for name, why in scores.items() if name not in known}
     return {
-        "calibration_error": missing
-        | {name: _moved(error, both["noise"][name]).to_dict() for name, error in both["error"].items()},
+        "calibration_error": missing | {name: error.to_dict() for name, error in errors.items()},
         "reliability": {name: reliability_bins(values, people) for name, values in known.items()},
     }
 
 
-def _moved(error: Estimate, noise: Estimate) -> Estimate:
-    if error.low is None or noise.high is None:
+def _moved(error: Estimate, noise: Estimate, floor: Estimate) -> Estimate:
+    if error.low is None or noise.high is None or floor.low is None:
         return error
     excess = float(error.draws.mean()) - error.value
-    return replace(error, low=max(0.0, error.value - noise.high), high=max(error.value, error.high - excess))
+    low = 0.0 if error.value <= noise.high else min(max(0.0, floor.low), error.value)
+    return replace(error, low=low, high=max(error.value, error.high - excess))
 
 
 def calibration_error(judge: np.ndarray, people: np.ndarray, case: np.ndarray) -> Statistic:
@@ -249,7 +250,11 @@ def calibration_error(judge: np.ndarray, people: np.ndarray, case: np.ndarray) -
 
 
 def calibration_noise(judge: np.ndarray, people: np.ndarray, case: np.ndarray) -> Statistic:
-    """Return how far a resample's gaps between judge and people lie from those of the cases, bin by bin: 0 of the cases."""
+    """Return how far a resample's gaps between judge and people lie from those of the cases, bin by bin: 0 of the cases.
+
+    No side of a triangle is longer than the others together: with the true gaps in the place of the cases', this bounds by how
+    much chance can have lifted the error.
+    """
     columns = _gaps(judge, people, case)
     gaps = columns[:, :-1].sum(axis=0) / columns[:, -1].sum()
 
@@ -257,6 +262,21 @@ def calibration_noise(judge: np.ndarray, people: np.ndarray, case: np.ndarray) -
         return divide(np.abs(sums[:, :-1] - gaps * sums[:, -1:]).sum(axis=1), sums[:, -1])
 
     return Statistic(columns, apart, len(judge))
+
+
+def calibration_floor(judge: np.ndarray, people: np.ndarray, case: np.ndarray) -> Statistic:
+    """Return the sum over bins of judge less people, in points, each bin with the sign that the other cases' folds give it.
+
+    The expected calibration error is what the right signs give, and no others give more. So this is below it but for chance,
+    about 0 for a perfect judge, and where all signs are plain the error itself.
+    """
+    columns = _gaps(judge, people, case)
+    fold = np.arange(len(columns)) % FOLDS
+    signed = np.zeros(len(columns))
+    for held in range(FOLDS):
+        signs = np.sign(columns[fold != held, :-1].sum(axis=0))
+        signed[fold == held] = columns[fold == held, :-1] @ signs
+    return mean(signed, columns[:, -1], len(judge))
 
 
 def _gaps(judge: np.ndarray, people: np.ndarray, case: np.ndarray) -> np.ndarray:
