@@ -252,6 +252,18 @@ def test_nothing_passes_that_was_not_looked_at(tmp_path: Path) -> None:
     assert "cannot be said" in done.stdout
 
 
+def test_what_no_valid_verdict_is_about_is_not_put_down_to_people(tmp_path: Path) -> None:
+    file = write(tmp_path / "verdicts.jsonl", [verdict(case, None) for case in read(CASES)])
+    done = audit(
+        "--verdicts", file, "--cases", CASES, "--ratings", RATINGS, "--resamples", 100, "--output", tmp_path / "out"
+    )
+    assert done.returncode == 3
+    clean = result(tmp_path / "out")["decodings"]["recorded"]["clean"]
+    assert clean["valid_rate"]["value"] == 0
+    assert clean["concordance"]["value"] is None
+    assert "no pair that people put in an order has a valid verdict" in clean["concordance"]["reason"]
+
+
 def test_of_one_case_nothing_is_told_about_slots(tmp_path: Path) -> None:
     done = audit(
         "--judge", "baseline:longer text", "--cases", CASES, "--limit", 1, "--checks", "order", "--resamples", 100,

@@ -7,6 +7,7 @@ is asked of a judge here; what needs changed cases is in `trials`.
 import random
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -55,7 +56,8 @@ def concordance(readings: Readings, people: People) -> Statistic:
     """Return the concordance with people over the pairs that have a valid verdict; how many have none is another figure."""
     judged = readings.relations()
     told = readings.cases.panel.relations(people.scores)
-    return agreement.accuracies(readings.cases.panel, np.where(np.isnan(judged), np.nan, told), judged)["concordance"]
+    found = agreement.accuracies(readings.cases.panel, np.where(np.isnan(judged), np.nan, told), judged)["concordance"]
+    return replace(found, reason="no pair that people put in an order has a valid verdict")
 
 
 # --- order ------------------------------------------------------------------------------------------------------------
