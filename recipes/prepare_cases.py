@@ -20,7 +20,7 @@ from typing import Any
 from tqdm import tqdm
 
 from automedeval.arguments import parse, record_run, run
-from automedeval.found_verdicts import verdicts_of_pairs, verdicts_of_raters
+from automedeval.found_verdicts import RATER, verdicts_of_pairs, verdicts_of_raters
 from automedeval.journal import write_whole
 from automedeval.layouts import (
     LAYOUTS,
@@ -232,7 +232,7 @@ def refuse_others_work(output: Path, args: PrepareCasesArguments) -> None:
         for name in ("verdicts", "jury"):
             path = output / f"{name}.jsonl"
             for place, record in read_lines(path) if path.exists() else ():
-                own = str(record.get("judge")).startswith("rater:") or record.get("judge") == "pairs"
+                own = str(record.get("judge")).startswith(RATER) or record.get("judge") == "pairs"
                 if not own or record.get("decision") is not None:
                     raise RecordError(f"{place}: others' work, which this would replace: choose another --output")
 

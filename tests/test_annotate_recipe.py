@@ -34,8 +34,10 @@ def running(study: Path, port: int, *more: str, **environment: str) -> Iterator[
     log = study.with_name("printed.log")
     with open(log, "w") as printed:
         process = subprocess.Popen(
-            command, cwd=ROOT, stdout=printed, stderr=subprocess.STDOUT, env=os.environ | environment
-        )
+            command, cwd=ROOT, stdout=printed, stderr=subprocess.STDOUT, env=os.environ | environment,
+            # Whoever runs the tests in the background has them ignore it, and their children inherit that.
+            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+        )  # fmt: skip
     try:
         end = time.monotonic() + 120
         while "stop with Ctrl+C" not in (told := log.read_text()):

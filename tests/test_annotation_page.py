@@ -196,6 +196,8 @@ def test_a_new_invitation_ends_the_sessions_of_the_old_one(store: Store) -> None
     assert (answer.status_code, stored(store)) == (401, [])
     assert "ask your coordinator for a new one" in answer.text
     assert someone.get("/invitation/nonsense").status_code == 404
+    for place in ("/tasks/", "/coordinator/items/"):
+        assert someone.get(f"{place}{'9' * 5000}").status_code == 404
     # A page that was open before is sent with its old token: what it held is not lost by signing in again.
     again = Physician(client_of(store))
     again.sign_in(token)

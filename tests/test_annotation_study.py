@@ -242,6 +242,7 @@ def test_the_fingerprint_is_of_what_is_asked(tmp_path: Path) -> None:
         ({"database": "sqlite://"}, "database: needs a file"),
         ({"database": "sqlite:///:memory:"}, "database: needs a file"),
         ({"database": "postgresql://me:secret@host/name"}, "database: holds a password"),
+        ({"database": "postgresql://me@host/name?password=secret"}, "database: holds a password"),
         ({"database": "://"}, "database: must be the path of an SQLite file"),
     ],
 )

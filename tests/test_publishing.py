@@ -84,6 +84,9 @@ def test_weights_that_can_run_code_stay(checkpoint: Path, name: str) -> None:
         (DATASET, lambda f: (f / "test.parquet").unlink(), r"configs: names test\.parquet, which is not there"),
         (DATASET, lambda f: (f / "README.md").unlink(), "no README.md; nothing goes out without its card"),
         (DATASET, lambda f: (f / "stage1.parquet").write_bytes(b"PAR1"), r"stage1\.parquet: cannot be read"),
+        (MODEL, lambda f: (f / "pytorch_model").write_bytes(b"\x80\x02}\0."), "pytorch_model: a file without a suffix"),
+        (MODEL, lambda f: (f / "a.safetensors.index.json").write_text("{}"), r"index\.json: must be a mapping"),
+        (DATASET, lambda f: (f / "figures.json").write_text("[]"), r"figures\.json: must be a mapping"),
         (DATASET, lambda f: (f / "plot.png").write_bytes(b"\x89PNG"), r"plot\.png: a figure without its source"),
         (DATASET, lambda f: os.symlink("/etc", f / "etc"), "etc: a link that leads elsewhere"),
         (DATASET, lambda f: os.symlink("/etc/hostname", f / "name.txt"), "name.txt: a link that leads elsewhere"),
@@ -158,6 +161,13 @@ def test_what_is_no_key_goes_out(dataset: Path, text: str) -> None:
         ("revisions.jsonl", '{"revision": [{"by": {"annotator": "A. Name"}}]}\n', True),
         ("report.json", '{"people": {"annotators": ["A. Name"]}}', True),
         ("ratings.csv", "case_id,Annotator,score\n1,A. Name,3\n", True),
+        ("ratings.CSV", "\ufeffannotator;case_id\nA. Name;1\n", True),
+        ("ratings.JSONL", '{"annotator": "A. Name"}\n', True),
+        ("study.yaml", "annotators:\n- {name: A. Name, role: chief}\n", True),
+        ("report.json", '{"annotators": {"A. Name": [0.5, 0, 0.5]}}', True),
+        ("dropped.jsonl", '{"judge": "rater:A. Name"}\n', True),
+        ("notes.md", "| strong | rater:A. Name | 12 |", True),
+        ("notes.md", "One rater: two of three.", False),
         ("revisions.jsonl", '{"annotator": null, "said": "the annotator"}\n', False),
         ("report.json", '{"annotators": 3}', False),
         ("notes.md", "Each annotator rated all.", False),
@@ -182,6 +192,10 @@ def test_annotators_in_a_column_are_found(dataset: Path) -> None:
     ("licence", "closed"),
     [
         *((closed, True) for closed in (None, "not stated", "CC-BY-NC-ND-4.0", "All rights reserved", "unknown")),
+        *(
+            (closed, True)
+            for closed in ("n/a", "No license", "© A publisher, do not distribute", "not for redistribution")
+        ),
         *((open_, False) for open_ in ("cc-by-4.0", "cc-by-nc-sa-4.0", "apache-2.0", "mit")),
     ],
 )
@@ -198,6 +212,28 @@ def test_rows_that_may_not_be_passed_on_stay_private(dataset: Path, licence: str
             pack(dataset, DATASET, public=True)
     else:
         pack(dataset, DATASET, public=True)
+
+
+def test_licences_of_rows_beside_the_data_set_count(dataset: Path) -> None:
+    (dataset / "rows.jsonl").write_text(
+        '{"prompt": "What?", "license": "proprietary"}\n{"prompt": "Why?", "license": " "}\n'
+    )
+    (warning,) = pack(dataset, DATASET).warnings
+    assert "4 under 'not stated', 1 under 'proprietary'" in warning  # three of them in its tables
+    with pytest.raises(RecordError, match="rows whose licence"):
+        pack(dataset, DATASET, public=True)
+    (dataset / "rows.jsonl").write_text('{"license": ')
+    with pytest.raises(RecordError, match=r"rows\.jsonl: cannot be read as JSON"):
+        pack(dataset, DATASET)
+
+
+def test_raters_whose_scores_are_the_verdicts_are_found_in_a_column(dataset: Path) -> None:
+    table = pa.parquet.read_table(dataset / "test.parquet")
+    place = table.column_names.index("judge")
+    names = pa.array(["rater:A. Name"] * len(table))
+    pa.parquet.write_table(table.set_column(place, "judge", names), dataset / "test.parquet")
+    with pytest.raises(RecordError, match=r"test\.parquet: names annotators"):
+        pack(dataset, DATASET)
 
 
 @pytest.mark.parametrize("name", ["license", "language", "base_model", "datasets", "pipeline_tag", "tags"])

@@ -85,6 +85,7 @@ def test_a_step_is_taken_out() -> None:
 def test_doctors_are_named() -> None:
     text = "Doctor 2, doctor1's and Doctors 3, 4 and 12; the first doctor; Doctor 5, 2 tablets; a doctor 2 miles off"
     assert doctors_named(text) == [2, 1, 3, 4, 12, 1, 5, 2]
+    assert doctors_named("Doctor 1 and 2 agree; Doctor 3/4; Doctor 1 or 2 tablets") == [1, 2, 3, 4, 1]
     assert doctors_named("Doctors 1 and 2 mg, Doctor 1.5, Doctor 007, 3 doctors, Doctorate 4") == [1]
 
 

@@ -19,6 +19,7 @@ from automedeval.rubrics import Rubric
 
 # What a verdict says of the chain that led to it, where nobody was asked.
 NO_CHAIN = {"knowledge": [], "rounds": 0, "ended": "verdict", "transcript": []}
+RATER = "rater:"  # how a judge is called where one rater's own scores are the verdict
 PAIR_MODELS = ("answer-right", "answer-near", "answer-far")
 
 
@@ -160,9 +161,9 @@ def verdicts_of_raters(
             rationale, scores = readings.pop(chosen)
             quality = "high" if agree(raters.values()) else "low"
             notes = {"settings": settings, "teacher": "strong", "quality": quality}
-            verdicts.append(_verdict(case, f"rater:{chosen}", rubric, order, scores, rationale, **notes))
+            verdicts.append(_verdict(case, f"{RATER}{chosen}", rubric, order, scores, rationale, **notes))
             for name, (reasons, values) in readings.items():
-                about = {"case_id": case.id, "judge": f"rater:{chosen}", "annotator": name, "decision": None}
+                about = {"case_id": case.id, "judge": f"{RATER}{chosen}", "annotator": name, "decision": None}
                 jury.append({**about, "rationale": reasons or None, "scores": values})
     return verdicts, jury, without
 

@@ -3,8 +3,6 @@
 Everything here reads; nothing is sent. A finding is an error of one line, and the whole push is off.
 """
 
-import csv
-import io
 import json
 import os
 import re
@@ -18,14 +16,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 
+from automedeval.annotator_names import NAMES, check_annotators, names_people
 from automedeval.hub_card import CARD, DATASET, METRIC, MODEL, PAGE, check_card, read_text
 from automedeval.records import RecordError
 
-ANNOTATORS = ("annotator", "annotators")  # keys under which ratings name people
 NOT_STATED = "not stated"
 # Licences under which a text may not be passed on, or not with a prompt put around it.
 CLOSED = re.compile(
-    r"^none$|unknown|proprietary|all.rights.reserved|no.?redistribution|non.?redistributable|confidential"
+    r"^none$|^n/?a$|^no\b|unknown|proprietary|all.rights.reserved|no.?redistribution|non.?redistributable|confidential"
+    r"|\b(?:not|don.?t) (?:for|to be|distribute|redistribute)|©"
     r"|no.?derivatives|\bnd\b"
 )
 # The shapes of keys. A message about one names the file and the line, never what stands there.
@@ -117,6 +116,8 @@ def pack(
             _check_rows(place, file, pseudonyms)
         else:
             content = file if isinstance(file, bytes) else _head(place, file)
+            if not PurePosixPath(path).suffix and b"\0" in content:
+                raise RecordError(f"{place}: a file without a suffix has to be a text, and this is none")
             check_secrets(place, content)
             if not pseudonyms:
                 check_annotators(place, content)
@@ -141,7 +142,7 @@ def pack_page(
         RecordError: something does not go out; the line names the file.
     """
     if not pseudonyms:
-        raise RecordError(_NAMES.format(source))
+        raise RecordError(NAMES.format(source))
     check_secrets(source, read_text(Path(source)).encode())
     check_card(files[CARD].decode(), PAGE, files)
     for path, file in files.items():
@@ -222,7 +223,7 @@ def check_whole(folder: Path, kind: str, files: Mapping[str, Path]) -> None:
             raise RecordError(f"{folder}: no config.json with .safetensors beside it: not a checkpoint")
         for path in files:
             if path.endswith(".safetensors.index.json"):
-                for shard in sorted(set(_read_json(files[path])["weight_map"].values())):
+                for shard in sorted(set(_mapping(_mapping(files[path]).get("weight_map"), files[path]).values())):
                     if str(PurePosixPath(path).with_name(shard)) not in files:
                         raise RecordError(f"{files[path]}: names {shard}, which is not there")
     if kind == DATASET and not any(path.endswith(".parquet") for path in files):
@@ -253,8 +254,7 @@ def check_figures(folder: Path, files: Mapping[str, Path]) -> None:
     They stand in a .json, .jsonl or .csv file of the same stem beside it, in the file that figures.json names for it, or in
     statistics.json under the figure's stem.
     """
-    named = _read_json(files["figures.json"]) if "figures.json" in files else {}
-    statistics = _read_json(files["statistics.json"]) if "statistics.json" in files else {}
+    named, statistics = (_mapping(files[name]) if name in files else {} for name in ("figures.json", "statistics.json"))
     for path in map(PurePosixPath, files):
         if path.suffix.lower() not in IMAGES:
             continue
@@ -285,47 +285,13 @@ def check_secrets(place: str, content: bytes, unit: str = "line", first: int = 1
                 raise RecordError(f"{place}, {unit} {number}: looks like {name}; take it out, and have it revoked")
 
 
-def check_annotators(place: str, content: bytes) -> None:
-    """Raise RecordError if a JSON, JSON Lines or CSV file names the people who rated."""
-    suffix, named = PurePosixPath(place).suffix, False
-    if b"annotator" not in content.lower():
-        return
-    if suffix == ".csv":
-        header = next(csv.reader(io.StringIO(content.decode("utf-8", "replace"))), [])
-        named = any(name.strip().lower() in ANNOTATORS for name in header)
-    elif suffix in (".json", ".jsonl"):
-        for text in content.split(b"\n") if suffix == ".jsonl" else [content]:
-            try:
-                named = named or (b"annotator" in text.lower() and names_people(json.loads(text)))
-            except ValueError:
-                raise RecordError(f"{place}: cannot be read as JSON") from None
-    if named:
-        raise RecordError(_NAMES.format(place))
-
-
-_NAMES = "{}: names annotators; --annotators_are_pseudonyms true says that these are not people's names"
-
-
-def names_people(value: Any) -> bool:
-    """Return whether a value of JSON's kinds holds, at any depth, an annotator's name."""
-    if isinstance(value, list):
-        return any(map(names_people, value))
-    if not isinstance(value, dict):
-        return False
-    for key, held in value.items():
-        each = held if isinstance(held, list) else [held]
-        if str(key).lower() in ANNOTATORS and any(isinstance(name, str) and name for name in each):
-            return True
-    return any(map(names_people, value.values()))
-
-
 def _check_rows(place: str, file: Path, pseudonyms: bool) -> None:
     """Check the rows of a parquet file for keys and for annotators' names."""
-    watched = not pseudonyms and "annotator" in str(_schema(file)).lower()
+    watched = not pseudonyms and any(word in str(_schema(file)).lower() for word in ("annotator", "judge"))
     for number, row in enumerate(_rows(file), 1):
         check_secrets(place, json.dumps(row, default=str).encode(), "row", number)
         if watched and names_people(row):
-            raise RecordError(_NAMES.format(place))
+            raise RecordError(NAMES.format(place))
 
 
 def _rows(file: Path, columns: list[str] | None = None) -> Iterator[dict[str, Any]]:
@@ -359,7 +325,16 @@ def check_licences(folder: Path, files: Mapping[str, Path], public: bool) -> lis
         if path.endswith(".parquet"):
             column = "license" if "license" in _schema(file).names else None
             for row in _rows(file, [column] if column else None):
-                found[(row[column] if column else None) or NOT_STATED] += 1
+                found[str((row[column] if column else None) or "").strip() or NOT_STATED] += 1
+        elif path.lower().endswith(".jsonl"):
+            # Rows beside the data set's own state a licence or are no rows of texts.
+            for line in file.read_bytes().split(b"\n"):
+                if b'"license"' in line:
+                    try:
+                        row = json.loads(line)
+                    except ValueError:
+                        raise RecordError(f"{file}: cannot be read as JSON") from None
+                    found[str(_mapping(row, file).get("license") or "").strip() or NOT_STATED] += 1
     closed = {name: rows for name, rows in found.items() if name == NOT_STATED or CLOSED.search(name.lower())}
     if not closed:
         return []
@@ -375,6 +350,14 @@ def _read_json(file: Path) -> Any:
         return json.loads(read_text(file))
     except ValueError as error:
         raise RecordError(f"{file}: {error}") from None
+
+
+def _mapping(held: Any, file: Path | None = None) -> dict:
+    """Return a file's content, or what stood in one, as the mapping that it has to be."""
+    found = _read_json(held) if isinstance(held, Path) else held
+    if not isinstance(found, dict):
+        raise RecordError(f"{file or held}: must be a mapping")
+    return found
 
 
 def _listed(suffixes: set[str]) -> str:

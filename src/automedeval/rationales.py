@@ -26,7 +26,7 @@ _HEADING = re.compile(r"\s*[*#_ \t]{0,12}analy[sz](?:e|is)[*_]{0,3}[:：][*_]{0,
 _UNIT = r"(?!\s?(?:%|(?:mg|mcg|g|ml|hours?|days?|weeks?|tablets?|times)\b))"
 _NAMES = re.compile(
     rf"\bdoctors\s{{0,3}}#?{_NUMBER}\b(?:(?:[–-]|\s?[,/&]\s?|,?\s(?:and|or|to|vs\.?)\s)#?{_NUMBER}\b{_UNIT}){{0,20}}"
-    rf"|\bdoctor\s{{0,3}}#?{_NUMBER}\b"
+    rf"|\bdoctor\s{{0,3}}#?{_NUMBER}\b(?:(?:\s?[/&]\s?|\s(?:and|or)\s)#?{_NUMBER}\b{_UNIT}){{0,20}}"
     r"|\bthe\s(?:first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth)(?=\sdoctor)",
     re.I,
 )

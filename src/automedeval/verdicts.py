@@ -161,7 +161,11 @@ def parse_verdict(text: str, rubric: Rubric, slots: int = 2, *, truncated: bool 
         return Reading(False, "the answer is empty")
     read = {"score_line": _read_score_line, "json": _read_json, "comma_list": _read_comma_list}[rubric.grammar]
     reading, end = read(text, rubric, slots)
-    if reading.valid and truncated and text[end:].strip("*_`~ \t\r\n"):
+    # A number at the very end may be the beginning of another: "1" of "10", "4." of "4.5".
+    cut = text[end:].strip("*_`~ \t\r\n") or (
+        rubric.grammar == "score_line" and re.search(r"[0-9]\.?[*_`~ \t]*\Z", text)
+    )
+    if reading.valid and truncated and cut:
         return Reading(False, "the answer was cut off at its token limit")
     return reading
 
@@ -209,24 +213,42 @@ def _read_score_line(text: str, rubric: Rubric, slots: int) -> tuple[Reading, in
         if len(scores) == slots:
             rationale = text[: header.start()].strip() or None
             values = tuple(int(scores[number][1]) for number in sorted(scores))
+            if _scored_again(text, end, rubric, values):
+                return Reading(False, "other scores of all slots follow"), end
             spans = tuple(scores[number].span(1) for number in sorted(scores))
             return Reading(True, None, rationale, values, spans=spans), end
         problem = f"{len(scores)} scores for {slots} slots"
     return Reading(False, problem), len(text)
 
 
+def _patterns(rubric: Rubric) -> tuple[re.Pattern, re.Pattern]:
+    """Return what names a slot, "Doctor 1:", marked up or not, as an item of a list or a sentence; and a score behind it."""
+    lead = r"(?:(?:[-+•*]|[0-9]{1,2}[.)]|and|&)\s{1,20})?"
+    word = rf"{re.escape(_slot_word(rubric))}{_GAP}#?([0-9]{{1,4}})"
+    slot = re.compile(rf"{lead}{_MARK}{word}{_MARK}{_GAP}[:：=]{_MARK}{_GAP}", re.I)
+    # "4 points." or "4/5" with the stop after it, which "4.5" and "4/10" do not have
+    out_of = rf"(?:{_GAP}(?:/|out of){_GAP}{rubric.scale[1]}{_MARK})?(?:{_GAP}(?:points?|pts?))?"
+    stop = rf"{_MARK}{_GAP}([。，；、]{_MARK}\s{{0,20}}|[.,;]?{_MARK}(?:\s{{1,20}}|\Z))"
+    return slot, re.compile(rf"{_MARK}([0-9]{{1,4}}){_MARK}{out_of}{stop}", re.I)
+
+
+def _scored_again(text: str, end: int, rubric: Rubric, values: tuple[int, ...]) -> bool:
+    """Return whether the text behind an answer has another, under whatever heading: which one counts is then not plain.
+
+    A score of one slot or another there may be a quotation, as of a demand in a response.
+    """
+    slot_pattern, score_pattern = _patterns(rubric)
+    again: dict[int, int] = {}
+    for slot in slot_pattern.finditer(text, end):
+        if score := score_pattern.match(text, slot.end()):
+            again[int(slot[1])] = int(score[1])
+    return len(values) > 1 and len(again) == len(values) and tuple(again[number] for number in sorted(again)) != values
+
+
 def _take_scores(text: str, position: int, rubric: Rubric, slots: int) -> tuple[dict[int, re.Match], int, str | None]:
     """Return the scores that follow one another from `position`, where they end, and what is malformed about them."""
     low, high = rubric.scale
-    # "Doctor 1:", marked up or not, as an item of a list or a sentence
-    lead = r"(?:(?:[-+•*]|[0-9]{1,2}[.)]|and|&)\s{1,20})?"
-    word = rf"{re.escape(_slot_word(rubric))}{_GAP}#?([0-9]{{1,4}})"
-    slot_pattern = re.compile(rf"{lead}{_MARK}{word}{_MARK}{_GAP}[:：=]{_MARK}{_GAP}", re.I)
-    # "4 points." or "4/5" with the stop after it, which "4.5" and "4/10" do not have
-    out_of = rf"(?:{_GAP}(?:/|out of){_GAP}{high}{_MARK})?(?:{_GAP}(?:points?|pts?))?"
-    stop = rf"{_MARK}{_GAP}([。，；、]{_MARK}\s{{0,20}}|[.,;]?{_MARK}(?:\s{{1,20}}|\Z))"
-    score_pattern = re.compile(rf"{_MARK}([0-9]{{1,4}}){_MARK}{out_of}{stop}", re.I)
-
+    slot_pattern, score_pattern = _patterns(rubric)
     scores: dict[int, re.Match] = {}
     number, ended = 0, True
     while slot := slot_pattern.match(text, position):
@@ -303,6 +325,8 @@ def _read_json(text: str, rubric: Rubric, slots: int) -> tuple[Reading, int]:
             if not isinstance(value, str) or label.casefold() not in _words(rubric):
                 return Reading(False, f"{name}: {label[:40]!r} is not one of {', '.join(rubric.choices.values())}"), end
             labels.append(label)
+        if any(re.search(rf'"{re.escape(name)}"\s{{0,20}}:', text[end:]) for name in names):
+            return Reading(False, "another answer follows, which is no JSON"), end
         rationale = found.get(rubric.output.get("rationale_key", ""))
         rationale = rationale if isinstance(rationale, str) and rationale else None
         return Reading(True, rationale=rationale, choices=_choices(labels, rubric)), end
@@ -317,12 +341,18 @@ _PREFIX = re.compile(rf"(?:(?:my |the )?(?:final )?(?:answers?|choices?|verdicts
 def _read_comma_list(text: str, rubric: Rubric, slots: int) -> tuple[Reading, int]:
     wanted, allowed = len(rubric.output_criteria), _words(rubric)
     end = len(text)
+    after = False
     for line in reversed(text.split("\n")):
         list_of_labels = _PREFIX.match(line.strip(" \t\r*_`~.#-"))[1]
         labels = [label.strip(" \t*_`.") for label in list_of_labels.split(",")]
         if all(label.casefold() in allowed for label in labels):
             if len(labels) != wanted:
                 return Reading(False, f"{len(labels)} answers for {wanted} criteria"), end
+            if after:
+                return Reading(False, "another list of answers follows, which cannot be read"), end
             return Reading(True, choices=_choices(labels, rubric)), end
+        # "My final answer is: B, B, C, B": whatever stands before the first word of a list, and among its words.
+        words = [labels[0].rpartition(" ")[2], *labels[1:]]
+        after |= sum(word.casefold() in allowed for word in words) > 1
         end -= len(line) + 1
     return Reading(False, f"no line with {wanted} answers"), len(text)

@@ -26,6 +26,7 @@ LOG = logging.getLogger(__name__)
 BODY_LIMIT = 128 * 1024
 DRAINED = 8 * 1024 * 1024  # bytes of a body that is refused and still read, so that the browser shows why
 FIELDS = 2_000  # fields of a form
+LONGEST_PATH = 2_000  # characters
 SESSION_SECONDS = 30 * 24 * 3600.0
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -102,6 +103,11 @@ class Guard:
             await send(message)
 
         try:
+            if len(scope["path"]) > LONGEST_PATH:  # a number of thousands of digits is read by no route
+                await plain_page(404, "There is nothing here", "The address leads nowhere.")(
+                    scope, receive, send_guarded
+                )
+                return
             await self.app(scope, receive, send_guarded)
         except Exception:
             # The path is not logged: that of an invitation holds its token.

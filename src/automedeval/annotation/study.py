@@ -236,7 +236,7 @@ class _Reader:
             url = make_url(given if "://" in given else f"sqlite:///{given}")
         except ArgumentError:
             self.fail("database", "must be the path of an SQLite file, sqlite:///PATH or postgresql://HOST/NAME")
-        if url.password:
+        if url.password or {"password", "sslpassword", "passfile", "service"} & url.query.keys():
             self.fail("database", "holds a password: leave it out here, PGPASSWORD or a .pgpass file gives it")
         if url.get_backend_name() not in ("sqlite", "postgresql"):
             self.fail("database", f"must be sqlite or postgresql, not {url.get_backend_name()}")
