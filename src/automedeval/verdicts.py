@@ -142,7 +142,8 @@ def parse_verdict(text: str, rubric: Rubric, slots: int = 2, *, truncated: bool 
     """Read a model's answer.
 
     What follows a control token is not the judge's. The last complete answer counts; a malformed one after it (double
-    or extra slot, off the scale, no plain whole number) makes the whole invalid, an incomplete one does not.
+    or extra slot, off the scale, no plain whole number, all slots scored otherwise under a heading that is not read) makes
+    the whole invalid, an incomplete one does not.
 
     Args:
         text: the model's raw output.
