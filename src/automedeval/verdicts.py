@@ -342,18 +342,18 @@ _PREFIX = re.compile(rf"(?:(?:my |the )?(?:final )?(?:answers?|choices?|verdicts
 def _read_comma_list(text: str, rubric: Rubric, slots: int) -> tuple[Reading, int]:
     wanted, allowed = len(rubric.output_criteria), _words(rubric)
     end = len(text)
-    after = False
+    after: list[list[str]] = []
     for line in reversed(text.split("\n")):
         list_of_labels = _PREFIX.match(line.strip(" \t\r*_`~.#-"))[1]
         labels = [label.strip(" \t*_`.") for label in list_of_labels.split(",")]
         if all(label.casefold() in allowed for label in labels):
             if len(labels) != wanted:
                 return Reading(False, f"{len(labels)} answers for {wanted} criteria"), end
-            if after:
+            if any(words != [label.casefold() for label in labels] for words in after):
                 return Reading(False, "another list of answers follows, which cannot be read"), end
             return Reading(True, choices=_choices(labels, rubric)), end
         # "My final answer is: B, B, C, B": whatever stands before the first word of a list, and among its words.
-        words = [labels[0].rpartition(" ")[2], *labels[1:]]
-        after |= sum(word.casefold() in allowed for word in words) > 1
+        words = [word.casefold() for word in (labels[0].rpartition(" ")[2], *labels[1:])]
+        after += [words] if sum(word in allowed for word in words) > 1 else []
         end -= len(line) + 1
     return Reading(False, f"no line with {wanted} answers"), len(text)
