@@ -83,7 +83,7 @@ def main() -> None:
         facts = dataset.statistics | card_facts(splits, written)
         # A round follows the stages that were turned round in the same way, as it does before either is.
         ties = {key: dataset.statistics[key] for key in ("fingerprint", "follows") if key in dataset.statistics}
-        facts |= {key: turned(fingerprint, args.max_length) for key, fingerprint in ties.items()}
+        facts |= {key: turned(fingerprint, args.max_length, encoder) for key, fingerprint in ties.items()}
         facts |= {
             "arithmetic": [*dataset.statistics["arithmetic"], *lines],
             "folder": Path(args.output).name,
@@ -116,9 +116,13 @@ def channel_rows(recorded: Recorded) -> Iterator[dict[str, Any]]:
         }
 
 
-def turned(fingerprint: str, max_length: int) -> str:
-    """Return the fingerprint of what a data set with this fingerprint turns into."""
-    return hashlib.sha256(f"{fingerprint}:{channel_fingerprint()}:{max_length}".encode()).hexdigest()[:12]
+def turned(fingerprint: str, max_length: int, encoder: PromptEncoder | None) -> str:
+    """Return the fingerprint of what a data set with this fingerprint turns into, where `encoder` counts the tokens."""
+    parts = [fingerprint, channel_fingerprint(), str(max_length)]
+    if encoder:  # it decides which rows are too long; not by its files, which training saves otherwise
+        counted = [sorted(encoder.tokenizer.get_vocab().items()), encoder.tokenizer.chat_template]
+        parts.append(hashlib.sha256(json.dumps(counted).encode()).hexdigest())
+    return hashlib.sha256(":".join(parts).encode()).hexdigest()[:12]
 
 
 if __name__ == "__main__":

@@ -23,8 +23,8 @@ from automedeval.discussion import EXCHANGES
 from automedeval.encoding import PromptEncoder
 from automedeval.introspection import Round, decide, refuse_silence
 from automedeval.journal import Journal
-from automedeval.jury import read_readings, read_rulings, write_queue
-from automedeval.mistakes import JudgeOfRound, Mistake, find_mistakes, read_judge, read_recorded
+from automedeval.jury import Ruling, read_readings, read_rulings, write_queue
+from automedeval.mistakes import JudgeOfRound, Mistake, Recorded, find_mistakes, read_judge, read_recorded
 from automedeval.partners import Partners
 from automedeval.recorded_chat import RecordedChat
 from automedeval.records import RecordError, read_cases
@@ -112,10 +112,7 @@ def main() -> None:
     queue, known = work / "jury.jsonl", {each.case.id: each for each in recorded}
     with ExitStack() as opened, Journal(work / "discussion.jsonl") as journal:
         # The jury's answers are read before anything is asked: bad input is told at once, not after an hour.
-        rulings, filled = read_rulings(queue, known) if queue.exists() else ({}, {})
-        if args.jury and not args.readings:
-            given, more = read_rulings(args.jury, known)
-            rulings, filled = rulings | given, filled | {case_id: more[case_id] for case_id in given}
+        read_jury(args, queue, this, known)
         discussions, names = [], {"suggester": "nobody", "reviewer": "nobody"}
         if args.partners == "both" and mistakes:
             about = [dataset.statistics["fingerprint"], judge.name, judge.settings or ""]
@@ -135,6 +132,8 @@ def main() -> None:
             this.tell_discussions(discussions, names)
         elif args.dry_run:
             return
+        # They are read again after the discussion: what was filled in meanwhile decides too, and must not be written over.
+        rulings, filled = read_jury(args, queue, this, known)
         said, readings = {each.case_id: each for each in discussions}, None
         if args.readings:
             needed = [each.case_id for each in mistakes if each.case_id not in rulings]
@@ -149,6 +148,18 @@ def main() -> None:
         write(this, (args, books, chat_args), encoder, judge, names)
     if undecided:
         print(f"jury: {len(undecided):,} cases wait in {queue}; the same command takes the answers up")
+
+
+def read_jury(
+    args: IntrospectArguments, queue: Path, this: Round, known: dict[str, Recorded]
+) -> tuple[dict[str, Ruling], dict[str, dict]]:
+    """Return what the jury has decided so far, in the queue and in --jury's file, and the lines that say so."""
+    seed = this.dataset.statistics["seed"]
+    rulings, filled = read_rulings(queue, known, seed) if queue.exists() else ({}, {})
+    if args.jury and not args.readings:
+        given, more = read_rulings(args.jury, known, seed)
+        rulings, filled = rulings | given, filled | {case_id: more[case_id] for case_id in given}
+    return rulings, filled
 
 
 def partners_of(

@@ -36,13 +36,14 @@ from automedeval.checkpoints import checkpoint_folder, fingerprint
 from automedeval.encoding import PromptEncoder
 from automedeval.records import RecordError
 from automedeval.stages import (
-    WHOLE,
+    DECISIVE,
     begin,
     check_rows,
     check_start,
     digest,
     finish,
     last_whole_checkpoint,
+    mark_whole,
     read_history,
     read_record,
     read_rows,
@@ -54,13 +55,6 @@ from automedeval.stages import (
 )
 from automedeval.trained_positions import read_trained_positions
 
-# What decides the weights beside the rows and the start. A run goes on only if all of it is as before.
-DECISIVE = (
-    "learning_rate", "lr_scheduler_type", "warmup_steps", "optim", "weight_decay", "adam_beta1", "adam_beta2",
-    "adam_epsilon", "max_grad_norm", "num_train_epochs", "max_steps", "per_device_train_batch_size",
-    "gradient_accumulation_steps", "packing", "max_length", "train_sampling_strategy", "loss_type", "bf16", "fp16",
-    "seed",
-)  # fmt: skip
 FULL_DISK = ("No space left", "File too large", "file write failed", "unexpected pos", "iostream error")
 
 
@@ -81,7 +75,7 @@ class WholeCheckpoints(TrainerCallback):
         PartialState().wait_for_everyone()
         folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
         if state.is_world_process_zero:
-            (folder / WHOLE).write_text(f"{self.seconds:.1f}\n")
+            mark_whole(folder, self.seconds)
 
 
 def main() -> None:

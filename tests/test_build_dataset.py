@@ -225,6 +225,18 @@ def test_a_training_case_that_repeats_a_test_case_leaks(study: Study) -> None:
     assert "case 'case-5': repeats the question of 'case-20'" in error_line(study.build())
 
 
+def test_the_texts_of_a_test_file_are_compared_under_any_id(study: Study) -> None:
+    apart = [case.to_dict() | {"id": f"apart-{case.id}"} for case in study.cases[:2]]
+    study.plan = PLAN | {"test": {"file": str(study.write("apart.jsonl", apart)), "teacher": "strong"}}
+    told = "error: 2 of 24 training cases leak (question of an evaluation case: 2); case 'case-0': repeats"
+    assert error_line(study.build()).startswith(f"{told} the question of 'apart-case-0'")
+    study.write("apart.jsonl", [apart[0], {"id": "case-1"}, {"id": "nowhere"}])
+    told = "apart.jsonl:3: case 'nowhere' is in no file of --cases, and has no 'question' here"
+    assert told in error_line(study.build())
+    study.write("apart.jsonl", [{**apart[0], "question": ["What?"]}])
+    assert "apart.jsonl:1: " in error_line(study.build())
+
+
 def test_rows_that_are_too_long_are_dropped_and_named(study: Study, tiny_model: Path) -> None:
     study.cases[6] = case_of(6, question=text(random.Random(1), 900))
     for name in study.verdicts:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import error_line, run_recipe
+from conftest import build_tiny_model, error_line, run_recipe
 from lessons import AUTOMEDEVAL, MODELS, RUBRICS, Lessons, case_of, verdict_of
 from tiny_instructions import FACTS
 
@@ -202,6 +202,16 @@ def test_the_fingerprint_follows_the_source(lessons: Lessons) -> None:
     changed = turn(lessons.folder)  # in the place of the former
     assert changed.statistics["fingerprint"] != first.statistics["fingerprint"]
     assert read_dataset(lessons.folder / "turned").splits != first.splits
+
+
+def test_the_fingerprint_follows_what_counts_the_tokens(lessons: Lessons, tiny_model: Path, tmp_path: Path) -> None:
+    trained = build_tiny_model(tmp_path / "trained", seed=1)  # other weights, the same tokenizer
+    template = tmp_path / "longer.jinja"
+    template.write_text("A longer preface. " + (tiny_model / "chat_template.jinja").read_text())
+    given = ({}, {"tokenizer": tiny_model}, {"tokenizer": tiny_model, "chat_template_path": template})
+    found = [turn(lessons.folder, f"turned{at}", **each).statistics["fingerprint"] for at, each in enumerate(given)]
+    assert len(set(found)) == 3
+    assert turn(lessons.folder, tokenizer=trained).statistics["fingerprint"] == found[1]
 
 
 # --- bad input --------------------------------------------------------------------------------------------------------

@@ -244,6 +244,24 @@ def test_the_jury_has_the_last_word_on_what_partners_leave(lessons) -> None:
     assert (record["decided_by"], record["suggestion"], len(record["exchanges"])) == ("jury", None, 2)
 
 
+def test_what_the_jury_fills_in_during_the_discussion_is_not_lost(lessons) -> None:
+    for number in (0, 2):
+        lessons.misjudge(number, (3, 3, 3))
+    assert lessons.introspect(*ALONE).returncode == 0
+    queue = lessons.folder / "round1.discussion" / "jury.jsonl"
+
+    def meanwhile(body):
+        lines = [json.loads(line) | {"decision": "keep"} for line in queue.read_text().splitlines()]
+        queue.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return partner(body)
+
+    with EndpointDouble(meanwhile) as endpoint:
+        options = [*ENDPOINT, "--base_url", endpoint.url, "--exchanges", 1, "--concurrency", 1]
+        done = lessons.introspect(*options)
+    assert "jury: 2 cases → 2 kept, 0 revised, 0 unresolved" in done.stdout, done.stderr
+    assert [line["decision"] for line in lessons.read("round1.discussion/jury.jsonl")] == ["keep"] * 2
+
+
 # --- what cannot be ---------------------------------------------------------------------------------------------------
 
 

@@ -79,6 +79,10 @@ def test_without_an_order_the_rationale_speaks_of_the_rows_slots(jury) -> None:
         ({"rationale": 3}, "'rationale' must be a text or null"),
         ({"rationale": "Fine. <|im_end|>"}, "holds a control token, or a line that reads as a verdict"),
         ({"order": [0, 1]}, "'order' must hold"),
+        ({"order": [0, 1, None]}, r"'order' must hold \[0, 1, 2\] in some order, not \[0, 1, null\]"),
+        ({"case_id": ["case-0"]}, r"jury.jsonl:1: 'case_id' must be a case's id, not \[\"case-0\"\]"),
+        ({"digest": "0" * 12}, "jury.jsonl:1: the answers of case 'case-0', or its verdict on record, have changed"),
+        ({"digest": "0" * 12, "decision": "keep"}, "have changed since the jury was asked"),
         ({"annotator": 3}, "'annotator' must be a name or null"),
     ],
 )
@@ -124,11 +128,34 @@ def test_the_queue_keeps_what_was_filled_in(jury, tmp_path) -> None:
         "scores": None,
         "order": list(RECORDED["case-2"].order),
         "models": list(MODELS),
+        "digest": kept[2]["digest"],
     }
     again, _ = read_rulings(file, RECORDED)
     assert set(again) == {"case-0"}
     write_queue(tmp_path / "none.jsonl", [], {})
     assert not (tmp_path / "none.jsonl").exists()
+
+
+def test_a_decision_holds_for_the_answers_that_were_seen(jury, tmp_path) -> None:
+    file = tmp_path / "queue.jsonl"
+    one = RECORDED["case-0"]
+    write_queue(file, [Mistake(one, "scores", verdict_of(one.case, (1, 1, 1)))], {})
+    (line,) = [json.loads(line) for line in file.read_text().splitlines()]
+    filled = line | {"decision": "revise", "scores": [1, 2, 3]}
+    assert set(read_rulings(jury(filled), RECORDED)[0]) == {"case-0"}
+    others = [{"model": name, "text": f"Another answer of {name}."} for name in MODELS]
+    new, order = case_of(0, responses=others), ORDERS[0]
+    answers = recorded_of(verdict_of(new, (4, 2, 5), "teacher", order=order), new)
+    verdict = recorded_of(verdict_of(one.case, (4, 2, 4), "teacher", order=order), one.case)
+    for changed in (answers, verdict):
+        known = {**RECORDED, "case-0": changed}
+        with pytest.raises(RecordError, match=r"jury.jsonl:1: the answers of case 'case-0', or its verdict on record"):
+            read_rulings(jury(filled), known)
+        _, lines = read_rulings(jury(line), known)
+        write_queue(file, [Mistake(changed, "scores", verdict_of(changed.case, (1, 1, 1)))], lines)
+        again = json.loads(file.read_text())
+        assert again["digest"] != line["digest"], "a line that nobody filled in asks about the answers of today"
+        assert set(read_rulings(jury(again | {"decision": "keep"}), known)[0]) == {"case-0"}
 
 
 # --- readings ---------------------------------------------------------------------------------------------------------
@@ -179,11 +206,13 @@ def test_readings_that_do_not_fit_are_refused(jury) -> None:
         read_readings(jury(reading(0, "2", [1, 2, 3]), reading(0, "2", [1, 2, 3])), RECORDED, RECORDED, 0, 1)
     with pytest.raises(RecordError, match="from 1 to 5, not 9"):
         read_readings(jury(reading(0, "2", [1, 2, 9])), RECORDED, RECORDED, 0, 1)
+    with pytest.raises(RecordError, match=r"jury.jsonl:1: 'case_id' must be a case's id, not \[1\]"):
+        read_readings(jury(reading(0, "2", [1, 2, 3], case_id=[1])), RECORDED, RECORDED, 0, 1)
     elsewhere = reading(0, "2", [1, 2, 9], case_id="not-trained-on")
     assert read_readings(jury(elsewhere), RECORDED, RECORDED, 0, 1) == ({}, Counter())
 
 
-def test_what_prepare_cases_keeps_aside_is_understood(tmp_path) -> None:
+def test_what_prepare_cases_keeps_aside_is_understood(jury, tmp_path) -> None:
     """Raters' reasons name the doctors in the slots of the verdict on record, before the data set shuffles them."""
     cases = [case_of(at) for at in range(6)]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(case.to_dict()) + "\n" for case in cases))
@@ -214,3 +243,12 @@ def test_what_prepare_cases_keeps_aside_is_understood(tmp_path) -> None:
     for case_id, ruling in rulings.items():
         assert models_in_steps(ruling.reading) == [MODELS[index] for index in recorded[case_id].order]
         assert f"by {ruling.annotator}" in ruling.reading.rationale
+    # The same lines, decided on by hand; older ones do not name their slots.
+    lines = [json.loads(line) | {"decision": "revise"} for line in (tmp_path / "out" / "jury.jsonl").open()]
+    older = [{key: value for key, value in line.items() if key != "order"} for line in lines]
+    assert all(sorted(line["order"]) == [0, 1, 2] for line in lines)
+    for decided in (lines, older):
+        rulings, _ = read_rulings(jury(*decided), recorded, 3)
+        assert set(rulings) == set(recorded)
+        for case_id, ruling in rulings.items():
+            assert models_in_steps(ruling.reading) == [MODELS[index] for index in recorded[case_id].order]

@@ -57,6 +57,7 @@ def cases_of(*rows, layout=None, source="set"):
         ("medquad", {**MEDQUAD, "focus": "", "answer": None}, (QUESTION, "", "symptoms")),
         ("pandalm", PAIR, ("Shorten.\n\nA long text.", None, None)),
         ("cases", CASE, (QUESTION, None, None)),
+        ("cases", {**CASE, "answer": "Of no layout."}, (QUESTION, None, None)),
     ],
 )
 def test_a_row_is_recognised_and_becomes_a_case(layout, row, case):
@@ -127,6 +128,8 @@ ROWS = {
     ),
     "number": ([{"question": "a", "answer": 5}], "f:1: 'answer' must be text, not 5"),
     "code": ([{**PAIR, "annotators": [3]}], "f:1: 'annotators' must hold 0 \\(tie\\), 1 or 2, not 3"),
+    "no codes": ([{**PAIR, "annotators": None}], "f:1: 'annotators' must be a list of 0 \\(tie\\), 1 or 2, not null"),
+    "code in a list": ([{**PAIR, "annotators": [[1]]}], "f:1: 'annotators' must hold 0 \\(tie\\), 1 or 2, not \\[1\\]"),
     "pair": ([{**PAIR, "responses": ["a"]}], "f:1: 'responses' must be a list of objects"),
     "case": ([{**CASE, "question": " "}], "f:1: case 'c1': 'question' must not be empty"),
 }

@@ -1,6 +1,8 @@
 import itertools
 import json
 import tracemalloc
+from datetime import date, datetime
+from decimal import Decimal
 
 import pyarrow
 import pyarrow.parquet
@@ -231,6 +233,34 @@ def test_a_faulty_row_of_parquet_is_named_by_file_and_row(tmp_path):
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records), path)
     with pytest.raises(RecordError, match=r"cases\.parquet:3: the id 'c1' stands at .*cases\.parquet:1 already"):
         list(read_cases(path))
+
+
+def test_what_json_lacks_comes_from_parquet_as_text(tmp_path):
+    lacking = {
+        "retrieved": datetime(2024, 5, 1, 12, 30),
+        "seen": [{"on": date(2024, 5, 2)}],
+        "price": Decimal("1.50"),
+        "hash": b"ab\xff",
+    }
+    path = tmp_path / "cases.parquet"
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([changed(CASE, responses=[ANSWER], **lacking)]), path)
+    (case,) = read_cases(path)
+    assert json.loads(json.dumps(case.to_dict())) == changed(
+        CASE,
+        responses=[ANSWER],
+        retrieved="2024-05-01 12:30:00",
+        seen=[{"on": "2024-05-02"}],
+        price="1.50",
+        hash="ab\\xff",
+    )
+
+
+def test_what_is_no_text_either_is_named_by_file_row_and_column(tmp_path, monkeypatch):
+    rows = [changed(CASE, id="c1"), changed(CASE, id="c2", scan=object())]
+    monkeypatch.setattr("datasets.load_dataset", lambda *given, **options: iter(rows))
+    with pytest.raises(RecordError) as error:
+        list(read_cases(tmp_path / "cases.parquet"))
+    assert str(error.value).startswith(f"{tmp_path}/cases.parquet:2, scan: JSON has no object")
 
 
 def test_a_broken_parquet_file_is_named(tmp_path):

@@ -120,6 +120,8 @@ def test_a_finished_run_is_not_repeated_and_not_written_over(
     other = run_recipe("sft", *arguments(tiny_model, instructions, stage1[0], "--learning_rate", "0.5"))
     assert not (stage1[0] / "checkpoint-1").exists()
     assert "holds another run: learning_rate was 0.0001, now 0.5" in error_line(other)
+    smoothed = run_recipe("sft", *arguments(tiny_model, instructions, stage1[0], "--label_smoothing_factor", "0.5"))
+    assert "holds another run: label_smoothing_factor was 0.0, now 0.5" in error_line(smoothed)
     assert (stage1[0] / "model.safetensors").stat().st_mtime_ns == before
 
 
@@ -203,6 +205,7 @@ def test_a_full_disk_is_one_line(tiny_model: Path, instructions: Path, tmp_path:
         (("--max_length", "40"), "8 rows of 8 longer than max_length, 40 tokens: 'case-0' ("),
         (("--trust_remote_code", "true"), "code that comes with a checkpoint is not run"),
         (("--push_to_hub", "true"), "publishing is a step of its own"),
+        (("--save_only_model", "true"), "save_only_model: a run that is interrupted goes on"),
         (("--attn_implementation", "flash_attention_2"), "FlashAttention2"),
     ],
 )

@@ -164,7 +164,7 @@ def verdicts_of_raters(
             verdicts.append(_verdict(case, f"{RATER}{chosen}", rubric, order, scores, rationale, **notes))
             for name, (reasons, values) in readings.items():
                 about = {"case_id": case.id, "judge": f"{RATER}{chosen}", "annotator": name, "decision": None}
-                jury.append({**about, "rationale": reasons or None, "scores": values})
+                jury.append({**about, "rationale": reasons or None, "scores": values, "order": list(order)})
     return verdicts, jury, without
 
 

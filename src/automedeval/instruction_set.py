@@ -3,7 +3,7 @@
 import itertools
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -138,27 +138,45 @@ class InstructionSet:
         )
 
     def assign(self) -> Assignment:
-        """Lay the verdicts out as the plan says (section 3.2)."""
+        """Lay the verdicts out as the plan says (section 3.2).
+
+        Raises:
+            RecordError: a line of the plan's test file without an id, or on a case whose texts are nowhere.
+        """
         test_ids = []
         for place, record in read_lines(self.plan.test_file) if self.plan.test_file else ():
             test_ids.append(record.get("id", record.get("case_id")))
             if not isinstance(test_ids[-1], str):
                 raise RecordError(f"{place}: has no 'id'")
+            if record.get("question") is None and self.judged.case(test_ids[-1]) is None:
+                # Without its texts nobody could say whether a training case repeats it.
+                raise RecordError(
+                    f"{place}: case {test_ids[-1]!r} is in no file of --cases, and has no 'question' here"
+                )
         found = assign(self.plan, {key: fact.quality for key, fact in self.judged.facts.items()}, test_ids)
         self.tell(*found.lines)
         return found
+
+    def _test_cases(self) -> Iterator[Case]:
+        """Yield the cases whose texts stand in the plan's test file; under other ids they may stand in no file of cases."""
+        for place, record in read_lines(self.plan.test_file) if self.plan.test_file else ():
+            if record.get("question") is not None:
+                try:
+                    yield Case.from_dict({"id": record.get("case_id"), **record}, least_responses=0)
+                except RecordError as error:
+                    raise RecordError(f"{place}: {error}") from None
 
     def compare(self, assignment: Assignment, others: Iterable[Case], drop: bool) -> None:
         """Refuse, or leave out, training cases that the evaluation holds too.
 
         Args:
-            others: evaluation cases beside the test split.
+            others: evaluation cases beside the test split and the texts of the plan's test file.
             drop: leave them out.
 
         Raises:
             RecordError: there are some, and `drop` is False.
         """
-        evaluation = Evaluation(itertools.chain(self.judged.cases(assignment.apart), others))
+        evaluation = Evaluation(itertools.chain(self.judged.cases(assignment.apart), self._test_cases(), others))
         training = assignment.training
         cases = self.judged.cases(case_id for case_id, _ in training)
         cases = tqdm(cases, desc="leakage", total=len(training), unit="case")

@@ -5,12 +5,14 @@ Its queue is a file, jury.jsonl, one line for each case, answered in the file:
     {"case_id": "c1", "judge": "gpt-4", "annotator": null, "decision": null, "rationale": null, "scores": null, …}
 
 `decision` is "keep" (the verdict on record stands) or "revise"; then `scores` stand in the order of `models`, and `rationale`
-speaks of the doctors in the slots of `order`. Under a rubric with choices `choices` stands in the place of `scores`.
+speaks of the doctors in the slots of `order`. Under a rubric with choices `choices` stands in the place of `scores`. `digest`
+ties the line to the answers and the verdict that it asks about; a line without one is taken as it stands.
 
 People's readings that were kept aside can sit on the jury: recipes/prepare_cases.py --verdicts_from ratings makes one rater's
 reading the verdict on record, and writes what the others said in this layout, undecided.
 """
 
+import hashlib
 import json
 import random
 from collections import Counter, defaultdict
@@ -19,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from automedeval.found_verdicts import RATER
 from automedeval.instructions import instruction
 from automedeval.journal import write_whole
 from automedeval.mistakes import Mistake, Recorded, in_order
@@ -46,30 +49,45 @@ class Ruling:
         return {"decision": self.decision, "annotator": self.annotator, "reading": told}
 
 
-def read_rulings(path: str | Path, recorded: Mapping[str, Recorded]) -> tuple[dict[str, Ruling], dict[str, dict]]:
+def read_rulings(
+    path: str | Path, recorded: Mapping[str, Recorded], seed: int = 0
+) -> tuple[dict[str, Ruling], dict[str, dict]]:
     """Read what the jury has decided, and its lines as they stand; lines that are undecided decide nothing.
 
     Args:
         recorded: the training cases by id.
+        seed: the data set's; it tells the slots of which raters' readings speak that name none.
 
     Raises:
-        RecordError: a line on a case that is not there or that has a line already, on another judge's verdict, with a decision
-            that is none, or with a revision that does not fit the case, the scale or the grammar.
+        RecordError: a line on a case that is not there or that has a line already, on another judge's verdict, on answers or a
+            verdict that have changed since, with a decision that is none, or with a revision that does not fit the case, the
+            scale or the grammar.
     """
     rulings, lines = {}, {}
     for place, line in read_lines(path):
-        case_id = line.get("case_id")
+        case_id = _case_id(line, place)
         if case_id not in recorded:
             raise RecordError(f"{place}: no training case {case_id!r}")
         if case_id in lines:
             raise RecordError(f"{place}: case {case_id!r} has a line already")
         lines[case_id] = line
-        if (ruling := _ruling(line, recorded[case_id], place)) is not None:
+        if (ruling := _ruling(line, recorded[case_id], place, seed)) is not None:
             rulings[case_id] = ruling
     return rulings, lines
 
 
-def _ruling(line: Mapping[str, Any], recorded: Recorded, place: str) -> Ruling | None:
+def _case_id(line: Mapping[str, Any], place: str) -> str:
+    if not isinstance(line.get("case_id"), str):
+        raise RecordError(f"{place}: 'case_id' must be a case's id, not {json.dumps(line.get('case_id'))}")
+    return line["case_id"]
+
+
+def _digest(recorded: Recorded) -> str:
+    """Return twelve hexadecimal digits over what the jury is asked about: the case as shown, and the verdict on record."""
+    return hashlib.sha256(json.dumps([recorded.case.digest, recorded.row["completion"]]).encode()).hexdigest()[:12]
+
+
+def _ruling(line: Mapping[str, Any], recorded: Recorded, place: str, seed: int) -> Ruling | None:
     decision, annotator, judge = line.get("decision"), line.get("annotator"), line.get("judge")
     if decision is None:
         return None
@@ -78,11 +96,20 @@ def _ruling(line: Mapping[str, Any], recorded: Recorded, place: str) -> Ruling |
     if judge not in (None, recorded.row["judge"]):
         given = recorded.row["judge"]
         raise RecordError(f"{place}: decides on a verdict of {judge!r}, and the one on record is of {given!r}")
+    if line.get("digest") not in (None, _digest(recorded)):
+        raise RecordError(
+            f"{place}: the answers of case {recorded.case.id!r}, or its verdict on record, have changed since the jury was "
+            "asked; take the line out, and the case is asked about anew"
+        )
     if annotator is not None and not isinstance(annotator, str):
         raise RecordError(f"{place}: 'annotator' must be a name or null, not {json.dumps(annotator)}")
     if decision == "keep":
         return Ruling(recorded.case.id, "keep", None, annotator)
-    reading = _reading(line, recorded, line.get("order", recorded.order), place)
+    order = line.get("order", recorded.order)
+    if "order" not in line and str(judge).startswith(RATER) and recorded.rubric.scale:
+        # A reading that was kept aside before such lines named their slots: these are the slots before the shuffle.
+        order = given_order(recorded, seed)
+    reading = _reading(line, recorded, order, place)
     if reading is None:
         raise RecordError(f"{place}: revises without a score for every response that was shown")
     return Ruling(recorded.case.id, "revise", reading, annotator)
@@ -91,7 +118,8 @@ def _ruling(line: Mapping[str, Any], recorded: Recorded, place: str) -> Ruling |
 def _reading(line: Mapping[str, Any], recorded: Recorded, order: Sequence[int], place: str) -> Reading | None:
     """Return what a line says of the case, in the slots of its row; None where a score is missing."""
     rubric, rationale = recorded.rubric, line.get("rationale")
-    if not isinstance(order, list | tuple) or sorted(order) != sorted(recorded.order):
+    whole = isinstance(order, list | tuple) and all(type(index) is int for index in order)
+    if not whole or sorted(order) != sorted(recorded.order):
         raise RecordError(f"{place}: 'order' must hold {sorted(recorded.order)} in some order, not {json.dumps(order)}")
     if rationale is not None and not isinstance(rationale, str):
         raise RecordError(f"{place}: 'rationale' must be a text or null, not {json.dumps(rationale)}")
@@ -157,7 +185,7 @@ def read_readings(
     found: dict[str, dict[str, Reading]] = defaultdict(dict)
     counts, needed = Counter(), set(needed)
     for place, line in read_lines(path):
-        case_id, annotator = line.get("case_id"), line.get("annotator")
+        case_id, annotator = _case_id(line, place), line.get("annotator")
         if case_id not in recorded:
             continue
         if not recorded[case_id].rubric.scale:
@@ -185,7 +213,7 @@ def read_readings(
 def given_order(recorded: Recorded, seed: int) -> tuple[int, ...]:
     """Return in which slots the verdict on record was given, before its data set shuffled them with `seed`.
 
-    Readings that were kept aside speak of the doctors in those slots, and their lines do not name them.
+    Readings that were kept aside speak of the doctors in those slots, and older lines of them do not name them.
     """
     rubric, case, slots = recorded.rubric, recorded.case, sorted(recorded.order)
     scores, extra = (rubric.scale[0],) * len(case.models), {"models": case.models}
@@ -215,8 +243,11 @@ def write_queue(path: Path, undecided: Sequence[Mistake], lines: Mapping[str, di
         recorded = mistake.recorded
         values = (recorded.case.id, recorded.row["judge"], None, None, None, None)
         blank = dict(zip(KEYS, values)) | ({} if recorded.rubric.scale else {"choices": None})
-        blank |= {"order": list(recorded.order), "models": recorded.case.models}
-        filled.setdefault(recorded.case.id, lines.get(recorded.case.id, blank))
+        blank |= {"order": list(recorded.order), "models": recorded.case.models, "digest": _digest(recorded)}
+        open_line = lines.get(recorded.case.id, blank)
+        # What nobody has filled in asks about the answers and the verdict of today.
+        stale = open_line.get("digest") not in (None, blank["digest"])
+        filled.setdefault(recorded.case.id, blank if stale else open_line)
     text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in filled.values())
     if text or path.exists():
         write_whole(path, text)

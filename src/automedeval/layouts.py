@@ -103,8 +103,10 @@ def _pandalm(row: dict) -> Case:
 def _pandalm_choices(row: dict, case: Case) -> tuple[dict[str, Any], ...]:
     words = {0: "tie", **dict(enumerate(case.models, 1))}
     found = []
+    if not isinstance(row["annotators"], list):
+        raise RecordError(f"'annotators' must be a list of 0 (tie), 1 or 2, not {json.dumps(row['annotators'])}")
     for number, code in enumerate(row["annotators"], 1):
-        if code not in words:
+        if not isinstance(code, int | float) or code not in words:
             raise RecordError(f"'annotators' must hold 0 (tie), 1 or 2, not {code!r}")
         names = {"annotator": f"annotator-{number}", "criterion": "overall", "choice": words[code]}
         found.append({"case_id": case.id, "pair": case.models, **names})
@@ -123,10 +125,10 @@ LAYOUTS = {
         Layout("wikidoc", ("instruction", "input", "output"), _instruction),
         Layout("medtext", ("Prompt", "Completion"), _medtext),
         Layout("pandalm", ("question", "responses", "annotators"), _pandalm, _pandalm_choices),
-        Layout("medquad", ("question", "answer"), _medquad),
         Layout("cases", ("id", "question", "responses"), _case, keeps_id=True),
         Layout("feedbackqa", ("id", "question", "responses"), _case, keeps_id=True),
         Layout("alpacare", ("id", "question", "responses"), _case, keeps_id=True),
+        Layout("medquad", ("question", "answer"), _medquad),
     )
 }
 

@@ -8,7 +8,9 @@ import codecs
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from datetime import date, time, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -286,27 +288,8 @@ class Verdict:
         return cls(**known, extra=_extra(record, known))
 
     def to_dict(self) -> dict[str, Any]:
-        as_list = {"order": list(self.order)}
-        for name in ("pair", "scores", "expected_scores"):
-            value = getattr(self, name)
-            as_list[name] = None if value is None else list(value)
-        return {
-            "case_id": self.case_id,
-            "judge": self.judge,
-            "rubric": self.rubric,
-            "order": as_list["order"],
-            "pair": as_list["pair"],
-            "run": self.run,
-            "valid": self.valid,
-            "error": self.error,
-            "rationale": self.rationale,
-            "scores": as_list["scores"],
-            "expected_scores": as_list["expected_scores"],
-            "choices": self.choices,
-            "raw": self.raw,
-            "usage": self.usage,
-            **self.extra,
-        }
+        known = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "extra"}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in known.items()} | self.extra
 
 
 def read_lines(path: str | Path, hub: bool = False) -> Iterator[tuple[str, dict]]:
@@ -365,9 +348,24 @@ def _read_dataset(path: str) -> Iterator[tuple[str, dict]]:
         else:
             rows = datasets.load_dataset(path, split="test", streaming=True)
         for number, row in enumerate(rows, 1):
-            yield f"{path}:{number}", row
+            yield f"{path}:{number}", {name: _as_json(value, f"{path}:{number}, {name}") for name, value in row.items()}
+    except RecordError:
+        raise
     except Exception as error:  # noqa: BLE001 - the readers below raise a dozen kinds, none of them ours
         raise RecordError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
+
+
+def _as_json(value: Any, place: str) -> Any:
+    """Return a value of a column as JSON can hold it: dates, times, decimals and bytes as text."""
+
+    def text(part: object) -> str:
+        if isinstance(part, bytes):
+            return part.decode(errors="backslashreplace")
+        if isinstance(part, (date, time, timedelta, Decimal)):
+            return str(part)
+        raise RecordError(f"{place}: JSON has no {type(part).__name__}; leave the column out, or make it text")
+
+    return json.loads(json.dumps(value, default=text))
 
 
 def read_placed(path: str | Path, kind: type, hub: bool = False, **options: Any) -> Iterator[tuple[str, Any]]:

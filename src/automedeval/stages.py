@@ -30,10 +30,29 @@ _UNUSED = {
     "push_to_hub": (False, "weights stay where they are trained; publishing is a step of its own"),
     "eval_strategy": ("no", "a stage is judged by recipes/judge.py when it is done, not by its loss"),
     "resume_from_checkpoint": (None, "the same command goes on from the last whole checkpoint by itself"),
+    "save_only_model": (False, "a run that is interrupted goes on to the same weights only with its optimizer's state"),
+    "ignore_data_skip": (False, "a run that goes on would train again on rows that it has seen"),
     "dataset_streaming": (False, "rows are read whole, so that their lengths are checked before training starts"),
     "dataset_config": (None, "a data set is a folder, or a Hub id with a single configuration"),
     "model_revision": ("main", "download another revision, and name its folder with model_name_or_path"),
 }
+# The arguments of TRL's that decide the weights, beside the rows and the start: what is computed, not how fast or on what, and
+# not what is written meanwhile. A run goes on only if all of them are as before.
+DECISIVE = (
+    # the updates
+    "learning_rate", "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "num_train_epochs", "max_steps", "optim",
+    "optim_args", "optim_target_modules", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm",
+    # the batches
+    "per_device_train_batch_size", "gradient_accumulation_steps", "auto_find_batch_size", "dataloader_drop_last",
+    "dataloader_in_order", "train_sampling_strategy", "length_column_name", "seed", "data_seed", "shuffle_dataset",
+    "max_length", "truncation_mode", "packing", "packing_strategy", "padding_free", "pad_to_multiple_of", "dataset_kwargs",
+    "eos_token", "pad_token", "accelerator_config",
+    # the loss
+    "loss_type", "label_smoothing_factor", "neftune_noise_alpha", "router_aux_loss_coef", "completion_only_loss",
+    "assistant_only_loss", "average_tokens_across_devices",
+    # the numbers, and how they are shared among processes: a DeepSpeed file may name an optimizer of its own
+    "bf16", "fp16", "tf32", "model_init_kwargs", "deepspeed", "fsdp", "fsdp_config", "parallelism_config",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -223,8 +242,10 @@ def check_start(
     """Refuse a start that the curriculum does not allow.
 
     A data set's first stage starts where its history says: a curriculum at a model that has seen none of it, a round of
-    introspection at the judge whose mistakes it revised. Every later stage starts where the one before it ended. A run on
-    several stages together, or on a folder without statistics, may start anywhere.
+    introspection at a judge that was trained last on the data set that the round revised. After which of its stages is not
+    checked: a round's statistics name the data set alone, and the judge whose mistakes it revised need not have seen all of
+    it. Every later stage starts where the one before it ended. A run on several stages together, or on a folder without
+    statistics, may start anywhere.
 
     Raises:
         RecordError: `model` is another stage's.
@@ -253,19 +274,34 @@ def check_start(
 
 
 def last_whole_checkpoint(output: Path) -> tuple[Path | None, list[Path]]:
-    """Return the latest checkpoint of an interrupted run that is whole, and those that are not."""
+    """Return the latest checkpoint of an interrupted run that is whole, and those that are not.
+
+    One whose mark cannot be read, as a full disk leaves it, is not.
+    """
     found = [
         (int(folder.name.rpartition("-")[2]), folder)
         for folder in output.glob("checkpoint-*")
         if folder.name.rpartition("-")[2].isdigit()
     ]
-    whole = [folder for _, folder in sorted(found) if (folder / WHOLE).exists()]
+    whole = [folder for _, folder in sorted(found) if _marked_seconds(folder) is not None]
     return (whole[-1] if whole else None), [folder for _, folder in sorted(found) if folder not in whole]
 
 
 def seconds_so_far(checkpoint: Path | None) -> float:
     """Return how many seconds were trained until a whole checkpoint was saved."""
-    return 0.0 if checkpoint is None else float((checkpoint / WHOLE).read_text(encoding="utf-8"))
+    return 0.0 if checkpoint is None else _marked_seconds(checkpoint) or 0.0
+
+
+def mark_whole(checkpoint: Path, seconds: float) -> None:
+    """Mark a checkpoint that every process has written its part of, with the seconds trained by then."""
+    write_whole(checkpoint / WHOLE, f"{seconds:.1f}\n")
+
+
+def _marked_seconds(checkpoint: Path) -> float | None:
+    try:
+        return float((checkpoint / WHOLE).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None
 
 
 def begin(output: Path, record: Mapping[str, Any]) -> bool:
@@ -273,7 +309,8 @@ def begin(output: Path, record: Mapping[str, Any]) -> bool:
 
     Args:
         record: what is known of the run. Under `identity` stands what decides the weights, by name, in JSON's kinds; a run
-            goes on only where all of it is the same.
+            goes on only where all of it is the same. Under `arguments` stands all that it was given; there a name is
+            looked up that an older record lacks under `identity`.
 
     Raises:
         RecordError: another run's weights, or something else, are there.
@@ -284,6 +321,7 @@ def begin(output: Path, record: Mapping[str, Any]) -> bool:
             raise RecordError(f"{output}: holds something that was not trained here; choose another --output_dir")
     else:
         was, now = there["identity"], record["identity"]
+        was = {name: there.get("arguments", {}).get(name) for name in now} | was
         for name in sorted({*was, *now}):
             if was.get(name) != now.get(name):
                 raise RecordError(
