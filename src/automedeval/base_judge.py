@@ -1,10 +1,11 @@
 """What all judges have in common: cases in, verdicts out, one request's verdict at a time."""
 
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from automedeval.planning import Request
+from automedeval.planning import Request, selected_responses
 from automedeval.records import Case, RecordError, Verdict
 
 WINDOW = 512  # requests that are sorted by length and batched together
@@ -30,7 +31,7 @@ def refuse(requests: Sequence[Request], over: Sequence[int]) -> None:
             )
 
 
-class BaseJudge:
+class BaseJudge(ABC):
     """A judge: it plans which requests a case takes, and judges them.
 
     `name`, `rubric_name` and `fingerprint` tell whose verdicts are whose; the fingerprint is over everything that changes one.
@@ -51,18 +52,19 @@ class BaseJudge:
             verdicts = dict(self.judge(window))
             yield from (verdicts[index] for index in sorted(verdicts))
 
+    @abstractmethod
     def plan(self, case: Case) -> list[Request]:
         """Return the requests that this case takes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def judge(self, requests: Sequence[Request], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Verdict]]:
         """Judge one window of requests; yield (index, verdict) of the wanted ones, in any order."""
-        raise NotImplementedError
 
+    @abstractmethod
     def estimate(self, requests: Sequence[Request]) -> tuple[int, float]:
         """Return about how many prompt tokens requests take, and what judging them can cost at most."""
-        return 0, 0.0
 
+    @abstractmethod
     def refuse_overlong(self, requests: Sequence[Request]) -> None:
         """Raise RecordError, naming the case, if a request is to be refused for its length."""
 
@@ -79,3 +81,14 @@ class BaseJudge:
         for index, value in zip(slots, values):
             spread[index] = value
         return tuple(spread)
+
+
+class ApartJudge(BaseJudge):
+    """A judge that looks at each response by itself; `models` names those whose responses it judges, None all."""
+
+    models: Sequence[str] | None
+    apart = True
+
+    def plan(self, case: Case) -> list[Request]:
+        """Return the one request that shows all responses, each by itself."""
+        return [Request(case, tuple(selected_responses(case, self.models)))]

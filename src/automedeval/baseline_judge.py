@@ -8,15 +8,15 @@ from functools import partial
 
 import numpy as np
 
-from automedeval.base_judge import BaseJudge
+from automedeval.base_judge import ApartJudge
 from automedeval.baselines import BASELINES, Collection, bm25
-from automedeval.planning import Request, selected_responses
-from automedeval.records import Case, RecordError, Verdict
+from automedeval.planning import Request
+from automedeval.records import RecordError, Verdict
 from automedeval.rubrics import COUNTED
 
 
 @dataclass
-class BaselineJudge(BaseJudge):
+class BaselineJudge(ApartJudge):
     """Scores every response by itself, by what a baseline counts: `expected_scores` without a scale, and no model at all.
 
     Args:
@@ -35,7 +35,6 @@ class BaselineJudge(BaseJudge):
     models: Sequence[str] | None = None
     name: str | None = None
 
-    apart = True
     rubric_name = COUNTED
     chat = None
 
@@ -49,9 +48,12 @@ class BaselineJudge(BaseJudge):
             settings.append(self.collection.fingerprint)
         self.fingerprint = hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:12]
 
-    def plan(self, case: Case) -> list[Request]:
-        """Return the one request that shows all responses, each by itself."""
-        return [Request(case, tuple(selected_responses(case, self.models)))]
+    def estimate(self, requests: Sequence[Request]) -> tuple[int, float]:
+        """Return no tokens and no cost."""
+        return 0, 0.0
+
+    def refuse_overlong(self, requests: Sequence[Request]) -> None:
+        """Refuse nothing: a count has no context window."""
 
     def judge(self, requests: Sequence[Request], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Verdict]]:
         """Score one window of requests; yield (index, verdict) of the wanted ones."""

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from automedeval.base_judge import BaseJudge, refuse, shorten_longest
-from automedeval.planning import Request, selected_responses
+from automedeval.base_judge import ApartJudge, refuse, shorten_longest
+from automedeval.planning import Request
 from automedeval.prompts import Messages, channel_fingerprint, channel_texts, likelihood_fingerprint, likelihood_texts
-from automedeval.records import Case, RecordError, Verdict
+from automedeval.records import RecordError, Verdict
 from automedeval.rubrics import LIKELIHOOD, Rubric, read_rubric
 
 LIKELIHOODS = ("likelihood", "channel")
@@ -19,7 +19,7 @@ DTYPES = {"channel": "float32"}
 
 
 @dataclass
-class LikelihoodJudge(BaseJudge):
+class LikelihoodJudge(ApartJudge):
     """Scores a response by how likely it makes the question: the mean log-probability of the question's tokens given it.
 
     The idea of GPTScore (Fu et al. 2023) and BARTScore (Yuan et al. 2021), with any causal checkpoint. It sees relevance
@@ -35,8 +35,6 @@ class LikelihoodJudge(BaseJudge):
     models: Sequence[str] | None = None
     on_overlong: str = "error"
     name: str | None = None
-
-    apart = True
 
     def __post_init__(self) -> None:
         self.rubric = read_rubric(self.rubric) if isinstance(self.rubric, str) else self.rubric
@@ -66,10 +64,6 @@ class LikelihoodJudge(BaseJudge):
         if self.rubric is None:
             return [likelihood_texts(case.question, text) for text in texts]
         return [channel_texts(self.rubric, case.question, text, score) for text in texts for score in self.rubric.scale]
-
-    def plan(self, case: Case) -> list[Request]:
-        """Return the one request that shows all responses, each by itself."""
-        return [Request(case, tuple(selected_responses(case, self.models)))]
 
     def judge(self, requests: Sequence[Request], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Verdict]]:
         """Judge one window of requests; yield (index, verdict) of the wanted ones as their last response is done.

@@ -357,15 +357,17 @@ def _read_dataset(path: str) -> Iterator[tuple[str, dict]]:
 
 def _as_json(value: Any, place: str) -> Any:
     """Return a value of a column as JSON can hold it: dates, times, decimals and bytes as text."""
-
-    def text(part: object) -> str:
-        if isinstance(part, bytes):
-            return part.decode(errors="backslashreplace")
-        if isinstance(part, (date, time, timedelta, Decimal)):
-            return str(part)
-        raise RecordError(f"{place}: JSON has no {type(part).__name__}; leave the column out, or make it text")
-
-    return json.loads(json.dumps(value, default=text))
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    if isinstance(value, dict):
+        return {name: _as_json(held, place) for name, held in value.items()}
+    if isinstance(value, list):
+        return [_as_json(held, place) for held in value]
+    if isinstance(value, bytes):
+        return value.decode(errors="backslashreplace")
+    if isinstance(value, (date, time, timedelta, Decimal)):
+        return str(value)
+    raise RecordError(f"{place}: JSON has no {type(value).__name__}; leave the column out, or make it text")
 
 
 def read_placed(path: str | Path, kind: type, hub: bool = False, **options: Any) -> Iterator[tuple[str, Any]]:

@@ -8,7 +8,6 @@ import hashlib
 import hmac
 import io
 import ipaddress
-import re
 import tempfile
 import threading
 import zipfile
@@ -158,7 +157,7 @@ def add_coordinator(app: FastAPI, study: Study, store: Store, templates: Jinja2T
         )
 
     def item(request: Request, number: str) -> Response:
-        if not re.fullmatch("[0-9]{1,9}", number) or int(number) >= len(study.items):
+        if not number.isdecimal() or int(number) >= len(study.items):
             raise HTTPException(404)
         chosen = study.items[int(number)]
         answers = [answer for answer in store.answers() if answer.item.key == chosen.key]
