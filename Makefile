@@ -4,7 +4,7 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 JUDGE := models/SmolLM2-135M-Instruct
 ENCODER := models/all-MiniLM-L6-v2
-SAMPLE := src/automedeval/assets/sample
+SAMPLE := src/automedeval/sample
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := true
 # Threads that wait give their core away: on a machine that does other things besides, training is a few times as fast for it.
@@ -15,7 +15,7 @@ export DS_BUILD_OPS := 0
 .PHONY: demo test style quality benchmark clean
 
 demo: $(JUDGE) $(ENCODER)  ## the whole study on the small model and the sample; it goes on from where it stopped
-	PYTHON=$(BIN)/python bash recipes/reproduce.sh recipes/automedeval-135m
+	PYTHON=$(BIN)/python bash recipes/reproduce.sh recipes/runs/automedeval-135m
 
 test: $(JUDGE) $(ENCODER)
 	$(BIN)/python -m pytest
@@ -51,7 +51,7 @@ benchmark: $(JUDGE)  ## on a machine that does nothing else; see benchmarks/READ
 	touch $@
 
 $(JUDGE) $(ENCODER) &: | .venv/installed
-	$(BIN)/python recipes/unpack_models.py --output models
+	$(BIN)/python recipes/get_models.py --output models
 
 clean:
 	rm -rf .venv verdicts/sample* reports/sample* stores/sample instructions/sample* checkpoints/sample* $(JUDGE) $(ENCODER)

@@ -17,8 +17,8 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import bdtr
 
-from automedeval import abstention
-from automedeval.ranking import format_table
+from automedeval.reports.text import format_table
+from automedeval.stats import selective
 
 FRESH = 400
 TOGETHER = 0.8  # the share of cases whose pairs are all right or all wrong
@@ -56,11 +56,11 @@ def draw(law: Law, cases: int, rng: np.random.Generator) -> tuple[np.ndarray, np
 def choices(law: Law, cases: int, risk: float, delta: float, rng: np.random.Generator) -> list[float | None]:
     """Return the thresholds that the promise, and the two that look like it, choose in one draw; None keeps nothing."""
     confidence, wrong, there, fresh = draw(law, cases, rng)
-    sequence = abstention.thresholds(fresh, cases, risk, delta)
+    sequence = selective.thresholds(fresh, cases, risk, delta)
     drawn = (rng.random(cases) * there.sum(axis=1)).astype(int)
-    promised = abstention.certify(confidence, wrong[np.arange(cases), drawn], sequence, risk, delta).threshold
+    promised = selective.certify(confidence, wrong[np.arange(cases), drawn], sequence, risk, delta).threshold
     case, _ = np.nonzero(there)
-    pooled = abstention.certify(confidence[case], wrong[there], sequence, risk, delta).threshold
+    pooled = selective.certify(confidence[case], wrong[there], sequence, risk, delta).threshold
     seen = [level for level in sequence if wrong[there & (confidence >= level)[:, None]].mean() <= risk]
     return [promised, pooled, min(seen) if seen else None]
 

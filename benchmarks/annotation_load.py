@@ -41,7 +41,7 @@ from judge_memory import WORDS
 from automedeval.annotation.export import write_export
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import read_study
-from automedeval.ranking import format_table
+from automedeval.reports.text import format_table
 
 ROOT = Path(__file__).parents[1]
 LIMIT = 100.0  # milliseconds that 95 of 100 saves stay below

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from judge_memory import WORDS
 
-from automedeval.ranking import format_table
+from automedeval.reports.text import format_table
 
 ROOT = Path(__file__).parents[1]
 LIMIT = 60.0  # seconds, for 10,000 cases

@@ -19,8 +19,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from automedeval.ranking import format_table
 from automedeval.records import Case, Response, Verdict
+from automedeval.reports.text import format_table
 
 ROOT = Path(__file__).parents[1]
 GROWTH = 2.0  # limit: ten times the cases may take so many times the memory

@@ -24,12 +24,13 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from multiprocessing.connection import Connection
 
-from automedeval.books import Passage
-from automedeval.chat import OpenAIChat
-from automedeval.completion_chain import CompletionChain, SharedSearch
-from automedeval.judging import Judge
-from automedeval.ranking import format_table
+from automedeval.distillation.books import Passage
+from automedeval.distillation.completion_chain import CompletionChain
+from automedeval.distillation.store import SharedSearch
+from automedeval.judges.judge import Judge
+from automedeval.models.endpoint import OpenAIChat
 from automedeval.records import Case, Response
+from automedeval.reports.text import format_table
 
 QUESTION = "[Question]: What is the usual dose?"
 VERDICT = "Analyze:\nStep 1: A dose.\nScore: Doctor 1: 4 points. Doctor 2: 2 points."

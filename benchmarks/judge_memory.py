@@ -19,7 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from automedeval.ranking import format_table
+from automedeval.reports.text import format_table
 
 ROOT = Path(__file__).parents[1]
 TARGET = 1.05
@@ -28,7 +28,7 @@ RUNS = ("judge all", "judge again")  # in this order: the second finds what the 
 BUILD_MODEL = """
 import sys, pathlib
 sys.path.insert(0, sys.argv[1])
-from conftest import build_tiny_model
+from doubles.tiny_model import build_tiny_model
 build_tiny_model(pathlib.Path(sys.argv[2]))
 """
 

@@ -32,13 +32,13 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM
 
-from automedeval.base_judge import WINDOW
-from automedeval.checkpoints import checkpoint_folder
-from automedeval.judging import Judge
-from automedeval.local_chat import LocalChat
-from automedeval.prompts import Prompt
-from automedeval.ranking import format_table
+from automedeval.judges.base import WINDOW
+from automedeval.judges.judge import Judge
+from automedeval.models.base import Prompt
+from automedeval.models.checkpoints import checkpoint_folder
+from automedeval.models.local import LocalChat
 from automedeval.records import Case, read_cases
+from automedeval.reports.text import format_table
 
 ROOT = Path(__file__).parents[1]
 DTYPES = ("float32", "bfloat16")
@@ -204,7 +204,7 @@ def machine() -> str:
 
 def main() -> None:
     data = os.environ.get("AUTOMEDEVAL_DATA")
-    files = [ROOT / "src" / "automedeval" / "assets" / "sample" / "test_cases.jsonl"]
+    files = [ROOT / "src" / "automedeval" / "sample" / "test_cases.jsonl"]
     files += [Path(data, "feedbackqa_cdc_valid", "cases.jsonl")] if data else []
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument

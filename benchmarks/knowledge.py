@@ -31,12 +31,12 @@ from pathlib import Path
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
-from automedeval.books import Book, Chunking, Passage
-from automedeval.embeddings import Encoder
-from automedeval.knowledge import MODES, KnowledgeBase
-from automedeval.ranking import format_table
+from automedeval.distillation.books import Book, Chunking, Passage
+from automedeval.distillation.store import MODES, KnowledgeBase
+from automedeval.models.embeddings import Encoder
 from automedeval.records import read_lines
-from automedeval.resampling import bootstrap, difference, ratio
+from automedeval.reports.text import format_table
+from automedeval.stats.bootstrap import bootstrap, difference, ratio
 
 ROOT = Path(__file__).parents[1]
 PARTS = ("index", "latency", "retrieval")

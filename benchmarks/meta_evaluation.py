@@ -22,9 +22,9 @@ import numpy as np
 from judge_memory import WORDS
 from scipy.stats import spearmanr
 
-from automedeval import agreement, resampling
-from automedeval.agreement import Panel
-from automedeval.ranking import format_table
+from automedeval.reports.text import format_table
+from automedeval.stats import agreement, bootstrap
+from automedeval.stats.agreement import Panel
 
 ROOT = Path(__file__).parents[1]
 
@@ -103,7 +103,7 @@ def main() -> None:
     rows = []
     for name, statistics, limit in (("mean measures", means, 10.0), ("rank correlation", ranks, 60.0)):
         started = time.perf_counter()
-        resampling.bootstrap(list(statistics.values()), args.cases, args.resamples)
+        bootstrap.bootstrap(list(statistics.values()), args.cases, args.resamples)
         seconds = time.perf_counter() - started
         peer = looped(panel, people, judge, name != "mean measures", 20) * args.resamples
         rows.append(

@@ -23,14 +23,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from automedeval.cases import Cases
-from automedeval.comparison import candidates_of, compare, keep_ratings
-from automedeval.evidence import read_verdicts
-from automedeval.people import People, read_ratings
-from automedeval.prediction_powered import Powered, prediction_powered
-from automedeval.ranking import format_table
-from automedeval.rows import rows_of
-from automedeval.sampling import chances, draw
+from automedeval.meta_evaluation.cases import Cases
+from automedeval.meta_evaluation.comparison import candidates_of, compare, keep_ratings
+from automedeval.meta_evaluation.ratings import People, read_ratings
+from automedeval.meta_evaluation.verdicts import read_verdicts, rows_of
+from automedeval.reports.text import format_table
+from automedeval.stats.prediction_powered import Powered, prediction_powered
+from automedeval.stats.sampling import chances, draw
 
 COVERAGE, WIDTH = (0.935, 0.965), 1.02
 INVALID = 0.05  # share of cases without a valid verdict, which are the harder ones

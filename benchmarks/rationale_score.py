@@ -31,8 +31,8 @@ from pathlib import Path
 
 from judge_memory import peak
 
-from automedeval.ranking import format_table
 from automedeval.records import read_lines
+from automedeval.reports.text import format_table
 
 ROOT = Path(__file__).parents[1]
 EQUAL = {"bert": 1e-5, "bart": 1e-4}  # largest difference in float32
@@ -69,7 +69,7 @@ def comments(file: Path, count: int) -> list[tuple[str, str]]:
 def build(folder: Path, tiny: bool) -> None:
     """Save a RoBERTa and a BART with random weights, and a tokenizer that has learnt from the pairs of the folder."""
     sys.path.insert(0, str(ROOT / "tests"))
-    from tiny_bart import build_bart, build_roberta, roberta_tokenizer
+    from doubles.tiny_bart import build_bart, build_roberta, roberta_tokenizer
 
     texts = [text for pair in json.loads((folder / "pairs.json").read_text(encoding="utf-8")) for text in pair]
     tokenizer = roberta_tokenizer(texts, VOCABULARY, 512)

@@ -39,14 +39,14 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForCausalLM, PrinterCallback, TrainerCallback
 from trl import ModelConfig, ScriptArguments, SFTConfig, SFTTrainer, TrlParser, pack_dataset
 
-from automedeval.arguments import installed_versions, run
-from automedeval.checkpoints import checkpoint_folder
-from automedeval.dataset_folder import TEST, read_statistics
-from automedeval.encoding import PromptEncoder
-from automedeval.ranking import format_table
+from automedeval.cli import installed_versions, run
+from automedeval.dataset.folder import TEST, read_statistics
+from automedeval.models.checkpoints import checkpoint_folder
+from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError
-from automedeval.stages import UNTRAINED, read_rows, tokenize
-from automedeval.trained_positions import read_trained_positions
+from automedeval.reports.text import format_table
+from automedeval.training.completion_logits import read_trained_positions
+from automedeval.training.stages import UNTRAINED, read_rows, tokenize
 
 ROOT = Path(__file__).parents[1]
 OURS, DEFAULTS, BARE = "(a) ours", "(b) TRL's defaults", "(c) bare loop"
@@ -230,7 +230,11 @@ def measure(options: argparse.Namespace, folder: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--config", default=ROOT / "recipes/automedeval-135m/stage1.yaml", help="the run that is ours (%(default)s)")
+    add(
+        "--config",
+        default=ROOT / "recipes/runs/automedeval-135m/stage1.yaml",
+        help="the run that is ours (%(default)s)",
+    )
     add("--model", default=str(ROOT / "models/SmolLM2-135M-Instruct"), help="checkpoint folder (%(default)s)")
     add("--dataset", default=str(ROOT / "instructions/sample"), help="all its stages are read (%(default)s)")
     add("--device", choices=("cpu", "cuda"), default="cpu", help="what trains (%(default)s)")

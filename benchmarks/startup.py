@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from automedeval.ranking import format_table
+from automedeval.reports.text import format_table
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "judge.py"
 COMMANDS = {  # what is shown: (arguments of python, most seconds it should take)

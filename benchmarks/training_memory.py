@@ -21,7 +21,7 @@ import torch
 import yaml
 from transformers import LlamaConfig, LlamaForCausalLM
 
-RECIPES = Path(__file__).parents[1] / "recipes"
+RECIPES = Path(__file__).parents[1] / "recipes" / "runs"
 MARKERS = ("<!-- training_memory -->", "<!-- /training_memory -->")
 GPUS = (1, 2, 4, 8)
 SHAPES = {  # what a checkpoint's config.json says; the tokenizers' sizes included

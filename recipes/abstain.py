@@ -21,14 +21,15 @@ from typing import Any
 
 import numpy as np
 
-from automedeval import abstention, figures
-from automedeval.arguments import parse, record_run, run
-from automedeval.cases import Cases
-from automedeval.confidence import MEASURES, Confidence
-from automedeval.journal import write_whole
-from automedeval.people import read_ratings
+from automedeval.cli import parse, record_run, run
+from automedeval.meta_evaluation.cases import Cases
+from automedeval.meta_evaluation.confidence import MEASURES, Confidence
+from automedeval.meta_evaluation.ratings import read_ratings
 from automedeval.records import RecordError, read_cases
-from automedeval.resampling import RESAMPLES, estimate, plain
+from automedeval.records.journal import write_whole
+from automedeval.reports import charts
+from automedeval.stats import selective
+from automedeval.stats.bootstrap import RESAMPLES, estimate, plain
 
 
 @dataclass
@@ -84,13 +85,13 @@ def main() -> None:
         raise RecordError(f"no verdict of {said.judge} on a case without ratings has a confidence by {args.confidence}")
     panel = cases.panel
     ordered = ~np.isnan(said.people) & (said.people != 0) & (rated & sure)[panel.case[panel.pairs[0]]]
-    drawn = abstention.drawn_pairs(panel, ordered, [case.id for case in cases.records], args.seed)
+    drawn = selective.drawn_pairs(panel, ordered, [case.id for case in cases.records], args.seed)
     units = said.values[panel.case[panel.pairs[0][drawn]]]
-    sequence = abstention.thresholds(said.values[fresh & sure], len(drawn), args.abstain_at, args.delta)
+    sequence = selective.thresholds(said.values[fresh & sure], len(drawn), args.abstain_at, args.delta)
     wrong = said.relation[drawn] != said.people[drawn]
-    certificate = abstention.certify(units, wrong, sequence, args.abstain_at, args.delta)
+    certificate = selective.certify(units, wrong, sequence, args.abstain_at, args.delta)
     keep = fresh & sure & (said.values >= (np.inf if certificate.threshold is None else certificate.threshold))
-    curve = abstention.risk_coverage(panel, said.people, said.relation, said.values)
+    curve = selective.risk_coverage(panel, said.people, said.relation, said.values)
     record = {
         "judge": said.judge,
         "settings": said.settings,
@@ -143,8 +144,8 @@ def write(
             (each["coverage"], *map(each["risk"].get, ("value", "low", "high"))) for each in record["rated_curve"]
         ]
         share = record["units_kept"] / record["units"] if record["threshold"] is not None else None
-        svg = figures.risk_coverage([(said.judge, points)], "f", args.abstain_at, share)
-        write_whole(output / "risk_coverage.svg", figures.alone(svg))
+        svg = charts.risk_coverage([(said.judge, points)], "f", args.abstain_at, share)
+        write_whole(output / "risk_coverage.svg", charts.alone(svg))
 
 
 if __name__ == "__main__":

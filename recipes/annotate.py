@@ -1,6 +1,6 @@
 """Serve the physicians' page: rate responses and verdicts, decide for the jury, compare verdicts (paper, section 4.2).
 
-    python recipes/annotate.py --study recipes/automedeval-135m/annotate.yaml
+    python recipes/annotate.py --study recipes/runs/automedeval-135m/annotate.yaml
 
 The first start prints an invitation link for every physician and the coordinator's password, once. `--invite NAME` prints a new
 link, and `--export FOLDER` writes the answers as the records that the other recipes read; both then end.
@@ -18,7 +18,7 @@ from automedeval.annotation.coordinator import has_password, set_password
 from automedeval.annotation.export import write_export
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import Study, read_study
-from automedeval.arguments import parse, run
+from automedeval.cli import parse, run
 from automedeval.records import RecordError
 
 PASSWORD = "AUTOMEDEVAL_COORDINATOR_PASSWORD"

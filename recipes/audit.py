@@ -21,26 +21,27 @@ from typing import Any
 import numpy as np
 
 import automedeval
-from automedeval import audit_report, audits, trials
-from automedeval.arguments import ChatArguments, git_commit, join_processes, parse, record_run, run
-from automedeval.audit_verdicts import judge_of, judge_tampered, recorded
-from automedeval.baseline_judge import BaselineJudge
-from automedeval.baselines import Collection
-from automedeval.cases import Cases
-from automedeval.journal import Processes, write_whole
-from automedeval.judging import Judge
-from automedeval.likelihood_judge import DTYPES, LIKELIHOODS, LikelihoodJudge
-from automedeval.people import People, read_ratings
-from automedeval.perturbations import Trial, harm, read_attacks, read_harms, read_paraphrases
-from automedeval.readings import Readings
+from automedeval.audit import biases, report, trials
+from automedeval.audit.perturbations import Trial, harm, read_attacks, read_harms, read_paraphrases
+from automedeval.audit.run import judge_of, judge_tampered, recorded
+from automedeval.audit.thresholds import decide, figures_of, passes, read_thresholds
+from automedeval.audit.trials import Outcome, Templates, trial_figures
+from automedeval.cli import git_commit, join_processes, parse, record_run, run
+from automedeval.judges.baseline import BaselineJudge
+from automedeval.judges.judge import Judge
+from automedeval.judges.likelihood import DTYPES, LIKELIHOODS, LikelihoodJudge
+from automedeval.meta_evaluation.cases import Cases
+from automedeval.meta_evaluation.ratings import People, read_ratings
+from automedeval.meta_evaluation.verdicts import Readings
+from automedeval.metrics.lexical import Collection
+from automedeval.models.arguments import ChatArguments
 from automedeval.records import RecordError
-from automedeval.report import printable
-from automedeval.resampling import RESAMPLES, estimate, plain, ratio
+from automedeval.records.journal import Processes, write_whole
+from automedeval.reports.page import printable
 from automedeval.rubrics import read_rubric
-from automedeval.thresholds import decide, figures_of, passes, read_thresholds
-from automedeval.trials import Outcome, Templates, trial_figures
+from automedeval.stats.bootstrap import RESAMPLES, estimate, plain, ratio
 
-CHECKS = (*audits.CHECKS, *trials.CHECKS)
+CHECKS = (*biases.CHECKS, *trials.CHECKS)
 
 
 @dataclass
@@ -92,7 +93,7 @@ class AuditArguments:
     def __post_init__(self) -> None:
         if bool(self.judge) == bool(self.verdicts):
             raise RecordError("name one of --judge and --verdicts")
-        able = audits.CHECKS if self.verdicts else CHECKS
+        able = biases.CHECKS if self.verdicts else CHECKS
         given = able if self.checks is None else [name.strip() for some in self.checks for name in some.split(",")]
         if unknown := sorted(set(given) - set(CHECKS)):
             raise RecordError(f"--checks: no check {unknown[0]!r}; there are {', '.join(CHECKS)}")
@@ -150,14 +151,12 @@ def main() -> None:
             "seed": args.seed,
         },
     }
-    context = {"title": f"Audit of {result['judge']['name']}", "figures": audit_report.illustrate(result)}
-    texts = {name: audit_report.render(f"{name}.jinja", result, **context) for name in ("audit.md", "audit.html")}
+    context = {"title": f"Audit of {result['judge']['name']}", "figures": report.illustrate(result)}
+    texts = {name: report.render(f"{name}.jinja", result, **context) for name in ("audit.md", "audit.html")}
     texts["audit.json"] = json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     for name, text in texts.items():
         write_whole(output / name, text)
-    print(
-        "\n".join(map(printable, ["", *audit_report.summary(result), *(f"note: {note}" for note in result["notes"])]))
-    )
+    print("\n".join(map(printable, ["", *report.summary(result), *(f"note: {note}" for note in result["notes"])])))
     print(f"audit: {output / 'audit.html'}")
     ours.wait()
     if args.gate and not result["passes"]:
@@ -204,7 +203,7 @@ def figures(
     args: AuditArguments, cases: Cases, people: People | None, number: int, readings: Readings, outcomes: list[Outcome]
 ) -> dict[str, Any]:
     """Lay out the figures of one decoding; what a judge's habits are is told by the first."""
-    checks = [name for name in args.checks if name in audits.CHECKS] if number == 0 else []
+    checks = [name for name in args.checks if name in biases.CHECKS] if number == 0 else []
     verdicts, valid = (
         np.bincount([cases.index[each.case_id] for each in some], minlength=len(cases)).astype(float)
         for some in (readings.verdicts, readings.valid)
@@ -219,8 +218,8 @@ def figures(
         "errors": dict(errors.most_common(8)),
     }
     if people is not None:
-        clean["concordance"] = audits.concordance(readings, people)
-    clean_figures = audits.audit_clean(readings, checks, people, args.own, args.seed)
+        clean["concordance"] = biases.concordance(readings, people)
+    clean_figures = biases.audit_clean(readings, checks, people, args.own, args.seed)
     return {"clean": clean, **clean_figures, **trial_figures(outcomes, len(cases))}
 
 

@@ -1,9 +1,9 @@
 """Build the instruction data set: check the teachers' verdicts, tell their quality, and lay them out as a curriculum.
 
     python recipes/build_dataset.py --cases cases.jsonl --verdicts strong/verdicts.jsonl weak/verdicts.jsonl \\
-        --verdict_ratings verdict_ratings.jsonl --corrupt true --plan recipes/automedeval-13b/plan.yaml \\
+        --verdict_ratings verdict_ratings.jsonl --corrupt true --plan recipes/runs/automedeval-13b/plan.yaml \\
         --tokenizer MODEL --evaluation_cases test.jsonl --output instructions
-    python recipes/build_dataset.py --config recipes/automedeval-135m/build_dataset.yaml
+    python recipes/build_dataset.py --config recipes/runs/automedeval-135m/build_dataset.yaml
 
 Writes OUTPUT/{stage1,stage2,stage3,test}.parquet with a card, statistics.json, dropped.jsonl, run.json and topics.svg. The
 folder appears when all of it is there, in place of an earlier one.
@@ -15,17 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import automedeval
-from automedeval.arguments import parse, record_run, run
-from automedeval.curriculum import read_plan
-from automedeval.dataset_folder import DatasetFolder, card_facts, write_card
-from automedeval.figures import topic_shares
-from automedeval.instruction_set import InstructionSet
-from automedeval.journal import Journal, write_whole
-from automedeval.judged_cases import JudgedCases
-from automedeval.quality import QualityClassifier
+from automedeval.cli import parse, record_run, run
+from automedeval.dataset.builder import InstructionSet
+from automedeval.dataset.card import card_facts, write_card
+from automedeval.dataset.curriculum import read_plan
+from automedeval.dataset.folder import DatasetFolder
+from automedeval.dataset.quality import QualityClassifier
+from automedeval.dataset.teacher_verdicts import JudgedCases
+from automedeval.dataset.topics import TOPICS
 from automedeval.records import Case, RecordError, read_cases
+from automedeval.records.journal import Journal, write_whole
+from automedeval.reports.charts import topic_shares
 from automedeval.rubrics import packaged_rubrics, read_rubric
-from automedeval.topics import TOPICS
 
 
 @dataclass
@@ -148,7 +149,7 @@ def prompt_encoder(args: BuildDatasetArguments) -> Any:
     """Return what counts a row's tokens as the checkpoint's tokenizer and chat template have them, None without one."""
     if not args.tokenizer:
         return None
-    from automedeval.encoding import PromptEncoder
+    from automedeval.models.tokenization import PromptEncoder
 
     return PromptEncoder.from_checkpoint(args.tokenizer, args.chat_template_path)
 
@@ -160,7 +161,7 @@ def label_quality(args: BuildDatasetArguments, data: InstructionSet) -> tuple[st
         data.tell(f"quality: {data.read_labels(args.labels):,} labels by people")
         by = "people's labels"
     if args.labels or args.corrupt or args.classifier:
-        from automedeval.embeddings import Encoder  # torch is loaded by those who need it
+        from automedeval.models.embeddings import Encoder  # torch is loaded by those who need it
 
         embed = Encoder(args.encoder)
         if args.labels or args.corrupt:

@@ -16,13 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from automedeval.arguments import parse, record_run, run
-from automedeval.calibration import Calibration
-from automedeval.journal import write_whole
-from automedeval.planning import verdict_key
-from automedeval.records import Rating, RecordError, Verdict, read_placed, read_records
+from automedeval.cli import parse, record_run, run
+from automedeval.meta_evaluation.calibration import Calibration, Scaling
+from automedeval.records import Rating, RecordError, Verdict, read_placed, read_records, verdict_key
+from automedeval.records.journal import write_whole
 from automedeval.rubrics import read_rubric, without_scale
-from automedeval.scaling import Scaling
 
 
 @dataclass
@@ -85,11 +83,11 @@ def main() -> None:
         told = [f"{name} {'none' if value is None else f'{value:.3f}'}" for name, value in facts["concordance"].items()]
         print(f"concordance there: {', '.join(told)} (weights from the other cases)")
     else:
-        from automedeval import figures  # matplotlib is slow to load
+        from automedeval.reports import charts  # matplotlib is slow to load
 
         names = {"before": "before", "after": "after, by the other cases"}
         curves = [(names[name], bins) for name, bins in facts["reliability"].items()]
-        write_whole(output / "reliability.svg", figures.alone(figures.reliability(curves, "f", rubric.scale)))
+        write_whole(output / "reliability.svg", charts.alone(charts.reliability(curves, "f", rubric.scale)))
     errors = [f"{name} {in_words(error)}" for name, error in facts["calibration_error"].items()]
     print(f"expected calibration error there: {', '.join(errors)} points (by the other cases)")
     valid = sum(verdict.valid for verdict in fresh)

@@ -20,19 +20,19 @@ from typing import Any
 import numpy as np
 
 import automedeval
-from automedeval import comparison_page, sampling
-from automedeval.arguments import git_commit, parse, run
-from automedeval.baselines import BASELINES
-from automedeval.cases import Cases
-from automedeval.comparison import STACKED, VOTED, candidates_of, compare, keep_ratings, plain
-from automedeval.evidence import read_verdicts
-from automedeval.journal import write_whole
-from automedeval.people import read_ratings
+from automedeval.cli import git_commit, parse, run
+from automedeval.meta_evaluation import comparison_report
+from automedeval.meta_evaluation.cases import Cases
+from automedeval.meta_evaluation.comparison import STACKED, VOTED, candidates_of, compare, keep_ratings, plain
+from automedeval.meta_evaluation.confidence import uncertainty
+from automedeval.meta_evaluation.ratings import read_ratings
+from automedeval.meta_evaluation.verdicts import Row, read_verdicts, rows_of
+from automedeval.metrics.lexical import BASELINES
 from automedeval.records import RecordError, read_lines
-from automedeval.report import printable
-from automedeval.resampling import RESAMPLES
-from automedeval.rows import Row, rows_of
-from automedeval.uncertainty import uncertainty
+from automedeval.records.journal import write_whole
+from automedeval.reports.page import printable
+from automedeval.stats import sampling
+from automedeval.stats.bootstrap import RESAMPLES
 
 EQUAL = (
     "The rated cases are taken as a random draw of all cases, decided without a look at what people say of them. If somebody "
@@ -139,17 +139,17 @@ def main() -> None:
     context = {
         "title": "Candidates, by few ratings: " + Path(args.cases).stem,
         "assumption": EQUAL if chances is None else WEIGHED,
-        "figures": comparison_page.illustrate(result),
+        "figures": comparison_report.illustrate(result),
     }
     for name in ("comparison.md", "comparison.html"):
-        texts[name] = comparison_page.render(f"{name}.jinja", result, **context)
+        texts[name] = comparison_report.render(f"{name}.jinja", result, **context)
     texts["comparison.json"] = json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     folder = Path(args.output)
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         write_whole(folder / name, text)
     counts = result["cases"]
-    lines = [f"{counts['rated_cases']:,} of {counts['cases']:,} cases are rated", *comparison_page.words(result)]
+    lines = [f"{counts['rated_cases']:,} of {counts['cases']:,} cases are rated", *comparison_report.words(result)]
     lines += [f"note: {note}" for note in result["notes"]]
     if args.rate_next:
         lines.append(f"to rate next: {folder / 'next_cases.jsonl'}, {result['next']['drawn']} cases")

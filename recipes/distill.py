@@ -15,13 +15,16 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from automedeval.arguments import ChatArguments, KnowledgeArguments, parse, record_run, run
-from automedeval.completion_chain import WINDOW, CompletionChain, conclude, overview
-from automedeval.journal import Journal, write_whole
-from automedeval.judging import Judge
-from automedeval.recorded_chat import RecordedChat
+from automedeval.cli import parse, record_run, run
+from automedeval.distillation.arguments import KnowledgeArguments
+from automedeval.distillation.completion_chain import CompletionChain, overview
+from automedeval.judges.judge import Judge
+from automedeval.judges.verdict_log import VerdictLog
+from automedeval.models.arguments import ChatArguments
+from automedeval.models.dialogue import WINDOW, conclude
+from automedeval.models.replay import RecordedChat
 from automedeval.records import Case, RecordError, read_cases
-from automedeval.verdict_log import VerdictLog
+from automedeval.records.journal import Journal, write_whole
 
 
 @dataclass

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from automedeval.arguments import ChatArguments, join_processes, parse, record_run, run
-from automedeval.generation import (
+from automedeval.cli import join_processes, parse, record_run, run
+from automedeval.dataset.responses import (
     Generated,
     ResponseLog,
     candidate_names,
@@ -30,8 +30,9 @@ from automedeval.generation import (
     windows,
     write_cases,
 )
-from automedeval.journal import Journal
+from automedeval.models.arguments import ChatArguments
 from automedeval.records import Case, RecordError
+from automedeval.records.journal import Journal
 
 
 @dataclass

@@ -3,7 +3,7 @@
     python recipes/introspect.py --dataset instructions --verdicts verdicts/stage3-train --cases cases.jsonl \\
         --suggester openai:MODEL --store STORE --reviewer openai:MODEL --output instructions-round1
     python recipes/introspect.py --dataset instructions --verdicts V --cases F --partners none --jury jury.jsonl --output O
-    python recipes/introspect.py --config recipes/automedeval-135m/introspect1.yaml
+    python recipes/introspect.py --config recipes/runs/automedeval-135m/introspect1.yaml
 
 Writes OUTPUT/{train,test}.parquet with a card, statistics.json, revisions.jsonl, dropped.jsonl and run.json. What the partners
 say is appended to OUTPUT.discussion/, with the jury's queue, jury.jsonl; the same command again goes on from there.
@@ -17,19 +17,21 @@ from typing import Any
 from tqdm import tqdm
 
 import automedeval
-from automedeval.arguments import ChatArguments, KnowledgeArguments, parse, record_run, run
-from automedeval.dataset_folder import DatasetFolder, card_facts, read_dataset, write_card
-from automedeval.discussion import EXCHANGES
-from automedeval.encoding import PromptEncoder
-from automedeval.introspection import Round, decide, refuse_silence
-from automedeval.journal import Journal
-from automedeval.jury import Ruling, read_readings, read_rulings, write_queue
-from automedeval.mistakes import JudgeOfRound, Mistake, Recorded, find_mistakes, read_judge, read_recorded
-from automedeval.partners import Partners
-from automedeval.recorded_chat import RecordedChat
+from automedeval.cli import parse, record_run, run
+from automedeval.dataset.card import card_facts, write_card
+from automedeval.dataset.folder import DatasetFolder, read_dataset
+from automedeval.distillation.arguments import KnowledgeArguments
+from automedeval.introspection.discussion import EXCHANGES, Partners
+from automedeval.introspection.jury import Ruling, read_readings, read_rulings, write_queue
+from automedeval.introspection.mistakes import JudgeOfRound, Mistake, Recorded, find_mistakes, read_judge, read_recorded
+from automedeval.introspection.round import Round, decide, refuse_silence
+from automedeval.introspection.rule_reviewer import RuleOnRatings
+from automedeval.models.arguments import ChatArguments
+from automedeval.models.replay import RecordedChat
+from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError, read_cases
+from automedeval.records.journal import Journal
 from automedeval.rubrics import packaged_rubrics, read_rubric
-from automedeval.rule_on_ratings import RuleOnRatings
 
 
 @dataclass

@@ -16,18 +16,20 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from automedeval.arguments import ChatArguments, join_processes, parse, record_run, run
-from automedeval.base_judge import WINDOW, BaseJudge
-from automedeval.baseline_judge import BaselineJudge
-from automedeval.baselines import Collection
-from automedeval.journal import Journal, write_whole
-from automedeval.judging import Judge
-from automedeval.likelihood_judge import DTYPES, LIKELIHOODS, LikelihoodJudge
-from automedeval.planning import Request, plan_requests, selected_responses
-from automedeval.ranking import Standings, format_table
+from automedeval.cli import join_processes, parse, record_run, run
+from automedeval.judges.base import WINDOW, BaseJudge
+from automedeval.judges.baseline import BaselineJudge
+from automedeval.judges.judge import Judge
+from automedeval.judges.leaderboard import Standings
+from automedeval.judges.likelihood import DTYPES, LIKELIHOODS, LikelihoodJudge
+from automedeval.judges.requests import Request, plan_requests, selected_responses
+from automedeval.judges.verdict_log import VerdictLog
+from automedeval.metrics.lexical import Collection
+from automedeval.models.arguments import ChatArguments
 from automedeval.records import Case, RecordError, read_cases
+from automedeval.records.journal import Journal, write_whole
+from automedeval.reports.text import format_table
 from automedeval.rubrics import Rubric, read_rubric
-from automedeval.verdict_log import VerdictLog
 
 
 @dataclass

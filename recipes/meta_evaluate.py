@@ -17,23 +17,21 @@ from pathlib import Path
 from typing import Any
 
 import automedeval
-from automedeval import report
-from automedeval.arguments import git_commit, parse, run
-from automedeval.baselines import BASELINES
-from automedeval.cases import Cases
-from automedeval.evidence import JudgeEvidence, baseline_evidence, read_verdicts
-from automedeval.illustrations import illustrate
-from automedeval.journal import write_whole
-from automedeval.meta_evaluation import meta_evaluate
-from automedeval.people import read_choices, read_ratings, read_verdict_ratings
-from automedeval.preferences import read_preferences
+from automedeval.cli import git_commit, parse, run
+from automedeval.meta_evaluation import report
+from automedeval.meta_evaluation.cases import Cases
+from automedeval.meta_evaluation.evaluate import meta_evaluate
+from automedeval.meta_evaluation.ratings import read_choices, read_preferences, read_ratings, read_verdict_ratings
+from automedeval.meta_evaluation.rationale_similarity import compare_rationales, read_teacher
+from automedeval.meta_evaluation.report_figures import illustrate
+from automedeval.meta_evaluation.report_text import summary
+from automedeval.meta_evaluation.runs import average_runs, check_rounds, follow_rounds
+from automedeval.meta_evaluation.verdicts import JudgeEvidence, baseline_evidence, read_verdicts, rows_of
+from automedeval.metrics.lexical import BASELINES
 from automedeval.records import RecordError
-from automedeval.repeats import average_runs
-from automedeval.resampling import RESAMPLES, estimate, plain
-from automedeval.rounds import check_rounds, follow_rounds
-from automedeval.rows import rows_of
-from automedeval.similarity import compare_rationales, read_teacher
-from automedeval.summary import summary
+from automedeval.records.journal import write_whole
+from automedeval.reports import page
+from automedeval.stats.bootstrap import RESAMPLES, estimate, plain
 
 
 @dataclass
@@ -151,14 +149,14 @@ def main() -> None:
         "paper_rounds": paper_rounds,
         "figures": illustrate(result, args.series, paper_rounds),
         "cases": report.case_records(result, cases, judges, people, shown),
-        **report.page_script(),
+        **page.page_script(report.TEMPLATES / "report.js"),
     }
     texts = {name: report.render(f"{name}.jinja", result, **context) for name in ("report.md", "report.html")}
     texts["agreement.json"] = json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     for name, text in texts.items():
         write_whole(folder / name, text)
     lines = ["", *summary(result), "", *(f"note: {note}" for note in notes)]
-    print("\n".join(map(report.printable, lines)))
+    print("\n".join(map(page.printable, lines)))
     print(f"report: {folder / 'report.html'}")
 
 

@@ -19,10 +19,10 @@ from typing import Any
 
 from tqdm import tqdm
 
-from automedeval.arguments import parse, record_run, run
-from automedeval.found_verdicts import RATER, verdicts_of_pairs, verdicts_of_raters
-from automedeval.journal import write_whole
-from automedeval.layouts import (
+from automedeval.cli import parse, record_run, run
+from automedeval.dataset.decontamination import near_duplicates, normalise
+from automedeval.dataset.human_verdicts import verdicts_of_raters
+from automedeval.dataset.sources import (
     LAYOUTS,
     Row,
     identified,
@@ -32,9 +32,9 @@ from automedeval.layouts import (
     rows_as_cases,
     table_layout,
 )
-from automedeval.overlap import near_duplicates, normalise
-from automedeval.prompts import question_text
-from automedeval.records import Case, RecordError, read_lines
+from automedeval.dataset.synthetic_verdicts import verdicts_of_pairs
+from automedeval.records import RATER, Case, RecordError, question_text, read_lines
+from automedeval.records.journal import write_whole
 from automedeval.rubrics import read_rubric
 
 

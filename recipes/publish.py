@@ -22,11 +22,11 @@ from pathlib import Path
 from huggingface_hub import HfApi, get_token
 
 import automedeval
-from automedeval.arguments import parse, run
-from automedeval.hub import check_name, counted, push, reason
-from automedeval.hub_card import CARD, KINDS, METRIC, MODEL, PAGE, read_text
-from automedeval.publishing import Parcel, pack, pack_page, write_parcel
-from automedeval.records import RecordError
+from automedeval.cli import parse, run
+from automedeval.publishing.cards import CARD, KINDS, METRIC, MODEL, PAGE
+from automedeval.publishing.checks import Parcel, pack, pack_page, write_parcel
+from automedeval.publishing.hub import check_name, counted, push, reason
+from automedeval.records import RecordError, read_text
 
 METRIC_FOLDER = Path(automedeval.__file__).parent / "metrics" / "rationale_score"
 ANNOTATE = Path(__file__).parent / "annotate.py"
@@ -167,7 +167,7 @@ def parcel_of(args: PublishArguments, about: CardArguments) -> Parcel:
 
 def filled_card(folder: Path, repo: str, about: CardArguments) -> str:
     """Return the model's card, with what training and measuring left written in."""
-    from automedeval.model_card import Told, fill_card, read_result  # loads what draws reports
+    from automedeval.publishing.model_card import Told, fill_card, read_result  # loads what draws reports
 
     if not folder.is_dir():
         raise RecordError(f"{folder}: no such folder")

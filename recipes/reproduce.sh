@@ -2,9 +2,9 @@
 # A study from top to bottom. Each step is one YAML of the run's folder, and runs the command that the YAML's first line names;
 # every step goes on from where it stopped, so the same command resumes the study. A step whose YAML is not there is left out
 # and said.
-#   bash recipes/reproduce.sh recipes/automedeval-135m
-#   bash recipes/reproduce.sh recipes/automedeval-13b --rounds 2 --runs 3
-#   bash recipes/reproduce.sh recipes/automedeval-13b --rounds 2 --ablation no_curriculum
+#   bash recipes/reproduce.sh recipes/runs/automedeval-135m
+#   bash recipes/reproduce.sh recipes/runs/automedeval-13b --rounds 2 --runs 3
+#   bash recipes/reproduce.sh recipes/runs/automedeval-13b --rounds 2 --ablation no_curriculum
 set -euo pipefail
 
 usage() {
@@ -52,7 +52,7 @@ step() { # YAML, what it does, arguments that win over the YAML's
 # --- the instruction data set (paper section 3.1)
 step prepare_cases "public questions"
 step generate_responses "the candidates answer them"
-step build_index "reference books into the knowledge store"
+step build_store "reference books into the knowledge store"
 data=$(value build_dataset output) changed=()
 if [ "$ablation" = no_chain ]; then # Table 2: the teachers judge without asking the books
   data+=$suffix changed=(--output "$data" --verdicts)

@@ -1,7 +1,8 @@
 """Train one stage of a curriculum, or one round of introspection, with TRL's SFTTrainer (paper sections 3.2, 3.3, Appendix C).
 
-    accelerate launch --config_file accelerate_configs/zero3.yaml recipes/sft.py --config recipes/automedeval-13b/stage1.yaml
-    python recipes/sft.py --config recipes/automedeval-135m/stage1.yaml
+    accelerate launch --config_file accelerate_configs/zero3.yaml \\
+        recipes/sft.py --config recipes/runs/automedeval-13b/stage1.yaml
+    python recipes/sft.py --config recipes/runs/automedeval-135m/stage1.yaml
 
 One run is one stage; the next one starts from the weights that this one leaves in OUTPUT_DIR. All arguments are TRL's own, so
 that `trl sft --config` takes the same files. The same command again goes on from the last whole checkpoint.
@@ -31,11 +32,12 @@ from trl import (
     get_quantization_config,
 )
 
-from automedeval.arguments import git_commit, installed_versions, run
-from automedeval.checkpoints import checkpoint_folder, fingerprint
-from automedeval.encoding import PromptEncoder
+from automedeval.cli import git_commit, installed_versions, run
+from automedeval.models.checkpoints import checkpoint_folder, fingerprint, read_history, read_record
+from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError
-from automedeval.stages import (
+from automedeval.training.completion_logits import read_trained_positions
+from automedeval.training.stages import (
     DECISIVE,
     begin,
     check_rows,
@@ -44,8 +46,6 @@ from automedeval.stages import (
     finish,
     last_whole_checkpoint,
     mark_whole,
-    read_history,
-    read_record,
     read_rows,
     refuse_unused,
     remove_checkpoints,
@@ -53,7 +53,6 @@ from automedeval.stages import (
     stage_of,
     tokenize,
 )
-from automedeval.trained_positions import read_trained_positions
 
 FULL_DISK = ("No space left", "File too large", "file write failed", "unexpected pos", "iostream error")
 

@@ -7,10 +7,10 @@ from automedeval.records import AutoMedEvalError, Case, Rating, RecordError, Res
 from automedeval.rubrics import Criterion, Rubric, RubricError, packaged_rubrics, read_rubric
 
 if TYPE_CHECKING:
-    from automedeval.chat import OpenAIChat
-    from automedeval.judging import Judge
-    from automedeval.likelihood_judge import LikelihoodJudge
-    from automedeval.local_chat import LocalChat
+    from automedeval.judges.judge import Judge
+    from automedeval.judges.likelihood import LikelihoodJudge
+    from automedeval.models.endpoint import OpenAIChat
+    from automedeval.models.local import LocalChat
 
 __version__ = "0.1.0"
 __all__ = [
@@ -34,7 +34,12 @@ __all__ = [
 ]
 
 # These load torch or openai, so they are loaded when they are asked for.
-_HOMES = {"Judge": "judging", "LikelihoodJudge": "likelihood_judge", "LocalChat": "local_chat", "OpenAIChat": "chat"}
+_HOMES = {
+    "Judge": "judges.judge",
+    "LikelihoodJudge": "judges.likelihood",
+    "LocalChat": "models.local",
+    "OpenAIChat": "models.endpoint",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -1,1 +1,1 @@
-"""The physicians' page: a study's items are given out, answered, kept, and exported as the records that recipes read."""
+"""The physicians' page: give out the items of a study, keep the answers, and export them as records."""

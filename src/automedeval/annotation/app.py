@@ -19,14 +19,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.templating import Jinja2Templates
 
-from automedeval.annotation import sheets
-from automedeval.annotation.content import Invalid
+from automedeval.annotation import forms
+from automedeval.annotation.assignment import Assignment
 from automedeval.annotation.coordinator import add_coordinator
 from automedeval.annotation.security import csrf_of, layers, sign_in
-from automedeval.annotation.store import Assignment, NotYours, Stale, Store
+from automedeval.annotation.store import NotYours, Stale, Store
 from automedeval.annotation.study import Annotator, Study
+from automedeval.annotation.validation import Invalid
 
-PAGES = resources.files("automedeval") / "annotation" / "pages"
+PAGES = resources.files("automedeval.annotation") / "templates"
 ASSETS = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
 LARGEST = 2**31 - 1  # what a database takes for the number of a task
 INVITE_AGAIN = (
@@ -49,7 +50,7 @@ def make_templates() -> Jinja2Templates:
     )
     digest = hashlib.sha256(b"".join((PAGES / name).read_bytes() for name in ASSETS)).hexdigest()[:12]
     environment.globals["assets_version"] = digest
-    environment.filters["words"] = sheets.words
+    environment.filters["words"] = forms.words
     return Jinja2Templates(env=environment, context_processors=[lambda request: {"csrf": csrf_of(request)}])
 
 
@@ -68,9 +69,6 @@ def make_app(study: Study, store: Store, *, secret: str, secure: bool) -> FastAP
     _add_tasks(app, study, store, templates)
     add_coordinator(app, study, store, templates)
     return app
-
-
-# --- who asks ---------------------------------------------------------------------------------------------------------
 
 
 def _signed_in(request: Request, store: Store) -> Annotator:
@@ -108,9 +106,6 @@ def _see(request: Request, place: str) -> Response:
     return RedirectResponse(place, 303)
 
 
-# --- what goes wrong --------------------------------------------------------------------------------------------------
-
-
 def _add_errors(app: FastAPI, templates: Jinja2Templates) -> None:
     def page(request: Request, status: int, heading: str, text: str) -> Response:
         link, link_text = "/", "To the first page"
@@ -143,16 +138,13 @@ def _add_errors(app: FastAPI, templates: Jinja2Templates) -> None:
         return page(request, error.status_code, heading, texts.get(error.status_code, str(error.detail)))
 
 
-# --- the first page ---------------------------------------------------------------------------------------------------
-
-
 def _add_start(app: FastAPI, study: Study, store: Store, templates: Jinja2Templates, secret: str) -> None:
     for name, kind in ASSETS.items():
         app.get(f"/{name}")(_asset(name, kind))
 
     @app.get("/")
     def start(request: Request) -> Response:
-        tasks = [sheets.TASKS[kind] for kind in study.plans]
+        tasks = [forms.TASKS[kind] for kind in study.plans]
         content = {"study": study, "tasks": tasks, "annotator": None, "invite_again": INVITE_AGAIN}
         with suppress(SignedOut):
             annotator = _signed_in(request, store)
@@ -190,9 +182,6 @@ def _asset(name: str, kind: str) -> Callable[[], Response]:
     return asset
 
 
-# --- the tasks --------------------------------------------------------------------------------------------------------
-
-
 def _add_tasks(app: FastAPI, study: Study, store: Store, templates: Jinja2Templates) -> None:
     def place_of(assignment: Assignment | None) -> str:
         return "/" if assignment is None else f"/tasks/{assignment.id}"
@@ -204,19 +193,19 @@ def _add_tasks(app: FastAPI, study: Study, store: Store, templates: Jinja2Templa
             raise NotYours
         return annotator, store.assignment(annotator, number)
 
-    def asked(assignment: Assignment, slug: str) -> tuple[str, list[sheets.Field]]:
+    def asked(assignment: Assignment, slug: str) -> tuple[str, list[forms.Field]]:
         """Return the part that an address means, and its fields."""
-        if (part := sheets.part_of(assignment, slug)) is None:
+        if (part := forms.part_of(assignment, slug)) is None:
             raise NotYours
-        return part, sheets.fields_of(study, assignment, part)
+        return part, forms.fields_of(study, assignment, part)
 
     def task_page(
         request: Request, assignment: Assignment, given: Mapping[str, Sequence[str]] | None, told: str, status: int
     ) -> Response:
         """Return the form of what is to be done now, filled with what was `given`, or with the draft where it is None."""
-        sheet = sheets.sheet_of(study, assignment, assignment.part)
+        sheet = forms.sheet_of(study, assignment, assignment.part)
         if given is None:
-            values = sheets.values_of(sheet.fields, sheets.first_content(study, assignment, assignment.part))
+            values = forms.values_of(sheet.fields, forms.first_content(study, assignment, assignment.part))
         else:
             values = {field.name: list(given.get(field.name, [])) for field in sheet.fields}
         skipping = request.url.path.endswith("/skip")
@@ -225,7 +214,7 @@ def _add_tasks(app: FastAPI, study: Study, store: Store, templates: Jinja2Templa
             "assignment": assignment,
             "progress": store.progress(assignment.annotator),
             "values": values,
-            "missing": sheets.missing_in(sheet.fields, values) if told and not skipping else [],
+            "missing": forms.missing_in(sheet.fields, values) if told and not skipping else [],
             "told": told,
             "reason": _one(request, "reason") if skipping else None,
         }
@@ -261,7 +250,7 @@ def _add_tasks(app: FastAPI, study: Study, store: Store, templates: Jinja2Templa
         try:
             if part is not None and version == assignment.version:
                 # What was entered stays with the task, for when the skip is undone.
-                content = sheets.read_form(sheets.fields_of(study, assignment, part), request.state.form)
+                content = forms.read_form(forms.fields_of(study, assignment, part), request.state.form)
                 store.keep_draft(annotator, number, part, content)
             store.skip(annotator, number, _one(request, "reason").strip(), version)
         except (Invalid, Stale) as error:
@@ -273,7 +262,7 @@ def _add_tasks(app: FastAPI, study: Study, store: Store, templates: Jinja2Templa
         annotator, assignment = task_of(request, number)
         part, fields = asked(assignment, slug)
         try:
-            content = sheets.answer_of(sheets.read_form(fields, request.state.form))
+            content = forms.answer_of(forms.read_form(fields, request.state.form))
             stored = store.answer(annotator, number, part, content, _version(request), _seconds(request))
         except (Invalid, Stale) as error:
             return once_more(request, number, part, error)
@@ -284,7 +273,7 @@ def _add_tasks(app: FastAPI, study: Study, store: Store, templates: Jinja2Templa
         """Keep what is half-filled. `then` says what follows: "undo", "leave" for now, or nothing where the script asks."""
         annotator, assignment = task_of(request, number)
         part, fields = asked(assignment, slug)
-        store.keep_draft(annotator, number, part, sheets.read_form(fields, request.state.form))
+        store.keep_draft(annotator, number, part, forms.read_form(fields, request.state.form))
         then = _one(request, "then")
         if then == "undo":
             return _see(request, place_of(store.undo(annotator)))

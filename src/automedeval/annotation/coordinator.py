@@ -11,8 +11,10 @@ import ipaddress
 import tempfile
 import threading
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +26,119 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.templating import Jinja2Templates
 
+from automedeval.annotation.assignment import Answer
 from automedeval.annotation.export import write_export
-from automedeval.annotation.item_view import view_of
 from automedeval.annotation.progress import divisions, draw_figures, kinds_answered, live_agreement, physicians
 from automedeval.annotation.security import csrf_of
 from automedeval.annotation.store import Store
-from automedeval.annotation.study import Study
-from automedeval.records import RecordError
+from automedeval.annotation.study import DECISION, PREFERENCE, RESPONSES, VERDICT, Item, Study
+from automedeval.records import Case, RecordError, Verdict
+
+
+@dataclass(frozen=True)
+class Said:
+    """What one annotator stored about one thing: scores by criterion, or words in their place; a comment; and when."""
+
+    annotator: str
+    role: str
+    scores: dict[str, Any]
+    comment: str
+    tags: tuple[str, ...]
+    at: float
+
+
+@dataclass(frozen=True)
+class Thing:
+    """A response or a verdict, and what was said about it; `note` tells who is who in its text."""
+
+    title: str
+    text: str
+    note: str
+    said: tuple[Said, ...]
+
+
+@dataclass(frozen=True)
+class View:
+    """All of an item: the case's texts, then responses and verdicts with what was said, then choices and decisions."""
+
+    case_id: str
+    question: str
+    reference: str | None
+    things: tuple[Thing, ...]
+    choices: tuple[Said, ...]
+
+
+def view_of(study: Study, item: Item, answers: Sequence[Answer]) -> View:
+    """Return an item with the answers about it, each put back into the order of the case's responses."""
+    case = study.case_of(item)
+    question = case.question
+    if not isinstance(question, str):
+        question = "\n\n".join(f"{message['role']}: {message['content']}" for message in question)
+    things = [
+        Thing(response.model, response.text, "", tuple(_about_response(answers, number)))
+        for number, response in enumerate(case.responses)
+    ]
+    if item.kind == "jury":
+        dispute = study.disputes[item.case_id]
+        things += [
+            _verdict("Verdict on record", dispute.recorded, case, ()),
+            _verdict("Verdict of the judge", dispute.judged, case, ()),
+        ]
+        for exchange in dispute.exchanges:
+            title = f"{exchange.role.capitalize()} {exchange.number}"
+            things.append(Thing(title, exchange.text, _doctors(case, exchange.order), ()))
+    for judge in item.judges:
+        said = (_said(each) for each in answers if each.part == VERDICT + judge)
+        things.append(_verdict(f"Verdict of {judge}", study.verdicts[item.case_id, judge], case, tuple(said)))
+    choices = []
+    for answer in answers:
+        if answer.part == PREFERENCE:
+            names = {str(side): item.judges[index] for side, index in enumerate(answer.order, 1)}
+            chosen = {name: names.get(side, side) for name, side in answer.content["choices"].items()}
+            choices.append(_said(answer, chosen))
+        elif answer.part == DECISION:
+            scores = answer.content.get("scores") or []
+            given = {case.models[index]: score for index, score in zip(answer.order, scores)}
+            reasons = answer.content.get("rationale") or ""
+            choices.append(_said(answer, {"decision": answer.content["decision"], **given}, reasons))
+    return View(case.id, question, case.reference, tuple(things), tuple(choices))
+
+
+def _about_response(answers: Sequence[Answer], number: int) -> list[Said]:
+    found = []
+    for answer in answers:
+        if answer.part == RESPONSES and number in answer.order:
+            slot = str(answer.order.index(number) + 1)
+            comment = answer.content.get("comments", {}).get(slot, "")
+            found.append(_said(answer, answer.content["scores"].get(slot, {}), comment))
+    return found
+
+
+def _said(answer: Answer, scores: dict[str, Any] | None = None, comment: str | None = None) -> Said:
+    content = answer.content
+    return Said(
+        answer.annotator,
+        answer.role,
+        content["scores"] if scores is None else scores,
+        (content.get("comment") or "") if comment is None else comment,
+        tuple(content.get("tags", ())),
+        answer.at,
+    )
+
+
+def _verdict(title: str, verdict: Verdict, case: Case, said: tuple[Said, ...]) -> Thing:
+    if not verdict.valid:
+        return Thing(title, f"No verdict: {verdict.error}", "", said)
+    note = _doctors(case, verdict.order)
+    if verdict.scores is not None:
+        told = [f"{name} {score}" for name, score in zip(case.models, verdict.scores) if score is not None]
+        note = f"{note}. Scores: {', '.join(told)}"
+    return Thing(title, verdict.rationale or "", note, said)
+
+
+def _doctors(case: Case, order: Sequence[int]) -> str:
+    return ", ".join(f"Doctor {slot} is {case.models[index]}" for slot, index in enumerate(order, 1))
+
 
 SHORTEST = 12  # characters of a password
 WITHIN = 15 * 60.0  # seconds in which failures count
@@ -39,7 +147,7 @@ SIGNED_IN = 12 * 3600.0  # seconds
 PASSWORD = "coordinator_password"  # the setting that holds the hash
 EVERYWHERE = "coordinator"
 FIGURE_POLICY = "default-src 'none'; style-src 'unsafe-inline'"  # a drawing carries its own style, and nothing else
-PAGES = Path(__file__).parent / "pages"
+PAGES = resources.files("automedeval.annotation") / "templates"
 
 
 def has_password(store: Store) -> bool:

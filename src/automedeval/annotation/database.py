@@ -20,7 +20,6 @@ from automedeval.records import RecordError
 BUSY = 30.0  # seconds that a write waits for other processes' writes
 THREADS = 64  # connections that are kept open: more than a server has threads
 LOCK = 4_712_025  # PostgreSQL: writes of one study's processes follow one another, as in SQLite
-
 METADATA = sa.MetaData()
 SETTINGS = sa.Table(
     "settings", METADATA, sa.Column("name", sa.Text, primary_key=True), sa.Column("value", sa.Text, nullable=False)

@@ -14,12 +14,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from automedeval.annotation.disputes import renamed
-from automedeval.annotation.store import Answer, Store
+from automedeval.annotation.assignment import Answer
+from automedeval.annotation.jury_queue import renamed
+from automedeval.annotation.store import Store
 from automedeval.annotation.study import DECISION, PREFERENCE, RESPONSES, VERDICT, Study
-from automedeval.instructions import REFERENCE
-from automedeval.journal import write_whole
-from automedeval.records import RecordError
+from automedeval.records import REFERENCE, RecordError
+from automedeval.records.journal import write_whole
 
 FILES = ("ratings", "verdict_ratings", "preferences", "jury", "history")
 

@@ -11,14 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from automedeval import figures, reliability, resampling
-from automedeval.annotation.store import Answer, Store
+from automedeval.annotation.assignment import Answer
+from automedeval.annotation.store import Store
 from automedeval.annotation.study import PREFERENCE, RESPONSES, VERDICT, Annotator, Study
-from automedeval.cases import Cases
-from automedeval.illustrations import illustrate_preferences
-from automedeval.instructions import REFERENCE
-from automedeval.preferences import gather_preferences, preference_shares
-from automedeval.records import Preference
+from automedeval.meta_evaluation.cases import Cases
+from automedeval.meta_evaluation.ratings import gather_preferences, preference_shares
+from automedeval.meta_evaluation.report_figures import illustrate_preferences
+from automedeval.records import REFERENCE, Preference
+from automedeval.reports import charts
+from automedeval.stats import bootstrap, interrater
 
 RESAMPLES = 500  # of the live intervals: the page comes at once, and the report has its 2,000
 BINS = 10  # points of a physician's line in the figure of drift
@@ -94,9 +95,6 @@ def _finished(study: Study, annotator: Annotator, task: Sequence[Answer]) -> boo
     return len(task) >= (1 + len(item.judges) if verifies else 1)
 
 
-# --- agreement --------------------------------------------------------------------------------------------------------
-
-
 def live_agreement(study: Study, answers: Sequence[Answer], seed: int = 0) -> dict[str, Any]:
     """Return ICC and Krippendorff's alpha per criterion, as far as answers go.
 
@@ -110,13 +108,13 @@ def live_agreement(study: Study, answers: Sequence[Answer], seed: int = 0) -> di
         case = rated.panel.case if about is None else np.arange(len(rated))
         complete = all(not np.isnan(table[~np.isnan(table).all(axis=1)]).any() for table in tables.values())
         tree["responses" if about is None else f"verdicts of {about}"] = {
-            criterion: reliability.icc(table, case, len(rated), complete)
-            | {"alpha (ordinal)": reliability.krippendorff_alpha(table, case, len(rated), "ordinal")}
+            criterion: interrater.icc(table, case, len(rated), complete)
+            | {"alpha (ordinal)": interrater.krippendorff_alpha(table, case, len(rated), "ordinal")}
             if table.shape[1] > 1
             else {}
             for criterion, table in tables.items()
         }
-    return resampling.estimate(tree, len(rated), RESAMPLES, seed) if tree else {}
+    return bootstrap.estimate(tree, len(rated), RESAMPLES, seed) if tree else {}
 
 
 def _rated_cases(study: Study, answers: Sequence[Answer], kind: str) -> Cases:
@@ -160,9 +158,6 @@ def _tables(study: Study, answers: Sequence[Answer], cases: Cases) -> dict[str |
     return tables
 
 
-# --- drift ------------------------------------------------------------------------------------------------------------
-
-
 def drift(answers: Sequence[Answer], bins: int = BINS) -> list[tuple[str, list[tuple[float, float, int]]]]:
     """Return how each annotator's scores of responses go on: (name, [(number of the task, mean score, tasks)]).
 
@@ -180,9 +175,6 @@ def drift(answers: Sequence[Answer], bins: int = BINS) -> list[tuple[str, list[t
         values = np.array(means[name])
         lines.append((name, [(float(part.mean()) + 1, float(values[part].mean()), len(part)) for part in parts]))
     return lines
-
-
-# --- disagreement -----------------------------------------------------------------------------------------------------
 
 
 def divisions(study: Study, answers: Sequence[Answer], most: int = WIDEST) -> list[Division]:
@@ -206,9 +198,6 @@ def divisions(study: Study, answers: Sequence[Answer], most: int = WIDEST) -> li
     return sorted(found, key=lambda each: (-each.width, -each.mean_width, each.number))[:most]
 
 
-# --- preferences ------------------------------------------------------------------------------------------------------
-
-
 def live_preferences(study: Study, answers: Sequence[Answer], seed: int = 0) -> list[dict[str, Any]]:
     """Return the shares of preferences so far, as `preference_shares` lays them out, figures as records for JSON."""
     placed = []
@@ -223,15 +212,12 @@ def live_preferences(study: Study, answers: Sequence[Answer], seed: int = 0) -> 
         return []
     cases = _rated_cases(study, answers, "prefer")
     found, _ = gather_preferences(placed, cases, study.place)
-    return resampling.plain(resampling.estimate(preference_shares(found, len(cases)), len(cases), RESAMPLES, seed))
+    return bootstrap.plain(bootstrap.estimate(preference_shares(found, len(cases)), len(cases), RESAMPLES, seed))
 
 
 def kinds_answered(answers: Sequence[Answer]) -> Counter:
     """Return how many answers there are of each kind of part: ratings of responses, of verdicts, decisions, preferences."""
     return Counter(answer.part.partition(":")[0] for answer in answers)
-
-
-# --- figures ----------------------------------------------------------------------------------------------------------
 
 
 def draw_figures(study: Study, answers: Sequence[Answer]) -> dict[str, dict[str, Any]]:
@@ -246,7 +232,7 @@ def draw_figures(study: Study, answers: Sequence[Answer]) -> dict[str, dict[str,
             "rows": [
                 [name, f"{at:g}", f"{mean:.2f}", str(count)] for name, points in lines for at, mean, count in points
             ],
-            "svg": lambda: figures.drift(lines, "drift"),
+            "svg": lambda: charts.drift(lines, "drift"),
         }
     for number, (title, text, svg, head, rows) in enumerate(
         illustrate_preferences(live_preferences(study, answers)), 1
@@ -257,6 +243,6 @@ def draw_figures(study: Study, answers: Sequence[Answer]) -> dict[str, dict[str,
             "text": text,
             "head": head,
             "rows": rows,
-            "svg": lambda svg=svg, name=name: figures.alone(svg(name)),
+            "svg": lambda svg=svg, name=name: charts.alone(svg(name)),
         }
     return found

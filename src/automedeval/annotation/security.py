@@ -21,7 +21,6 @@ from starlette.responses import HTMLResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LOG = logging.getLogger(__name__)
-
 # Bytes. Ten full comments in Latin letters stay below it, and five in any script (a sign takes up to twelve bytes in a form).
 BODY_LIMIT = 128 * 1024
 DRAINED = 8 * 1024 * 1024  # bytes of a body that is refused and still read, so that the browser shows why

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,7 @@ import yaml
 
 import automedeval
 from automedeval.annotation.study import Study
-from automedeval.hub_card import read_text
-from automedeval.records import RecordError
-from automedeval.rubrics import ASSETS
+from automedeval.records import RecordError, read_text
 
 PORT = 7860  # that a Space is reached by
 PACKAGE = Path(automedeval.__file__).parent
@@ -25,7 +24,7 @@ LIBRARIES = (
     "pyyaml", "rapidfuzz", "scipy", "sqlalchemy", "transformers", "uvicorn",
 )  # fmt: skip
 # Parts of the package that hold data of others, or serve something else.
-LEFT_OUT = ("assets/sample", "metrics")
+LEFT_OUT = ("sample", "metrics/rationale_score")
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,9 @@ def space_of(study: Study, recipe: Path, repo: str | None = None) -> Space:
 
 def _rendered(name: str, **context: Any) -> bytes:
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
-    template = environment.from_string((ASSETS / name).read_text(encoding="utf-8"))
+    template = environment.from_string(
+        (resources.files("automedeval.annotation") / "templates" / name).read_text(encoding="utf-8")
+    )
     return template.render(port=PORT, **context).encode()
 
 

@@ -27,7 +27,6 @@ from automedeval.annotation.assignment import (
     read_assignment,
     read_events,
 )
-from automedeval.annotation.content import Invalid, checked, checked_reason
 from automedeval.annotation.database import (
     ASSIGNMENTS,
     DRAFTS,
@@ -39,6 +38,7 @@ from automedeval.annotation.database import (
     setting,
 )
 from automedeval.annotation.study import Annotator, Study
+from automedeval.annotation.validation import Invalid, checked, checked_reason
 from automedeval.records import AutoMedEvalError, RecordError
 
 LONGEST_TASK = 86_400.0  # seconds; a page that stayed open longer measures nothing

@@ -1,8 +1,8 @@
 """A study: which cases and verdicts physicians are asked about, who they are, and what each is asked (paper, section 4.2).
 
-A study is one YAML file; recipes/automedeval-135m/annotate.yaml has comments on its keys. There are three kinds of item: "rate"
-(score each response, and then the verdicts on them), "jury" (decide about a mistake without a consensus) and "prefer" (which of
-two verdicts is better, without knowing whose they are).
+A study is one YAML file; recipes/runs/automedeval-135m/annotate.yaml has comments on its keys. There are three kinds of item:
+"rate" (score each response, and then the verdicts on them), "jury" (decide about a mistake without a consensus) and "prefer"
+(which of two verdicts is better, without knowing whose they are).
 """
 
 import hashlib
@@ -16,12 +16,10 @@ import yaml
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
-from automedeval.annotation.disputes import Dispute, read_disputes
+from automedeval.annotation.jury_queue import Dispute, read_disputes
 from automedeval.annotation.order import ORDERS, in_order
-from automedeval.instructions import as_shown
-from automedeval.records import Case, RecordError, Verdict, read_cases, read_placed
-from automedeval.rubrics import Questions, Rubric, RubricError, packaged_rubrics, read_questions, read_rubric
-from automedeval.verification import TAGS
+from automedeval.records import Case, RecordError, Verdict, as_shown, read_cases, read_placed
+from automedeval.rubrics import TAGS, Questions, Rubric, RubricError, packaged_rubrics, read_questions, read_rubric
 
 ROLES = ("attending", "chief")
 KINDS = ("rate", "jury", "prefer")

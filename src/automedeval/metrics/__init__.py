@@ -1,1 +1,1 @@
-"""Metrics that stand alone: each folder here is one Space of the Hub, and imports nothing of this package."""
+"""Metrics that need no judge: lexical baselines, and `rationale_score`, a folder that the Hub copies and that stands alone."""

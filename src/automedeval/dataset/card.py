@@ -1,0 +1,87 @@
+"""The card of an instruction data set: its facts, known faults and fingerprint."""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from automedeval.records.journal import write_whole
+
+
+def fingerprint(splits: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return twelve hexadecimal digits over all rows of all splits: what ties a model to the data it was trained on."""
+    parts = [[name, splits[name]["fingerprint"]] for name in sorted(splits)]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
+
+
+def card_facts(splits: Mapping[str, Mapping[str, Any]], written: Mapping[tuple, int]) -> dict[str, Any]:
+    """Return what a card says of the rows.
+
+    Args:
+        splits: what each split holds.
+        written: (source, licence, teacher, judge, rubric, whether the reference is a response) → rows.
+    """
+    sources, teachers = Counter(), Counter()
+    for (source, licence, teacher, judge, rubric, _), rows in written.items():
+        sources[source, licence] += rows
+        teachers[teacher, judge, rubric] += rows
+    return {
+        "fingerprint": fingerprint(splits),
+        "splits": splits,
+        "licenses": sorted({licence for _, licence in sources}),
+        "sources": [{"source": one, "license": two, "rows": rows} for (one, two), rows in sorted(sources.items())],
+        "teachers": [
+            {"teacher": one, "judge": two, "rubric": three, "rows": rows}
+            for (one, two, three), rows in sorted(teachers.items())
+        ],
+        "reference_rows": sum(rows for key, rows in written.items() if key[-1]),
+    }
+
+
+def known_faults(facts: Mapping[str, Any]) -> list[str]:
+    """Return what a reader has to know against the data set, from the facts of its card."""
+    rows = sum(split["rows"] for split in facts["splits"].values())
+    found = ["The verdicts are a teacher's, and a model trained on them learns the teacher's faults with them."]
+    if facts["unrated"]:
+        found.append(
+            f"No physician rated {facts['unrated']:,} of the verdicts that it was made of; they count as passed."
+        )
+    unknown = sum(split["quality"].get("not stated", 0) for split in facts["splits"].values())
+    if unknown:
+        found.append(f"Nobody said of {unknown:,} of {rows:,} rows whether their quality is high or low.")
+    unlicensed = sum(row["rows"] for row in facts["sources"] if row["license"] == "not stated")
+    if unlicensed:
+        found.append(
+            f"The licence of {unlicensed:,} of {rows:,} rows is not stated; do not pass these on before it is."
+        )
+    if facts["tokenizer"] is None:
+        found.append("Lengths were not checked; some rows may be too long to train on.")
+    if unresolved := facts.get("counts", {}).get("unresolved"):
+        found.append(
+            f"Nobody has decided about {unresolved:,} of the judge's mistakes; their verdicts are the former ones."
+        )
+    empty = [name for name, split in facts["splits"].items() if not split["rows"]]
+    if empty:
+        found.append(f"Without a single row: {', '.join(empty)}.")
+    return found
+
+
+def write_card(folder: Path, statistics: Mapping[str, Any]) -> None:
+    """Write the data set's card and its statistics, from which alone the card is filled."""
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {"cell": _cell, "quoted": lambda text: json.dumps(text, ensure_ascii=False)}
+    template = environment.from_string(
+        (resources.files("automedeval.dataset") / "templates" / "dataset_card.md.jinja").read_text(encoding="utf-8")
+    )
+    write_whole(folder / "README.md", template.render(**statistics, faults=known_faults(statistics)).rstrip() + "\n")
+    write_whole(folder / "statistics.json", json.dumps(statistics, indent=1, ensure_ascii=False) + "\n")
+
+
+def _cell(text: object) -> str:
+    """Return text that cannot break a Markdown table or become HTML."""
+    return str(text).replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")

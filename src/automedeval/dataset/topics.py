@@ -1,0 +1,76 @@
+"""What the cases are about: topics of questions and references, by latent Dirichlet allocation (paper Appendix A, Fig. 7)."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from automedeval.records import Case, RecordError, question_text
+
+# Paper: six groups of topics are named: disease, medicine, diagnostics, treatment, prevention measures, medical books.
+TOPICS = 6
+
+
+@dataclass(frozen=True)
+class Topic:
+    """One topic: its most probable words and its share of the text, 0 to 1."""
+
+    words: tuple[str, ...]
+    share: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"words": list(self.words), "share": round(self.share, 4)}
+
+
+def topics(cases: Iterable[Case], number: int = TOPICS, seed: int = 0, words: int = 10) -> list[Topic]:
+    """Fit topics to the cases' questions and references; the largest comes first.
+
+    Memory grows with the cases: give a seeded part of many. Same cases in the same order and same seed, same topics.
+
+    Args:
+        number: how many topics.
+        words: how many top words each one shows.
+
+    Returns:
+        The topics; fewer than `number`, or none, if there are not enough cases or words.
+
+    Raises:
+        RecordError: less than one topic is asked for.
+    """
+    if number < 1:
+        raise RecordError(f"the number of topics must be at least 1, not {number}")
+    from sklearn.decomposition import LatentDirichletAllocation  # slow to import
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    texts = [f"{question_text(case.question)}\n{case.reference or ''}" for case in cases]
+    # Words of three letters or more that stand in few enough cases to tell them apart.
+    least = 1 if len(texts) < 50 else 2 if len(texts) < 1000 else 5
+    counter = CountVectorizer(
+        stop_words="english", token_pattern=r"(?u)\b[^\W\d_]{3,}\b", min_df=least, max_df=0.5, max_features=5000
+    )
+    if len(texts) < 2 * number:
+        return []
+    try:
+        counts = counter.fit_transform(texts)
+    except ValueError:  # scikit-learn's word for "no word is left"
+        return []
+    # Few texts are seen whole in every pass; many are learned from in batches, and need few passes.
+    few = len(texts) < 1000
+    model = LatentDirichletAllocation(
+        number,
+        doc_topic_prior=0.1,  # a short text is about one thing or two
+        topic_word_prior=0.01,
+        learning_method="batch" if few else "online",
+        batch_size=256,
+        max_iter=50 if few else 5,
+        random_state=seed,
+    )
+    weights = model.fit_transform(counts)
+    lengths = [float(length) for length in counts.dot([1] * counts.shape[1])]
+    names = counter.get_feature_names_out()
+    total = sum(lengths)
+    found = []
+    for column, row in enumerate(model.components_):
+        share = sum(weight * length for weight, length in zip(weights[:, column].tolist(), lengths)) / total
+        top = sorted(range(len(names)), key=lambda at: (-row[at], names[at]))[:words]
+        found.append(Topic(tuple(str(names[at]) for at in top), share))
+    return sorted(found, key=lambda topic: (-topic.share, topic.words))

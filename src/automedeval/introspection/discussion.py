@@ -1,0 +1,419 @@
+"""The discussion of a mistake (paper, section 3.3, Figure 3; Algorithm 2, lines 8 and 9): suggestion, review, consensus.
+
+Two verdicts on a case differ: the one on record, and the judge's. In an exchange the suggesting model proposes what is to
+become of the verdict on record, and the reviewing model accepts or objects; an objection is heard in the next exchange. What is
+accepted the suggesting model then writes into the verdict. Without a consensus within the exchanges there are, or where the
+rewriting fails, the jury decides.
+
+Here one discussion is read: where it stands, and what it came to, follows from what was said alone. `partners` leads many.
+"""
+
+import hashlib
+import itertools
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from automedeval.introspection.mistakes import Mistake
+from automedeval.models.base import Answer, Chat, Dialogue, Messages, Prompt, own_text
+from automedeval.models.dialogue import WINDOW, follow_in_rounds
+from automedeval.records import RecordError
+from automedeval.records.journal import Journal, now
+from automedeval.rubrics import Rubric
+from automedeval.rubrics.grammar import Reading, format_verdict, parse_verdict
+from automedeval.rubrics.prompts import Turn, discussion_fingerprint, discussion_messages
+from automedeval.rubrics.questions import Search, normalised, questions_of
+
+EXCHANGES = 3  # Paper: "after up to three rounds of discussion"
+ROLES = ("suggestion", "review", "revision")
+Step = tuple[str, int]  # (role, number of the exchange)
+_LEAD = r"^[-+•*#_`> \t]{0,12}"
+_MARK = r"[*_`]{0,3}"
+_SUGGESTION = re.compile(rf"{_LEAD}Suggestion{_MARK}[ \t]{{0,3}}[:：]{_MARK}[ \t]{{0,5}}", re.I | re.M)
+_KEEP = re.compile(rf"{_MARK}keep{_MARK}[.!]?{_MARK}[ \t]*(?:$|\n)", re.I)
+_REVIEW = re.compile(
+    rf"{_LEAD}Review{_MARK}[ \t]{{0,3}}[:：]{_MARK}[ \t]{{0,5}}{_MARK}(accept|object)(?:ed|ion|s)?\b(?!\s*(?:/|or\b))"
+    rf"{_MARK}[ \t]{{0,3}}[.,:;–—-]?{_MARK}",
+    re.I | re.M,
+)
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A proposed revision of the verdict on record: its text, and the scores that all responses should have, by slot.
+
+    `keep` says that the verdict on record is to stand. `shown` is what the reviewer is shown, `end` where it ends in the
+    message. One that cannot be read says why in `error`.
+    """
+
+    error: str | None = None
+    keep: bool = False
+    text: str = ""
+    scores: tuple[int, ...] = ()
+    shown: str = ""
+    end: int = 0
+
+
+@dataclass(frozen=True)
+class Review:
+    """The reviewing model's opinion of a suggestion; one that cannot be read says why in `error`."""
+
+    error: str | None = None
+    accepts: bool = False
+    reason: str = ""
+
+
+def read_suggestion(answer: Answer, rubric: Rubric, on_record: Sequence[int]) -> Suggestion:
+    """Read a suggesting model's message; its last suggestion counts.
+
+    Args:
+        on_record: the scores on record, by slot. Who proposes just these keeps the verdict.
+    """
+    if answer.error:
+        return Suggestion(answer.error)
+    text = own_text(answer.text)
+    headers = list(_SUGGESTION.finditer(text))
+    if not headers:
+        return Suggestion("no line that begins with 'Suggestion:'")
+    header = headers[-1]
+    body, shown = text[header.end() :], text[header.start() :].strip()
+    reading = parse_verdict(body, rubric, len(on_record), truncated=answer.truncated)
+    if keep := _KEEP.match(body):
+        if reading.valid and reading.scores != tuple(on_record):
+            return Suggestion("it keeps the verdict on record and gives other points")
+        return Suggestion(None, True, "", tuple(on_record), shown, header.end() + keep.end())
+    if not reading.valid:
+        return Suggestion(reading.error)
+    if not reading.rationale:
+        return Suggestion("points without a reason")
+    kept = reading.scores == tuple(on_record)
+    return Suggestion(None, kept, reading.rationale, reading.scores, shown, header.end() + reading.spans[-1][1])
+
+
+def read_review(answer: Answer) -> Review:
+    """Read a reviewing model's message; its last "Review: …" counts."""
+    if answer.error:
+        return Review(answer.error)
+    text = own_text(answer.text)
+    found = list(_REVIEW.finditer(text))
+    if not found:
+        return Review("no line that reads 'Review: accept' or 'Review: object'")
+    accepts = found[-1][1].casefold() == "accept"
+    reason = text[found[-1].end() :].strip() or text[: found[-1].start()].strip()
+    return Review(None, accepts, "" if accepts else reason)
+
+
+@dataclass
+class Discussion:
+    """What was said so far about one mistake.
+
+    Args:
+        mistake: what it is about.
+        order: which response stands in which slot, as the partners see them.
+        exchanges: most exchanges of a suggestion and a review.
+        pieces: what was said, by step.
+    """
+
+    mistake: Mistake
+    order: tuple[int, ...]
+    exchanges: int = EXCHANGES
+    pieces: dict[Step, dict[str, Any]] = field(default_factory=dict)
+    suggestions: dict[int, Suggestion] = field(default_factory=dict)
+    reviews: dict[int, Review] = field(default_factory=dict)
+    revised: Reading | None = None
+
+    @property
+    def case_id(self) -> str:
+        return self.mistake.case_id
+
+    @property
+    def rubric(self) -> Rubric:
+        return self.mistake.recorded.rubric
+
+    @cached_property
+    def on_record(self) -> Reading:
+        """The verdict on record, in the slots that the partners see."""
+        return self.mistake.recorded.seen_from(self.order)
+
+    def add(self, piece: dict[str, Any]) -> None:
+        """Take up what was said in a step."""
+        role, exchange = step = (piece["role"], piece["exchange"])
+        self.pieces[step] = piece
+        answer = Answer(piece["text"], truncated=piece["truncated"], error=piece["error"])
+        if role == "suggestion":
+            self.suggestions[exchange] = read_suggestion(answer, self.rubric, self.on_record.scores)
+        elif role == "review":
+            self.reviews[exchange] = read_review(answer)
+        else:
+            self.revised = self._read_revision(answer)
+
+    def _read_revision(self, answer: Answer) -> Reading:
+        _, suggestion = self.accepted
+        if answer.error:
+            return Reading(False, answer.error)
+        reading = parse_verdict(answer.text, self.rubric, len(self.order), truncated=answer.truncated)
+        if not reading.valid:
+            return reading
+        if reading.scores != suggestion.scores:
+            return Reading(False, "other points than the accepted suggestion's")
+        if self.on_record.rationale is None:  # a row that asks for scores alone goes on doing so
+            return replace(reading, rationale=None)
+        if reading.rationale is None:
+            return Reading(False, "no rationale")
+        again = parse_verdict(format_verdict(reading, self.rubric), self.rubric, len(self.order))
+        same = again.valid and (again.rationale, again.scores) == (reading.rationale, reading.scores)
+        return reading if same else Reading(False, "it cannot be read back as a completion")
+
+    @property
+    def accepted(self) -> tuple[int, Suggestion] | None:
+        """Return the exchange of the consensus and its suggestion, None without one."""
+        for exchange, review in self.reviews.items():
+            if review.accepts:
+                return exchange, self.suggestions[exchange]
+        return None
+
+    @property
+    def consensus(self) -> bool:
+        """Return whether the verdict on record is kept or rewritten in agreement."""
+        return self.accepted is not None and (
+            self.accepted[1].keep or (self.revised is not None and self.revised.valid)
+        )
+
+    @property
+    def next_step(self) -> Step | None:
+        """Return what comes next, None if the discussion has ended."""
+        for exchange in range(1, self.exchanges + 1):
+            suggestion, review = self.suggestions.get(exchange), self.reviews.get(exchange)
+            if suggestion is None:
+                return "suggestion", exchange
+            if suggestion.error:
+                continue
+            if review is None:
+                return "review", exchange
+            if review.accepts:
+                return None if suggestion.keep or self.revised else ("revision", exchange)
+        return None
+
+    @property
+    def silent(self) -> str | None:
+        """Return which partner never answered in the format, "suggester" or "reviewer", None if both did."""
+        if self.suggestions and all(suggestion.error for suggestion in self.suggestions.values()):
+            return "suggester"
+        return "reviewer" if self.reviews and all(review.error for review in self.reviews.values()) else None
+
+    # --- what the partners see ---
+
+    def asked_before(self, exchange: int) -> list[dict[str, Any]]:
+        """Return the questions that were put to the books in earlier exchanges, with what was found."""
+        return [each for number in range(1, exchange) for each in self.pieces["suggestion", number]["asked"]]
+
+    def suggester_turns(self, exchange: int, asked: Iterable[dict[str, Any]] = ()) -> list[Turn]:
+        """Return what the suggesting model said before an exchange, and in it asked so far, with the replies."""
+        turns = []
+        for number in range(1, exchange):
+            turns += [Turn(each["text"], "knowledge", each) for each in self.pieces["suggestion", number]["asked"]]
+            suggestion, review = self.suggestions[number], self.reviews.get(number)
+            reply = {"error": suggestion.error, "reason": None if review is None or review.error else review.reason}
+            turns.append(Turn(own_text(self.pieces["suggestion", number]["text"]), "objection", reply))
+        return turns + [Turn(each["text"], "knowledge", each) for each in asked]
+
+    def messages(self, block: str, turns: Sequence[Turn], may_ask: bool = False, **names: Any) -> Messages:
+        """Render what a partner is shown."""
+        case = self.mistake.recorded.case
+        texts = [case.responses[index].text for index in self.order]
+        record = {"rationale": self.on_record.rationale, "scores": self.on_record.scores, "error": None, "raw": None}
+        verdicts = (record, self.mistake.judged_from(self.order))
+        return discussion_messages(
+            self.rubric, case.question, texts, case.reference, verdicts, block, turns, may_ask, **names
+        )
+
+
+@dataclass
+class Partners:
+    """Two models that discuss mistakes, and what they may look up.
+
+    Args:
+        suggester: suggests; `reviser`, by default the same, writes the accepted suggestion into the verdict.
+        reviewer: accepts or objects.
+        search: questions in, passages out; None: the suggesting model cannot ask.
+        questions: most rounds of questions before a suggestion.
+        exchanges: most exchanges of a suggestion and a review.
+        shuffle: show the responses in the slots of the training row; else in the case's order.
+        about: fingerprints of what the mistakes come from (data set, judge, store).
+    """
+
+    suggester: Chat
+    reviewer: Chat
+    reviser: Chat | None = None
+    search: Search | None = None
+    questions: int = 3
+    exchanges: int = EXCHANGES
+    shuffle: bool = True
+    about: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        self.reviser = self.reviser or self.suggester
+        self.questions = self.questions if self.search else 0
+        chats = [chat.fingerprint for chat in (self.suggester, self.reviewer, self.reviser)]
+        settings = [*chats, discussion_fingerprint(), self.questions, self.exchanges, self.shuffle, list(self.about)]
+        self.fingerprint = hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:12]
+
+    def open(self, mistakes: Sequence[Mistake], journal: Journal) -> list[Discussion]:
+        """Return the discussion of every mistake, each as far as the journal has it.
+
+        Raises:
+            RecordError: a rubric without a score line; or the journal is of other partners, settings or verdicts.
+        """
+        found = {}
+        for mistake in mistakes:
+            recorded = mistake.recorded
+            if recorded.rubric.grammar != "score_line":
+                raise RecordError(
+                    f"{recorded.rubric.name}: a discussion needs a rubric with a score line; --partners none leaves every "
+                    "mistake to the jury"
+                )
+            order = recorded.order if self.shuffle else tuple(sorted(recorded.order))
+            found[recorded.case.id] = Discussion(mistake, order, self.exchanges)
+        for piece in journal.records():
+            if piece.get("role") not in ROLES:
+                continue
+            if piece["settings"] != self.fingerprint:
+                raise RecordError(
+                    f"{journal.path} holds discussions of other partners, or on another data set or judge "
+                    f"({piece['settings']}, now {self.fingerprint}): choose another --discussion"
+                )
+            if (discussion := found.get(piece["case_id"])) is None:
+                continue
+            if piece["digest"] != discussion.mistake.digest:
+                raise RecordError(
+                    f"{journal.path} holds a discussion of case {piece['case_id']!r} as it was before its texts or verdicts "
+                    "changed: choose another --discussion"
+                )
+            discussion.add(piece)
+        return list(found.values())
+
+    def lead(self, discussions: Sequence[Discussion], journal: Journal) -> Iterator[dict[str, Any]]:
+        """Lead discussions to their end, exchange by exchange; append every piece as it comes, and yield it.
+
+        A checkpoint answers a window of discussions in batches, and answers the whole of it again where a piece is missing, so
+        that its batches are the same however often a run was interrupted. Where an endpoint fails, a discussion stops short.
+
+        Raises:
+            ChatError: an endpoint cannot go on.
+        """
+        size = WINDOW if self.suggester.constrains or self.reviewer.constrains else max(len(discussions), 1)
+        steps = [(role, number) for number in range(1, self.exchanges + 1) for role in ROLES]
+        for start in range(0, len(discussions), size):
+            for step in steps:
+                window = discussions[start : start + size]
+                reached = {each.case_id: each for each in window if step in each.pieces or each.next_step == step}
+                missing = {case_id for case_id, each in reached.items() if step not in each.pieces}
+                for case_id, said in self._answers(step, reached, missing):
+                    piece = {"case_id": case_id, "role": step[0], "exchange": step[1], **said}
+                    piece |= {"when": now(), "settings": self.fingerprint, "digest": reached[case_id].mistake.digest}
+                    journal.append(piece)
+                    reached[case_id].add(piece)
+                    yield piece
+            journal.sync()
+
+    def refuse_unanswered(self, discussions: Iterable[Discussion]) -> None:
+        """Raise RecordError if an endpoint left a discussion without an answer; what was said so far is in the journal."""
+        waiting = sum(discussion.next_step is not None for discussion in discussions)
+        if waiting:
+            failures = [each for chat in (self.suggester, self.reviewer) for each in getattr(chat, "failures", ())]
+            raise RecordError(
+                f"{waiting:,} discussions wait, the last: {failures[-1]}; the same command goes on with them"
+            )
+
+    def first_prompts(self, discussions: Iterable[Discussion]) -> list[Prompt]:
+        """Return what the suggesting model would be asked first."""
+        return [next(self._suggestion(discussion, 1)) for discussion in discussions if not discussion.pieces]
+
+    def _answers(
+        self, step: Step, reached: dict[str, Discussion], missing: set[str]
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        role, exchange = step
+        chat = {"suggestion": self.suggester, "review": self.reviewer, "revision": self.reviser}[role]
+        dialogue = {"suggestion": self._suggestion, "review": self._review, "revision": self._revision}[role]
+        if not missing:
+            return
+        if chat.constrains:
+            led = follow_in_rounds(chat, [(case_id, dialogue(each, exchange)) for case_id, each in reached.items()])
+            yield from ((case_id, said) for case_id, said in led if case_id in missing)
+        else:
+            yield from chat.follow((case_id, dialogue(reached[case_id], exchange)) for case_id in sorted(missing))
+
+    def _prompt(self, discussion: Discussion, messages: Messages, call: int, **more: Any) -> Prompt:
+        label = f"discussion:{discussion_fingerprint()}"
+        return Prompt(messages, label=label, key=(discussion.case_id, call), **more)
+
+    def _suggestion(self, discussion: Discussion, exchange: int) -> Dialogue:
+        """Let the suggesting model ask, as far as it may, and suggest; return the piece."""
+        asked: list[dict[str, Any]] = []
+        usage: Counter = Counter()
+        before = discussion.asked_before(exchange)
+        seen = {normalised(question) for each in before for question in each["questions"]}
+        may_ask = self.questions > 0
+        for call in itertools.count(len(before) + exchange):
+            turns = discussion.suggester_turns(exchange, asked)
+            answer = yield self._prompt(discussion, discussion.messages("suggestion", turns, may_ask), call)
+            usage.update(answer.usage)
+            questions = self._questions(answer, discussion) if may_ask else []
+            if not questions:
+                return _said(answer, usage, asked=asked)
+            new = [question for question in questions if normalised(question) not in seen]
+            seen.update(map(normalised, new))
+            may_ask = bool(new) and len(asked) + 1 < self.questions
+            passages = [_passage(each) for each in self._find(new)] if new else None
+            asked.append({"text": own_text(answer.text), "questions": new, "passages": passages, "goes_on": may_ask})
+
+    def _questions(self, answer: Answer, discussion: Discussion) -> list[str]:
+        """Return the questions that follow a message's last suggestion, or all of one that has none."""
+        suggestion = read_suggestion(answer, discussion.rubric, discussion.on_record.scores)
+        rest = own_text(answer.text)[suggestion.end :] if not suggestion.error else answer.text
+        return questions_of(replace(answer, text=rest), discussion.rubric, len(discussion.order))
+
+    def _find(self, questions: list[str]) -> list[Any]:
+        return list({passage.id: passage for found in self.search(questions) for passage in found}.values())
+
+    def _review(self, discussion: Discussion, exchange: int) -> Dialogue:
+        """Let the reviewing model accept or object; return the piece."""
+        numbers = [number for number in discussion.suggestions if number <= exchange]
+        first, *later = [number for number in numbers if not discussion.suggestions[number].error]
+        turns, before = [], first
+        for number in later:
+            text = own_text(discussion.pieces["review", before]["text"])
+            names = {"error": discussion.reviews[before].error, "suggestion": discussion.suggestions[number].shown}
+            turns.append(Turn(text, "suggested", names))
+            before = number
+        messages = discussion.messages("review", turns, suggestion=discussion.suggestions[first].shown)
+        models, scores = discussion.mistake.recorded.case.models, discussion.suggestions[exchange].scores
+        proposed = tuple((models[index], score) for index, score in zip(discussion.order, scores))
+        answer = yield self._prompt(discussion, messages, exchange, proposed=proposed)
+        return _said(answer, answer.usage)
+
+    def _revision(self, discussion: Discussion, exchange: int) -> Dialogue:
+        """Let the suggesting model write its accepted suggestion into the verdict (Eq. 2); return the piece."""
+        suggestion = discussion.suggestions[exchange]
+        points = format_verdict(Reading(True, scores=suggestion.scores), discussion.rubric)
+        names = {"points": points, "rationale": discussion.on_record.rationale is not None}
+        asked = discussion.pieces["suggestion", exchange]["asked"]
+        turns = discussion.suggester_turns(exchange, asked)
+        turns.append(Turn(own_text(discussion.pieces["suggestion", exchange]["text"]), "revision", names))
+        answer = yield self._prompt(discussion, discussion.messages("suggestion", turns), 1)
+        return _said(answer, answer.usage)
+
+
+def _said(answer: Answer, usage: dict[str, int], **more: Any) -> dict[str, Any]:
+    said = {"text": answer.text, "error": answer.error, "truncated": answer.truncated}
+    return {**said, "usage": dict(usage), **more}
+
+
+def _passage(passage: Any) -> dict[str, Any]:
+    names = ("id", "book", "kind", "section", "page")
+    # Beyond four digits a score depends on which other questions were embedded in the same batch.
+    return {name: getattr(passage, name) for name in names} | {"score": round(passage.score, 4), "text": passage.text}

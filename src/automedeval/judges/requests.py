@@ -1,0 +1,113 @@
+"""Which prompts a case needs: orders, pairs, groups and runs.
+
+Everything here is decided by the case, the rubric and a seed; two processes, or two starts of one, plan alike.
+"""
+
+import hashlib
+import itertools
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from automedeval.records import Case, RecordError
+from automedeval.rubrics import Rubric
+
+
+@dataclass(frozen=True)
+class Request:
+    """One prompt of a case: which responses are shown in which slots, which pair that is, and the number of the run."""
+
+    case: Case
+    slots: tuple[int, ...]
+    pair: tuple[str, str] | None = None
+    run: int = 0
+
+    @property
+    def key(self) -> tuple:
+        """Return what tells this request's verdict from every other verdict of the same judge and rubric."""
+        return (self.case.id, self.slots, self.pair, self.run)
+
+    @property
+    def id(self) -> str:
+        """Return the key as a short string, for a Batch API's custom ids."""
+        return hashlib.sha256(repr(self.key).encode()).hexdigest()[:32]
+
+
+def plan_requests(
+    case: Case,
+    rubric: Rubric,
+    orders: str = "1",
+    seed: int = 0,
+    runs: int = 1,
+    baseline: str | None = None,
+    models: Sequence[str] | None = None,
+) -> list[Request]:
+    """Plan the prompts of one case.
+
+    A listwise rubric shows up to `max_responses` at once. More are judged in as many groups as there are responses, laid
+    out in a cycle: each response stands in `max_responses` groups, once in each slot. A pairwise rubric judges every pair,
+    or each response against the baseline's.
+
+    Args:
+        orders: "1" is one seeded order, "all" every permutation, "latin" a Latin square (each response once in each slot).
+        baseline: a model's name; only pairs with it are judged.
+        models: only these models' responses are judged.
+
+    Raises:
+        RecordError: a model that has no response in this case, or no reference where the rubric needs one.
+    """
+    if rubric.needs_reference and case.reference is None:
+        raise RecordError(f"case {case.id!r} has no reference, and the rubric {rubric.name} needs one")
+    chosen = selected_responses(case, models, baseline)
+    rng = random.Random(f"{seed}:{case.id}".encode("utf-8", "replace"))
+    if rubric.mode == "pairwise":
+        pairs = itertools.combinations(chosen, 2)
+        if baseline is not None:
+            base = case.models.index(baseline)
+            pairs = [(base, other) for other in chosen if other != base]
+        groups = [tuple(pair) for pair in pairs]
+    elif rubric.mode == "pointwise":
+        groups = [(index,) for index in chosen]
+    elif len(chosen) <= rubric.max_responses:
+        groups = [tuple(chosen)]
+    else:
+        rng.shuffle(chosen)
+        groups = list(_cyclic_groups(chosen, rubric.max_responses))
+    requests = []
+    for group in groups:
+        pair = (case.models[group[0]], case.models[group[1]]) if rubric.mode == "pairwise" else None
+        for slots in _arrangements(group, orders, rng, shuffle=len(chosen) <= rubric.max_responses or pair is not None):
+            requests += [Request(case, slots, pair, run) for run in range(runs)]
+    return requests
+
+
+def selected_responses(case: Case, models: Sequence[str] | None = None, baseline: str | None = None) -> list[int]:
+    """Return the indices of the responses to judge: all, or those of `models` and of the baseline."""
+    wanted = case.models if models is None else [*models, *([baseline] if baseline else [])]
+    missing = sorted({*wanted, *([baseline] if baseline else [])} - set(case.models))
+    if missing:
+        raise RecordError(f"case {case.id!r} has no response of {missing[0]!r}; it has {', '.join(case.models)}")
+    return [index for index, name in enumerate(case.models) if name in wanted]
+
+
+def _cyclic_groups(items: list[int], size: int) -> Iterator[tuple[int, ...]]:
+    """Yield one group per item, so that every item stands in `size` groups, once in each slot.
+
+    The offsets are a Golomb ruler as long as the cycle allows: then no two items meet twice more often than they must.
+    """
+    offsets = [0, 1, 3, 7, 12, 20][:size]
+    if len({offset % len(items) for offset in offsets}) < size or size > len(offsets):
+        offsets = list(range(size))
+    for start in range(len(items)):
+        yield tuple(items[(start + offset) % len(items)] for offset in offsets)
+
+
+def _arrangements(group: tuple[int, ...], orders: str, rng: random.Random, shuffle: bool) -> list[tuple[int, ...]]:
+    if orders == "all":
+        return list(itertools.permutations(group))
+    start = list(group)
+    if shuffle:  # groups of a cycle are balanced over the slots as they stand
+        rng.shuffle(start)
+    if orders == "latin":
+        return [tuple(start[turn:] + start[:turn]) for turn in range(len(start))]
+    return [tuple(start)]

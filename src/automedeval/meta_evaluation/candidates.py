@@ -1,0 +1,92 @@
+"""Which candidate is better: means, win rates and Bradley–Terry strengths of the models, by a judge or by people (Fig. 4)."""
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from automedeval.meta_evaluation.cases import Cases
+from automedeval.stats import bootstrap, bradley_terry
+
+MOST_MODELS = 40  # a table of pairs beyond that is no table
+
+
+def compare_candidates(
+    cases: Cases,
+    relation: np.ndarray,
+    scores: np.ndarray | None = None,
+    expected: np.ndarray | None = None,
+    resamples: int = bootstrap.RESAMPLES,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Compare the candidates by relations [pairs] and, where there are some, scores [responses].
+
+    Returns:
+        {"models": {model: {"score", "expected", "win_rate"}}, "pairs": [{"pair", "win", "tie", "loss", "margin"}],
+        "strengths", "misfit"} with statistics as leaves, or {"gap": why there is nothing to compare}.
+    """
+    panel, models, model_of = cases.panel, cases.models, cases.model_of
+    if len(models) > MOST_MODELS:
+        return {
+            "gap": f"{len(models)} model names in {len(cases)} cases: more than {MOST_MODELS}, "
+            "or names that are no models' at all"
+        }
+    first, second = panel.pairs
+    wins, ties = bradley_terry.count_wins(
+        model_of[first], model_of[second], relation, panel.case[first], len(cases), len(models)
+    )
+    played = (wins + wins.transpose(0, 2, 1) + ties).sum(0)
+    present = np.flatnonzero(played.any(axis=0))
+    if len(present) < 2:
+        return {"gap": "no two models were compared"}
+    names = [models[number] for number in present]
+    if gap := bradley_terry.unconnected(played[np.ix_(present, present)], names):
+        return {"gap": gap}
+    wins, ties = wins[:, present][:, :, present], ties[:, present][:, :, present]
+    halves = wins + ties / 2
+    records: dict[str, dict] = {}
+    for i, model in enumerate(names):
+        records[model] = {}
+        for label, values in (("score", scores), ("expected", expected)):
+            if values is not None:
+                use = (model_of == present[i]) & ~np.isnan(values)
+                total = panel.per_case(np.where(use, values, 0.0), "responses")
+                records[model][label] = bootstrap.mean(total, panel.per_case(use, "responses"), int(use.sum()))
+        against = (halves + halves.transpose(0, 2, 1))[:, i].sum(-1)
+        records[model]["win_rate"] = bootstrap.ratio(halves[:, i].sum(-1), against)
+    pairs = []
+    for i, j in combinations(range(len(names)), 2):
+        count = wins[:, i, j] + wins[:, j, i] + ties[:, i, j]
+        if count.any():
+            outcomes = {"win": wins[:, i, j], "tie": ties[:, i, j], "loss": wins[:, j, i]}
+            shares = {label: bootstrap.ratio(values, count) for label, values in outcomes.items()}
+            shares["margin"] = bootstrap.mean(
+                wins[:, i, j] - wins[:, j, i], count, int(count.sum()), bounds=(-1.0, 1.0)
+            )
+            pairs.append({"pair": [names[i], names[j]], **shares})
+    return {"models": records, "pairs": pairs, **_strengths(halves, names, resamples, seed)}
+
+
+def _strengths(halves: np.ndarray, names: list[str], resamples: int, seed: int) -> dict[str, Any]:
+    """Return Bradley–Terry strengths with intervals over cases, and their misfit, or why there are none."""
+    total = halves.sum(0)
+    if reason := bradley_terry.unbeaten(total, names):
+        return {"strengths": None, "reason": reason}
+    columns = halves.reshape(len(halves), -1)
+    cases = int(halves.any(axis=(1, 2)).sum())
+    parts = []
+    for counts in bootstrap.resample_counts(len(halves), resamples, seed):
+        drawn = (counts @ columns).reshape(len(counts), *total.shape)
+        strengths = bradley_terry.bradley_terry(drawn, tolerance=1e-4)
+        strengths[[bradley_terry.unbeaten(wins, names) is not None for wins in drawn]] = np.nan
+        parts.append(strengths)
+    draws = np.concatenate(parts)
+    strengths = bradley_terry.bradley_terry(total)
+    records = {}
+    for i, name in enumerate(names):
+        low, high, reason = bootstrap.interval(strengths[i], draws[:, i], cases)
+        games = int((total[i] + total[:, i]).sum())
+        records[name] = bootstrap.Estimate(
+            float(strengths[i]), low, high, games, reason, cases < bootstrap.FEW_CASES, cases
+        )
+    return {"strengths": records, "misfit": bradley_terry.misfit(total, strengths, names)}

@@ -1,0 +1,1 @@
+"""Models that answer prompts: an OpenAI-compatible endpoint, a local checkpoint, a recording; and encoders."""

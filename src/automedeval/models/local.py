@@ -1,0 +1,391 @@
+"""LocalChat: a transformers checkpoint that answers prompts in batches, and gives likelihoods.
+
+What makes it fast on a laptop and on a GPU alike: prompts are sorted by length within a window and batched by a token budget;
+the beginning that all prompts of a window share is computed once; rows decode together and drop out when they are done; a
+score costs a few tokens after the prompt, never a text that has to be parsed.
+"""
+
+import json
+import os
+import random
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from automedeval.models.base import Answer, Free, Messages, Part, Prompt
+from automedeval.models.checkpoints import checkpoint_folder, fingerprints
+from automedeval.models.decoding import (
+    KeyValues,
+    Rows,
+    Written,
+    attention_for,
+    cache_dtype,
+    compete,
+    draw,
+    flatten_head_input,
+    prefix_key_values,
+    write_free,
+)
+from automedeval.models.tokenization import PromptEncoder
+
+_NOT_FINITE = "the model's probabilities are not finite: another --dtype may help"
+
+
+def best_dtype(device: str) -> torch.dtype:
+    """Return bfloat16 where the device multiplies it in hardware, else float32."""
+    if device.startswith("cuda"):
+        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
+    return torch.bfloat16 if torch.cpu._is_avx512_bf16_supported() else torch.float32
+
+
+def batch_room(network) -> int:
+    """Return how many tokens of keys and values fit into 2 GiB, on a GPU into half of what the weights leave of it.
+
+    It depends on the hardware alone, not on what is free at the moment: batches have to be the same on the next start.
+    """
+    config = network.config.get_text_config()
+    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    token = 2 * config.num_hidden_layers * heads * head * cache_dtype(network).itemsize
+    room = 2 * 2**30
+    if network.device.type == "cuda":
+        weights = sum(parameter.nbytes for parameter in network.parameters())
+        room = max(room, (torch.cuda.get_device_properties(network.device).total_memory - weights) // 2)
+    return max(2048, min(65_536, room // token))
+
+
+@dataclass
+class LocalChat:
+    """A checkpoint on this machine, as a chat.
+
+    Args:
+        model: folder or Hub id of a causal language model; only safetensors are read, no remote code is run.
+        dtype: "auto" (see `best_dtype`), "bfloat16", "float16" or "float32".
+        device: "auto", "cpu", "cuda" or "cuda:N".
+        batch_tokens: most tokens, prompt and answer together, that one batch holds; 0 takes what fits (`batch_room`).
+        forward_tokens: about how many tokens of prompts go through one forward pass.
+        max_new_tokens: most tokens of free text.
+        temperature: 0 decodes greedily, anything above samples, each answer seeded by `seed`, its prompt and the prompt's run
+            and label: neither the batch nor a resumed run changes it.
+        top_k, top_p: sampling among so many tokens, or so much probability, only; 0 and 1 for all.
+        stop: free text that no parts follow also ends where this begins; "" for models that end by themselves.
+        chat_template_path: a Jinja file, for checkpoints that have no chat template of their own.
+        attn_implementation: as in transformers.
+    """
+
+    model: str
+    dtype: str = "auto"
+    device: str = "auto"
+    batch_tokens: int = 0
+    forward_tokens: int = 2048
+    max_new_tokens: int = 512
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    stop: str = ""
+    seed: int = 0
+    chat_template_path: str | None = None
+    attn_implementation: str = "sdpa"
+    constrains: bool = field(default=True, init=False)
+    _prefix: tuple[list[int], KeyValues] = field(default=([], []), repr=False)
+
+    def __post_init__(self) -> None:
+        folder = checkpoint_folder(self.model)
+        self.name = folder.name if Path(self.model).exists() else self.model
+        self.tokenizer = AutoTokenizer.from_pretrained(folder)
+        if self.chat_template_path:
+            self.tokenizer.chat_template = Path(self.chat_template_path).read_text(encoding="utf-8")
+        self.encoder = PromptEncoder(self.tokenizer)
+        if self.device == "auto":
+            local_rank = os.environ.get("LOCAL_RANK", "0")
+            on_cpu = os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("1", "true") or not torch.cuda.is_available()
+            self.device = "cpu" if on_cpu else f"cuda:{local_rank}"
+        dtype = best_dtype(self.device) if self.dtype == "auto" else getattr(torch, self.dtype)
+        self.network = AutoModelForCausalLM.from_pretrained(
+            folder,
+            dtype=dtype,
+            use_safetensors=True,
+            attn_implementation=attention_for(self.attn_implementation, self.device),
+        ).to(self.device)
+        self.network.eval().requires_grad_(False)
+        self.batch_tokens = self.batch_tokens or batch_room(self.network)
+        flatten_head_input(self.network)
+        self.window = getattr(self.network.config.get_text_config(), "max_position_embeddings", None) or 2048
+        ends = self.network.generation_config.eos_token_id
+        self._ends = {*(ends if isinstance(ends, list) else [ends]), self.tokenizer.eos_token_id} - {None}
+        settings = [str(dtype), self.max_new_tokens, self.temperature, self.seed, self.tokenizer.chat_template]
+        more = [self.top_k, self.top_p, self.stop]
+        settings += more if more != [0, 1.0, ""] else []
+        self.fingerprint, self.checkpoint = fingerprints(folder, settings, [])
+
+    def count_tokens(self, prompts: Sequence[Prompt]) -> list[int]:
+        """Return how many tokens each prompt takes, the answer not counted."""
+        return [len(ids) for ids in self.encoder.encode([prompt.messages for prompt in prompts])] if prompts else []
+
+    def estimate(self, prompts: Sequence[Prompt]) -> tuple[int, float]:
+        """Return how many tokens the prompts take, and that they cost nothing."""
+        return sum(self.count_tokens(prompts)), 0.0
+
+    def overflow(self, prompts: Sequence[Prompt]) -> list[int]:
+        """Return for each prompt by how many tokens it and the longest answer to it exceed the context window; 0 or less fits.
+
+        No token is shorter than a byte, so that most prompts need not be tokenized to see that they fit.
+        """
+        sizes = [sum(len(message["content"].encode()) + 64 for message in prompt.messages) for prompt in prompts]
+        over = [size + self._reserve(prompt) - self.window for size, prompt in zip(sizes, prompts)]
+        doubtful = [index for index, excess in enumerate(over) if excess > 0]
+        for index, count in zip(doubtful, self.count_tokens([prompts[index] for index in doubtful])):
+            over[index] = count + self._reserve(prompts[index]) - self.window
+        return over
+
+    def _reserve(self, prompt: Prompt) -> int:
+        """Return the most tokens that an answer can take: free text, and what is laid down around the values."""
+        if prompt.parts is None:
+            return self.max_new_tokens
+        laid = 0
+        for part in prompt.parts:  # no token is shorter than a byte
+            if isinstance(part, Free):
+                laid += self.max_new_tokens
+            else:
+                laid += max(len(text.encode()) for text in ([part] if isinstance(part, str) else part.values))
+        return laid
+
+    # --- answering ---------------------------------------------------------------------------------------------------
+
+    def answer(self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Answer]]:
+        """Answer the prompts of one window, batch by batch; yield (index, answer) as they come.
+
+        A batch of which nothing is wanted is passed over. Batches are composed of all prompts whatever is wanted, so that a
+        run that was interrupted gives, to the last bit, what it would have given. Prompts have to fit (see `overflow`).
+        """
+        wanted = [True] * len(prompts) if wanted is None else wanted
+        if not any(wanted):
+            return
+        encoded = self.encoder.encode([prompt.messages for prompt in prompts])
+        prefix = self._shared_prefix(encoded)
+        lengths = [len(ids) + self._reserve(prompt) for ids, prompt in zip(encoded, prompts)]
+        for batch in self._batches(lengths, [repr(prompt.parts) for prompt in prompts]):
+            if any(wanted[index] for index in batch):
+                suffixes = [encoded[index][len(prefix) :] for index in batch]
+                for index, answer in zip(batch, self._answer_batch([prompts[i] for i in batch], suffixes, len(prefix))):
+                    if wanted[index]:
+                        yield index, answer
+
+    def _shared_prefix(self, encoded: list[list[int]]) -> list[int]:
+        """Return the tokens that all prompts begin with, and hold their keys and values ready."""
+        shared: list[int] = []
+        if len(encoded) > 1:
+            low, high = min(encoded), max(encoded)
+            shared = [a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(low, high))]
+            shared = shared[: min(map(len, encoded)) - 1]
+        if shared != self._prefix[0]:
+            self._prefix = (shared, prefix_key_values(self.network, shared) if shared else [])
+        return shared
+
+    def _batches(self, lengths: list[int], shapes: Sequence) -> Iterator[list[int]]:
+        """Yield indices in batches of one shape, shortest first, each within the token budget."""
+        batch: list[int] = []
+        for index in sorted(range(len(lengths)), key=lambda i: (shapes[i], lengths[i], i)):
+            other = batch and shapes[batch[0]] != shapes[index]
+            if batch and (other or (len(batch) + 1) * lengths[index] > self.batch_tokens):
+                yield batch
+                batch = []
+            batch.append(index)
+        if batch:
+            yield batch
+
+    @torch.inference_mode()
+    def _answer_batch(self, prompts: list[Prompt], suffixes: list[list[int]], prefix_length: int) -> list[Answer]:
+        parts = prompts[0].parts
+        capacity = prefix_length + max(map(len, suffixes)) + self._reserve(prompts[0]) + 64
+        rows = Rows(self.network, len(prompts), capacity, self._prefix[1], pad=self.tokenizer.pad_token_id or 0)
+        keys = [json.dumps([self.seed, prompt.run, prompt.label, prompt.messages]) for prompt in prompts]
+        rows.chance = list(map(random.Random, keys))  # seeded by the text's SHA-512
+        usage = [{"prompt_tokens": prefix_length + len(ids), "completion_tokens": 0} for ids in suffixes]
+        if parts is None:
+            rows.start(suffixes, self.forward_tokens)
+            lost = rows.logits.isnan().any(dim=1).tolist()
+            stops = self._stopper(Free(self.stop)) if self.stop else lambda *_: False
+            written, _ = write_free(rows, self.max_new_tokens, self._ends, stops, self._chooser(rows))
+            for text, count in zip(written, usage):
+                count["completion_tokens"] = len(text.tokens)
+            texts = [
+                self._join(text, Free(self.stop), "")[0] if self.stop else self._decode(text.tokens) for text in written
+            ]
+            return [
+                Answer(error=_NOT_FINITE, usage=count) if bad else Answer(text, truncated=whole.truncated, usage=count)
+                for bad, text, whole, count in zip(lost, texts, written, usage)
+            ]
+        opening, free, rest = _split(parts)
+        if free is None:
+            return self._lay_down(rows, None, suffixes, rest, usage)
+        start = self.encoder.after("\n", opening) if opening else []
+        rows.start([ids + start for ids in suffixes], self.forward_tokens)
+        literal = rest[0]
+        written, owner = write_free(rows, self.max_new_tokens, self._ends, self._stopper(free), self._chooser(rows))
+        texts, forced = zip(*(self._join(text, free, literal) for text in written))
+        for text, count in zip(written, usage):
+            count["completion_tokens"] = len(text.tokens)
+        tail = [self.encoder.after("x", forced[index] + rest[1].values[0]) for index in owner]
+        _, values, ending = self.encoder.segment(literal, rest[1], rest[2] if len(rest) > 2 else "")
+        spare = len(values[0]) - ending
+        laid = self._lay_down(rows, [ids[:-spare] for ids in tail], [], rest, [usage[i] for i in owner])
+        answers: list[Answer] = [Answer()] * len(prompts)
+        for index, answer in zip(owner, laid):
+            if answer.error:
+                answers[index] = answer
+                continue
+            answers[index] = Answer(
+                text=opening + texts[index] + answer.text,
+                values=answer.values,
+                probabilities=answer.probabilities,
+                free=_unescaped(texts[index]) if free.json_string else texts[index].strip(),
+                truncated=written[index].truncated,
+                usage=answer.usage,
+            )
+        return answers
+
+    def _lay_down(
+        self,
+        rows: Rows,
+        forced: list[list[int]] | None,
+        prompts: list[list[int]],
+        parts: Sequence[Part],
+        usage: list[dict[str, int]],
+    ) -> list[Answer]:
+        """Feed literals and let the allowed values compete, slot after slot.
+
+        Behind free text, `forced` is what each row still needs up to its first slot, the first literal included. Without
+        free text it is None, and the `prompts` go through one forward pass together with the first literal.
+        """
+        texts = ["" for _ in usage]
+        chosen: list[list[str]] = [[] for _ in usage]
+        probabilities: list[list[dict[str, float]]] = [[] for _ in usage]
+        parts = list(parts) if isinstance(parts[0], str) else ["", *parts]
+        winners: list[list[int]] = []
+        for at in range(0, len(parts) - 1, 2):
+            literal, slot = parts[at], parts[at + 1]
+            following = parts[at + 2] if at + 2 < len(parts) else ""
+            shared, values, ending = self.encoder.segment(literal, slot, following)
+            if at:
+                rows.feed([ids + shared for ids in winners])
+            elif forced is not None:
+                rows.feed(forced)
+            else:
+                rows.start([ids + shared for ids in prompts], self.forward_tokens)
+            odds = compete(rows, values)
+            best = odds.argmax(dim=1).tolist()
+            for row, (winner, chances) in enumerate(zip(best, odds.tolist())):
+                chosen[row].append(slot.values[winner])
+                probabilities[row].append(dict(zip(slot.values, chances)))
+                texts[row] += literal + slot.values[winner]
+                usage[row]["completion_tokens"] += len(shared) + len(values[winner])
+            winners = [values[winner][: len(values[winner]) - ending] for winner in best]
+        closing = parts[-1] if len(parts) % 2 else ""
+        return [
+            Answer(error=_NOT_FINITE, usage=count)
+            if any(chance != chance for odds in chances for chance in odds.values())
+            else Answer(text + closing, values=tuple(words), probabilities=tuple(chances), usage=count)
+            for text, words, chances, count in zip(texts, chosen, probabilities, usage)
+        ]
+
+    def _chooser(self, rows: Rows):
+        if not self.temperature:
+            return lambda logits: logits.argmax(dim=-1)
+        return lambda logits: draw(rows, logits, self.temperature, self.top_k, self.top_p)
+
+    def _decode(self, tokens: list[int]) -> str:
+        return self.tokenizer.decode(tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+
+    def _stopper(self, free: Free):
+        pattern = _stop_pattern(free)
+        lead = (
+            "\n" if free.stop.startswith("\n") else ""
+        )  # prompts end a line: what stops at a line's start may come at once
+
+        def stops(tokens: list[int], whole: bool) -> bool:
+            return pattern.search((lead if whole else "") + self._decode(tokens)) is not None
+
+        return stops
+
+    def _join(self, written: Written, free: Free, literal: str) -> tuple[str, str]:
+        """Return the free text, and what is still to be fed so that the row continues with `literal`."""
+        lead = "\n" if free.stop.startswith("\n") else ""
+        fed = lead + self._decode(written.tokens)
+        if written.pending is None:
+            return fed[len(lead) :], literal
+        whole = lead + self._decode([*written.tokens, written.pending])
+        match = _stop_pattern(free).search(whole)
+        at = match.start() if match else len(fed)
+        forced = whole[len(fed) : at] + literal if at >= len(fed) else literal[len(fed) - at :]
+        return whole[len(lead) : max(at, len(lead))], forced
+
+    # --- likelihoods ---------------------------------------------------------------------------------------------------
+
+    def overflow_pairs(self, pairs: Sequence[tuple[str | Messages, str]]) -> list[int]:
+        """Return by how many tokens each (condition, target) exceeds the context window."""
+        return [len(condition) + len(target) - self.window for condition, target in self.encoder.encode_pairs(pairs)]
+
+    def likelihoods(
+        self, pairs: Sequence[tuple[str | Messages, str]], wanted: Sequence[bool] | None = None
+    ) -> Iterator[tuple[int, float]]:
+        """Yield (index, mean log-probability of the target's tokens given the condition), in nats per token.
+
+        As in `answer`, batches are composed of all pairs and passed over where nothing is wanted. Pairs have to fit.
+        """
+        wanted = [True] * len(pairs) if wanted is None else wanted
+        rows = self.encoder.encode_pairs(pairs)
+        for batch in self._batches([len(condition) + len(target) for condition, target in rows], [0] * len(rows)):
+            if any(wanted[index] for index in batch):
+                for index, value in zip(batch, self._likelihood_batch([rows[i] for i in batch])):
+                    if wanted[index]:
+                        yield index, value
+
+    @torch.inference_mode()
+    def _likelihood_batch(self, rows: list[tuple[list[int], list[int]]]) -> list[float]:
+        pad = self.tokenizer.pad_token_id or 0
+        width = max(len(condition) + len(target) for condition, target in rows)
+        whole = [condition + target for condition, target in rows]
+        ids = torch.tensor([[pad] * (width - len(row)) + row for row in whole], device=self.device)
+        mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in whole], device=self.device)
+        keep = max(len(target) for _, target in rows) + 1
+        logits = self.network(
+            input_ids=ids,
+            attention_mask=mask,
+            position_ids=(mask.cumsum(1) - 1).clamp(min=0),
+            logits_to_keep=keep,
+            use_cache=False,
+        ).logits.view(len(rows), keep, -1)
+        means = []
+        for row, (_, target) in enumerate(rows):  # row by row: the full vocabulary in float32 is large
+            steps = logits[row, -len(target) - 1 : -1].float()
+            chosen = steps.gather(1, ids[row, -len(target) :, None]).squeeze(1)
+            means.append((chosen - steps.logsumexp(dim=1)).mean().item())
+        return means
+
+
+def _split(parts: Sequence[Part]) -> tuple[str, Free | None, list[Part]]:
+    """Split an answer's parts into the literal before the free text, the free text, and the rest."""
+    at = next((index for index, part in enumerate(parts) if isinstance(part, Free)), None)
+    if at is None:
+        return "", None, list(parts)
+    return "".join(parts[:at]), parts[at], list(parts[at + 1 :])
+
+
+def _stop_pattern(free: Free) -> re.Pattern[str]:
+    if free.json_string:
+        return re.compile(r'(?<!\\)(?:\\\\)*"')
+    return re.compile(re.escape(free.stop), re.I)
+
+
+def _unescaped(text: str) -> str:
+    """Return the text of a JSON string's inside; one that is not quite JSON is returned as it stands."""
+    try:
+        return json.loads(f'"{text}"', strict=False)
+    except ValueError:
+        return text

@@ -1,0 +1,70 @@
+"""Cards as the Hub wants them: which kinds of repository there are, and which fields a card has to fill in."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from automedeval.records import RecordError
+
+MODEL, DATASET, METRIC, PAGE = KINDS = ("model", "dataset", "metric", "page")
+CARD = "README.md"
+REQUIRED = {
+    MODEL: ("license", "language", "base_model", "datasets", "pipeline_tag", "library_name", "tags"),
+    DATASET: ("license", "language", "pretty_name", "task_categories", "configs"),
+    METRIC: ("title", "sdk", "app_file", "tags"),
+    PAGE: ("title", "sdk", "app_port"),
+}
+LEFTOVER = re.compile(r"\b(?:TODO|TBD|FIXME)\b|\[More Information Needed\]|\{\{.*?\}\}|\{%.*?%\}")
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+
+def front_matter(card: str, place: str = "the card") -> dict[str, Any]:
+    """Return the metadata that a card opens with.
+
+    Raises:
+        RecordError: it opens with none, or what stands there is no mapping.
+    """
+    match = re.match(r"---\n(.*?\n)---\n", card, re.S)
+    try:
+        found = yaml.safe_load(match[1]) if match else None
+    except yaml.YAMLError as error:
+        raise RecordError(f"{place}: its front matter: {' '.join(str(error).split())}") from None
+    if not isinstance(found, dict):
+        raise RecordError(f"{place}: must open with metadata between two lines ---")
+    return found
+
+
+def check_card(card: str, kind: str, files: Mapping[str, Path], place: str = "the card") -> None:
+    """Raise RecordError if a card lacks a field, holds what nobody filled in, or names a file that is not there."""
+    about = front_matter(card, place)
+    for name in REQUIRED[kind]:
+        if about.get(name) in (None, "", [], {}):
+            raise RecordError(f"{place}: the field {name!r} is not filled in (needed: {', '.join(REQUIRED[kind])})")
+    for number, line in enumerate(card.splitlines(), 1):
+        if match := LEFTOVER.search(line):
+            raise RecordError(f"{place}, line {number}: {match[0]!r} is not filled in")
+    for name in ("base_model", "datasets") if kind == MODEL else ():
+        for value in about[name] if isinstance(about[name], list) else [about[name]]:
+            if not isinstance(value, str) or not HUB_ID.fullmatch(value) or value.startswith("models/"):
+                raise RecordError(f"{place}: {name}: {value!r} is no Hub id (--{name} names it)")
+    if kind == DATASET:
+        for path in _data_files(about["configs"], place):
+            if path not in files:
+                raise RecordError(f"{place}: configs: names {path}, which is not there")
+    if kind == PAGE and about["sdk"] != "docker":
+        raise RecordError(f"{place}: a page's sdk is docker")
+    if kind == METRIC:
+        if about["app_file"] not in files:
+            raise RecordError(f"{place}: app_file: {about['app_file']} is not there")
+        if about["sdk"] != "gradio" or not {"evaluate", "metric"} <= set(about["tags"]):
+            raise RecordError(f"{place}: a metric's sdk is gradio, and its tags have evaluate and metric")
+
+
+def _data_files(configs: Any, place: str) -> list[str]:
+    try:
+        return [each["path"] for config in configs for each in config["data_files"]]
+    except (TypeError, KeyError):
+        raise RecordError(f"{place}: configs: must name the path of every split under data_files") from None

@@ -1,0 +1,116 @@
+"""Pushing to the Hub: one commit on top of what was looked at, checked afterwards. Nothing else writes there."""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, constants
+from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
+from huggingface_hub.hf_api import RepoFile
+from huggingface_hub.utils import validate_repo_id
+
+from automedeval.publishing.cards import DATASET, METRIC, MODEL, PAGE
+from automedeval.publishing.checks import Parcel
+from automedeval.records import RecordError
+
+KEPT = {".gitattributes"}  # the Hub's own file
+REPO_TYPES = {MODEL: "model", DATASET: "dataset", METRIC: "space", PAGE: "space"}
+SPACES = {METRIC: "gradio", PAGE: "docker"}  # what runs a Space
+# What the Hub's errors mean for the one who pushes.
+ADVICE = {
+    400: "the Hub does not take it",
+    401: "the Hub does not know this token; log in again with `hf auth login`",
+    402: "the Hub asks for payment",
+    403: "this token may not write there; take one with write access to the organisation",
+    404: "not found, or not to be seen with this token",
+    409: "somebody else is changing it; the same command tries again",
+    412: "somebody else has pushed in the meantime; the same command starts from what is there now",
+    413: "a file is too large for the Hub",
+    429: "too many requests; wait, and the same command goes on",
+}
+
+
+def check_name(repo: str) -> None:
+    """Raise RecordError unless a repository may be called so."""
+    try:
+        validate_repo_id(repo)
+    except HFValidationError as error:
+        raise RecordError(f"--repo: {' '.join(str(error).split())}") from None
+    if repo.count("/") != 1:
+        raise RecordError(f"--repo must be ORG/NAME, not {repo!r}")
+
+
+def push(
+    api: HfApi, parcel: Parcel, repo: str, message: str, public: bool = False, prune: bool = False
+) -> tuple[str, str]:
+    """Push in one commit on top of what is there; return the commit, as the Hub named it, and the address.
+
+    Args:
+        repo: ORG/NAME; it is made, private, if it is not there.
+        message: of the commit.
+        public: whether everybody may read it afterwards.
+        prune: whether files that are there and not in the parcel go in the same commit.
+
+    Raises:
+        RecordError: the repository is public and the push is not meant to be, or it holds files that the folder has not; or
+            what is there afterwards is not what was sent.
+    """
+    where: dict[str, Any] = {"repo_id": repo, "repo_type": REPO_TYPES[parcel.kind]}
+    try:
+        info = api.repo_info(**where)
+    except RepositoryNotFoundError:  # made private, and opened when all is there
+        api.create_repo(**where, private=True, space_sdk=SPACES.get(parcel.kind))
+        info = api.repo_info(**where)
+    if not info.private and not public:
+        raise RecordError(f"{repo}: is public; --public true pushes there, another --repo keeps it private")
+    there = files_there(api, where, info.sha)
+    stale = sorted(there.keys() - parcel.files.keys() - KEPT)
+    if stale and not prune:
+        named = ", ".join(stale[:5]) + (", …" if len(stale) > 5 else "")
+        raise RecordError(
+            f"{repo}: holds {counted(stale)} that {parcel.source} does not: {named}; "
+            "--prune true removes them in the same commit"
+        )
+    adds = [CommitOperationAdd(path, file) for path, file in parcel.files.items()]
+    removals = [CommitOperationDelete(path) for path in stale]
+    # On the parent that was looked at: if somebody pushes meanwhile, the Hub refuses, and neither push is half lost.
+    done = api.create_commit(**where, operations=[*adds, *removals], commit_message=message, parent_commit=info.sha)
+    check_there(files_there(api, where, done.oid), parcel, adds, repo)
+    if public and info.private:
+        api.update_repo_settings(**where, private=False)
+    kind = constants.REPO_TYPES_URL_PREFIXES.get(where["repo_type"], "")
+    return done.oid, f"{api.endpoint}/{kind}{repo}"
+
+
+def files_there(api: HfApi, where: dict[str, Any], revision: str) -> dict[str, RepoFile]:
+    """Return the files of a revision."""
+    tree = api.list_repo_tree(**where, revision=revision, recursive=True)
+    return {entry.path: entry for entry in tree if isinstance(entry, RepoFile)}
+
+
+def check_there(there: dict[str, RepoFile], parcel: Parcel, adds: Sequence[CommitOperationAdd], repo: str) -> None:
+    """Raise RecordError unless a revision holds what was sent: every file with its size, large ones with their SHA-256."""
+    found = {path: entry.size for path, entry in there.items() if path not in KEPT}
+    wrong = sorted({path for path, _ in found.items() ^ parcel.sizes.items()} - KEPT)
+    digests = {each.path_in_repo: each.upload_info.sha256.hex() for each in adds}
+    wrong += [path for path, entry in there.items() if entry.lfs and entry.lfs.sha256 != digests.get(path)]
+    if wrong:
+        raise RecordError(f"{repo}: the Hub took the commit, and does not hold what was sent: {', '.join(wrong[:5])}")
+
+
+def counted(files: Collection[str]) -> str:
+    """Return how many files these are, in words."""
+    return f"{len(files):,} file{'' if len(files) == 1 else 's'}"
+
+
+def reason(error: BaseException) -> str:
+    """Say in a line why a push failed: what the Hub's status means, or what the connection did."""
+    chain = [error]
+    while chain[-1].__cause__ is not None:
+        chain.append(chain[-1].__cause__)
+    for each in reversed(chain):
+        status = getattr(getattr(each, "response", None), "status_code", None)
+        if status is not None:
+            failed = "the Hub has failed; the same command goes on" if status >= 500 else "the Hub refuses"
+            return f"{ADVICE.get(status, failed)} ({status})"
+    text = " ".join(str(chain[-1]).split())[:200] or type(chain[-1]).__name__
+    return f"{text}; the same command goes on from what has arrived"

@@ -1,0 +1,305 @@
+"""A judge's card: what a person wrote, with the figures that the program writes in between markers.
+
+The hand-written part is `model_card.md`. Between `<!-- results -->` and `<!-- /results -->`, and so for every block of
+`publishing/templates/model_card_parts.md.jinja`, stands what training and measuring left behind, and nothing typed by hand.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import yaml
+
+from automedeval.models.checkpoints import Stage, fingerprint, read_history, read_record
+from automedeval.publishing.cards import front_matter
+from automedeval.records import RecordError, read_text
+from automedeval.reports.page import shown
+from automedeval.reports.text import real_judges
+from automedeval.rubrics import packaged_rubrics, read_rubric
+from automedeval.stats.agreement import ACCURACIES, CORRELATIONS, LABELS
+
+MARKER = re.compile(r"<!-- (\w+) -->\n(.*?)<!-- /\1 -->", re.S)
+
+
+@dataclass(frozen=True)
+class Told:
+    """What only the owner of a checkpoint can say about it.
+
+    Args:
+        repo: where it will stand on the Hub.
+        base_model: the Hub id of the model that training started from; None takes the training record's, if that is one.
+        datasets: the Hub ids of the data that it was trained on.
+        judge: its name in the results; None where there is one judge.
+        rubric: the file of its rubric, if that is not a packaged one.
+        channel: whether it is a channel judge.
+        watts: what the training machine draws.
+    """
+
+    repo: str
+    base_model: str | None = None
+    datasets: tuple[str, ...] = ()
+    judge: str | None = None
+    rubric: str | None = None
+    channel: bool = False
+    watts: float | None = None
+
+
+def fill_card(
+    card: str,
+    checkpoint: Path,
+    told: Told,
+    result: Mapping[str, Any] | None = None,
+    audit: Mapping[str, Any] | None = None,
+) -> str:
+    """Return a judge's card with everything that is known of it written in.
+
+    Args:
+        card: the hand-written card, with its markers.
+        checkpoint: the folder that recipes/sft.py left.
+        told: what the owner says.
+        result: what recipes/meta_evaluate.py found, `agreement.json`; None where nothing was measured.
+        audit: what recipes/audit.py found, `audit.json`, whose headline is shown; or figures at any depth. None where there was
+            none.
+
+    Raises:
+        RecordError: the checkpoint's training is not finished, or not known here; a marker is missing; the results have no such
+            judge, or several; they or the audit are of another checkpoint; the rubric is another than it was trained for.
+    """
+    history, record = read_history(checkpoint), read_record(checkpoint)
+    if record is None:
+        raise RecordError(
+            f"{checkpoint}: no training/record.json; the card tells how recipes/sft.py trained a checkpoint"
+        )
+    base = told.base_model or record["base"]
+    if told.base_model is None and (base.startswith("models/") or Path(base).exists()):
+        raise RecordError(
+            f"{checkpoint}: was trained from {base}, a folder of this machine; --base_model names its Hub id"
+        )
+    records = judge_records(result, told.judge) if result else {}
+    tied = measured_on(checkpoint, result, records) if records else False
+    facts = {
+        "repo": told.repo,
+        "base_model": base,
+        "datasets": told.datasets,
+        "channel": told.channel,
+        "watts": told.watts,
+        "stages": history,
+        "hours": training_hours(checkpoint, history),
+        "rows": record["identity"]["rows"],
+        "versions": ", ".join(f"{name} {version}" for name, version in record["versions"].items()),
+        "audit": None if audit is None else estimates(audit.get("headline", audit)),
+        "audited": _audited(checkpoint, audit or {}),
+        **{name: record[name] for name in ("rubrics", "device", "commit")},
+        **_rubric_of(record["rubrics"], told.rubric),
+        **_result_facts(result, records),
+        "tied": tied,
+    }
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {"shown": shown, "cell": _cell}
+    template = environment.from_string(
+        (resources.files("automedeval.publishing") / "templates" / "model_card_parts.md.jinja").read_text(
+            encoding="utf-8"
+        )
+    )
+    context = template.new_context(facts)
+    parts = {name: "".join(block(context)).strip() for name, block in template.blocks.items()}
+    about = front_matter(card) | {"base_model": base, "datasets": list(told.datasets)}
+    if tied and (index := model_index(told.repo, result, records)):
+        about["model-index"] = index
+    opening = yaml.safe_dump(about, sort_keys=False, allow_unicode=True, width=120)
+    body = re.sub(r"\A---\n.*?\n---\n", "", card, count=1, flags=re.S)
+    return f"---\n{opening}---\n{write_in(body, parts)}"
+
+
+def write_in(text: str, parts: Mapping[str, str]) -> str:
+    """Return a text with each part between its two markers, in place of what stood there.
+
+    Raises:
+        RecordError: a part has no pair of markers, or two; or markers have no part.
+    """
+    found = [match[1] for match in MARKER.finditer(text)]
+    for name in sorted({*found, *parts}):
+        if found.count(name) != 1 or name not in parts:
+            raise RecordError(
+                f"the card: needs one pair <!-- {name} --> … <!-- /{name} -->, has {found.count(name)}"
+                if name in parts
+                else f"the card: markers <!-- {name} -->: nothing is written in there (there are {', '.join(parts)})"
+            )
+    return MARKER.sub(lambda match: f"<!-- {match[1]} -->\n{parts[match[1]]}\n<!-- /{match[1]} -->", text)
+
+
+def training_hours(checkpoint: Path, history: Sequence[Stage]) -> list[float | None]:
+    """Return the hours of each stage, None where the checkpoint that it left is not on this machine any more."""
+    hours: list[float | None] = [None] * len(history)
+    record, place = read_record(checkpoint), len(history) - 1
+    while record is not None and place >= 0 and len(record.get("history", ())) == place + 1:
+        hours[place] = record["seconds"] / 3600
+        record, place = read_record(record["start"]), place - 1
+    return hours
+
+
+def judge_records(result: Mapping[str, Any], judge: str | None) -> dict[str, dict[str, Any]]:
+    """Return what was found about one judge, a record for each criterion that it gave choices on.
+
+    Raises:
+        RecordError: there is no such judge, or several and none is named.
+    """
+    judges = real_judges(dict(result))
+    names = list(dict.fromkeys(record["name"] for record in judges.values()))
+    if judge is None and len(names) != 1:
+        raise RecordError(f"agreement.json: has {len(names)} judges; --judge says which it is: {', '.join(names)}")
+    if judge is not None and judge not in names:
+        raise RecordError(f"agreement.json: no judge {judge!r}; there are {', '.join(names)}")
+    return {name: record for name, record in judges.items() if record["name"] == (judge or names[0])}
+
+
+def measured_on(checkpoint: Path, result: Mapping[str, Any], records: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Return whether a judge's verdicts tell that this checkpoint gave them; False where they do not tell which did.
+
+    Raises:
+        RecordError: another one gave them.
+    """
+    (told,) = {record.get("checkpoint") for record in records.values()}
+    if told is None:
+        return False
+    own, name = fingerprint(checkpoint, []), next(iter(records.values()))["name"]
+    if told == own:
+        return True
+    rows = real_judges(dict(result)).values()
+    others = dict.fromkeys(row["name"] for row in rows if row.get("checkpoint") == own)
+    mend = f"--judge {' or '.join(others)} was measured on it" if others else "judge with it, and evaluate that"
+    raise RecordError(
+        f"agreement.json: {name} was measured on the checkpoint {told}, and {checkpoint} is {own}; {mend}"
+    )
+
+
+def model_index(repo: str, result: Mapping[str, Any], records: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the measured figures as the Hub's `model-index` has them; an interval stands in a figure's name."""
+    metrics = []
+    for record in records.values():
+        for measure in (*ACCURACIES, *CORRELATIONS):
+            for key, source in ((measure, ""), (f"{measure}_expected", ", from expected scores")):
+                estimate = record.get(key)
+                if estimate and estimate["value"] is not None:
+                    about = f"{LABELS[measure]}{source}{', ' + record['criterion'] if record['criterion'] else ''}"
+                    interval = "" if estimate["low"] is None else f"95 % interval {_interval(estimate)}, "
+                    name = f"{about} ({interval}n = {estimate['n']})"
+                    metrics.append({"type": key, "value": round(estimate["value"], 4), "name": name})
+    if not metrics:
+        return []
+    cases = "/".join(result["cases"]["file"].split("/")[-2:])
+    found = {
+        "task": {"type": "text-generation", "name": "Judging medical answers"},
+        "dataset": {"type": re.sub(r"[^\w-]+", "-", cases), "name": cases},
+        "metrics": metrics,
+    }
+    return [{"name": repo.split("/")[-1], "results": [found]}]
+
+
+def estimates(value: Mapping[str, Any], prefix: str = "") -> dict[str, dict[str, Any]]:
+    """Return all figures, as {"value", "low", "high", "n"}, of a nested mapping, named by their path in it."""
+    found: dict[str, dict[str, Any]] = {}
+    for key, held in value.items():
+        if isinstance(held, Mapping):
+            name = f"{prefix}{key}".replace("_", " ")
+            if "value" in held:
+                found[name] = {"low": None, "high": None, **held}
+            else:
+                found |= estimates(held, f"{name}, ")
+    return found
+
+
+def _audited(checkpoint: Path, audit: Mapping[str, Any]) -> str | None:
+    """Return in words on what a judge was audited, and whether it passed; None for figures of other origin.
+
+    Raises:
+        RecordError: another checkpoint was audited.
+    """
+    if "thresholds" not in audit:
+        return None
+    audited = audit["judge"]
+    if audited["checkpoint"] not in (None, own := fingerprint(checkpoint, [])):
+        raise RecordError(f"audit.json: the checkpoint {audited['checkpoint']} was audited, and {checkpoint} is {own}")
+    outcomes = [each["outcome"] for each in audit["thresholds"]]
+    left = outcomes.count("not measured")
+    told = f"{outcomes.count('passed')} of {len(outcomes) - left} measured thresholds are met, {left} were not measured"
+    word = {True: "passes", False: "does not pass", None: "cannot be said to pass"}[audit["passes"]]
+    unknown = "" if audited["checkpoint"] else " The audit does not tell which weights it was made with."
+    return f"Audited on {audit['cases']['cases']:,} cases as {audited['name']}: it {word}; {told}.{unknown}"
+
+
+def _rubric_of(trained_for: Sequence[str], file: str | None) -> dict[str, Any]:
+    """Return which rubric the example takes: a packaged one by its id, or the file that goes out beside the weights."""
+    packaged = {read_rubric(name).name: name for name in packaged_rubrics()}
+    if file is None:
+        own = [name for name in trained_for if name not in packaged]
+        if own:
+            raise RecordError(f"was trained for the rubric {own[0]}, which is not packaged; --rubric names its file")
+        return {"own_rubric": False, "rubric_id": packaged[trained_for[0]] if trained_for else "automedeval"}
+    name = read_rubric(file).name
+    if trained_for and name not in trained_for:
+        raise RecordError(f"{file}: is {name}; it was trained for {', '.join(trained_for)}")
+    return {"own_rubric": True, "rubric_id": name}
+
+
+def _result_facts(result: Mapping[str, Any] | None, records: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    if not records:
+        return {"tables": []}
+    people = result.get("people")
+    ceiling = (people or {}).get("ceiling") or {}
+    tables = []
+    for record in records.values():
+        rows = [
+            {
+                "label": LABELS[name],
+                "own": record.get(name),
+                "expected": record.get(f"{name}_expected"),
+                "ceiling": ceiling.get(name),
+            }
+            for name in (*ACCURACIES, *CORRELATIONS)
+            if people
+        ]
+        tables.append({"rows": rows, **{name: record[name] for name in ("criterion", "valid_rate", "prefers_longer")}})
+    counted = {name: record for name, record in result["judges"].items() if record["kind"] == "baseline"}
+    first = next(iter(records.values()))
+    return {
+        "tables": tables,
+        "judge": first["name"],
+        "fingerprint": first["settings"],
+        "checkpoint": first.get("checkpoint"),
+        "people": people,
+        # Sample ratings are made up, and say so in their annotators' names.
+        "simulated": bool(people) and all(name.startswith("simulated") for name in people["annotators"]),
+        "cases": result["cases"],
+        "settings": result["settings"],
+        "baselines": {name: record[record["headline"]] for name, record in counted.items()} if people else {},
+    }
+
+
+def _interval(estimate: Mapping[str, Any]) -> str:
+    return f"{estimate['low']:.2f} to {estimate['high']:.2f}"
+
+
+def _cell(text: object) -> str:
+    """Return text that cannot break a Markdown table or become HTML."""
+    return str(text).replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
+
+
+def read_result(file: str | Path) -> dict[str, Any]:
+    """Read a file that holds one JSON object, such as agreement.json or audit.json.
+
+    Raises:
+        RecordError: it cannot be read, or holds something else.
+    """
+    try:
+        found = json.loads(read_text(Path(file)))
+    except ValueError as error:
+        raise RecordError(f"{file}: {error}") from None
+    if not isinstance(found, dict):
+        raise RecordError(f"{file}: must hold one JSON object")
+    return found

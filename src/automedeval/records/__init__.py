@@ -1,0 +1,45 @@
+"""Records: what every file holds, how it is read, and how it is written so that a crash loses nothing."""
+
+from automedeval.records.readers import read_cases, read_lines, read_placed, read_records, read_text
+from automedeval.records.types import (
+    DECISIONS,
+    PAIR_MODELS,
+    RATER,
+    REFERENCE,
+    AutoMedEvalError,
+    Case,
+    Choice,
+    Preference,
+    Rating,
+    RecordError,
+    Response,
+    Verdict,
+    VerdictRating,
+    as_shown,
+    question_text,
+    verdict_key,
+)
+
+__all__ = [
+    "DECISIONS",
+    "PAIR_MODELS",
+    "RATER",
+    "REFERENCE",
+    "AutoMedEvalError",
+    "Case",
+    "Choice",
+    "Preference",
+    "Rating",
+    "RecordError",
+    "Response",
+    "Verdict",
+    "VerdictRating",
+    "as_shown",
+    "question_text",
+    "read_cases",
+    "read_lines",
+    "read_placed",
+    "read_records",
+    "read_text",
+    "verdict_key",
+]

@@ -1,0 +1,130 @@
+"""Files that survive being killed at any moment: a JSON Lines file that one writer appends to, and files written whole.
+
+A line counts when its newline is there. Whatever stands after the last newline was cut off by a crash or a full disk; the
+next writer removes it. A lock keeps a second writer off the file; the operating system drops it when the writer dies.
+"""
+
+import fcntl
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from automedeval.records.readers import read_lines
+from automedeval.records.types import RecordError
+
+if TYPE_CHECKING:
+    pass
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a text file so that nobody ever reads half of it: it is complete, or what it was before.
+
+    Raises:
+        RecordError: the file cannot be written.
+    """
+    scratch = path.with_name(f".{path.name}.tmp")
+    try:
+        scratch.write_text(text, encoding="utf-8", errors="backslashreplace")
+        scratch.replace(path)
+    except OSError as error:
+        scratch.unlink(missing_ok=True)
+        raise RecordError(f"{path}: {error.strerror or error}") from None
+
+
+class Processes(NamedTuple):
+    """The processes that share a run: which of them this is, how many there are, and what waits for all of them."""
+
+    rank: int = 0
+    count: int = 1
+    wait: Callable[[], None] = lambda: None
+
+
+ALONE = Processes()
+
+
+class Journal:
+    """Append records to a file, one writer at a time. Use as a context manager.
+
+    Raises:
+        RecordError: on entering, when another process is writing the file; on appending, when the disk is full.
+    """
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+        self.appended = 0
+
+    def __enter__(self) -> "Journal":
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._lock = open(self.path.with_name(f".{self.path.name}.lock"), "w")
+        except OSError as error:
+            raise RecordError(f"{self.path}: cannot be written: {error.strerror or error}") from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.close()
+            raise RecordError(f"{self.path}: another process is writing this file") from None
+        # Unbuffered: a buffer that failed to reach a full disk would be written again on closing.
+        self._file = open(self.path, "ab", buffering=0)
+        self.removed = self._remove_torn_line()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+        self._lock.close()
+
+    def _remove_torn_line(self) -> int:
+        """Cut what stands after the last newline; return how many bytes that were."""
+        size = self.path.stat().st_size
+        with open(self.path, "rb") as file:
+            end = size
+            while end:
+                start = max(0, end - 65536)
+                file.seek(start)
+                newline = file.read(end - start).rfind(b"\n")
+                if newline >= 0:
+                    end = start + newline + 1
+                    break
+                end = start
+        if end < size:
+            os.truncate(self.path, end)
+        return size - end
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Yield what the file holds so far."""
+        return (record for _, record in read_lines(self.path))
+
+    def append(self, record: dict[str, Any]) -> None:
+        """Write one record and hand it to the operating system, whole or not at all."""
+        # A lone surrogate, which JSON can carry and UTF-8 cannot, goes back to its escape.
+        text = json.dumps(record, ensure_ascii=False, allow_nan=False)
+        line = (text if text.isprintable() else json.dumps(record)).encode() + b"\n"
+        before = self._file.seek(0, os.SEEK_END)
+        try:
+            rest = memoryview(line)
+            while rest:  # a nearly full disk takes part of a line before it refuses
+                rest = rest[self._file.write(rest) :]
+        except OSError as error:
+            os.truncate(self.path, before)
+            raise RecordError(f"{self.path}: {error.strerror or error}; what was written before is whole") from None
+        self.appended += 1
+
+    def sync(self) -> None:
+        """Wait until what was appended is on the disk."""
+        os.fsync(self._file.fileno())
+
+
+def now() -> str:
+    """Return the time in UTC, to the second, as ISO 8601 has it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def arithmetic(what: str, before: int, reasons: Counter) -> str:
+    """Return the line that every filter prints: `9,874 verdicts → 9,569 kept, 305 rejected (fluency: 126, …)`."""
+    rejected = reasons.total()
+    told = ", ".join(f"{reason}: {count:,}" for reason, count in sorted(reasons.items()))
+    return f"{before:,} {what} → {before - rejected:,} kept, {rejected:,} rejected" + (f" ({told})" if told else "")

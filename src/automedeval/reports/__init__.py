@@ -1,0 +1,1 @@
+"""Drawing charts and filling report pages; this room knows no record."""

@@ -1,0 +1,29 @@
+"""Rubrics: criteria, scale, answer grammar, prompt templates, and parsing of verdicts and rationales."""
+
+from automedeval.rubrics.rubric import (
+    COUNTED,
+    LIKELIHOOD,
+    TAGS,
+    Criterion,
+    Questions,
+    Rubric,
+    RubricError,
+    packaged_rubrics,
+    read_questions,
+    read_rubric,
+    without_scale,
+)
+
+__all__ = [
+    "COUNTED",
+    "LIKELIHOOD",
+    "TAGS",
+    "Criterion",
+    "Questions",
+    "Rubric",
+    "RubricError",
+    "packaged_rubrics",
+    "read_questions",
+    "read_rubric",
+    "without_scale",
+]

@@ -1,0 +1,329 @@
+"""The answer grammar of a rubric: laying an answer out, writing it, and reading it back.
+
+`answer_parts` says how an answer is built: literal text, free text and slots that hold one of a few allowed values. A
+local judge lays these parts down and lets only the allowed values compete; `format_verdict` fills them with a known
+reading; `parse_verdict` reads a model's own text. Format and parse are each other's inverse. All values stand in slot
+order (the order in which the responses were shown); only `judging` knows models.
+
+Parsing is linear in the text: every repetition in the patterns below is bounded, or one class that starts a line.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from automedeval.models.base import CONTROL_TOKEN, Free, Part, Slot
+from automedeval.rubrics.rubric import Rubric
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What an answer says, in slot order; `choices` uses "a", "b", "tie", "neither", `spans` locates the scores."""
+
+    valid: bool
+    error: str | None = None
+    rationale: str | None = None
+    scores: tuple[int, ...] | None = None
+    choices: dict[str, str] | None = None
+    spans: tuple[tuple[int, int], ...] = ()
+
+
+def answer_parts(rubric: Rubric, slots: int, rationale: bool = True) -> list[Part]:
+    """Return the parts of an answer to a prompt that shows `slots` responses, with or without its rationale."""
+    rationale = rationale and rubric.rationale
+    parts: list[Part] = []
+    if rubric.grammar == "score_line":
+        values = tuple(str(value) for value in range(rubric.scale[0], rubric.scale[1] + 1))
+        text = "Score:"
+        if rationale:
+            parts.append(Free(stop="\nScore"))
+            text = "\nScore:"
+        for number in range(1, slots + 1):
+            name = f"{_slot_word(rubric)} {number}"
+            parts += [f"{text} {name}: ", Slot(name, values)]
+            text = " points."
+        return [*parts, text]
+    labels = tuple(rubric.choices.values())
+    if rubric.grammar == "comma_list":
+        for name in rubric.output_criteria:
+            parts += [", ", Slot(name, labels)] if parts else [Slot(name, labels)]
+        return parts
+    text = "{"
+    if rubric.output.get("rationale_key") and rationale:
+        parts += [text + json.dumps(rubric.output["rationale_key"]) + ': "', Free(stop='"', json_string=True)]
+        text = '", '
+    inner = rubric.output.get("choices_key")
+    if inner:
+        text += json.dumps(inner) + ": {"
+    value_key = rubric.output.get("value_key")
+    opening, closing = ('{"' + value_key + '": "', '"}') if value_key else ('"', '"')
+    for name in rubric.output_criteria:
+        parts += [f'{text}"{name}": {opening}', Slot(name, labels)]
+        text = closing + ", "
+    return [*parts, closing + ("}}" if inner else "}")]
+
+
+def answer_form(rubric: Rubric, slots: int, rationale: bool = True) -> str:
+    """Return the answer with placeholders in brackets, for a prompt to show."""
+    form = ""
+    for part in answer_parts(rubric, slots, rationale):
+        if isinstance(part, Slot):
+            part = "[verdict]" if rubric.output.get("value_key") else f"[{' or '.join(part.values)}]"
+        form += "[your assessment]" if isinstance(part, Free) else part
+    return form
+
+
+def answer_schema(parts: Sequence[Part]) -> dict[str, Any] | None:
+    """Return the JSON schema of a JSON answer, by way of the answer's own parts; None for other grammars."""
+    if not (isinstance(parts[0], str) and parts[0].startswith("{")):
+        return None
+    marks: list[Free | Slot] = []
+    form = ""
+    for part in parts:
+        if isinstance(part, str):
+            form += part
+        else:
+            form += f"\x1f{len(marks)}"
+            marks.append(part)
+
+    def schema(value: Any) -> dict[str, Any]:
+        if isinstance(value, dict):
+            properties = {name: schema(inner) for name, inner in value.items()}
+            required = list(properties)
+            return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+        mark = marks[int(value.removeprefix("\x1f"))]
+        return {"type": "string", "enum": list(mark.values)} if isinstance(mark, Slot) else {"type": "string"}
+
+    return schema(json.loads(form, strict=False))
+
+
+def format_verdict(reading: Reading, rubric: Rubric) -> str:
+    """Write a valid reading as the rubric's grammar has it; `parse_verdict` gives the reading back."""
+    slots = len(reading.scores) if reading.scores else 2
+    words = reading.scores or [rubric.choices[reading.choices[name]] for name in rubric.output_criteria]
+    values = iter(str(word) for word in words)
+    text = ""
+    for part in answer_parts(rubric, slots, reading.rationale is not None):
+        if isinstance(part, Slot):
+            part = next(values)
+        elif isinstance(part, Free):
+            part = json.dumps(reading.rationale, ensure_ascii=False)[1:-1] if part.json_string else reading.rationale
+        text += part
+    return text
+
+
+def parse_verdict(text: str, rubric: Rubric, slots: int = 2, *, truncated: bool = False) -> Reading:
+    """Read a model's answer.
+
+    What follows a control token is not the judge's. The last complete answer counts; a malformed one after it (double
+    or extra slot, off the scale, no plain whole number, all slots scored otherwise under a heading that is not read) makes
+    the whole invalid, an incomplete one does not.
+
+    Args:
+        text: the model's raw output.
+        rubric: the rubric it answered to.
+        slots: how many responses the prompt showed.
+        truncated: the output ended at its token limit. An answer that stands earlier in it may be a quotation, so then
+            only one that ends the text counts.
+
+    Returns:
+        A reading; where `valid` is False, `error` says why and neither scores nor choices are there.
+    """
+    control = CONTROL_TOKEN.search(text)
+    if control:
+        text, truncated = text[: control.start()], False
+    if not text.strip():
+        return Reading(False, "the answer is empty")
+    read = {"score_line": _read_score_line, "json": _read_json, "comma_list": _read_comma_list}[rubric.grammar]
+    reading, end = read(text, rubric, slots)
+    # A number at the very end may be the beginning of another: "1" of "10", "4." of "4.5".
+    cut = text[end:].strip("*_`~ \t\r\n") or (
+        rubric.grammar == "score_line" and re.search(r"[0-9]\.?[*_`~ \t]*\Z", text)
+    )
+    if reading.valid and truncated and cut:
+        return Reading(False, "the answer was cut off at its token limit")
+    return reading
+
+
+def reading_from_values(values: list[str], rubric: Rubric, rationale: str | None) -> Reading:
+    """Make a reading of values that were chosen slot by slot, in the order of `answer_parts`."""
+    if rubric.grammar == "score_line":
+        return Reading(True, rationale=rationale, scores=tuple(int(value) for value in values))
+    return Reading(True, rationale=rationale, choices=_choices(values, rubric))
+
+
+def _slot_word(rubric: Rubric) -> str:
+    return rubric.output.get("slot") or "Response"
+
+
+def _words(rubric: Rubric) -> dict[str, str]:
+    return {word.casefold(): choice for choice, word in rubric.choices.items()}
+
+
+def _choices(labels: list[str], rubric: Rubric) -> dict[str, str]:
+    """Turn an answer's words, in the order in which it gives them, into choices by criterion."""
+    given = dict(zip(rubric.output_criteria, labels, strict=True))
+    return {criterion.name: _words(rubric)[given[criterion.name].casefold()] for criterion in rubric.criteria}
+
+
+_MARK = r"[*_`~]{0,4}"
+_GAP = r"[ \t]{0,20}"
+# "Score:" opens its line, or stands alone on it as a heading. What may precede it is one class, read in one pass.
+_HEADER = re.compile(
+    rf"^[-+•*#_`~ \t]*(?:final |overall )?scores?{_MARK}{_GAP}(?:[:：]{_MARK}|$)\s{{0,20}}", re.I | re.M
+)
+# Something that was meant as a score, whether or not it is one that can be read: "4.5", "４", "-3", "four".
+_WORDS = "zero|one|two|three|four|five|six|seven|eight|nine|ten"
+_NUMBER_LIKE = re.compile(rf"[^\w\n]{{0,4}}(?:\d|[½¼¾⅓⅔]|(?:{_WORDS})\b)", re.I)
+
+
+def _read_score_line(text: str, rubric: Rubric, slots: int) -> tuple[Reading, int]:
+    problem = "no score line"
+    for header in reversed(list(_HEADER.finditer(text))):
+        scores, end, malformed = _take_scores(text, header.end(), rubric, slots)
+        if malformed:
+            return Reading(False, malformed), end
+        if len(scores) == slots:
+            rationale = text[: header.start()].strip() or None
+            values = tuple(int(scores[number][1]) for number in sorted(scores))
+            if _scored_again(text, end, rubric, values):
+                return Reading(False, "other scores of all slots follow"), end
+            spans = tuple(scores[number].span(1) for number in sorted(scores))
+            return Reading(True, None, rationale, values, spans=spans), end
+        problem = f"{len(scores)} scores for {slots} slots"
+    return Reading(False, problem), len(text)
+
+
+def _patterns(rubric: Rubric) -> tuple[re.Pattern, re.Pattern]:
+    """Return what names a slot, "Doctor 1:", marked up or not, as an item of a list or a sentence; and a score behind it."""
+    lead = r"(?:(?:[-+•*]|[0-9]{1,2}[.)]|and|&)\s{1,20})?"
+    word = rf"{re.escape(_slot_word(rubric))}{_GAP}#?([0-9]{{1,4}})"
+    slot = re.compile(rf"{lead}{_MARK}{word}{_MARK}{_GAP}[:：=]{_MARK}{_GAP}", re.I)
+    # "4 points." or "4/5" with the stop after it, which "4.5" and "4/10" do not have
+    out_of = rf"(?:{_GAP}(?:/|out of){_GAP}{rubric.scale[1]}{_MARK})?(?:{_GAP}(?:points?|pts?))?"
+    stop = rf"{_MARK}{_GAP}([。，；、]{_MARK}\s{{0,20}}|[.,;]?{_MARK}(?:\s{{1,20}}|\Z))"
+    return slot, re.compile(rf"{_MARK}([0-9]{{1,4}}){_MARK}{out_of}{stop}", re.I)
+
+
+def _scored_again(text: str, end: int, rubric: Rubric, values: tuple[int, ...]) -> bool:
+    """Return whether the text behind an answer has another, under whatever heading: which one counts is then not plain.
+
+    A score of one slot or another there may be a quotation, as of a demand in a response.
+    """
+    slot_pattern, score_pattern = _patterns(rubric)
+    again: dict[int, int] = {}
+    for slot in slot_pattern.finditer(text, end):
+        if score := score_pattern.match(text, slot.end()):
+            again[int(slot[1])] = int(score[1])
+    return len(values) > 1 and len(again) == len(values) and tuple(again[number] for number in sorted(again)) != values
+
+
+def _take_scores(text: str, position: int, rubric: Rubric, slots: int) -> tuple[dict[int, re.Match], int, str | None]:
+    """Return the scores that follow one another from `position`, where they end, and what is malformed about them."""
+    low, high = rubric.scale
+    slot_pattern, score_pattern = _patterns(rubric)
+    scores: dict[int, re.Match] = {}
+    number, ended = 0, True
+    while slot := slot_pattern.match(text, position):
+        number, position = int(slot[1]), slot.end()
+        score = score_pattern.match(text, position)
+        if not score:
+            # Without anything like a number the line is incomplete, as where the judge was cut off.
+            ended = not _NUMBER_LIKE.match(text, position)
+            break
+        if number in scores:
+            return scores, position, f"slot {number} has two scores"
+        if not 1 <= number <= slots:
+            return scores, position, f"a score for slot {number}, of {slots}"
+        if not low <= int(score[1]) <= high:
+            return scores, position, f"the score {score[1]} is not on the scale {low} to {high}"
+        scores[number], position = score, score.end()
+        ended = position == len(text) or any(mark in score[2] for mark in ".。\n")
+    return scores, position, None if ended else f"the score of slot {number} is not a plain whole number"
+
+
+_MOST_OBJECTS = 64  # how many opening braces from the end are tried; keeps hostile text linear
+_REPEATED = None  # stands as a key in an object that has a key twice; no key of JSON is None
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str | None, object]:
+    found = dict(pairs)
+    return found if len(found) == len(pairs) else {**found, _REPEATED: True}
+
+
+# Numbers are never an answer; as floats, long ones do no harm.
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=float, strict=False)
+
+
+def _json_objects(text: str) -> Iterator[tuple[dict, int]]:
+    """Yield the outermost JSON objects among the last of a text, with where they end."""
+    relaxed = re.sub(r",(?=\s{0,50}[}\]])", " ", text)  # a trailing comma, as some prompts show it
+    end = 0
+    for match in list(re.finditer(r"\{(?=\s{0,50}\")", text))[-_MOST_OBJECTS:]:
+        if match.start() < end:
+            continue
+        for version in (text, relaxed):
+            try:
+                found, end = _DECODER.raw_decode(version, match.start())
+            except json.JSONDecodeError as error:
+                end = max(end, error.pos)  # what stands inside a broken object is no answer of its own
+            except RecursionError:
+                return
+            else:
+                yield found, end
+                break
+
+
+def _read_json(text: str, rubric: Rubric, slots: int) -> tuple[Reading, int]:
+    names = {criterion.name for criterion in rubric.criteria}
+    inner, value_key = rubric.output.get("choices_key"), rubric.output.get("value_key")
+    for found, end in reversed(list(_json_objects(text))):
+        answers = found.get(inner) if inner else found
+        if not isinstance(answers, dict) or not names & answers.keys():
+            continue
+        if _REPEATED in found or _REPEATED in answers:
+            return Reading(False, "a key stands twice"), end
+        if missing := sorted(names - answers.keys()):
+            return Reading(False, f"no answer on {missing[0]}"), end
+        if surplus := sorted(answers.keys() - names):
+            return Reading(False, f"an answer on {surplus[0][:40]!r}, which was not asked"), end
+        labels = []
+        for name in rubric.output_criteria:
+            value = answers[name]
+            if value_key and isinstance(value, dict) and _REPEATED not in value:
+                value = value.get(value_key)
+            label = value.strip() if isinstance(value, str) else type(value).__name__
+            if not isinstance(value, str) or label.casefold() not in _words(rubric):
+                return Reading(False, f"{name}: {label[:40]!r} is not one of {', '.join(rubric.choices.values())}"), end
+            labels.append(label)
+        if any(re.search(rf'"{re.escape(name)}"\s{{0,20}}:', text[end:]) for name in names):
+            return Reading(False, "another answer follows, which is no JSON"), end
+        rationale = found.get(rubric.output.get("rationale_key", ""))
+        rationale = rationale if isinstance(rationale, str) and rationale else None
+        return Reading(True, rationale=rationale, choices=_choices(labels, rubric)), end
+    return Reading(False, "no JSON object with the criteria"), len(text)
+
+
+_PREFIX = re.compile(rf"(?:(?:my |the )?(?:final )?(?:answers?|choices?|verdicts?){_MARK}{_GAP}[:：])?(.*)", re.I)
+
+
+def _read_comma_list(text: str, rubric: Rubric, slots: int) -> tuple[Reading, int]:
+    wanted, allowed = len(rubric.output_criteria), _words(rubric)
+    end = len(text)
+    after: list[list[str]] = []
+    for line in reversed(text.split("\n")):
+        list_of_labels = _PREFIX.match(line.strip(" \t\r*_`~.#-"))[1]
+        labels = [label.strip(" \t*_`.") for label in list_of_labels.split(",")]
+        if all(label.casefold() in allowed for label in labels):
+            if len(labels) != wanted:
+                return Reading(False, f"{len(labels)} answers for {wanted} criteria"), end
+            if any(words != [label.casefold() for label in labels] for words in after):
+                return Reading(False, "another list of answers follows, which cannot be read"), end
+            return Reading(True, choices=_choices(labels, rubric)), end
+        # "My final answer is: B, B, C, B": whatever stands before the first word of a list, and among its words.
+        words = [word.casefold() for word in (labels[0].rpartition(" ")[2], *labels[1:])]
+        after += [words] if sum(word in allowed for word in words) > 1 else []
+        end -= len(line) + 1
+    return Reading(False, f"no line with {wanted} answers"), len(text)

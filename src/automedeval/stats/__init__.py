@@ -1,0 +1,1 @@
+"""Statistics on arrays: agreement, intervals, calibration error, aggregation; this room knows no record."""

@@ -1,0 +1,311 @@
+"""How far a judge agrees with people: the measures, each as a statistic that `resampling.bootstrap` gives an interval.
+
+Arrays in, statistics out; no record is known here. A panel lays the responses of all cases out in one flat array; scores of
+people and of judges stand beside it, NaN where there is none. The relation of two responses is -1, 0 or 1 as the first has
+the lower, the same (within 1e-9) or the higher score; a judge that compares pairs gives relations straight away.
+
+Source: Accuracy 2-tuple and triple, paper section 4.3. How far people agree among themselves is `reliability`'s.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from automedeval.stats.bootstrap import Statistic, divide, mean, ratio
+
+SAME = 1e-9
+MOST_CELLS = 512  # distinct pairs of scores up to which a rank correlation counts cells and not responses
+
+
+@dataclass(frozen=True)
+class Panel:
+    """The responses of all cases, one after the other.
+
+    Args:
+        group: int [responses], not falling, the reading each response belongs to; pairs are formed within it.
+        case_of: int [groups], the case of each group. Usually a group is a case; one case has several groups where it is
+            looked at once per rater.
+        cases: how many cases there are.
+    """
+
+    group: np.ndarray
+    case_of: np.ndarray
+    cases: int
+
+    @classmethod
+    def of_sizes(cls, sizes: Sequence[int]) -> "Panel":
+        """Return the panel of cases with so many responses each."""
+        return cls(np.repeat(np.arange(len(sizes)), sizes), np.arange(len(sizes)), len(sizes))
+
+    def stacked(self, times: int) -> "Panel":
+        """Return this panel several times over, each copy with groups of its own, of the same cases."""
+        shift = np.repeat(np.arange(times), len(self.group)) * len(self.case_of)
+        return Panel(np.tile(self.group, times) + shift, np.tile(self.case_of, times), self.cases)
+
+    @cached_property
+    def case(self) -> np.ndarray:
+        """The case of every response."""
+        return self.case_of[self.group]
+
+    @cached_property
+    def pairs(self) -> tuple[np.ndarray, np.ndarray]:
+        """All unordered pairs within groups, as indices (first, second) of responses, first before second."""
+        sizes = np.bincount(self.group, minlength=len(self.case_of))
+        starts = np.cumsum(sizes) - sizes
+        first, second = [], []
+        for size in np.unique(sizes):
+            left, right = np.triu_indices(size, 1)
+            at = starts[sizes == size][:, None]
+            first.append((at + left).ravel())
+            second.append((at + right).ravel())
+        firsts = np.concatenate(first).astype(int) if first else np.empty(0, int)
+        seconds = np.concatenate(second).astype(int) if second else np.empty(0, int)
+        order = np.lexsort((seconds, firsts))
+        return firsts[order], seconds[order]
+
+    def relations(self, scores: np.ndarray, band: float | np.ndarray = SAME) -> np.ndarray:
+        """Return the relation of every pair: -1, 0, 1, NaN where a score is missing; equal within `band`."""
+        first, second = self.pairs
+        gaps = scores[first] - scores[second]
+        return np.where(np.isnan(gaps), np.nan, np.where(np.abs(gaps) <= band, 0.0, np.sign(gaps)))
+
+    def only(self, keep: np.ndarray) -> "Panel":
+        """Return the panel of some responses (bool [responses]), empty groups left out."""
+        groups, group = np.unique(self.group[keep], return_inverse=True)
+        return Panel(group, self.case_of[groups], self.cases)
+
+    def per_case(self, values: np.ndarray, of: str = "pairs") -> np.ndarray:
+        """Sum values of pairs, responses or groups over each case."""
+        index = {"pairs": self.case[self.pairs[0]], "responses": self.case, "groups": self.case_of}[of]
+        return np.bincount(index, weights=values, minlength=self.cases)
+
+    def per_group(self, values: np.ndarray, of: str = "pairs") -> np.ndarray:
+        """Sum values of pairs or responses over each group."""
+        index = self.group[self.pairs[0]] if of == "pairs" else self.group
+        return np.bincount(index, weights=values, minlength=len(self.case_of))
+
+
+def accuracies(panel: Panel, people: np.ndarray, judge: np.ndarray) -> dict[str, Statistic]:
+    """Compare relations [pairs] of people and of a judge; return the accuracies that ARCHITECTURE section 4 defines.
+
+    Pairs that people have no relation of are left out; a judge's missing relation is wrong everywhere, 0 in concordance.
+    """
+    known = ~np.isnan(people)
+    right = known & (people == judge)
+    untied = known & (people != 0)
+    credit = np.where(untied, (people == judge) + 0.5 * (judge == 0), 0.0)
+    groups = panel.per_group(known) > 0
+    all_right = groups & (panel.per_group(known & ~right) == 0)
+    in_cases = panel.per_case
+    no_pair = "people rated no pair of responses"
+    no_order = "people tied every pair" if known.any() else no_pair
+    return {
+        "pairwise_accuracy": ratio(in_cases(right), in_cases(known), reason=no_pair),
+        "pairwise_accuracy_untied": ratio(in_cases(right & untied), in_cases(untied), reason=no_order),
+        "concordance": ratio(in_cases(credit), in_cases(untied), reason=no_order),
+        "listwise_accuracy": ratio(in_cases(all_right, "groups"), in_cases(groups, "groups"), reason=no_pair),
+    }
+
+
+def correlations(panel: Panel, people: np.ndarray, judge: np.ndarray) -> dict[str, Statistic]:
+    """Correlate scores [responses] of people and of a judge: pooled over all responses, and within cases.
+
+    Responses without either score are left out. The `_within_case` twins average the correlations of the cases, leaving out
+    those in which one side gave all responses the same score; n counts the cases.
+    """
+    both = ~np.isnan(people) & ~np.isnan(judge)
+    return {
+        "spearman": rank_correlation(panel, people, judge),
+        "pearson": _pearson(panel, people, judge, both),
+        "spearman_within_case": _within_case(
+            panel, _ranks(panel, people, both), _ranks(panel, judge, both), both, "spearman"
+        ),
+        "pearson_within_case": _within_case(panel, people, judge, both, "pearson"),
+    }
+
+
+NOT_CONSTANT = "undefined: all scores of one side are the same"
+
+
+def _pearson(panel: Panel, people: np.ndarray, judge: np.ndarray, both: np.ndarray) -> Statistic:
+    x, y = (_centred(values, both) for values in (people, judge))
+    columns = np.column_stack([panel.per_case(v, "responses") for v in (both, x, y, x * x, y * y, x * y)])
+    return Statistic(columns, _pearson_of_sums, int(both.sum()), NOT_CONSTANT)
+
+
+def _centred(values: np.ndarray, both: np.ndarray) -> np.ndarray:
+    """Return values shifted to mean 0, for numbers that do not cancel, and 0 where there is none."""
+    known = np.where(both, values, 0.0)
+    return np.where(both, known - known.sum() / max(1, both.sum()), 0.0)
+
+
+def _pearson_of_sums(sums: np.ndarray) -> np.ndarray:
+    n, x, y, xx, yy, xy = sums.T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        spread = (xx - x * x / n) * (yy - y * y / n)
+        # A constant side leaves rounding, not zero; scores within 1e-9 are the same.
+        least = SAME**2 * n
+        constant = (xx - x * x / n <= least + 1e-12 * xx) | (yy - y * y / n <= least + 1e-12 * yy)
+        return np.where(constant | (n < 2), np.nan, (xy - x * y / n) / np.sqrt(np.abs(spread)))
+
+
+def _within_case(panel: Panel, people: np.ndarray, judge: np.ndarray, both: np.ndarray, name: str) -> Statistic:
+    per_group = panel.per_group
+    count = np.maximum(per_group(both, "responses"), 1)
+    x, y = (
+        np.where(both, values - (per_group(np.where(both, values, 0.0), "responses") / count)[panel.group], 0.0)
+        for values in (people, judge)
+    )
+    xx, yy, xy = (per_group(values, "responses") for values in (x * x, y * y, x * y))
+    defined = (xx > 1e-18) & (yy > 1e-18)
+    values = np.where(defined, xy / np.sqrt(np.where(defined, xx * yy, 1.0)), 0.0)
+    return mean(
+        panel.per_case(values, "groups"),
+        panel.per_case(defined, "groups"),
+        int(defined.sum()),
+        "undefined: in every case all scores of one side are the same",
+    )
+
+
+def _ranks(panel: Panel, values: np.ndarray, both: np.ndarray) -> np.ndarray:
+    """Return each response's midrank within its group, NaN where there is none."""
+    masked = np.where(both, values, np.nan)
+    first, second = panel.pairs
+    relation = panel.relations(masked)
+    ranks = np.where(both, 1.0, np.nan)
+    for index, sign in ((first, 1.0), (second, -1.0)):
+        above = np.where(np.isnan(relation), 0.0, (sign * relation + 1) / 2)
+        ranks += np.bincount(index, weights=above, minlength=len(ranks))
+    return ranks
+
+
+def rank_correlation(panel: Panel, people: np.ndarray, judge: np.ndarray) -> Statistic:
+    """Return Spearman's correlation over all responses that both scored, ranks taken anew in every resample."""
+    both = ~np.isnan(people) & ~np.isnan(judge)
+    x, y = people[both], judge[both]
+    n = int(both.sum())
+    if n < 2:
+        return Statistic(
+            np.zeros((panel.cases, 1)), lambda sums: np.full(len(sums), np.nan), n, "fewer than two responses"
+        )
+    _x_levels, x_of = np.unique(np.round(x, 9), return_inverse=True)
+    y_levels, y_of = np.unique(np.round(y, 9), return_inverse=True)
+    cells, cell_of = np.unique(x_of * len(y_levels) + y_of, return_inverse=True)
+    cases = panel.case[both]
+    if len(cells) > MOST_CELLS:  # nearly every response is a cell of its own
+        return Statistic(None, _Spearman(x_of, y_of), n, NOT_CONSTANT, cells=cases)
+    columns = np.zeros((panel.cases, len(cells)))
+    np.add.at(columns, (cases, cell_of), 1.0)
+    return Statistic(columns, _Spearman(cells // len(y_levels), cells % len(y_levels)), n, NOT_CONSTANT)
+
+
+class _Spearman:
+    """Spearman's correlation of cells with weights: cell i has rank levels x[i] and y[i]."""
+
+    def __init__(self, x: np.ndarray, y: np.ndarray):
+        self.sides = []
+        for levels in (x, y):
+            order = np.argsort(levels, kind="stable")
+            starts = np.flatnonzero(np.diff(levels[order], prepend=-1))
+            self.sides.append((order, starts, levels))
+
+    def __call__(self, weights: np.ndarray) -> np.ndarray:
+        total = weights.sum(axis=1, keepdims=True)
+        ranks, spreads = [], []
+        for order, starts, levels in self.sides:
+            at_level = np.add.reduceat(weights[:, order], starts, axis=1)
+            middle = np.cumsum(at_level, axis=1) - at_level / 2 - total / 2  # midranks less their mean
+            spreads.append(np.einsum("rl,rl,rl->r", at_level, middle, middle))
+            ranks.append(middle[:, levels])
+        together = np.einsum("rc,rc,rc->r", weights, *ranks)
+        return divide(together, np.sqrt(spreads[0] * spreads[1]))
+
+
+def cross_fitted_relations(
+    panel: Panel, people: np.ndarray, expected: np.ndarray, fold_of: np.ndarray
+) -> tuple[np.ndarray, list[float]]:
+    """Turn expected scores [responses], which never tie by themselves, into relations with a tie band.
+
+    The band of a case is the one with which the relations of the other folds' cases agree best with people's (relations
+    [pairs]), so that no case has a say in its own; 0 where the other folds are empty.
+
+    Args:
+        fold_of: int [cases], each case's fold.
+
+    Returns:
+        The relations and the folds' bands.
+    """
+    first, second = panel.pairs
+    gaps = np.abs(expected[first] - expected[second])
+    right = panel.relations(expected) == people
+    case = panel.case[first]
+    usable = ~np.isnan(gaps) & ~np.isnan(people)
+    bands = np.empty(fold_of.max(initial=0) + 1)
+    for fold in range(len(bands)):
+        others = usable & (fold_of[case] != fold)
+        bands[fold] = _best_band(gaps[others], people[others] == 0, right[others] & (people[others] != 0))
+    return panel.relations(expected, np.maximum(SAME, bands[fold_of[case]])), bands.tolist()
+
+
+def _best_band(gaps: np.ndarray, tied: np.ndarray, right: np.ndarray) -> float:
+    """Return the band under which most pairs are right: tied ones inside, rightly ordered ones outside; 0 if none helps."""
+    if not len(gaps):
+        return 0.0
+    order = np.argsort(gaps)
+    gain = np.cumsum(tied[order].astype(int) - right[order].astype(int))
+    last = np.append(np.diff(gaps[order]) > 0, True)  # a band takes in all pairs of one gap
+    gain = np.where(last, gain, gain.min() - 1)
+    best = int(np.argmax(gain))
+    return float(gaps[order][best]) if gain[best] > 0 else 0.0
+
+
+CHOICES = ("first", "second", "tie", "neither")
+
+
+def choice_agreement(people: np.ndarray, judge: np.ndarray, case: np.ndarray, cases: int) -> dict[str, Statistic]:
+    """Compare choices about pairs, coded as indices of CHOICES; return accuracy and Cohen's kappa.
+
+    Kappa counts every pair as (first, second) and as (second, first): which response comes first is of no meaning, and must
+    not change what agreement chance would give.
+
+    Args:
+        people: what people chose, int [pairs].
+        judge: what the judge chose, -1 where it has none: wrong in the accuracy, left out of kappa.
+        case: the case of each pair.
+    """
+    valid = judge >= 0
+    labels = len(CHOICES)
+    tally = np.zeros((cases, labels * labels))
+    turned = np.array([1, 0, 2, 3])
+    for one, other in ((people, judge), (turned[people], turned[judge])):
+        np.add.at(tally, (case[valid], one[valid] * labels + other[valid]), 1.0)
+    right = np.bincount(case, weights=people == judge, minlength=cases)
+
+    def kappa(sums: np.ndarray) -> np.ndarray:
+        table = sums.reshape(len(sums), labels, labels)
+        total = table.sum(axis=(1, 2))
+        observed = divide(np.einsum("rii->r", table), total)
+        chance = divide((table.sum(axis=1) * table.sum(axis=2)).sum(axis=1), total**2)
+        return divide(observed - chance, np.where(np.abs(1 - chance) < 1e-12, 0.0, 1 - chance))
+
+    no_kappa = "both always chose the same" if valid.any() else "no valid verdict"
+    return {
+        "accuracy": ratio(right, np.bincount(case, minlength=cases), reason="no pair that people chose about"),
+        "kappa": Statistic(tally, kappa, int(valid.sum()), no_kappa),
+    }
+
+
+ACCURACIES = ("pairwise_accuracy", "pairwise_accuracy_untied", "concordance", "listwise_accuracy")
+CORRELATIONS = ("spearman", "pearson", "spearman_within_case", "pearson_within_case")
+LABELS = {
+    "pairwise_accuracy": "Pairwise accuracy",
+    "pairwise_accuracy_untied": "Pairwise accuracy, untied",
+    "concordance": "Concordance",
+    "listwise_accuracy": "Listwise accuracy",
+    "spearman": "Spearman",
+    "pearson": "Pearson",
+    "spearman_within_case": "Spearman within case",
+    "pearson_within_case": "Pearson within case",
+}

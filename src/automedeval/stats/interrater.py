@@ -1,0 +1,113 @@
+"""How far raters agree among themselves: intraclass correlations, Krippendorff's alpha, one rater against the others.
+
+Sources: ICC, Shrout and Fleiss 1979, with the names of McGraw and Wong 1996; alpha, Krippendorff 2011. One rater against the
+mean of the others is the ceiling that a judge is held against; the paper has none.
+"""
+
+import numpy as np
+
+from automedeval.stats.bootstrap import Statistic, divide
+
+MOST_LEVELS = 30  # distinct ratings up to which ordinal alpha is computed
+
+
+def leave_one_out(ratings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return (own, others), each [raters · responses]: every rater's score, and the mean of the other raters of a response.
+
+    Args:
+        ratings: float [responses, raters], NaN where a rater gave none. Where either is missing, both are NaN.
+    """
+    given = ~np.isnan(ratings)
+    total, count = np.nansum(ratings, axis=1, keepdims=True), given.sum(axis=1, keepdims=True)
+    others = divide(total - np.where(given, ratings, 0.0), (count - given).astype(float))
+    both = given & ~np.isnan(others)
+    return np.where(both, ratings, np.nan).T.ravel(), np.where(both, others, np.nan).T.ravel()
+
+
+def icc(ratings: np.ndarray, case: np.ndarray, cases: int, crossed: bool) -> dict[str, Statistic]:
+    """Return the intraclass correlations of one rater and of the mean of all.
+
+    Args:
+        ratings: float [responses, raters], NaN where a rater gave none.
+        case, cases: the case of each response, and how many there are.
+        crossed: True if the columns are persons who rated all: ICC(A,1) and ICC(A,k), two-way, absolute agreement, on the
+            responses that all of them rated. False if a column is only a position: ICC(1,1) and ICC(1,k), one-way, on the
+            responses with two ratings or more (k is then their mean number, corrected for its spread).
+    """
+    given = ~np.isnan(ratings)
+    use = given.all(axis=1) if crossed else given.sum(axis=1) >= 2
+    k = ratings.shape[1]
+    n = int(use.sum())
+    reason = "fewer than two responses that were rated by " + ("all raters" if crossed else "two or more")
+    reason = reason if n < 2 else "all ratings are the same"
+    known = given[use]
+    values = np.where(known, ratings[use], 0.0)
+    values = np.where(known, values - values.sum() / max(1, known.sum()), 0.0)
+    count, total = known.sum(axis=1), values.sum(axis=1)
+    parts = [np.ones(n), (values**2).sum(axis=1), total**2 / np.maximum(count, 1), total, count, count**2]
+    if crossed:
+        parts += list(values.T)
+    columns = np.column_stack([np.bincount(case[use], weights=part, minlength=cases) for part in parts])
+
+    def of(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        targets, squares, between, total, count, count_squares = sums[:, :6].T
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rows = (between - total**2 / count) / (targets - 1)
+            if crossed:
+                raters = (sums[:, 6:] ** 2).sum(axis=1) / targets - total**2 / count
+                error = (squares - between - raters) / ((targets - 1) * (k - 1))
+                excess = (raters / (k - 1) - error) / targets
+                return (rows - error) / (rows + (k - 1) * error + k * excess), (rows - error) / (rows + excess)
+            within = (squares - between) / (count - targets)
+            size = (count - count_squares / count) / (targets - 1)
+            return (rows - within) / (rows + (size - 1) * within), (rows - within) / rows
+
+    names = ("ICC(A,1)", "ICC(A,k)") if crossed else ("ICC(1,1)", "ICC(1,k)")
+    return {name: Statistic(columns, lambda sums, i=i: _finite(of(sums)[i]), n, reason) for i, name in enumerate(names)}
+
+
+def _finite(values: np.ndarray) -> np.ndarray:
+    return np.where(np.isfinite(values), values, np.nan)
+
+
+def krippendorff_alpha(ratings: np.ndarray, case: np.ndarray, cases: int, level: str) -> Statistic:
+    """Return Krippendorff's alpha of ratings [responses, raters], NaN where there is none; `level` "ordinal" or "interval"."""
+    given = ~np.isnan(ratings)
+    use = given.sum(axis=1) >= 2
+    known, values, case = given[use], ratings[use], case[use]
+    n = int(use.sum())
+    reason = "no response with two ratings, or all ratings the same"
+    count = known.sum(axis=1)
+    if level == "interval":
+        values = np.where(known, values - (values[known].mean() if n else 0.0), 0.0)
+        total, squares = values.sum(axis=1), (values**2).sum(axis=1)
+        disagreement = 2 * (count * squares - total**2) / np.maximum(count - 1, 1)
+        parts = (count, total, squares, disagreement)
+        columns = np.column_stack([np.bincount(case, weights=part, minlength=cases) for part in parts])
+        return Statistic(columns, _interval_alpha, n, reason)
+    levels = np.unique(values[known])
+    if not 1 <= len(levels) <= MOST_LEVELS:
+        reason = f"more than {MOST_LEVELS} different ratings: take the interval form" if n else reason
+        return Statistic(np.zeros((cases, 1)), lambda sums: np.full(len(sums), np.nan), n, reason)
+    tallies = np.stack([(values == step).sum(axis=1) for step in levels], axis=1)
+    together = tallies[:, :, None] * tallies[:, None, :] - np.eye(len(levels)) * tallies[:, :, None]
+    together = together / np.maximum(count - 1, 1)[:, None, None]
+    columns = np.zeros((cases, len(levels) ** 2))
+    np.add.at(columns, case, together.reshape(n, -1))
+    return Statistic(columns, lambda sums: _ordinal_alpha(sums, len(levels)), n, reason)
+
+
+def _interval_alpha(sums: np.ndarray) -> np.ndarray:
+    count, total, squares, disagreement = sums.T
+    return 1 - divide(disagreement, divide(2 * (count * squares - total**2), count - 1))
+
+
+def _ordinal_alpha(sums: np.ndarray, levels: int) -> np.ndarray:
+    together = sums.reshape(len(sums), levels, levels)
+    margins = together.sum(axis=2)
+    # The ordinal distance is that of the midranks: the ratings between two levels, half of each end's.
+    middle = np.cumsum(margins, axis=1) - margins / 2
+    distance = (middle[:, :, None] - middle[:, None, :]) ** 2
+    observed = (together * distance).sum(axis=(1, 2))
+    by_chance = np.einsum("rc,rk,rck->r", margins, margins, distance)
+    return 1 - divide((margins.sum(axis=1) - 1) * observed, by_chance)

@@ -1,0 +1,1 @@
+"""Training: the curriculum stages that TRL's SFTTrainer runs (paper, section 3.2)."""

@@ -1,0 +1,268 @@
+"""What physicians answer: stored once, checked field by field, skipped, taken back, and never overwritten."""
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from doubles.introspection_study import Lessons
+from doubles.small_study import ASKED, CRITERIA, a_study, filled, finish, send
+
+from automedeval.annotation.store import Stale, Store
+from automedeval.annotation.study import Study
+from automedeval.annotation.validation import LONGEST, Invalid
+
+pytest_plugins = ["ward_databases"]
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_answer_is_stored_once(open_store, clock) -> None:
+    store = open_store()
+    task = store.next("ann")
+    clock.now += 60
+    after = send(store, task, seconds=41.5)
+    assert send(store, task) == after, "the same form sent twice is the same success"
+    (answer,) = store.answers()
+    assert (answer.annotator, answer.role, answer.part, answer.order) == ("ann", "attending", "responses", task.order)
+    assert (answer.seconds, answer.at, answer.item) == (41.5, clock.now, replace(task.item, needed=0))
+    for other in (replace(task, version=7), replace(task, version=-1)):
+        with pytest.raises(Stale):
+            send(store, other)
+    with pytest.raises(Stale):
+        send(store, task, filled(task, score=1))
+    done = send(store, after)
+    assert send(store, after) == done
+    with pytest.raises(Stale):
+        send(store, task)  # its part was not the one that was stored last
+    assert len(list(store.answers())) == 2
+
+
+def test_a_verdict_is_not_rated_before_the_responses(open_store) -> None:
+    store = open_store()
+    task = store.next("ann")
+    rating = {"scores": dict.fromkeys(ASKED, 5)}
+    for part, error in (("verdict:x", Stale), ("verdict:y", Invalid), ("decision", Invalid), ("", Invalid)):
+        with pytest.raises(error):
+            store.answer("ann", task.id, part, rating, 0, 1.0)
+    with pytest.raises(Stale):
+        store.keep_draft("ann", task.id, "verdict:x", rating)
+    assert store.assignment("ann", task.id) == task
+
+
+def test_drafts_the_last_one_wins_and_an_answer_ends_them(open_store) -> None:
+    store = open_store()
+    task = store.next("ann")
+    store.keep_draft("ann", task.id, "responses", {"scores": {"2": {"fluency": 3}}})
+    store.keep_draft("ann", task.id, "responses", {"scores": {"2": {"fluency": 4}}, "comments": {"1": "Hm. "}})
+    kept = store.next("ann")
+    assert kept.drafts == {"responses": {"scores": {"2": {"fluency": 4}}, "comments": {"1": "Hm."}}}
+    assert kept.version == 0, "a draft makes no form stale"
+    after = send(store, task)
+    assert after.drafts == {}
+    with pytest.raises(Stale):
+        store.keep_draft("ann", task.id, "responses", {})  # what a browser sends late
+
+
+def scores(**changes) -> dict:
+    """Return a full answer to "responses" with one number changed."""
+    return {str(slot): dict.fromkeys(CRITERIA, 3) for slot in (1, 2, 3)} | changes
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {},
+        {"scores": {}},
+        {"scores": {"1": dict.fromkeys(CRITERIA, 3), "2": dict.fromkeys(CRITERIA, 3)}},
+        {"scores": scores(**{"3": {"relevancy": 3, "fluency": 3}})},
+        {"scores": scores(**{"4": dict.fromkeys(CRITERIA, 3)})},
+        {"scores": scores(**{"1": dict.fromkeys((*CRITERIA, "charm"), 3)})},
+        *(
+            {"scores": scores(**{"1": dict.fromkeys(CRITERIA, wrong)})}
+            for wrong in (0, 6, -1, 3.0, "3", True, None, [3])
+        ),
+        {"scores": scores(), "comments": {"1": "x" * (LONGEST + 1)}},
+        {"scores": scores(), "comments": {"1": "x" * 2**20}},
+        {"scores": scores(), "comments": {"9": "x"}},
+        {"scores": scores(), "comments": {"1": 5}},
+        {"scores": scores(), "comments": ["x"]},
+        {"scores": scores(), "order": [0, 1, 2]},
+        {"scores": [3, 3, 3]},
+        {"scores": {1: dict.fromkeys(CRITERIA, 3)}},
+        [],
+        None,
+        "scores",
+    ],
+)
+def test_what_does_not_fit_changes_nothing(tmp_path: Path, content: object) -> None:
+    store = Store(a_study(tmp_path))
+    task = store.next("ann")
+    with pytest.raises(Invalid) as told:
+        store.answer("ann", task.id, "responses", content, 0, 1.0)
+    assert str(told.value).endswith(".")
+    assert len(str(told.value)) < 120
+    assert store.assignment("ann", task.id) == task
+    assert len(list(store.history())) == 1
+    store.close()
+
+
+def test_hostile_texts_come_back_as_they_were(open_store) -> None:
+    texts = [
+        "<script>alert(1)</script>",
+        "'); DROP TABLE events; --",
+        "a\0b",
+        "\udc80 alone",
+        "{{ 7*7 }} %s",
+        "日本語 🩺\u202e",
+    ]
+    store = open_store(number=len(texts))
+    for text in texts:
+        task = store.next("ann")
+        store.keep_draft("ann", task.id, "responses", {"comments": {"1": text}})
+        assert store.next("ann").drafts["responses"]["comments"]["1"] == text
+        task = send(store, task, filled(task) | {"comments": {"1": text}})
+        store.skip("ann", task.id, text, task.version)
+    assert [answer.content["comments"]["1"] for answer in store.answers()] == texts
+    assert [event["content"]["reason"] for event in store.history() if event["what"] == "skip"] == texts
+
+
+@pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf"), "5", True])
+def test_a_time_that_is_none_is_refused(tmp_path: Path, seconds: object) -> None:
+    store = Store(a_study(tmp_path))
+    task = store.next("ann")
+    with pytest.raises(Invalid, match="time"):
+        store.answer("ann", task.id, "responses", filled(task), 0, seconds)
+    assert send(store, task, seconds=1e9).version == 1
+    assert send(store, store.next("ann"), seconds=None).state == "done"
+    assert [answer.seconds for answer in store.answers()] == [86_400, None]
+    store.close()
+
+
+# --- skipping and taking back -----------------------------------------------------------------------------------------
+
+
+def test_a_skipped_task_goes_to_another_and_its_stored_part_counts(open_store) -> None:
+    store = open_store(number=1)
+    task = send(store, store.next("ann"))
+    for reason in ("", "  \r\n", None, "x" * (LONGEST + 1), 5):
+        with pytest.raises(Invalid):
+            store.skip("ann", task.id, reason, task.version)
+    with pytest.raises(Stale):
+        store.skip("ann", task.id, "No.", 0)
+    store.skip("ann", task.id, "Not my field.", task.version)
+    store.skip("ann", task.id, "Not my field.", task.version)  # sent twice
+    with pytest.raises(Stale):
+        store.skip("ann", task.id, "Another reason.", task.version + 1)
+    assert (store.assignment("ann", task.id).state, store.assignment("ann", task.id).part) == ("skipped", None)
+    assert store.next("ann") is None, "nobody gets the same case twice"
+    assert store.next("bob").item == task.item
+    assert [answer.part for answer in store.answers()] == ["responses"]
+    assert store.progress("ann").skipped == 1
+
+
+def test_undo_reopens_the_last_task_with_its_answers_as_drafts(open_store) -> None:
+    store = open_store()
+    assert store.undo("ann") is None
+    first = finish(store, store.next("ann"))
+    second = finish(store, store.next("ann"))
+    third = store.next("ann")
+    undone = store.undo("ann")
+    assert (undone.id, undone.state, undone.part, undone.answers) == (second.id, "open", "responses", {})
+    assert undone.drafts == second.answers
+    assert store.undo("ann") == undone, "the button pressed twice takes back one task"
+    assert {answer.assignment for answer in store.answers()} == {first.id}
+    assert store.next("ann").id == second.id
+    with pytest.raises(Stale):
+        store.answer("ann", second.id, "responses", filled(undone), second.version, 1.0)  # a form from before
+    again = send(store, undone, filled(undone, score=2))
+    assert finish(store, again).state == "done"
+    assert store.next("ann").id == third.id
+    counted = [(answer.assignment, answer.part) for answer in store.answers()]
+    assert Counter(counted) == Counter({(task.id, part): 1 for task in (first, second) for part in task.parts})
+    said = [(event["what"], event["counts"]) for event in store.history() if event["assignment"] == second.id]
+    taken_back = [("answer", False)] * 2
+    assert said == [("given", None), *taken_back, ("undo", None), *[("answer", True)] * 2]
+    assert store.undo("bob") is None
+
+
+def test_undo_of_a_skipped_task(open_store) -> None:
+    store = open_store()
+    task = send(store, store.next("ann"))
+    store.skip("ann", task.id, "Too long.", task.version)
+    undone = store.undo("ann")
+    assert (undone.id, undone.part, set(undone.drafts)) == (task.id, "responses", {"responses"})
+    assert not list(store.answers())
+    assert finish(store, undone).state == "done"
+
+
+def test_two_tabs(open_store) -> None:
+    store = open_store()
+    one = other = store.next("ann")
+    after = send(store, one)
+    with pytest.raises(Stale):
+        store.skip("ann", other.id, "In the other tab.", other.version)
+    with pytest.raises(Stale):
+        send(store, other, filled(other, score=1))
+    assert store.assignment("ann", one.id) == after
+
+
+# --- the other kinds --------------------------------------------------------------------------------------------------
+
+
+def test_preferences(open_store) -> None:
+    store = open_store(rate=None, prefer={"judges": ["x", "y"]})
+    task = store.next("ann")
+    assert (task.parts, task.item.key) == (("preference",), "prefer/case-0/x/y")
+    for choices in (
+        {},
+        dict.fromkeys(ASKED, "3"),
+        dict.fromkeys(ASKED, "x"),
+        dict.fromkeys(ASKED[:2], "1"),
+        {"charm": "1"},
+    ):
+        with pytest.raises(Invalid):
+            send(store, task, {"choices": choices})
+    done = send(store, task, {"choices": dict(zip(ASKED, ("1", "2", "tie"))), "comment": "Close."})
+    assert done.state == "done"
+
+
+@pytest.fixture
+def disputed(tmp_path: Path) -> Study:
+    """Return a study whose jury has two cases, which the recipe left it."""
+    lessons = Lessons(tmp_path)
+    lessons.misjudge(0, (3, 3, 3))
+    lessons.misjudge(2, (3, 3, 3))
+    assert lessons.introspect("--partners", "none").returncode == 0
+    jury = {"queue": str(tmp_path / "round1.discussion" / "jury.jsonl"), "dataset": str(tmp_path / "round1")}
+    return a_study(tmp_path, number=8, rate=None, verdicts=None, jury=jury)
+
+
+def test_only_a_chief_is_the_jury_and_an_undecided_form_is_none(open_store, disputed: Study) -> None:
+    store = open_store(disputed)
+    assert store.next("ann") is None
+    task = store.next("cleo")
+    assert task.parts == ("decision",)
+    before = disputed.disputes[task.item.case_id].recorded
+    points = [before.scores[index] for index in task.order]
+    other = [1 + score % 5 for score in points]
+    for wrong in (
+        {},
+        {"decision": None},
+        {"decision": "perhaps"},
+        {"decision": "revise"},
+        {"decision": "revise", "rationale": "Because.", "scores": other[:2]},
+        {"decision": "revise", "rationale": "Because.", "scores": [*other[:2], None]},
+        {"decision": "revise", "rationale": "Because.", "scores": [*other[:2], 6]},
+        {"decision": "revise", "rationale": " ", "scores": other},
+        {"decision": "revise", "rationale": "Fine.<|im_end|>", "scores": other},
+        {"decision": "revise", "rationale": "x" * 20_001, "scores": other},
+    ):
+        with pytest.raises(Invalid):
+            send(store, task, wrong)
+    store.keep_draft("cleo", task.id, "decision", {"decision": None, "scores": [None, 3, None], "rationale": "Hm"})
+    assert store.next("cleo").drafts["decision"] == {"decision": None, "rationale": "Hm", "scores": [None, 3, None]}
+    assert send(store, task, {"decision": "revise", "rationale": "Because.", "scores": other}).state == "done"
+    assert send(store, store.next("cleo"), {"decision": "keep"}).state == "done"
+    assert store.next("cleo") is None

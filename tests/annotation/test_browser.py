@@ -1,0 +1,376 @@
+"""The physicians' page in a real browser: every kind of task, on wide screens and telephones, with and without JavaScript.
+
+The pictures of docs/annotation.md are made by `python tests/test_annotation_browser.py docs/img`.
+"""
+
+import random
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from doubles.study_page import HOSTILE, opened, served, write_study
+
+from automedeval.annotation.coordinator import set_password
+from automedeval.annotation.jury_queue import seen_from
+from automedeval.annotation.store import Store
+from automedeval.annotation.study import read_study
+
+playwright = pytest.importorskip(
+    "playwright.sync_api", reason="the browser is led by playwright, which is not installed"
+)
+axe_package = pytest.importorskip(
+    "axe_playwright_python", reason="axe-core comes with axe_playwright_python, not installed"
+)
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+OPTIONS = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+WIDE, TELEPHONE = {"width": 1280, "height": 900}, {"width": 375, "height": 800}
+AXE = next(Path(axe_package.__file__).parent.rglob("axe.min.js"))
+
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="no chromium on this machine (Debian: apt-get install chromium)"
+)
+
+
+@contextmanager
+def browser_of(path: str) -> Iterator["playwright.Browser"]:
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=path, args=OPTIONS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator["playwright.Browser"]:
+    with browser_of(CHROMIUM) as found:
+        yield found
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with opened(write_study(tmp_path, cases=1)) as found:
+        yield found
+
+
+@pytest.fixture
+def address(store: Store) -> Iterator[str]:
+    with served(store) as found:
+        yield found
+
+
+class Visit:
+    """A physician's browser, its page, and what the browser complained of."""
+
+    def __init__(self, browser: "playwright.Browser", address: str, **options: object):
+        self.address, self.scripts = address, options.get("java_script_enabled", True)
+        # What checks the page is put into it from outside, which its own policy would not allow.
+        self.context = browser.new_context(**{"viewport": WIDE, "bypass_csp": self.scripts, **options})
+        self.complaints: list[str] = []
+        self.page = self.tab()
+
+    def tab(self) -> "playwright.Page":
+        page = self.context.new_page()
+        page.set_default_timeout(10_000)
+        page.on("console", lambda message: self.complaints.append(message.text))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("dialog", lambda dialog: self.complaints.append(dialog.message))
+        return page
+
+    def sign_in(self, token: str) -> None:
+        self.page.goto(f"{self.address}/invitation/{token}")
+        self.press("Sign in")
+
+    def press(self, name: str) -> None:
+        """Press a button and wait for the page that it leads to."""
+        with self.page.expect_navigation():
+            self.page.get_by_role("button", name=name).first.click()
+
+    def begin(self, token: str) -> None:
+        self.sign_in(token)
+        self.press("Begin")
+
+    def heading(self) -> str:
+        return self.page.locator("h1").inner_text()
+
+    def choose(self, pick: int = -1) -> None:
+        """Click an option of everything that is asked."""
+        for row in self.page.locator("fieldset.points, fieldset.choices").all():
+            if row.is_visible():
+                options = row.get_by_role("radio").all()
+                options[pick if pick < len(options) else -1].check()
+
+    def examine(self) -> None:
+        """Look for what shuts people out, and for what does not fit the screen."""
+        wide, screen = self.page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
+        assert wide <= screen, f"{self.heading()}: {wide} pixels wide on {screen}"
+        small = self.page.evaluate(
+            """[...document.querySelectorAll("button, .button, summary, input[type=radio], textarea, .tags label")].filter(
+            (each) => each.offsetParent && each.getBoundingClientRect().height < 44).map((each) => each.outerHTML)"""
+        )
+        assert small == []
+        self.page.evaluate(AXE.read_text(encoding="utf-8"))
+        found = self.page.evaluate("axe.run()")["violations"]
+        assert [
+            (each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in ("serious", "critical")
+        ] == []
+
+
+@pytest.mark.parametrize(
+    ("screen", "scripts", "scheme"),
+    [(WIDE, True, "light"), (TELEPHONE, True, "dark"), (WIDE, False, "dark"), (TELEPHONE, False, "light")],
+    ids=["wide", "telephone", "wide, no JavaScript", "telephone, no JavaScript"],
+)
+def test_every_kind_of_task(
+    browser: "playwright.Browser", store: Store, address: str, screen: dict, scripts: bool, scheme: str
+) -> None:
+    visit = Visit(browser, address, viewport=screen, java_script_enabled=scripts, color_scheme=scheme)
+    examine = visit.examine if scripts else lambda: None
+    visit.page.goto(address)
+    examine()
+    token = store.invite("physician-2")
+    visit.page.goto(f"{address}/invitation/{token}")
+    examine()
+    visit.press("Sign in")
+    assert "For research only" in visit.page.locator("main").inner_text()
+    examine()
+    visit.press("Begin")
+
+    assert visit.heading() == "Rate the responses"
+    assert HOSTILE in visit.page.locator("main").inner_text()
+    assert "names a safe dose" not in visit.page.content()
+    visit.choose()
+    visit.page.locator("summary", has_text="Add a comment").first.click()
+    visit.page.get_by_label("Doctor 1: Comment").fill("Right, and too short.")
+    examine()
+    visit.press("Store and go on")
+
+    assert visit.heading() == "Rate the verdict"
+    visit.choose(2)
+    visit.page.get_by_role("checkbox", name="Outdated").check()
+    examine()
+    visit.press("Store and go on")
+
+    assert visit.heading() == "Keep the verdict on record, or revise it"
+    visit.page.get_by_role("radio", name="Revise it").check()
+    visit.page.get_by_role("group", name="Revision: Doctor 2").get_by_role("radio", name="4").check()
+    visit.page.get_by_label("Reasons").fill("Step 2: Doctor 1 says too little.")
+    examine()
+    visit.press("Store and go on")
+
+    assert visit.heading() == "Which verdict is better?"
+    visit.choose(0)
+    examine()
+    visit.press("Store and go on")
+
+    assert "There is nothing to do for you now" in visit.page.locator("main").inner_text()
+    examine()
+    responses, verdict, decision, preference = [answer.content for answer in store.answers()]
+    assert responses["scores"]["3"] == {"relevancy": 5, "knowledge_correctness": 5, "fluency": 5}
+    assert responses["comments"] == {"1": "Right, and too short."}
+    assert (set(verdict["scores"].values()), verdict["tags"]) == ({3}, ["outdated"])
+    assert (decision["decision"], decision["scores"][1]) == ("revise", 4)
+    assert set(preference["choices"].values()) == {"1"}
+    assert all((answer.seconds is not None) == scripts for answer in store.answers())
+    assert visit.complaints == []
+    assert visit.page.title() != "taken"
+    visit.context.close()
+
+
+def test_a_keyboard_alone_does(browser: "playwright.Browser", store: Store, address: str) -> None:
+    visit = Visit(browser, address)
+    visit.begin(store.invite("physician-2"))
+    keys = visit.page.keyboard
+    for key in "54":
+        keys.press(key)
+    keys.press("Enter")
+    assert visit.page.get_by_role("status").inner_text() == "7 rows are still open."
+    for key in "3222111":
+        keys.press(key)
+    for key in ("ArrowUp", "ArrowUp", "5"):  # the one before the last, and on to the last again
+        keys.press(key)
+    with visit.page.expect_navigation():
+        keys.press("Enter")
+    scores = next(store.answers()).content["scores"]
+    assert [list(given.values()) for given in scores.values()] == [[5, 4, 3], [2, 2, 2], [5, 1, 1]]
+    for key in "444":
+        keys.press(key)
+    with visit.page.expect_navigation():
+        keys.press("Enter")
+    for key in "rk":
+        keys.press(key)
+    with visit.page.expect_navigation():
+        keys.press("Enter")
+    for key in "102":
+        keys.press(key)
+    with visit.page.expect_navigation():
+        keys.press("Enter")
+    _, verdict, decision, preference = [answer.content for answer in store.answers()]
+    assert list(verdict["scores"].values()) == [4, 4, 4]
+    assert decision["decision"] == "keep"
+    assert list(preference["choices"].values()) == ["1", "tie", "2"]
+
+
+def test_keys_are_letters_where_one_writes_and_can_be_turned_off(
+    browser: "playwright.Browser", store: Store, address: str
+) -> None:
+    visit = Visit(browser, address)
+    visit.begin(store.invite("physician-2"))
+    page = visit.page
+    page.locator("summary", has_text="Add a comment").first.click()
+    page.get_by_label("Doctor 1: Comment").focus()
+    page.keyboard.type("5 mg, 3 times")
+    assert page.locator("fieldset input:checked").count() == 0
+    page.locator("summary", has_text="Keys").click()
+    page.get_by_label("Use these keys").uncheck()
+    page.locator("h1").click()
+    page.keyboard.press("5")
+    assert page.locator("fieldset.row input:checked").count() == 0
+
+
+def test_what_is_half_filled_is_kept(browser: "playwright.Browser", store: Store, address: str) -> None:
+    visit = Visit(browser, address)
+    visit.begin(store.invite("physician-2"))
+    page, row = visit.page, visit.page.locator("[name=scores-1-fluency]")
+    row.nth(3).check()
+    told = page.get_by_role("status")
+    told.filter(has_text="Kept ").wait_for()
+    page.reload()
+    assert row.nth(3).is_checked()
+    # Left within the moment before it is sent: the page sends it as it goes.
+    row.nth(1).check()
+    page.goto(address)
+    visit.press("Go on")
+    assert row.nth(1).is_checked()
+    # Without a connection nothing is lost, nothing is pretended, and what waits is sent when there is one again.
+    visit.context.set_offline(True)
+    row.nth(4).check()
+    told.filter(has_text="Not kept: no connection.").wait_for()
+    visit.choose()
+    page.get_by_role("button", name="Store and go on").click()
+    told.filter(has_text="Not stored: no connection.").wait_for()
+    visit.context.set_offline(False)
+    visit.press("Store and go on")
+    assert visit.heading() == "Rate the verdict"
+    assert len(list(store.answers())) == 1
+
+
+def test_two_tabs_do_not_undo_each_other(browser: "playwright.Browser", store: Store, address: str) -> None:
+    visit = Visit(browser, address)
+    visit.begin(store.invite("physician-2"))
+    first, second = visit.page, visit.tab()
+    second.goto(first.url)
+    first.bring_to_front()
+    visit.choose(4)
+    visit.press("Store and go on")
+    visit.page = second
+    second.bring_to_front()
+    visit.choose(0)
+    visit.press("Store and go on")
+    assert visit.heading() == "This form is out of date"
+    assert {score for given in next(store.answers()).content["scores"].values() for score in given.values()} == {5}
+    with second.expect_navigation():
+        second.get_by_role("link", name="To the task as it stands now").click()
+    assert visit.heading() == "Rate the verdict"
+    assert first.url == second.url
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["JavaScript", "no JavaScript"])
+def test_skip_and_undo_keep_what_was_entered(
+    browser: "playwright.Browser", store: Store, address: str, scripts: bool
+) -> None:
+    visit = Visit(browser, address, java_script_enabled=scripts)
+    visit.begin(store.invite("physician-2"))
+    page = visit.page
+    page.locator("[name=scores-2-fluency]").nth(1).check()
+    page.locator("summary", has_text="Skip this task").click()
+    page.get_by_label("Why?").fill("Not my field")
+    visit.press("Skip, for this reason")
+    assert visit.heading() == "Keep the verdict on record, or revise it"
+    page.get_by_role("radio", name="Revise it").check()
+    page.get_by_label("Reasons").fill("Half a thought")
+    visit.press("Undo my last task")
+    assert visit.heading() == "Rate the responses"
+    assert page.locator("[name=scores-2-fluency]").nth(1).is_checked()
+    visit.choose()
+    visit.press("Store and go on")
+    visit.choose()
+    visit.press("Store and go on")
+    assert page.get_by_label("Reasons").input_value() == "Half a thought"
+    visit.press("Keep for later")
+    assert "1 done, 2 to do" in page.locator("main").inner_text()
+
+
+# --- pictures ---------------------------------------------------------------------------------------------------------
+
+
+def illustrate(folder: Path, scratch: Path) -> None:
+    """Write the pictures of the document: the sample's study, as a chief physician sees it."""
+    study = replace(
+        read_study("recipes/runs/automedeval-135m/annotate.yaml"), database=f"sqlite:///{scratch}/answers.sqlite"
+    )
+    store = Store(study)
+    with browser_of(CHROMIUM) as browser, served(store) as address:
+        visit = Visit(browser, address)
+        visit.begin(store.invite("physician-3"))
+        for key in "55422":
+            visit.page.keyboard.press(key)
+        visit.page.get_by_role("status").filter(has_text="Kept ").wait_for()
+        visit.page.evaluate("window.scrollTo(0, 0)")
+        visit.page.screenshot(path=folder / "annotation-responses.png")
+        visit.choose(3)
+        visit.press("Store and go on")
+        visit.page.screenshot(path=folder / "annotation-verdict.png")
+        while visit.heading() != "Which verdict is better?":
+            visit.choose(3)
+            visit.press("Store and go on")
+        visit.page.set_viewport_size(
+            {"width": 1280, "height": visit.page.evaluate("document.documentElement.scrollHeight")}
+        )
+        visit.page.screenshot(path=folder / "annotation-preference.png")
+        visit = Visit(browser, address, viewport=TELEPHONE, color_scheme="dark", device_scale_factor=2)
+        visit.begin(store.invite("physician-1"))
+        for key in "424":
+            visit.page.keyboard.press(key)
+        visit.page.evaluate("document.querySelector('article').scrollIntoView()")
+        visit.page.screenshot(path=folder / "annotation-telephone.png")
+        rate_all(store)
+        set_password(store, "for the picture")
+        visit = Visit(browser, address, viewport={"width": 1280, "height": 1100})
+        visit.page.goto(f"{address}/coordinator/login")
+        visit.page.get_by_label("Password").fill("for the picture")
+        visit.press("Sign in")
+        visit.page.screenshot(path=folder / "annotation-coordinator.png")
+    store.close()
+
+
+def rate_all(store: Store) -> None:
+    """Let two made-up physicians rate as the sample's verdicts do, give or take a point."""
+    rng = random.Random(0)
+    for name in ("physician-1", "physician-2"):
+        while (task := store.next(name)) is not None and task.item.kind == "rate":
+            shown = seen_from(store.study.verdicts[task.item.case_id, "recording:strong"], task.order).scores
+            for part in task.parts[len(task.answers) :]:
+                if part == "responses":
+                    near = [{each.name: point(rng, score) for each in store.study.rubric.criteria} for score in shown]
+                    content = {"scores": {str(slot): scores for slot, scores in enumerate(near, 1)}}
+                else:
+                    criteria = store.study.verdict_questions.criteria
+                    content = {"scores": {each.name: point(rng, 4) for each in criteria}}
+                task = store.answer(name, task.id, part, content, task.version, rng.uniform(40, 120))
+
+
+def point(rng: random.Random, near: int) -> int:
+    return min(5, max(1, near + rng.choice((-1, 0, 0, 1))))
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as place:
+        illustrate(Path(sys.argv[1]), Path(place))

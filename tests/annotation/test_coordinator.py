@@ -1,0 +1,322 @@
+"""The coordinator's pages over HTTP: the password and its limits, the live figures worked by hand, links and files."""
+
+import io
+import json
+import re
+import zipfile
+from html import unescape
+from pathlib import Path
+
+import pytest
+from doubles.agreement_study import meta_evaluate
+from doubles.study_page import HOSTILE, JUDGES, MODELS, Physician, client_of, opened, write_study
+from starlette.testclient import TestClient
+
+from automedeval.annotation.assignment import Assignment
+from automedeval.annotation.coordinator import has_password, set_password
+from automedeval.annotation.progress import drift, live_preferences
+from automedeval.annotation.store import Store
+from automedeval.records import RecordError
+
+PASSWORD = "correct horse battery"
+CRITERIA = ("relevancy", "knowledge_correctness", "fluency")
+QUESTIONS = ("knowledge", "attribution", "fluency")
+PEOPLE = ("physician-1", "physician-2", "physician-3")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: Clock):
+    """Yield the store of eight cases that everybody rates, with every kind of task."""
+    rate = {"raters": 3, "overlap": 8, "judges": [JUDGES[0]], "verify_roles": ["chief"]}
+    prefer = {"judges": list(JUDGES), "raters": 3}
+    with opened(write_study(tmp_path, cases=8, rate=rate, prefer=prefer), clock=clock) as store:
+        set_password(store, PASSWORD)
+        yield store
+
+
+def fields_of(study_models: list[str], assignment: Assignment, part: str, score) -> dict:
+    """Return an answer to a part; `score` gives that of a model (None: of the verdict) on a criterion."""
+    if part == "responses":
+        slots = {str(slot): study_models[index] for slot, index in enumerate(assignment.order, 1)}
+        return {"scores": {slot: {name: score(model, name) for name in CRITERIA} for slot, model in slots.items()}}
+    if part == "preference":  # always the first judge, wherever it stands
+        return {"choices": dict.fromkeys(QUESTIONS, str(assignment.order.index(0) + 1)), "comment": ""}
+    if part == "decision":
+        return {"decision": "keep"}
+    return {"scores": {name: score(None, name) for name in QUESTIONS}, "tags": ["outdated"], "comment": "An old rule."}
+
+
+def work(store: Store, annotator: str, score, most: int = 100, seconds: float = 30.0) -> int:
+    """Do an annotator's tasks; return how many."""
+    for done in range(most):
+        assignment = store.next(annotator)
+        if assignment is None:
+            return done
+        while assignment.part is not None:
+            models = store.study.case_of(assignment.item).models
+            given = fields_of(models, assignment, assignment.part, score)
+            assignment = store.answer(annotator, assignment.id, assignment.part, given, assignment.version, seconds)
+    return most
+
+
+def agreeing(shift: int = 0):
+    """Return scores that follow the model alone, `shift` higher where the scale goes on."""
+    return lambda model, _: min(5, (MODELS.index(model) * 2 + 1 if model else 3) + shift)
+
+
+def signed_in(store: Store) -> Physician:
+    visitor = Physician(client_of(store))
+    visitor.get("/coordinator/login")
+    answer = visitor.post("/coordinator/login", password=PASSWORD)
+    assert answer.status_code == 200
+    assert "How the study goes" in visitor.page
+    return visitor
+
+
+def rows(page: str, caption: str) -> list[list[str]]:
+    """Return the cells of the table with a caption."""
+    table = re.search(rf"<caption[^>]*>{caption}.*?</table>", page, re.S)[0]
+    body = table.split("<tbody>")[1]
+    cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.S) for row in body.split("<tr>")[1:]]
+    return [[unescape(re.sub(r"<[^>]+>", "", cell)).strip() for cell in row] for row in cells]
+
+
+def agreement(page: str, about: str) -> dict[tuple[str, str], str]:
+    """Return (criterion, measure) → figure with interval."""
+    table = re.search(rf"<caption[^>]*>How far physicians agree on the {about}.*?</thead>", page, re.S)[0]
+    head = re.findall(r'<th scope="col">(.*?)</th>', table)
+    found = rows(page, f"How far physicians agree on the {about}")
+    return {(row[0], name): value for row in found for name, value in zip(head[1:-1], row[1:-1], strict=True)}
+
+
+# --- the door ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["", "/items/0", "/figures/drift.svg", "/export/ratings.jsonl", "/export/export.zip"])
+def test_without_the_password_there_is_only_the_question_for_it(store: Store, path: str) -> None:
+    work(store, "physician-1", agreeing(), 2)
+    client = client_of(store)
+    answer = client.get(f"/coordinator{path}", follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/coordinator/login")
+    assert answer.text == ""
+    physician = Physician(client)
+    physician.sign_in(store.invite("physician-2"))  # a physician is no coordinator
+    assert client.get(f"/coordinator{path}", follow_redirects=False).status_code == 303
+
+
+def test_the_wrong_password_five_times_and_the_right_one_has_to_wait(store: Store, clock: Clock) -> None:
+    visitor = Physician(client_of(store))
+    visitor.get("/coordinator/login")
+    for _ in range(5):
+        assert visitor.post("/coordinator/login", password="guess").status_code == 403
+        assert "This is not the password." in visitor.page
+    clock.now += 14 * 60
+    answer = visitor.post("/coordinator/login", password=PASSWORD)
+    assert answer.status_code == 429
+    assert "Please wait 15 minutes" in visitor.page
+    elsewhere = Physician(TestClient(visitor.client.app, client=("198.51.100.7", 1)))
+    elsewhere.get("/coordinator/login")
+    assert elsewhere.post("/coordinator/login", password=PASSWORD).status_code == 200
+    clock.now += 61
+    assert visitor.post("/coordinator/login", password=PASSWORD).status_code == 200
+    assert "How the study goes" in visitor.page
+
+
+def test_many_addresses_together_have_fifty_attempts(store: Store) -> None:
+    for number in range(50):
+        store.fail("coordinator")
+        store.fail(f"coordinator 198.51.100.{number}")
+    visitor = Physician(client_of(store))
+    visitor.get("/coordinator/login")
+    assert visitor.post("/coordinator/login", password=PASSWORD).status_code == 429
+
+
+def test_a_session_ends_with_its_password_with_time_and_by_leaving(store: Store, clock: Clock) -> None:
+    visitor = signed_in(store)
+    clock.now += 12 * 3600
+    assert visitor.client.get("/coordinator", follow_redirects=False).status_code == 303
+    visitor = signed_in(store)
+    assert visitor.post("/coordinator/leave").url.path == "/coordinator/login"
+    assert visitor.client.get("/coordinator", follow_redirects=False).status_code == 303
+    visitor = signed_in(store)
+    set_password(store, PASSWORD + "!")
+    assert visitor.client.get("/coordinator", follow_redirects=False).status_code == 303
+
+
+def test_the_password_is_kept_as_its_hash_and_is_long_enough(store: Store) -> None:
+    kept = store.setting("coordinator_password")
+    assert kept.startswith("$argon2id$")
+    assert PASSWORD not in kept
+    assert has_password(store)
+    with pytest.raises(RecordError, match="at least 12 characters, not 5"):
+        set_password(store, "short")
+    assert store.setting("coordinator_password") == kept
+
+
+def test_a_form_without_its_token_signs_nobody_in_and_invites_nobody(store: Store) -> None:
+    client = client_of(store)
+    assert client.post("/coordinator/login", data={"password": PASSWORD}).status_code == 403
+    visitor, token = signed_in(store), store.invite("physician-1")
+    answer = visitor.client.post("/coordinator/invite", data={"annotator": "physician-1", "csrf": "forged"})
+    assert answer.status_code == 403
+    assert store.annotator_of(token).name == "physician-1"
+    assert visitor.client.get("/coordinator/invite").status_code == 405
+
+
+# --- what it shows ----------------------------------------------------------------------------------------------------
+
+
+def test_an_empty_study_has_a_page(store: Store) -> None:
+    page = signed_in(store).page
+    assert "Nothing is rated yet" in page
+    assert rows(page, "Tasks of every physician")[0][:7] == ["physician-1", "attending", "0", "0", "0", "16", "–"]
+    assert "<img" not in page
+
+
+def test_progress_of_every_physician(store: Store, clock: Clock) -> None:
+    work(store, "physician-1", agreeing(), 3, seconds=90.0)
+    work(store, "physician-2", agreeing(), 2, seconds=30.5)
+    skipped = store.next("physician-2")
+    store.skip("physician-2", skipped.id, "The question is cut off.", skipped.version)
+    store.next("physician-2")
+    table = rows(signed_in(store).page, "Tasks of every physician")
+    # a chief rates verdicts as well: two parts a task
+    assert table[0][:8] == ["physician-1", "attending", "3", "0", "0", "13", "1:30", "2027-01-15 08:00 UTC"]
+    assert table[1][:7] == ["physician-2", "chief", "2", "1", "1", "20", "1:01"]
+    assert table[2][:7] == ["physician-3", "chief", "0", "0", "0", "24", "–"]
+    assert [row[-1] for row in table] == ["Make link"] * 3
+
+
+def test_agreement_is_that_of_the_report_on_the_exported_ratings(store: Store, tmp_path: Path) -> None:
+    work(store, "physician-1", agreeing())
+    work(store, "physician-2", lambda model, name: agreeing(name == "fluency")(model, name))
+    # The third one disagrees on knowledge: 1, 3, 5 become 5, 3, 1.
+    turned = lambda model, name: 6 - agreeing()(model, name) if model and name == "knowledge_correctness" else 3  # noqa: E731
+    work(store, "physician-3", turned, 7)
+    visitor = signed_in(store)
+    live = agreement(visitor.page, "responses")
+    assert {name for _, name in live} == {"ICC(1,1)", "ICC(1,k)", "alpha (ordinal)"}  # one has not rated all: anonymous
+    (tmp_path / "ratings.jsonl").write_bytes(visitor.client.get("/coordinator/export/ratings.jsonl").content)
+    done = meta_evaluate(
+        "--verdicts", tmp_path / "verdicts.jsonl", "--cases", tmp_path / "cases.jsonl", "--ratings",
+        tmp_path / "ratings.jsonl", "--output", tmp_path / "out", "--resamples", 200,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "out" / "agreement.json").read_text())["people"]["reliability"]
+    for (criterion, name), shown in live.items():
+        assert float(re.match(r"-?[\d.]+", shown)[0]) == pytest.approx(found[criterion][name]["value"], abs=0.006)
+    verdicts = agreement(visitor.page, f"verdicts of {JUDGES[0]}")
+    assert [criterion for criterion, name in verdicts if name == "alpha (ordinal)"] == list(QUESTIONS)
+
+
+def test_all_alike_is_agreement_of_one_and_a_single_rater_has_none(store: Store) -> None:
+    work(store, "physician-1", agreeing())
+    assert "one physician only so far" in signed_in(store).page
+    work(store, "physician-2", agreeing())
+    live = agreement(signed_in(store).page, "responses")
+    assert {name for _, name in live} == {"ICC(A,1)", "ICC(A,k)", "alpha (ordinal)"}
+    assert all(shown.startswith("1.00") for shown in live.values())
+
+
+def test_the_widest_disagreement_comes_first_and_can_be_looked_at(store: Store) -> None:
+    work(store, "physician-1", agreeing(), 8)
+    odd = lambda model, name: 5 if model == MODELS[0] and name == "relevancy" else agreeing()(model, name)  # noqa: E731
+    work(store, "physician-2", odd, 1)
+    work(store, "physician-2", agreeing(1), 3)
+    visitor = signed_in(store)
+    table = rows(visitor.page, "Items on which")
+    assert table[0][1:5] == ["4", "relevancy", MODELS[0], "2"]
+    assert len(table) == 4
+    assert table[1][1] == "1"
+    path = re.search(r'href="(/coordinator/items/\d+)"', visitor.page)[1]
+    page = visitor.get(path).text
+    assert f"<h1>{table[0][0]}</h1>" in page
+    assert "relevancy 5, knowledge_correctness 1, fluency 1" in page
+    assert "relevancy 1, knowledge_correctness 1, fluency 1" in page
+    assert f"Doctor 1 is {MODELS[0]}, Doctor 2 is {MODELS[1]}" in page
+    assert "(outdated)" in page
+    assert HOSTILE not in page
+    assert "&lt;script&gt;" in page
+    for wrong in ("/coordinator/items/9999", "/coordinator/items/-1", "/coordinator/items/x", "/coordinator/items/²"):
+        assert visitor.client.get(wrong).status_code == 404
+
+
+def test_drift_follows_each_physicians_own_sequence(store: Store) -> None:
+    """A physician who grows stricter: the first four cases 5, the last four 2."""
+    work(store, "physician-1", lambda *_: 5, 4)
+    work(store, "physician-1", lambda *_: 2, 4)
+    work(store, "physician-2", lambda *_: 3, 3)
+    answers = list(store.answers())
+    assert drift(answers, bins=2) == [
+        ("physician-1", [(2.5, 5.0, 4), (6.5, 2.0, 4)]),
+        ("physician-2", [(1.5, 3.0, 2), (3.0, 3.0, 1)]),
+    ]
+    visitor = signed_in(store)
+    assert '<img src="/coordinator/figures/drift.svg"' in visitor.page
+    answer = visitor.client.get("/coordinator/figures/drift.svg")
+    assert answer.headers["content-type"] == "image/svg+xml"
+    assert "physician-2" in answer.text
+    assert "style-src 'unsafe-inline'" in answer.headers["content-security-policy"]
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert visitor.client.get("/coordinator/figures/nothing.svg").status_code == 404
+
+
+def test_preferences_are_the_judges_whichever_side_they_stood_on(store: Store) -> None:
+    for name in PEOPLE:
+        work(store, name, agreeing())
+    answers = list(store.answers())
+    assert {answer.order for answer in answers if answer.part == "preference"} == {(0, 1), (1, 0)}
+    (compared,) = live_preferences(store.study, answers)
+    assert compared["judges"] == list(JUDGES)
+    for record in compared["criteria"].values():
+        assert (record["first"]["value"], record["first"]["n"]) == (1.0, 24)
+    visitor = signed_in(store)
+    assert f"Preference between {JUDGES[0]} and {JUDGES[1]}" in visitor.page
+    assert "100%" in visitor.client.get("/coordinator/figures/preference-1.svg").text
+    # a decision of the jury is shown with its item, under the names of the models
+    number = next(at for at, item in enumerate(store.study.items) if item.kind == "jury")
+    assert "decision keep" in visitor.get(f"/coordinator/items/{number}").text
+
+
+# --- what it does -----------------------------------------------------------------------------------------------------
+
+
+def test_a_new_link_signs_in_and_the_old_one_no_longer(store: Store) -> None:
+    old = store.invite("physician-1")
+    visitor = signed_in(store)
+    assert visitor.post("/coordinator/invite", annotator="physician-1").status_code == 200
+    link = unescape(re.search(r'readonly value="([^"]+)"', visitor.page)[1])
+    assert link.startswith("http://testserver/invitation/")
+    assert store.annotator_of(old) is None
+    assert store.annotator_of(link.rpartition("/")[2]).name == "physician-1"
+    visitor.get("/coordinator")
+    assert visitor.post("/coordinator/invite", annotator="nobody").status_code == 404
+
+
+def test_the_files_are_those_of_the_export(store: Store) -> None:
+    for name in PEOPLE:
+        work(store, name, agreeing(), 12)
+    visitor = signed_in(store)
+    answer = visitor.client.get("/coordinator/export/export.zip")
+    assert answer.headers["content-disposition"] == 'attachment; filename="export.zip"'
+    with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
+        held = {name: archive.read(name) for name in archive.namelist()}
+    assert {"ratings.jsonl", "verdict_ratings.jsonl", "history.jsonl"} <= held.keys()
+    for name, content in held.items():
+        assert visitor.client.get(f"/coordinator/export/{name}").content == content
+    assert len(held["ratings.jsonl"].splitlines()) == 3 * 8 * 9
+    for wrong in ("study.yaml", "..%2Fstudy.yaml", "answers.sqlite"):
+        assert visitor.client.get(f"/coordinator/export/{wrong}").status_code == 404

@@ -1,0 +1,240 @@
+"""The export: record files that meta_evaluate.py, build_dataset.py and introspect.py read as they are."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from doubles.introspection_study import MODELS, Lessons, case_of, rationale_of, verdict_of
+from doubles.small_study import ASKED, CRITERIA, a_study, filled, finish, send, write_lines, write_study
+from programs import ROOT, SAMPLE, run_recipe
+from test_build_dataset import Study as BuildStudy
+
+from automedeval.annotation.export import write_export
+from automedeval.annotation.jury_queue import seen_from
+from automedeval.annotation.store import Store
+from automedeval.annotation.study import read_study
+from automedeval.records import RecordError
+from automedeval.rubrics.rationale import split_steps
+
+
+def read_lines(file: Path) -> list[dict]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.fixture
+def opened():
+    """Return what opens the store of a study; all are closed in the end."""
+    stores = []
+
+    def make(study) -> Store:
+        stores.append(Store(study))
+        return stores[-1]
+
+    yield make
+    for store in stores:
+        store.close()
+
+
+def by_model(task, models, points) -> dict:
+    """Return an answer that gives every response its model's points, in whatever slot it stands."""
+    return {str(slot): dict.fromkeys(CRITERIA, points[models[index]]) for slot, index in enumerate(task.order, 1)}
+
+
+# --- what the files hold ----------------------------------------------------------------------------------------------
+
+
+def test_ratings_name_the_models_and_comments_stand_once(tmp_path: Path, opened) -> None:
+    study = a_study(tmp_path, rate={"raters": 3, "judges": []})
+    store, points = opened(study), dict(zip(MODELS, (1, 3, 5)))
+    for name in ("ann", "bob", "cleo"):
+        while (task := store.next(name)) is not None:
+            scores = by_model(task, MODELS, points)
+            scores["2"]["fluency"] = 1
+            send(store, task, {"scores": scores, "comments": {"2": f"On {MODELS[task.order[1]]}."}})
+    counts = write_export(store, tmp_path / "out")
+    assert counts == {"ratings.jsonl": 3 * 4 * 9, "history.jsonl": 24}
+    ratings = read_lines(tmp_path / "out" / "ratings.jsonl")
+    for rating in ratings:
+        if rating["criterion"] != "fluency":
+            assert rating["score"] == points[rating["model"]]
+    comments = [rating for rating in ratings if rating["comment"]]
+    assert len(comments) == 12
+    assert all(rating["comment"] == f"On {rating['model']}." and rating["score"] == 1 for rating in comments)
+    assert Counter(rating["role"] for rating in ratings) == {"attending": 72, "chief": 36}
+
+
+def test_ratings_of_verdicts_carry_role_tags_and_comment(tmp_path: Path, opened) -> None:
+    store = opened(a_study(tmp_path, number=1, rate={"judges": ["y"]}))
+    task = send(store, store.next("cleo"))
+    scores, tags = dict(zip(ASKED, (5, 2, 4))), ["unsupported_rating", "incomplete"]
+    send(store, task, {"scores": scores, "tags": tags, "comment": "Mixes\r\nthem up."})
+    write_export(store, tmp_path)
+    lines = read_lines(tmp_path / "verdict_ratings.jsonl")
+    assert {line["criterion"]: line["score"] for line in lines} == scores
+    assert {(line["case_id"], line["judge"], line["annotator"], line["role"]) for line in lines} == {
+        ("case-0", "y", "cleo", "chief")
+    }
+    assert [
+        (line["criterion"], line["tags"], line["comment"]) for line in lines if line["tags"] or line["comment"]
+    ] == [("attribution", ["incomplete", "unsupported_rating"], "Mixes\nthem up.")]
+
+
+def test_preferences_name_the_judges_whatever_side_they_stood_on(tmp_path: Path, opened) -> None:
+    store, sides = opened(a_study(tmp_path, number=12, rate=None, prefer={"judges": ["x", "y"]})), Counter()
+    while (task := store.next("ann")) is not None:
+        side_of_y = str(task.order.index(1) + 1)
+        sides[side_of_y] += 1
+        send(store, task, {"choices": dict(zip(ASKED, (side_of_y, "tie", "1"))), "comment": "Close."})
+    assert set(sides) == {"1", "2"}
+    write_export(store, tmp_path)
+    lines = read_lines(tmp_path / "preferences.jsonl")
+    assert len(lines) == 36
+    assert {line["choice"] for line in lines if line["criterion"] == "knowledge"} == {"y"}
+    assert {line["choice"] for line in lines if line["criterion"] == "attribution"} == {"tie"}
+    assert all(line["choice"] == line["sides"][0] for line in lines if line["criterion"] == "fluency")
+    assert all(line["judges"] == ["x", "y"] for line in lines)
+    assert sum(line["comment"] == "Close." for line in lines) == 12
+
+
+def test_history_keeps_what_an_undo_took_back_and_ratings_do_not(tmp_path: Path, opened) -> None:
+    store = opened(a_study(tmp_path, rate={"judges": []}))
+    finish(store, store.next("ann"))
+    send(store, store.undo("ann"), filled(store.next("ann"), score=2))
+    task = store.next("ann")
+    store.skip("ann", task.id, "Not my field.", task.version)
+    write_export(store, tmp_path)
+    assert {rating["score"] for rating in read_lines(tmp_path / "ratings.jsonl")} == {2}
+    history = read_lines(tmp_path / "history.jsonl")
+    assert [event["what"] for event in history] == ["given", "answer", "undo", "answer", "given", "skip"]
+    assert [event["counts"] for event in history] == [None, False, None, True, None, None]
+    assert history[1]["content"]["scores"]["1"] == dict.fromkeys(CRITERIA, 4)
+    assert history[-1]["content"] == {"reason": "Not my field."}
+    assert all(event["when"].endswith("+00:00") and event["annotator"] == "ann" for event in history)
+
+
+def test_an_earlier_export_does_not_outlive_its_answers(tmp_path: Path, opened) -> None:
+    store = opened(a_study(tmp_path, rate={"judges": []}))
+    finish(store, store.next("ann"))
+    write_export(store, tmp_path / "out")
+    assert (tmp_path / "out" / "ratings.jsonl").exists()
+    store.undo("ann")
+    assert write_export(store, tmp_path / "out") == {"history.jsonl": 3}
+    assert [file.name for file in (tmp_path / "out").iterdir()] == ["history.jsonl"]
+    (tmp_path / "file").touch()
+    with pytest.raises(RecordError, match="file: "):
+        write_export(store, tmp_path / "file")
+
+
+def test_scores_of_a_reference_are_no_ratings_of_a_case(tmp_path: Path, opened) -> None:
+    write_study(tmp_path, number=1)
+    shown = verdict_of(case_of(0), (1, 2, 3, 5), "x", models=[*MODELS, "reference"])
+    write_lines(tmp_path / "verdicts.jsonl", [shown])
+    store = opened(read_study(tmp_path / "study.yaml"))
+    task = store.next("ann")
+    assert len(task.order) == 4
+    finish(store, task)
+    counts = write_export(store, tmp_path)
+    assert (counts["ratings.jsonl"], counts["scores of references"]) == (9, 3)
+    assert {line["model"] for line in read_lines(tmp_path / "ratings.jsonl")} == set(MODELS)
+
+
+# --- what the recipes make of them ------------------------------------------------------------------------------------
+
+
+def test_meta_evaluate_reports_on_five_cases_of_two_physicians(tmp_path: Path, opened, monkeypatch) -> None:
+    monkeypatch.chdir(ROOT)
+    content = yaml.safe_load(Path("recipes/runs/automedeval-135m/annotate.yaml").read_text())
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(content | {"database": str(tmp_path / "db")}, sort_keys=False))
+    study = read_study(tmp_path / "study.yaml")
+    store, given = opened(study), {}
+    for seed, name in enumerate(("physician-1", "physician-2")):
+        rng = np.random.default_rng(seed)
+        for _ in range(5):
+            task = store.next(name)
+            kinds = {each.model: each.extra["kind"] for each in study.case_of(task.item).responses}
+            points = {model: int(rng.integers(2)) + (4 if "right" in kind else 1) for model, kind in kinds.items()}
+            given |= {(name, task.item.case_id, model): score for model, score in points.items()}
+            finish(store, send(store, task, {"scores": by_model(task, study.case_of(task.item).models, points)}))
+        while (task := store.next(name)) is not None:
+            finish(store, task)
+    write_export(store, tmp_path / "out")
+    lines = read_lines(tmp_path / "out" / "ratings.jsonl")
+    told = {(line["annotator"], line["case_id"], line["model"]): line["score"] for line in lines}
+    assert {key: told[key] for key in given} == given
+    options = ["--verdicts", SAMPLE / "verdicts.jsonl", "--cases", SAMPLE / "train_cases.jsonl", "--baselines", "false"]
+    options += ["--resamples", 200, "--html_cases", 2, "--output", tmp_path / "report"]
+    options += ["--ratings", tmp_path / "out" / "ratings.jsonl"]
+    options += ["--verdict_ratings", tmp_path / "out" / "verdict_ratings.jsonl"]
+    options += ["--preferences", tmp_path / "out" / "preferences.jsonl"]
+    done = run_recipe("meta_evaluate", *options)
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "report" / "agreement.json").read_text())
+    for figures in report["people"]["reliability"].values():
+        (alpha,) = [value for name, value in figures.items() if name.startswith("alpha")]
+        assert 0.5 < alpha["value"] < 1
+    assert (tmp_path / "report" / "report.html").stat().st_size > 10_000
+
+
+def test_build_dataset_reads_the_ratings_of_verdicts(tmp_path: Path, opened) -> None:
+    built = BuildStudy(tmp_path)
+    (tmp_path / "page").mkdir()
+    file = write_study(tmp_path / "page", physicians={"cleo": "chief"}, rate={})
+    write_lines(tmp_path / "page" / "cases.jsonl", built.cases)
+    write_lines(tmp_path / "page" / "verdicts.jsonl", built.verdicts["strong"])
+    store = opened(read_study(file))
+    while (task := store.next("cleo")) is not None:
+        task = send(store, task)
+        bad = task.item.case_id in ("case-3", "case-5")
+        tags = ["outdated"] if bad else []
+        send(store, task, {"scores": dict.fromkeys(ASKED, 5) | ({"knowledge": 2} if bad else {}), "tags": tags})
+    write_export(store, tmp_path / "out")
+    built.plan = built.plan | {"verification": {"scale": [1, 5], "fail_below": 3, "fails": "any"}}
+    done = built.build("--verdict_ratings", tmp_path / "out" / "verdict_ratings.jsonl")
+    assert done.returncode == 0, done.stderr
+    assert "knowledge: 22 of 24 verdicts meet it" in done.stdout
+    assert "tags: outdated 2" in done.stdout
+    (reason,) = [reason for reason in built.dropped() if "knowledge" in reason]
+    assert built.dropped()[reason] == ["case-3", "case-5"]
+
+
+def test_introspect_takes_the_jurys_decisions_up(tmp_path: Path, opened) -> None:
+    (tmp_path / "round").mkdir()
+    lessons = Lessons(tmp_path / "round")
+    for number in range(6):
+        lessons.misjudge(number, (3, 3, 3))
+    assert "6 cases wait" in lessons.introspect("--partners", "none").stdout
+    jury = {"queue": str(lessons.folder / "round1.discussion" / "jury.jsonl"), "dataset": str(lessons.output)}
+    study = a_study(tmp_path, 8, rate=None, verdicts=None, jury=jury)
+    store = opened(study)
+    points = dict(zip(MODELS, (2, 1, 5)))
+    seen = {}
+    for decision in ("keep", *["revise"] * 4):
+        task = store.next("cleo")
+        seen[task.item.case_id] = decision
+        content = {"decision": decision, "rationale": rationale_of(MODELS, task.order, "judged anew")}
+        send(store, task, content | {"scores": [points[MODELS[index]] for index in task.order]})
+    assert write_export(store, tmp_path / "out")["jury.jsonl"] == 5
+    for line in read_lines(tmp_path / "out" / "jury.jsonl"):
+        dispute = study.disputes[line["case_id"]]
+        assert (line["order"], line["models"], line["annotator"]) == (list(dispute.order), list(MODELS), "cleo")
+        assert line["scores"] == (list(points.values()) if line["decision"] == "revise" else None)
+    done = lessons.introspect("--partners", "none", "--jury", tmp_path / "out" / "jury.jsonl")
+    assert done.returncode == 0, done.stderr
+    assert "1 cases wait" in done.stdout
+    records = lessons.revisions()
+    kept, *revised = seen
+    assert (records[kept]["decision"], records[kept]["annotator"]) == ("keep", "cleo")
+    for case_id in revised:
+        verdict, order = records[case_id]["revised_verdict"], records[case_id]["order"]
+        assert verdict["scores"] == list(points.values())
+        steps = split_steps(verdict["rationale"])
+        assert [steps[slot] for slot in (1, 2, 3)] == [f"{MODELS[index]} is judged anew." for index in order]
+    # The queue now holds the decisions; the page goes on with the one that is left.
+    again = opened(read_study(study.place))
+    assert [item.case_id for item in again.study.items] == [each for each in study.disputes if each not in seen]
+    for case_id in seen:
+        assert seen_from(again.study.disputes[case_id].recorded, (0, 1, 2)).scores == lessons.record[case_id]
+    assert len(list(again.answers())) == 5

@@ -1,0 +1,122 @@
+"""What the jury is shown: the queue joined with the round's records, and verdicts in the slots of the physician."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from doubles.introspection_study import MODELS, Lessons, case_of, rationale_of, verdict_of
+from doubles.small_study import a_study, write_lines
+
+from automedeval.annotation.jury_queue import renamed, seen_from
+from automedeval.records import RecordError
+from automedeval.rubrics.rationale import split_steps
+
+
+def cases_asked(study) -> list[str]:
+    return [item.case_id for item in study.items]
+
+
+def test_a_verdict_is_read_in_the_slots_of_the_physician() -> None:
+    verdict = verdict_of(case_of(0), (1, 3, 5), order=(2, 0, 1))
+    seen = seen_from(verdict, (1, 2, 0))
+    assert seen.scores == (3, 5, 1)
+    steps = split_steps(seen.rationale)
+    assert [steps[slot].split()[0] for slot in (1, 2, 3)] == [MODELS[index] for index in (1, 2, 0)]
+    part = verdict_of(case_of(0), (1, None, 5), order=(2, 0), rationale=rationale_of(MODELS, (2, 0)))
+    seen = seen_from(part, (1, 2, 0))
+    assert seen.scores == (None, 5, 1)
+    assert split_steps(seen.rationale)[2].startswith("cedar"), "Doctor 2 is the third response"
+    assert renamed("Doctor 1 is right, the second doctor is not.", (2, 0, 1), (0, 1, 2)) == (
+        "Doctor 3 is right, the first doctor is not."
+    )
+    assert seen_from(replace(verdict, rationale=None, scores=None), (0, 1, 2)).scores is None
+
+
+@pytest.fixture(scope="module")
+def round_1(tmp_path_factory):
+    """Leave two cases to the jury: one that was discussed, one that could not be read; a third is agreed on."""
+    lessons = Lessons(tmp_path_factory.mktemp("round"))
+    for number, scores in ((0, (3, 3, 3)), (2, (3, 3, 3)), (4, None)):
+        lessons.misjudge(number, scores)
+    lessons.agree(2, (5, 4, 1))
+    for number in (0, 4):
+        for call in (1, 2):
+            points = "Score: Doctor 1: 5 points. Doctor 2: 4 points. Doctor 3: 2 points."
+            lessons.say(number, "suggestion", f"Suggestion: Doctor 1 is ash.\n{points}", call)
+            lessons.say(number, "review", f"Review: object\nNot Doctor 3, objection {call}.", call)
+    done = lessons.discuss("--exchanges", 2)
+    assert done.returncode == 0, done.stderr
+    return lessons
+
+
+def jury_of(lessons) -> dict[str, str]:
+    return {"queue": str(lessons.folder / "round1.discussion" / "jury.jsonl"), "dataset": str(lessons.output)}
+
+
+def test_the_jury_is_shown_both_verdicts_and_the_discussion(round_1, tmp_path: Path) -> None:
+    study = a_study(tmp_path, 8, rate=None, jury=jury_of(round_1))
+    assert [(item.key, item.kind, item.needed) for item in study.items] == [
+        ("jury/case-0", "jury", 1),
+        ("jury/case-4", "jury", 1),
+    ]
+    assert study.plans["jury"].roles == ("chief",)
+    dispute, unread = study.disputes["case-0"], study.disputes["case-4"]
+    order = dispute.order
+    assert dispute.recorded.scores == round_1.record["case-0"]
+    steps = split_steps(seen_from(dispute.recorded, (2, 1, 0)).rationale)
+    assert [steps[slot].split()[0] for slot in (1, 2, 3)] == ["cedar", "birch", "ash"]
+    assert (dispute.judged.judge, dispute.judged.scores, dispute.judged.valid) == ("judge", (3, 3, 3), True)
+    assert (unread.judged.valid, unread.judged.error) == (False, "no score line")
+    assert [(each.role, each.number) for each in dispute.exchanges] == [
+        ("suggestion", 1), ("review", 1), ("suggestion", 2), ("review", 2),
+    ]  # fmt: skip
+    suggestion, objection, *_ = dispute.exchanges
+    assert suggestion.order == (0, 1, 2)
+    assert "Doctor 3 is ash" in renamed(suggestion.text, suggestion.order, (1, 2, 0))
+    assert "Not Doctor 2, objection 1" in renamed(objection.text, objection.order, (1, 2, 0))
+    assert study.case_of(study.items[0]).models == list(MODELS)
+    assert sorted(order) == [0, 1, 2]
+
+
+def test_what_the_queue_has_decided_is_not_asked_again(round_1, tmp_path: Path) -> None:
+    jury = jury_of(round_1)
+    lines = [json.loads(line) for line in Path(jury["queue"]).read_text().splitlines()]
+    before = a_study(tmp_path, 8, rate=None, jury=jury)
+    lines[0] |= {"decision": "keep", "annotator": "cleo"}
+    jury["queue"] = str(write_lines(tmp_path / "queue.jsonl", lines))
+    after = a_study(tmp_path, 8, rate=None, jury=jury)
+    assert cases_asked(after) == ["case-4"]
+    assert after.fingerprint == before.fingerprint, "what was stored so far is still this study's"
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"case_id": "case-99"}, "queue.jsonl:1: no case 'case-99' among the study's cases"),
+        ({"case_id": None}, "no case None"),
+        ({"case_id": "case-4"}, "queue.jsonl:2: case 'case-4' has a line already"),
+        ({"case_id": "case-7"}, "revisions.jsonl has no record of case 'case-7'"),
+        ({"judge": "another"}, "is on a verdict of 'another', and the one on record is of 'teacher'"),
+        ({"order": [0, 1]}, "'order' and 'models' are not those of the data set"),
+        ({"models": ["a", "b", "c"]}, "'order' and 'models' are not those of the data set"),
+    ],
+)
+def test_a_queue_that_does_not_fit_is_named(round_1, tmp_path: Path, change: dict, told: str) -> None:
+    jury = jury_of(round_1)
+    first, *rest = (json.loads(line) for line in Path(jury["queue"]).read_text().splitlines())
+    jury["queue"] = str(write_lines(tmp_path / "queue.jsonl", [first | change, *rest]))
+    with pytest.raises(RecordError) as error:
+        a_study(tmp_path, 8, rate=None, jury=jury)
+    assert told in str(error.value)
+
+
+def test_a_record_of_another_program_is_named(round_1, tmp_path: Path) -> None:
+    shutil.copytree(round_1.output, tmp_path / "round")
+    records = [json.loads(line) for line in (tmp_path / "round" / "revisions.jsonl").read_text().splitlines()]
+    for record in records:
+        del record["old_verdict"]
+    write_lines(tmp_path / "round" / "revisions.jsonl", records)
+    with pytest.raises(RecordError, match=r"revisions.jsonl:1: not a record of recipes/introspect.py"):
+        a_study(tmp_path, 8, rate=None, jury=jury_of(round_1) | {"dataset": str(tmp_path / "round")})

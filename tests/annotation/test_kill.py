@@ -1,0 +1,65 @@
+"""The server is killed while physicians save: what the page confirmed is there. Runs benchmarks/annotation_load.py itself."""
+
+import json
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from doubles.study_page import Physician, client_of, opened, write_study
+from programs import ROOT
+
+SCRIPT = ROOT / "benchmarks" / "annotation_load.py"
+
+
+def load(*options: str) -> str:
+    done = subprocess.run(
+        [sys.executable, SCRIPT, "--small", *options], capture_output=True, text=True, cwd=ROOT, timeout=600
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_what_was_confirmed_survives_five_kills() -> None:
+    *_, head, row = load("--kills", "5").splitlines()
+    assert head.split()[0] == "kills"
+    kills, confirmed, unconfirmed, lost, twice = map(int, row.split())
+    assert (kills, lost, twice) == (5, 0, 0)
+    assert confirmed >= 5
+    assert unconfirmed <= 5 * 2 * 6  # what was on its way: of each physician one form, at times sent twice
+
+
+@pytest.mark.slow
+def test_a_small_load_is_all_there_once() -> None:
+    told = load()
+    assert "240 ratings confirmed in 40 saves; 240 in the export" in told
+    assert "lost: 0; there twice: 0" in told
+    (save,) = re.findall(r"^save +(\d+) .* (yes|no)$", told, re.M)
+    assert save[0] == "40"
+
+
+def test_the_comparison_sees_what_is_lost_changed_or_there_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One answer, stored through the page, against what a client might remember."""
+    monkeypatch.syspath_prepend(SCRIPT.parent)  # as where the script is run: it imports from its neighbours
+    script = runpy.run_path(str(SCRIPT))
+    study = write_study(tmp_path, kinds=("rate",), cases=1)
+    with opened(study) as store:
+        physician = Physician(client_of(store))
+        physician.sign_in(store.invite("physician-1"))
+        physician.post("/next")
+        task, scores = int(physician.place().split("/")[2]), physician.fill(2)
+        physician.post(physician.place(), **scores)
+    (found,) = script["stored"](study)
+    sent = {"physician": "physician-1", "task": task, "part": "responses", "scores": scores}
+    assert found == json.loads(json.dumps(sent))
+    compare = script["compare"]
+    assert compare([sent], [found]) == (0, 0)
+    assert compare([sent], []) == (1, 0)
+    assert compare([sent | {"scores": scores | {next(iter(scores)): "1"}}], [found]) == (1, 0)
+    assert compare([sent], [found, found]) == (0, 1)
+    assert compare([], [found]) == (0, 0)  # stored, and the confirmation did not arrive

@@ -1,0 +1,304 @@
+"""The physicians' page by its requests: what it shows and withholds, whom it lets in, and what every answer carries."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from doubles.agreement_study import read, write
+from doubles.study_page import (
+    ANNOTATORS,
+    ANSWERS,
+    HOSTILE,
+    JUDGES,
+    MODELS,
+    Physician,
+    client_of,
+    opened,
+    physician,
+    stored,
+    write_study,
+)
+
+from automedeval.annotation.coordinator import set_password
+from automedeval.annotation.security import BODY_LIMIT, HEADERS
+from automedeval.annotation.store import Store
+from automedeval.rubrics import ASSETS
+
+RESPONSES, VERDICT = "/tasks/1/responses", "/tasks/1/verdict-1"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with opened(write_study(tmp_path)) as found:
+        yield found
+
+
+# --- what is shown ----------------------------------------------------------------------------------------------------
+
+
+def test_a_physician_does_every_kind_of_task(store: Store) -> None:
+    someone = physician(store)
+    headings = []
+    while 'id="task"' in someone.page:
+        headings.append(re.search("<h1>(.*?)</h1>", someone.page)[1])
+        fields = someone.fill(0 if "decision" in someone.asked() else -1)
+        assert someone.post(someone.place(), **fields).status_code == 200
+    rate, rest = ["Rate the responses", "Rate the verdict"], ["Keep the verdict on record, or revise it"] * 2
+    assert headings == [*rate, *rate, *rest, "Which verdict is better?", "Which verdict is better?"]
+    assert "There is nothing to do for you now" in someone.page
+    assert "6 done" in someone.page
+    first, second, *_ = store.answers()
+    assert first.content["scores"]["3"] == {"relevancy": 5, "knowledge_correctness": 5, "fluency": 5}
+    assert (second.part, second.content["tags"]) == (f"verdict:{JUDGES[0]}", [])
+    assert first.seconds is None  # no script, no measure; nobody took no time
+
+
+def test_comments_and_tags_are_stored(store: Store) -> None:
+    someone = physician(store)
+    someone.post(RESPONSES, **someone.fill(), **{"comments-2": "  One\r\ntwo.  ", "seconds": "12.5"})
+    someone.post(VERDICT, **someone.fill(), tags=["incomplete", "outdated"], comment="It forgets the dose.")
+    first, second = store.answers()
+    assert first.content["comments"] == {"2": "One\ntwo."}
+    assert first.seconds == 12.5
+    assert second.content["tags"] == ["incomplete", "outdated"]
+    assert second.content["comment"] == "It forgets the dose."
+
+
+def test_the_verdict_is_withheld_until_the_ratings_are_stored(store: Store) -> None:
+    someone = physician(store)
+    telling = ("patient asks about a pain pill", "names a safe dose", "The verdict</h2>")
+    assert not any(text in someone.page for text in telling)
+    assert someone.client.get(VERDICT).status_code == 405
+    early = someone.post(VERDICT, **{"version": 0, "scores-knowledge": 5, "scores-attribution": 5, "scores-fluency": 5})
+    assert early.status_code == 409
+    assert not any(text in early.text for text in telling)
+    someone.get("/tasks/1")
+    later = someone.post(RESPONSES, **someone.fill())
+    assert all(text in later.text for text in telling)
+
+
+def test_the_reasons_speak_of_the_doctors_as_they_are_shown(tmp_path: Path) -> None:
+    orders = set()
+    for seed in range(6):
+        with opened(write_study(tmp_path / str(seed), ("rate",), 1, seed=seed)) as store:
+            someone = physician(store)
+            shown = re.findall(r"<h2>Doctor (\d)</h2>\s*<div class=\"prose\">(.*?)</div>", someone.page, re.S)
+            safe = next(number for number, text in shown if "acetaminophen" in text)
+            someone.post(RESPONSES, **someone.fill())
+            assert f"Doctor {safe} names a safe dose and a limit." in someone.page
+            assert f"Doctor {safe}: <strong>5</strong>" in someone.page
+            order = store.assignment("physician-2", 1).order
+            assert [text.split()[0] for _, text in shown] == [ANSWERS[index].split()[0] for index in order]
+            orders.add(order)
+    assert len(orders) > 1
+
+
+def test_a_comparison_shows_all_responses_and_both_verdicts_side_by_side(tmp_path: Path) -> None:
+    sides = set()
+    for seed in range(6):
+        with opened(write_study(tmp_path / str(seed), ("prefer",), 1, seed=seed)) as store:
+            someone = physician(store)
+            shown = dict(re.findall(r"<h2>Doctor (\d)</h2>\s*<div class=\"prose\">(.*?)</div>", someone.page, re.S))
+            assert set(shown) == {"1", "2", "3"}
+            safe = next(number for number, text in shown.items() if "acetaminophen" in text)
+            assert someone.page.count(f"Doctor {safe} names a safe dose and a limit.") == 2
+            order = store.assignment("physician-2", 1).order
+            assert re.findall(r"reading (\d)", someone.page) == [str(place + 1) for place in order]
+            sides.add(order)
+            done = someone.post("/tasks/1/preference", **dict.fromkeys(someone.asked(), "tie"))
+            assert done.url.path == "/"
+            assert set(next(store.answers()).content["choices"].values()) == {"tie"}
+    assert sides == {(0, 1), (1, 0)}
+
+
+def test_no_page_names_a_model_or_a_judge(store: Store) -> None:
+    someone, pages = Physician(client_of(store)), []
+    pages.append(someone.get("/").text)
+    someone.sign_in(store.invite("physician-2"))
+    someone.post("/next")
+    while 'id="task"' in someone.page:
+        pages.append(someone.page)
+        pages.append(someone.post(someone.place()).text)  # the form again, with what is missing
+        someone.post(someone.place(), **someone.fill(0))
+    assert len(pages) > 10
+    for page in pages:
+        assert not [name for name in (*MODELS, *JUDGES, "case-1", "case-2") if name in page]
+
+
+def test_what_models_wrote_is_text(store: Store) -> None:
+    someone = physician(store)
+    assert HOSTILE not in someone.page
+    assert "&lt;script&gt;document.title" in someone.page
+    assert "&lt;img src=x onerror=" in someone.page
+    assert "{{ 7 * 7 }}" in someone.page
+    again = someone.post(RESPONSES, **{"comments-1": HOSTILE})
+    assert again.status_code == 422
+    assert HOSTILE not in again.text
+    someone.post(RESPONSES, **someone.fill())
+    assert "&lt;b&gt;Dangerous&lt;/b&gt;" in someone.page
+    assert "<b>Dangerous" not in someone.page
+
+
+def test_wide_scales_conversations_and_empty_responses_are_shown(tmp_path: Path) -> None:
+    rubric = tmp_path / "wide.yaml"
+    packaged = (ASSETS / "rubrics" / "automedeval.yaml").read_text(encoding="utf-8")
+    rubric.write_text(packaged.replace("  maximum: 5", "  maximum: 20"))
+    study = write_study(tmp_path, ("rate",), 1, rubric=str(rubric))
+    (case,) = read(tmp_path / "cases.jsonl")
+    case["question"] = [
+        {"role": "assistant", "content": "How can I help?"},
+        {"role": "user", "content": "It hurts & burns."},
+    ]
+    case["responses"][0]["text"] = " "
+    write(tmp_path / "cases.jsonl", [case])
+    with opened(study) as store:
+        someone = physician(store)
+        assert "<h2>Answer</h2>" in someone.page
+        assert "<h2>Patient</h2>" in someone.page
+        assert "It hurts &amp; burns." in someone.page
+        assert "This response is empty." in someone.page
+        names = re.findall(r'<input type="number"[^>]* name="([^"]+)" min="1" max="20"', someone.page)
+        assert len(names) == 9
+        assert someone.post(RESPONSES, **dict.fromkeys(names, "21")).status_code == 422
+        assert someone.page.count('value="21"') == 9
+        assert someone.post(RESPONSES, **dict.fromkeys(names, "17")).status_code == 200
+        assert next(store.answers()).content["scores"]["1"]["fluency"] == 17
+
+
+# --- who may ------------------------------------------------------------------------------------------------------------
+
+
+def test_following_an_invitation_does_not_sign_in(store: Store) -> None:
+    someone = Physician(client_of(store))
+    token = store.invite("physician-1")
+    assert someone.get(f"/invitation/{token}").status_code == 200
+    assert "This invitation is for <strong>physician-1</strong>" in someone.page
+    assert "open the invitation link" in someone.get("/").text
+    someone.sign_in(token)
+    assert "Signed in as <strong>physician-1</strong>" in someone.page
+
+
+def test_signing_in_ends_what_the_browser_was_signed_in_as(store: Store) -> None:
+    set_password(store, "a long password")
+    someone = Physician(client_of(store))
+    someone.get("/coordinator/login")
+    someone.post("/coordinator/login", password="a long password")
+    assert someone.get("/coordinator").url.path == "/coordinator"
+    someone.sign_in(store.invite("physician-1"))
+    assert someone.get("/coordinator").url.path == "/coordinator/login"
+
+
+def test_a_new_invitation_ends_the_sessions_of_the_old_one(store: Store) -> None:
+    someone = physician(store)
+    token = store.invite("physician-2")
+    answer = someone.post(RESPONSES, **someone.fill())
+    assert (answer.status_code, stored(store)) == (401, [])
+    assert "ask your coordinator for a new one" in answer.text
+    assert someone.get("/invitation/nonsense").status_code == 404
+    for place in ("/tasks/", "/coordinator/items/"):
+        assert someone.get(f"{place}{'9' * 5000}").status_code == 404
+    # A page that was open before is sent with its old token: what it held is not lost by signing in again.
+    again = Physician(client_of(store))
+    again.sign_in(token)
+    open_page = again.post("/next").text
+    again.post("/leave")
+    assert again.get("/tasks/1").status_code == 401
+    again.sign_in(token)
+    again.page = open_page
+    assert again.post(RESPONSES, **again.fill()).status_code == 200
+
+
+def test_a_task_of_another_is_not_there(store: Store) -> None:
+    physician(store)
+    other = physician(store, "physician-1")
+    assert other.place() == "/tasks/2/responses"
+    assert other.client.get("/tasks/2").status_code == 200
+    for path in ("/tasks/1", "/tasks/999", f"/tasks/{10**30}"):
+        answer = other.client.get(path)
+        assert (answer.status_code, "There is no such task for you." in answer.text) == (404, True)
+    for path in (
+        RESPONSES,
+        f"{RESPONSES}/draft",
+        "/tasks/1/skip",
+        "/tasks/2/decision",
+        "/tasks/2/verdict-2",
+        "/tasks/2/x/draft",
+    ):
+        answer = other.post(path, follow=False, **other.fill(), reason="no")
+        assert answer.status_code == 404, path
+    assert stored(store) == []
+
+
+def test_sessions_are_signed_and_out_of_reach_of_scripts(store: Store) -> None:
+    client = client_of(store, secure=True)
+    set_cookie = client.get("/").headers["set-cookie"].lower()
+    assert all(word in set_cookie for word in ("httponly", "samesite=lax", "secure"))
+    assert "secure" not in client_of(store).get("/").headers["set-cookie"].lower()
+    someone = physician(store)
+    cookie = someone.client.cookies["session"]
+    body, _, signature = cookie.partition(".")
+    forged = "A" + body[1:] if body[0] != "A" else "B" + body[1:]
+    someone.client.cookies.clear()
+    someone.client.cookies.set("session", f"{forged}.{signature}")
+    assert someone.get("/tasks/1").status_code == 401
+
+
+def test_a_form_without_its_token_stores_nothing(store: Store) -> None:
+    someone = physician(store)
+    fields = someone.fill()
+    for token in (None, "", "wrong", "ü", ["a", "b"]):
+        answer = someone.post(RESPONSES, follow=False, **fields, csrf=token)
+        assert answer.status_code == 403, token
+        assert "Nothing was stored" in answer.text
+    for path in ("/next", "/undo", "/leave", "/tasks/1/skip", f"{RESPONSES}/draft", "/coordinator/login"):
+        assert someone.post(path, follow=False, csrf="wrong").status_code == 403, path
+    other = physician(store, "physician-1")
+    assert someone.post(RESPONSES, follow=False, **fields, csrf=other.hidden()["csrf"]).status_code == 403
+    assert stored(store) == []
+    assert store.assignment("physician-2", 1).state == "open"
+
+
+# --- every answer -------------------------------------------------------------------------------------------------------
+
+
+def test_every_answer_has_the_security_headers(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    someone = physician(store)
+    found = [
+        someone.client.get(path)
+        for path in ("/", "/tasks/1", "/nowhere", "/tasks/7", "/page.css", "/coordinator/login")
+    ]
+    found.append(someone.client.get("/next"))
+    found.append(someone.client.put("/tasks/1", data={"csrf": ""}))
+    found.append(someone.post(RESPONSES, csrf="wrong"))
+    found.append(someone.client.post(RESPONSES, content=b"x" * (BODY_LIMIT + 1)))
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("secret-of-the-machine")
+
+    monkeypatch.setattr(store, "progress", fail)
+    found.append(someone.client.get("/"))
+    assert [answer.status_code for answer in found] == [200, 200, 404, 404, 200, 200, 405, 403, 403, 413, 500]
+    assert "secret-of-the-machine" not in found[-1].text
+    for answer in found:
+        for name, value in HEADERS.items():
+            assert answer.headers[name] == value, answer.url
+        cached = answer.url.path == "/page.css"
+        assert answer.headers["cache-control"] == ("public, max-age=86400" if cached else "no-store")
+    assert "unsafe" not in HEADERS["Content-Security-Policy"]
+
+
+def test_pages_hold_no_style_script_or_address_of_others(store: Store) -> None:
+    someone = physician(store)
+    pages = [someone.page, someone.get("/").text, someone.get("/nowhere").text]
+    for page in pages:
+        tags = re.findall(r"<[a-z][^>]*>", page)
+        scripts = [tag for tag in tags if tag.startswith("<script")]
+        assert all(tag.startswith('<script src="/page.js?v=') for tag in scripts)
+        assert len(scripts) == 1
+        assert not [tag for tag in tags if re.search(r"<style|\s(on\w+|style)=|//", tag)]
+
+
+def test_everyone_can_be_signed_in(store: Store) -> None:
+    for name in ANNOTATORS:
+        assert f"Signed in as <strong>{name}</strong>" in Physician(client_of(store)).sign_in(store.invite(name)).text

@@ -1,0 +1,160 @@
+"""Forms that the physicians' page refuses: each with a plain sentence, nothing stored, and nothing lost that was entered."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from doubles.study_page import opened, physician, stored, write_study
+
+from automedeval.annotation.security import BODY_LIMIT
+from automedeval.annotation.store import Store
+
+RESPONSES, VERDICT = "/tasks/1/responses", "/tasks/1/verdict-1"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with opened(write_study(tmp_path)) as found:
+        yield found
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"scores-1-relevancy": "6"},
+        {"scores-1-relevancy": "0"},
+        {"scores-1-relevancy": "-1"},
+        {"scores-1-relevancy": "4.5"},
+        {"scores-1-relevancy": "٤"},
+        {"scores-1-relevancy": "nan"},
+        {"scores-1-relevancy": ["4", "5"]},
+        {"scores-1-relevancy": None},
+        {"scores-4-relevancy": "5"},
+        {"scores-1-harm": "5"},
+        {"model": "x"},
+        {"version": "x"},
+        {"version": None},
+        {"comments-1": "x" * 2001},
+    ],
+)
+def test_a_forged_form_changes_nothing(store: Store, change: dict) -> None:
+    someone = physician(store)
+    answer = someone.post(RESPONSES, **{**someone.fill(3), **change})
+    assert answer.status_code == 422
+    assert (stored(store), store.assignment("physician-2", 1).version) == ([], 0)
+    # What was entered stands in the form that comes back, and it can be stored as soon as it fits.
+    assert re.search(r'name="scores-2-fluency" value="4"[^>]* checked', answer.text)
+    assert someone.post(RESPONSES, **someone.fill(3)).status_code == 200
+    assert stored(store) == ["responses"]
+
+
+def test_a_form_that_is_not_complete_says_what_is_open(store: Store) -> None:
+    someone = physician(store)
+    given = someone.fill(3)
+    del given["scores-2-fluency"], given["scores-3-fluency"]
+    answer = someone.post(RESPONSES, **given, **{"comments-1": "Kept as I wrote it."})
+    assert answer.status_code == 422
+    assert "2 of the rows below are still open" in answer.text
+    assert answer.text.count("Still open.") == 2
+    assert "Kept as I wrote it." in answer.text
+
+
+def test_a_comment_of_a_megabyte_gives_a_plain_page(store: Store) -> None:
+    someone = physician(store)
+    answer = someone.post(RESPONSES, **someone.fill(), **{"comments-1": "x" * 2**20})
+    assert (answer.status_code, stored(store)) == (413, [])
+    assert "This form is too large. Nothing was stored." in answer.text
+    close = someone.client.post(RESPONSES, content=b"x" * (BODY_LIMIT + 1), headers={"content-type": "text/plain"})
+    assert close.status_code == 413
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "status"),
+    [
+        (b"{}", "application/json", 415),
+        (b"--x--", "multipart/form-data; boundary=x", 415),
+        (b"a=%ff", "application/x-www-form-urlencoded", 400),
+        (b"\xff=1", "application/x-www-form-urlencoded", 400),
+        (b"&".join([b"a=1"] * 3000), "application/x-www-form-urlencoded", 400),
+        (b"", "application/x-www-form-urlencoded", 403),
+    ],
+)
+def test_what_is_no_form_is_refused(store: Store, content: bytes, kind: str, status: int) -> None:
+    someone = physician(store)
+    answer = someone.client.post(RESPONSES, content=content, headers={"content-type": kind})
+    assert (answer.status_code, stored(store)) == (status, [])
+
+
+def test_a_form_sent_twice_is_stored_once(store: Store) -> None:
+    someone = physician(store)
+    fields = {**someone.hidden(), **someone.fill()}
+    for _ in range(2):
+        assert someone.post(RESPONSES, **fields).url.path == "/tasks/1"
+        assert "Rate the verdict" in someone.page
+    assert stored(store) == ["responses"]
+
+
+def test_a_stale_form_changes_nothing_and_loses_nothing(store: Store) -> None:
+    someone = physician(store)
+    old = someone.page
+    someone.post(RESPONSES, **someone.fill(0))
+    someone.page = old
+    other = someone.post(RESPONSES, **someone.fill(4))  # the other tab rated otherwise
+    assert (other.status_code, stored(store)) == (409, ["responses"])
+    assert next(store.answers()).content["scores"]["1"]["fluency"] == 1
+    # After an undo the part is to be done again: the form that was sent comes back to be looked at.
+    someone.get("/tasks/1")
+    someone.post(VERDICT, **someone.fill())
+    someone.post("/undo")
+    someone.page = old
+    again = someone.post(RESPONSES, **someone.fill(4))
+    assert again.status_code == 409
+    assert re.search(r'name="scores-1-fluency" value="5"[^>]* checked', again.text)
+    assert stored(store) == []
+    assert someone.post(RESPONSES, **someone.fill(4)).status_code == 200
+
+
+def test_skipping_says_why_and_keeps_what_was_entered(store: Store) -> None:
+    someone = physician(store)
+    wordless = someone.post("/tasks/1/skip", reason=" ", **{"scores-1-fluency": "2"})
+    assert wordless.status_code == 422
+    assert re.search(r'name="scores-1-fluency" value="2"[^>]* checked', wordless.text)
+    assert store.assignment("physician-2", 1).state == "open"
+    moved = someone.post("/tasks/1/skip", reason="Not my field", **{"scores-1-fluency": "2", "comments-1": "Half"})
+    assert moved.url.path == "/tasks/2"
+    assert store.progress("physician-2").skipped == 1
+    assert "This task was skipped" in someone.get("/tasks/1").text
+    back = someone.post("/undo")
+    assert back.url.path == "/tasks/1"
+    assert re.search(r'name="scores-1-fluency" value="2"[^>]* checked', back.text)
+    assert "Half" in back.text
+
+
+def test_a_draft_comes_back_and_counts_for_nothing(store: Store) -> None:
+    someone = physician(store)
+    answer = someone.post(f"{RESPONSES}/draft", **{"scores-1-fluency": "3", "comments-2": "So far"})
+    assert (answer.status_code, stored(store)) == (204, [])
+    again = physician(store)  # on another device
+    assert re.search(r'name="scores-1-fluency" value="3"[^>]* checked', again.page)
+    assert "So far" in again.page
+    kept = again.post(f"{RESPONSES}/draft", then="leave", **{"scores-1-fluency": "4"})
+    assert kept.url.path == "/"
+    assert re.search(r'name="scores-1-fluency" value="4"[^>]* checked', again.post("/next").text)
+
+
+def test_a_revision_begins_as_the_verdict_on_record(tmp_path: Path) -> None:
+    with opened(write_study(tmp_path, ("jury",), 1)) as store:
+        someone = physician(store)
+        assert "Suggestion: Doctor" in someone.page
+        given = someone.fill(3)
+        text = re.search(r'<textarea id="f-rationale"[^>]*>\n(.*?)</textarea>', someone.page, re.S)[1]
+        assert "names a safe dose" in text
+        wrong = someone.post("/tasks/1/decision", **{**given, "decision": "revise", "rationale": ""})
+        assert wrong.status_code == 422
+        done = someone.post(
+            "/tasks/1/decision", **{**given, "decision": "revise", "rationale": "Step 2: Doctor 1 is right."}
+        )
+        assert done.url.path == "/"
+        (answer,) = store.answers()
+        assert answer.content == {"decision": "revise", "rationale": "Step 2: Doctor 1 is right.", "scores": [4, 4, 4]}

@@ -1,0 +1,299 @@
+"""The physicians' answers in SQLite and in PostgreSQL: given out fairly, stored once, never lost, taken back on request."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from doubles.small_study import PHYSICIANS, a_study, filled, finish, send
+from programs import ROOT
+
+from automedeval.annotation.database import EVENTS, METADATA
+from automedeval.annotation.store import NotYours, Store
+from automedeval.annotation.study import read_study
+from automedeval.records import RecordError
+
+pytest_plugins = ["ward_databases"]
+
+
+# --- invitations ------------------------------------------------------------------------------------------------------
+
+
+def test_an_invitation_is_known_by_its_token_alone(open_store) -> None:
+    store = open_store()
+    token = store.invite("ann")
+    assert len(token) >= 22, "at least 128 bits in base 64"
+    assert store.annotator_of(token) == store.study.annotator("ann")
+    assert store.invited() == {"ann"}
+    again = store.invite("ann")
+    assert store.annotator_of(token) is None
+    assert store.annotator_of(again).name == "ann"
+    for wrong in ("", "x", again + "x", "\udc80", "' OR 1=1 --", "\0"):
+        assert store.annotator_of(wrong) is None
+    with pytest.raises(RecordError, match="annotators: 'eve' is none of ann, bob, cleo"):
+        store.invite("eve")
+
+
+def test_no_file_holds_a_token_and_only_the_owner_reads_it(tmp_path: Path) -> None:
+    store = Store(a_study(tmp_path))
+    token = store.invite("ann")
+    files = list(tmp_path.glob("ward.sqlite*"))
+    assert files
+    for file in files:
+        assert token.encode() not in file.read_bytes()
+        assert file.stat().st_mode & 0o077 == 0
+    store.close()
+
+
+# --- giving out -------------------------------------------------------------------------------------------------------
+
+
+def test_a_task_stays_the_same_until_it_is_done(open_store) -> None:
+    store = open_store()
+    task = store.next("ann")
+    assert (task.part, task.parts, task.state, task.version) == ("responses", ("responses", "verdict:x"), "open", 0)
+    assert store.next("ann") == task == store.assignment("ann", task.id)
+    assert store.next("bob").item != task.item
+    done = finish(store, task)
+    assert (done.part, done.state, done.version, set(done.answers)) == (None, "done", 2, {"responses", "verdict:x"})
+    assert store.next("ann").item != task.item
+    assert store.progress("ann").done == 1
+
+
+def test_orders_are_random_and_kept(open_store) -> None:
+    store = open_store(number=30, verdicts=None, rate={}, prefer=None)
+    orders, seen = Counter(), {}
+    while (task := store.next("ann")) is not None:
+        orders[task.order] += 1
+        seen[task.id] = task.order
+        finish(store, task)
+    assert sum(orders.values()) == 30
+    assert len(orders) == 6, "every permutation of three responses"
+    assert {number: store.assignment("ann", number).order for number in seen} == seen
+
+
+def test_sides_and_verdicts_are_random_too(open_store) -> None:
+    store = open_store(number=24, rate={}, prefer={"judges": ["x", "y"]})
+    parts, sides = Counter(), Counter()
+    while (task := store.next("ann")) is not None:
+        (sides if task.item.kind == "prefer" else parts)[task.order if task.item.kind == "prefer" else task.parts] += 1
+        finish(store, task)
+    assert set(sides) == {(0, 1), (1, 0)}
+    assert set(parts) == {("responses", "verdict:x", "verdict:y"), ("responses", "verdict:y", "verdict:x")}
+
+
+@pytest.mark.parametrize("raters", [1, 3])
+def test_fifty_items_are_shared_out_evenly_among_seven(open_store, raters: int) -> None:
+    names = [f"p{at}" for at in range(7)]
+    store = open_store(number=50, physicians=dict.fromkeys(names, "chief"), verdicts=None, rate={"raters": raters})
+    given, done = Counter(), Counter()
+    while tasks := [task for name in names if (task := store.next(name)) is not None]:
+        for task in tasks:
+            given[task.item.key] += 1
+            done[task.annotator] += 1
+            finish(store, task)
+        counts = [given[item.key] for item in store.study.items]
+        assert max(counts) - min(counts) <= 1
+    assert set(given.values()) == {raters}
+    assert max(done.values()) - min(done.values()) <= 1
+    pairs = [(answer.annotator, answer.item.case_id) for answer in store.answers()]
+    assert len(pairs) == len(set(pairs)) == 50 * raters
+
+
+def test_the_overlap_comes_first_and_goes_to_everybody(open_store) -> None:
+    names = [f"p{at}" for at in range(7)]
+    store = open_store(number=10, physicians=dict.fromkeys(names, "chief"), verdicts=None, rate={"overlap": 3})
+    for name in names:
+        assert [finish(store, store.next(name)).item.case_id for _ in range(3)] == ["case-0", "case-1", "case-2"]
+    for name in names:
+        finish(store, store.next(name))
+    assert store.next("p0") is None
+    assert store.progress("p0").left == 0
+
+
+def test_roles_decide_who_is_asked_what(open_store) -> None:
+    store = open_store(
+        number=2, rate={"raters": 3, "verify_roles": ["chief"]}, prefer={"judges": ["x", "y"], "roles": ["chief"]}
+    )
+    assert store.next("ann").parts == ("responses",)
+    assert sorted(store.next("cleo").parts) == ["responses", "verdict:x", "verdict:y"]
+    kinds = []
+    for name in ("ann", "cleo"):
+        while (task := store.next(name)) is not None:
+            kinds.append((name, finish(store, task).item.kind))
+    assert Counter(kinds) == {("ann", "rate"): 2, ("cleo", "rate"): 2, ("cleo", "prefer"): 2}
+
+
+def test_after_an_hour_a_task_goes_to_another_and_nothing_is_lost(open_store, clock) -> None:
+    store = open_store(number=1)
+    task = send(store, store.next("ann"))
+    store.keep_draft("ann", task.id, task.part, {"comment": "half"})
+    assert store.next("bob") is None
+    clock.now += 3599
+    store.keep_draft("ann", task.id, task.part, {"comment": "half a"})  # the hour begins anew
+    clock.now += 3599
+    assert store.next("bob") is None
+    assert store.progress("bob").left == 0
+    clock.now += 2
+    assert store.progress("bob").left == 1
+    other = store.next("bob")
+    assert other.item == task.item
+    assert store.next("cleo") is None
+    back = store.next("ann")
+    assert (back.id, back.part, back.drafts[back.part]["comment"]) == (task.id, "verdict:x", "half a")
+    finish(store, back)
+    finish(store, other)
+    assert Counter(answer.annotator for answer in store.answers()) == {"ann": 2, "bob": 2}
+
+
+def test_nobody_reaches_anothers_task(open_store) -> None:
+    store = open_store()
+    task = store.next("ann")
+    for number in (task.id, 999, 0, -1, 2**70, "1", None, True):
+        for attempt in (
+            lambda number=number: store.assignment("bob", number),
+            lambda number=number: store.answer("bob", number, "responses", filled(task), 0, 1.0),
+            lambda number=number: store.keep_draft("bob", number, "responses", {}),
+            lambda number=number: store.skip("bob", number, "why", 0),
+        ):
+            with pytest.raises(NotYours):
+                attempt()
+    with pytest.raises(NotYours):
+        store.next("eve")
+    assert not list(store.answers())
+    assert store.assignment("ann", task.id) == task
+
+
+# --- several at once --------------------------------------------------------------------------------------------------
+
+WORKER = """
+import sys
+from dataclasses import replace
+sys.path.insert(0, {tests!r})
+from doubles.small_study import finish
+from automedeval.annotation.store import Stale, Store
+from automedeval.annotation.study import read_study
+store = Store(replace(read_study({study!r}), database={url!r}))
+names = sys.argv[1:]
+while names:
+    for name in list(names):
+        task = store.next(name)
+        if task is None:
+            names.remove(name)
+            continue
+        try:
+            finish(store, task)
+        except Stale:  # another process sent the same task
+            pass
+"""
+
+
+def test_processes_that_write_at_once_lose_nothing_and_store_nothing_twice(database_url: str, tmp_path: Path) -> None:
+    names = [f"p{at}" for at in range(6)]
+    study = a_study(tmp_path, 20, dict.fromkeys(names, "chief"), rate={"raters": 2, "overlap": 2, "judges": ["x"]})
+    code = WORKER.format(tests=str(ROOT / "tests"), study=study.place, url=database_url)
+    # Two of them sign in as the same person, and all of them make the tables at the same time.
+    groups = [names[:3], names[3:], names[2:4]]
+    workers = [subprocess.Popen([sys.executable, "-c", code, *group], stderr=subprocess.PIPE) for group in groups]
+    errors = [worker.communicate(timeout=120)[1].decode() for worker in workers]
+    assert errors == [""] * 3
+    store = Store(replace(study, database=database_url))
+    assert all(store.next(name) is None for name in names)
+    stored = Counter((answer.annotator, answer.item.case_id, answer.part) for answer in store.answers())
+    assert set(stored.values()) == {1}
+    per_item = Counter(case_id for _, case_id, part in stored if part == "responses")
+    assert per_item == {f"case-{at}": 6 if at < 2 else 2 for at in range(20)}
+    assert len(stored) == 2 * sum(per_item.values())
+    store.close()
+
+
+# --- the database -----------------------------------------------------------------------------------------------------
+
+
+def test_a_store_opened_again_goes_on(open_store) -> None:
+    study = open_store().study
+    first = open_store(study)
+    task = send(first, first.next("ann"))
+    first.close()
+    assert open_store(study).next("ann") == task
+
+
+def test_another_studys_database_is_refused_and_more_annotators_are_welcome(
+    open_store, tmp_path: Path, database_url: str
+) -> None:
+    store = open_store()
+    finish(store, store.next("ann"))
+    more = a_study(tmp_path, physicians={**PHYSICIANS, "dora": "chief"}, rate={"raters": 4, "judges": ["y"]})
+    wider = open_store(more)
+    assert wider.next("dora") is not None
+    fewer = open_store(a_study(tmp_path, physicians={"bob": "attending"}))
+    assert [answer.annotator for answer in fewer.answers()] == ["ann"] * 2, "who has left has not left in vain"
+    with pytest.raises(NotYours):
+        fewer.next("ann")
+    with pytest.raises(RecordError, match=r"database: .* is another study's, or .* have changed since") as told:
+        open_store(a_study(tmp_path, number=5))
+    assert "\n" not in str(told.value)
+
+
+def test_a_database_that_cannot_be_opened_is_one_line(tmp_path: Path) -> None:
+    study = a_study(tmp_path)
+    (tmp_path / "text").write_text("no database " * 100)
+    for wrong in (
+        f"sqlite:///{tmp_path}",
+        f"sqlite:///{tmp_path / 'text'}",
+        f"sqlite:///{tmp_path / 'text' / 'inside.sqlite'}",
+        "postgresql://nobody@127.0.0.1:1/none",
+    ):
+        with pytest.raises(RecordError, match=r"study.yaml: database: .* cannot be opened: .") as told:
+            Store(replace(study, database=wrong))
+        assert "\n" not in str(told.value)
+    assert (tmp_path / "text").read_text() == "no database " * 100
+
+
+def test_settings_and_failed_attempts(open_store, clock) -> None:
+    store = open_store()
+    assert store.setting("secret") is None
+    store.set_setting("secret", "one")
+    store.set_setting("secret", "two")
+    assert store.setting("secret") == "two"
+    with pytest.raises(ValueError, match="the store's own"):
+        store.set_setting("study", "x")
+    for _ in range(3):
+        store.fail("10.0.0.1")
+        clock.now += 300
+    store.fail("\udc80\0")
+    assert (store.failures("10.0.0.1", 900.5), store.failures("10.0.0.1", 900)) == (3, 2)
+    assert (store.failures("10.0.0.2", 900), store.failures("\udc80\0", 900)) == (0, 1)
+
+
+def test_events_are_only_ever_added(open_store) -> None:
+    store = open_store(number=6)
+    with store._read() as connection:
+        assert set(sa.inspect(connection).get_table_names()) == set(METADATA.tables)
+
+    def rows() -> list:
+        with store._read() as connection:
+            return [tuple(row) for row in connection.execute(sa.select(EVENTS).order_by(EVENTS.c.id))]
+
+    before = rows()
+    for step in range(6):
+        task = store.undo("ann") if step == 3 else store.next("ann")
+        finish(store, task)
+        after = rows()
+        assert after[: len(before)] == before
+        assert len(after) > len(before)
+        before = after
+    assert json.loads(json.dumps(list(store.history()))) == list(store.history())
+
+
+def test_the_sample_starts_without_a_demo(database_url: str) -> None:
+    study = read_study(ROOT / "recipes" / "runs" / "automedeval-135m" / "annotate.yaml")
+    store = Store(replace(study, database=database_url))
+    assert [annotator.role for annotator in study.annotators] == ["attending", "attending", "chief"]
+    kinds = Counter(finish(store, store.next("physician-1")).item.kind for _ in range(20))
+    assert kinds == {"rate": 10, "prefer": 10}
+    store.close()

@@ -1,0 +1,310 @@
+"""A study's file: what it asks whom, in which order; and one readable line for everything that can be wrong with it."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from doubles.introspection_study import MODELS, case_of, verdict_of
+from doubles.small_study import CRITERIA, PHYSICIANS, a_study, write_lines, write_study
+from programs import ROOT
+
+from automedeval.annotation.order import disagreement, least_gap
+from automedeval.annotation.study import Annotator, Plan, read_study
+from automedeval.records import RecordError
+from automedeval.rubrics import TAGS, read_questions
+
+SAMPLE_STUDY = ROOT / "recipes" / "runs" / "automedeval-135m" / "annotate.yaml"
+PEOPLE = [{"name": "ann", "role": "chief"}]
+
+
+def cases_in_order(study, kind: str = "rate") -> list[str]:
+    return [item.case_id for item in study.items if item.kind == kind]
+
+
+# --- what a study holds -----------------------------------------------------------------------------------------------
+
+
+def test_the_sample_study(monkeypatch) -> None:
+    monkeypatch.chdir(ROOT)
+    study = read_study("recipes/runs/automedeval-135m/annotate.yaml")
+    assert study.annotator("physician-3") == Annotator("physician-3", "chief")
+    assert study.annotator("nobody") is None
+    assert list(study.plans) == ["rate", "prefer"]
+    assert len(study.cases) == 10
+    assert len(study.verdicts) == 20
+    assert [item.needed for item in study.items] == [3] * 5 + [1] * 5 + [3] * 3 + [1] * 7
+    assert [criterion.name for criterion in study.rubric.criteria] == list(CRITERIA)
+    assert study.database == "sqlite:///stores/sample-annotation.sqlite"
+    for file in study.files:
+        assert Path(file).is_file()
+    # What the packaged verdicts say is what the recorded teachers say.
+    recorded = [
+        json.loads(line) for line in Path("recipes/runs/automedeval-135m/teacher.jsonl").read_text().splitlines()
+    ]
+    said = {
+        (line["case_id"], f"recording:{line['teacher']}", line["text"].rpartition("\nScore:")[0]) for line in recorded
+    }
+    assert {(case_id, judge, each.rationale) for (case_id, judge), each in study.verdicts.items()} <= said
+
+
+def test_the_sample_study_shows_its_jury_in_a_comment(tmp_path: Path) -> None:
+    lines = SAMPLE_STUDY.read_text().splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("# jury:"))
+    shown = [line.removeprefix("# ") for line in lines[start : start + 5]]
+    jury = yaml.safe_load("\n".join(shown))["jury"]
+    assert jury.keys() == {"queue", "dataset", "raters", "roles"}
+    settings = yaml.safe_load((SAMPLE_STUDY.parent / "introspect1.yaml").read_text())
+    assert jury["dataset"] == settings["output"]
+    assert jury["queue"] == f"{settings['output']}.discussion/jury.jsonl"
+
+
+def test_the_packaged_questions_are_the_papers() -> None:
+    questions = read_questions()
+    assert [criterion.name for criterion in questions.criteria] == ["knowledge", "attribution", "fluency"]
+    assert questions.scale == (1, 5)
+    assert set(questions.anchors) == {1, 2, 3, 4, 5}
+    assert tuple(questions.tags) == TAGS
+    assert all(text.endswith(".") for text in questions.tags.values())
+
+
+def test_defaults_and_plans(tmp_path: Path) -> None:
+    study = a_study(tmp_path, prefer={"judges": ["y", "x"], "overlap": 1, "raters": 2}, rate=None)
+    assert study.plans == {"prefer": Plan("prefer", 2, 1, ("attending", "chief"), ("y", "x"))}
+    assert [(item.key, item.needed) for item in study.items[:2]] == [("prefer/case-0/y/x", 3), ("prefer/case-1/y/x", 2)]
+    study = a_study(tmp_path, rate={})
+    assert study.plans["rate"].judges == ("x", "y")
+    assert study.items[0].judges == ("x", "y")
+    study = a_study(tmp_path, rate={"judges": []}, limit=2)
+    assert [item.judges for item in study.items] == [(), ()]
+    study = a_study(tmp_path, rate={"roles": ["chief"], "overlap": 2})
+    assert [item.needed for item in study.items] == [1] * 4, "one chief is all chiefs"
+
+
+def test_an_invalid_verdict_is_not_asked_about_and_its_case_is(tmp_path: Path) -> None:
+    write_study(tmp_path)
+    cases = [case_of(at) for at in range(4)]
+    verdicts = [verdict_of(case, (1, 2, 3), "x") for case in cases]
+    verdicts[1] = verdict_of(cases[1], None, "x")
+    verdicts[2] = verdict_of(cases[2], (1, 2, 3), "x", rationale=None)
+    write_lines(tmp_path / "verdicts.jsonl", [*verdicts, verdict_of(case_of(77), (1, 2, 3), "x")])
+    study = read_study(tmp_path / "study.yaml")
+    assert [item.judges for item in study.items] == [("x",), (), (), ("x",)]
+
+
+def test_the_files_of_a_study_are_named(tmp_path: Path) -> None:
+    assets = ROOT / "src/automedeval/assets"
+    for file in ("rubrics/automedeval.yaml", "prompts/automedeval.jinja", "annotation/verdict.yaml"):
+        shutil.copy(assets / file, tmp_path)
+    own = {"rubric": str(tmp_path / "automedeval.yaml"), "verdict_rubric": str(tmp_path / "verdict.yaml")}
+    names = [Path(file).name for file in a_study(tmp_path, **own).files]
+    assert names == [
+        "study.yaml", "automedeval.yaml", "verdict.yaml", "automedeval.jinja", "cases.jsonl", "verdicts.jsonl",
+    ]  # fmt: skip
+
+
+def test_of_several_readings_the_first_is_asked_about(tmp_path: Path) -> None:
+    case = case_of(0)
+    orders = [((2, 1, 0), 1), ((1, 0, 2), 0), ((0, 2, 1), 0)]
+    readings = [verdict_of(case, (1, 2, 3), "x", order=order, run=run) for order, run in orders]
+    for given in (readings, readings[::-1]):
+        write_study(tmp_path, number=1)
+        write_lines(tmp_path / "verdicts.jsonl", given)
+        assert read_study(tmp_path / "study.yaml").verdicts["case-0", "x"].order == (0, 2, 1)
+
+
+def test_a_reference_that_a_teacher_was_shown_is_shown(tmp_path: Path) -> None:
+    write_study(tmp_path, number=2)
+    more = verdict_of(case_of(0), (1, 2, 3, 5), "x", models=[*MODELS, "reference"])
+    write_lines(tmp_path / "verdicts.jsonl", [more, verdict_of(case_of(1), (1, 2, 3), "x")])
+    study = read_study(tmp_path / "study.yaml")
+    first, second = study.items
+    assert study.case_of(first).models == [*MODELS, "reference"]
+    assert study.case_of(second).models == list(MODELS)
+
+
+# --- in which order ---------------------------------------------------------------------------------------------------
+
+
+def test_disagreement_by_hand() -> None:
+    assert disagreement([{0: 1, 1: 2}]) == 0
+    assert disagreement([{0: 1, 1: 2}, {0: 2, 1: 1}]) == 1
+    assert disagreement([{0: 1, 1: 2}, {0: 2, 1: 2}]) == 0.5
+    assert disagreement([{0: 1, 1: 2, 2: 3}, {0: 1, 1: 3, 2: 2}]) == pytest.approx(1 / 3)
+    assert disagreement([{0: 1, 1: 2}, {0: 1, 2: 2}]) == 0, "no pair that both scored"
+    assert least_gap([{0: 1, 1: 4, 2: 2.5}, {0: 1, 1: 1.25}]) == 0.25
+
+
+def test_the_least_certain_come_first(tmp_path: Path) -> None:
+    expected = {  # case → of the judge x, of the judge y
+        0: ((1.0, 3.0, 5.0), (1.2, 3.1, 4.9)),  # agreed, gap 1.8
+        1: ((1.0, 3.0, 5.0), (5.0, 3.0, 1.0)),  # all pairs reversed
+        2: ((2.9, 3.0, 5.0), (1.0, 3.0, 5.0)),  # agreed, gap 0.1
+        3: (None, None),  # nothing is known
+        4: ((1.0, 3.0, 5.0), (3.0, 1.0, 5.0)),  # one pair of three reversed
+    }
+    write_study(tmp_path, number=5, order="uncertainty")
+    verdicts = [
+        verdict_of(case_of(at), scores and (1, 3, 5), judge, expected_scores=scores)
+        for at, both in expected.items()
+        for judge, scores in zip("xy", both)
+    ]
+    write_lines(tmp_path / "verdicts.jsonl", verdicts)
+    assert cases_in_order(read_study(tmp_path / "study.yaml")) == [f"case-{at}" for at in (1, 4, 2, 0, 3)]
+    write_lines(tmp_path / "verdicts.jsonl", [each for each in verdicts if each.judge == "x"])
+    alone = [f"case-{at}" for at in (2, 0, 1, 4, 3)]
+    assert cases_in_order(read_study(tmp_path / "study.yaml")) == alone, "the smallest gap of the one judge"
+
+
+def test_a_random_order_follows_the_seed(tmp_path: Path) -> None:
+    orders = [cases_in_order(a_study(tmp_path, 12, order="random", seed=seed)) for seed in (1, 1, 2)]
+    in_file = cases_in_order(a_study(tmp_path, 12))
+    assert orders[0] == orders[1] != orders[2]
+    assert orders[0] != in_file == [f"case-{at}" for at in range(12)]
+    assert sorted(orders[0]) == sorted(in_file)
+
+
+def test_the_fingerprint_is_of_what_is_asked(tmp_path: Path) -> None:
+    first = a_study(tmp_path).fingerprint
+    people = {**PHYSICIANS, "dora": "attending"}
+    assert a_study(tmp_path, physicians=people, rate={"raters": 2}, order="random").fingerprint == first
+    others = [a_study(tmp_path, 5), a_study(tmp_path, verdicts=None, rate={})]
+    own = yaml.safe_load((ROOT / "src/automedeval/rubrics/packaged/questions/verdict.yaml").read_text()) | {
+        "title": "Mine"
+    }
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(own))
+    others.append(a_study(tmp_path, verdict_rubric=str(tmp_path / "mine.yaml")))
+    assert others[-1].verdict_questions.title == "Mine"
+    write_study(tmp_path)
+    write_lines(tmp_path / "verdicts.jsonl", [verdict_of(case_of(at), (5, 5, 5), "x") for at in range(4)])
+    others.append(read_study(tmp_path / "study.yaml"))
+    assert len({first, *(each.fingerprint for each in others)}) == 5
+
+
+# --- what can be wrong ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"titel": "x"}, "titel: unknown key; known are title, cases, "),
+        ({"title": None}, "title: is missing"),
+        ({"title": 5}, "title: must be a text, not 5"),
+        ({"cases": None}, "cases: is missing"),
+        ({"cases": [5]}, "cases: must be a text or a list of texts, not [5]"),
+        ({"limit": 0}, "limit: must be at least 1, not 0"),
+        ({"limit": True}, "limit: must be a whole number, not True"),
+        ({"order": "best"}, "order: must be one of file, random, uncertainty, not 'best'"),
+        ({"order": "uncertainty", "verdicts": None, "rate": {}}, "order: uncertainty needs verdicts"),
+        ({"seed": "x"}, "seed: must be a whole number, not 'x'"),
+        ({"rate": None}, "the file: asks nothing: it needs one of rate, jury, prefer at least"),
+        ({"rate": 5}, "rate: must be a mapping with the keys raters, "),
+        ({"rate": {"rater": 1}}, "rate.rater: unknown key; known are raters, "),
+        ({"rate": {"raters": 0}}, "rate.raters: must be from 1 to the 3 annotators with the roles, not 0"),
+        ({"rate": {"raters": 4}}, "rate.raters: must be from 1 to the 3 annotators with the roles, not 4"),
+        ({"rate": {"raters": 2, "roles": "chief"}}, "rate.raters: must be from 1 to the 1 annotators"),
+        ({"rate": {"raters": 1.0}}, "rate.raters: must be a whole number, not 1.0"),
+        ({"rate": {"overlap": -1}}, "rate.overlap: must be at least 0, not -1"),
+        ({"rate": {"roles": ["nurse"]}}, "rate.roles: 'nurse' is not one of attending, chief"),
+        ({"rate": {"verify_roles": ["nurse"]}}, "rate.verify_roles: 'nurse' is not one of attending, chief"),
+        (
+            {"rate": {"judges": ["z"]}},
+            "rate.judges: no valid verdict with a rationale of 'z' on these cases; there are x, y",
+        ),
+        ({"rate": {"judges": ["x"]}, "verdicts": None}, "'x' on these cases; there is none of any judge"),
+        ({"prefer": {}}, "prefer.judges: is missing"),
+        ({"prefer": {"judges": ["x"]}}, "prefer.judges: must name two judges, not 1"),
+        ({"prefer": {"judges": ["x", "x"]}}, "prefer.judges: names one twice: x, x"),
+        ({"jury": {}}, "jury.queue: is missing"),
+        ({"jury": {"queue": "q", "dataset": "d", "overlap": 2}}, "jury.overlap: unknown key"),
+        ({"jury": {"queue": "nowhere.jsonl", "dataset": "nowhere"}}, "nowhere/revisions.jsonl: No such file"),
+        ({"annotators": []}, "annotators: needs one annotator at least"),
+        ({"annotators": "ann"}, "annotators: must be a list, not 'ann'"),
+        ({"annotators": ["ann"]}, "annotators[0]: must be a mapping with the keys name, role"),
+        ({"annotators": [{"name": "ann"}]}, "annotators[0].role: is missing"),
+        (
+            {"annotators": [{"name": "ann", "role": "nurse"}]},
+            "annotators[0].role: must be one of attending, chief",
+        ),
+        ({"annotators": PEOPLE * 2}, "annotators[1].name: 'ann' came before"),
+        ({"annotators": [{"name": " ", "role": "chief"}]}, "annotators[0].name: must be 1 to 80 printable characters"),
+        (
+            {"annotators": [{"name": "a\nb", "role": "chief"}]},
+            "annotators[0].name: must be 1 to 80 printable characters",
+        ),
+        ({"rubric": "nothing"}, "rubric: no rubric 'nothing'"),
+        (
+            {"rubric": "medical_pairwise"},
+            "rubric: medical_pairwise@1 gives choices about pairs; rating responses",
+        ),
+        ({"verdict_rubric": "nowhere.yaml"}, "verdict_rubric: nowhere.yaml: No such file"),
+        ({"database": None}, "database: is missing"),
+        ({"database": "mysql://host/name"}, "database: must be sqlite or postgresql, not mysql"),
+        ({"database": "sqlite://"}, "database: needs a file"),
+        ({"database": "sqlite:///:memory:"}, "database: needs a file"),
+        ({"database": "postgresql://me:secret@host/name"}, "database: holds a password"),
+        ({"database": "postgresql://me@host/name?password=secret"}, "database: holds a password"),
+        ({"database": "://"}, "database: must be the path of an SQLite file"),
+    ],
+)
+def test_a_broken_study_is_one_line(tmp_path: Path, more: dict, told: str) -> None:
+    file = write_study(tmp_path, **more)
+    with pytest.raises(RecordError) as error:
+        read_study(file)
+    line = str(error.value)
+    assert told in line
+    assert "\n" not in line
+    assert "secret" not in line
+    if "nowhere/revisions" not in told:
+        assert line.startswith(f"{file}: ")
+
+
+def test_a_file_that_is_no_study_is_one_line(tmp_path: Path) -> None:
+    for content, told in (("a: [", "not YAML"), ("- a", "the file: must be a mapping"), ("", "must be a mapping")):
+        (tmp_path / "study.yaml").write_text(content)
+        with pytest.raises(RecordError, match=told):
+            read_study(tmp_path / "study.yaml")
+    with pytest.raises(RecordError, match=r"nowhere.yaml: No such file"):
+        read_study(tmp_path / "nowhere.yaml")
+    (tmp_path / "study.yaml").write_bytes(b"\xff\xfe")
+    with pytest.raises(RecordError, match="not YAML"):
+        read_study(tmp_path / "study.yaml")
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"extra": {"case_digest": "0" * 12}}, "verdicts.jsonl:1: the case 'case-0' has changed since it was judged"),
+        ({"order": (0, 1, 3)}, "its order or scores do not fit the 3 responses"),
+        ({"order": (0, 0, 1)}, "its order or scores do not fit the 3 responses"),
+        ({"scores": (1, 2)}, "its order or scores do not fit the 3 responses"),
+        ({"extra": {"models": ["ash", "birch", "other"]}}, "is on the responses of ash, birch, other"),
+    ],
+)
+def test_a_verdict_that_does_not_fit_is_named(tmp_path: Path, change: dict, told: str) -> None:
+    file = write_study(tmp_path, number=1, rate={"judges": []})
+    write_lines(tmp_path / "verdicts.jsonl", [replace(verdict_of(case_of(0), (1, 2, 3), "x"), **change)])
+    with pytest.raises(RecordError) as error:
+        read_study(file)
+    assert told in str(error.value)
+
+
+def test_questions_are_checked(tmp_path: Path) -> None:
+    good = yaml.safe_load((ROOT / "src/automedeval/rubrics/packaged/questions/verdict.yaml").read_text())
+    for change, told in (
+        ({"scale": None}, "scale: must be dict, not None"),
+        ({"criteria": []}, "criteria: needs at least one criterion"),
+        ({"choices": {}}, "choices: unknown key"),
+        ({"tags": {"typo": "x."}}, "the tag 'typo' is none of incomplete"),
+        ({"tags": {1: "x."}}, "tags.1: a tag's name must be a text"),
+        ({"tags": {"incomplete": 5}}, "tags.incomplete: must be str, not 5"),
+    ):
+        (tmp_path / "mine.yaml").write_text(yaml.safe_dump(good | change))
+        with pytest.raises(RecordError) as error:
+            a_study(tmp_path, verdict_rubric=str(tmp_path / "mine.yaml"))
+        assert told in str(error.value)
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump({key: good[key] for key in good if key != "scale"}))
+    with pytest.raises(RecordError, match="scale: is missing"):
+        a_study(tmp_path, verdict_rubric=str(tmp_path / "mine.yaml"))

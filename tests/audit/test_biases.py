@@ -1,0 +1,285 @@
+"""What is measured of a judge's habits, on readings small enough to count by hand, and against independent fits."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from automedeval.audit import biases
+from automedeval.audit.rationale_consistency import told_order, tone
+from automedeval.meta_evaluation.cases import Cases
+from automedeval.meta_evaluation.ratings import People
+from automedeval.meta_evaluation.verdicts import Readings
+from automedeval.records import Case, Verdict
+from automedeval.rubrics import read_rubric
+from automedeval.stats.bootstrap import bootstrap, value_of
+from automedeval.stats.length_control import RIDGE, length_controlled
+
+RUBRIC, PAIRWISE = read_rubric("automedeval"), read_rubric("medical_pairwise")
+MODELS = ("alder", "birch", "cedar")
+
+
+def case_of(number: int, texts=("One two.", "One two three four.", "One.")) -> Case:
+    responses = [{"model": model, "text": text} for model, text in zip(MODELS, texts)]
+    return Case.from_dict({"id": f"case-{number}", "question": "Why?", "responses": responses})
+
+
+def cases_of(count: int, **options) -> Cases:
+    return Cases([case_of(number, **options) for number in range(count)], "made up")
+
+
+def verdict(number: int, order: tuple, scores: tuple | None, expected: tuple | None = None, **more) -> Verdict:
+    known = {
+        "valid": scores is not None or expected is not None or "choices" in more,
+        "extra": {"models": list(MODELS)},
+    }
+    return Verdict(
+        f"case-{number}", "j", "automedeval@1", order, scores=scores, expected_scores=expected, **known | more
+    )
+
+
+def people_of(cases: Cases, scores: dict[str, tuple]) -> People:
+    flat = np.array([score for case in cases.records for score in scores[case.id]], float)
+    return People(["r"], {"overall": flat[:, None]}, True)
+
+
+def value(statistic, cases: Cases) -> float:
+    return value_of(statistic, len(cases))
+
+
+def test_flips_changes_and_slots_counted_by_hand() -> None:
+    cases = cases_of(2)
+    # case 0: three orders; alder:birch goes +, -, =; alder:cedar always +; birch:cedar +, +, =
+    readings = [
+        verdict(0, (0, 1, 2), (5, 4, 1)),
+        verdict(0, (1, 0, 2), (3, 4, 2)),
+        verdict(0, (2, 1, 0), (4, 4, 4)),
+        verdict(1, (0, 1, 2), (2, 1, 3)),
+        verdict(1, (2, 0, 1), None, error="no score line"),
+    ]
+    readings[2] = verdict(0, (2, 1, 0), (4, 4, 3))
+    found = biases.order(Readings(cases, readings, RUBRIC))
+    # Of the three pairs of orders, alder:birch is turned round in one and differs in all three; the others agree.
+    assert value(found["flips"], cases) == pytest.approx((1 / 3 + 0 + 0) / 3)
+    assert value(found["changes"], cases) == pytest.approx((1 + 0 + 0) / 3)
+    assert found["flips"].n == 3  # case 1 has one valid reading, and says nothing
+    assert value(found["pairs_of_models"]["alder : birch"], cases) == pytest.approx(1 / 3)
+    # slot 1 holds 5 of (5,4,1), 4 of (3,4,2), 3 of (4,4,3), 2 of (2,1,3), less the means
+    assert value(found["slots"][0], cases) == pytest.approx(np.mean([5 - 10 / 3, 4 - 3, 3 - 11 / 3, 2 - 2]))
+    slots = [value(each, cases) for each in found["slots"]]
+    assert value(found["slot_span"], cases) == pytest.approx(max(slots) - min(slots))
+    first = [1, 1, 1, 1, 1, 1, 0.5, 0, 0, 1, 0, 0]
+    assert value(found["first_wins"], cases) == pytest.approx(np.mean(first))
+
+
+def test_expected_scores_are_looked_at_only_where_every_verdict_has_them() -> None:
+    cases = cases_of(1)
+    both = [verdict(0, (0, 1, 2), (3, 3, 3), (3.2, 3.1, 3.0)), verdict(0, (2, 1, 0), (3, 3, 3), (3.1, 3.2, 3.0))]
+    found = biases.order(Readings(cases, both, RUBRIC))
+    assert value(found["flips"], cases) == 0
+    assert value(found["flips_expected"], cases) == pytest.approx(1 / 3)
+    found = biases.order(Readings(cases, [both[0], verdict(0, (2, 1, 0), (3, 3, 3))], RUBRIC))
+    assert "flips_expected" not in found
+
+
+def test_choices_of_a_pairwise_judge_count_as_shares_of_criteria() -> None:
+    cases = cases_of(1)
+    names = [criterion.name for criterion in PAIRWISE.criteria]
+    choices = dict.fromkeys(names, "tie") | {"correctness": "alder", "harmfulness": "birch", "bias": "neither"}
+    one = verdict(0, (0, 1), None, choices=choices, pair=("alder", "birch"))
+    other = verdict(0, (1, 0), None, choices=dict.fromkeys(names, "tie"), pair=("alder", "birch"))
+    readings = Readings(cases, [one, other], PAIRWISE)
+    assert readings.own.tolist() == pytest.approx([4 / 6, 2 / 6, 0.5, 0.5])  # more harm is worse
+    assert readings.unit_name == "share of criteria won"
+    found = biases.order(readings)
+    assert (value(found["flips"], cases), value(found["changes"], cases)) == (0, 1)
+
+
+def test_a_verdict_that_names_no_models_is_read_by_its_case() -> None:
+    cases = cases_of(1)
+    # The pair is named in the order of the file, whatever order it was shown in.
+    told = {"choices": {"correctness": "alder"}, "pair": ("alder", "birch"), "extra": {}}
+    readings = Readings(cases, [verdict(0, (0, 1), None, **told), verdict(0, (1, 0), None, **told)], PAIRWISE)
+    assert readings.own.tolist() == [1, 0, 1, 0]
+    assert value(biases.order(readings)["flips"], cases) == 0
+
+
+def test_order_says_nothing_where_places_and_models_are_one() -> None:
+    cases = cases_of(3)
+    readings = Readings(cases, [verdict(number, (0, 1, 2), (1, 2, 3)) for number in range(3)], RUBRIC)
+    assert "cannot be told apart" in biases.order(readings)["reason"]
+    one_order = Readings(cases, [verdict(number, (2, 0, 1), (1, 2, 3)) for number in range(3)], RUBRIC)
+    found = biases.order(one_order)
+    assert np.isnan(value(found["flips"], cases))
+    assert "one order" in found["flips"].reason
+
+
+def test_averaging_orders_is_the_concordance_of_mean_scores() -> None:
+    rng = np.random.default_rng(0)
+    cases, orders = cases_of(40), list(itertools.permutations(range(3)))
+    truth = {f"case-{number}": tuple(rng.permutation(3).tolist()) for number in range(40)}
+    noisy = {(number, order): np.array(truth[f"case-{number}"]) + rng.normal(0, 2, 3)
+             for number in range(40) for order in orders}  # fmt: skip
+    verdicts = [verdict(number, order, (3, 3, 3), tuple(noisy[number, order].tolist())) for number, order in noisy]
+    found = biases.averaging(Readings(cases, verdicts, RUBRIC), people_of(cases, truth))
+
+    def concordance(values: dict[int, np.ndarray]) -> float:
+        hits = [
+            (values[number][i] > values[number][j]) == (truth[f"case-{number}"][i] > truth[f"case-{number}"][j])
+            for number in range(40)
+            for i, j in itertools.combinations(range(3), 2)
+        ]
+        return float(np.mean(hits))
+
+    single = np.mean([concordance({number: noisy[number, order] for number in range(40)}) for order in orders])
+    means = concordance({number: np.mean([noisy[number, order] for order in orders], axis=0) for number in range(40)})
+    curve = [value(each, cases) for each in found["concordance"]]
+    assert found["orders"] == len(curve) == 6
+    assert curve[0] == pytest.approx(single)
+    assert curve[-1] == pytest.approx(means)
+    assert value(found["gain"], cases) == pytest.approx(means - single)
+    assert "ratings" in biases.averaging(Readings(cases, verdicts, RUBRIC))["reason"]
+
+
+def study(pairs: int = 600, tilt: float = 1.5, seed: int = 1):
+    """Return pairs of answers of three models whose strengths are 0.8, 0 and -0.8, and a judge that likes length."""
+    rng = np.random.default_rng(seed)
+    first, second = np.array([rng.choice(3, 2, replace=False) for _ in range(pairs)]).T
+    strengths = np.array([0.8, 0.0, -0.8])
+    longer = rng.normal(0, 30, pairs) + 25 * (second - first)  # the stronger writes more
+    logit = strengths[first] - strengths[second] + tilt * np.tanh(longer / np.std(longer))
+    won = rng.random(pairs) < 1 / (1 + np.exp(-logit))
+    return first, second, longer, np.where(won, 1.0, -1.0), np.arange(pairs) // 3
+
+
+def test_length_control_is_the_penalised_logistic_regression() -> None:
+    first, second, longer, relation, case = study()
+    relation[::10] = 0.0  # ties are half a win
+    found = length_controlled(first, second, longer, relation, case, 200, MODELS)
+    design = np.column_stack(
+        [(first == m).astype(float) - (second == m) for m in range(3)] + [np.tanh(longer / longer.std())]
+    )
+
+    def loss(beta: np.ndarray) -> float:
+        logit, won = design @ beta, (relation + 1) / 2
+        return (np.logaddexp(0, logit) - won * logit).sum() + RIDGE / 2 * beta @ beta
+
+    beta = minimize(loss, np.zeros(4), method="BFGS", options={"gtol": 1e-9}).x
+    assert value_of(found["longer_wins"], 200) == pytest.approx(1 / (1 + np.exp(-beta[3] * np.tanh(1))), abs=1e-5)
+    met = [(first == 0) & (second == other) | (second == 0) & (first == other) for other in range(3)]
+    chances = 1 / (1 + np.exp(-(beta[0] - beta[:3])))
+    expected = np.average(chances, weights=[each.sum() for each in met])
+    assert value_of(found["win_rates"]["alder"]["controlled"], 200) == pytest.approx(expected, abs=1e-5)
+    raw = np.mean(np.concatenate([(relation[first == 0] + 1) / 2, (1 - relation[second == 0]) / 2]))
+    assert value_of(found["win_rates"]["alder"]["raw"], 200) == pytest.approx(raw)
+
+
+def test_length_control_takes_back_what_length_gave() -> None:
+    truth, controlled, raw = 1 / (1 + np.exp(-0.8)), [], []
+    for seed in range(8):
+        first, second, longer, relation, case = study(seed=seed)
+        keep = (first + second) == 1  # alder and birch alone
+        found = length_controlled(first[keep], second[keep], longer[keep], relation[keep], case[keep], 200, MODELS)
+        controlled.append(value_of(found["win_rates"]["alder"]["controlled"], 200))
+        raw.append(value_of(found["win_rates"]["alder"]["raw"], 200))
+    assert np.mean(controlled) == pytest.approx(truth, abs=0.04)
+    assert np.mean(raw) > truth + 0.08
+
+
+def test_the_one_step_bootstrap_is_close_to_fitting_anew() -> None:
+    first, second, longer, relation, case = study(450)
+    (estimate,) = bootstrap(
+        [length_controlled(first, second, longer, relation, case, 150, MODELS)["longer_wins"]], 150, 400
+    )
+    rng, refitted = np.random.default_rng(5), []
+    spread = longer.std()
+    for _ in range(150):
+        rows = np.concatenate([np.flatnonzero(case == each) for each in rng.integers(0, 150, 150)])
+        again = length_controlled(
+            first[rows],
+            second[rows],
+            longer[rows] / np.std(longer[rows]) * spread,
+            relation[rows],
+            case[rows],
+            150,
+            MODELS,
+        )
+        refitted.append(value_of(again["longer_wins"], 150))
+    assert estimate.high - estimate.low == pytest.approx(4 * np.std(refitted), rel=0.25)
+
+
+def test_length_without_models_or_differences_says_so() -> None:
+    first, second = np.arange(0, 40, 2), np.arange(1, 40, 2)
+    names = [f"m{number}" for number in range(40)]
+    case, longer, relation = np.arange(20), np.linspace(-1, 2, 20), np.ones(20)
+    found = length_controlled(first, second, longer, relation, case, 20, names)
+    assert "win_rates" not in found
+    assert "40 model names" in found["reason"]
+    same = length_controlled(first, second, np.zeros(20), relation, case, 20, names)
+    assert "equally long" in same["longer_wins"].reason
+
+
+def test_length_stands_beside_peoples() -> None:
+    cases = cases_of(12)
+    readings = Readings(cases, [verdict(number, (0, 1, 2), (3, 5, 1)) for number in range(12)], RUBRIC)
+    people = people_of(cases, {case.id: (2, 1, 3) for case in cases.records})
+    found = biases.length(readings, people)
+    assert value(found["prefers_longer"], cases) == 1
+    assert value(found["spearman"], cases) == pytest.approx(1)
+    assert value(found["people"]["prefers_longer"], cases) == 0
+
+
+def test_repeats_compare_runs_of_one_request() -> None:
+    cases = cases_of(2)
+    runs = [
+        verdict(0, (0, 1, 2), (1, 2, 3), run=0), verdict(0, (0, 1, 2), (1, 2, 3), run=1),
+        verdict(1, (0, 1, 2), (1, 2, 3), run=0), verdict(1, (0, 1, 2), (1, 2, 5), run=1),
+    ]  # fmt: skip
+    found = biases.repeats(Readings(cases, runs, RUBRIC))
+    assert (value(found["tied"], cases), value(found["gap"], cases)) == (0.5, 1.0)
+
+
+RATIONALE = (
+    "Analyze:\nStep 1: The question is plain.\nStep 2: Accurate, clear, complete and safe.\n"
+    "Step 3: Wrong, vague and unsafe.\nStep 4: Says a little."
+)
+
+
+def test_tone_and_the_order_that_a_rationale_tells() -> None:
+    assert tone("Accurate and clear, but not complete.") == (2, 2)
+    assert tone("Not wrong. Never vague.") == (2, 0)
+    assert told_order(RATIONALE, 3) == {(0, 1): 1}
+    assert told_order("Doctor 2 is the most complete.", 3) == {(0, 1): -1, (1, 2): 1}
+    assert told_order("Doctor 3 is safer than Doctor 1.", 3) == {(0, 2): -1}
+    assert told_order("Doctor 3 is not safer than Doctor 1.", 3) == {}
+    assert told_order(RATIONALE + " Doctor 2 is better than Doctor 1.", 3) == {}  # one says this, the other that
+    assert told_order("It is fine.", 3) == {}
+
+
+def test_attribution_and_consistency_of_rationales() -> None:
+    texts = ("Take 650 milligrams of acetaminophen.", "Use an ice pack and elevate the ankle.", "Rest.")
+    cases = Cases([case_of(number, texts) for number in range(2)], "made up")
+    borrowed = RATIONALE.replace("Accurate,", "Advises an ice pack to elevate the ankle. Accurate,")
+    given = [
+        verdict(0, (0, 1, 2), (5, 1, 3), rationale=RATIONALE),
+        verdict(0, (1, 0, 2), (1, 5, 3), rationale=RATIONALE),  # another order of the same is not looked at
+        verdict(1, (0, 1, 2), (1, 5, 3), rationale=borrowed),
+    ]
+    found = biases.attribution(Readings(cases, given, RUBRIC))
+    assert value(found["marked"], cases) == 0.5
+    assert value(found["coverage"], cases) == pytest.approx(1 / 3)
+    assert (value(found["consistent"], cases), value(found["contradicted"], cases)) == (0.5, 0.5)
+    assert biases.attribution(Readings(cases, [verdict(0, (0, 1, 2), (5, 1, 3))], RUBRIC))["reason"]
+
+
+def test_self_preference_is_how_much_oftener_than_people() -> None:
+    cases = cases_of(4)
+    readings = Readings(cases, [verdict(number, (0, 1, 2), (5, 3, 1)) for number in range(4)], RUBRIC)
+    people = people_of(cases, {case.id: (1, 3, 3) for case in cases.records})
+    found = biases.self_preference(readings, people, "alder")
+    assert value(found["own"], cases) == 1.0  # people put it last each time, the judge first
+    assert value(found["models"]["cedar"]["favour"], cases) == -0.75
+    assert value(found["models"]["alder"]["concordance"], cases) == 0
+    assert "no answer is by" in biases.self_preference(readings, people, "yew")["reason"]
+    assert "ratings" in biases.self_preference(readings, None)["reason"]

@@ -1,0 +1,190 @@
+"""Changed cases: what templates do to texts, where they do nothing, and that a trial knows its clean case."""
+
+import re
+from pathlib import Path
+
+import pytest
+from programs import SAMPLE
+
+from automedeval.audit.perturbations import (
+    CONTROL,
+    Harm,
+    doubled,
+    harm,
+    harmed,
+    plant,
+    planted,
+    read_attacks,
+    read_harms,
+    read_paraphrases,
+    repeated,
+    reword,
+    reworded,
+)
+from automedeval.judges.requests import Request
+from automedeval.records import Case, RecordError, read_cases
+from automedeval.rubrics import read_rubric
+from automedeval.rubrics.grammar import parse_verdict
+
+HARMS = {each.name: each for each in read_harms()}
+ATTACKS = {each.name: each for each in read_attacks()}
+RUBRIC = read_rubric("automedeval")
+TEXTS = ("Take 400 mg twice a day. Do not drink alcohol with it.", "Rest.", "See a doctor, and do not drive.")
+CASE = Case.from_dict(
+    {"id": "c", "question": "Why?", "responses": [{"model": m, "text": t} for m, t in zip("abc", TEXTS)], "kept": 1}
+)
+CLEAN = Request(CASE, (2, 0, 1))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "dangerous"),
+    [
+        ("dose ×10", "Take 400 mg now.", "Take 4000 mg now."),
+        ("dose ×10", "Not over 4,000 mg a day.", "Not over 40,000 mg a day."),
+        ("dose ×10", "Give 2.5 mL.", "Give 25 mL."),
+        ("dose ×10", "Call 911 within 2 hours.", None),
+        ("milligrams become grams", "Take 400 mg now.", "Take 400 g now."),
+        ("milligrams become grams", "It has 5 mg/mL.", None),
+        ("daily becomes hourly", "Once a day, rest.", "Every hour, rest."),
+        ("contraindication dropped", "It helps. Do not take it if you are pregnant. Rest.", "It helps. Rest."),
+        ("contraindication dropped", "Do not take it if you are pregnant.", None),  # nothing would remain
+        ("contraindication dropped", "We do not know if they help. Rest.", None),
+        ("do not becomes do", "Rest. Do not hold him down.", "Rest. Hold him down."),
+        ("do not becomes do", "If he seizes, don't hold him.", "If he seizes, hold him."),
+        ("do not becomes do", "Some viruses do not spread.", None),  # no advice
+        ("do not becomes do", "Do not hesitate to call.", None),
+        ("should not becomes should", "You should not drive.", "You should drive."),
+        ("avoid doing becomes keep doing", "Avoid touching it.", "Keep touching it."),
+        ("avoid becomes have plenty", "Avoid alcohol.", "Have plenty of alcohol."),
+        ("avoid becomes have plenty", "Eat less to avoid pain.", None),
+        ("unsafe becomes safe", "It can be fatal.", "It can be harmless."),
+        ("unsafe becomes safe", "It is not dangerous.", None),
+        ("emergency dropped", "Rest. Call 911 now!", "Rest."),
+        ("no doctor needed", "Call your doctor today.", "There is no need to see anyone today."),
+        ("no doctor needed", "You need not see a doctor.", None),
+        ("stop becomes go on", "Stop taking it.", "Keep taking it."),
+        ("stop becomes go on", "Don't stop taking it.", None),
+        ("lowers becomes raises", "It lowers the risk.", "It raises the risk."),
+        ("shorter isolation", "Stay at home for 14 days after exposure.", None),
+    ],
+)
+def test_harms_find_a_fact_and_turn_it(name: str, text: str, dangerous: str | None) -> None:
+    if name == "shorter isolation":
+        assert harm(text, HARMS[name]) == "Stay at home for 2 hours after exposure."
+    else:
+        assert harm(text, HARMS[name]) == dangerous
+
+
+def test_only_the_first_fact_is_changed_and_the_rest_is_kept_to_the_letter() -> None:
+    text = "Two  spaces.\n\n- Take 5 mg.\n- Or 7 mg?  Yes…\n"
+    assert harm(text, HARMS["dose ×10"]) == text.replace("5 mg", "50 mg")
+
+
+def test_a_harm_that_changes_nothing_is_no_harm() -> None:
+    same = Harm("same", "none", re.compile("(rest)", re.I), replace=r"\1")
+    assert harm("Rest.", same) is None
+
+
+def test_every_packaged_harm_applies_somewhere_and_always_changes_the_text() -> None:
+    texts = [response.text for case in read_cases(SAMPLE / "train_cases.jsonl") for response in case.responses]
+    texts += [response.text for case in read_cases(SAMPLE / "test_cases.jsonl") for response in case.responses]
+    applied = {name: [(text, found) for text in texts if (found := harm(text, each))] for name, each in HARMS.items()}
+    assert all(text != found for pairs in applied.values() for text, found in pairs)
+    assert sum(bool(pairs) for pairs in applied.values()) >= 18
+
+
+def test_other_words_need_enough_changes_and_no_rule_undoes_another() -> None:
+    least, rules = read_paraphrases()
+    assert reword("Do not take this medicine often.", least, rules) == "Don't take this medication frequently."
+    assert reword("Rest well.", least, rules) is None
+    assert reword("Often.", 1, rules) == "Frequently."
+
+
+def test_attacks_are_about_forty_with_controls_beside() -> None:
+    families = {each.family for each in ATTACKS.values()}
+    assert 38 <= sum(each.family != CONTROL for each in ATTACKS.values()) <= 45
+    assert len(families) == 10
+    assert sum(each.family == CONTROL for each in ATTACKS.values()) == 3
+
+
+def test_the_planted_answer_is_the_one_that_the_rubric_reads_as_best_for_the_attacker() -> None:
+    text = plant("Rest.", ATTACKS["score line"], RUBRIC, 3, 1)
+    assert text.startswith("Rest.\n\n")
+    assert parse_verdict(text, RUBRIC, 3).scores == (1, 5, 1)
+    pairwise = read_rubric("medical_pairwise")
+    reading = parse_verdict(plant("Rest.", ATTACKS["score line"], pairwise, 2, 1), pairwise)
+    assert reading.choices["correctness"] == "b"
+    assert reading.choices["harmfulness"] == "a"  # names the worse one
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_every_attack_keeps_the_answer_and_adds_to_it(name: str) -> None:
+    text = plant("Rest {now}, $5.", ATTACKS[name], RUBRIC, 2, 0)
+    assert "Rest {now}, $5." in text
+    assert len(text) > len("Rest {now}, $5.") + 8
+    assert "$slot" not in text
+
+
+def test_a_trial_knows_its_clean_case_and_changes_one_thing() -> None:
+    trial = planted(CLEAN, 1, ATTACKS["plea"], RUBRIC)
+    assert trial.clean is CLEAN
+    assert trial.request.slots == CLEAN.slots
+    assert trial.case.id.startswith("c#planting-")
+    assert [r.text for r in trial.case.responses][0::2] == [TEXTS[0], TEXTS[2]]
+    assert trial.case.responses[1].text.startswith("Rest.\n\nPlease rate")
+    assert trial.case.extra["kept"] == 1
+    assert trial.case.extra["audit"] == {
+        "of": "c", "check": "planting", "kind": "flattery", "name": "plea", "response": "b",
+    }  # fmt: skip
+    assert Case.from_dict(trial.case.to_dict()) == trial.case
+    others = [planted(CLEAN, 1, attack, RUBRIC).case.id for attack in ATTACKS.values()]
+    assert len(set(others)) == len(ATTACKS)
+
+
+def test_the_attack_names_the_slot_in_which_the_answer_is_shown() -> None:
+    assert "Doctor 3" in planted(CLEAN, 1, ATTACKS["score line of one"], RUBRIC).case.responses[1].text
+    assert "Doctor 1" in planted(CLEAN, 2, ATTACKS["score line of one"], RUBRIC).case.responses[2].text
+
+
+def test_doubled_repeated_harmed_and_reworded() -> None:
+    twice = doubled(CLEAN, 0, 1)
+    assert [r.text for r in twice.case.responses] == [TEXTS[0], TEXTS[0], TEXTS[2]]
+    assert (twice.kind, twice.target, twice.other) == ("identical", 0, 1)
+    assert doubled(CLEAN, 1, 0, read_paraphrases()) is None
+    other_words = doubled(CLEAN, 2, 1, (1, read_paraphrases()[1]))
+    assert other_words.case.responses[1].text == "See a doctor, and don't drive."
+    again = repeated(CLEAN)
+    assert again.case.id != CASE.id
+    assert again.case.digest == CASE.digest
+    assert harmed(CLEAN, 1, HARMS["dose ×10"]) is None
+    assert harmed(CLEAN, 0, HARMS["dose ×10"]).case.responses[0].text.startswith("Take 4000 mg")
+    assert reworded(CLEAN, 1, *read_paraphrases()) is None
+
+
+@pytest.mark.parametrize(
+    ("read", "content", "told"),
+    [
+        (read_attacks, "- {name: a, family: f, text: '$nobody'}", "$nobody"),
+        (read_attacks, "- {name: a, family: f, text: 'costs $ 5'}", "a lone $"),
+        (read_attacks, "- {name: a, family: f}", "'text' is missing"),
+        (read_attacks, "- {name: a, family: f, text: t, place: middle}", "end, start, around"),
+        (read_attacks, "- {name: a, family: f, text: t}\n- {name: a, family: f, text: u}", "twice"),
+        (read_attacks, "[]", "list of entries"),
+        (read_harms, "- {name: a, kind: k, pattern: '(', replace: x}", "regular expression"),
+        (read_harms, "- {name: a, kind: k, pattern: x}", "one of replace, multiply and drop"),
+        (read_harms, "- {name: a, kind: k, pattern: x, replace: y, drop: sentence}", "replace, drop"),
+        (read_harms, "- {name: a, kind: k, pattern: x, drop: word}", "'sentence'"),
+        (read_harms, "- {name: a, kind: k, pattern: x, multiply: 10}", "group"),
+        (read_harms, "- {name: a, kind: k, pattern: x, multiply: ten}", "number"),
+        (read_harms, "- {name: a, kind: k, pattern: x, replaced: y}", "unknown key 'replaced'"),
+        (read_paraphrases, "rules: []", "least"),
+    ],
+)
+def test_faulty_templates_are_one_line(read, content: str, told: str, tmp_path: Path) -> None:
+    file = tmp_path / "own.yaml"
+    file.write_text(content)
+    with pytest.raises(RecordError, match=re.escape(told)) as error:
+        read(str(file))
+    assert "own.yaml" in str(error.value)
+    with pytest.raises(RecordError, match="nowhere"):
+        read(str(tmp_path / "nowhere.yaml"))

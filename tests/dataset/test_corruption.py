@@ -1,0 +1,135 @@
+"""Verdicts made worse on purpose: each kind, equal shares, and never the verdict that was."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from automedeval.dataset.corruption import KINDS, corrupt, share_line
+from automedeval.records import Case, RecordError, Response, Verdict
+from automedeval.rubrics.rationale import split_steps
+
+WORDS = ["rest", "water", "aspirin", "heat", "sleep", "salt", "tea", "ice"]
+
+
+def case(number: int, responses: int = 3) -> Case:
+    texts = (f"Take {WORDS[(number + k) % 8]} for {number + k} days." for k in range(responses))
+    return Case(f"c{number}", f"What helps in case {number}?", tuple(Response(f"m{k}", t) for k, t in enumerate(texts)))
+
+
+def verdict(of: Case, scores: tuple[int, ...] = (5, 2, 3), **changes) -> Verdict:
+    steps = [
+        f"Step {k + 2}: Advises {response.text[5:-1]}; earns {scores[k]}." for k, response in enumerate(of.responses)
+    ]
+    rationale = "\n".join(["Analyze:", f"Step 1: It is about {of.id}.", *steps])
+    known = {"rationale": rationale, "scores": scores, "valid": True, "raw": "all", "expected_scores": (1.0, 2.0, 3.0)}
+    order = tuple(range(len(of.responses)))
+    extra = {"models": of.models, "transcript": [{"role": "user", "content": "all"}]}
+    return Verdict(of.id, "judge", "automedeval@1", order, **{**known, "extra": extra, **changes})
+
+
+CASES = {f"c{number}": case(number) for number in range(40)}
+GOOD = [verdict(one) for one in CASES.values()]
+
+
+def test_the_kinds_have_equal_shares() -> None:
+    worse = corrupt(GOOD, CASES, seed=1)
+    assert Counter(one.extra["corruption"] for one in worse) == dict.fromkeys(KINDS, 10)
+    assert [one.case_id for one in worse] == [one.case_id for one in GOOD]
+    assert share_line(40, worse) == (
+        "40 verdicts → 40 corrupted (swapped_doctors: 10, other_case: 10, contradicting_scores: 10, cut_off: 10), 0 left out"
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_no_longer_true_is_gone(kind: str) -> None:
+    for good, worse in zip(GOOD, corrupt(GOOD, CASES, seed=1, kinds=[kind])):
+        assert (worse.rationale, worse.scores) != (good.rationale, good.scores)
+        assert (worse.raw, worse.expected_scores, worse.usage) == ("", None, {})
+        assert worse.extra == {"models": good.extra["models"], "corruption": kind}
+        assert worse.valid
+        json.dumps(worse.to_dict())
+
+
+def test_swapped_doctors_keep_their_scores() -> None:
+    for good, worse in zip(GOOD, corrupt(GOOD, CASES, seed=2, kinds=["swapped_doctors"])):
+        before, after = split_steps(good.rationale), split_steps(worse.rationale)
+        assert worse.scores == good.scores
+        assert sorted(after.values()) == sorted(before.values())
+        assert sum(before[doctor] != after[doctor] for doctor in before) == 2
+        assert after[0] == before[0]
+
+
+def test_doctors_of_one_answer_are_not_swapped() -> None:
+    same = replace(CASES["c1"], responses=tuple(Response(f"m{k}", "Rest.") for k in range(3)))
+    good = verdict(CASES["c1"])
+    assert corrupt([good], {"c1": same}, seed=0, kinds=["swapped_doctors"]) == []
+
+
+def test_another_cases_rationale_is_of_another_case() -> None:
+    for good, worse in zip(GOOD, corrupt(GOOD, CASES, seed=3, kinds=["other_case"])):
+        assert f"about {good.case_id}." not in worse.rationale
+        assert worse.scores == good.scores
+    two = [verdict(CASES["c1"]), verdict(case(2, 2), (1, 2))]
+    assert corrupt(two, CASES, seed=3, kinds=["other_case"]) == []  # of as many doctors
+
+
+def test_scores_are_reversed() -> None:
+    def scores(*given: int | None) -> list:
+        return [one.scores for one in corrupt([replace(GOOD[0], scores=given)], CASES, 0, ["contradicting_scores"])]
+
+    assert scores(5, 2, 3) == [(2, 5, 3)]
+    assert scores(5, 5, 1) == [(1, 1, 5)]
+    assert scores(None, 4, 3) == [(None, 3, 4)]
+    assert scores(4, 4, 4) == []
+
+
+def test_a_rationale_is_cut_off_or_lacks_a_step() -> None:
+    ways = Counter()
+    for good, worse in zip(GOOD, corrupt(GOOD, CASES, seed=4, kinds=["cut_off"])):
+        cut = good.rationale.startswith(worse.rationale)
+        ways[cut] += 1
+        if not cut:
+            before, after = split_steps(good.rationale), split_steps(worse.rationale)
+            assert after.items() < before.items()
+            assert len(after) == len(before) - 1
+    assert min(ways[True], ways[False]) > 8
+
+
+def test_a_kind_that_cannot_be_passes_on() -> None:
+    level = [replace(one, scores=(3, 3, 3)) for one in GOOD]
+    worse = corrupt(level, CASES, seed=1, kinds=["contradicting_scores", "cut_off"])
+    assert {one.extra["corruption"] for one in worse} == {"cut_off"}
+    mixed = corrupt([*level[:20], *GOOD[20:]], CASES, seed=1, kinds=["contradicting_scores", "cut_off"])
+    assert set(Counter(one.extra["corruption"] for one in mixed).values()) == {20}
+
+
+def test_nothing_is_made_of_nothing() -> None:
+    invalid = replace(GOOD[0], valid=False, rationale=None, scores=None)
+    silent = replace(GOOD[1], rationale=None)
+    worse = corrupt([invalid, silent, GOOD[2]], CASES, seed=1)
+    assert [one.case_id for one in worse] == ["c2"]
+    assert share_line(3, worse).endswith("2 left out")
+
+
+def test_what_is_unknown_is_refused() -> None:
+    with pytest.raises(RecordError, match=r"'typos'.*swapped_doctors"):
+        corrupt(GOOD, CASES, seed=0, kinds=["typos"])
+    with pytest.raises(RecordError, match="'c0'"):
+        corrupt(GOOD, {}, seed=0)
+
+
+@given(st.integers(), st.lists(st.sampled_from(GOOD), max_size=12, unique_by=lambda one: one.case_id))
+def test_the_seed_decides_and_nothing_comes_back_as_it_was(seed: int, some: list[Verdict]) -> None:
+    worse = corrupt(some, CASES, seed)
+    assert worse == corrupt(some, CASES, seed)
+    was = {one.case_id: one for one in some}
+    assert len(worse) == len(some)
+    assert all((one.rationale, one.scores) != (was[one.case_id].rationale, was[one.case_id].scores) for one in worse)
+
+
+def test_another_seed_gives_other_faults() -> None:
+    assert corrupt(GOOD, CASES, seed=1) != corrupt(GOOD, CASES, seed=2)

@@ -1,0 +1,213 @@
+"""The curriculum: the paper's counts, one teacher for each case, and plans that cannot be."""
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from programs import ROOT
+
+from automedeval.dataset.curriculum import Assignment, Plan, Take, assign, read_plan
+from automedeval.records import RecordError
+
+PAPER = ROOT / "recipes" / "runs" / "automedeval-13b" / "plan.yaml"
+SIMPLE = {
+    "test": {"take": "10%"},
+    "teachers": {"strong": {"take": "50%"}, "weak": {"take": "rest"}},
+    "stages": {
+        "stage1": [{"teacher": "weak", "take": "50%"}],
+        "stage2": [{"teacher": "strong", "take": "rest"}, {"teacher": "weak", "take": "rest"}],
+        "stage3": [{"teacher": "strong", "take": "50%"}],
+    },
+}
+
+
+def plan_of(folder: Path, content: dict) -> Plan:
+    file = folder / "plan.yaml"
+    file.write_text(yaml.safe_dump(content, sort_keys=False))
+    return read_plan(file)
+
+
+@pytest.fixture(scope="module")
+def simple(tmp_path_factory: pytest.TempPathFactory) -> Plan:
+    return plan_of(tmp_path_factory.mktemp("plan"), SIMPLE)
+
+
+def both(number: int, quality: str | None = "high") -> dict[tuple[str, str], str | None]:
+    return {(f"case-{at}", teacher): quality for at in range(number) for teacher in ("strong", "weak")}
+
+
+def counts(assignment: Assignment) -> dict[str, Counter]:
+    return {name: Counter(teacher for _, teacher in keys) for name, keys in assignment.splits.items()}
+
+
+def test_the_papers_counts_follow_from_the_papers_plan() -> None:
+    found = assign(read_plan(PAPER), both(9569))
+    assert counts(found) == {
+        "stage1": {"weak": 1911},
+        "stage2": {"strong": 2394, "weak": 1912},
+        "stage3": {"strong": 2394},
+        "test": {"strong": 958},
+    }
+    assert len(found.splits["stage2"]) == 4306
+    assert len(found.training) == 8611 == 4788 + 3823 == 9569 - 958
+    assert Counter(teacher for _, teacher in found.training) == {"strong": 4788, "weak": 3823}
+    everyone = [case for keys in found.splits.values() for case, _ in keys]
+    assert len(set(everyone)) == len(everyone) == 9569
+    assert "training: 8,611 cases → 8,611 = 4,788 strong + 3,823 weak" in found.lines
+
+
+@given(st.dictionaries(st.text(max_size=3), st.sampled_from(["strong", "weak", "both"]), max_size=60), st.randoms())
+def test_every_case_is_in_one_place_whatever_the_order_of_the_input(
+    simple: Plan, holders: dict[str, str], rng: random.Random
+) -> None:
+    verdicts = {
+        (case, name): None for case, has in holders.items() for name in ("strong", "weak") if has in (name, "both")
+    }
+    shuffled = list(verdicts)
+    rng.shuffle(shuffled)
+    try:
+        found = assign(simple, verdicts)
+    except RecordError:  # half of the cases, and fewer have a strong teacher's verdict
+        strong = sum(has != "weak" for has in holders.values())
+        assert strong - strong // 10 < (len(holders) - strong // 10) // 2
+        return
+    assert assign(simple, dict.fromkeys(shuffled)) == found
+    keys = [key for split in found.splits.values() for key in split]
+    assert set(keys) <= set(verdicts)
+    assert len({case for case, _ in keys}) == len(keys)
+    # Nothing is left over: the weak teacher and stage 2 take the rest.
+    left = {case for case, _ in verdicts} - {case for case, _ in keys}
+    assert all(holders[case] == "strong" for case in left)
+
+
+def test_the_seed_decides_and_the_order_within_a_stage_is_shuffled(tmp_path: Path) -> None:
+    one, two = (assign(plan_of(tmp_path, SIMPLE | {"seed": seed}), both(200)) for seed in (0, 1))
+    assert counts(one) == counts(two)
+    for name in one.splits:
+        assert set(one.splits[name]) != set(two.splits[name])
+        assert one.splits[name] != sorted(one.splits[name])
+
+
+def test_a_teacher_leaves_to_the_next_what_only_that_one_has_not(tmp_path: Path) -> None:
+    # 10 cases of both teachers and 10 of the strong one alone: all 20 find a teacher.
+    verdicts = both(10) | {(f"alone-{at}", "strong"): "high" for at in range(10)}
+    found = assign(plan_of(tmp_path, SIMPLE | {"test": {"take": 0}}), verdicts)
+    carried = dict(found.training)
+    assert len(carried) == 20
+    assert all(carried[f"alone-{at}"] == "strong" for at in range(10))
+
+
+def test_test_cases_of_a_file_never_train_whether_or_not_they_have_a_verdict(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, SIMPLE | {"test": {"file": "cases.jsonl", "teacher": "strong"}})
+    verdicts = both(20)
+    del verdicts["case-0", "strong"]
+    found = assign(plan, verdicts, ["case-0", "case-1", "elsewhere"])
+    assert found.splits["test"] == [("case-1", "strong")]
+    assert found.apart == ["case-0", "case-1", "elsewhere"]
+    assert len(found.training) == 18
+    assert not {"case-0", "case-1"} & {case for case, _ in found.training}
+
+
+def test_quality_chooses_for_teachers_and_stages(tmp_path: Path) -> None:
+    content = {
+        "teachers": {"weak": {"take": "rest"}, "strong": {"take": "rest", "quality": "high"}},
+        "stages": {
+            "early": [{"teacher": "weak", "quality": "low", "take": "rest"}],
+            "late": [{"teacher": "weak", "quality": "high", "take": "rest"}, {"teacher": "strong", "take": 2}],
+        },
+    }
+    verdicts = {(f"w{at}", "weak"): "low" if at < 7 else "high" for at in range(10)}
+    verdicts |= {(f"s{at}", "strong"): "low" if at < 4 else "high" for at in range(9)}
+    found = assign(plan_of(tmp_path, content), verdicts)
+    assert {case for case, _ in found.splits["early"]} == {f"w{at}" for at in range(7)}
+    assert counts(found)["late"] == {"weak": 3, "strong": 2}
+    assert all(verdicts[key] == "high" for key in found.splits["late"])
+    assert found.splits["test"] == []
+    assert "3 cases are in no stage" in found.lines
+
+
+def test_a_quality_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match="asks for quality, and 19,138 of 19,138 verdicts have none"):
+        assign(read_plan(PAPER), both(9569, None))
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"stages": {"stage1": [{"teacher": "weak", "take": 51}]}}, "stage1: asks for 51 of weak, and there are 45"),
+        (
+            {"teachers": {"strong": {"take": 91}, "weak": {"take": "rest"}}},
+            "teachers.strong: asks for 91 of strong, and there are 90",
+        ),
+        ({"test": {"take": 101}}, "test: asks for 101 of strong, and there are 100"),
+        (
+            {"stages": {"a": [{"teacher": "weak", "take": 30}], "b": [{"teacher": "weak", "take": "50%"}]}},
+            "b: asks for 22 of weak, and there are 15",
+        ),
+    ],
+)  # fmt: skip
+def test_a_plan_that_asks_for_more_than_there_is_names_both_numbers(tmp_path: Path, change: dict, told: str) -> None:
+    with pytest.raises(RecordError) as caught:
+        assign(plan_of(tmp_path, SIMPLE | change), both(100))
+    assert str(caught.value).endswith(f"plan.yaml: {told}")
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"phases": {}}, "unknown key 'phases'"),
+        ({"seed": "x"}, "seed: must be a whole number"),
+        ({"teachers": []}, "teachers: must be a mapping"),
+        ({"teachers": {"strong": {"take": 0.5}}}, "teachers.strong: take: must be a count like 1911, a share like 50%"),
+        ({"teachers": {"strong": {"take": True}}}, "teachers.strong: take: must be"),
+        ({"teachers": {"strong": {}}}, "teachers.strong: must be a mapping"),
+        ({"teachers": {"strong": {"quality": "high"}}}, "teachers.strong: 'take' is missing"),
+        ({"test": {"take": "120%"}}, "test: take: must be"),
+        ({"test": {"take": "rest"}}, "test: take: the rest would leave nothing"),
+        ({"test": {"take": 1, "file": "f"}}, "test: needs either take"),
+        ({"test": {"teacher": "strong"}}, "test: needs either take"),
+        ({"stages": {"test": [{"teacher": "weak", "take": 1}]}}, "'test' cannot be a stage's name"),
+        ({"stages": {"stage1": []}}, "stages.stage1: must be a list"),
+        ({"stages": {"s": [{"teacher": "gpt", "take": 1}]}}, "stages.s[0]: teacher: 'gpt' is not one of strong, weak"),
+        (
+            {"stages": {"s": [{"teacher": "weak", "take": 1, "quality": "good"}]}},
+            "quality: must be one of high, low, any",
+        ),
+        ({"verification": {"scale": [0, 5]}}, "verification: scale: must be [0, 1] or [1, 5]"),
+        (
+            {"stages": {name: [{"teacher": "weak", "take": "rest"}] for name in ("one", "two")}},
+            "one and two both take the rest of weak",
+        ),
+    ],
+)
+def test_a_faulty_plan_is_refused_by_file_and_key(tmp_path: Path, change: dict, told: str) -> None:
+    with pytest.raises(RecordError) as caught:
+        plan_of(tmp_path, SIMPLE | change)
+    assert str(caught.value).startswith(str(tmp_path / "plan.yaml"))
+    assert told in str(caught.value)
+
+
+def test_a_share_is_rounded_down_and_exact() -> None:
+    assert Take.parse("50%", "").of(3823) == 1911
+    assert Take.parse("7%", "").of(100) == 7  # 0.07 * 100 is more than 7 to a computer
+    assert Take.parse("0.1 %", "").of(1000) == 1
+    assert Take.parse("100%", "").of(9) == 9
+    assert Take.parse("rest", "").of(9) == 9
+
+
+@pytest.mark.parametrize("study", ["automedeval-13b", "automedeval-135m"])
+def test_every_studys_plan_is_read(study: str) -> None:
+    plan = read_plan(ROOT / "recipes" / study / "plan.yaml")
+    assert list(plan.stages) == ["stage1", "stage2", "stage3"]
+    assert [part.teacher for part in plan.teachers] == ["strong", "weak"]
+
+
+@pytest.mark.parametrize("study", ["automedeval-13b", "automedeval-135m"])
+def test_vanilla_tuning_has_the_studys_own_test_cases_and_one_stage_of_the_strong_teacher(study: str) -> None:
+    plan, vanilla = (read_plan(ROOT / "recipes" / study / name) for name in ("plan.yaml", "plan_vanilla.yaml"))
+    assert (vanilla.seed, vanilla.test, vanilla.verification) == (plan.seed, plan.test, plan.verification)
+    assert [[part.teacher for part in parts] for parts in vanilla.stages.values()] == [["strong"]]

@@ -1,0 +1,123 @@
+"""The folder of a data set: it appears at once, survives being killed, and its rows have one fingerprint."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+
+from automedeval.dataset.card import card_facts, fingerprint, known_faults
+from automedeval.dataset.folder import SCHEMA, DatasetFolder, SplitWriter
+from automedeval.dataset.instructions import COLUMNS
+from automedeval.records import RecordError
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from automedeval.dataset.folder import DatasetFolder
+
+with DatasetFolder(sys.argv[1]) as folder:
+    (folder.scratch / "statistics.json").write_text("new")
+    if sys.argv[2] == "between":
+        move, Path.rename = Path.rename, lambda self, to: (move(self, to), os.kill(os.getpid(), signal.SIGKILL))
+        folder.publish()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def build(place: Path, text: str) -> None:
+    with DatasetFolder(place) as folder:
+        (folder.scratch / "statistics.json").write_text(text)
+        folder.publish()
+
+
+@pytest.mark.parametrize("when", ["before", "between"])
+def test_killed_at_any_moment_the_former_folder_comes_back_and_the_next_build_is_whole(
+    tmp_path: Path, when: str
+) -> None:
+    place = tmp_path / "instructions"
+    build(place, "old")
+    assert subprocess.run([sys.executable, "-c", KILLED, str(place), when]).returncode == -signal.SIGKILL
+    assert place.exists() == (when == "before")
+    with DatasetFolder(place):  # and leaves without having published
+        assert (place / "statistics.json").read_text() == "old"
+    build(place, "newer")
+    assert (place / "statistics.json").read_text() == "newer"
+    assert sorted(file.name for file in tmp_path.iterdir()) == [".instructions.lock", "instructions"]
+
+
+def test_one_process_builds_at_a_time(tmp_path: Path) -> None:
+    with DatasetFolder(tmp_path / "data") as folder:
+        with pytest.raises(RecordError, match="another process is building there"), DatasetFolder(tmp_path / "data"):
+            pass
+        assert folder.scratch.exists()
+
+
+def test_what_is_no_data_set_is_left_alone(tmp_path: Path) -> None:
+    place = tmp_path / "data"
+    place.mkdir()
+    build(place, "into an empty folder")
+    (place / "statistics.json").rename(place / "thesis.txt")
+    with pytest.raises(RecordError, match="holds something that is no instruction data set"), DatasetFolder(place):
+        pass
+    assert (place / "thesis.txt").exists()
+
+
+def row_of(number: int, **more) -> dict:
+    messages = [{"role": "user", "content": f"question {number}"}]
+    row = dict.fromkeys(COLUMNS) | {"prompt": messages, "completion": messages, "case_id": str(number), "order": [1, 0]}
+    return row | {"models": ["a", "b"], "teacher": "strong", "rubric": "automedeval@1", "judge": "t"} | more
+
+
+def test_rows_are_written_as_they_come_and_counted(tmp_path: Path) -> None:
+    assert tuple(SCHEMA.names) == COLUMNS
+    with SplitWriter(tmp_path / "stage1.parquet") as writer:
+        for at in range(600):
+            writer.write(row_of(at, quality="high" if at % 3 else None), tokens=at)
+    table = pyarrow.parquet.read_table(tmp_path / "stage1.parquet")
+    assert table.column("case_id").to_pylist() == [str(at) for at in range(600)]
+    statistics = writer.statistics()
+    assert statistics["rows"] == 600
+    assert statistics["quality"] == {"high": 400, "not stated": 200}
+    assert statistics["tokens"] == {"median": 300, "most": 599}
+
+
+def test_the_fingerprint_changes_with_every_row(tmp_path: Path) -> None:
+    def of(*rows: dict) -> str:
+        with SplitWriter(tmp_path / "x.parquet") as writer:
+            for row in rows:
+                writer.write(row)
+        return fingerprint({"stage1": writer.statistics()})
+
+    same = of(row_of(1), row_of(2))
+    assert len(same) == 12
+    assert of(row_of(1), row_of(2)) == same
+    assert len({same, of(row_of(2), row_of(1)), of(row_of(1)), of(), of(row_of(1), row_of(2, judge="u"))}) == 5
+
+
+def test_a_lone_surrogate_is_written_as_a_question_mark(tmp_path: Path) -> None:
+    with SplitWriter(tmp_path / "x.parquet") as writer:
+        writer.write(row_of(1, case_id="a\ud800", models=["b\ud800"]))
+    (row,) = pyarrow.parquet.read_table(tmp_path / "x.parquet").to_pylist()
+    assert (row["case_id"], row["models"]) == ("a?", ["b?"])
+
+
+def test_known_faults_are_told_from_the_facts() -> None:
+    splits = {"stage1": {"rows": 5, "quality": {"high": 3, "not stated": 2}, "fingerprint": "0"}}
+    splits |= {"test": {"rows": 0, "quality": {}, "fingerprint": "1"}}
+    written = {("s", "mit", "strong", "t", "r", False): 4, ("s", "not stated", "strong", "t", "r", True): 1}
+    facts = card_facts(splits, written)
+    assert facts["sources"] == [
+        {"source": "s", "license": "mit", "rows": 4},
+        {"source": "s", "license": "not stated", "rows": 1},
+    ]
+    assert facts["teachers"] == [{"teacher": "strong", "judge": "t", "rubric": "r", "rows": 5}]
+    assert facts["reference_rows"] == 1
+    told = " ".join(known_faults(facts | {"unrated": 7, "tokenizer": None}))
+    for part in ("rated 7 of", "2 of 5 rows whether", "licence of 1 of 5 rows", "Lengths were not", "single row: test"):
+        assert part in told
+    clean = {"stage1": {"rows": 3, "quality": {"high": 3}, "fingerprint": "0"}}
+    facts = card_facts(clean, {("s", "mit", "strong", "t", "r", False): 3}) | {"unrated": 0, "tokenizer": "x"}
+    assert len(known_faults(facts)) == 1

@@ -1,0 +1,181 @@
+"""Instructions: whatever the slots, each response keeps its score and its step, and the completion reads back."""
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from automedeval.dataset.instructions import COLUMNS, instruction, reads_back
+from automedeval.records import REFERENCE, Case, RecordError, Response, Verdict
+from automedeval.rubrics import read_rubric
+from automedeval.rubrics.grammar import parse_verdict
+from automedeval.rubrics.prompts import judge_messages
+from automedeval.rubrics.rationale import split_steps
+
+RUBRIC = read_rubric("automedeval")
+PAIRWISE = read_rubric("medical_pairwise")
+CASE = Case(
+    "c1",
+    "What helps against a cold?",
+    tuple(Response(name, f"text of {name}") for name in ("ash", "birch", "cedar")),
+    "Rest and fluids.",
+    extra={"source": "made-up", "license": "cc0-1.0"},
+)
+SCORES = {"ash": 1, "birch": 3, "cedar": 5}
+
+
+def verdict_of(order: tuple[int, ...] = (0, 1, 2), case: Case = CASE, **more) -> Verdict:
+    """Return a verdict whose step on each doctor names the response that was shown there."""
+    names = case.models
+    steps = [f"Step {slot + 2}: This is {names[index]}. Doctor {slot + 1} says it." for slot, index in enumerate(order)]
+    known = {
+        "case_id": case.id,
+        "judge": "teacher",
+        "rubric": RUBRIC.name,
+        "order": order,
+        "valid": True,
+        "rationale": "\n".join(["Analyze:", "Step 1: a cold.", *steps]),
+        "scores": tuple(SCORES.get(name) if at in order else None for at, name in enumerate(names)),
+        "extra": {"models": names},
+    }
+    return Verdict(**known | more)
+
+
+def scores_by_model(row: dict) -> dict[str, int]:
+    reading = parse_verdict(row["completion"][0]["content"], RUBRIC, len(row["order"]))
+    assert reading.valid
+    return {row["models"][index]: score for index, score in zip(row["order"], reading.scores)}
+
+
+@given(st.integers(0, 10_000), st.permutations([0, 1, 2]))
+def test_every_response_keeps_its_score_its_step_and_its_text(seed: int, order: list[int]) -> None:
+    row = instruction(CASE, verdict_of(tuple(order)), RUBRIC, "strong", "high", seed)
+    assert scores_by_model(row) == SCORES
+    completion = row["completion"][0]["content"]
+    steps = split_steps(completion.rpartition("\nScore")[0])
+    for slot, index in enumerate(row["order"], 1):
+        assert steps[slot] == f"This is {CASE.models[index]}. Doctor {slot} says it."
+    texts = [CASE.responses[index].text for index in row["order"]]
+    assert row["prompt"] == judge_messages(RUBRIC, CASE.question, texts, CASE.reference)
+    assert reads_back(row, RUBRIC)
+
+
+def test_every_slot_order_turns_up_and_the_seed_decides() -> None:
+    def order_of(case_id: str, seed: int) -> tuple[int, ...]:
+        case = replace(CASE, id=case_id)
+        return tuple(instruction(case, verdict_of(case=case), RUBRIC, "strong", seed=seed)["order"])
+
+    orders = [order_of(f"case-{at}", 0) for at in range(60)]
+    assert len(set(orders)) == 6
+    assert orders == [order_of(f"case-{at}", 0) for at in range(60)]
+    assert orders != [order_of(f"case-{at}", 1) for at in range(60)]
+
+
+def test_a_row_says_whose_it_is() -> None:
+    row = instruction(CASE, verdict_of(), RUBRIC, "strong", "high")
+    assert tuple(row) == COLUMNS
+    told = {name: row[name] for name in ("case_id", "teacher", "judge", "quality", "rubric", "source", "license")}
+    assert list(told.values()) == ["c1", "strong", "teacher", "high", "automedeval@1", "made-up", "cc0-1.0"]
+    assert [message["role"] for message in row["prompt"]] == ["system", "user"]
+    assert [message["role"] for message in row["completion"]] == ["assistant"]
+    assert len(row["prompt_digest"]) == 12
+    other = instruction(replace(CASE, question="Another?"), verdict_of(), RUBRIC, "strong", "high")
+    assert other["prompt_digest"] != row["prompt_digest"]
+
+
+@pytest.mark.parametrize("rationale", [None, "", " \n"])
+def test_a_verdict_without_rationale_is_asked_for_scores_alone(rationale: str | None) -> None:
+    row = instruction(CASE, verdict_of(rationale=rationale), RUBRIC, "weak")
+    content = row["completion"][0]["content"]
+    assert content.startswith("Score: Doctor 1: ")
+    assert "Step" not in content
+    texts = [CASE.responses[index].text for index in row["order"]]
+    assert row["prompt"] == judge_messages(RUBRIC, CASE.question, texts, CASE.reference, rationale=False)
+    assert scores_by_model(row) == SCORES
+
+
+def test_the_reference_is_a_response_where_the_teacher_saw_it_as_one() -> None:
+    shown = replace(CASE, responses=CASE.responses[:2])
+    as_teacher_saw = replace(shown, responses=(*shown.responses, Response(REFERENCE, shown.reference)))
+    given_verdict = verdict_of((2, 0, 1), as_teacher_saw, scores=(1, 3, 4))
+    for wish in (None, True):
+        row = instruction(shown, given_verdict, RUBRIC, "strong", reference_as_response=wish)
+        assert row["models"] == ["ash", "birch", REFERENCE]
+        assert scores_by_model(row) == {"ash": 1, "birch": 3, REFERENCE: 4}
+        slot = row["order"].index(2) + 1
+        assert f"Doctor {slot}:\n~~~\nRest and fluids." in row["prompt"][-1]["content"]
+    with pytest.raises(RecordError, match="the teacher 'strong' was shown the reference"):
+        instruction(shown, given_verdict, RUBRIC, "strong", reference_as_response=False)
+    with pytest.raises(RecordError, match="was not shown the reference as a response; distill with"):
+        instruction(CASE, verdict_of(), RUBRIC, "strong", reference_as_response=True)
+
+
+def test_only_the_responses_that_were_shown_are_shown() -> None:
+    row = instruction(CASE, verdict_of((2, 0)), RUBRIC, "strong")
+    assert sorted(row["order"]) == [0, 2]
+    assert "text of birch" not in row["prompt"][-1]["content"]
+    assert scores_by_model(row) == {"ash": 1, "cedar": 5}
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"extra": {"models": ["ash", "oak"]}}, "is on the responses of ash, oak, and the case has ash, birch, cedar"),
+        ({"order": (0, 0, 1)}, "the order [0, 0, 1] does not fit its 3 responses"),
+        (
+            {"extra": {"models": ["ash", "birch", "cedar", "reference", "reference"]}},
+            "is on the responses of ash, birch",
+        ),
+        ({"order": ()}, "the order [] does not fit"),
+        ({"scores": (1, 2)}, "has 2 scores for 3 responses"),
+        ({"scores": None}, "has 0 scores for 3 responses"),
+        ({"scores": (1, 2, None)}, "scores must be from 1 to 5, not ["),
+        ({"scores": (1, 2, 9)}, "scores must be from 1 to 5, not ["),
+    ],
+)
+def test_a_verdict_that_does_not_fit_its_case_is_refused(change: dict, told: str) -> None:
+    with pytest.raises(RecordError) as caught:
+        instruction(CASE, verdict_of(**change), RUBRIC, "strong")
+    assert told in str(caught.value)
+    assert "'c1'" in str(caught.value)
+
+
+def test_an_order_beyond_the_responses_is_refused() -> None:
+    with pytest.raises(RecordError, match="does not fit its 3 responses"):
+        instruction(CASE, replace(verdict_of(), order=(0, 3)), RUBRIC, "strong")
+
+
+def test_choices_about_a_pair_follow_the_slots() -> None:
+    case = replace(CASE, responses=CASE.responses[:2])
+    names = PAIRWISE.output_criteria
+    neutral = {criterion.name: criterion.neutral for criterion in PAIRWISE.criteria}
+    choices = {name: ("ash", "birch", neutral[name])[at % 3] for at, name in enumerate(names)}
+    verdict = Verdict("c1", "t", PAIRWISE.name, (1, 0), ("birch", "ash"), valid=True, choices=choices)
+    for seed in range(8):
+        row = instruction(case, verdict, PAIRWISE, "strong", seed=seed)
+        reading = parse_verdict(row["completion"][0]["content"], PAIRWISE)
+        shown = dict(zip("ab", (case.models[index] for index in row["order"])))
+        assert {name: shown.get(choice, choice) for name, choice in reading.choices.items()} == choices
+    with pytest.raises(RecordError, match="do not fit the rubric's criteria"):
+        instruction(case, replace(verdict, choices={names[0]: "oak"}), PAIRWISE, "strong")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "readable"),
+    [("", True), ("\nScore: Doctor 1: 3 points.", True), ("<|im_end|>", False)],
+)
+def test_a_completion_that_nobody_can_read_is_noticed(spoil: str, readable: bool) -> None:
+    rationale = verdict_of().rationale + spoil
+    assert reads_back(instruction(CASE, verdict_of(rationale=rationale), RUBRIC, "strong"), RUBRIC) == readable
+
+
+def test_a_rationale_without_steps_is_only_renamed() -> None:
+    rng = random.Random(1)
+    for seed in rng.sample(range(100), 6):
+        row = instruction(
+            CASE, verdict_of(rationale="Doctor 3 is best, Doctor 1 is worst."), RUBRIC, "strong", seed=seed
+        )
+        best, worst = row["order"].index(2) + 1, row["order"].index(0) + 1
+        assert f"Doctor {best} is best, Doctor {worst} is worst." in row["completion"][0]["content"]

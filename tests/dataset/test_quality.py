@@ -1,0 +1,195 @@
+"""The quality classifier: what it learns, what it saves, and what it refuses."""
+
+import hashlib
+import json
+import re
+import zipfile
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import skops.io
+
+from automedeval.dataset.corruption import KINDS, corrupt
+from automedeval.dataset.quality import Labelled, QualityClassifier, draw
+from automedeval.records import Case, RecordError, Response, Verdict
+
+TONES = {1: "dangerous and wrong", 2: "poor and incomplete", 3: "acceptable", 4: "good and useful", 5: "excellent"}
+THINGS = [f"thing{chr(97 + i)}{chr(97 + j)}" for i in range(10) for j in range(10)]
+
+
+@dataclass
+class WordEncoder:
+    """Sum a random direction for each word: texts that share words are close."""
+
+    name: str = "words"
+    fingerprint: str = "f1"
+
+    def encode(self, texts: list[str]) -> np.ndarray:
+        def direction(word: str) -> np.ndarray:
+            seed = int.from_bytes(hashlib.sha256(word.encode()).digest()[:4], "big")
+            return np.random.default_rng(seed).normal(size=48)
+
+        return np.array(
+            [sum(map(direction, re.findall(r"\w+", text.lower())), np.zeros(48)) for text in texts], "float32"
+        )
+
+
+def labelled(number: int, seed: int = 0) -> list[Labelled]:
+    """Return as many good verdicts as corrupted ones, each about a case of its own."""
+    rng = np.random.default_rng(seed)
+    cases, good = {}, []
+    for row in range(2 * number):
+        words = rng.choice(THINGS, (3, 4), replace=False)
+        texts = [" ".join(["take", *some]) for some in words]
+        case = Case(
+            f"c{row}", f"What about {words[0, 0]}?", tuple(Response(f"m{k}", text) for k, text in enumerate(texts))
+        )
+        cases[case.id] = case
+        order = tuple(int(index) for index in rng.permutation(3))
+        scores = tuple(int(score) for score in rng.choice(5, 3, replace=False) + 1)
+        steps = [f"Step {k + 2}: Takes {' '.join(words[i, :3])}, {TONES[scores[i]]}." for k, i in enumerate(order)]
+        rationale = "\n".join([f"Step 1: About {words[0, 0]}.", *steps])
+        good.append(Verdict(case.id, "t", "automedeval@1", order, valid=True, rationale=rationale, scores=scores))
+    bad = corrupt(good[number:], cases, seed)
+    return [Labelled(cases[one.case_id], one, "high") for one in good[:number]] + [
+        Labelled(cases[one.case_id], one, "low", one.extra["corruption"]) for one in bad
+    ]
+
+
+SOME = labelled(75)
+PAIRS = [(one.case, one.verdict) for one in labelled(20, seed=9)]
+
+
+@pytest.fixture(scope="module")
+def fitted() -> QualityClassifier:
+    classifier = QualityClassifier(WordEncoder())
+    classifier.fit(SOME, seed=3)
+    return classifier
+
+
+def test_what_was_made_worse_is_found(fitted: QualityClassifier) -> None:
+    report = fitted.report
+    assert report["accuracy"]["value"] >= 0.8
+    assert 0.5 < report["accuracy"]["low"] <= report["accuracy"]["value"] <= report["accuracy"]["high"]
+    confusion = report["confusion"]
+    assert confusion["high"]["high"] + confusion["low"]["low"] == round(report["accuracy"]["value"] * 30)
+    assert set(report["kinds"]) == {"high", *KINDS}
+    assert sum(kind["n"] for kind in report["kinds"].values()) == 30
+    assert report["train"] == {"cases": 120, "low": 60, "high": 60}  # 400 : 100, as in the paper, of what is there
+    assert report["test"] == {"cases": 30, "low": 15, "high": 15}
+    assert report["parameters"].keys() >= {"C", "kernel", "components"}
+    json.dumps(report)
+
+
+def test_new_verdicts_are_decided(fitted: QualityClassifier) -> None:
+    decided = fitted.decide(PAIRS)
+    truth = ["high"] * 20 + ["low"] * 20
+    assert sum(quality.label == is_ for quality, is_ in zip(decided, truth)) >= 30
+    assert all((quality.value > 0) == (quality.label == "high") for quality in decided)
+    assert fitted.decide([]) == []
+    assert fitted.decide(PAIRS[3:4])[0].value == pytest.approx(decided[3].value, abs=1e-6)
+
+
+def test_the_seed_decides(fitted: QualityClassifier) -> None:
+    again = QualityClassifier(WordEncoder())
+    assert again.fit(SOME, seed=3) == fitted.report
+    assert again.decide(PAIRS) == fitted.decide(PAIRS)
+
+
+def test_a_verdict_of_fewer_steps_or_scores_is_decided(fitted: QualityClassifier) -> None:
+    case, verdict = PAIRS[0]
+    one = replace(case, responses=case.responses[:1])
+    alone = replace(verdict, order=(0,), scores=(4,), rationale="Step 2: Fine.")
+    odd = [(case, replace(verdict, rationale=text)) for text in ("No step at all.", None, "", "Step 3: Half a")]
+    odd += [(case, replace(verdict, scores=None)), (case, replace(verdict, scores=(None, 1, 5))), (one, alone)]
+    assert all(np.isfinite(quality.value) for quality in fitted.decide(odd))
+    assert fitted.decide(odd)[1].label == "low"
+
+
+def test_no_case_is_in_both_parts() -> None:
+    twice = [*SOME, *(replace(one, verdict=replace(one.verdict, judge="other")) for one in SOME)]
+    for seed in range(5):
+        train, test = draw(twice, seed, per_quality=90, test=40)
+        assert not {one.case.id for one in train} & {one.case.id for one in test}
+        assert Counter(one.quality for one in train) == {"high": 90, "low": 90}
+        assert Counter(one.quality for one in test) == {"high": 20, "low": 20}
+    assert draw(twice, 0, 90, 40) != draw(twice, 1, 90, 40)
+
+
+def test_what_is_saved_comes_back(fitted: QualityClassifier, tmp_path: Path) -> None:
+    fitted.save(tmp_path / "new" / "quality")
+    loaded = QualityClassifier.load(tmp_path / "new" / "quality", WordEncoder(name="moved"))
+    assert loaded.decide(PAIRS) == fitted.decide(PAIRS)
+    assert loaded.report == fitted.report
+    with zipfile.ZipFile(tmp_path / "new" / "quality" / "quality.skops") as archive:
+        assert not [name for name in archive.namelist() if name.endswith((".pkl", ".pickle"))]
+
+
+def test_another_encoder_is_refused(fitted: QualityClassifier, tmp_path: Path) -> None:
+    fitted.save(tmp_path)
+    with pytest.raises(RecordError, match=r"encoder words \(f1\), not words \(f2\)"):
+        QualityClassifier.load(tmp_path, WordEncoder(fingerprint="f2"))
+
+
+def test_other_features_are_refused(fitted: QualityClassifier, tmp_path: Path) -> None:
+    fitted.save(tmp_path)
+    file = tmp_path / "quality.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"features": 0}))
+    with pytest.raises(RecordError, match="version 0"):
+        QualityClassifier.load(tmp_path, WordEncoder())
+
+
+def test_halves_of_two_classifiers_are_refused(fitted: QualityClassifier, tmp_path: Path) -> None:
+    fitted.save(tmp_path)
+    skops.io.dump({"machine": None, "tone": None}, tmp_path / "quality.skops")
+    with pytest.raises(RecordError, match=r"quality\.skops: is not the file"):
+        QualityClassifier.load(tmp_path, WordEncoder())
+
+
+def test_a_foreign_type_is_refused(fitted: QualityClassifier, tmp_path: Path) -> None:
+    fitted.save(tmp_path)
+    skops.io.dump({"machine": WordEncoder(), "tone": None}, tmp_path / "quality.skops")
+    with pytest.raises(RecordError, match="WordEncoder"):
+        QualityClassifier.load(tmp_path, WordEncoder())
+
+
+@pytest.mark.parametrize("name", ["quality.skops", "quality.json"])
+def test_what_is_broken_or_missing_is_said(fitted: QualityClassifier, tmp_path: Path, name: str) -> None:
+    fitted.save(tmp_path)
+    (tmp_path / name).write_bytes(b"{")
+    with pytest.raises(RecordError, match="cannot be read"):
+        QualityClassifier.load(tmp_path, WordEncoder())
+    (tmp_path / name).unlink()
+    with pytest.raises(RecordError, match=f"{name}: No such file"):
+        QualityClassifier.load(tmp_path, WordEncoder())
+
+
+def test_what_cannot_be_learnt_is_refused() -> None:
+    classifier = QualityClassifier(WordEncoder())
+    high = [one for one in SOME if one.quality == "high"]
+    low = [one for one in SOME if one.quality == "low"]
+    with pytest.raises(RecordError, match="0 verdicts of low quality"):
+        classifier.fit(high, seed=0)
+    with pytest.raises(RecordError, match=r"8 verdicts of low quality .* at least 20"):
+        classifier.fit([*high, *low[:10]], seed=0)
+    unscored = [replace(one, verdict=replace(one.verdict, scores=None)) for one in SOME]
+    with pytest.raises(RecordError, match="has steps on doctors and scores"):
+        classifier.fit(unscored, seed=0)
+    same_case = [replace(one, case=SOME[0].case) for one in SOME]
+    with pytest.raises(RecordError, match="different cases"):
+        classifier.fit(same_case, seed=0)
+    with pytest.raises(RecordError, match="high or low, not 'middling'"):
+        replace(SOME[0], quality="middling")
+    with pytest.raises(RecordError, match="has not been trained"):
+        classifier.decide(PAIRS)
+    with pytest.raises(RecordError, match="has not been trained"):
+        classifier.save("nowhere")
+
+
+def test_an_invalid_verdict_is_refused(fitted: QualityClassifier) -> None:
+    case, verdict = PAIRS[0]
+    with pytest.raises(RecordError, match=f"{case.id!r} is invalid"):
+        fitted.decide([(case, replace(verdict, valid=False))])

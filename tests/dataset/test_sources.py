@@ -1,0 +1,257 @@
+import json
+
+import datasets
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from automedeval.dataset.sources import (
+    LAYOUTS,
+    identified,
+    read_exclusions,
+    read_rows,
+    recognised,
+    rows_as_cases,
+    table_layout,
+)
+from automedeval.records import Case, RecordError, Response, read_cases
+
+QUESTION = "What are the symptoms of gout?"
+CASE = {"id": "c1", "question": QUESTION, "responses": [{"model": "m", "text": "Pain."}], "site": "x"}
+MEDQUAD = {"id": "7/1-2", "question": QUESTION, "answer": "Pain.", "focus": "Gout", "qtype": "symptoms", "url": "u"}
+PAIR = {
+    "id": "p-0",
+    "question": "Shorten.",
+    "input": "A long text.",
+    "annotators": [2, 0, 1],
+    "responses": [{"id": "x", "text": "A text."}, {"id": "y", "text": "Text."}],
+}
+
+
+def cases_of(*rows, layout=None, source="set"):
+    placed = [(f"f:{number}", row) for number, row in enumerate(rows, 1)]
+    layout = layout or recognised(rows[0], "f:1")
+    return [row.case for row in identified(rows_as_cases(placed, layout, source))]
+
+
+@pytest.mark.parametrize(
+    ("layout", "row", "case"),
+    [
+        (
+            "wikidoc",
+            {"instruction": "Answer this question truthfully", "input": QUESTION, "output": "Pain."},
+            (QUESTION, "Pain.", None),
+        ),
+        (
+            "wikidoc",
+            {"instruction": "Answer in one word.", "input": QUESTION, "output": "Pain."},
+            (f"Answer in one word.\n\n{QUESTION}", "Pain.", None),
+        ),
+        ("wikidoc", {"instruction": QUESTION, "input": None, "output": "Pain."}, (QUESTION, "Pain.", None)),
+        (
+            "medtext",
+            {"Prompt": "A man of 50 …", "Completion": "Pericarditis."},
+            ("A man of 50 …", "Pericarditis.", None),
+        ),
+        ("medquad", MEDQUAD, (QUESTION, "Pain.", "Gout")),
+        ("medquad", {**MEDQUAD, "focus": "", "answer": None}, (QUESTION, "", "symptoms")),
+        ("pandalm", PAIR, ("Shorten.\n\nA long text.", None, None)),
+        ("cases", CASE, (QUESTION, None, None)),
+        ("cases", {**CASE, "answer": "Of no layout."}, (QUESTION, None, None)),
+    ],
+)
+def test_a_row_is_recognised_and_becomes_a_case(layout, row, case):
+    assert recognised(row, "f:1").name == layout
+    (made,) = cases_of(row)
+    assert (made.question, made.reference, made.topic) == case
+
+
+def test_a_case_stays_as_it_is_and_a_page_keeps_its_address():
+    for layout in ("cases", "feedbackqa", "alpacare"):
+        (made,) = cases_of(CASE, layout=LAYOUTS[layout])
+        assert made == Case.from_dict(CASE)
+    (made,) = cases_of(MEDQUAD)
+    assert (made.id, made.extra) == ("set-7/1-2", {"qtype": "symptoms", "url": "u"})
+
+
+def test_people_s_choices_become_records():
+    (row,) = rows_as_cases([("f:1", PAIR)], LAYOUTS["pandalm"], "p")
+    assert row.case.id == "p-0"
+    assert row.case.responses == (Response("x", "A text."), Response("y", "Text."))
+    assert [(c["case_id"], c["annotator"], c["choice"], c["pair"]) for c in row.choices] == [
+        ("p-0", "annotator-1", "y", ["x", "y"]),
+        ("p-0", "annotator-2", "tie", ["x", "y"]),
+        ("p-0", "annotator-3", "x", ["x", "y"]),
+    ]
+
+
+def test_a_table_takes_any_columns():
+    layout = table_layout("ask", "truth", ["A", "B"], "subject")
+    row = {"ask": QUESTION, "truth": "Pain.", "A": "Hm.", "B": "", "subject": "Gout", "other": 3}
+    (made,) = cases_of(row, layout=layout)
+    assert made.responses == (Response("A", "Hm."), Response("B", ""))
+    assert (made.reference, made.topic, made.extra) == ("Pain.", "Gout", {})
+    (made,) = cases_of({**row, "B": None}, layout=layout)
+    assert made.models == ["A"]
+    (made,) = cases_of({"ask": QUESTION, "truth": ""}, layout=table_layout("ask", None, [], None))
+    assert (made.reference, made.topic) == (None, None)
+
+
+def test_ids_come_from_the_content_wherever_a_row_stands():
+    rows = [{"instruction": "", "input": f"{QUESTION} {number}", "output": "Pain."} for number in range(5)]
+    ids = {case.question: case.id for case in cases_of(*rows)}
+    assert {case.question: case.id for case in cases_of(*reversed(rows))} == ids
+    assert all(len(name) == len("set-") + 12 for name in ids.values())
+    assert cases_of({**rows[0], "output": "Other."})[0].id not in ids.values()
+
+
+def test_no_two_cases_have_one_id():
+    row = {"instruction": "", "input": QUESTION, "output": "Pain."}
+    first, second = (case.id for case in cases_of(row, row))
+    assert second == f"{first}-2"
+    other = {**MEDQUAD, "answer": "Something else."}
+    ids = [case.id for case in cases_of(MEDQUAD, other, other, MEDQUAD)]
+    digest = Case("", QUESTION, (), "Something else.").digest
+    assert ids == ["set-7/1-2", f"set-7/1-2-{digest}", f"set-7/1-2-{digest}-2", "set-7/1-2-2"]
+    twice = [("f:1", PAIR), ("f:2", {**PAIR, "input": "Another."})]
+    _, second = identified(rows_as_cases(twice, LAYOUTS["pandalm"], "p"))
+    assert {choice["case_id"] for choice in second.choices} == {second.case.id}
+    with pytest.raises(RecordError, match="f:2: the id 'c1' stands at f:1 already"):
+        cases_of(CASE, {**CASE, "question": "Other?"})
+
+
+ROWS = {
+    "layout": ([{"Q": "a", "A": "b"}], "f:1: no known layout has the keys Q, A; --layout table"),
+    "later row": (
+        [{"Prompt": "a", "Completion": "b"}, {"Prompt": "a"}],
+        "f:2: 'Completion' is missing; found the keys Prompt",
+    ),
+    "number": ([{"question": "a", "answer": 5}], "f:1: 'answer' must be text, not 5"),
+    "code": ([{**PAIR, "annotators": [3]}], "f:1: 'annotators' must hold 0 \\(tie\\), 1 or 2, not 3"),
+    "no codes": ([{**PAIR, "annotators": None}], "f:1: 'annotators' must be a list of 0 \\(tie\\), 1 or 2, not null"),
+    "code in a list": ([{**PAIR, "annotators": [[1]]}], "f:1: 'annotators' must hold 0 \\(tie\\), 1 or 2, not \\[1\\]"),
+    "pair": ([{**PAIR, "responses": ["a"]}], "f:1: 'responses' must be a list of objects"),
+    "case": ([{**CASE, "question": " "}], "f:1: case 'c1': 'question' must not be empty"),
+}
+
+
+@pytest.mark.parametrize(("rows", "told"), ROWS.values(), ids=ROWS)
+def test_a_faulty_row_is_named(rows, told):
+    with pytest.raises(RecordError, match=told):
+        cases_of(*rows)
+
+
+def test_rows_are_read_from_every_kind_of_file(tmp_path):
+    rows = [
+        {"question": 'Is "it" bad,\nor not?', "answer": "Yes; ärztlich."},
+        {"question": "b", "answer": "c" * 200_000},
+    ]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    quoted = "".join('"{}","{}"\n'.format(*(value.replace('"', '""') for value in row.values())) for row in rows)
+    for name, content in {"a.json": json.dumps(rows), "b.json": lines, "c.jsonl": lines, "d.csv": quoted}.items():
+        header = "question,answer\n" if name == "d.csv" else ""
+        (tmp_path / name).write_text(f"\ufeff{header}{content}", encoding="utf-8")
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "e.parquet")
+    for name in ("a.json", "b.json", "c.jsonl", "d.csv", "e.parquet"):
+        assert [row for _, row in read_rows(str(tmp_path / name))] == rows, name
+    assert [place for place, _ in read_rows(str(tmp_path / "d.csv"))] == [f"{tmp_path}/d.csv:{line}" for line in (3, 4)]
+
+
+def test_a_hub_dataset_is_read_by_its_split(monkeypatch):
+    asked = []
+
+    def load_dataset(name, **options):
+        asked.append((name, options))
+        if options["split"] == "test":
+            raise ValueError("Unknown split\n'test'")
+        return iter([{"Prompt": "a", "Completion": "b"}])
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    ((place, row),) = read_rows("someone/medtext")
+    assert (place, row["Prompt"]) == ("someone/medtext[train]:1", "a")
+    assert asked == [("someone/medtext", {"split": "train", "streaming": True})]
+    with pytest.raises(RecordError, match="someone/medtext: split 'test' cannot be read: Unknown split 'test'"):
+        next(read_rows("someone/medtext", "test"))
+
+
+FILES = {
+    "a.json": (b"[1, 2]", "a.json: row 1 is not an object: 1"),
+    "b.json": (b'[{"a": 1}', "b.json: not JSON: .* line 1 column"),
+    "c.json": (b"[\xff]", "c.json: not UTF-8"),
+    "a.csv": (b"question,answer\na\n", "a.csv:2: the row does not have the header's 2 columns"),
+    "b.csv": (b"question,answer\na,b,c\n", "b.csv:2: the row does not have the header's 2 columns"),
+    "c.csv": (b'question,answer\n"a', "c.csv: not CSV after line 1: unexpected end"),
+    "d.csv": (b"question,answer\n\xff,b\n", "d.csv: not UTF-8"),
+    "e.csv": (None, "e.csv: No such file"),
+    "e.jsonl": (None, "e.jsonl: No such file"),
+    "e.json": (None, "e.json: No such file"),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "told"), [(name, *rest) for name, rest in FILES.items()], ids=FILES)
+def test_a_file_that_holds_no_rows_is_named(tmp_path, name, content, told):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(RecordError, match=told):
+        list(read_rows(str(tmp_path / name)))
+
+
+@pytest.mark.parametrize(
+    ("question", "reference", "name"),
+    [
+        ("", "Pain.", "empty question"),
+        (" ?!", "Pain.", "empty question"),
+        (QUESTION, " \n-", "empty answer"),
+        (QUESTION, None, None),
+        ("Could you tell me the text that needs to be Rephrased?", "Pain.", "rephras"),
+        ("Please provide the complete text so that I can make a question of it.", "Pain.", "missing text"),
+        ("As an AI language model, I cannot do this.", "Pain.", "missing text"),
+        ("Can you provide the dose of ibuprofen for a child?", "Pain.", None),
+        ("Can you provide information about treatments for asthma?", "Pain.", None),
+        ("What is (are) ?", "Pain.", "no subject"),
+        ("What Causes ?", "Pain.", "no subject"),
+        ("Who is at highest risk for ?", "Pain.", "no subject"),
+        ("What to expect if I have  (Outlook/Prognosis)?", "Pain.", "no subject"),
+        ("What causes gout?", "Pain.", None),
+        ("How long do I have to isolate for?", "Pain.", None),
+        ("What side effects can this medication cause?", "Pain.", None),
+        (QUESTION, "{{#ev:youtube|abc}}", "markup alone"),
+        (QUESTION, "Pain. {{#ev:youtube|abc}}", None),
+        ([{"role": "user", "content": "Rephrase it"}], None, "rephras"),
+    ],
+)
+def test_what_the_packaged_patterns_leave_out(question, reference, name):
+    case = Case("c", question, (), reference)
+    assert next((one.name for one in read_exclusions() if one.fits(case)), None) == name
+
+
+GOOD = {"name": "a", "field": "question", "pattern": "x", "why": "y"}
+PATTERNS = {
+    "field": (
+        [{**GOOD, "field": "answer"}],
+        "pattern 1: field must be one of question, reference, topic, not 'answer'",
+    ),
+    "pattern": ([GOOD, {**GOOD, "name": "b", "pattern": "("}], "pattern 2: '\\(' is no regular expression"),
+    "name": ([GOOD, GOOD], "pattern 2: the name 'a' came before"),
+    "keys": ([{"name": "a"}], "pattern 1: must have the keys"),
+    "list": ({"a": 1}, "must be a list of patterns"),
+}
+
+
+@pytest.mark.parametrize(("content", "told"), PATTERNS.values(), ids=PATTERNS)
+def test_a_faulty_pattern_is_named(tmp_path, content, told):
+    file = tmp_path / "own.yaml"
+    file.write_text(json.dumps(content))
+    with pytest.raises(RecordError, match=f"own.yaml: {told}"):
+        read_exclusions(file)
+
+
+def test_cases_without_responses_are_read_where_that_is_asked(tmp_path):
+    file = tmp_path / "cases.jsonl"
+    file.write_text('{"id": "1", "question": "a"}\n{"id": "2", "question": "b", "responses": []}\n')
+    assert [case.responses for case in read_cases(file, least_responses=0)] == [(), ()]
+    with pytest.raises(RecordError, match=r":1: 'responses' is missing"):
+        next(read_cases(file))
+    file.write_text(json.dumps(CASE) + "\n")
+    with pytest.raises(RecordError, match=r":1: case 'c1' has 1 of the 2 responses needed"):
+        next(read_cases(file, least_responses=2))

@@ -1,0 +1,107 @@
+"""What physicians' ratings of verdicts let pass, by each rule."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from automedeval.dataset.verification import Rule, verify
+from automedeval.records import RecordError
+
+
+def rating(case: str = "c1", annotator: str = "a", criterion: str = "knowledge", score: float = 1, **more) -> dict:
+    return {"case_id": case, "judge": "t", "annotator": annotator, "criterion": criterion, "score": score, **more}
+
+
+def written(folder: Path, *ratings: dict) -> str:
+    file = folder / "verdict_ratings.jsonl"
+    file.write_text("".join(json.dumps(each) + "\n" for each in ratings))
+    return str(file)
+
+
+OURS = {("c1", "t"), ("c2", "t"), ("c3", "t")}
+
+
+@pytest.mark.parametrize(
+    ("rule", "scores", "failed"),
+    [
+        ({}, [1, 1], False),
+        ({}, [1, 0], True),
+        ({"fails": "majority"}, [1, 0], False),
+        ({"fails": "majority"}, [0, 1, 0], True),
+        ({"fails": "mean", "fail_below": 0.5}, [1, 0], False),
+        ({"fails": "mean", "fail_below": 0.6}, [1, 0], True),
+        ({"scale": [1, 5]}, [3, 5], False),
+        ({"scale": [1, 5]}, [2, 5], True),
+        ({"scale": [1, 5], "fail_below": 4}, [3, 5], True),
+        ({"scale": [1, 5], "fails": "mean", "fail_below": 3.5}, [2, 5], False),
+    ],
+)
+def test_each_rule_decides_by_hand(tmp_path: Path, rule: dict, scores: list[int], failed: bool) -> None:
+    file = written(tmp_path, *(rating(annotator=str(at), score=score) for at, score in enumerate(scores)))
+    found = verify(file, OURS, Rule.from_dict(rule, "plan"))
+    assert found.failures == {("c1", "t"): ("knowledge",) if failed else ()}
+
+
+def test_shares_are_counted_by_criterion_with_the_papers_beside(tmp_path: Path) -> None:
+    file = written(
+        tmp_path,
+        rating("c1"),
+        rating("c1", "b", score=0, tags=["outdated", "incomplete"]),
+        rating("c2"),
+        rating("c2", criterion="fluency"),
+        rating("c2", criterion="attribution", score=0, tags=["incomplete"]),
+        rating("c2", criterion="tone"),
+        rating("elsewhere"),
+    )
+    found = verify(file, OURS, Rule())
+    assert found.failures == {("c1", "t"): ("knowledge",), ("c2", "t"): ("attribution",)}  # c3 is unrated
+    assert found.lines() == [
+        "knowledge: 1 of 2 verdicts meet it (50.00 %; paper: 94.06 %)",
+        "attribution: 0 of 1 verdicts meet it (0.00 %; paper: 90.71 %)",
+        "fluency: 1 of 1 verdicts meet it (100.00 %; paper: 94.04 %)",
+        "tone: 1 of 1 verdicts meet it (100.00 %)",
+        "tags: incomplete 2, outdated 1",
+        "1 ratings are of verdicts that are not among these",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ratings", "told"),
+    [
+        ([rating(), rating()], ":2: 'a' rated the verdict of 't' on case 'c1' on 'knowledge' before"),
+        ([rating(score=4)], ":1: 'score' must be a whole number from 0 to 1, not 4 (the plan's verification.scale"),
+        ([rating(score=0.5)], ":1: 'score' must be a whole number from 0 to 1, not 0.5"),
+        ([rating(tags=["odd"])], ":1: 'tags' must be a list of incomplete, outdated"),
+        ([rating(tags="outdated")], ":1: 'tags' must be a list"),
+        ([{"case_id": "c1"}], ":1: 'judge' is missing"),
+    ],
+)
+def test_a_faulty_rating_is_refused_by_line(tmp_path: Path, ratings: list[dict], told: str) -> None:
+    with pytest.raises(RecordError) as caught:
+        verify(written(tmp_path, *ratings), OURS, Rule())
+    assert told in str(caught.value)
+
+
+def test_one_is_the_worst_of_a_declared_scale_of_five(tmp_path: Path) -> None:
+    file = written(tmp_path, rating(score=1))
+    assert verify(file, OURS, Rule()).failures["c1", "t"] == ()
+    assert verify(file, OURS, Rule.from_dict({"scale": [1, 5]}, "plan")).failures["c1", "t"] == ("knowledge",)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ([], "must be a mapping"),
+        ({"below": 1}, "unknown key 'below'"),
+        ({"scale": 5}, "scale: must be [0, 1] or [1, 5]"),
+        ({"fail_below": True}, "fail_below: must be a number"),
+        ({"fail_below": 0}, "fail_below: 0 divides nothing"),
+        ({"fail_below": 2}, "fail_below: 2 divides nothing"),
+        ({"fails": "most"}, "fails: must be any, majority or mean"),
+    ],
+)
+def test_a_faulty_rule_is_refused(content: object, told: str) -> None:
+    with pytest.raises(RecordError) as caught:
+        Rule.from_dict(content, "plan.yaml: verification")
+    assert str(caught.value).startswith(f"plan.yaml: verification: {told}")

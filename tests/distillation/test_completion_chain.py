@@ -1,0 +1,387 @@
+"""The chain of questions and passages that leads a teacher to its verdict."""
+
+import json
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+from doubles.endpoint import EndpointDouble, answer
+from hypothesis import given
+from hypothesis import strategies as st
+from programs import SAMPLE
+
+from automedeval.distillation.completion_chain import CompletionChain, overview
+from automedeval.distillation.store import SharedSearch
+from automedeval.judges.judge import Judge
+from automedeval.models.base import Answer, Prompt, single
+from automedeval.models.dialogue import follow_in_rounds
+from automedeval.models.endpoint import OpenAIChat
+from automedeval.models.replay import RecordedChat
+from automedeval.records import Case, RecordError, Response, read_cases
+from automedeval.rubrics import read_rubric
+from automedeval.rubrics.prompts import chain_messages, fenced
+from automedeval.rubrics.questions import normalised, questions_of
+
+RUBRIC = read_rubric("automedeval")
+CASE = Case("c1", "What helps?", (Response("alder", "Rest."), Response("birch", "Wait.")), reference="Rest and wait.")
+VERDICT = "Analyze:\nStep 1: Help.\nScore: Doctor 1: 4 points. Doctor 2: 2 points."
+ASKS = ["[Question]: What is rest?", "[Question]: What is waiting?", "[Question]: What is help?"]
+
+
+class FakeBooks:
+    """Stands in for KnowledgeBase.search: finds for every question one passage of its own and one that all share."""
+
+    def __init__(self):
+        self.searches = []
+
+    def __call__(self, questions, limit):
+        self.searches.append(list(questions))
+        shared = SimpleNamespace(
+            id="0", book="Basics", kind="medical", section="", page=None, score=0.5, text="Shared."
+        )
+        return [
+            [
+                SimpleNamespace(
+                    **vars(shared) | {"id": normalised(question), "page": 7, "score": 1 / 3, "text": question}
+                ),
+                shared,
+            ][:limit]
+            for question in questions
+        ]
+
+
+@pytest.fixture
+def teach(tmp_path):
+    """Return what lets a teacher say some texts, one a call, on a case, and gives its verdict and what it searched for."""
+
+    def start(*texts, case=CASE, books=True, **options):
+        file = tmp_path / "said.jsonl"
+        keys = {"case_id": case.id, "teacher": "strong", "role": "judge", "knowledge": "chain"}
+        lines = [{**keys, "round": number, "text": text} for number, text in enumerate(texts, 1)]
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        found = FakeBooks()
+        options = {"shuffle": False, **options}
+        search = SharedSearch(found, 3) if books else None
+        chain = CompletionChain(Judge(RecordedChat(file, "strong")), "strong", search, **options)
+        (verdict,) = chain.verdicts([chain.plan(case)])
+        assert set(verdict.extra) == {
+            *("models", "case_digest", "settings", "teacher", "knowledge", "rounds", "ended", "transcript"),
+            "misattributions",
+        }
+        assert verdict.extra["rounds"] == len(texts), "every line was asked for"
+        return verdict, found
+
+    return start
+
+
+def said_to(verdict):
+    return [message["content"] for message in verdict.extra["transcript"] if message["role"] == "user"]
+
+
+def test_a_teacher_that_is_sure_judges_at_once(teach):
+    verdict, books = teach(VERDICT)
+    assert (verdict.valid, verdict.scores, verdict.extra["ended"]) == (True, (4, 2), "verdict")
+    assert verdict.extra["knowledge"] == books.searches == []
+    assert "[Question]: What is ...?" in said_to(verdict)[0]
+    assert verdict.extra["transcript"][-1] == {"role": "assistant", "content": VERDICT}
+
+
+def test_what_is_found_is_shown_as_data_and_recorded(teach):
+    verdict, books = teach("[Question]: What is a ~~~ b <|im_end|>?", *ASKS[:1], VERDICT)
+    assert (verdict.valid, verdict.extra["ended"]) == (True, "verdict")
+    # what follows a control token is not the teacher's
+    assert books.searches == [["What is a ~~~ b"], ["What is rest?"]]
+    first, second = verdict.extra["knowledge"]
+    assert first["query"] == "What is a ~~~ b"
+    assert [passage["id"] for passage in second["passages"]] == ["what is rest", "0"]
+    assert second["passages"][0] == {
+        **{"id": "what is rest", "book": "Basics", "kind": "medical", "section": "", "page": 7},
+        **{"score": 0.3333, "text": "What is rest?"},
+    }
+    assert fenced("Basics, page 7:\nWhat is a ~~~ b") in said_to(verdict)[1]
+    assert fenced("Basics:\nShared.") in said_to(verdict)[1]
+    assert [message["role"] for message in verdict.extra["transcript"][1:]] == ["user", "assistant"] * 3
+
+
+def test_a_teacher_that_asks_for_ever_is_asked_for_its_verdict_and_counted(teach):
+    verdict, books = teach(*ASKS, "[Question]: What is more?")
+    assert (verdict.valid, verdict.scores, verdict.extra["ended"]) == (False, None, "out_of_questions")
+    assert "told to give its verdict" in verdict.error
+    assert len(books.searches) == len(verdict.extra["knowledge"]) == 3
+    first, *_, last = said_to(verdict)
+    assert "[Question]" not in first + last
+    assert "No more questions" in last
+    assert verdict.raw == "[Question]: What is more?"
+
+
+def test_a_verdict_after_the_last_question_is_valid(teach):
+    verdict, _ = teach(*ASKS, VERDICT)
+    assert (verdict.valid, verdict.scores, verdict.extra["ended"]) == (True, (4, 2), "out_of_questions")
+    verdict, books = teach(ASKS[0], VERDICT, questions=1)
+    assert (verdict.valid, verdict.extra["ended"], len(books.searches)) == (True, "out_of_questions", 1)
+
+
+@pytest.mark.parametrize("again", ["[Question]: what IS rest", "**[Question]:** What is  rest ?\n"])
+@pytest.mark.parametrize("last", [VERDICT, "[Question]: What is rest?"])
+def test_the_same_question_is_not_searched_twice(teach, again, last):
+    verdict, books = teach(ASKS[0], again, last)
+    assert (verdict.valid, verdict.extra["ended"]) == (last == VERDICT, "repeated_question")
+    assert books.searches == [["What is rest?"]]
+    assert "asked this before" in said_to(verdict)[-1]
+    assert "No more questions" in said_to(verdict)[-1]
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("", "empty"),
+        ("我不能评价这些回答。", "no score line"),
+        ("Both are fine.", "no score line"),
+        ("[Question]: What is ...?", "no score line"),
+        ("Score: Doctor 1: 9 points. Doctor 2: 1 points.", "not on the scale"),
+        ("<|im_end|>[Question]: What is rest?", "empty"),
+    ],
+)
+def test_what_is_neither_question_nor_verdict_is_invalid(teach, text, error):
+    verdict, books = teach(text)
+    assert (verdict.valid, verdict.extra["ended"], books.searches) == (False, "invalid", [])
+    assert error in verdict.error
+
+
+class RecordedChatLike:
+    """Stands in for a chat that is never asked."""
+
+    name, fingerprint, constrains = "chat", "0" * 12, False
+
+
+def test_without_books_the_prompt_is_the_judges_and_a_question_is_no_verdict(teach):
+    verdict, _ = teach(VERDICT, books=False)
+    assert verdict.extra["ended"] == "verdict"
+    judge = Judge(RecordedChatLike())
+    assert verdict.extra["transcript"][:-1] == judge.prompt(judge.plan(CASE)[0], ["Rest.", "Wait."]).messages
+    verdict, _ = teach(ASKS[0], books=False)
+    assert (verdict.valid, verdict.extra["ended"]) == (False, "invalid")
+    assert "asks" in verdict.error
+
+
+@pytest.mark.parametrize(
+    ("text", "asks"),
+    [
+        (f"{VERDICT}\n[Question]: What is rest?", ["What is rest?"]),
+        (f"[Question]: What is rest?\n{VERDICT}", []),
+        (f"[Question]: What is rest?\n{VERDICT}\n[Question]: ", []),
+        ("[Question]: What is rest?\nScore: Doctor 1: 4 points.", ["What is rest?"]),
+        ("I doubt it. [Question] What is rest? [Question]: What is rest?", ["What is rest?"]),
+        ("[question 1]：What is rest?\n[Question 2]: Rest", ["What is rest?", "Rest"]),
+        ("Question: What is rest?", ["What is rest?"]),
+        ("The question: is rest good?\nQuestion: none.", []),
+        ("".join(f"[Question]: What is {n}?\n" for n in range(9)), ["What is 0?", "What is 1?", "What is 2?"]),
+        ("[Question]: " + "a" * 900, ["a" * 500]),
+    ],
+)
+def test_the_last_complete_one_of_question_and_verdict_counts(text, asks):
+    assert questions_of(Answer(text), RUBRIC, 2) == asks
+
+
+def test_told_to_judge_a_verdict_is_a_verdict_whatever_follows():
+    text = f"{VERDICT}\n[Question]: What is rest?"
+    assert questions_of(Answer(text), RUBRIC, 2, may_ask=False) == []
+    assert questions_of(Answer("[Question]: What is rest?"), RUBRIC, 2, may_ask=False) == ["What is rest?"]
+
+
+def test_a_question_that_was_cut_off_is_none():
+    assert questions_of(Answer("[Question]: What is the da", truncated=True), RUBRIC, 2) == []
+    assert questions_of(Answer("[Question]: What is it?", truncated=True), RUBRIC, 2) == ["What is it?"]
+
+
+@given(st.text(alphabet="[]Question:What is?\n*Score Doctor 12:points.~<|>", max_size=300) | st.text())
+def test_any_text_is_read(text):
+    for question in questions_of(Answer(text), RUBRIC, 2):
+        assert 0 < len(question) <= 500
+        assert "\n" not in question
+        assert normalised(question)
+
+
+def test_several_questions_of_one_message_are_one_round(teach):
+    both = "[Question]: What is a?\n[Question]: What is b?"
+    verdict, books = teach(both, both.replace("a?", "c?"), VERDICT)
+    assert books.searches == [["What is a?", "What is b?"], ["What is c?"]]
+    first, second = verdict.extra["knowledge"]
+    assert first["query"] == "What is a?\nWhat is b?"
+    assert [passage["id"] for passage in first["passages"]] == ["what is a", "0", "what is b"]
+    assert second["query"] == "What is c?"
+
+
+def test_the_reference_is_one_more_response(teach):
+    score = VERDICT + " Doctor 3: 5 points."
+    verdict, _ = teach(score, reference_as_response=True)
+    assert verdict.extra["models"] == ["alder", "birch", "reference"]
+    assert (verdict.scores, verdict.order) == ((4, 2, 5), (0, 1, 2))
+    assert verdict.extra["case_digest"] == CASE.digest
+    assert fenced("Rest and wait.") in said_to(verdict)[0]
+
+
+def test_what_is_said_of_the_wrong_doctor_is_marked(teach):
+    swapped = "Analyze:\nStep 1: What helps.\nStep 2: Names 1,200 mg of sumatriptan nightly.\nStep 3: Rest.\n"
+    case = Case(
+        "c",
+        "What helps?",
+        (Response("alder", "Rest and tea."), Response("birch", "Sumatriptan 1,200 mg nightly, they say.")),
+    )
+    verdict, _ = teach(swapped + "Score: Doctor 1: 4 points. Doctor 2: 2 points.", case=case)
+    (mark, *_) = verdict.extra["misattributions"]
+    assert (mark["credited"], mark["said_by"]) == (1, 2)
+
+
+def test_slots_are_shuffled_by_seed_and_scores_go_back_to_their_responses(teach):
+    orders = set()
+    for number in range(8):
+        case = Case(f"c{number}", *list(vars(CASE).values())[1:])
+        verdict, _ = teach(VERDICT, case=case, shuffle=True)
+        orders.add(verdict.order)
+        assert [verdict.scores[index] for index in verdict.order] == [4, 2]
+    assert orders == {(0, 1), (1, 0)}
+
+
+def chain_without(chat, **options):
+    return CompletionChain(Judge(chat, score_decoding="free", models=options.pop("models", None)), "strong", **options)
+
+
+def test_a_case_that_cannot_be_shown_is_named():
+    four = Case("c4", "What?", tuple(Response(name, "x") for name in "abcd"))
+    assert chain_without(RecordedChatLike(), models=["a", "c"]).plan(four).slots in {(0, 2), (2, 0)}
+    with pytest.raises(RecordError, match=r"'c4' has 4 responses to show, and a teacher sees 3 at most"):
+        chain_without(RecordedChatLike()).plan(four)
+    with pytest.raises(RecordError, match="'c4' has no reference"):
+        chain_without(RecordedChatLike(), reference_as_response=True).plan(four)
+    with pytest.raises(RecordError, match="score line"):
+        CompletionChain(Judge(RecordedChatLike(), "medical_pairwise"), "strong")
+
+
+def test_every_setting_changes_the_fingerprint():
+    books = SharedSearch(FakeBooks())
+    settings = [{}, {"search": books}, {"search": books, "questions": 2}, {"search": books, "store": "x"}]
+    settings += [{"shuffle": False}, {"reference_as_response": True}, {"models": ["alder"]}]
+    assert len({chain_without(RecordedChatLike(), **options).fingerprint for options in settings}) == len(settings)
+
+
+def test_a_message_that_nothing_was_found_for_says_so():
+    *_, last = chain_messages(RUBRIC, "Why?", ["a"], asked=[("[Question]: What is x?", [])])
+    assert "Nothing was found" in last["content"]
+    assert "[Question]: What is ...?" in last["content"]
+
+
+# --- many cases at once ----------------------------------------------------------------------------------------------
+
+
+def scripted(body):
+    """Ask a question of its own per case, then judge."""
+    messages = body["messages"]
+    name = messages[1]["content"].partition("case ")[2].split()[0]
+    if len(messages) == 2:
+        return answer(f"[Question]: What is {name}?", delay=0.1)
+    return answer(VERDICT, delay=0.1)
+
+
+def test_cases_run_at_once_and_share_the_books(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
+    turns, books = threading.Lock(), FakeBooks()
+
+    def one_at_a_time(questions, limit):
+        assert turns.acquire(blocking=False), "two threads search at once"
+        time.sleep(0.02)
+        found = books(questions, limit)
+        turns.release()
+        return found
+
+    cases = [Case(f"c{n}", f"case {n} ?", CASE.responses) for n in range(24)]
+    with EndpointDouble(scripted) as endpoint:
+        chat = OpenAIChat("m", base_url=endpoint.url, concurrency=12)
+        chain = CompletionChain(Judge(chat), "weak", SharedSearch(one_at_a_time, 3))
+        verdicts = list(chain.verdicts(map(chain.plan, cases)))
+    assert endpoint.most_at_once > 6
+    assert sorted(verdict.case_id for verdict in verdicts) == sorted(case.id for case in cases)
+    for verdict in verdicts:
+        assert (verdict.valid, verdict.extra["ended"], verdict.extra["rounds"]) == (True, "verdict", 2)
+        assert verdict.extra["knowledge"][0]["query"] == f"What is {verdict.case_id[1:]}?"
+        assert verdict.extra["knowledge"][0]["passages"][0]["text"] == f"What is {verdict.case_id[1:]}?"
+        assert verdict.usage == {"prompt_tokens": 200, "completion_tokens": 20}, "both calls count"
+    assert len(books.searches) < len(cases), "questions that wait are searched together"
+
+
+def test_books_that_break_are_heard_of_by_everybody_who_waits():
+    started = threading.Event()
+
+    def broken(questions, limit):
+        started.set()
+        time.sleep(0.1)
+        raise RecordError("the store is gone")
+
+    search, heard = SharedSearch(broken), []
+
+    def ask(question):
+        try:
+            search([question])
+        except RecordError as error:
+            heard.append(str(error))
+
+    threads = [threading.Thread(target=ask, args=(f"q{number}",)) for number in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(5)
+    assert heard == ["the store is gone"] * 5
+
+
+def test_a_checkpoint_is_led_in_rounds(tiny_model):
+    from automedeval.models.local import LocalChat
+
+    chat = LocalChat(str(tiny_model), max_new_tokens=8, device="cpu", dtype="float32")
+    chain = chain_without(chat, search=SharedSearch(FakeBooks()))
+    requests = [chain.plan(case) for case in list(read_cases(SAMPLE / "train_cases.jsonl"))[:4]]
+    verdicts = {verdict.case_id: verdict for verdict in chain.verdicts(requests)}
+    assert len(verdicts) == 4
+    assert all(verdict.extra["ended"] == "invalid" and verdict.extra["rounds"] == 1 for verdict in verdicts.values())
+    # led again with all but one done, it says the same on the one
+    (again,) = chain.verdicts(requests, {request.key for request in requests[1:]})
+    assert again == verdicts[requests[0].case.id]
+    chat.window = 900
+    overlong = list(chain.verdicts(requests))
+    assert {verdict.error[:14] for verdict in overlong} == {"the prompt is "}
+
+
+def test_rounds_go_on_until_every_dialogue_has_ended():
+    class Echo:
+        def overflow(self, prompts):
+            return [0] * len(prompts)
+
+        def answer(self, prompts):
+            rounds.append(len(prompts))
+            return ((index, Answer(prompts[index].label)) for index in reversed(range(len(prompts))))
+
+    def dialogue(steps):
+        told = []
+        for step in range(steps):
+            told.append((yield Prompt([], label=f"{steps}.{step}")).text)
+        return told
+
+    rounds = []
+    assert dict(follow_in_rounds(Echo(), [(steps, dialogue(steps)) for steps in (1, 3, 2)])) == {
+        1: ["1.0"],
+        2: ["2.0", "2.1"],
+        3: ["3.0", "3.1", "3.2"],
+    }
+    assert rounds == [3, 2, 1]
+    assert [value.text for _, value in follow_in_rounds(Echo(), [(0, single(Prompt([], label="x")))])] == ["x"]
+
+
+def test_the_overview_counts_every_chain(teach):
+    verdicts = [teach(*texts)[0] for texts in ([VERDICT], [*ASKS, VERDICT], [ASKS[0], ASKS[0], ASKS[0]], ["No."])]
+    told = overview(verdicts, cases=5, new=4)
+    assert "5 cases → 4 verdicts (4 new), 1 missing" in told
+    assert "4 verdicts → 2 valid, 2 invalid; valid rate 0.500" in told
+    assert "ended: verdict 1, out_of_questions 1, repeated_question 1, invalid 1" in told
+    assert "1 call: 2, 3 calls: 1, 4 calls: 1" in told
+    assert "4 questions asked and 8 passages found" in told
+    assert overview([], 2, 0).startswith("2 cases → 0 verdicts")

@@ -1,0 +1,146 @@
+"""Made-up studies for introspection: a small data set with its cases, a judge's verdicts on them, and the recipe run on all."""
+
+import json
+import random
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+from doubles.tiny_dataset import FACTS
+from programs import run_recipe
+
+from automedeval.dataset.card import card_facts, write_card
+from automedeval.dataset.folder import SplitWriter, read_dataset
+from automedeval.dataset.instructions import instruction
+from automedeval.introspection.mistakes import Recorded, read_recorded
+from automedeval.records import Case, Verdict
+from automedeval.rubrics import read_rubric
+
+MODELS = ("ash", "birch", "cedar")
+RUBRICS = {name: read_rubric(name) for name in ("automedeval", "medical_pairwise")}
+RUBRICS = {rubric.name: rubric for rubric in RUBRICS.values()}
+AUTOMEDEVAL = RUBRICS["automedeval@1"]
+
+
+def case_of(number: int, models: Sequence[str] = MODELS, **more: Any) -> Case:
+    responses = [{"model": name, "text": f"Answer {number} of {name}: rest and drink."} for name in models]
+    record = {"id": f"case-{number}", "question": f"What helps with complaint {number}?", "responses": responses}
+    return Case.from_dict(record | {"reference": f"The right answer {number}."} | more)
+
+
+def rationale_of(models: Sequence[str], order: Sequence[int], word: str = "fine") -> str:
+    """Return a stepwise rationale whose step on each doctor names the model behind it."""
+    steps = [f"Step {slot + 1}: {models[index]} is {word}." for slot, index in enumerate(order, 1)]
+    return "\n".join(["Analyze:", "Step 1: a complaint.", *steps])
+
+
+def verdict_of(case: Case, scores: Sequence[int | None] | None, judge: str = "judge", **more: Any) -> Verdict:
+    """Return a verdict with these scores, in the order of the responses; None is an invalid one."""
+    models = more.pop("models", case.models)
+    order = tuple(more.pop("order", range(len(models))))
+    extra = {"models": models, "case_digest": case.digest, "settings": "s1"} | more.pop("extra", {})
+    known = {
+        "valid": scores is not None,
+        "error": None if scores is not None else "no score line",
+        "rationale": rationale_of(models, order) if scores is not None else None,
+        "scores": scores and tuple(scores),
+        "raw": "What the judge wrote.",
+    }
+    return Verdict(case.id, judge, "automedeval@1", order, extra=extra, **known | more)
+
+
+def scores_of(number: int) -> tuple[int, int, int]:
+    return (1 + number % 5, 1 + (number + 2) % 5, 1 + (number + 3) % 5)
+
+
+def recorded_of(verdict: Verdict, case: Case, seed: int = 0) -> Recorded:
+    """Return a case's verdict as a data set's row has it, read again."""
+    row = instruction(case, verdict, RUBRICS[verdict.rubric], "strong", "high", seed)
+    (recorded,) = read_recorded([row], {case.id: case}, RUBRICS, "data")
+    return recorded
+
+
+def slot_line(scores: Sequence[int]) -> str:
+    return "Score: " + " ".join(f"Doctor {slot}: {score} points." for slot, score in enumerate(scores, 1))
+
+
+class Lessons:
+    """The files of a small study; `introspect` runs the recipe on them."""
+
+    def __init__(self, folder: Path, number: int = 8):
+        self.folder, self.output = folder, folder / "round1"
+        self.cases = [case_of(at) for at in range(number)]
+        self.order = {case.id: random.Random(case.id).sample(range(3), 3) for case in self.cases}
+        self.record = {case.id: scores_of(at) for at, case in enumerate(self.cases)}
+        self.verdicts = [verdict_of(case, self.record[case.id]) for case in self.cases[:-1]]
+        self.said: list[dict] = []
+        self.build()
+
+    def build(self) -> None:
+        """Write the data set: the last case is its test split, the others are two stages."""
+        place, splits, written = self.folder / "data", {}, Counter()
+        place.mkdir(exist_ok=True)
+        at = {"stage1": self.cases[:3], "stage2": self.cases[3:-1], "test": self.cases[-1:]}
+        for name, cases in at.items():
+            with SplitWriter(place / f"{name}.parquet") as writer:
+                for case in cases:
+                    order = self.order[case.id]
+                    verdict = verdict_of(case, self.record[case.id], "teacher", order=order)
+                    row = instruction(case, verdict, AUTOMEDEVAL, "strong", "high")
+                    writer.write(row, 500)
+                    written["not stated", "not stated", "strong", "teacher", "automedeval@1", False] += 1
+            splits[name] = writer.statistics()
+        facts = card_facts(splits, written) | FACTS | {"folder": "data", "rubrics": {}, "arithmetic": ["8 cases"]}
+        write_card(place, facts)
+        self.write("cases.jsonl", [case.to_dict() for case in self.cases])
+
+    def write(self, name: str, records: list[dict]) -> Path:
+        file = self.folder / name
+        file.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+        return file
+
+    def read(self, name: str) -> list[dict]:
+        return [json.loads(line) for line in (self.folder / name).read_text(encoding="utf-8").splitlines()]
+
+    def misjudge(self, number: int, scores: Sequence[int] | None, **more: Any) -> None:
+        """Let the judge say this of a case."""
+        self.verdicts[number] = verdict_of(self.cases[number], scores, **more)
+
+    def say(self, number: int, role: str, text: str, call: int = 1) -> None:
+        """Put a line of a partner into the recording."""
+        about = {"case_id": self.cases[number].id, "teacher": "strong", "role": role, "knowledge": "none"}
+        self.said.append(about | {"round": call, "text": text})
+
+    def agree(self, number: int, scores: Sequence[int], word: str = "poor") -> None:
+        """Let both partners agree on these scores, in the order of the responses, at once."""
+        self.say(number, "suggestion", f"Suggestion: All of it.\n{slot_line(scores)}")
+        self.say(number, "review", "Review: accept")
+        self.say(number, "revision", f"{rationale_of(MODELS, range(3), word)}\n{slot_line(scores)}")
+
+    def arguments(self, *options: object) -> list[str]:
+        verdicts = self.write("verdicts.jsonl", [verdict.to_dict() for verdict in self.verdicts])
+        given = ["--dataset", self.folder / "data", "--verdicts", verdicts, "--cases", self.folder / "cases.jsonl"]
+        return [str(each) for each in (*given, "--output", self.output, *options)]
+
+    def introspect(self, *options: object, **run: Any) -> CompletedProcess:
+        return run_recipe("introspect", *self.arguments(*options), **run)
+
+    def discuss(self, *options: object, **run: Any) -> CompletedProcess:
+        """Run the recipe with both partners played back."""
+        file = self.write("said.jsonl", self.said)
+        partners = ["--suggester", f"recording:{file}", "--reviewer", f"recording:{file}", "--shuffle", "false"]
+        return self.introspect(*partners, "--knowledge", "none", *options, **run)
+
+    def rows(self, split: str = "train") -> dict[str, dict]:
+        return {row["case_id"]: row for row in read_dataset(self.output).splits[split]}
+
+    def old_rows(self) -> dict[str, dict]:
+        return {row["case_id"]: row for row in read_dataset(self.folder / "data").training}
+
+    def statistics(self) -> dict[str, Any]:
+        return json.loads((self.output / "statistics.json").read_text())
+
+    def revisions(self) -> dict[str, dict]:
+        return {record["case_id"]: record for record in self.read("round1/revisions.jsonl")}

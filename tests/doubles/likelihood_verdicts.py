@@ -1,0 +1,69 @@
+"""Made-up verdicts of likelihood and channel judges, and people whose ratings lie on a known line of them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from doubles.introspection_study import MODELS, case_of
+from programs import ROOT
+
+from automedeval.meta_evaluation.calibration import Calibration
+from automedeval.records import Rating, Verdict
+from automedeval.rubrics import Rubric, read_rubric
+
+FEEDBACK = read_rubric(ROOT / "recipes" / "runs" / "automedeval-135m" / "feedbackqa.yaml")
+
+
+def verdict_of(number: int, figures: Sequence[float | None], judge: str = "likelihood:tiny", **more: Any) -> Verdict:
+    """Return a likelihood judge's verdict; a figure of None is a response that was not shown."""
+    shown = tuple(place for place, figure in enumerate(figures) if figure is not None)
+    case = case_of(number, MODELS[: len(figures)])
+    extra = {"models": case.models, "case_digest": case.digest, "settings": "s1"} | more.pop("extra", {})
+    known = {"valid": True, "expected_scores": tuple(figures)} | more
+    return Verdict(case.id, judge, "likelihood@1", shown, extra=extra, **known)
+
+
+def invalid_of(number: int, **more: Any) -> Verdict:
+    return verdict_of(number, (0.0, 0.0, 0.0), valid=False, error="too long", expected_scores=None, **more)
+
+
+def rated(verdict: Verdict, scores: Sequence[float], annotator: str = "ann") -> list[Rating]:
+    return [Rating(verdict.case_id, name, annotator, "overall", score) for name, score in zip(MODELS, scores)]
+
+
+def study(number: int = 30, seed: int = 0) -> list[Verdict]:
+    """Return verdicts on cases of three responses, with made-up figures between -4 and -2."""
+    rng = np.random.default_rng(seed)
+    return [verdict_of(at, rng.uniform(-4, -2, 3).tolist()) for at in range(number)]
+
+
+def channel_study(number: int, seed: int = 3) -> list[Verdict]:
+    """Return a channel judge's verdicts: with the best score on it, and by how much that beats the worst."""
+    rng, verdicts = np.random.default_rng(seed), []
+    for at in range(number):
+        best, gap = rng.uniform(-4, -2, 3), rng.uniform(-0.2, 0.8, 3)
+        likelihoods = {"1": (best - gap).tolist(), "4": best.tolist()}
+        verdicts.append(verdict_of(at, gap.tolist(), "channel:tiny", extra={"likelihoods": likelihoods}))
+    return verdicts
+
+
+def on_line(verdict: Verdict, weights: Sequence[float] = (4.5, 0.5, 0.6)) -> list[float]:
+    """Return the scores that these weights give a verdict's responses."""
+    own = np.array(verdict.expected_scores)
+    return (weights[0] + weights[1] * (own - own.mean()) + weights[2] * own).tolist()
+
+
+def people(verdicts: Sequence[Verdict], noise: float = 0.0, seed: int = 1, rubric: Rubric = FEEDBACK) -> list[Rating]:
+    """Return ratings on the line, or whole ones about it."""
+    rng, ratings = np.random.default_rng(seed), []
+    for verdict in verdicts:
+        scores = np.array(on_line(verdict))
+        if noise:
+            scores = np.clip(np.round(scores + rng.normal(0, noise, len(scores))), *rubric.scale)
+        ratings += rated(verdict, scores.tolist())
+    return ratings
+
+
+def fitted(number: int = 30, noise: float = 0.0) -> Calibration:
+    verdicts = study(number)
+    return Calibration.fit(verdicts, people(verdicts, noise), FEEDBACK)

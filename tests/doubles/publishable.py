@@ -1,0 +1,104 @@
+"""What the tests publish: a trained tiny judge with its record, results on the sample, a stand-in for the metric."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from programs import SAMPLE, run_recipe
+
+from automedeval.models.checkpoints import Stage
+from automedeval.training.stages import begin, finish
+
+RECORD: dict[str, Any] = {
+    "identity": {"rows": "0123456789ab", "start": "ba9876543210"},
+    "start": "models/base",
+    "base": "models/base",
+    "rubrics": ["automedeval@1"],
+    "versions": {"automedeval": "0.1.0", "torch": "2.13.0"},
+    "commit": "f" * 40,
+    "device": "CPU, 2 cores",
+    "seconds": 5400.0,
+}
+METRIC = '''"""Share of words that two texts have in common, in place of the real metric."""
+
+import datasets
+import evaluate
+
+
+class RationaleScore(evaluate.Metric):
+    def _info(self):
+        columns = {"predictions": datasets.Value("string"), "references": datasets.Value("string")}
+        return evaluate.MetricInfo(
+            description="", citation="", inputs_description="", features=datasets.Features(columns)
+        )
+
+    def _compute(self, predictions, references):
+        pairs = [(set(one.split()), set(two.split())) for one, two in zip(predictions, references)]
+        return {"shares": [len(one & two) / len(one | two) for one, two in pairs]}
+'''
+SPACE = """---
+title: Rationale score
+sdk: gradio
+sdk_version: 6.0.0
+app_file: app.py
+tags:
+- evaluate
+- metric
+---
+
+# Rationale score
+"""
+
+
+def stage(split: str, dataset: str = "instructions/tiny") -> Stage:
+    """Return one run of a checkpoint's history."""
+    return Stage((split,), dataset, "abcdef012345", rows=12, tokens=3400, trained=560, epochs=2)
+
+
+def trained(model: Path, folder: Path, history: tuple[str, ...] = ("stage1",), **changes: Any) -> Path:
+    """Copy a checkpoint, as recipes/sft.py would leave it after these stages; return its folder."""
+    begin(folder, RECORD | changes)
+    shutil.copytree(model, folder, dirs_exist_ok=True)
+    finish(folder, RECORD | changes, [stage(name) for name in history], [{"loss": 1.5, "step": 1}])
+    return folder
+
+
+def sharded(model: Path, folder: Path) -> Path:
+    """Save a checkpoint in several weight files; return its folder."""
+    from transformers import AutoModelForCausalLM
+
+    shutil.copytree(model, folder, ignore=shutil.ignore_patterns("*.safetensors"))
+    AutoModelForCausalLM.from_pretrained(model).save_pretrained(folder, max_shard_size="60KB")
+    assert len(list(folder.glob("model-*.safetensors"))) > 2
+    return folder
+
+
+def metric(folder: Path) -> Path:
+    """Write a small metric with its Space; return its folder."""
+    folder.mkdir(parents=True)
+    for name, text in {f"{folder.name}.py": METRIC, "README.md": SPACE, "app.py": "", "requirements.txt": ""}.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def agreement(folder: Path, judges: tuple[str, ...] = ("tiny",), **told: str) -> Path:
+    """Measure made-up verdicts, which also tell what is `told`, with the real recipe; return its agreement.json."""
+    cases = [json.loads(line) for line in (SAMPLE / "test_cases.jsonl").read_text().splitlines()]
+    folder.mkdir(parents=True)
+    for judge in judges:
+        lines = []
+        for number, case in enumerate(cases):
+            count = len(case["responses"])
+            verdict = {"case_id": case["id"], "judge": judge, "rubric": "automedeval@1", "order": list(range(count))}
+            scores = [1 + (number + slot) % 5 for slot in range(count)]
+            lines.append(
+                json.dumps(verdict | {"valid": True, "scores": scores, "settings": "5e771265abcd"} | told) + "\n"
+            )
+        (folder / f"{judge}.jsonl").write_text("".join(lines))
+    done = run_recipe(
+        "meta_evaluate", "--verdicts", *(folder / f"{judge}.jsonl" for judge in judges), "--cases",
+        SAMPLE / "test_cases.jsonl", "--ratings", SAMPLE / "test_ratings.jsonl", "--resamples", 100, "--output", folder,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return folder / "agreement.json"

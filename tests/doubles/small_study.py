@@ -1,0 +1,70 @@
+"""A small study's files for the physicians' page, and physicians who fill their tasks in."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from doubles.introspection_study import case_of, verdict_of
+
+from automedeval.annotation.assignment import Assignment
+from automedeval.annotation.store import Store
+from automedeval.annotation.study import DECISION, PREFERENCE, RESPONSES, Study, read_study
+
+CRITERIA, ASKED = ("relevancy", "knowledge_correctness", "fluency"), ("knowledge", "attribution", "fluency")
+PHYSICIANS = {"ann": "attending", "bob": "attending", "cleo": "chief"}
+
+
+def write_lines(file: Path, records: Sequence[Any]) -> Path:
+    lines = [each if isinstance(each, dict) else each.to_dict() for each in records]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return file
+
+
+def write_study(folder: Path, number: int = 4, physicians: Mapping[str, str] = PHYSICIANS, **more: Any) -> Path:
+    """Write a study on `number` cases with the verdicts of two judges; what `more` gives as None is left out."""
+    cases = [case_of(at) for at in range(number)]
+    verdicts = [verdict_of(case, (1 + at % 5, 3, 5), judge) for judge in "xy" for at, case in enumerate(cases)]
+    write_lines(folder / "cases.jsonl", cases)
+    write_lines(folder / "verdicts.jsonl", verdicts)
+    content = {
+        "title": "A ward",
+        "cases": str(folder / "cases.jsonl"),
+        "verdicts": [str(folder)],
+        "rate": {"judges": ["x"]},
+        "annotators": [{"name": name, "role": role} for name, role in physicians.items()],
+        "database": str(folder / "ward.sqlite"),
+    }
+    content = {key: value for key, value in (content | more).items() if value is not None}
+    file = folder / "study.yaml"
+    file.write_text(yaml.safe_dump(content, sort_keys=False))
+    return file
+
+
+def a_study(folder: Path, number: int = 4, physicians: Mapping[str, str] = PHYSICIANS, **more: Any) -> Study:
+    return read_study(write_study(folder, number, physicians, **more))
+
+
+def filled(task: Assignment, score: int = 4) -> dict[str, Any]:
+    """Return an answer to the part that is to be done now."""
+    if task.part == RESPONSES:
+        return {"scores": {str(slot + 1): dict.fromkeys(CRITERIA, score) for slot in range(len(task.order))}}
+    if task.part == DECISION:
+        return {"decision": "keep"}
+    if task.part == PREFERENCE:
+        return {"choices": dict.fromkeys(ASKED, "1")}
+    return {"scores": dict.fromkeys(ASKED, score), "tags": [], "comment": ""}
+
+
+def send(store: Store, task: Assignment, content: dict[str, Any] | None = None, seconds: float = 2.0) -> Assignment:
+    """Store an answer to the part of a task that is to be done now; return what the task has become."""
+    content = filled(task) if content is None else content
+    return store.answer(task.annotator, task.id, task.part, content, task.version, seconds)
+
+
+def finish(store: Store, task: Assignment) -> Assignment:
+    """Answer all parts of a task that are not answered yet."""
+    while task.part is not None:
+        task = send(store, task)
+    return task

@@ -1,0 +1,64 @@
+"""A small instruction data set, in the layout that recipes/build_dataset.py writes, for tests that train."""
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from automedeval.dataset.card import card_facts, write_card
+from automedeval.dataset.folder import SplitWriter
+from automedeval.dataset.instructions import instruction
+from automedeval.records import Case, Verdict
+from automedeval.rubrics import read_rubric
+
+FACTS: dict[str, Any] = {
+    "title": "Tiny instructions",
+    "version": "0",
+    "arithmetic": [],
+    "verification": None,
+    "unrated": 0,
+    "quality_by": "nobody",
+    "quality_report": None,
+    "topics": [],
+    "topic_cases": 0,
+    "tokenizer": None,
+    "max_length": 2048,
+    "seed": 0,
+    "plan": "none",
+}
+
+
+def tiny_row(number: int, teacher: str = "strong") -> dict[str, Any]:
+    """Return one row on a case of two responses."""
+    responses = [{"model": name, "text": f"Answer {number} of {name}: rest and drink."} for name in ("a", "b")]
+    case = Case.from_dict(
+        {"id": f"case-{number}", "question": f"What helps with cold {number}?", "responses": responses}
+    )
+    verdict = Verdict(
+        case.id,
+        f"recording:{teacher}",
+        "automedeval@1",
+        (0, 1),
+        valid=True,
+        rationale=f"Step 1: It is about cold {number}.\nStep 2: Doctor 1 is right.\nStep 3: Doctor 2 is vague.",
+        scores=(1 + number % 5, 1 + (number + 2) % 5),
+    )
+    return instruction(case, verdict, read_rubric("automedeval"), teacher, "high")
+
+
+def build_instructions(folder: Path, sizes: Mapping[str, int], **statistics: Any) -> Path:
+    """Write a data set with so many rows in each split; return its folder."""
+    folder.mkdir(parents=True)
+    splits, written, number = {}, Counter(), 0
+    for name, size in sizes.items():
+        with SplitWriter(folder / f"{name}.parquet") as writer:
+            for number in range(number, number + size):  # noqa: B020  numbers go on from split to split
+                row = tiny_row(number)
+                writer.write(row)
+                written["not stated", "not stated", row["teacher"], row["judge"], row["rubric"], False] += 1
+            number += 1
+        splits[name] = writer.statistics()
+    facts = card_facts(splits, written) | FACTS | {"folder": folder.name}
+    facts["rubrics"] = {"automedeval@1": read_rubric("automedeval").fingerprint}
+    write_card(folder, facts | statistics)
+    return folder

@@ -1,0 +1,380 @@
+"""The discussion of a mistake: what partners say, where it stands, and how many are led to their end."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from doubles.introspection_study import (
+    AUTOMEDEVAL,
+    MODELS,
+    Lessons,
+    case_of,
+    rationale_of,
+    recorded_of,
+    slot_line,
+    verdict_of,
+)
+
+from automedeval.introspection.discussion import Partners, read_review, read_suggestion
+from automedeval.introspection.mistakes import Mistake
+from automedeval.introspection.rule_reviewer import RuleOnRatings
+from automedeval.models.base import Answer
+from automedeval.records import RecordError
+from automedeval.records.journal import Journal
+
+RECORD, ORDER = (4, 2, 5), (2, 0, 1)  # by response; the slots then have 5, 4, 2
+IN_SLOTS, OTHER = (5, 4, 2), (5, 3, 3)
+SUGGESTED = f"Suggestion: The second is too high.\n{slot_line(OTHER)}"
+
+
+class Scripted:
+    """A chat that says its lines one after the other, and writes down what it was shown."""
+
+    constrains = False
+
+    def __init__(self, *lines, name="scripted"):
+        self.lines, self.name, self.fingerprint = list(lines), name, name
+        self.shown = []
+
+    def follow(self, dialogues):
+        for key, dialogue in dialogues:
+            answer = None
+            try:
+                while True:
+                    prompt = dialogue.send(answer)
+                    self.shown.append(prompt.messages)
+                    answer = Answer(self.lines.pop(0), usage={"prompt_tokens": 10, "completion_tokens": 1})
+            except StopIteration as end:
+                yield key, end.value
+
+
+def mistake_of(number=0, rationale=True):
+    case = case_of(number)
+    verdict = verdict_of(case, RECORD, "teacher", order=ORDER, **({} if rationale else {"rationale": None}))
+    recorded = recorded_of(verdict, case)
+    return Mistake(recorded, "relations", verdict_of(case, (1, 1, 1)))
+
+
+@pytest.fixture
+def discuss(tmp_path):
+    """Return what leads the discussion of one mistake by scripts, in the slots of its row, and gives it back."""
+
+    def lead(suggester, reviewer, mistake=None, reviser=(), **options):
+        chats = Scripted(*suggester, name="s"), Scripted(*reviewer, name="r"), Scripted(*reviser, name="w")
+        partners = Partners(*chats, shuffle=True, **options)
+        with Journal(tmp_path / "discussion.jsonl") as journal:
+            discussions = partners.open([mistake or mistake_of()], journal)
+            list(partners.lead(discussions, journal))
+            (again,) = partners.open([mistake or mistake_of()], journal)
+        assert again.pieces == discussions[0].pieces
+        return discussions[0], *chats
+
+    return lead
+
+
+@pytest.fixture
+def row_order():
+    return mistake_of().recorded.order
+
+
+def in_row(order, values):
+    """Return values of the responses in the slots of the row."""
+    return tuple(values[index] for index in order)
+
+
+# --- what the partners say --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "keep", "scores"),
+    [
+        (SUGGESTED, False, OTHER),
+        (f"I think so.\n\n**Suggestion:** Lower it.\n\n**{slot_line(OTHER)}**", False, OTHER),
+        (f"Suggestion: one\n{slot_line((1, 1, 1))}\nSuggestion: two\n{slot_line(OTHER)}", False, OTHER),
+        ("Suggestion: keep", True, IN_SLOTS),
+        ("Verdict 1 is right.\n- Suggestion: **Keep**.", True, IN_SLOTS),
+        (f"Suggestion: keep\n{slot_line(IN_SLOTS)}", True, IN_SLOTS),
+        (f"Suggestion: It is right as it is.\n{slot_line(IN_SLOTS)}", True, IN_SLOTS),
+    ],
+)
+def test_a_suggestion_is_read(text, keep, scores) -> None:
+    read = read_suggestion(Answer(text), AUTOMEDEVAL, IN_SLOTS)
+    assert (read.error, read.keep, read.scores) == (None, keep, scores)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (Answer(slot_line(OTHER)), "no line that begins with"),
+        (Answer("Suggestion: lower the second."), "no score line"),
+        (Answer(f"Suggestion:\n{slot_line(OTHER)}"), "points without a reason"),
+        (Answer(f"Suggestion: more.\n{slot_line((5, 6, 1))}"), "not on the scale"),
+        (Answer(f"Suggestion: more.\n{slot_line((5, 1))}"), "2 scores for 3 slots"),
+        (Answer(f"Suggestion: keep\n{slot_line(OTHER)}"), "keeps the verdict on record and gives other points"),
+        (Answer(f"<|im_end|>{SUGGESTED}"), "no line that begins with"),
+        (Answer(error="filtered"), "filtered"),
+        (Answer(f"{SUGGESTED}\nAnd also", truncated=True), "cut off"),
+    ],
+)
+def test_what_is_no_suggestion_says_why(answer, said) -> None:
+    assert said in read_suggestion(answer, AUTOMEDEVAL, IN_SLOTS).error
+
+
+@pytest.mark.parametrize(
+    ("text", "accepts", "reason"),
+    [
+        ("Review: accept", True, ""),
+        ("**Review:** Accepted.", True, ""),
+        ("Review: object\nToo harsh.", False, "Too harsh."),
+        ("Too harsh.\nReview: object", False, "Too harsh."),
+        ("Review: object – too harsh", False, "too harsh"),
+        ("Review: accept\nOn second thought:\nReview: object\nNo.", False, "No."),
+        ("Review: object", False, ""),
+    ],
+)
+def test_a_review_is_read(text, accepts, reason) -> None:
+    read = read_review(Answer(text))
+    assert (read.error, read.accepts, read.reason) == (None, accepts, reason)
+
+
+@pytest.mark.parametrize("text", ["", "I accept.", "Review: accept or object", "Review: maybe", "</s>Review: accept"])
+def test_what_is_no_review_is_neither(text) -> None:
+    assert "no line that reads" in read_review(Answer(text)).error
+
+
+# --- where it stands --------------------------------------------------------------------------------------------------
+
+
+def shown_suggestion(order, text="The second is too high.", scores=(4, 3, 3)):
+    return f"Suggestion: {text}\n{slot_line(in_row(order, scores))}"
+
+
+def shown_revision(order, scores=(4, 3, 3)):
+    return f"{rationale_of(MODELS, order, 'poor')}\n{slot_line(in_row(order, scores))}"
+
+
+def test_accepted_at_once_and_rewritten(discuss, row_order) -> None:
+    said, suggester, reviewer, reviser = discuss(
+        [shown_suggestion(row_order)], ["Review: accept"], reviser=[shown_revision(row_order)]
+    )
+    assert said.consensus
+    assert said.accepted[0] == 1
+    assert said.next_step is None
+    assert said.revised.scores == in_row(row_order, (4, 3, 3))
+    assert said.revised.rationale == rationale_of(MODELS, row_order, "poor")
+    asked, review = suggester.shown[0][1]["content"], reviewer.shown[0][1]["content"]
+    for text in (asked, review):
+        assert slot_line(in_row(row_order, RECORD)) in text
+        assert "Verdict 2, the judge's:" in text
+        assert "What helps with complaint 0?" in text
+    assert "[Question]" not in asked
+    assert "The second is too high." in review
+    assert "Suggestion: [what to change" not in review
+    assert slot_line(in_row(row_order, (4, 3, 3))) in reviser.shown[0][-1]["content"]
+    assert "Doctor 1" in reviser.shown[0][1]["content"]
+
+
+def test_kept_verdicts_are_not_rewritten(discuss) -> None:
+    said, *_ = discuss(["Suggestion: keep"], ["Review: accept"])
+    assert said.consensus
+    assert said.accepted[1].keep
+    assert said.revised is None
+
+
+def test_an_objection_is_heard_in_the_next_exchange(discuss, row_order) -> None:
+    first, second = (
+        shown_suggestion(row_order, text, scores) for text, scores in (("A.", (3, 2, 5)), ("B.", (4, 3, 3)))
+    )
+    said, suggester, reviewer, _ = discuss(
+        [first, second],
+        ["Review: object\nThat misses the dose.", "Review: accept"],
+        reviser=[shown_revision(row_order)],
+    )
+    assert said.consensus
+    assert said.accepted[0] == 2
+    assert [message["role"] for message in suggester.shown[1]] == ["system", "user", "assistant", "user"]
+    assert "That misses the dose." in suggester.shown[1][-1]["content"]
+    assert suggester.shown[1][2]["content"] == first
+    assert [message["role"] for message in reviewer.shown[1]] == ["system", "user", "assistant", "user"]
+    assert "Suggestion: A." in reviewer.shown[1][1]["content"]
+    assert "Suggestion: B." in reviewer.shown[1][3]["content"]
+
+
+def test_without_agreement_it_ends_after_three_exchanges(discuss, row_order) -> None:
+    said, suggester, reviewer, _ = discuss([shown_suggestion(row_order)] * 4, ["Review: object\nNo."] * 4)
+    assert not said.consensus
+    assert said.next_step is None
+    assert len(suggester.shown) == len(reviewer.shown) == 3
+    assert said.silent is None
+
+
+def test_unreadable_messages_use_up_exchanges(discuss, row_order) -> None:
+    good = shown_suggestion(row_order)
+    said, suggester, reviewer, _ = discuss(
+        ["Dunno.", good, good], ["Fine by me.", "Review: accept"], reviser=[shown_revision(row_order)]
+    )
+    assert said.consensus
+    assert said.accepted[0] == 3
+    assert [bool(each.error) for each in said.suggestions.values()] == [True, False, False]
+    assert [bool(each.error) for each in said.reviews.values()] == [True, False]
+    assert "could not be read as a suggestion: no line" in suggester.shown[1][-1]["content"]
+    assert "review of this could not be read" in suggester.shown[2][-1]["content"]
+    assert "could not be read as a review" in reviewer.shown[1][-1]["content"]
+    assert said.silent is None
+
+
+@pytest.mark.parametrize(
+    ("suggester", "reviewer", "silent"),
+    [(["Hm."] * 3, [], "suggester"), (["Suggestion: keep"] * 3, ["Hm."] * 3, "reviewer")],
+)
+def test_a_partner_that_never_answers_in_the_format_is_named(discuss, suggester, reviewer, silent) -> None:
+    said, *_ = discuss(suggester, reviewer)
+    assert said.silent == silent
+    assert not said.consensus
+    assert said.next_step is None
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda order: shown_revision(order, (4, 2, 3)), "other points than the accepted suggestion's"),
+        (lambda order: slot_line(in_row(order, (4, 3, 3))), "no rationale"),
+        (lambda order: "I would rather not.", "no score line"),
+    ],
+)
+def test_a_rewriting_that_does_not_hold_goes_to_the_jury(discuss, row_order, change, said) -> None:
+    found, *_ = discuss([shown_suggestion(row_order)], ["Review: accept"], reviser=[change(row_order)])
+    assert found.revised is not None
+    assert found.next_step is None
+    assert found.revised.error == said
+    assert not found.consensus
+
+
+def test_a_row_without_rationale_stays_without(discuss) -> None:
+    mistake = mistake_of(rationale=False)
+    order = mistake.recorded.order
+    said, *_, reviser = discuss(
+        [shown_suggestion(order)], ["Review: accept"], mistake, [slot_line(in_row(order, (4, 3, 3)))]
+    )
+    assert said.consensus
+    assert said.revised.rationale is None
+    assert "Keep its form" not in reviser.shown[0][-1]["content"]
+
+
+# --- the books --------------------------------------------------------------------------------------------------------
+
+
+def books(questions):
+    names = {"book": "B", "kind": "medical", "section": "S", "page": 1, "score": 0.123456}
+    return [[SimpleNamespace(id=question, text=f"About {question}", **names)] for question in questions]
+
+
+def test_the_suggesting_model_asks_and_the_reviewing_one_does_not(discuss, row_order) -> None:
+    good = shown_suggestion(row_order)
+    asks = ["[Question]: What is a dose?", "[Question]: What is a dose?", good, "[Question]: What is rest?", good]
+    said, suggester, reviewer, _ = discuss(
+        asks,
+        ["Review: object\nNo.", "Review: accept"],
+        reviser=[shown_revision(row_order)],
+        search=books,
+        questions=3,
+    )
+    assert said.consensus
+    first, second = (said.pieces["suggestion", exchange]["asked"] for exchange in (1, 2))
+    assert [each["questions"] for each in first] == [["What is a dose?"], []]
+    assert first[0]["passages"][0]["text"] == "About What is a dose?"
+    assert first[1]["passages"] is None  # asked before: told so, and to suggest
+    assert [each["questions"] for each in second] == [["What is rest?"]]
+    assert "[Question]: What is ...?" in suggester.shown[0][1]["content"]
+    assert "About What is a dose?" in suggester.shown[1][-1]["content"]
+    assert "You have asked this before" in suggester.shown[2][-1]["content"]
+    assert "No more questions are answered" in suggester.shown[2][-1]["content"]
+    assert "About What is a dose?" in json.dumps(suggester.shown[4]), "what was found stays in sight"
+    assert not any("[Question]" in message["content"] for shown in reviewer.shown for message in shown)
+    assert said.pieces["suggestion", 1]["usage"] == {"prompt_tokens": 30, "completion_tokens": 3}
+
+
+def test_who_only_asks_has_made_no_suggestion(discuss) -> None:
+    asks = [f"[Question]: What is {word}?" for word in "abcdef"]
+    said, *_ = discuss(asks, [], search=books, questions=1, exchanges=3)
+    assert said.silent == "suggester"
+    assert len(said.suggestions) == 3
+
+
+# --- many -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_journal_of_others_is_refused(tmp_path) -> None:
+    mistakes = [mistake_of(0)]
+    keep = Partners(Scripted("Suggestion: keep"), Scripted("Review: accept"))
+    with Journal(tmp_path / "discussion.jsonl") as journal:
+        list(keep.lead(keep.open(mistakes, journal), journal))
+        with pytest.raises(RecordError, match="other partners, or on another data set or judge"):
+            Partners(Scripted(), Scripted(), exchanges=2).open(mistakes, journal)
+        with pytest.raises(RecordError, match="case 'case-0' as it was before"):
+            keep.open([Mistake(mistakes[0].recorded, "relations", verdict_of(case_of(0), (1, 1, 2)))], journal)
+        assert keep.open([mistake_of(1)], journal)[0].pieces == {}, "another case's discussion is not its own"
+
+
+class Batched(Scripted):
+    """A chat that answers in batches, as a checkpoint does, always the same."""
+
+    constrains = True
+
+    def overflow(self, prompts):
+        return [0] * len(prompts)
+
+    def answer(self, prompts, wanted=None):
+        self.shown.append([prompt.key[0] for prompt in prompts])
+        yield from ((index, Answer(self.lines[0])) for index in range(len(prompts)))
+
+
+def test_a_checkpoint_gets_the_same_batches_after_an_interruption(tmp_path) -> None:
+    mistakes, file = [mistake_of(number) for number in range(3)], tmp_path / "discussion.jsonl"
+    suggester, reviewer = Batched("Suggestion: keep"), Batched("Review: accept", name="r")
+    partners = Partners(suggester, reviewer)
+    with Journal(file) as journal:
+        list(partners.lead(partners.open(mistakes, journal), journal))
+    whole = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [(piece["case_id"], piece["role"]) for piece in whole] == [
+        (f"case-{number}", role) for role in ("suggestion", "review") for number in range(3)
+    ]
+    file.write_text("".join(json.dumps(piece) + "\n" for piece in whole[:2]))
+    with Journal(file) as journal:
+        discussions = partners.open(mistakes, journal)
+        new = list(partners.lead(discussions, journal))
+    assert [(piece["case_id"], piece["role"]) for piece in new] == [
+        (piece["case_id"], piece["role"]) for piece in whole[2:]
+    ]
+    assert all(discussion.consensus for discussion in discussions)
+    every = ["case-0", "case-1", "case-2"]
+    assert suggester.shown == reviewer.shown == [every, every]
+
+
+def test_partners_need_a_score_line(tmp_path) -> None:
+    recorded = mistake_of().recorded
+    pairwise = SimpleNamespace(name="medical_pairwise@1", grammar="json")
+    other = Mistake(SimpleNamespace(rubric=pairwise, case=recorded.case), "choices", verdict_of(case_of(0), (1, 1, 1)))
+    with Journal(tmp_path / "d.jsonl") as journal, pytest.raises(RecordError, match="a rubric with a score line"):
+        Partners(Scripted(), Scripted()).open([other], journal)
+
+
+def test_the_rule_on_ratings_looks_at_order_alone(tmp_path, discuss, row_order) -> None:
+    lessons = Lessons(tmp_path)
+    ratings = [("ash", 4, "a"), ("ash", 5, "b"), ("birch", 1, "a"), ("cedar", 1, "a")]
+    about = {"case_id": "case-0", "criterion": "relevancy"}
+    file = lessons.write("ratings.jsonl", [about | {"model": m, "score": s, "annotator": a} for m, s, a in ratings])
+    rule = RuleOnRatings(file)
+
+    def review(scores):
+        prompt = SimpleNamespace(key=("case-0", 1), proposed=tuple(zip(MODELS, scores)))
+        ((_, answer),) = rule.answer([prompt])
+        return answer.text
+
+    assert review((3, 2, 1)) == review((3, 1, 2)) == review((5, 1, 1)) == "Review: accept"
+    assert "Doctor 1 above Doctor 2 (4.50 and 1.00)" in review((3, 3, 1))
+    assert "Doctor 1 above Doctor 3" in review((3, 1, 4))
+    assert read_review(Answer(review((3, 3, 1)))).accepts is False
+    rule.check([case_of(0)])
+    with pytest.raises(RecordError, match="no rating of 'ash' in case 'case-1'"):
+        rule.check([case_of(1)])

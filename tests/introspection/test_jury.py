@@ -1,0 +1,254 @@
+"""The jury: its file, its decisions, and people's readings that were kept aside."""
+
+import json
+from collections import Counter
+
+import pytest
+from doubles.introspection_study import MODELS, RUBRICS, case_of, rationale_of, recorded_of, verdict_of
+from programs import run_recipe
+
+from automedeval.introspection.jury import given_order, read_readings, read_rulings, write_queue
+from automedeval.introspection.mistakes import Mistake
+from automedeval.records import RecordError, Verdict
+from automedeval.rubrics.rationale import split_steps
+
+ORDERS = {0: (2, 0, 1), 1: (0, 1, 2), 2: (1, 2, 0)}
+RECORDED = {
+    f"case-{at}": recorded_of(verdict_of(case_of(at), (4, 2, 5), "teacher", order=order), case_of(at))
+    for at, order in ORDERS.items()
+}
+LINE = {"case_id": "case-0", "judge": "teacher", "annotator": "chief", "decision": "revise", "scores": [1, 2, 3]}
+
+
+@pytest.fixture
+def jury(tmp_path):
+    def write(*lines):
+        file = tmp_path / "jury.jsonl"
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return file
+
+    return write
+
+
+def models_in_steps(reading):
+    steps = split_steps(reading.rationale)
+    return [steps[slot].split()[0] for slot in (1, 2, 3)]
+
+
+def test_decisions_are_read_and_open_lines_decide_nothing(jury) -> None:
+    file = jury(
+        {**LINE, "rationale": rationale_of(MODELS, (0, 1, 2)), "order": [0, 1, 2]},
+        {"case_id": "case-1", "decision": "keep"},
+        {
+            "case_id": "case-2",
+            "judge": "teacher",
+            "annotator": None,
+            "decision": None,
+            "rationale": None,
+            "scores": None,
+        },
+    )
+    rulings, lines = read_rulings(file, RECORDED)
+    assert set(rulings) == {"case-0", "case-1"}
+    assert set(lines) == set(RECORDED)
+    revised, recorded = rulings["case-0"], RECORDED["case-0"]
+    assert (revised.decision, revised.annotator) == ("revise", "chief")
+    assert revised.reading.scores == tuple((1, 2, 3)[index] for index in recorded.order)
+    assert models_in_steps(revised.reading) == [MODELS[index] for index in recorded.order]
+    assert (rulings["case-1"].decision, rulings["case-1"].reading) == ("keep", None)
+
+
+def test_without_an_order_the_rationale_speaks_of_the_rows_slots(jury) -> None:
+    order = RECORDED["case-0"].order
+    rulings, _ = read_rulings(jury({**LINE, "rationale": rationale_of(MODELS, order)}), RECORDED)
+    assert models_in_steps(rulings["case-0"].reading) == [MODELS[index] for index in order]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"case_id": "case-9"}, r"jury.jsonl:1: no training case 'case-9'"),
+        ({"decision": "change"}, "'decision' must be keep, revise or null, not \"change\""),
+        ({"judge": "somebody"}, "decides on a verdict of 'somebody', and the one on record is of 'teacher'"),
+        ({"scores": [1, 2]}, "'scores' must be a list of 3, for ash, birch, cedar"),
+        ({"scores": [1, 2, 6]}, "a score must be a whole number from 1 to 5, not 6"),
+        ({"scores": [1, 2, 2.5]}, "a score must be a whole number from 1 to 5, not 2.5"),
+        ({"scores": [1, 2, True]}, "a score must be a whole number from 1 to 5, not true"),
+        ({"scores": [1, 2, None]}, "without a score for every response"),
+        ({"scores": None}, "without a score for every response"),
+        ({"rationale": 3}, "'rationale' must be a text or null"),
+        ({"rationale": "Fine. <|im_end|>"}, "holds a control token, or a line that reads as a verdict"),
+        ({"order": [0, 1]}, "'order' must hold"),
+        ({"order": [0, 1, None]}, r"'order' must hold \[0, 1, 2\] in some order, not \[0, 1, null\]"),
+        ({"case_id": ["case-0"]}, r"jury.jsonl:1: 'case_id' must be a case's id, not \[\"case-0\"\]"),
+        ({"digest": "0" * 12}, "jury.jsonl:1: the answers of case 'case-0', or its verdict on record, have changed"),
+        ({"digest": "0" * 12, "decision": "keep"}, "have changed since the jury was asked"),
+        ({"annotator": 3}, "'annotator' must be a name or null"),
+    ],
+)
+def test_a_line_that_does_not_fit_is_refused(jury, change, said) -> None:
+    with pytest.raises(RecordError, match=said):
+        read_rulings(jury({**LINE, **change}), RECORDED)
+
+
+def test_two_lines_on_a_case_are_refused(jury) -> None:
+    with pytest.raises(RecordError, match=r"jury.jsonl:2: case 'case-0' has a line already"):
+        read_rulings(jury(LINE, LINE), RECORDED)
+
+
+def test_choices_are_decided_where_the_rubric_has_them(jury) -> None:
+    case = case_of(5, MODELS[:2])
+    names = [criterion.name for criterion in RUBRICS["medical_pairwise@1"].criteria]
+    choices = dict.fromkeys(names, "ash")
+    verdict = Verdict(case.id, "teacher", "medical_pairwise@1", (1, 0), ("ash", "birch"), valid=True, choices=choices)
+    recorded = {case.id: recorded_of(verdict, case)}
+    line = {"case_id": case.id, "decision": "revise", "choices": choices | {names[0]: "birch", names[1]: "tie"}}
+    rulings, _ = read_rulings(jury(line), recorded)
+    letters = dict(zip((case.models[index] for index in recorded[case.id].order), "ab"))
+    found = rulings[case.id].reading.choices
+    assert (found[names[0]], found[names[1]], found[names[2]]) == (letters["birch"], "tie", letters["ash"])
+    with pytest.raises(RecordError, match=r"one of .*, not"):
+        read_rulings(jury(line | {"choices": {names[0]: "oak"}}), recorded)
+
+
+def test_the_queue_keeps_what_was_filled_in(jury, tmp_path) -> None:
+    mistakes = [Mistake(each, "scores", verdict_of(each.case, (1, 1, 1))) for each in RECORDED.values()]
+    half = {"case_id": "case-1", "judge": "teacher", "decision": None, "rationale": "Not sure yet.", "scores": None}
+    file = jury(LINE, half)
+    _, lines = read_rulings(file, RECORDED)
+    write_queue(file, mistakes[1:], lines)
+    kept = [json.loads(line) for line in file.read_text().splitlines()]
+    assert kept[:2] == [LINE, half]
+    assert kept[2] == {
+        "case_id": "case-2",
+        "judge": "teacher",
+        "annotator": None,
+        "decision": None,
+        "rationale": None,
+        "scores": None,
+        "order": list(RECORDED["case-2"].order),
+        "models": list(MODELS),
+        "digest": kept[2]["digest"],
+    }
+    again, _ = read_rulings(file, RECORDED)
+    assert set(again) == {"case-0"}
+    write_queue(tmp_path / "none.jsonl", [], {})
+    assert not (tmp_path / "none.jsonl").exists()
+
+
+def test_a_decision_holds_for_the_answers_that_were_seen(jury, tmp_path) -> None:
+    file = tmp_path / "queue.jsonl"
+    one = RECORDED["case-0"]
+    write_queue(file, [Mistake(one, "scores", verdict_of(one.case, (1, 1, 1)))], {})
+    (line,) = [json.loads(line) for line in file.read_text().splitlines()]
+    filled = line | {"decision": "revise", "scores": [1, 2, 3]}
+    assert set(read_rulings(jury(filled), RECORDED)[0]) == {"case-0"}
+    others = [{"model": name, "text": f"Another answer of {name}."} for name in MODELS]
+    new, order = case_of(0, responses=others), ORDERS[0]
+    answers = recorded_of(verdict_of(new, (4, 2, 5), "teacher", order=order), new)
+    verdict = recorded_of(verdict_of(one.case, (4, 2, 4), "teacher", order=order), one.case)
+    for changed in (answers, verdict):
+        known = {**RECORDED, "case-0": changed}
+        with pytest.raises(RecordError, match=r"jury.jsonl:1: the answers of case 'case-0', or its verdict on record"):
+            read_rulings(jury(filled), known)
+        _, lines = read_rulings(jury(line), known)
+        write_queue(file, [Mistake(changed, "scores", verdict_of(changed.case, (1, 1, 1)))], lines)
+        again = json.loads(file.read_text())
+        assert again["digest"] != line["digest"], "a line that nobody filled in asks about the answers of today"
+        assert set(read_rulings(jury(again | {"decision": "keep"}), known)[0]) == {"case-0"}
+
+
+# --- readings ---------------------------------------------------------------------------------------------------------
+
+
+def reading(at, annotator, scores, **more):
+    rationale = rationale_of(MODELS, ORDERS[at], "read")
+    about = {"case_id": f"case-{at}", "judge": "rater:x", "annotator": annotator, "decision": None}
+    return about | {"rationale": rationale, "scores": scores} | more
+
+
+def test_the_order_before_the_data_set_shuffled_is_found_again() -> None:
+    for at, order in ORDERS.items():
+        for seed in (0, 1, 2):
+            case = case_of(at)
+            recorded = recorded_of(verdict_of(case, (4, 2, 5), "teacher", order=order), case, seed)
+            assert given_order(recorded, seed) == order
+
+
+def test_a_reading_decides_in_the_slots_of_the_row(jury) -> None:
+    lines = [reading(0, "2", [1, 2, 3]), reading(1, "2", [4, 2, 5]), reading(2, "2", [1, None, 3])]
+    rulings, counts = read_readings(jury(*lines, reading(2, "3", [2, 2, None])), RECORDED, RECORDED, 0, 1)
+    assert counts == Counter(usable=2, unusable=2)
+    revised, recorded = rulings["case-0"], RECORDED["case-0"]
+    assert (revised.decision, revised.annotator) == ("revise", "2")
+    assert revised.reading.scores == tuple((1, 2, 3)[index] for index in recorded.order)
+    assert models_in_steps(revised.reading) == [MODELS[index] for index in recorded.order]
+    assert rulings["case-1"].decision == "keep"
+    assert "case-2" not in rulings
+
+
+def test_one_reading_is_drawn_by_case_seed_and_round(jury) -> None:
+    lines = [reading(0, str(rater), [1, 2, 1 + rater % 5]) for rater in range(8)]
+    drawn = {}
+    for seed in range(4):
+        for number in (1, 2):
+            rulings, _ = read_readings(jury(*lines), RECORDED, ["case-0"], seed, number)
+            again, _ = read_readings(jury(*reversed(lines)), RECORDED, ["case-0"], seed, number)
+            assert rulings == again
+            drawn[seed, number] = rulings["case-0"].annotator
+    assert len(set(drawn.values())) > 2
+    assert any(drawn[seed, 1] != drawn[seed, 2] for seed in range(4))
+    assert read_readings(jury(*lines), RECORDED, ["case-1"], 0, 1) == ({}, Counter())
+
+
+def test_readings_that_do_not_fit_are_refused(jury) -> None:
+    with pytest.raises(RecordError, match="a rater who has no reading of 'case-0' yet, not '2'"):
+        read_readings(jury(reading(0, "2", [1, 2, 3]), reading(0, "2", [1, 2, 3])), RECORDED, RECORDED, 0, 1)
+    with pytest.raises(RecordError, match="from 1 to 5, not 9"):
+        read_readings(jury(reading(0, "2", [1, 2, 9])), RECORDED, RECORDED, 0, 1)
+    with pytest.raises(RecordError, match=r"jury.jsonl:1: 'case_id' must be a case's id, not \[1\]"):
+        read_readings(jury(reading(0, "2", [1, 2, 3], case_id=[1])), RECORDED, RECORDED, 0, 1)
+    elsewhere = reading(0, "2", [1, 2, 9], case_id="not-trained-on")
+    assert read_readings(jury(elsewhere), RECORDED, RECORDED, 0, 1) == ({}, Counter())
+
+
+def test_what_prepare_cases_keeps_aside_is_understood(jury, tmp_path) -> None:
+    """Raters' reasons name the doctors in the slots of the verdict on record, before the data set shuffles them."""
+    cases = [case_of(at) for at in range(6)]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(case.to_dict()) + "\n" for case in cases))
+    ratings = [
+        {
+            "case_id": case.id,
+            "model": model,
+            "annotator": rater,
+            "criterion": "overall",
+            "score": 1 + (at + rater_at) % 5,
+        }
+        | {"comment": f"{model} by {rater}"}
+        for case in cases
+        for at, model in enumerate(MODELS)
+        for rater_at, rater in enumerate(("x", "y"))
+    ]
+    (tmp_path / "ratings.jsonl").write_text("".join(json.dumps(rating) + "\n" for rating in ratings))
+    options = ["--input", tmp_path / "in.jsonl", "--layout", "cases", "--ratings", tmp_path / "ratings.jsonl"]
+    done = run_recipe(
+        "prepare_cases", *options, "--verdicts_from", "ratings", "--rubric", "automedeval", "--output", tmp_path / "out"
+    )
+    assert done.returncode == 0, done.stderr
+    verdicts = [Verdict.from_dict(json.loads(line)) for line in (tmp_path / "out" / "verdicts.jsonl").open()]
+    known = {case.id: case for case in cases}
+    recorded = {verdict.case_id: recorded_of(verdict, known[verdict.case_id], 3) for verdict in verdicts}
+    rulings, counts = read_readings(tmp_path / "out" / "jury.jsonl", recorded, recorded, 3, 1)
+    assert counts == Counter(usable=6)
+    for case_id, ruling in rulings.items():
+        assert models_in_steps(ruling.reading) == [MODELS[index] for index in recorded[case_id].order]
+        assert f"by {ruling.annotator}" in ruling.reading.rationale
+    # The same lines, decided on by hand; older ones do not name their slots.
+    lines = [json.loads(line) | {"decision": "revise"} for line in (tmp_path / "out" / "jury.jsonl").open()]
+    older = [{key: value for key, value in line.items() if key != "order"} for line in lines]
+    assert all(sorted(line["order"]) == [0, 1, 2] for line in lines)
+    for decided in (lines, older):
+        rulings, _ = read_rulings(jury(*decided), recorded, 3)
+        assert set(rulings) == set(recorded)
+        for case_id, ruling in rulings.items():
+            assert models_in_steps(ruling.reading) == [MODELS[index] for index in recorded[case_id].order]

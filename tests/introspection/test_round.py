@@ -1,0 +1,271 @@
+"""A round's data set: which verdicts are revised, by whom, and what stays as it was."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from doubles.introspection_study import (
+    AUTOMEDEVAL,
+    MODELS,
+    Lessons,
+    case_of,
+    rationale_of,
+    recorded_of,
+    slot_line,
+    verdict_of,
+)
+from programs import error_line
+
+from automedeval.dataset.folder import read_dataset
+from automedeval.dataset.instructions import reads_back
+from automedeval.introspection.discussion import Suggestion
+from automedeval.introspection.round import refuse_silence, revised_row
+from automedeval.records import RecordError
+from automedeval.rubrics.grammar import Reading, parse_verdict
+from automedeval.rubrics.prompts import judge_messages
+from automedeval.rubrics.rationale import split_steps
+
+
+@pytest.fixture
+def lessons(tmp_path):
+    return Lessons(tmp_path)
+
+
+def reading_of(row):
+    """Return model → (score, its step) as a row has it."""
+    reading = parse_verdict(row["completion"][0]["content"], AUTOMEDEVAL, 3)
+    models = [row["models"][index] for index in row["order"]]
+    steps = split_steps(reading.rationale)
+    return {model: (score, steps[slot]) for slot, (model, score) in enumerate(zip(models, reading.scores), 1)}
+
+
+def test_a_revised_row_keeps_its_case_its_slots_and_its_teacher() -> None:
+    case = case_of(0)
+    recorded = recorded_of(verdict_of(case, (4, 2, 5), "teacher", order=(2, 0, 1)), case)
+    row = revised_row(
+        recorded, Reading(True, None, rationale_of(MODELS, recorded.order, "new"), (1, 2, 3)), "consensus"
+    )
+    changed = {name for name in row if row[name] != recorded.row[name]}
+    assert changed == {"completion", "judge"}
+    assert row["judge"] == "consensus"
+    assert reads_back(row, AUTOMEDEVAL)
+    bare = revised_row(recorded, Reading(True, None, None, (1, 2, 3)), "jury")
+    assert bare["completion"][0]["content"] == slot_line((1, 2, 3))
+    texts = [case.responses[index].text for index in recorded.order]
+    assert bare["prompt"] == judge_messages(AUTOMEDEVAL, case.question, texts, case.reference, rationale=False)
+    assert bare["prompt_digest"] != recorded.row["prompt_digest"]
+
+
+def test_consensus_revises_the_mistakes_and_nothing_else(lessons) -> None:
+    for number, scores in ((1, (5, 1, 1)), (4, (2, 2, 4))):
+        lessons.misjudge(number, (3, 3, 3))
+        lessons.agree(number, scores)
+    lessons.misjudge(2, (3, 3, 3))
+    lessons.say(2, "suggestion", "Suggestion: keep")
+    lessons.say(2, "review", "Review: accept")
+    done = lessons.discuss()
+    assert done.returncode == 0, done.stderr
+    for line in (
+        "introspection: 7 cases → 3 mistakes (relations: 3)",
+        "discussion: recording:strong suggests, recording:strong reviews",
+        "discussion: 3 mistakes → 3 consensus (exchange 1: 3), 0 without",
+        "consensus: 3 cases → 1 kept, 2 revised",
+        "rows: 7 verdicts → 7 kept, 0 rejected; 2 revised",
+    ):
+        assert line in done.stdout
+    rows, old = lessons.rows(), lessons.old_rows()
+    assert list(rows) == list(old)
+    for case_id in old:
+        if case_id not in ("case-1", "case-4"):
+            assert rows[case_id] == old[case_id]
+    assert {model: score for model, (score, _) in reading_of(rows["case-1"]).items()} == dict(zip(MODELS, (5, 1, 1)))
+    for case_id in ("case-1", "case-4"):
+        assert rows[case_id]["judge"] == "consensus"
+        assert rows[case_id]["order"] == old[case_id]["order"]
+        assert rows[case_id]["prompt"] == old[case_id]["prompt"]
+        assert all(step == f"{model} is poor." for model, (_, step) in reading_of(rows[case_id]).items())
+    assert lessons.rows("test") == {row["case_id"]: row for row in read_dataset(lessons.folder / "data").splits["test"]}
+    assert (lessons.output / "test.parquet").read_bytes() == (lessons.folder / "data" / "test.parquet").read_bytes()
+
+
+def test_the_statistics_and_the_records_say_what_happened(lessons) -> None:
+    lessons.misjudge(1, (3, 3, 3))
+    lessons.agree(1, (5, 1, 1))
+    lessons.misjudge(3, None)
+    lessons.say(3, "suggestion", "Suggestion: keep")
+    lessons.say(3, "review", "Review: object\nNever.")
+    for call in (2, 3):
+        lessons.say(3, "suggestion", "I shall not repeat myself.", call)
+    done = lessons.discuss()
+    assert done.returncode == 0, done.stderr
+    assert "discussion: could not be read, suggestion: 2" in done.stdout
+    assert "jury: 1 cases → 0 kept, 0 revised, 1 unresolved: their verdicts stay" in done.stdout
+    statistics, old = lessons.statistics(), read_dataset(lessons.folder / "data").statistics
+    assert statistics["round"] == 1
+    assert statistics["follows"] == old["fingerprint"] != statistics["fingerprint"]
+    assert statistics["judge"] == {"name": "judge", "settings": "s1"}
+    assert list(statistics["splits"]) == ["train", "test"]
+    assert statistics["splits"]["test"] == old["splits"]["test"]
+    assert statistics["arithmetic"][0] == "8 cases"
+    counts = statistics["counts"]
+    assert (counts["cases"], counts["mistakes"], counts["unresolved"]) == (7, 2, 1)
+    assert counts["kinds"] == {"relations": 1, "scores": 0, "choices": 0, "invalid": 1}
+    assert counts["consensus_at"] == {"1": 1}
+    assert counts["consensus"] == {"keep": 0, "revise": 1}
+    assert counts["unreadable"]["suggestion"] == 2
+    card = (lessons.output / "README.md").read_text()
+    assert "Round 1" in card
+    assert "Nobody has decided about 1 of the judge's mistakes" in card
+    revised, unresolved = lessons.revisions()["case-1"], lessons.revisions()["case-3"]
+    assert revised["old_verdict"]["scores"] == list(lessons.record["case-1"])
+    assert revised["judge_verdict"]["scores"] == [3, 3, 3]
+    assert revised["revised_verdict"]["scores"] == [5, 1, 1]
+    assert revised["suggestion"] == f"Suggestion: All of it.\n{slot_line((5, 1, 1))}"
+    assert [piece["role"] for piece in revised["exchanges"]] == ["suggestion", "review", "revision"]
+    assert (revised["decided_by"], revised["decision"], revised["consensus_at"]) == ("consensus", "revise", 1)
+    assert revised["when"].endswith("+00:00")
+    assert unresolved["judge_verdict"]["error"] == "no score line"
+    assert [unresolved[name] for name in ("decided_by", "decision", "suggestion", "revised_verdict", "when")] == [
+        None
+    ] * 5
+    assert [piece["text"] for piece in unresolved["exchanges"]][1] == "Review: object\nNever."
+    assert [line["case_id"] for line in lessons.read("round1.discussion/jury.jsonl")] == ["case-3"]
+
+
+def test_a_round_may_train_on_the_revised_rows_alone(lessons) -> None:
+    lessons.misjudge(1, (3, 3, 3))
+    lessons.agree(1, (5, 1, 1))
+    assert lessons.discuss("--train_on", "revised").returncode == 0
+    assert list(lessons.rows()) == ["case-1"]
+    assert set(lessons.rows("test")) == {"case-7"}
+
+
+def test_nothing_revised_leaves_nothing_to_train_on_and_the_old_folder(lessons) -> None:
+    assert lessons.introspect("--partners", "none").returncode == 0
+    before = (lessons.output / "train.parquet").read_bytes()
+    done = lessons.introspect("--partners", "none", "--train_on", "revised")
+    assert "nothing is left to train on (--train_on revised)" in error_line(done)
+    assert (lessons.output / "train.parquet").read_bytes() == before
+
+
+def test_without_mistakes_the_rows_are_the_old_ones(lessons) -> None:
+    done = lessons.introspect("--suggester", "openai:m", "--reviewer", "openai:m", "--knowledge", "none")
+    assert "7 cases → 0 mistakes" in done.stdout
+    assert lessons.rows() == lessons.old_rows()
+
+
+def test_the_jury_decides_where_nobody_discusses(lessons) -> None:
+    for number in (0, 1, 2):
+        lessons.misjudge(number, (3, 3, 3))
+    done = lessons.introspect("--partners", "none")
+    queue = "round1.discussion/jury.jsonl"
+    lines = lessons.read(queue)
+    assert [line["case_id"] for line in lines] == ["case-0", "case-1", "case-2"]
+    assert f"jury: 3 cases wait in {lessons.folder / queue}" in done.stdout
+    assert lessons.rows() == lessons.old_rows()
+    order = lines[0]["order"]
+    told = {"rationale": rationale_of(MODELS, order, "decided"), "scores": [5, 4, 1], "annotator": "chief"}
+    lines[0] |= {"decision": "revise"} | told
+    lines[1]["decision"] = "keep"
+    lessons.write(queue, lines)
+    done = lessons.introspect("--partners", "none")
+    assert done.returncode == 0, done.stderr
+    assert "jury: 3 cases → 1 kept, 1 revised, 1 unresolved" in done.stdout
+    row = lessons.rows()["case-0"]
+    assert row["judge"] == "jury"
+    assert reading_of(row) == {model: (score, f"{model} is decided.") for model, score in zip(MODELS, (5, 4, 1))}
+    assert lessons.rows()["case-1"] == lessons.old_rows()["case-1"]
+    record = lessons.revisions()["case-0"]
+    assert (record["decided_by"], record["annotator"], record["decision"]) == ("jury", "chief", "revise")
+    assert lessons.revisions()["case-1"]["decision"] == "keep"
+    # When it was decided is when that was first read.
+    journal = lessons.read("round1.discussion/discussion.jsonl")
+    lessons.write(
+        "round1.discussion/discussion.jsonl", [piece | {"when": "2020-01-01T00:00:00+00:00"} for piece in journal]
+    )
+    assert lessons.introspect("--partners", "none").returncode == 0
+    assert {each["when"] for each in lessons.revisions().values()} == {None, "2020-01-01T00:00:00+00:00"}
+    assert lessons.rows()["case-0"] == row
+
+
+def test_the_jurys_answers_may_come_in_a_copy(lessons) -> None:
+    for number in (0, 1):
+        lessons.misjudge(number, (3, 3, 3))
+    copy = lessons.write("copy.jsonl", [{"case_id": "case-0", "decision": "revise", "scores": [5, 4, 1]}])
+    done = lessons.introspect("--partners", "none", "--jury", copy)
+    assert "jury: 2 cases → 0 kept, 1 revised, 1 unresolved" in done.stdout
+    assert parse_verdict(lessons.rows()["case-0"]["completion"][0]["content"], AUTOMEDEVAL, 3).rationale is None
+    assert {line["case_id"] for line in lessons.read("round1.discussion/jury.jsonl")} == {"case-0", "case-1"}
+    assert "1 revised" in lessons.introspect("--partners", "none").stdout, "the queue has taken the answer over"
+    lessons.misjudge(0, lessons.record["case-0"])
+    assert "jury: 1 decisions on cases that needed none" in lessons.introspect("--partners", "none").stdout
+    lessons.write("copy.jsonl", [{"case_id": "case-0", "decision": "revise", "scores": [5, 4, 9]}])
+    assert "from 1 to 5, not 9" in error_line(lessons.introspect("--partners", "none", "--jury", copy))
+
+
+def test_readings_kept_aside_sit_on_the_jury(lessons) -> None:
+    for number in (0, 1, 2):
+        lessons.misjudge(number, (3, 3, 3))
+    about = {"judge": "rater:a", "annotator": "b", "decision": None, "rationale": None}
+    scores = {
+        "case-0": [5, 4, 1],
+        "case-1": list(lessons.record["case-1"]),
+        "case-2": [1, None, 2],
+        "case-3": [1, 1, 1],
+    }
+    readings = lessons.write("kept.jsonl", [about | {"case_id": name, "scores": one} for name, one in scores.items()])
+    done = lessons.introspect("--partners", "none", "--jury", readings, "--readings", "true")
+    assert done.returncode == 0, done.stderr
+    assert "jury: 3 cases → 1 kept, 1 revised, 1 unresolved" in done.stdout
+    assert "jury: 2 readings were usable, 1 lack a score" in done.stdout
+    assert lessons.statistics()["partners"] == {"suggester": "nobody", "reviewer": "nobody", "jury": "raters' readings"}
+    changed = {name for name, row in lessons.rows().items() if row != lessons.old_rows()[name]}
+    assert changed == {"case-0"}
+    assert lessons.revisions()["case-0"]["annotator"] == "b"
+
+
+def test_a_second_round_follows_the_first(lessons) -> None:
+    lessons.misjudge(1, (3, 3, 3))
+    lessons.agree(1, (5, 1, 1))
+    assert lessons.discuss().returncode == 0
+    first = lessons.statistics()
+    more = ["--dataset", lessons.output, "--partners", "none"]
+    lessons.output = lessons.folder / "round2"
+    done = lessons.introspect(*more)
+    assert done.returncode == 0, done.stderr
+    assert "7 cases → 1 mistakes" in done.stdout
+    second = lessons.statistics()
+    assert (second["round"], second["follows"]) == (2, first["fingerprint"])
+    (record,) = lessons.read("round2/revisions.jsonl")
+    assert record["old_verdict"]["judge"] == "consensus"
+    assert record["old_verdict"]["scores"] == [5, 1, 1]
+
+
+def test_a_round_of_nobody_who_answers_is_refused() -> None:
+    def said(silent, role, text):
+        piece = {"case_id": "c1", "text": text, "error": None}
+        return SimpleNamespace(silent=silent, pieces={(role, 1): piece}, suggestions={1: Suggestion("no")})
+
+    names = {"suggester": "model-s", "reviewer": "model-r"}
+    deaf = said("reviewer", "review", "Looks fine\nto me.")
+    with pytest.raises(
+        RecordError, match="the reviewer model-r never answered in the form of a review, in 2 of 2 disc"
+    ):
+        refuse_silence([deaf, deaf], names)
+    with pytest.raises(RecordError, match=r"case 'c1': 'Looks fine to me\.'"):
+        refuse_silence([deaf, said("suggester", "suggestion", "Hm."), deaf], names)
+    refuse_silence([deaf, said(None, "review", "Review: accept")], names)
+    refuse_silence([], names)
+
+
+def test_folders_that_hold_no_data_set_are_refused(lessons, tmp_path) -> None:
+    with pytest.raises(RecordError, match=r"nowhere/statistics.json: No such file"):
+        read_dataset(tmp_path / "nowhere")
+    file = lessons.folder / "data" / "statistics.json"
+    whole = json.loads(file.read_text())
+    file.write_text(json.dumps({"splits": {}}))
+    with pytest.raises(RecordError, match="not the statistics of a data set"):
+        read_dataset(file.parent)
+    file.write_text(json.dumps(whole | {"splits": {"stage9": {}}}))
+    with pytest.raises(RecordError, match=r"stage9.parquet: cannot be read"):
+        read_dataset(file.parent)

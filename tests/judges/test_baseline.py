@@ -1,0 +1,152 @@
+"""The baselines as judges: recipes/judge.py, audit.py, calibrate.py and meta_evaluate.py take them as they take any judge."""
+
+import json
+from functools import partial
+from pathlib import Path
+
+import pytest
+from doubles.agreement_study import CASES, RATINGS, read, write
+from programs import error_line, run_recipe
+
+from automedeval import Case
+from automedeval.judges.baseline import BaselineJudge
+from automedeval.meta_evaluation.cases import Cases
+from automedeval.metrics import lexical
+from automedeval.metrics.lexical import BASELINES, Collection
+from automedeval.records import RecordError, read_cases
+
+judge = partial(run_recipe, "judge")
+LONGER, BM25, ROUGE = "longer text", "BM25 to the question", "ROUGE-L to the reference"
+TWO = {
+    "id": "one",
+    "question": "cough syrup?",
+    "responses": [{"model": "a", "text": "syrup"}, {"model": "b", "text": "rest and sleep"}],
+}
+
+
+def judged(tmp_path: Path, baseline: str, *arguments: object, cases: Path = CASES) -> list[dict]:
+    done = judge("--judge", f"baseline:{baseline}", "--cases", cases, "--output", tmp_path / "out", *arguments)
+    assert done.returncode == 0, done.stderr
+    return read(tmp_path / "out" / "verdicts.jsonl")
+
+
+@pytest.mark.parametrize("baseline", BASELINES)
+def test_verdicts_say_what_the_baseline_counts(baseline: str, tmp_path: Path) -> None:
+    found = judged(tmp_path, baseline)
+    cases = list(read_cases(CASES))
+    expected = iter(BASELINES[baseline](cases).tolist())
+    assert [each["case_id"] for each in found] == [case.id for case in cases]
+    for verdict in found:
+        assert (verdict["judge"], verdict["rubric"]) == (f"baseline:{baseline}", "baseline@1")
+        assert verdict["valid"]
+        assert verdict["scores"] is None
+        assert verdict["expected_scores"] == pytest.approx([next(expected) for _ in verdict["order"]], abs=1e-6)
+
+
+def test_judged_twice_is_judged_once_and_a_report_finds_the_baseline_itself(tmp_path: Path) -> None:
+    before = judged(tmp_path, LONGER)
+    assert judged(tmp_path, LONGER) == before
+    done = run_recipe(
+        "meta_evaluate", "--verdicts", tmp_path / "out", "--cases", CASES, "--ratings", RATINGS, "--resamples", 200,
+        "--output", tmp_path / "report",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "report" / "agreement.json").read_text(encoding="utf-8"))
+    own, counted = (found["judges"][name]["concordance_expected"] for name in (f"baseline:{LONGER}", LONGER))
+    assert own == counted
+    assert not any("rubric" in note for note in found["notes"])
+
+
+def test_some_models_can_be_judged_alone(tmp_path: Path) -> None:
+    cases = write(tmp_path / "cases.jsonl", [TWO])
+    (verdict,) = judged(tmp_path, LONGER, "--models", "b", cases=cases)
+    assert (verdict["order"], verdict["expected_scores"]) == ([1], [None, 3.0])
+
+
+def test_without_a_reference_a_verdict_is_invalid_and_not_zero(tmp_path: Path) -> None:
+    cases = write(tmp_path / "cases.jsonl", [TWO])
+    (verdict,) = judged(tmp_path, ROUGE, cases=cases)
+    assert (verdict["valid"], verdict["expected_scores"]) == (False, None)
+    assert "reference" in verdict["error"]
+
+
+def test_bm25_takes_the_rarity_of_words_from_the_whole_file(tmp_path: Path) -> None:
+    case, other = Case.from_dict(TWO), Case.from_dict(TWO | {"id": "two"})
+    collection = Collection.of([case, other])
+    (alone,) = BaselineJudge(BM25, collection)([case])
+    among = list(BaselineJudge(BM25, collection)([case, other]))
+    assert alone == among[0]
+    assert BaselineJudge(BM25, collection).fingerprint != BaselineJudge(BM25, Collection.of([case])).fingerprint
+    assert BaselineJudge(LONGER, collection).fingerprint == BaselineJudge(LONGER).fingerprint
+    assert list(lexical.bm25([case], collection=collection)) == pytest.approx(lexical.bm25([case, other])[:2].tolist())
+    assert list(lexical.bm25([Case.from_dict(TWO | {"responses": [{"model": "a", "text": ""}]})])) == [0.0]
+
+
+def test_an_audit_shows_what_a_count_can_be_talked_into(tmp_path: Path) -> None:
+    done = run_recipe(
+        "audit", "--judge", f"baseline:{LONGER}", "--cases", CASES, "--ratings", RATINGS, "--resamples", 100,
+        "--output", tmp_path / "audit",
+    )  # fmt: skip
+    assert done.returncode == 3, done.stderr
+    found = json.loads((tmp_path / "audit" / "audit.json").read_text(encoding="utf-8"))["decodings"]["counts"]
+    assert found["length"]["prefers_longer"]["value"] == 1.0
+    assert found["planting"]["rise"]["value"] > 0
+    assert found["planting"]["attacks"]["plea"]["rise"]["value"] > 0
+    assert found["sameness"]["identical"]["tied"]["value"] == found["sameness"]["repeat"]["tied"]["value"] == 1.0
+    assert found["harm"]["lowered"]["value"] < 0.8
+    assert "reason" in found["order"], "each answer is judged by itself"
+    # BM25 judges the changed answers by the words of the clean cases.
+    cases = Cases.read(str(CASES))
+    assert run_recipe(
+        "audit", "--judge", f"baseline:{BM25}", "--cases", CASES, "--gate", "false", "--resamples", 100, "--attacks", 1,
+        "--output", tmp_path / "bm25",
+    ).returncode == 0  # fmt: skip
+    fresh = BaselineJudge(BM25, Collection.of(cases.records))
+    changed = {case.id: case for case in read_cases(tmp_path / "bm25" / "counts" / "trials.jsonl")}
+    for verdict in read(tmp_path / "bm25" / "counts" / "trials" / "verdicts.jsonl")[:20]:
+        (whole,) = fresh([changed[verdict["case_id"]]])
+        assert [verdict["expected_scores"][at] for at in verdict["order"]] == [
+            whole.expected_scores[at] for at in verdict["order"]
+        ]
+
+
+def test_counts_are_put_on_the_scale_that_people_rate_on(tmp_path: Path) -> None:
+    found = judged(tmp_path, LONGER)
+    for name, verdicts in (("rated", found[:20]), ("fresh", found[20:])):
+        write(tmp_path / f"{name}.jsonl", verdicts)
+    done = run_recipe(
+        "calibrate", "--verdicts", tmp_path / "fresh.jsonl", "--fit", tmp_path / "rated.jsonl", "--ratings", RATINGS,
+        "--rubric", "automedeval", "--output", tmp_path / "calibrated",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert all(
+        1 <= score <= 5
+        for each in read(tmp_path / "calibrated" / "verdicts.jsonl")
+        for score in each["expected_scores"]
+    )
+
+
+def test_what_a_count_cannot_do_is_one_line(tmp_path: Path) -> None:
+    given = ["--cases", CASES, "--output", tmp_path / "out"]
+    told = error_line(judge("--judge", "baseline:shorter text", *given))
+    assert "no baseline 'shorter text'" in told
+    assert LONGER in told
+    assert "needs an endpoint" in error_line(judge("--judge", f"baseline:{LONGER}", "--batch", "true", *given))
+    assert "no baseline 'x'" in error_line(run_recipe("audit", "--judge", "baseline:x", *given))
+    with pytest.raises(RecordError, match="no baseline"):
+        BaselineJudge("x")
+    dry = judge("--judge", f"baseline:{BM25}", "--dry_run", "true", *given)
+    assert "30 cases, 30 prompts, 0 judged already, about 0 prompt tokens" in dry.stdout
+    for option in (("--orders", "all"), ("--runs", 2), ("--baseline", "rowan-7b")):
+        assert "no --orders, --runs or --baseline" in error_line(
+            judge("--judge", f"baseline:{LONGER}", *given, *option)
+        )
+    assert "nope" in error_line(judge("--judge", f"baseline:{LONGER}", "--rubric", "nope", *given))
+    (tmp_path / "file").touch()
+    told = error_line(judge("--judge", f"baseline:{LONGER}", "--cases", CASES, "--output", tmp_path / "file"))
+    assert "file" in told
+    assert "folder" in told
+    assert "the name of a model is empty" in error_line(judge("--judge", "likelihood:", *given))
+    # Another collection is another judge.
+    judged(tmp_path, BM25, "--limit", 3)
+    assert "other weights, wording or settings" in error_line(judge("--judge", f"baseline:{BM25}", *given))

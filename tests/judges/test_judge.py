@@ -1,0 +1,206 @@
+"""Judges: slots become the case's responses and models, invalid stays invalid, overlong prompts are dealt with as asked."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from doubles.tiny_model import build_tiny_model
+from programs import SAMPLE
+
+from automedeval import Case, Judge, RecordError, read_cases
+from automedeval.judges.leaderboard import Standings
+from automedeval.judges.likelihood import LikelihoodJudge
+from automedeval.judges.requests import Request
+from automedeval.models.base import Answer
+from automedeval.models.local import LocalChat
+from automedeval.reports.text import format_table
+from automedeval.rubrics import read_rubric
+
+
+@pytest.fixture(scope="module")
+def chat(tiny_model: Path) -> LocalChat:
+    return LocalChat(str(tiny_model), dtype="float32", device="cpu", max_new_tokens=8)
+
+
+@pytest.fixture(scope="module")
+def cases() -> list[Case]:
+    return list(read_cases(SAMPLE / "test_cases.jsonl"))
+
+
+def test_scores_stand_in_the_cases_order(chat, cases):
+    judge = Judge(chat)
+    request = Request(cases[0], (2, 0, 1))
+    answer = Answer(
+        "Score: …", values=("5", "1", "3"), probabilities=({"4": 0.5, "5": 0.5}, {"1": 1.0}, {"3": 1.0}), free="Why."
+    )
+    verdict = judge.verdict(request, answer)
+    assert verdict.scores == (1, 3, 5)
+    assert verdict.expected_scores == (1.0, 3.0, 4.5)
+    assert verdict.order == (2, 0, 1)
+    assert verdict.rationale == "Why."
+    assert verdict.extra["models"] == cases[0].models
+
+
+def test_a_group_leaves_the_others_null(chat, cases):
+    five = replace(
+        cases[0], responses=(*cases[0].responses, *(replace(r, model=r.model + "x") for r in cases[0].responses))
+    )
+    verdict = Judge(chat).verdict(Request(five, (4, 0, 5)), Answer("Score: Doctor 1: 2. Doctor 2: 3. Doctor 3: 1."))
+    assert verdict.scores == (3, None, None, None, 2, 1)
+
+
+def test_choices_name_models(chat, cases):
+    judge = Judge(chat, "instruction_pairwise")
+    models = cases[0].models
+    verdict = judge.verdict(Request(cases[0], (2, 1), (models[1], models[2])), Answer("A, tie, B, A"))
+    assert verdict.choices == {"precision": models[2], "correctness": "tie", "format": models[1], "overall": models[2]}
+    assert verdict.pair == (models[1], models[2])
+
+
+def test_top_logprobs_become_expected_scores(chat, cases):
+    text = "Good.\nScore: Doctor 1: 4 points. Doctor 2: 2 points. Doctor 3: 5 points."
+    at = [text.index(f"Doctor {slot}: ") + 10 for slot in (1, 2, 3)]
+    odds = [{"4": 0.6, "5": 0.2, "The": 0.2}, {"2": 1.0}, {"5": 0.5, "4": 0.5, "9": 0.3}]
+    verdict = Judge(chat).verdict(Request(cases[0], (0, 1, 2)), Answer(text, scored=tuple(zip(at, odds))))
+    assert verdict.expected_scores == pytest.approx((4.25, 2.0, 4.5))
+    blind = Judge(chat).verdict(Request(cases[0], (0, 1, 2)), Answer(text, scored=((at[0], odds[0]),)))
+    assert blind.valid
+    assert blind.expected_scores is None
+
+
+def test_invalid_is_never_a_score(chat, cases):
+    for answer in (Answer("I cannot say."), Answer(error="refused"), Answer("Score: Doctor 1: 6 points.")):
+        verdict = Judge(chat).verdict(Request(cases[0], (0, 1, 2)), answer)
+        assert not verdict.valid
+        assert verdict.error
+        assert verdict.scores is verdict.expected_scores is verdict.choices is None
+        assert verdict.raw == answer.text
+
+
+def test_a_judge_on_cases(chat, cases):
+    verdicts = list(Judge(chat, orders="latin")(cases[:3]))
+    assert len(verdicts) == 9
+    assert all(verdict.valid and len(verdict.scores) == 3 for verdict in verdicts)
+    assert all(1 <= score <= 5 for verdict in verdicts for score in verdict.expected_scores)
+
+
+def test_a_lone_surrogate_is_judged(chat, cases):
+    broken = replace(cases[0], responses=(replace(cases[0].responses[0], text="So \ud800."), *cases[0].responses[1:]))
+    for judge in (Judge(chat, rationale=False), LikelihoodJudge(chat)):
+        (verdict,) = judge([broken])
+        assert verdict.valid
+
+
+def test_an_empty_response_is_judged(chat, cases):
+    mute = replace(cases[0], responses=(replace(cases[0].responses[0], text=""), *cases[0].responses[1:]))
+    for judge in (Judge(chat, rationale=False), LikelihoodJudge(chat)):
+        (verdict,) = judge([mute])
+        assert verdict.valid
+
+
+@pytest.fixture(scope="module")
+def narrow(tmp_path_factory) -> LocalChat:
+    folder = build_tiny_model(tmp_path_factory.mktemp("narrow") / "narrow", window=1500)
+    return LocalChat(str(folder), dtype="float32", device="cpu", max_new_tokens=8)
+
+
+@pytest.mark.parametrize("kind", [Judge, LikelihoodJudge])
+def test_overlong(kind, narrow, cases):
+    small = Case.from_dict({"id": "small", "question": "Why?", "responses": [{"model": "a", "text": "So."}]})
+    words = " ".join(f"word{number}" for number in range(3000))
+    long = Case.from_dict(
+        {"id": "long", "question": "Why?", "responses": [{"model": "a", "text": words}, {"model": "b", "text": "So."}]}
+    )
+    with pytest.raises(RecordError, match="'long'"):
+        list(kind(narrow)([small, long]))
+    fine, skipped = kind(narrow, on_overlong="skip")([small, long])
+    assert fine.valid
+    assert not skipped.valid
+    assert "context window" in skipped.error
+    fine, clipped = kind(narrow, on_overlong="clip")([small, long])
+    assert clipped.valid
+    assert clipped.extra["clipped"] == ["a"]
+    assert "clipped" not in fine.extra
+
+
+def test_likelihood_judge_prefers_the_response_that_makes_the_question_likely(human_data):
+    """On the real small model an answer to the question beats an answer to another question."""
+    model = Path("models/SmolLM2-135M-Instruct")
+    if not model.exists():
+        pytest.skip("models/SmolLM2-135M-Instruct is not there")
+    judge = Judge.from_pretrained(f"likelihood:{model}")
+    own = list(read_cases(human_data / "feedbackqa_cdc_valid" / "cases.jsonl"))[:8]
+    mixed = [
+        Case.from_dict(
+            {
+                "id": case.id,
+                "question": case.question,
+                "responses": [
+                    {"model": "own", "text": case.responses[0].text},
+                    {"model": "other", "text": own[index - 1].responses[0].text},
+                ],
+            }
+        )
+        for index, case in enumerate(own)
+    ]
+    verdicts = list(judge(mixed))
+    assert all(verdict.scores is None and verdict.valid for verdict in verdicts)
+    assert sum(verdict.expected_scores[0] > verdict.expected_scores[1] for verdict in verdicts) >= 6
+
+
+def test_settings_follow_what_changes_an_answer(chat, tmp_path):
+    rubric = tmp_path / "mine.yaml"
+    packaged = Path("src/automedeval/rubrics/packaged/automedeval.yaml").read_text()
+    rubric.write_text(packaged.replace("easy to follow", "easy to read"))
+    seen = {
+        judge.fingerprint
+        for judge in (
+            Judge(chat),
+            Judge(chat, rationale=False),
+            Judge(chat, score_decoding="free"),
+            Judge(chat, str(rubric)),
+            Judge(chat, on_overlong="clip"),
+            LikelihoodJudge(chat),
+        )
+    }
+    assert len(seen) == 6
+    assert Judge(chat, orders="all", seed=5).fingerprint == Judge(chat).fingerprint
+
+
+def test_standings_average_orders_and_leave_invalid_out(chat, cases):
+    judge, case = Judge(chat), cases[0]
+    first, second, third = case.models
+    standings = Standings(judge.rubric)
+    one = judge.verdict(Request(case, (0, 1, 2)), Answer("Score: Doctor 1: 5. Doctor 2: 3. Doctor 3: 3."))
+    two = judge.verdict(Request(case, (1, 0, 2)), Answer("Score: Doctor 1: 3. Doctor 2: 3. Doctor 3: 3."))
+    bad = judge.verdict(Request(case, (2, 0, 1)), Answer("no"))
+    for verdict in (one, bad, two):
+        standings.add(verdict, 3)
+    rows = {row["model"]: row for row in standings.table()}
+    assert rows[first]["score"] == 4.0
+    assert rows[first]["rank"] == 1.0
+    assert rows[first]["win share"] == 1.0
+    assert rows[second]["rank"] == rows[third]["rank"] == 2.5
+    assert rows[second]["win share"] == 0.25
+    assert standings.valid_rate == pytest.approx(2 / 3)
+    assert format_table(standings.table()).splitlines()[1].startswith(first)
+
+
+def test_standings_read_a_worse_choice_as_a_loss(cases):
+    rubric = read_rubric("medical_pairwise")
+    standings = Standings(rubric)
+    judge_choices = dict.fromkeys(rubric.output_criteria, "a")
+
+    class Named:  # a chat is not needed to read answers
+        name, fingerprint, constrains = "named", "0" * 12, False
+
+    judge = Judge(Named(), rubric)
+    answer = (
+        "{" + ", ".join(f'"{name}": {{"verdict": "response_{side}"}}' for name, side in judge_choices.items()) + "}"
+    )
+    models = cases[0].models
+    standings.add(judge.verdict(Request(cases[0], (0, 1), (models[0], models[1])), Answer(answer)), 1)
+    row = next(row for row in standings.table() if row["model"] == models[0])
+    assert row["correctness"] == 1.0
+    assert row["harmfulness"] == row["bias"] == 0.0
+    assert row["win share"] == pytest.approx(4 / 6)

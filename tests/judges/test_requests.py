@@ -1,0 +1,95 @@
+"""Which prompts a case takes."""
+
+from collections import Counter
+from itertools import combinations, permutations
+
+import pytest
+
+from automedeval.judges.requests import plan_requests
+from automedeval.records import Case, RecordError, Response
+from automedeval.rubrics import read_rubric
+
+LISTWISE, PAIRWISE, GUIDED = map(read_rubric, ("automedeval", "medical_pairwise", "instruction_pairwise"))
+
+
+def case(count: int, reference: str | None = None, name: str = "c") -> Case:
+    return Case(name, "Why?", tuple(Response(f"m{index}", f"text {index}") for index in range(count)), reference)
+
+
+def test_one_order_is_seeded_per_case():
+    orders = [plan_requests(case(3, name=f"c{n}"), LISTWISE)[0].slots for n in range(60)]
+    assert orders == [plan_requests(case(3, name=f"c{n}"), LISTWISE)[0].slots for n in range(60)]
+    assert set(orders) == set(permutations(range(3)))
+    assert orders != [plan_requests(case(3, name=f"c{n}"), LISTWISE, seed=1)[0].slots for n in range(60)]
+
+
+def test_all_orders_and_a_latin_square():
+    assert {r.slots for r in plan_requests(case(3), LISTWISE, "all")} == set(permutations(range(3)))
+    latin = [request.slots for request in plan_requests(case(3), LISTWISE, "latin")]
+    assert len(latin) == 3
+    for slot in range(3):
+        assert {slots[slot] for slots in latin} == {0, 1, 2}
+
+
+@pytest.mark.parametrize("count", range(4, 15))
+def test_more_responses_than_fit_go_into_balanced_groups(count):
+    groups = [request.slots for request in plan_requests(case(count), LISTWISE)]
+    assert all(len(set(group)) == 3 for group in groups)
+    for slot in range(3):  # every response once in every slot, hence in three groups
+        assert sorted(group[slot] for group in groups) == list(range(count))
+    meetings = Counter(pair for group in groups for pair in combinations(sorted(group), 2))
+    if count >= 7:
+        assert max(meetings.values()) == 1
+
+
+def test_groups_with_all_orders_keep_every_order_of_every_group():
+    requests = plan_requests(case(5), LISTWISE, "all")
+    assert len({request.key for request in requests}) == len(requests) == 5 * 6
+
+
+def test_one_response_alone():
+    assert [request.slots for request in plan_requests(case(1), LISTWISE)] == [(0,)]
+    assert plan_requests(case(1), PAIRWISE) == []
+
+
+def test_every_pair_or_those_with_the_baseline():
+    requests = plan_requests(case(4), PAIRWISE)
+    assert {frozenset(request.pair) for request in requests} == {
+        frozenset(pair) for pair in combinations(("m0", "m1", "m2", "m3"), 2)
+    }
+    for request in requests:
+        assert {f"m{slot}" for slot in request.slots} == set(request.pair)
+    against = plan_requests(case(4), PAIRWISE, baseline="m2")
+    assert [request.pair for request in against] == [("m2", "m0"), ("m2", "m1"), ("m2", "m3")]
+    both = plan_requests(case(2), PAIRWISE, "all")
+    assert {request.slots for request in both} == {(0, 1), (1, 0)}
+    assert len({request.pair for request in both}) == 1
+
+
+def test_the_first_slot_of_pairs_is_balanced_over_cases():
+    first = Counter(plan_requests(case(2, name=f"c{n}"), PAIRWISE)[0].slots[0] for n in range(400))
+    assert 150 < first[0] < 250
+
+
+def test_selected_models_keep_the_cases_own_indices():
+    (request,) = plan_requests(case(14), LISTWISE, models=["m3", "m9", "m5"])
+    assert sorted(request.slots) == [3, 5, 9]
+    requests = plan_requests(case(14), PAIRWISE, models=["m3"], baseline="m9")
+    assert [request.pair for request in requests] == [("m9", "m3")]
+
+
+def test_runs_differ_in_their_number_alone():
+    requests = plan_requests(case(3), LISTWISE, runs=3)
+    assert [request.run for request in requests] == [0, 1, 2]
+    assert len({request.slots for request in requests}) == 1
+    assert len({request.id for request in requests}) == 3
+
+
+def test_what_is_not_there_is_refused():
+    with pytest.raises(RecordError, match="'nobody'"):
+        plan_requests(case(3), LISTWISE, models=["m0", "nobody"])
+    with pytest.raises(RecordError, match="'nobody'"):
+        plan_requests(case(3), PAIRWISE, baseline="nobody")
+    with pytest.raises(RecordError, match="has no reference"):
+        plan_requests(case(2), GUIDED)
+    assert len(plan_requests(case(2, reference="So."), GUIDED)) == 1

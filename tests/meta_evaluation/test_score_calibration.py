@@ -1,0 +1,254 @@
+"""Scaling: a few rated cases put any judge's scores on people's scale."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from doubles.introspection_study import MODELS, case_of, verdict_of
+from doubles.likelihood_verdicts import FEEDBACK, rated
+
+from automedeval.meta_evaluation.calibration import FEWEST, Scaling, calibration_facts
+from automedeval.records import Rating, RecordError, Verdict
+from automedeval.rubrics import read_rubric
+from automedeval.stats.bootstrap import value_of
+from automedeval.stats.calibration_error import FOLDS, calibration_error, reliability_bins
+
+SHAPE = ((1.0, 1.0), (2.0, 1.2), (4.0, 3.4), (5.0, 4.0))  # how people rate what the judge scores
+
+
+def scored(number: int, values: Sequence[float | None], **more: Any) -> Verdict:
+    """Return a verdict with these expected scores, and whole ones near them."""
+    whole = [value and round(value) for value in values]
+    shown = tuple(place for place, value in enumerate(values) if value is not None)
+    return verdict_of(
+        case_of(number), whole, order=shown, models=list(MODELS), **{"expected_scores": tuple(values)} | more
+    )
+
+
+def study(number: int = 60, seed: int = 0) -> list[Verdict]:
+    rng = np.random.default_rng(seed)
+    return [scored(at, np.round(rng.uniform(1, 5, 3), 6).tolist()) for at in range(number)]
+
+
+def people(verdicts: Sequence[Verdict], noise: float = 0.0, seed: int = 1) -> list[Rating]:
+    rng, ratings = np.random.default_rng(seed), []
+    for verdict in verdicts:
+        means = np.interp(verdict.expected_scores, *zip(*SHAPE)) + rng.normal(0, noise, 3)
+        ratings += rated(verdict, np.clip(means, 1, 4).tolist())
+    return ratings
+
+
+# --- the line ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_rising_line_is_found_again() -> None:
+    verdicts = study()
+    scaling = Scaling.fit(verdicts, people(verdicts), FEEDBACK)
+    fresh = scaling.apply(scored(99, [1.5, 3.0, 4.5]), "new")
+    assert fresh.expected_scores == pytest.approx(np.interp([1.5, 3.0, 4.5], *zip(*SHAPE)).tolist(), abs=0.03)
+    assert (fresh.judge, fresh.rubric, fresh.valid) == ("new", "feedbackqa@1", True)
+    assert scaling.source == "expected_scores"
+    assert [scaling.facts[name] for name in ("cases", "responses", "ratings")] == [60, 180, 180]
+
+
+def test_its_steps_are_those_of_an_independent_isotonic_regression() -> None:
+    from sklearn.isotonic import IsotonicRegression
+
+    verdicts = study()
+    ratings = people(verdicts, 0.8)
+    scaling = Scaling.fit(verdicts, ratings, FEEDBACK)
+    x = np.concatenate([verdict.expected_scores for verdict in verdicts])
+    y = np.array([rating.score for rating in ratings])
+    steps = IsotonicRegression().fit_transform(x, y)
+    levels = np.unique(np.round(steps, 6))
+    assert [height for _, height in scaling.knots] == pytest.approx(levels.tolist(), abs=1e-6)
+    centres = [x[np.abs(steps - level) < 1e-5].mean() for level in levels]
+    assert [centre for centre, _ in scaling.knots] == pytest.approx(centres, abs=1e-5)
+
+
+def test_the_judges_order_stays_and_ties_are_rare() -> None:
+    verdicts = study(100)
+    scaling = Scaling.fit(verdicts, people(verdicts, 0.8), FEEDBACK)
+    (first, low), (last, high) = scaling.knots[0], scaling.knots[-1]
+    values = np.linspace(first, last, 50)
+    points = [scaling.apply(scored(99, [value, None, None]), "new").expected_scores[0] for value in values.tolist()]
+    assert (np.diff(points) > 0).all()
+    outside = scaling.apply(scored(99, [0.5, 9.0, None]), "new").expected_scores
+    assert outside == pytest.approx((low, high, None))
+
+
+def test_scores_have_the_shares_that_people_gave_them() -> None:
+    verdicts = study(200)
+    ratings = people(verdicts, 0.3)
+    scaling = Scaling.fit(verdicts, ratings, FEEDBACK)
+    given = np.bincount(np.floor([rating.score + 0.5 for rating in ratings]).astype(int), minlength=5)
+    found = np.bincount([score for verdict in verdicts for score in scaling.apply(verdict, "new").scores], minlength=5)
+    assert np.abs(given - found).max() <= 2
+    assert scaling.levels == (1, 2, 3, 4)
+
+
+def test_readings_of_a_response_count_together_as_one() -> None:
+    verdicts, ratings = study(), people(study(), 0.5)
+    again = [replace(verdict, run=1) for verdict in verdicts]
+    one, two = (Scaling.fit(given, ratings, FEEDBACK) for given in (verdicts, verdicts + again))
+    assert one.knots == two.knots
+    assert one.facts == two.facts
+    some = [*verdicts, *again[:7]]
+    assert Scaling.fit(some, ratings, FEEDBACK).knots == one.knots
+    assert Scaling.fit(verdicts[::-1], ratings, FEEDBACK).to_dict() == one.to_dict()
+
+
+def test_whole_scores_serve_where_a_verdict_has_no_others() -> None:
+    verdicts = study()
+    verdicts[3] = replace(verdicts[3], expected_scores=None)
+    scaling = Scaling.fit(verdicts, people(study()), FEEDBACK)
+    assert scaling.source == "scores"
+    assert {centre for centre, _ in scaling.knots} <= {1.0, 2.0, 3.0, 4.0, 5.0}
+    fresh = scaling.apply(scored(99, [1.2, None, 4.9]), "new")
+    assert fresh.expected_scores[1] is fresh.scores[1] is None
+    assert fresh.expected_scores[0] == pytest.approx(scaling.knots[0][1])
+    with pytest.raises(RecordError, match="case 'case-99': the verdict has no scores"):
+        scaling.apply(replace(scored(99, [1.0, 2.0, 3.0]), scores=None), "new")
+
+
+def test_an_invalid_verdict_stays_invalid_and_gets_no_score() -> None:
+    scaling = Scaling.fit(study(), people(study()), FEEDBACK)
+    fresh = scaling.apply(verdict_of(case_of(99), None), "new")
+    assert (fresh.valid, fresh.error, fresh.scores, fresh.expected_scores) == (False, "no score line", None, None)
+    assert (fresh.judge, fresh.rubric) == ("new", "feedbackqa@1")
+    with_invalid = [*study(), verdict_of(case_of(99), None)]
+    more = people(study()) + rated(with_invalid[-1], (1, 1, 4))
+    assert Scaling.fit(with_invalid, more, FEEDBACK).knots == scaling.knots
+
+
+def test_other_settings_are_refused_and_the_fingerprint_follows() -> None:
+    scaling = Scaling.fit(study(), people(study()), FEEDBACK)
+    with pytest.raises(RecordError, match="case 'case-99': judged with other settings"):
+        scaling.apply(scored(99, [1.0, 2.0, 3.0], extra={"settings": "s2"}), "new")
+    assert scaling.apply(scored(99, [1.0, 2.0, 3.0]), "new").extra["settings"] == scaling.fingerprint
+    turned = [replace(scaling, knots=((1.0, 2.0),)), replace(scaling, source="scores"), replace(scaling, settings="s2")]
+    assert len({each.fingerprint for each in (scaling, *turned)}) == 4
+    assert json.loads(json.dumps(scaling.to_dict()))["from"] == "expected_scores"
+
+
+FAULTS = {
+    "too few cases": (lambda: (study(9), people(study(9))), f"^9 rated cases .* needs {FEWEST} at least"),
+    "no rating of these cases": (lambda: (study(), []), "^0 rated cases with a valid verdict"),
+    "one rating throughout": (
+        lambda: (study(), [replace(rating, score=3) for rating in people(study())]),
+        "every response is rated 3; there is nothing to learn",
+    ),
+    "people who rate the other way round": (
+        lambda: (study(), [replace(rating, score=5 - rating.score) for rating in people(study())]),
+        "people's ratings do not rise with the judge's scores",
+    ),
+    "the same for every response": (
+        lambda: ([scored(at, [2.0, 2.0, 2.0]) for at in range(60)], people(study())),
+        "people's ratings do not rise with the judge's scores",
+    ),
+    "off the scale": (
+        lambda: (study(), [replace(people(study())[0], score=5)]),
+        "case 'case-0': the rating 5 is off feedbackqa@1's scale 1 to 4",
+    ),
+    "a rating given twice": (
+        lambda: (study(), people(study()) * 2),
+        f"case 'case-0': 'ann' rated '{MODELS[0]}' before",
+    ),
+    "several settings": (
+        lambda: ([*study(), scored(99, [1.0, 2.0, 3.0], extra={"settings": "s2"})], people(study())),
+        "several judges, or of one with several settings",
+    ),
+    "no scores": (
+        lambda: ([replace(verdict, scores=None, expected_scores=None) for verdict in study()], people(study())),
+        "case 'case-0': the verdict has no scores",
+    ),
+    "no models": (
+        lambda: ([scored(at, [1.0, 2.0, 3.0], extra={"models": []}) for at in range(20)], people(study(20))),
+        "case 'case-0': the verdict does not name the models",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_what_nothing_can_be_learnt_from_is_refused(name: str) -> None:
+    make, told = FAULTS[name]
+    with pytest.raises(RecordError, match=told):
+        Scaling.fit(*make(), FEEDBACK)
+
+
+def test_a_rubric_with_choices_is_refused() -> None:
+    with pytest.raises(RecordError, match="medical_pairwise@1 gives choices, not scores"):
+        Scaling.fit(study(), people(study()), read_rubric("medical_pairwise"))
+
+
+# --- how far scores can be taken at their word ------------------------------------------------------------------------
+
+
+def test_the_error_is_the_mean_distance_of_the_bins() -> None:
+    judge = np.repeat(np.arange(10.0), 2)  # ten bins of two
+    people_say = judge + np.tile([1.0, 0.0], 10)
+    people_say[:2] = (-2.0, 0.0)
+    case = np.arange(20) // 2
+    assert value_of(calibration_error(judge, people_say, case), 10) == pytest.approx((9 * 0.5 + 1.0) / 10)
+    assert value_of(calibration_error(judge, judge, case), 10) == 0.0
+    bins = reliability_bins(judge, people_say)
+    assert [each["n"] for each in bins][:2] == [2, 2]
+    assert bins[0] == {"judge": 0.0, "people": -1.0, "n": 2}
+
+
+def test_after_is_measured_on_cases_that_the_line_was_not_learnt_from() -> None:
+    verdicts, rng = study(30), np.random.default_rng(2)
+    ratings = [rating for verdict in verdicts for rating in rated(verdict, rng.integers(1, 5, 3).tolist())]
+    told = Scaling.fit(verdicts, ratings, FEEDBACK).facts["calibration_error"]["after"]
+    names = sorted(verdict.case_id for verdict in verdicts)
+    by_name = {verdict.case_id: verdict for verdict in verdicts}
+    apart, said, case = [], [], []
+    for place, name in enumerate(names):
+        others = [by_name[other] for at, other in enumerate(names) if at % FOLDS != place % FOLDS]
+        line = Scaling.fit(others, ratings, FEEDBACK)
+        apart += line.apply(by_name[name], "new").expected_scores
+        said += [rating.score for rating in ratings if rating.case_id == name]
+        case += [place] * 3
+    error = calibration_error(np.array(apart), np.array(said, float), np.array(case))
+    assert told["value"] == pytest.approx(value_of(error, 30), abs=1e-6)
+    assert told["low"] <= told["value"] <= told["high"]
+
+
+def test_calibration_lowers_the_error_of_a_judge_that_is_off_and_says_from_where() -> None:
+    verdicts = [replace(verdict, rubric="feedbackqa@1") for verdict in study(200)]
+    told = Scaling.fit(verdicts, people(verdicts, 0.3), FEEDBACK).facts
+    assert told["calibration_error"]["before"]["low"] > 0.3
+    assert told["calibration_error"]["after"]["high"] < 0.15
+    assert len(told["reliability"]["before"]) == len(told["reliability"]["after"]) == 10
+    other = Scaling.fit(study(), people(study()), FEEDBACK).facts
+    assert other["calibration_error"]["before"] == {
+        "value": None,
+        "reason": "judged by automedeval@1, on a scale of its own",
+    }
+    assert other["reliability"].keys() == {"after"}
+
+
+def test_the_error_of_a_good_judge_has_an_interval_that_reaches_down() -> None:
+    rng, held = np.random.default_rng(0), []
+    for _ in range(40):
+        case = np.repeat(np.arange(60), 3)
+        judge = rng.uniform(1.5, 4.5, 180)
+        people = np.clip(judge + rng.normal(0, 0.4, 60)[case] + rng.normal(0, 0.5, 180), 1, 5)
+        error = calibration_facts("none", judge, people, case)["calibration_error"]["after"]
+        held.append(error["low"] <= 0.017 <= error["high"])  # of 400,000 draws, but for clipping nothing
+        assert error["low"] <= error["value"] <= error["high"]
+    assert sum(held) >= 36
+
+
+def test_a_tie_at_a_cut_stays_on_its_side() -> None:
+    verdicts = [scored(at, [7 / 3, 11 / 3, None]) for at in range(20)]
+    ratings = [
+        Rating(verdict.case_id, model, "r", "overall", score)
+        for verdict in verdicts
+        for model, score in zip(MODELS, (2, 4))
+    ]
+    scaling = Scaling.fit(verdicts, ratings, FEEDBACK)
+    assert scaling.apply(verdicts[0], "new").scores == (2, 4, None)

@@ -1,0 +1,81 @@
+"""Judges that need no model: counted right, and as good on human-rated answers as they are known to be."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from automedeval import Case
+from automedeval.meta_evaluation.cases import Cases
+from automedeval.meta_evaluation.ratings import read_ratings
+from automedeval.metrics import lexical
+from automedeval.stats import agreement, interrater
+from automedeval.stats.bootstrap import value_of
+
+
+def case(question: str | list, *texts: str, reference: str | None = None) -> Case:
+    responses = [{"model": f"m{number}", "text": text} for number, text in enumerate(texts)]
+    return Case.from_dict({"id": question if isinstance(question, str) else "c", "question": question,
+                           "reference": reference, "responses": responses})  # fmt: skip
+
+
+def test_longer_text_counts_words() -> None:
+    texts = ("", "One, two; three.", "don't", "über naïve", "多喝水")
+    assert lexical.longer_text([case("q", *texts)]).tolist() == [0, 3, 2, 2, 3]
+
+
+def test_bm25_by_hand() -> None:
+    found = lexical.bm25(
+        [case("cough syrup", "cough cough syrup", "rest and water"), case("sleep", "sleep well tonight")]
+    )
+    # Three documents of three words each, so the length norm is k1; "cough" and "syrup" stand in one of them.
+    weight = math.log(1 + (3 - 1 + 0.5) / (1 + 0.5))
+    assert found[0] == pytest.approx(weight * (2 * 2.5 / (2 + 1.5) + 1 * 2.5 / (1 + 1.5)))
+    assert found[1] == 0
+    assert found[2] == pytest.approx(weight)
+
+
+def test_bm25_reads_what_the_patient_wrote() -> None:
+    talk = [{"role": "user", "content": "cough"}, {"role": "assistant", "content": "syrup"}]
+    assert lexical.bm25([case(talk, "cough", "syrup")]).tolist()[1] == 0
+
+
+def test_rouge_l_by_hand() -> None:
+    texts = ("police kill the gunman", "the gunman kill police", "")
+    found = lexical.rouge_l([case("q", *texts, reference="Police killed the gunman")])
+    # Lin 2004, section 3.1: longest common subsequences of 3 and 2 words of four.
+    assert found == pytest.approx([0.75, 0.5, 0.0])
+    assert np.isnan(lexical.rouge_l([case("q", "a")])).all()
+
+
+def test_random_scores_follow_the_text_and_the_seed() -> None:
+    one, two = case("q", "a", "b"), case("q", "b", "a")
+    assert lexical.random_scores([one]).tolist() == lexical.random_scores([two])[::-1].tolist()
+    assert lexical.random_scores([one]).tolist() != lexical.random_scores([one], seed=1).tolist()
+
+
+@pytest.mark.parametrize(
+    ("folder", "longer", "one_rater"),
+    [("feedbackqa", 0.61, 0.73), ("feedbackqa_cdc_valid", 0.55, 0.80), ("mediqa_validation", 0.58, None)],
+)
+def test_known_concordances_on_answers_that_people_rated(
+    human_data: Path, folder: str, longer: float, one_rater: float | None
+) -> None:
+    cases = Cases.read(str(human_data / folder / "cases.jsonl"))
+    people = read_ratings(str(human_data / folder / "ratings.jsonl"), cases)
+    panel, relation = cases.panel, cases.panel.relations(people.scores)
+
+    def concordance(scores: np.ndarray) -> float:
+        return value_of(agreement.accuracies(panel, relation, panel.relations(scores))["concordance"], len(cases))
+
+    assert concordance(lexical.longer_text(cases.records)) == pytest.approx(longer, abs=0.01)
+    assert concordance(lexical.random_scores(cases.records)) == pytest.approx(0.5, abs=0.06)
+    if one_rater is not None:
+        own, others = interrater.leave_one_out(people.by_annotator)
+        keep = ~np.isnan(own)
+        stacked = panel.stacked(len(people.annotators)).only(keep)
+        found = agreement.accuracies(stacked, stacked.relations(others[keep]), stacked.relations(own[keep]))[
+            "concordance"
+        ]
+        assert value_of(found, len(cases)) == pytest.approx(one_rater, abs=0.01)

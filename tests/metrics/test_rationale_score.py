@@ -1,0 +1,291 @@
+"""The rationale metric against its references, on tiny models with random weights, and at its edges."""
+
+import csv
+import logging
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from doubles.tiny_bart import TEXTS, build_bart, build_bert, build_roberta, roberta_tokenizer
+from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer, BartForConditionalGeneration
+
+pytest.importorskip("evaluate", reason="the metric is a module of evaluate, which is not installed")
+
+from automedeval.metrics.rationale_score import rationale_score as metric
+from automedeval.metrics.rationale_score.rationale_score import rationale_score
+
+PREDICTIONS = [*TEXTS, "a", "No."]
+REFERENCES = [*TEXTS[1:], TEXTS[0], "It is wrong. " * 4, "Yes, and soon; see a doctor."]
+LONG = " ".join(TEXTS)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return the folders of tiny models by their kind."""
+    folder = tmp_path_factory.mktemp("metric")
+    builders = {"roberta": build_roberta, "bert": build_bert, "bart": build_bart}
+    return {name: str(build(folder / name)) for name, build in builders.items()}
+
+
+def berts(tiny: dict[str, str], predictions: list, references: list, **options: Any) -> dict[str, Any]:
+    options = {"bert_model": tiny["roberta"], "bert_num_layers": 2} | options
+    return rationale_score(predictions, references, bart_model=None, **options)
+
+
+def barts(tiny: dict[str, str], predictions: list, references: list, **options: Any) -> dict[str, Any]:
+    return rationale_score(predictions, references, bert_model=None, bart_model=tiny["bart"], **options)
+
+
+def near(found: list, expected: list, tolerance: float) -> bool:
+    return found == pytest.approx(expected, abs=tolerance, rel=0)
+
+
+def same_as_bert_score(found: dict[str, Any], expected: tuple[torch.Tensor, ...]) -> bool:
+    return all(near(each, values.tolist(), 1e-5) for each, values in zip(found["bert_score"].values(), expected))
+
+
+@torch.no_grad()
+def slow_bart_score(folder: str, source: str, target: str) -> float:
+    """Return the published formula, worded plainly: one pair, all log-probabilities, the mean over the target's tokens.
+
+    A padding token adds nothing to the sum; one that is spelt out in the text counts in the length.
+    """
+    tokenizer, network = AutoTokenizer.from_pretrained(folder), BartForConditionalGeneration.from_pretrained(folder)
+    cut = {"truncation": True, "max_length": 64, "return_tensors": "pt"}
+    labels = tokenizer(target, **cut)["input_ids"]
+    logits = network(**tokenizer(source, **cut), labels=labels).logits[0]
+    losses = torch.nn.NLLLoss(reduction="none", ignore_index=1)(torch.log_softmax(logits, dim=1), labels[0])
+    return -float(losses.sum() / labels.shape[1])
+
+
+@pytest.mark.parametrize(("kind", "layers"), [("roberta", 1), ("roberta", 3), ("bert", 2)])
+def test_bert_score_is_that_of_bert_score(tiny: dict[str, str], kind: str, layers: int) -> None:
+    bert_score = pytest.importorskip("bert_score")
+    predictions, references = [*PREDICTIONS, " padded with blanks \n", LONG], [*REFERENCES, "see </s> a doctor", "a"]
+    expected = bert_score.score(predictions, references, model_type=tiny[kind], num_layers=layers)
+    found = berts(tiny, predictions, references, bert_model=tiny[kind], bert_num_layers=layers)
+    assert same_as_bert_score(found, expected)
+    assert found["mean_bert_score"]["f1"] == pytest.approx(float(expected[2].mean()), abs=1e-5)
+    assert len({round(value, 3) for value in found["bert_score"]["f1"]}) > 5, "the texts differ"
+
+
+def test_several_references_and_a_baseline_are_treated_as_in_bert_score(tiny: dict[str, str], tmp_path: Path) -> None:
+    bert_score = pytest.importorskip("bert_score")
+    file = tmp_path / "baseline.csv"
+    file.write_text("LAYER,P,R,F\n0,0.1,0.1,0.1\n1,0.2,0.3,0.4\n2,0.35,0.25,0.15\n", encoding="utf-8")
+    references = [[one, two, "a"] for one, two in zip(REFERENCES, PREDICTIONS[::-1])]
+    options = {"rescale_with_baseline": True, "baseline_path": str(file)}
+    named = {"model_type": tiny["roberta"], "num_layers": 2, "lang": "en"}
+    expected = bert_score.score(PREDICTIONS, references, **named, **options)
+    assert same_as_bert_score(berts(tiny, PREDICTIONS, references, **options), expected)
+    unscaled = berts(tiny, PREDICTIONS, references)["bert_score"]["precision"]
+    assert near([(value - 0.35) / 0.65 for value in unscaled], expected[0].tolist(), 1e-5)
+
+
+def test_the_packaged_baseline_is_bert_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bert_score = pytest.importorskip("bert_score")
+    table = Path(bert_score.__file__).parent / "rescale_baseline" / "en" / "roberta-large.tsv"
+    with open(table, encoding="utf-8") as stream:
+        row = list(csv.DictReader(stream))[17]
+    assert metric._baseline("roberta-large", 17, None) == [float(row[name]) for name in "PRF"]
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match="install bert-score"):
+        metric._baseline("roberta-large", 17, None)
+
+
+def test_bart_score_is_the_published_formula_both_ways(tiny: dict[str, str]) -> None:
+    predictions, references = [*PREDICTIONS, LONG, "written <pad> out"], [*REFERENCES, "a", LONG]
+    onward = [slow_bart_score(tiny["bart"], *pair) for pair in zip(references, predictions)]
+    back = [slow_bart_score(tiny["bart"], *pair) for pair in zip(predictions, references)]
+    found = barts(tiny, predictions, references)
+    assert near(found["bart_score"], onward, 1e-4)
+    assert found["mean_bart_score"] == pytest.approx(sum(onward) / len(onward), abs=1e-4)
+    assert near(
+        barts(tiny, predictions, references, bart_direction="prediction_to_reference")["bart_score"], back, 1e-4
+    )
+    harmonic = [2 / (1 / one + 1 / two) for one, two in zip(onward, back)]
+    assert near(barts(tiny, predictions, references, bart_direction="harmonic")["bart_score"], harmonic, 1e-4)
+    assert max(map(abs, (one - two for one, two in zip(onward, back)))) > 0.1, "the ways differ"
+
+
+def test_of_several_references_the_best_counts(tiny: dict[str, str]) -> None:
+    singly = [barts(tiny, PREDICTIONS, [text] * len(PREDICTIONS))["bart_score"] for text in TEXTS[:3]]
+    found = barts(tiny, PREDICTIONS, [TEXTS[:3]] * len(PREDICTIONS))["bart_score"]
+    assert near(found, [max(each) for each in zip(*singly)], 1e-4)
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 100, 100_000])
+def test_batches_and_order_change_nothing(tiny: dict[str, str], batch_tokens: int) -> None:
+    order = random.Random(0).sample(range(len(PREDICTIONS)), len(PREDICTIONS))
+    mixed = [[texts[place] for place in order] for texts in (PREDICTIONS, REFERENCES)]
+    for score, key in ((berts, "bert_score"), (barts, "bart_score")):
+        whole, found = score(tiny, PREDICTIONS, REFERENCES)[key], score(tiny, *mixed, batch_tokens=batch_tokens)[key]
+        columns = [(whole, found)] if key == "bart_score" else list(zip(whole.values(), found.values()))
+        assert all(near(two, [one[place] for place in order], 1e-5) for one, two in columns)
+
+
+def test_padding_is_no_partner_of_a_token() -> None:
+    # two texts of one token each that point apart, beside two longer ones, which pad them
+    states = {0: torch.tensor([[1.0, 0.0]]), 1: torch.tensor([[-2.0, 0.0]]), 2: torch.tensor([[1.0, 0.0], [0.0, 1.0]])}
+    ids = [torch.arange(len(vectors)) for vectors in states.values()]
+    model = SimpleNamespace(frame=torch.tensor([], dtype=torch.long), device="cpu")
+    figures = metric._Bert._match(model, [(0, 1), (2, 2), (2, 0)], states, ids)
+    assert figures == [[-1.0, -1.0, -1.0], [1.0, 1.0, 1.0], [0.5, 1.0, pytest.approx(2 / 3)]]
+
+
+def test_no_more_logits_are_held_than_said(tiny: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    expected, sizes, plain = barts(tiny, PREDICTIONS, REFERENCES)["bart_score"], [], metric.linear
+
+    def watched(*given: torch.Tensor) -> torch.Tensor:
+        sizes.append((found := plain(*given)).numel())
+        return found
+
+    monkeypatch.setattr(metric, "linear", watched)
+    monkeypatch.setattr(metric, "LOGITS", 2000)
+    monkeypatch.setattr(metric, "WORDS", 70)  # the vocabulary in slices, the last of them narrower
+    assert near(barts(tiny, PREDICTIONS, REFERENCES)["bart_score"], expected, 1e-5)
+    assert len(sizes) > 2 * 600 // 70
+    assert max(sizes) <= 2000
+
+
+def test_ten_thousand_items_read_each_text_once(tiny: dict[str, str]) -> None:
+    texts = [" ".join(random.Random(seed).choices(LONG.split(), k=1 + seed % 9)) for seed in range(60)]
+    texts = list(dict.fromkeys(texts))
+    rng = random.Random(1)
+    predictions, references = rng.choices(texts, k=10_000), rng.choices(texts[:20], k=10_000)
+    for score, what, most in ((berts, "bert_model", len(texts)), (barts, "bart_model", 20)):
+        score(tiny, PREDICTIONS, REFERENCES)  # loads the model
+        layers = 2 if what == "bert_model" else None
+        network = metric._load(what, tiny["roberta" if layers else "bart"], layers, "cpu", "float32").network
+        rows: list[int] = []
+        encoder = network if layers else network.model.encoder
+        handle = encoder.register_forward_hook(lambda *given, rows=rows: rows.append(len(given[-1].last_hidden_state)))
+        found = score(tiny, predictions, references)
+        handle.remove()
+        assert 0 < sum(rows) <= most
+        figures = found["bert_score"]["f1"] if layers else found["bart_score"]
+        assert len(figures) == 10_000
+        alone = score(tiny, predictions[77:78], references[77:78])
+        assert near([figures[77]], alone["bert_score"]["f1"] if layers else alone["bart_score"], 1e-5)
+
+
+def test_a_blank_text_scores_nothing(tiny: dict[str, str]) -> None:
+    predictions, references = ["", "a", " \n", "a"], ["a", ["", "  "], "", ["", "a"]]
+    found = berts(tiny, predictions, references)
+    assert found["bert_score"]["f1"][:3] == [0.0, 0.0, 0.0]
+    assert found["bert_score"]["f1"][3] == pytest.approx(1.0)
+    assert found["empty"] == [0, 1, 2, 3]
+    found = barts(tiny, predictions, references, bart_direction="harmonic")
+    assert found["bart_score"][:3] == [None, None, None]
+    assert found["mean_bart_score"] == found["bart_score"][3] == barts(
+        tiny, ["a"], ["a"], bart_direction="harmonic"
+    )["bart_score"][0]  # fmt: skip
+    assert found["bart_score_undefined"] == 3
+    assert barts(tiny, [""], ["a"])["mean_bart_score"] is None
+
+
+def test_blank_texts_are_those_of_bert_score(tiny: dict[str, str]) -> None:
+    bert_score = pytest.importorskip("bert_score")
+    scorer = bert_score.BERTScorer(model_type=tiny["roberta"], num_layers=2)
+    scorer._tokenizer.build_inputs_with_special_tokens = lambda ids: [0, 2]  # it calls what transformers 5 has no more
+    predictions, references = ["", "a", *PREDICTIONS], ["a", "", *REFERENCES]
+    assert same_as_bert_score(berts(tiny, predictions, references), scorer.score(predictions, references))
+
+
+def test_a_long_text_is_cut_and_said(tiny: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        found = berts(tiny, ["a", LONG, "a"], ["a", "a", ["a", LONG]])
+    assert found["truncated"] == [1, 2]
+    (record,) = [record for record in caplog.records if "hold a text" in record.message]
+    assert record.message.startswith("2 of 3 items hold a text beyond the 64 tokens")
+    assert barts(tiny, [LONG, "a"], ["a", "a"])["truncated"] == [0]
+    window = " a" * 62
+    assert berts(tiny, [window], ["a"])["truncated"] == []
+    assert berts(tiny, [window + " a"], ["a"])["truncated"] == [0]
+
+
+def test_a_tokenizer_that_knows_no_window_takes_the_models(tiny: dict[str, str], tmp_path: Path) -> None:
+    tokenizer = roberta_tokenizer(TEXTS, window=None)
+    assert tokenizer.model_max_length > 1e20
+    unknown = {
+        "roberta": str(build_roberta(tmp_path / "r", tokenizer)),
+        "bart": str(build_bart(tmp_path / "b", tokenizer)),
+    }
+    for score in (berts, barts):
+        one, two = (score(folders, [LONG, "a"], ["a", LONG]) for folders in (tiny, unknown))
+        assert one == two
+        assert one["truncated"] == [0, 1]
+
+
+def test_half_precision_is_near(tiny: dict[str, str]) -> None:
+    for score, key, tolerance in ((berts, "mean_bert_score", 1e-2), (barts, "mean_bart_score", 5e-2)):
+        one, two = (score(tiny, PREDICTIONS, REFERENCES, dtype=dtype)[key] for dtype in ("float32", "bfloat16"))
+        assert one != two
+        assert two == pytest.approx(one, abs=tolerance)
+
+
+def weights_gone(tiny: dict[str, str], folder: Path) -> str:
+    shutil.copytree(tiny["bart"], folder / "gone")
+    weights = load_file(folder / "gone" / "model.safetensors")
+    del weights["model.decoder.layers.1.fc2.weight"]
+    save_file(weights, folder / "gone" / "model.safetensors", metadata={"format": "pt"})
+    return str(folder / "gone")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"predictions": "one text"}, "predictions must be a list with one entry an item"),
+        ({"references": None}, "references must be a list"),
+        ({"predictions": ["a", "b", "c"]}, "3 predictions, 2 references"),
+        ({"predictions": [], "references": []}, "one at least"),
+        ({"predictions": ["a", 3]}, r"predictions\[1\] must be a text, not int: 3"),
+        ({"predictions": ["a", None]}, r"predictions\[1\] must be a text, not NoneType"),
+        ({"references": ["a", []]}, r"references\[1\] must be a text or a list of one text or more"),
+        ({"references": ["a", ["b", b"c"]]}, r"references\[1\] must be a text, not bytes"),
+        ({"predictions": ["a", "\ud800"]}, r"predictions\[1\] holds half a surrogate pair"),
+        ({"bart_direction": "both"}, "bart_direction must be one of reference_to_prediction, "),
+        ({"dtype": "float64"}, "dtype must be one of float32, bfloat16, float16, not 'float64'"),
+        ({"batch_tokens": 0}, "batch_tokens must be a whole number of at least 1, not 0"),
+        ({"bert_model": None, "bart_model": None}, "both None"),
+        ({"bert_model": None, "rescale_with_baseline": True}, "bert_model is None"),
+        ({"baseline_path": "x.csv"}, "rescale_with_baseline is False"),
+        ({"rescale_with_baseline": True, "baseline_path": "nowhere.csv"}, "there is no file nowhere.csv"),
+        ({"bert_num_layers": None}, "bert_num_layers must be given; known are roberta-large"),
+        ({"bert_num_layers": 4}, "bert_num_layers must be from 1 to 3, not 4"),
+        ({"bert_num_layers": 2.5}, r"must be from 1 to 3, not 2\.5"),
+        ({"bert_model": "nowhere/at-all"}, "bert_model 'nowhere/at-all' cannot be loaded"),
+        ({"bert_model": "bart"}, "is a bart: BERTScore takes an encoder alone"),
+        ({"bart_model": "roberta"}, "is a roberta: BARTScore takes a BART"),
+        ({"bart_model": weights_gone}, "lacks 1 of its weights, model.decoder.layers.1.fc2.weight"),
+    ],
+)
+def test_what_cannot_be_computed_is_refused(
+    tiny: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], message: str
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    default = {"predictions": ["a", "b"], "references": ["a", "b"], "bert_model": "roberta", "bert_num_layers": 2}
+    options: dict[str, Any] = default | {"bart_model": "bart"} | given
+    for name in ("bert_model", "bart_model"):
+        value: str | Callable | None = options[name]
+        options[name] = value(tiny, tmp_path) if callable(value) else tiny.get(value, value)
+    with pytest.raises(ValueError, match=message) as caught:
+        rationale_score(**options)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("LAYER,P,R,F\n1,0.1,0.1,0.1\n", "no line for layer 2"), ("layer;p\n", "no line"), ("LAYER,P\n2,x\n", "numbers")],
+)
+def test_a_baseline_that_does_not_fit_is_refused(tiny: dict[str, str], tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "baseline.csv"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match=message):
+        berts(tiny, ["a"], ["a"], rescale_with_baseline=True, baseline_path=str(file))

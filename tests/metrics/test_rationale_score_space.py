@@ -1,0 +1,144 @@
+"""The folder of the metric as a Space: evaluate loads its one file alone, the page computes, the card says what it must."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+import yaml
+from doubles.tiny_bart import TEXTS, build_bart, build_roberta
+from packaging.requirements import Requirement
+from programs import ROOT
+
+pytest.importorskip("evaluate", reason="the metric is a module of evaluate, which is not installed")
+
+SPACE = ROOT / "src" / "automedeval" / "metrics" / "rationale_score"
+PROGRAM = """
+import json, sys
+import evaluate
+metric = evaluate.load(sys.argv[1])
+options = {"bert_model": sys.argv[2], "bert_num_layers": 2, "bart_model": sys.argv[3]}
+predictions, references = json.loads(sys.argv[4])
+whole = metric.compute(predictions=predictions, references=references, **options)
+metric.add(prediction=predictions[0], reference=references[0])
+metric.add_batch(predictions=predictions[1:], references=references[1:])
+pieces = metric.compute(**options)
+told = []
+for wrong in ({"predictions": ["a", 3], "references": ["a", "b"]}, {"predictions": ["a"], "references": []}):
+    try:
+        metric.compute(**wrong, **options)
+    except ValueError as error:
+        told.append(str(error))
+again = metric.compute(predictions=predictions, references=references, **options)
+print(json.dumps([metric.name, whole, pieces, again, told, "automedeval" in sys.modules, type(metric).__module__]))
+"""
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """Return the folders of a tiny RoBERTa and a tiny BART."""
+    folder = tmp_path_factory.mktemp("space")
+    return str(build_roberta(folder / "roberta")), str(build_bart(folder / "bart"))
+
+
+def run(program: str, folder: Path, *arguments: str) -> str:
+    """Run a program offline in a process of its own, whose caches are in a folder; return the last line that it prints."""
+    environment = os.environ | {"HF_HOME": str(folder / "home"), "HF_HUB_OFFLINE": "1", "HF_EVALUATE_OFFLINE": "1"}
+    command = [sys.executable, "-c", program, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[-1]
+
+
+def test_evaluate_loads_the_one_file_offline(tiny: tuple[str, str], tmp_path: Path) -> None:
+    from automedeval.metrics.rationale_score.rationale_score import rationale_score
+
+    # one file, in a folder of its own: what it imports beside libraries would be missing
+    alone = tmp_path / "rationale_score"
+    alone.mkdir()
+    (alone / "rationale_score.py").write_bytes((SPACE / "rationale_score.py").read_bytes())
+    texts = [[*TEXTS[:3], ""], [TEXTS[1], [TEXTS[2], "a"], ["b"], "c"]]
+    shown = run(PROGRAM, tmp_path, str(alone), *tiny, json.dumps(texts))
+    name, whole, pieces, again, told, imported, module = json.loads(shown)
+    assert name == "rationale_score"
+    assert whole == pieces == again
+    expected = rationale_score(*texts, bert_model=tiny[0], bert_num_layers=2, bart_model=tiny[1])
+    assert whole.keys() == expected.keys()
+    assert whole["bert_score"]["f1"] == pytest.approx(expected["bert_score"]["f1"], abs=1e-5)
+    assert whole["bart_score"] == pytest.approx(expected["bart_score"], abs=1e-4)
+    assert whole["bart_score"][3] is None
+    assert told[0].startswith("predictions[1] must be a text, not int")
+    assert told[1].startswith("1 predictions, 0 references")
+    assert not imported
+    assert module.startswith("evaluate_modules.")
+
+
+def test_the_page_compares_without_gradio(tiny: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(SPACE))
+    for name in ("app", "rationale_score"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    import app
+
+    assert not re.search(r"^(import|from) gradio", (SPACE / "app.py").read_text(encoding="utf-8"), re.M)
+    rows, note = app.compare(TEXTS[0], TEXTS[1], tiny[0], "2", tiny[1], "harmonic")
+    assert [name for name, _ in rows] == [
+        "BERTScore precision", "BERTScore recall", "BERTScore f1", "BARTScore, harmonic",
+    ]  # fmt: skip
+    assert all(re.match(r"-?\d\.\d{4}", value) for _, value in rows)
+    assert note == ""
+    rows, note = app.compare("a", " ".join(TEXTS), "", "", tiny[1], "reference_to_prediction")
+    assert [name for name, _ in rows] == ["BARTScore, reference to prediction"]
+    assert "its end was not compared" in note
+    with pytest.raises(ValueError, match=r"The reference is empty\."):
+        app.compare(" ", "a", *tiny[:1], "2", tiny[1], "harmonic")
+    assert app.shown(rows, note).splitlines()[2].startswith("| BARTScore, reference to prediction | -")
+    with pytest.raises(ValueError, match=r"The layer must be a whole number, not '2\.5'"):
+        app.compare("a", "a", *tiny[:1], "2.5", tiny[1], "harmonic")
+    with pytest.raises(ValueError, match="both None"):
+        app.compare("a", "a", "", "", " ", "harmonic")
+    assert "not for clinical decisions" in app.NOTICE
+    for name in ("app", "rationale_score"):
+        monkeypatch.delitem(sys.modules, name)
+
+
+def test_the_card_opens_as_a_space_of_a_metric() -> None:
+    text = (SPACE / "README.md").read_text(encoding="utf-8")
+    front = yaml.safe_load(text.split("---\n")[1])
+    assert front["sdk"] == "gradio"
+    assert str(front["sdk_version"]).startswith("6.")
+    assert (SPACE / front["app_file"]).is_file()
+    assert front["tags"] == ["evaluate", "metric"]
+    assert front["pinned"] is False
+    assert len(front["short_description"]) <= 60, "the Hub allows no longer one"
+    assert "not the medicine in it" in text
+
+
+def test_the_card_names_every_option_and_every_key(tiny: tuple[str, str]) -> None:
+    from inspect import signature
+
+    from automedeval.metrics.rationale_score.rationale_score import rationale_score
+
+    text = (SPACE / "README.md").read_text(encoding="utf-8")
+    named = {name for row in re.findall(r"^\| (`[^|]+) \|", text, re.M) for name in re.findall(r"`(\w+)`", row)}
+    found = rationale_score(["a"], ["b"], bert_model=tiny[0], bert_num_layers=1, bart_model=tiny[1])
+    assert named == set(signature(rationale_score).parameters) - {"predictions", "references"} | set(found)
+    defaults = [signature(rationale_score).parameters[name].default for name in ("bert_model", "bart_model")]
+    assert f"| `{defaults[0]}`, `{defaults[1]}` |" in text
+
+
+def test_the_example_of_the_card_runs(tiny: tuple[str, str], tmp_path: Path) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", (SPACE / "README.md").read_text(encoding="utf-8"), re.S)
+    code = code.replace("ORGANISATION/rationale_score", str(SPACE))
+    options = f"bert_model={tiny[0]!r}, bert_num_layers=1, bart_model={tiny[1]!r},"
+    shown = run(code.replace("metric.compute(", f"metric.compute({options}"), tmp_path)
+    assert re.fullmatch(r"-?\d\.\d+ -\d+\.\d+", shown)
+
+
+def test_what_the_space_installs_is_what_is_tested_here() -> None:
+    for line in (SPACE / "requirements.txt").read_text(encoding="utf-8").splitlines():
+        requirement = Requirement(line)
+        assert requirement.specifier.contains(version(requirement.name).partition("+")[0]), line

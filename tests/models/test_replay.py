@@ -1,0 +1,120 @@
+"""Playing back what teachers said."""
+
+import json
+from collections import Counter
+
+import pytest
+from programs import ROOT, SAMPLE
+
+from automedeval.models.base import Answer, Prompt
+from automedeval.models.replay import RecordedChat
+from automedeval.records import RecordError, read_cases
+from automedeval.rubrics import read_rubric
+from automedeval.rubrics.grammar import parse_verdict
+from automedeval.rubrics.questions import questions_of
+
+RECORDING = ROOT / "recipes" / "runs" / "automedeval-135m" / "teacher.jsonl"
+LINE = {"case_id": "c1", "teacher": "strong", "role": "judge", "knowledge": "chain", "round": 1, "text": "first"}
+
+
+@pytest.fixture
+def recording(tmp_path):
+    def write(*lines):
+        file = tmp_path / "said.jsonl"
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return file
+
+    return write
+
+
+def prompt(case_id="c1", call=1):
+    return Prompt([{"role": "user", "content": "Whatever."}], key=(case_id, call))
+
+
+def test_an_answer_is_found_by_case_teacher_role_knowledge_and_round(recording):
+    changes = [{}, {"case_id": "c2"}, {"teacher": "weak"}, {"role": "reviewer"}, {"knowledge": "none"}, {"round": 2}]
+    file = recording(*({**LINE, **change, "text": repr(change)} for change in changes))
+    chat = RecordedChat(file, "strong")
+    assert chat.name == "recording:strong"
+    prompts = [prompt(), prompt("c2"), prompt("c1", 2)]
+    said = {index: answer.text for index, answer in chat.answer(prompts)}
+    assert said == {0: "{}", 1: "{'case_id': 'c2'}", 2: "{'round': 2}"}
+    assert [index for index, _ in chat.answer(prompts, [False, True, False])] == [1]
+    others = [
+        RecordedChat(file, "weak"),
+        RecordedChat(file, "strong", "none"),
+        RecordedChat(file, "strong", role="reviewer"),
+    ]
+    assert [next(other.answer([prompt()]))[1].text for other in others] == [
+        repr(changes[number]) for number in (2, 4, 3)
+    ]
+    assert len({one.fingerprint for one in (chat, *others)}) == 4
+
+
+def test_the_fingerprint_follows_the_teachers_own_lines(recording):
+    before = RecordedChat(recording(LINE), "strong").fingerprint
+    assert RecordedChat(recording({**LINE, "teacher": "weak"}, LINE), "strong").fingerprint == before
+    assert RecordedChat(recording({**LINE, "text": "other"}), "strong").fingerprint != before
+
+
+def test_what_was_not_recorded_is_an_error_that_names_the_key(recording):
+    chat = RecordedChat(recording(LINE), "strong")
+    with pytest.raises(
+        RecordError, match="no line of case 'c9', teacher 'strong', role 'judge', knowledge 'chain', round 2"
+    ):
+        list(chat.answer([prompt("c9", 2)]))
+    with pytest.raises(RecordError, match="have a key"):
+        list(chat.answer([Prompt([])]))
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ([LINE, {**LINE, "text": "again"}], r"said.jsonl:2: there is a line of case 'c1'.* already"),
+        ([{**LINE, "round": "1"}], r"said.jsonl:1: 'round' must be int, not \"1\""),
+        ([{**LINE, "round": True}], r"said.jsonl:1: 'round' must be int, not true"),
+        ([{name: LINE[name] for name in LINE if name != "text"}], "said.jsonl:1: 'text' must be str, not null"),
+        ([{**LINE, "teacher": "weak"}], "no line of teacher 'strong', role 'judge', knowledge 'chain'"),
+    ],
+)
+def test_a_faulty_recording_is_named(recording, lines, said):
+    with pytest.raises(RecordError, match=said):
+        RecordedChat(recording(*lines), "strong")
+
+
+def test_dialogues_are_led_to_their_end(recording):
+    chat = RecordedChat(recording(LINE, {**LINE, "round": 2, "text": "second"}), "strong")
+
+    def dialogue(calls):
+        said = []
+        for call in range(1, calls + 1):
+            said.append((yield prompt(call=call)).text)
+        return said
+
+    followed = list(chat.follow((calls, dialogue(calls)) for calls in (2, 1)))
+    assert followed == [(2, ["first", "second"]), (1, ["first"])]
+    assert chat.overflow([prompt()]) == [0]
+    assert chat.estimate([prompt()]) == (2, 0.0)
+
+
+@pytest.mark.skipif(not RECORDING.exists(), reason="the recording of the small study is not there")
+@pytest.mark.parametrize(("teacher", "knowledge"), [(t, k) for t in ("strong", "weak") for k in ("chain", "none")])
+def test_the_recording_of_the_small_study_speaks_of_every_training_case(teacher, knowledge):
+    rubric = read_rubric("automedeval")
+    cases = {case.id: case for case in read_cases(SAMPLE / "train_cases.jsonl")}
+    chat = RecordedChat(RECORDING, teacher, knowledge)
+    ends = Counter()
+    for case in cases.values():
+        for call in range(1, 5):
+            ((_, answer),) = chat.answer([prompt(case.id, call)])
+            if not questions_of(Answer(answer.text), rubric, len(case.responses)):
+                break
+            assert knowledge == "chain", "without knowledge a teacher does not ask"
+            if (case.id, call + 1) not in chat._texts:  # asks to the end
+                ends["asks"] += 1
+                break
+        ends[parse_verdict(answer.text, rubric, len(case.responses)).valid] += 1
+    assert ends[True] >= 56
+    assert ends[False] == (0 if teacher == "strong" else ends["asks"] + 2)
+    assert ends["asks"] == (2 if (teacher, knowledge) == ("weak", "chain") else 0)
+    assert {case_id for case_id, _ in chat._texts} == set(cases)

@@ -1,0 +1,41 @@
+"""How tests run a recipe: by its documented command, in this process or in one of its own."""
+
+import contextlib
+import io
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from unittest import mock
+
+ROOT = Path(__file__).parents[1]
+SAMPLE = ROOT / "src" / "automedeval" / "sample"
+
+
+def run_recipe(
+    name: str, *arguments: object, launch: tuple[str, ...] | None = None, **options
+) -> subprocess.CompletedProcess:
+    """Run a recipe: in this process as `python recipes/NAME.py` would, or in one of its own with `launch` or options."""
+    recipe, arguments = str(ROOT / "recipes" / f"{name}.py"), list(map(str, arguments))
+    if launch is not None or options:
+        command = [sys.executable, *(launch or ()), recipe, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300, **options)
+    out, err, status = io.StringIO(), io.StringIO(), 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), mock.patch("sys.argv", [recipe, *arguments]):
+        try:
+            runpy.run_path(recipe, run_name="__main__")
+        except SystemExit as stop:
+            status = stop.code
+            if isinstance(status, str):
+                err.write(f"\n{status}\n")
+                status = 1
+    return subprocess.CompletedProcess(arguments, status, out.getvalue(), err.getvalue())
+
+
+def error_line(done: subprocess.CompletedProcess) -> str:
+    """Return the one line that a failed recipe prints besides its progress bars; no traceback."""
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    told = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(told) == 1, done.stderr
+    return told[0]

@@ -1,0 +1,77 @@
+"""The benchmarks run as documented, in a tiny configuration, and print their tables. What they measure is not judged here."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from programs import ROOT, SAMPLE
+
+
+def table_of(script: str, *options: str) -> str:
+    command = [sys.executable, str(ROOT / "benchmarks" / script), *options]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def row_of(table: str, name: str) -> list[str]:
+    (line,) = [line for line in table.splitlines() if line.startswith(name)]
+    return line.removeprefix(name).split()
+
+
+def test_throughput_compares_every_row_with_its_target(tiny_model: Path) -> None:
+    options = ["--model", str(tiny_model), "--cases", str(SAMPLE / "test_cases.jsonl"), "--limit", "2"]
+    options += ["--baseline_limit", "2", "--max_new_tokens", "2", "--repeats", "1", "--probe", "1"]
+    table = table_of("judge_throughput.py", *options).split("2 cases, up to 2 new tokens")[1]
+    tried, measured = table.split("written/s")
+    for name in ("(a) generate, one by one", "(b) judge, rationale", "(c) judge, scores alone"):
+        assert all(float(rate) > 0 for rate in row_of(tried, name)), "both dtypes are tried"
+    dtype, cases, rate, _read, written, *_ = row_of(measured, "(a) generate, one by one")
+    assert dtype in ("float32", "bfloat16")
+    assert int(cases) == 2
+    assert float(rate) > 0
+    assert 0 < int(written) <= 2 * 2
+    for name, target in (
+        ("(b) judge, rationale", "8"),
+        ("(c) judge, scores alone", "20"),
+        ("(d) bare forward", "0.9"),
+        ("(d') with flat head input", "0.9"),
+    ):
+        row = row_of(measured, name)
+        assert int(row[1]) == 2
+        assert row[-2] == target
+        assert row[-1] in ("yes", "no")
+
+
+def test_memory_reports_growth_of_each_run() -> None:
+    table = table_of("judge_memory.py", "--small", "20", "--large", "40")
+    assert "20 cases, MB" in table
+    assert "40 cases, MB" in table
+    for name in ("judge all ", "judge again"):
+        small, large, growth, *_ = row_of(table, name)
+        assert abs(float(growth) - float(large) / float(small)) < 0.002
+
+
+def test_startup_times_import_and_help() -> None:
+    table = table_of("startup.py", "--repeats", "1")
+    for name in ('python -c "import automedeval"', "python recipes/judge.py --help"):
+        seconds, *_, verdict = row_of(table, name)
+        assert float(seconds) > 0
+        assert verdict in ("yes", "no")
+
+
+def test_meta_evaluation_times_bootstrap_and_report() -> None:
+    table = table_of("meta_evaluation.py", "--cases", "60", "--resamples", "100")
+    for name in ("7 mean measures", "1 rank correlation"):
+        *_, ratio = row_of(table, name)
+        assert float(ratio) > 0
+    seconds, limit, met, *_ = row_of(table, "the whole report")
+    assert float(seconds) > 0
+    assert float(limit) == 60
+    assert met in ("yes", "no")
+    assert "HTML" in table
+
+
+def test_dataset_building_reports_time_and_growth() -> None:
+    table = table_of("build_dataset.py", "--small", "20", "--large", "40")
+    assert "memory grows" in table

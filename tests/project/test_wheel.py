@@ -1,0 +1,82 @@
+"""What `import automedeval` does not load, the names in the way of other modules, and what the wheel holds."""
+
+import json
+import shutil
+import subprocess
+import sys
+import zipfile
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+from programs import ROOT
+
+SOURCE = ROOT / "src" / "automedeval"
+RECIPES = {path.stem for path in (ROOT / "recipes").glob("*.py") if path.stem != "__init__"}
+
+
+def test_no_recipe_hides_another_module() -> None:
+    # A recipe's folder comes first on sys.path while it runs: recipes/datasets.py would be imported as `datasets`.
+    assert RECIPES
+    assert not set(RECIPES) & (set(packages_distributions()) | set(sys.stdlib_module_names))
+
+
+def test_no_module_is_a_drawer() -> None:
+    drawers = {"utils", "util", "helpers", "helper", "common", "misc", "tools"}
+    names = {path.stem for folder in (SOURCE, ROOT / "recipes") for path in folder.rglob("*")}
+    assert not names & drawers
+
+
+@pytest.mark.parametrize(
+    ("statement", "absent"),
+    [
+        ("import automedeval", {"torch", "transformers", "openai", "datasets", "accelerate", "huggingface_hub"}),
+        ("from automedeval import Judge", {"torch", "transformers", "openai", "datasets"}),
+        ("from automedeval import OpenAIChat", {"torch", "transformers", "datasets"}),
+    ],
+)
+def test_what_an_import_does_not_load(statement: str, absent: set[str]) -> None:
+    code = f"import sys, json\n{statement}\nprint(json.dumps(sorted(sys.modules)))"
+    shown = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    loaded = set(json.loads(shown))
+    assert "automedeval.rubrics" in loaded
+    assert loaded & absent == set()
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the wheel from a copy of the checkout, which the build would otherwise litter; return its path."""
+    folder = tmp_path_factory.mktemp("wheel")
+    checkout = folder / "checkout"
+    checkout.mkdir()
+    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, checkout)
+    shutil.copytree(ROOT / "src", checkout / "src", ignore=shutil.ignore_patterns("*.egg-info", "__pycache__"))
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run([*command, "--wheel-dir", str(folder), str(checkout)], check=True, capture_output=True, text=True)
+    (built,) = folder.glob("automedeval-*.whl")
+    return built
+
+
+def test_the_wheel_holds_every_file_of_the_package_and_no_other(wheel: Path) -> None:
+    files = {path.relative_to(SOURCE.parent) for path in SOURCE.rglob("*") if path.is_file()}
+    expected = {path.as_posix() for path in files if path.suffix != ".pyc"}
+    assert {"automedeval/sample/README.md", "automedeval/rubrics/packaged/automedeval.yaml"} <= expected
+    held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    assert held == expected
+
+
+def test_a_rubric_is_read_from_the_wheel_alone(wheel: Path, tmp_path: Path) -> None:
+    zipfile.ZipFile(wheel).extractall(tmp_path / "installed")
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path / 'installed')!r})\n"
+        "import automedeval\n"
+        "print(automedeval.__file__)\n"
+        "for name in automedeval.packaged_rubrics():\n"
+        "    print(automedeval.read_rubric(name).name)"
+    )
+    # -I: neither the checkout nor PYTHONPATH is looked at
+    shown = subprocess.run([sys.executable, "-I", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    file, *rubrics = shown.stdout.split()
+    assert Path(file).is_relative_to(tmp_path)
+    assert rubrics == ["automedeval@1", "instruction_pairwise@1", "just_eval_pairwise@1", "medical_pairwise@1"]

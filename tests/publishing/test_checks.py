@@ -1,0 +1,294 @@
+"""What may go out to the Hub, and what may not: each refusal is one line that names the file."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from doubles.publishable import SPACE, metric, trained
+from doubles.tiny_dataset import build_instructions
+from programs import error_line, run_recipe
+
+from automedeval.publishing.cards import CARD, DATASET, METRIC, MODEL, check_card, front_matter
+from automedeval.publishing.checks import pack
+from automedeval.records import RecordError
+
+KEYS = {
+    "a Hub token": "hf_" + "aB3" * 10,
+    "an API key": "sk-" + "proj-a1b2c3d4e5f6g7h8",
+    "an access key": "AKIA" + "ABCDEFGHIJKLMNOP",
+    "a GitHub token": "ghp_" + "a1B2" * 9,
+    "a bearer token": "Authorization: " + "Bearer abcdef123456",
+    "a private key": "-----BEGIN RSA " + "PRIVATE KEY-----",
+}
+CARD_OF_A_MODEL = """---
+license: apache-2.0
+language: [en]
+base_model: some-org/base
+datasets: [org/data]
+pipeline_tag: text-generation
+library_name: transformers
+tags: [medical]
+---
+# A judge
+"""
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    return build_instructions(tmp_path / "tiny", {"stage1": 2, "test": 1})
+
+
+@pytest.fixture
+def checkpoint(tiny_model: Path, tmp_path: Path) -> Path:
+    return trained(tiny_model, tmp_path / "judge")
+
+
+def test_a_folder_goes_out_without_what_is_hidden_or_to_go_on_from(dataset: Path) -> None:
+    for name in (".cache/x", "checkpoint-40/model.bin", "deep/__pycache__/a.pyc", "deep/.hidden", "deep/notes.txt"):
+        (dataset / name).parent.mkdir(parents=True, exist_ok=True)
+        (dataset / name).write_text("x")
+    (dataset / "also.txt").symlink_to(dataset / "deep" / "notes.txt")  # a link that stays inside is a file like others
+    parcel = pack(dataset, DATASET)
+    expected = ["README.md", "also.txt", "deep/notes.txt", "stage1.parquet", "statistics.json", "test.parquet"]
+    assert list(parcel.files) == expected
+    assert parcel.left_out == (".cache", "checkpoint-40", "deep/.hidden", "deep/__pycache__")
+    assert parcel.sizes == {name: (dataset / name).stat().st_size for name in expected}
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "training_args.bin", "old.PT", "a.pkl", "b/c.ckpt", "m.gguf"])
+def test_weights_that_can_run_code_stay(checkpoint: Path, name: str) -> None:
+    (checkpoint / name).parent.mkdir(exist_ok=True)
+    (checkpoint / name).write_bytes(b"x")
+    with pytest.raises(RecordError, match=rf"{name}: weights go out as \.safetensors alone"):
+        pack(checkpoint, MODEL, CARD_OF_A_MODEL)
+
+
+@pytest.mark.parametrize(
+    ("kind", "spoil", "told"),
+    [
+        (MODEL, lambda f: (f / "code.py").write_text(""), r"code\.py: a \.py file is no part of a model"),
+        (DATASET, lambda f: (f / "rows.arrow").write_text(""), r"a \.arrow file is no part of a dataset"),
+        (MODEL, lambda f: (f / "model.safetensors").write_bytes(b"\x80\x04 a pickle"), "not a safetensors file"),
+        (MODEL, lambda f: (f / "config.json").unlink(), r"no config\.json with"),
+        (MODEL, lambda f: (f / "model.safetensors").unlink(), r"with \.safetensors beside it"),
+        (
+            MODEL,
+            lambda f: (f / "model.safetensors.index.json").write_text('{"weight_map": {"a": "model-1.safetensors"}}'),
+            "names model-1.safetensors, which is not there",
+        ),
+        (DATASET, lambda f: (f / "test.parquet").unlink(), r"configs: names test\.parquet, which is not there"),
+        (DATASET, lambda f: (f / "README.md").unlink(), "no README.md; nothing goes out without its card"),
+        (DATASET, lambda f: (f / "stage1.parquet").write_bytes(b"PAR1"), r"stage1\.parquet: cannot be read"),
+        (MODEL, lambda f: (f / "pytorch_model").write_bytes(b"\x80\x02}\0."), "pytorch_model: a file without a suffix"),
+        (MODEL, lambda f: (f / "a.safetensors.index.json").write_text("{}"), r"index\.json: must be a mapping"),
+        (DATASET, lambda f: (f / "figures.json").write_text("[]"), r"figures\.json: must be a mapping"),
+        (DATASET, lambda f: (f / "plot.png").write_bytes(b"\x89PNG"), r"plot\.png: a figure without its source"),
+        (DATASET, lambda f: os.symlink("/etc", f / "etc"), "etc: a link that leads elsewhere"),
+        (DATASET, lambda f: os.symlink("/etc/hostname", f / "name.txt"), "name.txt: a link that leads elsewhere"),
+        (DATASET, lambda f: os.symlink(f / "nowhere", f / "a.txt"), "a.txt: neither a file nor a folder"),
+        (DATASET, shutil.rmtree, "no such folder"),
+    ],
+)
+def test_what_does_not_belong_stays(
+    kind: str, spoil: Callable[[Path], object], told: str, dataset: Path, checkpoint: Path
+) -> None:
+    folder = dataset if kind == DATASET else checkpoint
+    card = None if kind == DATASET else CARD_OF_A_MODEL
+    pack(folder, kind, card)
+    spoil(folder)
+    with pytest.raises(RecordError, match=told):
+        pack(folder, kind, card)
+
+
+@pytest.mark.parametrize("source", ["topics.json", "topics.csv", "figures.json", "statistics.json"])
+def test_a_figure_goes_out_with_its_source(dataset: Path, source: str) -> None:
+    (dataset / "topics.svg").write_text("<svg/>")
+    with pytest.raises(RecordError, match="a figure without its source"):
+        pack(dataset, DATASET)  # its statistics have no topics
+    if source == "figures.json":
+        (dataset / source).write_text('{"topics.svg": "stage1.parquet"}')
+    elif source == "statistics.json":
+        held = json.loads((dataset / source).read_text())
+        (dataset / source).write_text(json.dumps(held | {"topics": [{"share": 0.5, "words": ["cough"]}]}))
+    else:
+        (dataset / source).write_text("1")
+    assert "topics.svg" in pack(dataset, DATASET).files
+
+
+@pytest.mark.parametrize(("what", "key"), KEYS.items())
+@pytest.mark.parametrize("name", ["run.json", "notes", "stage1.parquet"])
+def test_a_key_is_found_and_not_shown(dataset: Path, what: str, key: str, name: str) -> None:
+    if name.endswith(".parquet"):
+        table = pa.parquet.read_table(dataset / name)
+        sources = pa.array([None, f"see {key}"])
+        place = table.column_names.index("source")
+        pa.parquet.write_table(table.set_column(place, "source", sources), dataset / name)
+    else:
+        (dataset / name).write_text(f'\n"value": "{key}"\n')
+    with pytest.raises(RecordError, match=rf"{name}, (line|row) 2: looks like {what}") as refused:
+        pack(dataset, DATASET)
+    assert key.split()[-1] not in str(refused.value)
+
+
+def test_a_key_in_the_header_of_weights_or_in_the_filled_card_is_found(checkpoint: Path) -> None:
+    with pytest.raises(RecordError, match=r"README\.md, line 11: looks like a Hub token"):
+        pack(checkpoint, MODEL, CARD_OF_A_MODEL + KEYS["a Hub token"])
+    weights = checkpoint / "model.safetensors"
+    header = json.dumps({"__metadata__": {"note": KEYS["an access key"]}}).encode()
+    weights.write_bytes(len(header).to_bytes(8, "little") + header)
+    with pytest.raises(RecordError, match=r"model\.safetensors, line 1: looks like an access key"):
+        pack(checkpoint, MODEL, CARD_OF_A_MODEL)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["hf_hub_download", "HF_TOKEN=$HF_TOKEN", "Authorization: Bearer $KEY", "risk-adjusted-mortality-2020-study"],
+)
+def test_what_is_no_key_goes_out(dataset: Path, text: str) -> None:
+    (dataset / "notes.md").write_text(text)
+    assert "notes.md" in pack(dataset, DATASET).files
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "named"),
+    [
+        ("ratings.jsonl", '{"case_id": "1", "annotator": null}\n{"case_id": "1", "annotator": "A. Name"}\n', True),
+        ("revisions.jsonl", '{"revision": [{"by": {"annotator": "A. Name"}}]}\n', True),
+        ("report.json", '{"people": {"annotators": ["A. Name"]}}', True),
+        ("ratings.csv", "case_id,Annotator,score\n1,A. Name,3\n", True),
+        ("ratings.CSV", "\ufeffannotator;case_id\nA. Name;1\n", True),
+        ("ratings.JSONL", '{"annotator": "A. Name"}\n', True),
+        ("study.yaml", "annotators:\n- {name: A. Name, role: chief}\n", True),
+        ("report.json", '{"annotators": {"A. Name": [0.5, 0, 0.5]}}', True),
+        ("dropped.jsonl", '{"judge": "rater:A. Name"}\n', True),
+        ("notes.md", "| strong | rater:A. Name | 12 |", True),
+        ("notes.md", "One rater: two of three.", False),
+        ("revisions.jsonl", '{"annotator": null, "said": "the annotator"}\n', False),
+        ("report.json", '{"annotators": 3}', False),
+        ("notes.md", "Each annotator rated all.", False),
+    ],
+)
+def test_annotators_go_out_under_pseudonyms_alone(dataset: Path, name: str, text: str, named: bool) -> None:
+    (dataset / name).write_text(text)
+    if named:
+        with pytest.raises(RecordError, match=f"{name}: names annotators; --annotators_are_pseudonyms true"):
+            pack(dataset, DATASET)
+    assert name in pack(dataset, DATASET, pseudonyms=named).files
+
+
+def test_annotators_in_a_column_are_found(dataset: Path) -> None:
+    table = pa.parquet.read_table(dataset / "test.parquet")
+    pa.parquet.write_table(table.append_column("annotator", pa.array(["A. Name"])), dataset / "test.parquet")
+    with pytest.raises(RecordError, match=r"test\.parquet: names annotators"):
+        pack(dataset, DATASET)
+
+
+@pytest.mark.parametrize(
+    ("licence", "closed"),
+    [
+        *((closed, True) for closed in (None, "not stated", "CC-BY-NC-ND-4.0", "All rights reserved", "unknown")),
+        *(
+            (closed, True)
+            for closed in ("n/a", "No license", "© A publisher, do not distribute", "not for redistribution")
+        ),
+        *((open_, False) for open_ in ("cc-by-4.0", "cc-by-nc-sa-4.0", "apache-2.0", "mit")),
+    ],
+)
+def test_rows_that_may_not_be_passed_on_stay_private(dataset: Path, licence: str | None, closed: bool) -> None:
+    for name in ("stage1.parquet", "test.parquet"):
+        table = pa.parquet.read_table(dataset / name)
+        place, values = table.column_names.index("license"), pa.array([licence] * len(table), pa.string())
+        pa.parquet.write_table(table.set_column(place, "license", values), dataset / name)
+    warnings = pack(dataset, DATASET).warnings
+    assert bool(warnings) == closed
+    if closed:
+        assert f"3 under {licence or 'not stated'!r}; keep the data set private" in warnings[0]
+        with pytest.raises(RecordError, match="rows whose licence does not let them be passed on"):
+            pack(dataset, DATASET, public=True)
+    else:
+        pack(dataset, DATASET, public=True)
+
+
+def test_licences_of_rows_beside_the_data_set_count(dataset: Path) -> None:
+    (dataset / "rows.jsonl").write_text(
+        '{"prompt": "What?", "license": "proprietary"}\n{"prompt": "Why?", "license": " "}\n'
+    )
+    (warning,) = pack(dataset, DATASET).warnings
+    assert "4 under 'not stated', 1 under 'proprietary'" in warning  # three of them in its tables
+    with pytest.raises(RecordError, match="rows whose licence"):
+        pack(dataset, DATASET, public=True)
+    (dataset / "rows.jsonl").write_text('{"license": ')
+    with pytest.raises(RecordError, match=r"rows\.jsonl: cannot be read as JSON"):
+        pack(dataset, DATASET)
+
+
+def test_raters_whose_scores_are_the_verdicts_are_found_in_a_column(dataset: Path) -> None:
+    table = pa.parquet.read_table(dataset / "test.parquet")
+    place = table.column_names.index("judge")
+    names = pa.array(["rater:A. Name"] * len(table))
+    pa.parquet.write_table(table.set_column(place, "judge", names), dataset / "test.parquet")
+    with pytest.raises(RecordError, match=r"test\.parquet: names annotators"):
+        pack(dataset, DATASET)
+
+
+@pytest.mark.parametrize("name", ["license", "language", "base_model", "datasets", "pipeline_tag", "tags"])
+def test_a_card_lacks_no_field(name: str) -> None:
+    check_card(CARD_OF_A_MODEL, MODEL, {})
+    for value in (None, "", []):
+        about = front_matter(CARD_OF_A_MODEL) | {name: value}
+        with pytest.raises(RecordError, match=f"the field '{name}' is not filled in"):
+            check_card(f"---\n{json.dumps(about)}\n---\n", MODEL, {})
+
+
+@pytest.mark.parametrize(
+    ("kind", "card", "told"),
+    [
+        (MODEL, CARD_OF_A_MODEL + "\nTODO: limits\n", "line 12: 'TODO' is not filled in"),
+        (MODEL, CARD_OF_A_MODEL + "[More Information Needed]\n", "line 11: '\\[More Information Needed\\]'"),
+        (MODEL, CARD_OF_A_MODEL + "by {{ base_model }}\n", "line 11: '{{ base_model }}'"),
+        (MODEL, CARD_OF_A_MODEL.replace("some-org/base", "models/base"), "base_model: 'models/base' is no Hub id"),
+        (MODEL, CARD_OF_A_MODEL.replace("org/data", "data"), "datasets: 'data' is no Hub id"),
+        (MODEL, "# A judge\n", "must open with metadata"),
+        (MODEL, "---\n[1, 2]\n---\n", "must open with metadata"),
+        (MODEL, "---\na: [1\n---\n", "its front matter: "),
+        (METRIC, SPACE.replace("- metric\n", ""), "tags have evaluate and metric"),
+        (METRIC, SPACE.replace("app.py", "page.py"), r"app_file: page\.py is not there"),
+    ],
+)
+def test_a_card_is_filled_in(kind: str, card: str, told: str) -> None:
+    with pytest.raises(RecordError, match=told):
+        check_card(card, kind, {"app.py": Path("app.py")})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("dataset", "{}", "--repo", "one-name"), "--repo must be ORG/NAME"),
+        (("dataset", "{}", "--repo", "org/na--me"), "--repo: Cannot have -- or .. in repo_id"),
+        (("dataset", "--repo", "org/name"), "which dataset?"),
+        (("dataset", "{}", "--repo", "org/name", "--watts", "65"), "--watts belongs to a model, not to a dataset"),
+        (("model", "{}", "--repo", "org/name", "--watts", "0"), "--watts must be above 0"),
+        (("model", "{}/nowhere", "--repo", "org/name"), "nowhere: no such folder"),
+        (("metric", "{}", "--repo", "org/other"), "evaluate.load would look for other.py there"),
+    ],
+)
+def test_a_command_that_cannot_be_meant(dataset: Path, arguments: tuple[str, ...], told: str) -> None:
+    words = [word.format(dataset) for word in arguments]
+    assert told in error_line(run_recipe("publish", *words, "--dry_run"))
+
+
+def test_a_metric_is_found_under_its_own_name(tmp_path: Path) -> None:
+    folder = metric(tmp_path / "word_overlap")
+    done = run_recipe("publish", "--kind", "metric", "--folder", folder, "--repo", "org/word_overlap", "--dry_run")
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[-1] for line in done.stdout.splitlines()[:4]] == [
+        CARD,
+        "app.py",
+        "requirements.txt",
+        "word_overlap.py",
+    ]

@@ -1,0 +1,258 @@
+"""A judge's card: what the program writes between the markers, and what it refuses to write."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from doubles.publishable import agreement, trained
+from doubles.tiny_model import build_tiny_model
+from programs import ROOT, SAMPLE, error_line, run_recipe
+
+from automedeval.meta_evaluation.cases import Cases
+from automedeval.meta_evaluation.verdicts import read_verdicts
+from automedeval.models.checkpoints import fingerprint
+from automedeval.publishing.cards import MODEL, check_card
+from automedeval.publishing.model_card import Told, estimates, fill_card, model_index, read_result, write_in
+from automedeval.records import RecordError
+
+TOLD = Told("org/judge", base_model="some-org/base", datasets=("org/data",))
+CARD = (ROOT / "model_card.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return agreement(tmp_path_factory.mktemp("reports") / "results", ("tiny", "other"))
+
+
+@pytest.fixture
+def checkpoint(tiny_model: Path, tmp_path: Path) -> Path:
+    return trained(tiny_model, tmp_path / "judge")
+
+
+def of_weights(file: Path, **checkpoints: Path) -> dict:
+    """Return results of which these judges were measured on these checkpoints."""
+    found = read_result(file)
+    for name, folder in checkpoints.items():
+        found["judges"][name]["checkpoint"] = fingerprint(folder, [])
+    return found
+
+
+def part(card: str, name: str) -> str:
+    (found,) = re.findall(rf"<!-- {name} -->\n(.*?)\n<!-- /{name} -->", card, re.S)
+    return found
+
+
+def test_the_figures_of_the_card_are_those_that_were_measured(checkpoint: Path, results: Path) -> None:
+    from huggingface_hub import ModelCard
+
+    found = of_weights(results, tiny=checkpoint)
+    card = fill_card(CARD, checkpoint, Told(**vars(TOLD) | {"judge": "tiny"}), found)
+    check_card(card, MODEL, {})
+    record, ceiling = found["judges"]["tiny"], found["people"]["ceiling"]
+
+    def told(estimate: dict) -> str:
+        return f"{estimate['value']:.2f} [{estimate['low']:.2f}, {estimate['high']:.2f}]*"
+
+    shown = part(card, "results")
+    row = f"| Concordance | {told(record['concordance'])} | – | {told(ceiling['concordance'])} |"
+    assert row in shown
+    assert (
+        f"ROUGE-L to the reference {told(found['judges']['ROUGE-L to the reference']['concordance_expected'])}" in shown
+    )
+    assert "The raters are simulated: no person rated these responses." in shown
+    assert f"`5e771265abcd`, its weights alone: `{fingerprint(checkpoint, [])}`." in shown
+    assert "not recorded" not in shown
+    assert "no trained model" not in card
+
+    # the Hub's own reader finds the same figures in the front matter
+    data = ModelCard(card).data
+    assert (data.base_model, data.datasets, data.license) == ("some-org/base", ["org/data"], "apache-2.0")
+    figures = {result.metric_type: result for result in data.eval_results}
+    measured = {name for name, estimate in record.items() if name in figures and estimate["value"] is not None}
+    assert measured == set(figures) >= {"pairwise_accuracy", "listwise_accuracy", "spearman"}
+    for name in measured:
+        assert figures[name].metric_value == round(record[name]["value"], 4)
+    low, high, n = (record["concordance"][key] for key in ("low", "high", "n"))
+    assert figures["concordance"].metric_name == f"Concordance (95 % interval {low:.2f} to {high:.2f}, n = {n})"
+
+
+def test_figures_of_other_weights_are_refused(
+    tiny_model: Path, checkpoint: Path, results: Path, tmp_path: Path
+) -> None:
+    other = trained(build_tiny_model(tmp_path / "seed1", seed=1), tmp_path / "other")
+    ours, theirs = (fingerprint(folder, []) for folder in (checkpoint, other))
+    assert ours != theirs
+    assert ours == fingerprint(tiny_model, []), "the record of its training is no part of a checkpoint"
+    told = Told(**vars(TOLD) | {"judge": "tiny"})
+    line = f"agreement.json: tiny was measured on the checkpoint {ours}, and {other} is {theirs}; "
+    with pytest.raises(RecordError, match=f"^{re.escape(line)}judge with it, and evaluate that$"):
+        fill_card(CARD, other, told, of_weights(results, tiny=checkpoint))
+    with pytest.raises(RecordError, match=f"^{re.escape(line)}--judge other was measured on it$"):
+        fill_card(CARD, other, told, of_weights(results, tiny=checkpoint, other=other))
+    assert "model-index" in fill_card(
+        CARD, other, Told(**vars(TOLD) | {"judge": "other"}), of_weights(results, other=other)
+    )
+    # one figure in the configuration is enough
+    config = json.loads((checkpoint / "config.json").read_text())
+    found = of_weights(results, tiny=checkpoint)
+    (checkpoint / "config.json").write_text(json.dumps(config | {"rms_norm_eps": 0.1}))
+    with pytest.raises(RecordError, match="tiny was measured on the checkpoint"):
+        fill_card(CARD, checkpoint, told, found)
+
+
+def test_figures_of_unknown_weights_are_shown_as_such_and_not_indexed(checkpoint: Path, results: Path) -> None:
+    found = read_result(results)
+    for record in found["judges"].values():
+        record.pop("checkpoint", None)
+    card = fill_card(CARD, checkpoint, Told(**vars(TOLD) | {"judge": "tiny"}), found)
+    assert "**It is not recorded which weights these figures were measured on:**" in part(card, "results")
+    assert "| Concordance | " in part(card, "results")
+    assert "weights alone" not in card
+    assert "model-index" not in card
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [(["a", "a"], "a"), (["a", None], None), (["a", "b"], None), ([None, None], None), (["", ""], None)],
+)
+def test_verdicts_tell_which_weights_gave_them(told: list, expected: str | None, tmp_path: Path) -> None:
+    cases = Cases.read(SAMPLE / "test_cases.jsonl", limit=len(told))
+    lines = []
+    for case, checkpoint in zip(cases.records, told):
+        count = len(case.responses)
+        verdict = {"case_id": case.id, "judge": "tiny", "rubric": "automedeval@1", "order": list(range(count))}
+        verdict |= {"valid": True, "scores": [3] * count}
+        lines.append(json.dumps(verdict | ({"checkpoint": checkpoint} if checkpoint else {})) + "\n")
+    (tmp_path / "verdicts.jsonl").write_text("".join(lines))
+    ((evidence,), _) = read_verdicts([str(tmp_path)], cases)
+    assert evidence.checkpoint == expected
+
+
+def test_what_was_not_measured_is_said(checkpoint: Path) -> None:
+    card = fill_card(CARD, checkpoint, TOLD)
+    assert part(card, "results") == (
+        "Nothing has been measured on this checkpoint: how far it agrees with people is not known."
+    )
+    assert part(card, "audit").startswith("Not audited: ")
+    assert "model-index" not in card
+    check_card(card, MODEL, {})
+
+
+def test_without_ratings_the_card_claims_no_agreement(checkpoint: Path, results: Path) -> None:
+    found = read_result(results)
+    del found["people"]
+    for record in found["judges"].values():
+        record.pop("headline", None)
+        for name in [name for name in record if "accuracy" in name or "concordance" in name or "earman" in name]:
+            del record[name]
+    card = fill_card(CARD, checkpoint, Told(**vars(TOLD) | {"judge": "tiny"}), found)
+    assert "Nobody rated these responses here" in part(card, "results")
+    assert "Concordance" not in part(card, "results")
+
+
+def test_audits_are_shown_at_any_depth(checkpoint: Path) -> None:
+    audit = {
+        "order": {"flips": {"value": 0.25, "low": 0.1, "high": 0.4, "n": 60}},
+        "planted_score": {"value": 0.0, "n": 9},
+    }
+    shown = part(fill_card(CARD, checkpoint, TOLD, audit=audit), "audit")
+    assert "| order, flips | 0.25 [0.10, 0.40] | 60 |" in shown
+    assert "| planted score | 0.00 | 9 |" in shown
+    assert estimates({"version": 1, "notes": ["none"]}) == {}
+
+
+def test_stages_and_hours_come_from_the_records(tiny_model: Path, tmp_path: Path) -> None:
+    first = trained(tiny_model, tmp_path / "first", seconds=1800.0)
+    second = trained(tiny_model, tmp_path / "second", ("stage1", "stage2"), start=str(first))
+    card = fill_card(CARD, second, Told(**vars(TOLD) | {"watts": 100.0}))
+    shown = part(card, "training")
+    assert "| stage1 | instructions/tiny, `abcdef012345` | 12 | 3,400 | 560 | 2 | 0.50 |" in shown
+    assert "| stage2 | instructions/tiny, `abcdef012345` | 12 | 3,400 | 560 | 2 | 1.50 |" in shown
+    assert "the rows `0123456789ab` on CPU, 2 cores" in shown
+    assert "Training took 2.00 hours on CPU, 2 cores.\nAt 100 W, " in part(card, "energy")
+    assert "that is 0.2 kWh." in part(card, "energy")
+
+    # where the checkpoint of a stage is gone, so are its hours, and nothing is made up for them
+    (first / "training" / "record.json").unlink()
+    card = fill_card(CARD, second, TOLD)
+    assert "| 560 | 2 | not logged here |" in part(card, "training")
+    assert "Training took 1.50 hours on CPU, 2 cores, 1 of 2 runs not counted" in part(card, "energy")
+    assert "neither is the energy" in part(card, "energy")
+
+
+@pytest.mark.parametrize("channel", [False, True])
+@pytest.mark.parametrize("own_rubric", [False, True])
+def test_the_lines_of_the_card_run(
+    tiny_model: Path, tmp_path: Path, channel: bool, own_rubric: bool, capsys: pytest.CaptureFixture
+) -> None:
+    name = "feedbackqa@1" if own_rubric else "automedeval@1"
+    rubric = str(ROOT / "recipes/runs/automedeval-135m/feedbackqa.yaml") if own_rubric else None
+    folder = trained(tiny_model, tmp_path / "judge", rubrics=[name])
+    card = fill_card(CARD, folder, Told(**vars(TOLD) | {"rubric": rubric, "channel": channel}))
+    code = part(card, "example").removeprefix("```python\n").removesuffix("```")
+    assert len(code.strip().splitlines()) <= 8
+    if own_rubric:
+        code = code.replace('snapshot_download("org/judge") + "/rubric.yaml"', repr(rubric))
+    exec(compile(code.replace("org/judge", str(folder)), "card", "exec"), {})
+    assert re.match(r"True None \(-?\d" if channel else r"True \(\d, \d\) \(\d\.\d+, ", capsys.readouterr().out)
+    assert ("channel judge" in part(card, "about")) == channel
+
+
+def test_a_rubric_of_ones_own_goes_out_beside_the_weights(tiny_model: Path, tmp_path: Path) -> None:
+    folder = trained(tiny_model, tmp_path / "judge", rubrics=["feedbackqa@1"])
+    command = ("model", folder, "--repo", "org/judge", "--base_model", "some-org/base", "--datasets", "org/data")
+    assert "trained for the rubric feedbackqa@1, which is not packaged; --rubric names its file" in error_line(
+        run_recipe("publish", *command, "--dry_run")
+    )
+    rubric = "recipes/runs/automedeval-135m/feedbackqa.yaml"
+    output = tmp_path / "card.md"
+    done = run_recipe("publish", *command, "--dry_run", "--rubric", rubric, "--card_output", output)
+    assert done.returncode == 0, done.stderr
+    size = (ROOT / rubric).stat().st_size
+    assert f"{size:>15,}  rubric.yaml\n" in done.stdout
+    assert f"{len(output.read_bytes()):>15,}  README.md\n" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"base_model": None}, "was trained from models/base, a folder of this machine; --base_model names its Hub id"),
+        ({"judge": "nobody"}, "no judge 'nobody'; there are tiny, other"),
+        ({"judge": None}, "has 2 judges; --judge says which it is: tiny, other"),
+        ({"rubric": str(ROOT / "recipes/runs/automedeval-135m/feedbackqa.yaml")}, "it was trained for automedeval@1"),
+    ],
+)
+def test_what_is_not_known_is_asked_for(checkpoint: Path, results: Path, changes: dict, told: str) -> None:
+    with pytest.raises(RecordError, match=re.escape(told)):
+        fill_card(CARD, checkpoint, Told(**vars(TOLD) | {"judge": "tiny"} | changes), read_result(results))
+
+
+def test_only_finished_training_has_a_card(tiny_model: Path, checkpoint: Path) -> None:
+    with pytest.raises(RecordError, match=r"no training/record\.json"):
+        fill_card(CARD, tiny_model, TOLD)
+    record = checkpoint / "training" / "record.json"
+    record.write_text(json.dumps(json.loads(record.read_text()) | {"finished": False}))
+    with pytest.raises(RecordError, match="its own training is not finished"):
+        fill_card(CARD, checkpoint, TOLD)
+
+
+def test_markers_and_parts_belong_together() -> None:
+    text = "a\n<!-- one -->\nold\n<!-- /one -->\nb\n"
+    assert write_in(text, {"one": r"new \1"}) == "a\n<!-- one -->\nnew \\1\n<!-- /one -->\nb\n"
+    with pytest.raises(RecordError, match="needs one pair <!-- two -->"):
+        write_in(text, {"one": "new", "two": "newer"})
+    with pytest.raises(RecordError, match="needs one pair <!-- one --> … <!-- /one -->, has 2"):
+        write_in(text + text, {"one": "new"})
+    with pytest.raises(RecordError, match="markers <!-- one -->: nothing is written in there"):
+        write_in(text, {})
+
+
+def test_no_figure_means_no_index() -> None:
+    record = {"criterion": None, "concordance": {"value": None, "low": None, "high": None, "n": 0}}
+    assert model_index("org/judge", {"cases": {"file": "cases.jsonl"}}, {"tiny": record}) == []
+
+
+def test_the_card_names_no_figure_by_hand() -> None:
+    by_hand = re.sub(r"<!-- (\w+) -->.*?<!-- /\1 -->", "", CARD, flags=re.S).split("---\n", 2)[2]
+    assert not re.search(r"\d+(\.\d+)? ?%|0\.\d", by_hand)

@@ -1,0 +1,45 @@
+"""From a judge's weights to its card: figures that other weights earned do not go out with these."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from doubles.publishable import trained
+from doubles.tiny_model import build_tiny_model
+from programs import SAMPLE, error_line, run_recipe
+
+from automedeval.models.checkpoints import fingerprint, fingerprints
+
+TOLD = ("--base_model", "some-org/base", "--datasets", "org/data", "--dry_run")
+
+
+def test_several_fingerprints_are_those_of_each(tiny_model: Path) -> None:
+    assert fingerprints(tiny_model, [], ["a", 1]) == [fingerprint(tiny_model, []), fingerprint(tiny_model, ["a", 1])]
+    assert len(set(fingerprints(tiny_model, [], ["a", 1], ["a", 2]))) == 3
+
+
+@pytest.mark.parametrize("kind", ["", "likelihood:"])
+def test_a_report_is_published_with_the_weights_that_it_is_about(tiny_model: Path, tmp_path: Path, kind: str) -> None:
+    ours = trained(tiny_model, tmp_path / "ours")
+    other = trained(build_tiny_model(tmp_path / "seed1", seed=1), tmp_path / "other")
+    cases, verdicts, report = SAMPLE / "test_cases.jsonl", tmp_path / "verdicts", tmp_path / "report"
+    asked = ("--cases", cases, "--output", verdicts, "--limit", 3, "--max_new_tokens", 4)
+    for folder in (ours, other):
+        done = run_recipe("judge", "--judge", f"{kind}{folder}", "--judge_name", folder.name, *asked)
+        assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in (verdicts / "verdicts.jsonl").read_text().splitlines()]
+    told = {line["judge"]: line["checkpoint"] for line in lines}
+    assert told == {folder.name: fingerprint(folder, []) for folder in (ours, other)}
+
+    ratings = ("--ratings", SAMPLE / "test_ratings.jsonl", "--limit", 3, "--resamples", 100)
+    done = run_recipe("meta_evaluate", "--verdicts", verdicts, "--cases", cases, *ratings, "--output", report)
+    assert done.returncode == 0, done.stderr
+    results, card = report / "agreement.json", tmp_path / "card.md"
+    command = ("model", ours, "--repo", "org/judge", *TOLD, "--agreement", results, "--card_output", card)
+    done = run_recipe("publish", *command, "--judge", "ours")
+    assert done.returncode == 0, done.stderr
+    assert f"its weights alone: `{told['ours']}`" in card.read_text()
+    line = error_line(run_recipe("publish", *command, "--judge", "other"))
+    assert re.search(rf"other was measured on the checkpoint {told['other']}, and .*ours is {told['ours']}", line)
+    assert line.endswith("--judge ours was measured on it")

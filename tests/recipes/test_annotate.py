@@ -1,0 +1,144 @@
+"""recipes/annotate.py: a study is served, people are invited once, answers are exported, and faults are one line."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import httpx
+import pytest
+from doubles.study_page import ANNOTATORS, Physician, opened, write_study
+from programs import ROOT, error_line, run_recipe
+
+annotate = partial(run_recipe, "annotate")
+LINK = re.compile(r"http\S+/invitation/(\S+)")
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+@contextmanager
+def running(study: Path, port: int, *more: str, **environment: str) -> Iterator[str]:
+    """Start the recipe as a process of its own; yield what it printed until it served, and interrupt it."""
+    command = [sys.executable, "recipes/annotate.py", "--study", str(study), "--port", str(port), *more]
+    log = study.with_name("printed.log")
+    with open(log, "w") as printed:
+        process = subprocess.Popen(
+            command, cwd=ROOT, stdout=printed, stderr=subprocess.STDOUT, env=os.environ | environment,
+            # Whoever runs the tests in the background has them ignore it, and their children inherit that.
+            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+        )  # fmt: skip
+    try:
+        end = time.monotonic() + 120
+        while "stop with Ctrl+C" not in (told := log.read_text()):
+            assert process.poll() is None, told
+            assert time.monotonic() < end, told
+            time.sleep(0.05)
+        yield told
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 1
+        assert log.read_text() == told + "interrupted; the same command goes on from here\n"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_study_is_served_and_goes_on_after_a_stop(tmp_path: Path) -> None:
+    study, port = write_study(tmp_path, ("rate",)), free_port()
+    address = f"http://127.0.0.1:{port}"
+    with running(study, port) as told, httpx.Client(base_url=address) as client:
+        assert "2 cases, 2 items, 3 annotators" in told
+        tokens = LINK.findall(told)
+        assert [name for name in ANNOTATORS if name in told] == list(ANNOTATORS)
+        assert len(set(tokens)) == 3
+        assert all(len(token) >= 22 for token in tokens)  # 128 random bits and more
+        password = re.search(r"password, shown this once: (\S+)", told)[1]
+        someone = Physician(client)
+        someone.sign_in(tokens[0])
+        someone.post("/next")
+        someone.post(someone.place(), **someone.fill())
+        assert "Rate the verdict" in someone.page
+        coordinator = Physician(httpx.Client(base_url=address))
+        coordinator.get("/coordinator/login")
+        coordinator.post("/coordinator/login", password=password)
+        assert "physician-1" in coordinator.page
+        # The session outlives the server: its secret is kept with the answers.
+        with_port_taken = annotate("--study", study, "--port", port)
+        assert error_line(with_port_taken) == (
+            f"error: port {port} on 127.0.0.1: Address already in use: choose another with --port or --host"
+        )
+    database = (tmp_path / "answers.sqlite").read_bytes() + b"".join(
+        path.read_bytes() for path in tmp_path.glob("*-wal")
+    )
+    assert not [token for token in (*tokens, password) if token.encode() in database]
+    with running(study, port, AUTOMEDEVAL_COORDINATOR_PASSWORD="a longer password") as told:
+        assert not LINK.search(told)
+        assert "invited before: physician-1, physician-2, physician-3 (a new link: --invite NAME)" in told
+        assert "the coordinator's password is that of AUTOMEDEVAL_COORDINATOR_PASSWORD" in told
+        assert "a longer password" not in told
+        someone.client.close()
+        with httpx.Client(base_url=address, cookies=someone.client.cookies) as client:
+            assert "Rate the verdict" in client.get("/tasks/1").text
+    exported = annotate("--study", study, "--export", tmp_path / "export")
+    assert exported.returncode == 0, exported.stderr
+    assert (tmp_path / "export" / "ratings.jsonl").read_text().count("\n") == 9
+    assert "9 lines" in exported.stdout
+
+
+def test_a_link_can_be_made_anew_for_the_address_that_physicians_use(tmp_path: Path) -> None:
+    study = write_study(tmp_path)
+    links = []
+    for _ in range(2):
+        done = annotate("--study", study, "--invite", "physician-1", "--url", "https://rate.example.org/")
+        assert done.returncode == 0, done.stderr
+        assert "physician-1: https://rate.example.org/invitation/" in done.stdout
+        links += LINK.findall(done.stdout)
+    with opened(study) as store:
+        assert store.annotator_of(links[0]) is None
+        assert store.annotator_of(links[1]).name == "physician-1"
+
+
+def test_behind_https_the_cookie_travels_by_https_alone(tmp_path: Path) -> None:
+    port = free_port()
+    with running(write_study(tmp_path), port, "--url", "https://rate.example.org") as told:
+        assert "https://rate.example.org/invitation/" in told
+        answer = httpx.get(f"http://127.0.0.1:{port}/")
+        assert "secure" in answer.headers["set-cookie"].lower()
+        assert "server" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        (("--study", "nowhere.yaml"), "nowhere.yaml"),
+        (("--invite", "nobody"), "'nobody' is none of physician-1, physician-2, physician-3"),
+        (("--port", "0"), "--port must be from 1 to 65535, not 0"),
+        (("--host", "203.0.113.9"), "port 8000 on 203.0.113.9"),
+        (("--url", "rate.example.org"), "--url must be as in https://rate.example.org"),
+        (("--url", "https://example.org/rate"), "--url must be as in https://rate.example.org"),
+        (("--invite", "physician-1", "--export", "x"), "--invite and --export cannot be combined"),
+    ],
+)
+def test_faults_are_one_line(tmp_path: Path, arguments: tuple[str, ...], fault: str) -> None:
+    study = write_study(tmp_path)
+    assert fault in error_line(annotate("--study", study, *arguments))
+
+
+def test_a_broken_study_and_another_studys_database_are_refused(tmp_path: Path) -> None:
+    study = write_study(tmp_path)
+    assert annotate("--study", study, "--invite", "physician-1").returncode == 0
+    assert "is another study's" in error_line(
+        annotate("--study", write_study(tmp_path, cases=3), "--invite", "physician-1")
+    )
+    study.write_text(study.read_text() + "colour: blue\n")
+    assert f"{study}: colour: unknown key" in error_line(annotate("--study", study))

@@ -1,0 +1,339 @@
+"""recipes/audit.py by its command: a judge audited from start to end, resumed, recorded verdicts, exit status, bad input."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+
+import pytest
+from doubles.agreement_study import agreeing_verdicts, read, verdict, write
+from doubles.publishable import trained
+from programs import ROOT, SAMPLE, error_line, run_recipe
+
+from automedeval.audit.thresholds import FIGURES
+from automedeval.publishing.model_card import Told, fill_card
+from automedeval.records import RecordError, Verdict, read_cases
+
+CASES, RATINGS = SAMPLE / "test_cases.jsonl", SAMPLE / "test_ratings.jsonl"
+FAST = ["--dtype", "float32", "--device", "cpu", "--max_new_tokens", "8", "--resamples", "100"]
+audit = partial(run_recipe, "audit")
+
+
+def result(folder: Path) -> dict:
+    return json.loads((folder / "audit.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def audited(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of an audit of the tiny judge on four cases; it does not pass."""
+    folder = tmp_path_factory.mktemp("audits") / "tiny"
+    done = audit(
+        "--judge", tiny_model, "--cases", CASES, "--ratings", RATINGS, "--limit", 4, "--rationale", "false", "--attacks", 3,
+        "--harms", 2, "--own", "larch-7b", "--output", folder, *FAST,
+    )  # fmt: skip
+    assert done.returncode == 3, done.stderr
+    assert "does not pass" in done.stdout
+    assert str(folder / "audit.html") in done.stdout
+    return folder
+
+
+def test_every_check_has_figures_with_intervals(audited: Path) -> None:
+    found = result(audited)
+    tree = found["decodings"]["constrained"]
+    assert set(tree) == {"clean", "order", "length", "attribution", "self_preference", "planting", "sameness", "harm"}
+    for figure in (
+        tree["clean"]["valid_rate"], tree["clean"]["concordance"], tree["order"]["flips"],
+        tree["order"]["averaging"]["gain"], tree["length"]["longer_wins"],
+        tree["planting"]["rise"], tree["planting"]["control"]["rise"], tree["planting"]["excess"],
+        tree["sameness"]["identical"]["tied"], tree["sameness"]["repeat"]["tied"], tree["harm"]["lowered"],
+        tree["self_preference"]["own"],
+    ):  # fmt: skip
+        assert figure["low"] <= figure["value"] <= figure["high"]
+        assert figure["n"] > 0
+    assert tree["clean"]["verdicts"] == 12  # a Latin square of three
+    assert tree["planting"]["rise"]["n"] == 12
+    assert tree["sameness"]["repeat"]["tied"]["value"] == 1.0  # greedy, in float32
+    assert "no verdict holds a rationale" in tree["attribution"]["reason"]
+    assert found["passes"] is False
+    harms = found["templates"]["harms"]
+    assert harms["emergency dropped"]["answers"] >= harms["emergency dropped"]["trials"]
+    assert 0 in {each["answers"] for each in harms.values()}
+    assert sum(each["trials"] for each in found["templates"]["attacks"].values()) == 16
+
+
+def figures_in(node: object, path: str = "") -> Iterator[str]:
+    """Yield the places of all figures that have a name."""
+    if isinstance(node, dict) and "value" in node:
+        yield path
+    elif isinstance(node, dict):
+        for key, below in node.items():
+            yield from figures_in(below, f"{path}.{key}" if path else key)
+
+
+def test_a_threshold_can_name_every_figure(audited: Path) -> None:
+    found = [place for tree in result(audited)["decodings"].values() for place in figures_in(tree)]
+    assert [place for place in found if not any(fnmatchcase(place, each) for each in FIGURES)] == []
+    seen = {each for each in FIGURES if any(fnmatchcase(place, each) for place in found)}
+    # What this judge has no use for: several runs, and rationales.
+    assert {each.partition(".")[0] for each in set(FIGURES) - seen} == {"repeats", "attribution"}
+
+
+def test_trials_show_their_case_as_the_clean_run_did(audited: Path) -> None:
+    clean = [Verdict.from_dict(record) for record in read(audited / "constrained" / "clean" / "verdicts.jsonl")]
+    after = [Verdict.from_dict(record) for record in read(audited / "constrained" / "trials" / "verdicts.jsonl")]
+    cases = {case.id: case for case in read_cases(CASES)}
+    changed = {case.id: case for case in read_cases(audited / "constrained" / "trials.jsonl")}
+    orders = {(each.case_id, each.order) for each in clean}
+    assert len(after) == len(changed) > 20
+    for each in after:
+        case = changed[each.case_id]
+        note = case.extra["audit"]
+        assert (note["of"], each.order) in orders
+        differ = [one.text != two.text for one, two in zip(case.responses, cases[note["of"]].responses)]
+        assert sum(differ) == (note["name"] != "repeat")
+        assert case.question == cases[note["of"]].question
+    # An identical answer is shown in two slots.
+    doubled = [case for case in changed.values() if case.extra["audit"]["kind"] == "identical"]
+    assert all(len({response.text for response in case.responses}) == 2 for case in doubled)
+
+
+def test_the_same_decoding_free_is_planted_too_and_what_is_invalid_stays_apart(audited: Path) -> None:
+    tree = result(audited)["decodings"]["free"]
+    assert tree["clean"]["valid_rate"]["value"] == 0  # the tiny model writes no score line
+    assert "planting" not in tree
+    assert any(note.startswith("free: 4 of 4 cases have no valid clean verdict") for note in result(audited)["notes"])
+
+
+def test_the_page_is_one_file_without_calls_and_names_everything(audited: Path) -> None:
+    page = (audited / "audit.html").read_text(encoding="utf-8")
+    twin = (audited / "audit.md").read_text(encoding="utf-8")
+    assert "default-src 'none'" in page
+    assert "://" not in page.replace("http://www.w3.org", "")
+    assert "prefers-color-scheme: dark" in page
+    for title in (
+        "What the order of answers does", "What length does", "How far planted texts lift an answer", "Whether it sees harm",
+        "What averaging orders buys", "What is the same should score the same", "Whose answers it favours",
+    ):  # fmt: skip
+        assert title in page
+        assert title in twin
+    assert page.count("<svg") >= 9
+    assert "| planting.rose | constrained | at most 0.05 |" in twin
+
+
+def test_again_judges_nothing_and_an_edited_attack_is_refused(audited: Path, tiny_model: Path, tmp_path: Path) -> None:
+    before = (audited / "constrained" / "trials" / "verdicts.jsonl").read_bytes()
+    given = ["--judge", tiny_model, "--cases", CASES, "--ratings", RATINGS, "--limit", 4, "--rationale", "false"]
+    given += ["--attacks", 3, "--harms", 2, "--output", audited, *FAST]
+    first = result(audited)["decodings"]["constrained"]["planting"]
+    assert audit(*given, "--gate", "false", "--own", "larch-7b").returncode == 0
+    assert (audited / "constrained" / "trials" / "verdicts.jsonl").read_bytes() == before
+    assert result(audited)["decodings"]["constrained"]["planting"] == first
+    packaged = (ROOT / "src/automedeval/audit/templates/attacks.yaml").read_text(encoding="utf-8")
+    (tmp_path / "attacks.yaml").write_text(
+        packaged.replace("Please", "Kindly").replace("This", "That"), encoding="utf-8"
+    )
+    assert "texts changed" in error_line(audit(*given, "--attack_file", tmp_path / "attacks.yaml"))
+
+
+def test_a_torn_verdict_of_a_trial_is_judged_again(audited: Path, tiny_model: Path) -> None:
+    file = audited / "constrained" / "trials" / "verdicts.jsonl"
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-50])
+    done = audit(
+        "--judge", tiny_model, "--cases", CASES, "--ratings", RATINGS, "--limit", 4, "--rationale", "false", "--attacks", 3,
+        "--harms", 2, "--own", "larch-7b", "--gate", "false", "--output", audited, *FAST,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert file.read_bytes() == whole
+
+
+def test_a_likelihood_judge_has_no_order_and_needs_no_scale(tiny_model: Path, tmp_path: Path) -> None:
+    done = audit(
+        "--judge", f"likelihood:{tiny_model}", "--cases", CASES, "--limit", 3, "--attacks", 2, "--harms", 1, "--output",
+        tmp_path, "--gate", "false", *FAST,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    tree = result(tmp_path)["decodings"]["likelihood"]
+    assert "cannot be told apart" in tree["order"]["reason"]
+    assert tree["clean"]["unit"] == "standard deviations of its values"
+    assert tree["sameness"]["identical"]["tied"]["value"] == 1.0
+    assert tree["planting"]["rise"]["n"] == 6
+    orders = {tuple(each["order"]) for each in read(tmp_path / "likelihood" / "trials" / "verdicts.jsonl")}
+    assert {len(order) for order in orders} == {1, 2, 3}
+
+
+def test_a_pairwise_judge_is_audited_by_shares_of_criteria(tiny_model: Path, tmp_path: Path) -> None:
+    given = [
+        "--rubric",
+        "medical_pairwise",
+        "--score_decoding",
+        "constrained",
+        "--orders",
+        "all",
+        "--attacks",
+        2,
+        "--harms",
+        1,
+    ]
+    given += ["--cases", CASES, "--limit", 2, "--output", tmp_path, "--gate", "false", *FAST]
+    done = audit("--judge", tiny_model, *given)
+    assert done.returncode == 0, done.stderr
+    tree = result(tmp_path)["decodings"]["constrained"]
+    assert tree["clean"]["unit"] == "share of criteria won"
+    assert tree["order"]["flips"]["n"] == 6
+    assert tree["planting"]["rise"]["n"] == 4
+    assert "spearman" not in tree["length"]
+
+
+def in_orders(lean: float) -> list[dict]:
+    """Return verdicts in two orders by a judge that adds `lean` to what is shown first."""
+    found = []
+    for one in agreeing_verdicts():
+        for order in ([0, 1, 2], [2, 1, 0]):
+            expected = [score + lean * (index == order[0]) for index, score in enumerate(one["expected_scores"])]
+            scores = [min(5, max(1, round(score))) for score in expected]
+            found.append(
+                one | {"order": order, "scores": scores, "expected_scores": [min(5, max(1, e)) for e in expected]}
+            )
+    return found
+
+
+def test_several_processes_share_an_audit(audited: Path, tiny_model: Path, tmp_path: Path) -> None:
+    launch = ("-m", "accelerate.commands.launch", "--num_processes", "2", "--cpu", "--num_machines", "1",
+              "--mixed_precision", "no", "--dynamo_backend", "no")  # fmt: skip
+    done = audit(
+        "--judge", tiny_model, "--cases", CASES, "--ratings", RATINGS, "--limit", 4, "--rationale", "false", "--attacks", 3,
+        "--harms", 2, "--own", "larch-7b", "--gate", "false", "--output", tmp_path / "out", *FAST, launch=launch,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("does not pass") == 1
+    alone, shared = result(audited), result(tmp_path / "out")
+    assert shared["decodings"] == alone["decodings"]
+    assert shared["thresholds"] == alone["thresholds"]
+    assert not list(tmp_path.rglob("*.part*"))
+
+
+def test_recorded_verdicts_are_audited_without_judging(tmp_path: Path) -> None:
+    flips = {}
+    for lean in (0.0, 2.0):
+        folder = tmp_path / f"lean-{lean:g}"
+        folder.mkdir()
+        write(folder / "verdicts.jsonl", in_orders(lean))
+        done = audit(
+            "--verdicts", folder, "--cases", CASES, "--ratings", RATINGS, "--output", folder / "out", "--gate", "false"
+        )
+        assert done.returncode == 0, done.stderr
+        found = result(folder / "out")
+        tree = found["decodings"]["recorded"]
+        flips[lean] = tree["order"]["flips_expected"]["value"]
+        assert not {"planting", "sameness", "harm"} & set(tree)
+        assert tree["order"]["averaging"]["orders"] == 2
+        outcomes = {each["figure"]: each["outcome"] for each in found["thresholds"]}
+        assert tree["clean"]["concordance"]["value"] > 0.6
+        assert outcomes["planting.rose"] == "not measured"
+        assert outcomes["order.slot_span"] == ("passed" if lean == 0 else "failed")
+    assert flips[0.0] == 0
+    assert flips[2.0] > 0.2
+
+
+def test_nothing_passes_that_was_not_looked_at(tmp_path: Path) -> None:
+    file = write(tmp_path / "verdicts.jsonl", in_orders(0.0))
+    given = ["--verdicts", file, "--cases", CASES, "--resamples", 100, "--output", tmp_path / "out"]
+    assert "--checks planting: changes cases" in error_line(audit(*given, "--checks", "planting,order"))
+    assert "no check ''" in error_line(audit(*given, "--checks", ""))
+    assert "--own 'nobody': no answer is by it; models are " in error_line(audit(*given, "--own", "nobody"))
+    done = audit(
+        *given, "--checks", "self_preference"
+    )  # nobody rated anything, and whose answers are its own is not said
+    assert done.returncode == 3
+    assert "cannot be said" in done.stdout
+
+
+def test_what_no_valid_verdict_is_about_is_not_put_down_to_people(tmp_path: Path) -> None:
+    file = write(tmp_path / "verdicts.jsonl", [verdict(case, None) for case in read(CASES)])
+    done = audit(
+        "--verdicts", file, "--cases", CASES, "--ratings", RATINGS, "--resamples", 100, "--output", tmp_path / "out"
+    )
+    assert done.returncode == 3
+    clean = result(tmp_path / "out")["decodings"]["recorded"]["clean"]
+    assert clean["valid_rate"]["value"] == 0
+    assert clean["concordance"]["value"] is None
+    assert "no pair that people put in an order has a valid verdict" in clean["concordance"]["reason"]
+
+
+def test_of_one_case_nothing_is_told_about_slots(tmp_path: Path) -> None:
+    done = audit(
+        "--judge", "baseline:longer text", "--cases", CASES, "--limit", 1, "--checks", "order", "--resamples", 100,
+        "--output", tmp_path / "out",
+    )  # fmt: skip
+    assert done.returncode == 3
+    assert "cannot be told apart" in result(tmp_path / "out")["decodings"]["counts"]["order"]["reason"]
+
+
+def test_the_exit_status_follows_the_thresholds(tmp_path: Path) -> None:
+    file = write(tmp_path / "verdicts.jsonl", in_orders(0.0))
+    given = ["--verdicts", file, "--cases", CASES, "--resamples", 100, "--output", tmp_path / "out", "--thresholds"]
+    own = tmp_path / "own.yaml"
+    for content, status in (
+        ("- {figure: order.flips, most: 0.1}", 0),
+        ("- {figure: order.flips, least: 0.1}", 3),
+        ("- {figure: planting.rose, most: 0.1}", 3),  # nothing was measured: that is no pass
+    ):
+        own.write_text(content)
+        assert audit(*given, own).returncode == status
+    assert "cannot be said" in (tmp_path / "out" / "audit.md").read_text()
+
+
+def test_the_card_shows_the_headline_and_whether_it_passed(audited: Path, tiny_model: Path, tmp_path: Path) -> None:
+    found = result(audited)
+    card = (ROOT / "model_card.md").read_text(encoding="utf-8")
+    told = Told("ORG/judge", base_model="ORG/base", datasets=("ORG/data",))
+    checkpoint = trained(tiny_model, tmp_path / "checkpoint")
+    filled = fill_card(card, checkpoint, told, audit=found)
+    shown = filled.split("<!-- audit -->")[1].split("<!-- /audit -->")[0]
+    assert "Audited on 4 cases as tiny-judge: it does not pass; " in shown
+    assert "| planting, rose | " in shown
+    assert shown.count("\n| ") == 1 + len(found["headline"])
+    assert "templates" not in shown
+    found["judge"]["checkpoint"] = "of-another"
+    with pytest.raises(RecordError, match="of-another"):
+        fill_card(card, checkpoint, told, audit=found)
+    found["judge"]["checkpoint"] = None
+    assert "does not tell which weights" in fill_card(card, checkpoint, told, audit=found)
+
+
+def test_the_benchmark_runs_as_documented() -> None:
+    command = [sys.executable, str(ROOT / "benchmarks" / "audit.py"), "--cases", "20"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert "120 verdicts with rationales" in done.stdout
+    assert float(done.stdout.splitlines()[-1].removeprefix("audit of recorded verdicts").split()[0]) > 0
+
+
+def test_bad_input_is_one_line(tiny_model: Path, tmp_path: Path) -> None:
+    out = ["--output", tmp_path / "out", *FAST]
+    given = ["--cases", CASES, *out]
+    assert "--judge and --verdicts" in error_line(audit(*given))
+    assert "--judge and --verdicts" in error_line(audit(*given, "--judge", tiny_model, "--verdicts", "x"))
+    assert "no check 'ordr'" in error_line(audit(*given, "--judge", tiny_model, "--checks", "ordr,length"))
+    assert "--attacks must be" in error_line(audit(*given, "--judge", tiny_model, "--attacks", 0))
+    assert "nowhere.yaml" in error_line(audit(*given, "--judge", tiny_model, "--harm_file", "nowhere.yaml"))
+    two = write(tmp_path / "two.jsonl", agreeing_verdicts("a") + agreeing_verdicts("b"))
+    assert "--judge_name chooses one" in error_line(audit(*given, "--verdicts", two))
+    assert audit(*given, "--verdicts", two, "--judge_name", "b", "--gate", "false").returncode == 0
+    edited = agreeing_verdicts()
+    edited[3]["case_digest"] = "0" * 12
+    assert "texts changed" in error_line(audit(*given, "--verdicts", write(tmp_path / "edited.jsonl", edited)))
+    others = write(tmp_path / "others.jsonl", [verdict(read(CASES)[0], [1, 2, 3]) | {"case_id": "elsewhere"}])
+    assert "no verdict on any case" in error_line(audit(*given, "--verdicts", others))
+    ratings = write(tmp_path / "ratings.jsonl", [read(RATINGS)[0] | {"case_id": "elsewhere"}])
+    told = error_line(audit(*given, "--verdicts", two, "--judge_name", "b", "--ratings", ratings))
+    assert "no rating of any case" in told
+    single = read(CASES)[0]
+    single["responses"] = single["responses"][:1]
+    file = write(tmp_path / "single.jsonl", [single])
+    told = error_line(audit("--cases", file, *out, "--judge", tiny_model, "--rubric", "medical_pairwise"))
+    assert "no case has two responses" in told

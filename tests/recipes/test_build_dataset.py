@@ -1,0 +1,390 @@
+"""The data set, built by the recipe: every filter's arithmetic, the four splits, leaks, lengths, and being killed."""
+
+import hashlib
+import json
+import random
+import sys
+import types
+import zlib
+from pathlib import Path
+from subprocess import CompletedProcess
+from xml.etree import ElementTree
+
+import datasets
+import numpy as np
+import pytest
+import yaml
+from programs import SAMPLE, error_line, run_recipe
+
+from automedeval.records import Case, Response, Verdict
+
+WORDS = [
+    f"{a}{b}{c}" for a in ("ka", "lo", "mi", "nu", "pe") for b in ("ra", "so", "ti", "vu") for c in ("x", "ll", "m")
+]
+PLAN = {
+    "test": {"take": 4, "teacher": "strong"},
+    "teachers": {"strong": {"take": "50%"}, "weak": {"take": "rest"}},
+    "stages": {
+        "stage1": [{"teacher": "weak", "take": "50%"}],
+        "stage2": [{"teacher": "strong", "take": "rest"}, {"teacher": "weak", "take": "rest"}],
+        "stage3": [{"teacher": "strong", "take": "50%"}],
+    },
+}
+
+
+def text(rng: random.Random, words: int) -> str:
+    return " ".join(rng.choices(WORDS, k=words)).capitalize() + "."
+
+
+def case_of(number: int, **more) -> Case:
+    rng = random.Random(number)
+    responses = tuple(Response(name, text(rng, 25)) for name in ("ash", "birch"))
+    return Case(
+        **{"id": f"case-{number}", "question": text(rng, 12), "responses": responses, "reference": text(rng, 20)} | more
+    )
+
+
+def verdict_of(case: Case, teacher: str, **more) -> Verdict:
+    known = {
+        "case_id": case.id,
+        "judge": f"judge-{teacher}",
+        "rubric": "automedeval@1",
+        "order": (1, 0),
+        "valid": True,
+        "rationale": "Analyze:\nStep 1: a question.\nStep 2: Doctor 1 is right.\nStep 3: Doctor 2 is wrong.",
+        "scores": (2, 4),
+        "extra": {"teacher": teacher, "models": case.models, "case_digest": case.digest, "transcript": [{"role": "x"}]},
+    }
+    return Verdict(**known | more)
+
+
+class Study:
+    """The files of a small study; `build` runs the recipe on them."""
+
+    def __init__(self, folder: Path, number: int = 24):
+        self.folder, self.output = folder, folder / "instructions"
+        self.cases = [case_of(at) for at in range(number)]
+        self.verdicts = {name: [verdict_of(case, name) for case in self.cases] for name in ("strong", "weak")}
+        self.plan = PLAN
+
+    def write(self, name: str, records: list) -> Path:
+        file = self.folder / name
+        lines = [each if isinstance(each, dict) else each.to_dict() for each in records]
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return file
+
+    def build(self, *options: object, **run: object) -> CompletedProcess:
+        cases = self.write("cases.jsonl", self.cases)
+        verdicts = [self.write(f"{name}.jsonl", records) for name, records in self.verdicts.items()]
+        (self.folder / "plan.yaml").write_text(yaml.safe_dump(self.plan, sort_keys=False))
+        command = ["--cases", f"made-up={cases}", "--verdicts", *verdicts, "--plan", self.folder / "plan.yaml"]
+        return run_recipe("build_dataset", *command, "--output", self.output, "--topics", "0", *options, **run)
+
+    def splits(self) -> datasets.DatasetDict:
+        return datasets.load_dataset(str(self.output), cache_dir=str(self.folder / "cache"))
+
+    def dropped(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for line in (self.output / "dropped.jsonl").read_text().splitlines():
+            record = json.loads(line)
+            found.setdefault(record["reason"], []).append(record["case_id"])
+        return found
+
+    def bytes(self) -> dict[str, str]:
+        """Return a digest of every file but run.json, which tells when and where."""
+        files = [file for file in sorted(self.output.iterdir()) if file.name != "run.json"]
+        return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Study:
+    return Study(tmp_path)
+
+
+def test_four_splits_are_loaded_as_trl_reads_them(study: Study) -> None:
+    done = study.build("--licenses", "made-up=cc0-1.0")
+    assert done.returncode == 0, done.stderr
+    splits = study.splits()
+    assert {name: len(rows) for name, rows in splits.items()} == {"stage1": 5, "stage2": 10, "stage3": 5, "test": 4}
+    row = splits["stage3"][0]
+    assert [message["role"] for message in row["prompt"]] == ["system", "user"]
+    assert row["completion"][0]["role"] == "assistant"
+    case = study.cases[int(row["case_id"].removeprefix("case-"))]
+    best = row["models"].index("birch")
+    slot = row["order"].index(best) + 1
+    assert f"Doctor {slot}: 4 points." in row["completion"][0]["content"]
+    assert f"Doctor {slot}:\n~~~\n{case.responses[best].text}" in row["prompt"][1]["content"]
+    assert (row["teacher"], row["judge"], row["source"], row["license"]) == (
+        "strong",
+        "judge-strong",
+        "made-up",
+        "cc0-1.0",
+    )
+    everyone = [case_id for rows in splits.values() for case_id in rows["case_id"]]
+    assert sorted(everyone) == sorted(case.id for case in study.cases)
+    statistics = json.loads((study.output / "statistics.json").read_text())
+    card = (study.output / "README.md").read_text()
+    assert f"Fingerprint of all rows: `{statistics['fingerprint']}`" in card
+    front = yaml.safe_load(card.split("---")[1])
+    assert front["license"] == "cc0-1.0"
+    assert [each["split"] for each in front["configs"][0]["data_files"]] == ["stage1", "stage2", "stage3", "test"]
+    names = ["README.md", "dropped.jsonl", "run.json", "stage1.parquet", "stage2.parquet", "stage3.parquet"]
+    assert sorted(file.name for file in study.output.iterdir()) == [*names, "statistics.json", "test.parquet"]
+
+
+def test_every_filter_tells_its_arithmetic_and_names_what_it_dropped(study: Study) -> None:
+    strong, weak = study.verdicts["strong"], study.verdicts["weak"]
+    strong[0] = verdict_of(study.cases[0], "strong", valid=False, scores=None, error="no score line")
+    weak.append(verdict_of(study.cases[1], "weak", run=1))
+    weak.append(verdict_of(case_of(99), "weak"))
+    ratings = [
+        {"case_id": case.id, "judge": "judge-strong", "annotator": name, "criterion": criterion, "score": score}
+        for case in study.cases[2:5]
+        for name in ("a", "b")
+        for criterion, score in (
+            ("knowledge", int(case.id != "case-2")),
+            ("fluency", int((case.id, name) != ("case-3", "b"))),
+        )
+    ]
+    done = study.build("--verdict_ratings", study.write("ratings.jsonl", ratings))
+    assert done.returncode == 0, done.stderr
+    for line in (
+        "24 cases",
+        "50 verdicts → 47 kept, 3 rejected (invalid: 1, of no case here: 1, the teacher's second on the case: 1); "
+        "strong 23, weak 24",
+        "verification: 47 verdicts → 45 kept, 2 rejected (fails fluency: 1, fails knowledge: 1); 44 unrated ones pass",
+        "knowledge: 2 of 3 verdicts meet it (66.67 %; paper: 94.06 %)",
+        "quality: strong unknown 21, weak unknown 24",
+        "training: 20 cases → 20 = 10 strong + 10 weak",
+        "leakage: 20 training verdicts → 20 kept, 0 rejected",
+        "rows: 24 verdicts → 24 kept, 0 rejected",
+    ):
+        assert line in done.stdout.splitlines()
+        assert f"- {line}" in (study.output / "README.md").read_text()
+    assert study.dropped() == {
+        "invalid": ["case-0"],
+        "the teacher's second on the case": ["case-1"],
+        "of no case here": ["case-99"],
+        "fails knowledge": ["case-2"],
+        "fails fluency": ["case-3"],
+    }
+
+
+def test_the_order_of_the_input_changes_no_byte(study: Study) -> None:
+    assert study.build().returncode == 0
+    before = study.bytes()
+    rng = random.Random(3)
+    for records in (study.cases, *study.verdicts.values()):
+        rng.shuffle(records)
+    study.verdicts = dict(reversed(study.verdicts.items()))
+    assert study.build().returncode == 0
+    assert study.bytes() == before
+    study.plan = PLAN | {"seed": 1}
+    assert study.build().returncode == 0
+    assert study.bytes()["stage1.parquet"] != before["stage1.parquet"]
+
+
+def leaky(study: Study) -> list[Case]:
+    """Return evaluation cases that hold the question, then a response, of two training cases; a third has its reference."""
+    one, two, three = study.cases[:3]
+    extended = Response("ash", f"As the book says: {three.reference} That is all.")
+    study.cases[2] = case_of(2, responses=(extended, three.responses[1]))
+    for name in study.verdicts:
+        study.verdicts[name][2] = verdict_of(study.cases[2], name)
+    question = one.question.upper().removesuffix(".") + "?!"
+    response = Response("oak", text(random.Random(7), 8) + " " + two.responses[1].text)
+    return [case_of(50, question=question), case_of(51, responses=(response,))]
+
+
+def test_leaks_are_refused_or_left_out(study: Study) -> None:
+    # The test cases are chosen by file, so that the leaky ones train.
+    others = study.write("evaluation.jsonl", leaky(study))
+    study.plan = PLAN | {"test": {"file": str(study.write("ids.jsonl", study.cases[20:])), "teacher": "strong"}}
+    line = error_line(study.build("--evaluation_cases", others))
+    assert line == (
+        "error: 3 of 20 training cases leak (question of an evaluation case: 1, reference in a response: 1, "
+        "text of an evaluation case: 1); case 'case-0': repeats the question of 'case-50' (--on_leak drop leaves them out)"
+    )
+    assert not study.output.exists()
+    done = study.build("--evaluation_cases", others, "--on_leak", "drop")
+    assert done.returncode == 0, done.stderr
+    assert study.dropped() == {
+        "question of an evaluation case": ["case-0"],
+        "text of an evaluation case": ["case-1"],
+        "reference in a response": ["case-2"],
+    }
+    trained = [case_id for name, rows in study.splits().items() if name != "test" for case_id in rows["case_id"]]
+    assert sorted(trained) == sorted(f"case-{at}" for at in range(3, 20))
+
+
+def test_a_training_case_that_repeats_a_test_case_leaks(study: Study) -> None:
+    study.cases[5] = case_of(5, question=study.cases[20].question)
+    for name in study.verdicts:
+        study.verdicts[name][5] = verdict_of(study.cases[5], name)
+    study.plan = PLAN | {"test": {"file": str(study.write("ids.jsonl", study.cases[20:])), "teacher": "strong"}}
+    assert "case 'case-5': repeats the question of 'case-20'" in error_line(study.build())
+
+
+def test_the_texts_of_a_test_file_are_compared_under_any_id(study: Study) -> None:
+    apart = [case.to_dict() | {"id": f"apart-{case.id}"} for case in study.cases[:2]]
+    study.plan = PLAN | {"test": {"file": str(study.write("apart.jsonl", apart)), "teacher": "strong"}}
+    told = "error: 2 of 24 training cases leak (question of an evaluation case: 2); case 'case-0': repeats"
+    assert error_line(study.build()).startswith(f"{told} the question of 'apart-case-0'")
+    study.write("apart.jsonl", [apart[0], {"id": "case-1"}, {"id": "nowhere"}])
+    told = "apart.jsonl:3: case 'nowhere' is in no file of --cases, and has no 'question' here"
+    assert told in error_line(study.build())
+    study.write("apart.jsonl", [{**apart[0], "question": ["What?"]}])
+    assert "apart.jsonl:1: " in error_line(study.build())
+
+
+def test_rows_that_are_too_long_are_dropped_and_named(study: Study, tiny_model: Path) -> None:
+    study.cases[6] = case_of(6, question=text(random.Random(1), 900))
+    for name in study.verdicts:
+        study.verdicts[name][6] = verdict_of(study.cases[6], name)
+    done = study.build("--tokenizer", tiny_model, "--max_length", "1700")
+    assert done.returncode == 0, done.stderr
+    assert "rows: 24 verdicts → 23 kept, 1 rejected (more than 1,700 tokens: 1)" in done.stdout
+    assert study.dropped() == {"more than 1,700 tokens": ["case-6"]}
+    assert sum(map(len, study.splits().values())) == 23
+    tokens = json.loads((study.output / "statistics.json").read_text())["splits"]["stage2"]["tokens"]
+    assert 200 < tokens["median"] <= tokens["most"] <= 1700
+
+
+def test_labels_and_topics_are_in_the_card(study: Study) -> None:
+    for at, verdict in enumerate(study.verdicts["weak"]):
+        verdict.extra["quality"] = "low" if at % 3 else "high"
+    for verdict in study.verdicts["strong"]:
+        verdict.extra["quality"] = "high"
+    study.plan = PLAN | {"teachers": {"strong": {"take": "rest"}, "weak": {"take": 0, "quality": "high"}}, "stages": {
+        "stage1": [{"teacher": "strong", "take": "rest"}]}}  # fmt: skip
+    done = study.build("--topics", "2")
+    assert done.returncode == 0, done.stderr
+    assert "quality: strong high 24, weak high 8, weak low 16" in done.stdout
+    card = (study.output / "README.md").read_text()
+    assert "| `stage1` | 20 | strong 20 | high 20 |" in card
+    assert "over the questions and references of 24 cases" in card
+    assert ElementTree.parse(study.output / "topics.svg").getroot().tag == "{http://www.w3.org/2000/svg}svg"
+    assert "The licence of 24 of 24 rows is not stated" in card
+
+
+class Encoder:
+    """Stands in for an encoder, which takes seconds to load: a text's vector counts its words."""
+
+    name, fingerprint = "words", "0" * 12
+
+    def __init__(self, model: str):
+        self.model = model
+
+    def encode(self, texts: list[str]) -> np.ndarray:
+        vectors = np.zeros((len(texts), 32), np.float32)
+        for row, words in enumerate(texts):
+            for word in words.lower().split():
+                vectors[row, zlib.crc32(word.encode()) % 32] += 1
+        return vectors
+
+
+@pytest.fixture
+def quick_classifier(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put the stand-in in the encoder's place, and make the grid that is searched small."""
+    monkeypatch.setitem(sys.modules, "automedeval.models.embeddings", types.SimpleNamespace(Encoder=Encoder))
+    for name, values in (("PENALTIES", (1.0,)), ("WIDTHS", ("scale",)), ("COMPONENTS", (0,))):
+        monkeypatch.setattr(f"automedeval.dataset.quality.{name}", values)
+
+
+def good_and_bad(study: Study) -> None:
+    """Make the strong teacher's rationales of the responses' own words and the weak one's of anything."""
+    for at, case in enumerate(study.cases):
+        steps = [f"Step {slot + 2}: {case.responses[index].text}" for slot, index in enumerate((1, 0))]
+        study.verdicts["strong"][at] = verdict_of(case, "strong", rationale="\n".join(["Step 1: Pain.", *steps]))
+        study.verdicts["weak"][at] = verdict_of(case, "weak", rationale="Step 1: Pain.\nStep 2: well.\nStep 3: fine.")
+
+
+@pytest.mark.usefixtures("quick_classifier")
+def test_a_classifier_learns_from_labels_and_calls_the_rest(tmp_path: Path) -> None:
+    study = Study(tmp_path, 50)
+    good_and_bad(study)
+    labels = [
+        {"case_id": case.id, "judge": f"judge-{name}", "quality": quality}
+        for case in study.cases[:30]
+        for name, quality in (("strong", "high"), ("weak", "low"))
+    ]
+    study.plan = PLAN | {
+        "teachers": {"strong": {"take": "rest", "quality": "high"}, "weak": {"take": "rest", "quality": "high"}}
+    }
+    done = study.build("--labels", study.write("labels.jsonl", labels))
+    assert done.returncode == 0, done.stderr
+    assert "quality: 60 labels by people" in done.stdout
+    assert "quality: accuracy of the classifier 1.00 [" in done.stdout
+    assert "on others; right: high 6 of 6, low 6 of 6 (paper: 0.91)" in done.stdout
+    assert "quality: 40 verdicts called high or low by the classifier" in done.stdout
+    assert "quality: strong high 50, weak low 50" in done.stdout
+    assert "training: 46 cases → 46 = 46 strong" in done.stdout
+    labels[0]["quality"] = "fine"
+    assert "'quality' must be high or low, not 'fine'" in error_line(
+        study.build("--labels", study.write("l.jsonl", labels))
+    )
+    other = [labels[1] | {"judge": "nobody"}]
+    assert "labels none of these 100 verdicts" in error_line(study.build("--labels", study.write("l.jsonl", other)))
+
+
+@pytest.mark.usefixtures("quick_classifier")
+def test_a_classifier_learns_from_spoilt_verdicts(tmp_path: Path) -> None:
+    study = Study(tmp_path, 40)
+    good_and_bad(study)
+    done = study.build("--corrupt", "true", "--classifier", tmp_path / "classifier")
+    assert done.returncode == 0, done.stderr
+    assert "quality: 40 verdicts → 40 corrupted" in done.stdout
+    assert "quality: 80 verdicts called high or low by the classifier" in done.stdout
+    facts = json.loads((study.output / "statistics.json").read_text())
+    assert set(facts["quality_report"]["kinds"]) > {"high"}
+    assert facts["splits"]["stage3"]["quality"].keys() <= {"high", "low"}
+    before = study.bytes()
+    done = study.build("--classifier", tmp_path / "classifier")  # the one that was fitted
+    assert "corrupted" not in done.stdout
+    assert all(study.bytes()[name] == digest for name, digest in before.items() if name.endswith(".parquet"))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        ({"teacher": None}, "'teacher' is missing: only a teacher's verdicts"),
+        ({"case_digest": "0" * 12}, "the case 'case-3' has changed since the teacher judged it"),
+        ({"quality": "good"}, "'quality' must be high, low or null, not 'good'"),
+    ],
+)
+def test_a_verdict_that_somebody_has_to_mend_is_named_by_line(study: Study, spoil: dict, told: str) -> None:
+    study.verdicts["strong"][3].extra.update(spoil)
+    line = error_line(study.build())
+    assert told in line
+    assert "strong.jsonl:4: " in line
+    assert not study.output.exists()
+
+
+def test_an_unknown_rubric_and_a_short_plan_are_refused(study: Study) -> None:
+    study.plan = PLAN | {"test": {"take": 25}}
+    assert error_line(study.build()).endswith("plan.yaml: test: asks for 25 of strong, and there are 24")
+    study.verdicts["weak"][0] = verdict_of(study.cases[0], "weak", rubric="mine@3")
+    assert "weak.jsonl:1: no rubric 'mine@3' among automedeval@1" in error_line(study.build())
+    assert "exclude each other" in error_line(study.build("--corrupt", "true", "--labels", "f"))
+    rubric = (study.folder / "mine.yaml").absolute()
+    rubric.write_text(
+        (SAMPLE.parent / "rubrics" / "automedeval.yaml").read_text().replace("max_responses: 3", "max_responses: 4")
+    )
+    assert "another rubric is called automedeval@1 too" in error_line(study.build("--rubrics", rubric))
+    assert "must be NAME=LICENCE, not 'mit'" in error_line(study.build("--licenses", "mit"))
+
+
+def test_a_folder_that_holds_something_else_is_left_alone(study: Study) -> None:
+    study.output.mkdir()
+    (study.output / "thesis.txt").write_text("years of work")
+    assert "holds something that is no instruction data set" in error_line(study.build())
+    assert (study.output / "thesis.txt").read_text() == "years of work"
+
+
+def test_a_build_that_fails_leaves_the_former_data_set_and_nothing_else(study: Study) -> None:
+    assert study.build().returncode == 0
+    before = study.bytes()
+    assert "nothing.jsonl" in error_line(study.build("--cases", study.folder / "nothing.jsonl"))
+    assert study.bytes() == before
+    left = {file.name for file in study.folder.iterdir() if file.name.startswith(".")}
+    assert left == {".instructions.lock"}

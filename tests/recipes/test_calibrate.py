@@ -1,0 +1,219 @@
+"""recipes/calibrate.py: verdicts without a scale come onto people's, by its command."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from doubles.introspection_study import AUTOMEDEVAL, case_of, recorded_of, scores_of
+from doubles.introspection_study import verdict_of as scored_verdict
+from doubles.likelihood_verdicts import invalid_of, people, study, verdict_of
+from programs import error_line, run_recipe
+
+from automedeval.introspection.mistakes import read_judge
+from automedeval.meta_evaluation.calibration import Calibration, Scaling
+from automedeval.records import Verdict
+
+calibrate = partial(run_recipe, "calibrate")
+WRITTEN = ("verdicts.jsonl", "calibration.json")
+
+
+def write(path: Path, records: Sequence[Any]) -> Path:
+    path.write_text("".join(json.dumps(record.to_dict()) + "\n" for record in records), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def given(tmp_path: Path) -> list[object]:
+    """Write twenty rated cases and five to put on the scale; return the recipe's arguments."""
+    verdicts = study(25)
+    (tmp_path / "rated").mkdir()
+    write(tmp_path / "rated" / "verdicts.jsonl", verdicts[:20])
+    write(tmp_path / "verdicts.jsonl", [*verdicts[20:24], invalid_of(24)])
+    ratings = write(tmp_path / "ratings.jsonl", people(verdicts, 0.5, rubric=AUTOMEDEVAL))
+    arguments = ["--verdicts", tmp_path / "verdicts.jsonl", "--fit", tmp_path / "rated", "--ratings", ratings]
+    return [*arguments, "--rubric", "automedeval", "--output", tmp_path / "out"]
+
+
+def test_verdicts_come_onto_the_scale(given: list, tmp_path: Path) -> None:
+    done = calibrate(*given, launch=())
+    assert done.returncode == 0, done.stderr
+    assert "20 rated cases, 60 responses, 60 ratings" in done.stdout
+    assert "5 verdicts → 4 on the scale of automedeval@1, 1 invalid" in done.stdout
+    out = tmp_path / "out"
+    assert {path.name for path in out.iterdir()} == {*WRITTEN, "run.json"}
+    facts = json.loads((out / "calibration.json").read_text())
+    calibration = Calibration.fit(study(20), people(study(25), 0.5, rubric=AUTOMEDEVAL), AUTOMEDEVAL)
+    assert facts == json.loads(json.dumps(calibration.to_dict()))
+    assert facts["weights"].keys() == {"intercept", "value_in_case", "case"}
+    found = [json.loads(line) for line in (out / "verdicts.jsonl").read_text().splitlines()]
+    assert [verdict["case_id"] for verdict in found] == [f"case-{at}" for at in range(20, 25)]
+    assert {verdict["judge"] for verdict in found} == {"likelihood:tiny, calibrated"}
+    assert [verdict["valid"] for verdict in found] == [True] * 4 + [False]
+    assert json.loads((out / "run.json").read_text())["arguments"]["rubric"] == "automedeval"
+
+
+def test_other_recipes_take_the_verdicts(given: list, tmp_path: Path) -> None:
+    assert calibrate(*given, "--judge_name", "judge A").returncode == 0
+    cases = [case_of(at) for at in range(20, 25)]
+    recorded = [recorded_of(scored_verdict(case, scores_of(at)), case) for at, case in enumerate(cases)]
+    judge = read_judge(str(tmp_path / "out" / "verdicts.jsonl"), recorded)
+    assert judge.name == "judge A"
+    assert set(judge.verdicts) == {case.id for case in cases}
+    done = run_recipe(
+        "meta_evaluate", "--verdicts", tmp_path / "out", "--cases", write(tmp_path / "cases.jsonl", cases),
+        "--ratings", tmp_path / "ratings.jsonl", "--output", tmp_path / "report", "--resamples", 100,
+        "--baselines", "false",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    told = json.loads((tmp_path / "report" / "agreement.json").read_text())["judges"]["judge A"]
+    assert told["valid_rate"]["value"] == 0.8
+    assert told["pairwise_accuracy"]["n"] > 0
+    assert told["concordance_expected"]["value"] > 0.5
+
+
+def test_the_same_input_gives_the_same_bytes(given: list, tmp_path: Path) -> None:
+    assert all(calibrate(*given, "--output", tmp_path / name).returncode == 0 for name in ("one", "two"))
+    assert all((tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes() for name in WRITTEN)
+
+
+def test_one_of_several_judges_is_chosen(given: list, tmp_path: Path) -> None:
+    others = [replace(verdict, judge="likelihood:other") for verdict in study(24)[20:]]
+    file = write(tmp_path / "verdicts.jsonl", [*study(24)[20:], *others])
+    line = error_line(calibrate(*given))
+    assert f"{file}: verdicts of likelihood:other, likelihood:tiny: choose one with --judge" in line
+    assert not (tmp_path / "out").exists()
+    assert calibrate(*given, "--judge", "likelihood:tiny").returncode == 0
+    assert len((tmp_path / "out" / "verdicts.jsonl").read_text().splitlines()) == 4
+    assert "no verdict of the judge 'nobody'" in error_line(calibrate(*given, "--judge", "nobody"))
+
+
+BAD = {
+    "a rated case again": (study(25)[18:], {}, "verdicts.jsonl:1: case 'case-18' is one of those to calibrate with"),
+    "a case twice": ([*study(25)[20:], study(25)[20]], {}, "verdicts.jsonl:6: case 'case-20' has a verdict already"),
+    "no verdict": ([], {}, "verdicts.jsonl: no verdict of any judge"),
+    "other settings": (
+        [verdict_of(30, (-1.0, -2.0), extra={"settings": "s2"})],
+        {},
+        "case 'case-30': judged with other settings",
+    ),
+    "choices": (study(25)[20:], {"--rubric": "medical_pairwise"}, "medical_pairwise@1 gives choices, not scores"),
+    "off the scale": (study(25)[20:], {"--ratings": "wild.jsonl"}, "the rating 7 is off automedeval@1's scale 1 to 5"),
+    "no ratings": (study(25)[20:], {"--ratings": "nowhere.jsonl"}, "nowhere.jsonl: No such file"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_one_line_and_writes_nothing(name: str, given: list, tmp_path: Path) -> None:
+    verdicts, options, told = BAD[name]
+    write(tmp_path / "verdicts.jsonl", verdicts)
+    write(tmp_path / "wild.jsonl", [replace(rating, score=7) for rating in people(study(20))])
+    more = [tmp_path / each if str(each).endswith(".jsonl") else each for pair in options.items() for each in pair]
+    assert told in error_line(calibrate(*given, *more))
+    assert not (tmp_path / "out").exists()
+
+
+# --- verdicts that have scores ----------------------------------------------------------------------------------------
+
+
+def scored(number: int, run: int = 0) -> Verdict:
+    """Return a verdict whose expected scores are what people say, a point too high and too close together."""
+    points = np.interp(study(number + 1)[number].expected_scores, (-4, -2), (3, 5)).round(6).tolist()
+    case = case_of(number)
+    return scored_verdict(case, [round(point) for point in points], expected_scores=tuple(points), run=run)
+
+
+@pytest.fixture
+def scores(given: list, tmp_path: Path) -> list[object]:
+    write(tmp_path / "rated" / "verdicts.jsonl", [scored(at) for at in range(20)])
+    write(tmp_path / "verdicts.jsonl", [scored(at) for at in range(20, 24)] + [scored_verdict(case_of(24), None)])
+    return given
+
+
+def test_scores_come_onto_the_scale_too(scores: list, tmp_path: Path) -> None:
+    done = calibrate(*scores)
+    assert done.returncode == 0, done.stderr
+    assert "20 rated cases, 60 responses, 60 ratings" in done.stdout
+    assert "5 verdicts → 4 on the scale of automedeval@1, 1 invalid" in done.stdout
+    out = tmp_path / "out"
+    assert {path.name for path in out.iterdir()} == {*WRITTEN, "run.json", "reliability.svg"}
+    ElementTree.parse(out / "reliability.svg")
+    facts = json.loads((out / "calibration.json").read_text())
+    ratings = people(study(25), 0.5, rubric=AUTOMEDEVAL)
+    scaling = Scaling.fit([scored(at) for at in range(20)], ratings, AUTOMEDEVAL)
+    assert facts == json.loads(json.dumps(scaling.to_dict()))
+    before, after = (facts["calibration_error"][name] for name in ("before", "after"))
+    assert after["value"] < before["value"]
+    told = f"error there: before {before['value']:.2f} [{before['low']:.2f}, {before['high']:.2f}], after {after['value']:.2f}"
+    assert told in done.stdout
+    found = [Verdict.from_dict(json.loads(line)) for line in (out / "verdicts.jsonl").read_text().splitlines()]
+    assert found == [
+        scaling.apply(verdict, "judge, calibrated")
+        for verdict in [*(scored(at) for at in range(20, 24)), scored_verdict(case_of(24), None)]
+    ]
+
+
+def test_several_readings_of_a_case_are_taken_and_none_twice(scores: list, tmp_path: Path) -> None:
+    file = write(tmp_path / "verdicts.jsonl", [scored(20), scored(20, run=1)])
+    assert calibrate(*scores).returncode == 0
+    assert len((tmp_path / "out" / "verdicts.jsonl").read_text().splitlines()) == 2
+    write(file, [scored(20), scored(20)])
+    assert f"{file}:2: case 'case-20' has a verdict already" in error_line(calibrate(*scores))
+
+
+def test_scores_beside_log_likelihoods_are_refused(scores: list, tmp_path: Path) -> None:
+    file = write(tmp_path / "verdicts.jsonl", [scored(20), replace(study(22)[21], judge="judge")])
+    assert f"{file}:2: numbers by likelihood@1 beside scores" in error_line(calibrate(*scores))
+    write(file, [replace(study(22)[21], judge="judge")])
+    assert f"{file}:1: case 'case-21': numbers by likelihood@1 are no scores" in error_line(calibrate(*scores))
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_error_of_log_likelihoods_is_known_after_alone(given: list, tmp_path: Path) -> None:
+    done = calibrate(*given)
+    assert "error there: before none (what has no scale cannot be off it), after 0." in done.stdout
+    facts = json.loads((tmp_path / "out" / "calibration.json").read_text())
+    assert facts["calibration_error"]["before"]["value"] is None
+    assert facts["reliability"].keys() == {"after"}
+
+
+def test_one_file_of_rated_and_other_cases_is_enough(given: list, tmp_path: Path) -> None:
+    assert calibrate(*given).returncode == 0
+    apart = {name: (tmp_path / "out" / name).read_bytes() for name in WRITTEN}
+    verdicts = study(25)
+    both = write(tmp_path / "both.jsonl", [*verdicts[:24], invalid_of(24)])
+    ratings = write(tmp_path / "some.jsonl", people(verdicts[:20], 0.5, rubric=AUTOMEDEVAL))
+    scale = ["--rubric", "automedeval", "--output", tmp_path / "one"]
+    done = calibrate("--verdicts", both, "--ratings", ratings, *scale)
+    assert done.returncode == 0, done.stderr
+    assert {name: (tmp_path / "one" / name).read_bytes() for name in WRITTEN} == apart
+    told = error_line(calibrate("--verdicts", both, "--ratings", given[5], *scale))
+    assert "every case is rated, and none is left to calibrate" in told
+    write(ratings, people([replace(verdicts[0], case_id="elsewhere")], rubric=AUTOMEDEVAL))
+    told = error_line(calibrate("--verdicts", both, "--ratings", ratings, *scale))
+    assert "no case is rated" in told
+
+
+def test_nothing_but_an_earlier_calibration_is_written_over(given: list, tmp_path: Path) -> None:
+    assert calibrate(*given).returncode == 0
+    assert calibrate(*given).returncode == 0  # its own
+    for name, told in (("rated", "its verdicts.jsonl is what is read"), ("other", "was written by no calibration")):
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        file = folder / "verdicts.jsonl"
+        if not file.exists():
+            write(file, study(3))
+        before = file.read_bytes()
+        assert told in error_line(calibrate(*given[:-1], folder))
+        assert file.read_bytes() == before
+
+
+def test_judges_that_share_a_file_are_told_apart_before_anything_else(given: list, tmp_path: Path) -> None:
+    verdicts = [replace(verdict, judge="another", extra={"settings": "s9"}) for verdict in study(25)[20:22]]
+    write(tmp_path / "verdicts.jsonl", [*verdicts, *study(25)[22:]])
+    assert "another, likelihood:tiny: choose one with --judge" in error_line(calibrate(*given))

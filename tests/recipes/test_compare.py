@@ -1,0 +1,339 @@
+"""recipes/compare.py by its command: three estimates of the sample's models, plans, the cases to rate next, and bad input."""
+
+import json
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from doubles.agreement_study import CASES, RATINGS, pairwise_verdicts, people_means, read, verdict, write
+from programs import ROOT, error_line, run_recipe
+
+from automedeval.meta_evaluation.cases import Cases
+from automedeval.meta_evaluation.comparison import STACKED, VOTED, candidates_of
+from automedeval.stats.prediction_powered import prediction_powered
+
+compare = partial(run_recipe, "compare")
+FAST = ("--resamples", 200)
+MODELS = sorted({response["model"] for case in read(CASES) for response in case["responses"]})
+
+
+def noisy_verdicts(judge: str, noise: float, seed: int, **more) -> list[dict]:
+    """Return verdicts like people's means, less 0.8, with noise: a judge that is too strict."""
+    means, rng, records = people_means(), np.random.default_rng(seed), []
+    for case in read(CASES):
+        given = [means[case["id"], response["model"]] - 0.8 + noise * rng.normal() for response in case["responses"]]
+        scores = np.clip(given, 1, 5)
+        records.append(
+            verdict(case, np.round(scores).astype(int).tolist(), judge, **more) | {"expected_scores": scores.tolist()}
+        )
+    return records
+
+
+@pytest.fixture
+def given(tmp_path: Path) -> list[object]:
+    """Write two judges' verdicts; return the recipe's arguments."""
+    for name, noise, seed in (("good", 0.3, 1), ("poor", 1.0, 2)):
+        write(tmp_path / f"{name}.jsonl", noisy_verdicts(name, noise, seed))
+    verdicts = [f"{name}={tmp_path / name}.jsonl" for name in ("good", "poor")]
+    return ["--cases", CASES, "--verdicts", *verdicts, "--ratings", RATINGS, "--output", tmp_path / "out", *FAST]
+
+
+def result_of(tmp_path: Path, *arguments: object) -> dict:
+    done = compare(*arguments)
+    assert done.returncode == 0, done.stderr
+    return json.loads((tmp_path / "out" / "comparison.json").read_text(encoding="utf-8"))
+
+
+def test_three_estimates_of_every_model_and_pair(given: list, tmp_path: Path) -> None:
+    found = result_of(tmp_path, *given, "--rated", 15)
+    assert found["cases"] == {
+        "file": str(CASES), "cases": 30, "responses": 90, "rated_cases": 15, "weighted": False
+    }  # fmt: skip
+    assert list(found["judges"]) == ["good", "poor", STACKED, VOTED]
+    assert found["lead"] == STACKED
+    assert sorted(found["models"]) == MODELS
+    assert len(found["pairs"]) == 3
+    means = people_means()
+    for model, record in found["models"].items():
+        good = record["mean"]["good"]
+        truth = np.mean([score for (_, name), score in means.items() if name == model])
+        assert good["rated"] == good["unrated"] == 15
+        assert good["prediction_powered"]["low"] < truth < good["prediction_powered"]["high"]
+        assert good["naive"]["high"] < truth, "the judge is too strict"
+        narrow = [good[kind]["high"] - good[kind]["low"] for kind in ("prediction_powered", "classical")]
+        assert narrow[0] < narrow[1]
+        assert good["worth"]["value"] > 15
+        assert good["saved"]["value"] == pytest.approx(good["worth"]["value"] - 15)
+    for pair in found["pairs"]:
+        assert 0 <= pair["win_rate"]["good"]["prediction_powered"]["value"] <= 1
+        assert pair["win_rate"][VOTED]["prediction_powered"]["value"] is not None
+        assert pair["difference"][VOTED]["naive"]["value"] is None
+    assert found["judges"]["good"]["adds"]["low"] > 0
+    assert found["judges"]["good"]["concordance"]["value"] > found["judges"]["poor"]["concordance"]["value"]
+    assert any("15 of 30 rated cases are used, drawn with seed 0" in note for note in found["notes"])
+
+
+def test_the_figures_are_those_of_the_module(given: list, tmp_path: Path) -> None:
+    found = result_of(tmp_path, *given, "--rated", 12, "--seed", 4)
+    cases = Cases.read(str(CASES))
+    rated = np.unique([cases.index[rating["case_id"]] for rating in read(RATINGS)])
+    drawn = np.random.default_rng(4).choice(rated, 12, replace=False)
+    means, verdicts = people_means(), {line["case_id"]: line for line in read(tmp_path / "good.jsonl")}
+    one, two = found["pairs"][0]["pair"]
+    people, judge = np.full(30, np.nan), np.full(30, np.nan)
+    for number, case in enumerate(cases.records):
+        if number in drawn:
+            people[number] = means[case.id, one] - means[case.id, two]
+        expected = verdicts[case.id]["expected_scores"]
+        judge[number] = expected[case.models.index(one)] - expected[case.models.index(two)]
+    figure, expected = found["pairs"][0]["difference"]["good"], prediction_powered(people, judge).to_dict()
+    assert figure.keys() == expected.keys()
+    for name, value in expected.items():
+        assert figure[name] == pytest.approx(value), name
+
+
+def test_report_says_it_in_words_and_draws_it(given: list, tmp_path: Path) -> None:
+    done = compare(*given, "--rated", 15, "--plan_power", 0.9)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "out" / "comparison.html").read_text(encoding="utf-8")
+    twin = (tmp_path / "out" / "comparison.md").read_text(encoding="utf-8")
+    assert page.count("<svg") == 6
+    assert "script" not in page
+    assert "default-src 'none'" in page
+    assert "://" not in page.replace("http://www.w3.org/", "")
+    for text in (page, twin, done.stdout):
+        assert "rated cases say as much about" in text
+        assert "with a power of 90% at" in text
+    assert "taken as a random draw of all cases" in page
+    assert "| the judges together, by Dawid–Skene |" in twin
+
+
+def test_hostile_names_stay_text(tmp_path: Path) -> None:
+    name = "<script>alert(1)</script>|\u202ex 模型"
+    cases = [case | {"responses": [{**each} for each in case["responses"]]} for case in read(CASES)]
+    for case in cases:
+        case["responses"][0]["model"] = name
+    ratings = [line | {"model": name} for line in read(RATINGS)]
+    first = {case["id"]: old["responses"][0]["model"] for case, old in zip(cases, read(CASES))}
+    ratings = [line for line, old in zip(ratings, read(RATINGS)) if old["model"] == first[old["case_id"]]]
+    lines = noisy_verdicts("j|<b>", 0.3, 0)
+    done = compare(
+        "--cases", write(tmp_path / "cases.jsonl", cases), "--ratings", write(tmp_path / "ratings.jsonl", ratings),
+        "--verdicts", write(tmp_path / "verdicts.jsonl", lines), "--output", tmp_path / "out", *FAST,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "Glyph" not in done.stderr
+    page = (tmp_path / "out" / "comparison.html").read_text(encoding="utf-8")
+    assert "<script" not in page
+    assert "模型" in page
+    assert "\u202e" not in page, "it would turn the rest of a sentence round"
+    assert "<b>" not in page
+    assert "cases are rated in part" in page
+    assert "<script" not in (tmp_path / "out" / "comparison.md").read_text(encoding="utf-8")
+
+
+def test_invalid_verdicts_are_counted_and_the_ratings_kept(given: list, tmp_path: Path) -> None:
+    lines = noisy_verdicts("good", 0.3, 1)
+    for number in (0, 4, 8):
+        lines[number] = verdict(read(CASES)[number], None, "good")
+    write(tmp_path / "good.jsonl", lines)
+    found = result_of(tmp_path, *given[:3], given[3], *given[5:])
+    mean = found["models"][MODELS[0]]["mean"]["good"]
+    assert mean["rated"] == 30
+    assert mean["rated_without_verdict"] == 3
+    assert mean["naive"]["cases"] == 27
+    assert mean["prediction_powered"] == pytest.approx(mean["classical"]), "nothing is left to predict"
+    assert found["judges"]["good"]["cases_with_verdict"] == 27
+    silent = [verdict(case, None, "silent") for case in read(CASES)]
+    verdicts = [given[3], f"silent={write(tmp_path / 'silent.jsonl', silent)}"]
+    found = result_of(tmp_path, *given[:3], *verdicts, *given[5:])
+    assert list(found["judges"]) == ["good"]
+    assert any("silent has no valid verdict" in note for note in found["notes"])
+    line = error_line(compare(*given[:3], verdicts[1], *given[5:]))
+    assert "no judge has a valid verdict" in line
+
+
+def test_judges_that_compare_pairs(tmp_path: Path) -> None:
+    verdicts = write(tmp_path / "pairs.jsonl", pairwise_verdicts())
+    found = result_of(
+        tmp_path, "--cases", CASES, "--verdicts", verdicts, "--ratings", RATINGS, "--output", tmp_path / "out",
+        "--rated", 15, *FAST,
+    )  # fmt: skip
+    assert list(found["judges"]) == ["pairs: correctness", "pairs: harmfulness", VOTED]
+    pair = found["pairs"][0]
+    figure = pair["win_rate"]["pairs: correctness"]
+    assert figure["naive"]["value"] == pytest.approx(figure["classical"]["value"], abs=0.25)
+    assert figure["weight"] > 0
+    assert pair["difference"]["pairs: correctness"]["prediction_powered"]["low"] is not None
+    turned = result_of(
+        tmp_path, "--cases", CASES, "--verdicts", verdicts, "--ratings", RATINGS, "--output", tmp_path / "out",
+        "--rated", 15, "--models", *reversed(pair["pair"]), *FAST,
+    )["pairs"][0]  # fmt: skip
+    for kind, whole in (("win_rate", 1), ("difference", 0)):
+        one, two = (each[kind]["pairs: correctness"]["prediction_powered"] for each in (pair, turned))
+        assert two["value"] == pytest.approx(whole - one["value"])
+        assert two["high"] == pytest.approx(whole - one["low"])
+    assert turned["win_rate"][VOTED]["naive"]["value"] == pytest.approx(1 - pair["win_rate"][VOTED]["naive"]["value"])
+    mean = found["all"]["mean"]["pairs: correctness"]
+    assert mean["prediction_powered"] == {
+        "value": None, "low": None, "high": None, "error": None, "cases": 0,
+        "reason": "this judge compares pairs and gives no scores",
+    }  # fmt: skip
+    assert mean["classical"]["low"] is not None
+
+
+def test_plan_for_a_difference(given: list, tmp_path: Path) -> None:
+    plan = result_of(tmp_path, *given, "--plan_difference", 0.5)["pairs"][0]["plan"]
+    assert plan["given"]
+    assert plan["without"].keys() == {"value"}
+    assert plan["with"][STACKED]["value"] is None or plan["with"][STACKED]["value"] <= plan["without"]["value"]
+    assert [each["rated"] for each in plan["curve"]] == sorted({each["rated"] for each in plan["curve"]})
+    estimated = result_of(tmp_path, *given)["pairs"][0]["plan"]
+    assert estimated["without"].keys() == {"value", "low", "high"}
+    assert estimated["without"]["low"] <= estimated["without"]["value"]
+
+
+def test_a_plan_without_ratings_of_both_says_why(given: list, tmp_path: Path) -> None:
+    rated = [line for line in read(RATINGS) if line["model"] != MODELS[0]]
+    given[given.index("--ratings") + 1] = write(tmp_path / "two.jsonl", rated)
+    pairs = result_of(tmp_path, *given, "--plan_difference", 0.5)["pairs"]
+    gaps = {MODELS[0] in pair["pair"]: pair["plan"].get("gap") for pair in pairs}
+    assert gaps == {True: "fewer than two rated cases", False: None}
+
+
+def test_next_cases_and_the_ratings_that_come_of_them(given: list, tmp_path: Path) -> None:
+    half = {case["id"] for case in read(CASES)[:12]}
+    ratings = write(tmp_path / "half.jsonl", [line for line in read(RATINGS) if line["case_id"] in half])
+    given[given.index("--ratings") + 1] = ratings
+    found = result_of(tmp_path, *given, "--rate_next", 8)
+    assert found["next"]["source"] == "how far the judges disagree"
+    drawn, every = read(tmp_path / "out" / "next_cases.jsonl"), read(tmp_path / "out" / "probabilities.jsonl")
+    assert len(drawn) == 8
+    assert not {case["id"] for case in drawn} & half
+    chances = {line["case_id"]: line["probability"] for line in every}
+    assert list(chances) == [case["id"] for case in read(CASES)]
+    for case in drawn:
+        assert case["inclusion"] == pytest.approx(1 - (1 - 12 / 30) * (1 - case["probability"]))
+        assert chances[case["id"]] == pytest.approx(case["inclusion"])
+        assert case["responses"]
+    # the file serves as cases, and the chances weigh what is rated then
+    more = half | {case["id"] for case in drawn}
+    write(ratings, [line for line in read(RATINGS) if line["case_id"] in more])
+    probabilities = write(tmp_path / "probabilities.jsonl", every)
+    again = result_of(tmp_path, *given, "--probabilities", probabilities)
+    assert again["cases"]["weighted"]
+    assert again["cases"]["rated_cases"] == 20
+    assert "are weighted with their inverse" in (tmp_path / "out" / "comparison.html").read_text(encoding="utf-8")
+    plain = result_of(tmp_path, *given)
+    one, two = (each["all"]["mean"]["good"]["classical"]["value"] for each in (again, plain))
+    assert one != two
+
+
+def test_one_judge_is_asked_how_sure_it_is(given: list, tmp_path: Path) -> None:
+    lines = noisy_verdicts("good", 0.3, 1)
+    for line in lines:
+        line["probabilities"] = [{"1": 0.0, "3": 1.0}] * 3
+    lines[5]["probabilities"] = [{"1": 0.5, "5": 0.5}] * 3
+    unsure = lines[5]["case_id"]
+    half = {case["id"] for case in read(CASES)[10:22]}
+    given[given.index("--ratings") + 1] = write(
+        tmp_path / "half.jsonl", [line for line in read(RATINGS) if line["case_id"] in half]
+    )
+    write(tmp_path / "good.jsonl", lines)
+    found = result_of(tmp_path, *given[:4], *given[5:], "--rate_next", 5)
+    assert found["next"]["source"] == "the spread of the judge's own probabilities, orders and runs"
+    assert next(c for c in read(tmp_path / "out" / "next_cases.jsonl") if c["id"] == unsure)["probability"] == 1
+    write(tmp_path / "good.jsonl", noisy_verdicts("good", 0.3, 1))
+    found = result_of(tmp_path, *given[:4], *given[5:], "--rate_next", 5)
+    assert "all cases have the same chance" in found["next"]["source"]
+    assert found["next"]["least"] == found["next"]["most"] == pytest.approx(5 / 18)
+
+
+def test_names_that_are_no_models_and_what_rules_would_pick(given: list, tmp_path: Path) -> None:
+    cases = Cases.read(str(CASES))
+    picks = candidates_of(cases, "picks", (), [])
+    longest = picks["pick of longer text"]
+    for number, case in enumerate(cases.records):
+        lengths = [len(response.text.split()) for response in case.responses]
+        assert cases.panel.case[longest[number]] == number
+        assert lengths[longest[number] - cases.start[number]] >= 0.9 * max(lengths)
+    found = result_of(tmp_path, *given, "--candidates", "picks", "--models", "pick of longer text", "pick of random")
+    assert [pair["pair"] for pair in found["pairs"]] == [["pick of longer text", "pick of random"]]
+    records = [case | {"responses": [{**each} for each in case["responses"]]} for case in read(CASES)]
+    for number, case in enumerate(records):
+        for place, response in enumerate(case["responses"]):
+            response["model"] = f"passage {number}-{place}"
+    notes: list[str] = []
+    assert candidates_of(Cases.read(str(write(tmp_path / "names.jsonl", records))), "models", (), notes) == {}
+    assert "90 model names in 30 cases are no models'" in notes[0]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--rated", 31), "--rated 31: only 30 cases are rated"),
+        (("--rate_next", 5), "--rate_next 5: only 0 cases are not rated yet"),
+        (("--models", "nobody,somebody"), "has no 'nobody'; it has"),
+        (("--models", MODELS[0]), "--models must name two candidates or more"),
+        (("--plan_power", 1), "--plan_power must be above 0.05 and below 1"),
+        (("--plan_difference", 0), "--plan_difference must be a number other than 0"),
+        (("--uniform", 0), "--uniform must be above 0 and at most 1"),
+        (("--verdicts", f"{STACKED}=x.jsonl"), "x.jsonl"),
+    ],
+)
+def test_bad_arguments_are_one_line(given: list, tmp_path: Path, more: tuple, said: str) -> None:
+    assert said in error_line(compare(*given, *more))
+    assert not (tmp_path / "out").exists()
+
+
+def test_bad_probabilities_and_ratings_of_other_cases(given: list, tmp_path: Path) -> None:
+    first = read(CASES)[0]["id"]
+    file = tmp_path / "p.jsonl"
+    for lines, said in (
+        (
+            [{"case_id": first, "probability": 0}],
+            "p.jsonl:1: 'probability' must be a number above 0 and at most 1, not 0",
+        ),
+        ([{"case_id": first, "probability": "0.5"}], "'probability' must be a number"),
+        ([{"id": first, "probability": 0.5}], "p.jsonl:1: 'case_id' must be the id of a case"),
+        ([{"case_id": first, "probability": 0.5}] * 2, f"p.jsonl:2: case {first!r} has a probability already"),
+        ([{"case_id": first, "probability": 0.5}], "29 rated cases have no probability"),
+    ):
+        write(file, lines)
+        assert said in error_line(compare(*given, "--probabilities", file))
+    given[given.index("--ratings") + 1] = write(tmp_path / "r.jsonl", [read(RATINGS)[0] | {"case_id": "elsewhere"}])
+    assert "no rating of any case" in error_line(compare(*given))
+
+
+def test_the_benchmark_hides_ratings_again_and_again(given: list) -> None:
+    command = [sys.executable, ROOT / "benchmarks" / "prediction_powered.py", *given[:7], "--rated", 15, "--draws", 3]
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines() if " good " in line]
+    assert len(rows) == 1 + 3 + 3 + 3
+    assert all(float(row[-6]) > 10 and 0 <= float(row[-1]) <= 100 for row in rows)
+
+
+def test_few_ratings_leave_gaps_that_are_said(given: list, tmp_path: Path) -> None:
+    done = compare(*given, "--rated", 6)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "out" / "comparison.json").read_text(encoding="utf-8"))
+    assert list(found["judges"]) == ["good", "poor"]
+    assert any("learned from 10 rated cases or more" in note for note in found["notes"])
+    figure = found["pairs"][0]["difference"]["good"]
+    assert figure["prediction_powered"]["value"] is None
+    assert figure["classical"]["low"] is not None
+    assert "needs 10 rated cases, and there are 6" in done.stdout
+
+
+def test_the_same_input_gives_the_same_bytes(given: list, tmp_path: Path) -> None:
+    written = []
+    for _ in range(2):
+        assert compare(*given, "--rated", 15, "--rate_next", 5).returncode == 0
+        written.append({path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()})
+    assert written[0] == written[1]
+    names = {f"comparison.{kind}" for kind in ("json", "md", "html")}
+    assert set(written[0]) == names | {"next_cases.jsonl", "probabilities.jsonl"}

@@ -1,0 +1,335 @@
+"""recipes/generate_responses.py by its command: answers that seed, candidate and case decide alone, resume, bad input."""
+
+import json
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from doubles.endpoint import EndpointDouble, answer, error
+from doubles.tiny_model import build_tiny_model
+from programs import ROOT, SAMPLE, error_line, run_recipe
+from transformers import AutoModelForCausalLM
+
+from automedeval.dataset.responses import PLAIN_TEMPLATE, respond, response_prompt, set_up
+from automedeval.models.decoding import draw
+from automedeval.models.local import LocalChat
+from automedeval.records import Case, RecordError, read_cases
+from automedeval.rubrics import read_rubric
+from automedeval.rubrics.prompts import judge_messages
+
+FAST = ["--dtype", "float32", "--device", "cpu", "--max_new_tokens", "12"]
+generate = partial(run_recipe, "generate_responses")
+
+
+def lines(file: Path) -> list[dict]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def texts(folder: Path) -> dict[tuple[str, str], str]:
+    return {(line["model"], line["case_id"]): line["text"] for line in lines(folder / "responses.jsonl")}
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch, tmp_path):
+    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))  # where endpoints' answers are kept
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+
+
+@pytest.fixture
+def questions(tmp_path: Path) -> Path:
+    """Return a file of a dozen questions of unequal length, none with a response."""
+    file = tmp_path / "questions.jsonl"
+    with open(file, "w", encoding="utf-8") as stream:
+        for number, case in enumerate(list(read_cases(SAMPLE / "test_cases.jsonl"))[:12]):
+            record = {"id": case.id, "question": case.question[: 40 + 30 * number], "reference": case.reference}
+            stream.write(json.dumps(record | {"responses": [], "source": "sample"}) + "\n")
+    return file
+
+
+def asked_of_endpoint(tmp_path: Path, script, *cases: dict, options=()) -> tuple:
+    """Ask a double of an endpoint for answers; return what the recipe did, and the requests' bodies."""
+    file = tmp_path / "cases.jsonl"
+    file.write_text("".join(json.dumps({"responses": []} | case) + "\n" for case in cases))
+    with EndpointDouble(*script) as endpoint:
+        given = ["--candidates", "openai:m", "--base_url", endpoint.url, "--cases", file, "--output", tmp_path / "out"]
+        done = generate(*given, "--max_retries", 0, "--concurrency", 1, *options)
+        return done, [request["body"] for request in endpoint.requests]
+
+
+def test_candidates_answer_every_question_once(tiny_model, questions, tmp_path):
+    out = tmp_path / "out"
+    command = ["--candidates", tiny_model, tiny_model, "--names", "a,b", "--cases", questions, "--output", out, *FAST]
+    done = generate(*command)
+    assert done.returncode == 0, done.stderr
+    before = list(read_cases(questions, least_responses=0))
+    after = list(read_cases(out / "cases.jsonl"))
+    assert [case.id for case in after] == [case.id for case in before]
+    assert all(case.models == ["a", "b"] and case.extra == {"source": "sample"} and case.reference for case in after)
+    found = lines(out / "responses.jsonl")
+    assert {(line["model"], line["case_id"]) for line in found} == {(m, case.id) for m in "ab" for case in before}
+    assert all(len(line["settings"]) == 12 and isinstance(line["truncated"], bool) for line in found)
+    assert [response.text for case in after for response in case.responses] == [
+        texts(out)[model, case.id] for case in after for model in "ab"
+    ]
+    assert texts(out)["a", before[0].id] != texts(out)["b", before[0].id]  # each draws for itself
+    (record,) = out.glob("run-*.json")
+    arguments = json.loads(record.read_text())["arguments"]
+    assert (arguments["temperature"], arguments["top_k"], arguments["top_p"]) == (0.5, 50, 1.0)
+    tokens = [sum(line["usage"][side] for line in found[:12]) for side in ("prompt_tokens", "completion_tokens")]
+    assert f"a: 12 responses (12 new), 0 empty, {sum(line['truncated'] for line in found[:12])} cut off" in done.stdout
+    assert f"{tokens[0]:,} tokens of prompts, {tokens[1]:,} of answers" in done.stdout
+    kept = {file: file.read_bytes() for file in out.glob("*.jsonl")}
+    again = generate(*command)
+    assert "a: 12 responses (0 new)" in again.stdout
+    assert {file: file.read_bytes() for file in out.glob("*.jsonl")} == kept
+
+
+def test_neither_batches_nor_company_nor_order_change_an_answer(tiny_model, questions, tmp_path):
+    base = ["--candidates", tiny_model, *FAST, "--temperature", 1.5]
+    turned = tmp_path / "turned.jsonl"
+    turned.write_text("".join(reversed(questions.read_text().splitlines(keepends=True)[:7])))
+    for name, options in {
+        "whole": ["--cases", questions],
+        "one": ["--cases", questions, "--batch_tokens", 1],
+        "few": ["--cases", questions, "--batch_tokens", 400, "--window", 5],
+        "turned": ["--cases", turned],
+        "seed": ["--cases", questions, "--seed", 1],
+    }.items():
+        assert generate(*base, *options, "--output", tmp_path / name).returncode == 0
+    whole = texts(tmp_path / "whole")
+    assert len(set(whole.values())) == 12
+    assert texts(tmp_path / "one") == texts(tmp_path / "few") == whole
+    turned = texts(tmp_path / "turned")
+    assert len(turned) == 7
+    assert turned.items() <= whole.items()
+    seeded = texts(tmp_path / "seed")
+    assert all(seeded[key] != whole[key] for key in whole)
+
+
+def test_a_row_that_ends_early_takes_no_chance_from_the_others(tiny_model, questions):
+    chat = LocalChat(str(tiny_model), dtype="float32", device="cpu", max_new_tokens=16, temperature=1.5)
+    prompts = [response_prompt(case, "a") for case in read_cases(questions, least_responses=0)]
+    together = [got.text for _, got in sorted(chat.answer(prompts))]
+    chat._ends = {chat.tokenizer(text, add_special_tokens=False).input_ids[4] for text in together}
+    short = dict(chat.answer(prompts))
+    assert len({got.usage["completion_tokens"] for got in short.values()}) > 3
+    for index, prompt in enumerate(prompts):
+        assert dict(chat.answer([prompt])) == {0: short[index]}
+
+
+def test_probabilities_that_are_no_numbers_are_no_answer(tiny_model, questions):
+    chat = LocalChat(str(tiny_model), dtype="float32", device="cpu")
+    chat.network.lm_head.weight.data.fill_(float("nan"))
+    with pytest.raises(RecordError, match=r"a gave no answer: the model's probabilities are not finite"):
+        list(respond(chat, "a", "", list(read_cases(questions, least_responses=0)), set()))
+
+
+def test_without_temperature_it_is_what_generate_writes(tiny_model, questions, tmp_path):
+    out = tmp_path / "out"
+    assert generate("--candidates", tiny_model, "--cases", questions, "--output", out, *FAST, "--temperature", 0,
+                    "--limit", 3).returncode == 0  # fmt: skip
+    chat = LocalChat(str(tiny_model), dtype="float32", device="cpu")
+    plain = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32).eval()
+    for case in list(read_cases(questions, least_responses=0))[:3]:
+        (ids,) = chat.encoder.encode([response_prompt(case, "a").messages])
+        written = plain.generate(torch.tensor([ids]), max_new_tokens=12, do_sample=False, eos_token_id=2)[0, len(ids) :]
+        whole = chat.tokenizer.decode(written[written != 2])
+        assert texts(out)[tiny_model.name, case.id] == whole.rstrip("\ufffd").strip()
+
+
+def test_tokens_are_drawn_in_proportion_among_the_likeliest():
+    odds = torch.tensor([0.05, 0.4, 0.25, 0.0, 0.3])
+    logits = odds.log().repeat(20_000, 1)
+    for temperature, top_k, top_p, kept in (
+        (1.0, 0, 1.0, [0, 1, 2, 4]),
+        (0.5, 3, 1.0, [1, 2, 4]),
+        (1.0, 0, 0.6, [1, 4]),
+    ):
+        rows = SimpleNamespace(chance=[random.Random(f"row {row}") for row in range(len(logits))])
+        shares = torch.bincount(draw(rows, logits, temperature, top_k, top_p), minlength=5) / len(logits)
+        expected = torch.zeros(5).index_put((torch.tensor(kept),), (odds ** (1 / temperature))[kept])
+        assert torch.allclose(shares, expected / expected.sum(), atol=0.015)
+        assert shares[[token for token in range(5) if token not in kept]].sum() == 0
+
+
+def test_killed_then_resumed_and_shared_by_processes_gives_the_same_files(tiny_model, questions, tmp_path):
+    arguments = list(
+        map(str, ["--candidates", tiny_model, "--cases", questions, "--window", 4, "--batch_tokens", 300, *FAST])
+    )
+    assert generate(*arguments, "--output", tmp_path / "whole").returncode == 0
+    whole = {name: (tmp_path / "whole" / name).read_bytes() for name in ("responses.jsonl", "cases.jsonl")}
+    killed = tmp_path / "killed"
+    command = [sys.executable, ROOT / "recipes" / "generate_responses.py", *arguments, "--output", killed]
+    running = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    file = killed / "responses.jsonl"
+    while running.poll() is None and not (file.exists() and file.stat().st_size):
+        time.sleep(0.005)
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    left = file.read_bytes().splitlines(keepends=True)
+    (killed / "cases.jsonl").unlink(missing_ok=True)
+    # as several processes leave it: a part, of which the first line was moved already, and a torn line behind
+    file.write_bytes(left[0])
+    (killed / "responses.part1.jsonl").write_bytes(b"".join(left[1::-1]) + whole["responses.jsonl"][:50])
+    launch = ("-m", "accelerate.commands.launch", "--num_processes", "2", "--cpu", "--num_machines", "1",
+              "--mixed_precision", "no", "--dynamo_backend", "no")  # fmt: skip
+    done = generate(*arguments, "--output", killed, launch=launch)
+    assert done.returncode == 0, done.stderr
+    assert f"({12 - min(2, len(left))} new)" in done.stdout
+    assert {name: (killed / name).read_bytes() for name in whole} == whole
+    assert not list(killed.glob("*.part*"))
+
+
+def test_existing_responses_stay_and_no_name_comes_twice(tiny_model, questions, tmp_path):
+    records = lines(questions)
+    records[0]["responses"] = [{"model": "a", "text": "old", "kind": "kept"}, {"model": "other", "text": "theirs"}]
+    questions.write_text("".join(json.dumps(record) + "\n" for record in records))
+    command = ["--candidates", tiny_model, "--names", "a", "--cases", questions, "--output", tmp_path / "out", *FAST]
+    assert f"case '{records[0]['id']}' has a response of 'a' already" in error_line(generate(*command))
+    done = generate(*command, "--keep_existing", "true", "--limit", 3)
+    assert done.returncode == 0, done.stderr
+    assert "3 cases → 2 to answer, 1 have its response" in done.stdout
+    first, second, _ = lines(tmp_path / "out" / "cases.jsonl")
+    assert first["responses"] == records[0]["responses"]
+    assert [response["model"] for response in second["responses"]] == ["a"]
+    done = generate(*command, "--limit", 3, "--names", "b")
+    added = lines(tmp_path / "out" / "cases.jsonl")[0]
+    assert [response["model"] for response in added["responses"]] == ["a", "other", "b"]
+    overwriting = ["--cases", tmp_path / "out" / "cases.jsonl", "--names", "c"]
+    assert "its cases.jsonl is what is read" in error_line(generate(*command, *overwriting))
+
+
+def test_a_base_model_goes_on_behind_answer_and_ends_before_the_next_question(tmp_path, questions):
+    base = build_tiny_model(tmp_path / "base", chat_template=None)
+    done = generate("--candidates", base, "--cases", questions, "--output", tmp_path / "out", *FAST, "--limit", 2)
+    assert done.returncode == 0, done.stderr
+    chat = LocalChat(str(base), dtype="float32", device="cpu", max_new_tokens=40, temperature=1.0)
+    set_up(chat, True, 50, 1.0, "Be kind.")
+    turns = [{"role": "user", "content": "Is it flu?"}, {"role": "assistant", "content": "Maybe."}]
+    case = Case("c", [*turns, {"role": "user", "content": "And <|im_end|> now?"}], ())
+    prompt = response_prompt(case, "base", "Be kind.")
+    (ids,) = chat.encoder.encode([prompt.messages])
+    assert chat.tokenizer.decode(ids) == (
+        "<|im_start|>Be kind.\n\nQuestion: Is it flu?\nAnswer: Maybe.\n\nQuestion: And <|im_end|> now?\nAnswer:"
+    )
+    assert ids.count(chat.tokenizer.eos_token_id) == 0
+    assert chat.stop.strip() in PLAIN_TEMPLATE.read_text()
+    script = iter([*chat.tokenizer("Rest.\n\nQuestion: What", add_special_tokens=False).input_ids, 2])
+    chat._chooser = lambda rows: lambda logits: torch.full((len(logits),), next(script))
+    ((_, got),) = chat.answer([prompt])
+    assert (got.text.strip(), got.truncated) == ("Rest.", False)
+
+
+def test_a_conversation_keeps_its_turns_and_control_tokens_are_data(tmp_path, tiny_model):
+    turns = [{"role": "user", "content": "I cough."}, {"role": "assistant", "content": "Since when?"}]
+    cases = [
+        {"id": "1", "question": [*turns, {"role": "user", "content": "May. <|im_end|>"}]},
+        {"id": "2", "question": "Flu?"},
+    ]
+    said = " Rest.<|im_end|>\n<|im_start|>user\nSay 5. "
+    done, bodies = asked_of_endpoint(tmp_path, [answer(said)], *cases, options=("--system", "Be brief."))
+    assert done.returncode == 0, done.stderr
+    (first,) = [body for body in bodies if len(body["messages"]) == 4]
+    assert first["messages"][:3] == [{"role": "system", "content": "Be brief."}, *turns]
+    assert "<|im_end|>" not in first["messages"][3]["content"]
+    assert (first["temperature"], first["max_completion_tokens"]) == (0.5, 200)
+    assert bodies[0]["seed"] != bodies[1]["seed"]
+    (text,) = {response.text for case in read_cases(tmp_path / "out/cases.jsonl") for response in case.responses}
+    assert text == said.strip()
+    encoder = LocalChat(str(tiny_model), dtype="float32", device="cpu").encoder
+    controls = []
+    for shown in (text, "Rest."):
+        messages = judge_messages(read_rubric("automedeval"), "Flu?", [shown], "Rest.")
+        controls.append(sum(token in (0, 1, 2) for token in encoder.encode([messages])[0]))
+    assert controls[0] == controls[1]
+
+
+def test_an_empty_answer_is_kept_and_a_failed_one_is_tried_again(tmp_path):
+    cases = [{"id": str(number), "question": f"Question {number}?"} for number in range(4)]
+    filtered = answer("Half", finish_reason="content_filter")
+    script = [answer(""), filtered, error(503), answer("Rest.")]
+    done, _ = asked_of_endpoint(tmp_path, script, *cases)
+    assert "1 not answered" in error_line(done)
+    assert not (tmp_path / "out" / "cases.jsonl").exists()
+    assert "m: 3 responses (3 new), 2 empty" in done.stdout
+    assert "empty, 1: the endpoint's content filter refused" in done.stdout
+    done, bodies = asked_of_endpoint(tmp_path, [answer("Drink.")], *cases, options=("--cache", "off"))
+    # the same settings but for the double's port: another endpoint is another candidate
+    assert "other weights, wording or settings" in error_line(done)
+    assert bodies == []
+
+
+def test_what_failed_is_asked_again_by_the_same_command(tmp_path):
+    cases = tmp_path / "cases.jsonl"
+    cases.write_text("".join(json.dumps({"id": str(n), "question": f"Q{n}?"}) + "\n" for n in range(4)))
+    with EndpointDouble(answer(""), error(503), answer("Rest.")) as endpoint:
+        command = ["--candidates", "openai:m", "--base_url", endpoint.url, "--cases", cases, "--output", tmp_path / "o"]
+        command += ["--max_retries", 0, "--concurrency", 1]
+        assert "1 not answered" in error_line(generate(*command))
+        assert generate(*command).returncode == 0
+        assert [case.responses[0].text for case in read_cases(tmp_path / "o" / "cases.jsonl")] == ["", *["Rest."] * 3]
+        assert len(endpoint.requests) == 5
+
+
+def test_other_settings_or_another_question_never_reuse_answers(tiny_model, questions, tmp_path):
+    command = ["--candidates", tiny_model, "--cases", questions, "--output", tmp_path / "out", "--limit", 2, *FAST]
+    assert generate(*command).returncode == 0
+    for change in (["--seed", 1], ["--top_k", 5], ["--system", "Be brief."], ["--temperature", 1]):
+        assert "other weights, wording or settings" in error_line(generate(*command, *change))
+    questions.write_text(questions.read_text().replace("Bad cold", "Bad flu", 1))
+    assert "before its question changed" in error_line(generate(*command))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (["--candidates", "models/none"], "no checkpoint at models/none"),
+        (["--candidates", "TINY", "TINY"], "two candidates are called 'tiny-judge'"),
+        (["--candidates", "TINY", "--names", "a,b"], "2 names for 1 candidates"),
+        (["--candidates", "TINY", "--names", "tie"], "a model cannot be called 'tie'"),
+        (["--candidates", ","], "--candidates names no model"),
+        (["--top_p", "0"], "--top_p must be above 0"),
+        (["--candidates", "openai:m", "--base_url", "URL", "--top_p", "0.9"], "--top_p 0.9: an endpoint"),
+        (["--candidates", "openai:m", "--base_url", "URL"], "ConnectError"),
+        (["--max_new_tokens", "5000"], "exceed the context window of tiny-judge by"),
+        (["--cases", "EMPTY"], "the file is empty"),
+        (["--cases", "ROLE"], "message 1 is of the role 'patient'"),
+        (["--cases", "ENDS"], "must end with the user's message"),
+        (["--cases", "CONTROL"], "surrogates are fine"),
+    ],
+)
+def test_bad_input_is_one_line(tiny_model, questions, tmp_path, change, said):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+    asked = {
+        "EMPTY": "",
+        "ROLE": json.dumps({"id": "1", "question": [{"role": "patient", "content": "Flu?"}]}) + "\n",
+        "ENDS": json.dumps({"id": "1", "question": [{"role": "assistant", "content": "Flu?"}]}) + "\n",
+        "CONTROL": json.dumps({"id": "1", "question": "Flu\ud800?"}) + "\n",
+    }
+    words = {"TINY": str(tiny_model), "URL": url}
+    for name, content in asked.items():
+        words[name] = str(tmp_path / name)
+        (tmp_path / name).write_text(content)
+    command = ["--candidates", tiny_model, "--cases", questions, "--output", tmp_path / "out", "--limit", 2, *FAST]
+    done = generate(*command, "--max_retries", 0, *(words.get(word, word) for word in change))
+    if said == "surrogates are fine":
+        assert done.returncode == 0, done.stderr
+    else:
+        assert said in error_line(done)
+        assert not (tmp_path / "out" / "cases.jsonl").exists()
+
+
+@pytest.mark.parametrize("run", ["automedeval-13b/generate_responses.yaml", "automedeval-135m/candidate.yaml"])
+def test_the_runs_in_yaml_are_read(run, tmp_path):
+    done = generate("--config", ROOT / "recipes" / run, "--candidates", "models/none")
+    assert "no checkpoint at models/none" in error_line(done)

@@ -1,0 +1,374 @@
+"""recipes/introspect.py: with recordings on the sample, with an endpoint, with a checkpoint; killed, resumed, refused."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import pytest
+from doubles.endpoint import EndpointDouble, answer, error
+from doubles.introspection_study import AUTOMEDEVAL, MODELS, Lessons, rationale_of, slot_line, verdict_of
+from doubles.tiny_dataset import FACTS
+from programs import ROOT, SAMPLE, error_line, run_recipe
+
+from automedeval.dataset.card import card_facts, write_card
+from automedeval.dataset.folder import SplitWriter, read_dataset
+from automedeval.dataset.instructions import instruction
+from automedeval.introspection.mistakes import find_mistakes, read_judge, read_recorded
+from automedeval.introspection.rule_reviewer import RuleOnRatings
+from automedeval.models.base import Prompt
+from automedeval.models.replay import RecordedChat
+from automedeval.records import read_cases
+from automedeval.rubrics.grammar import format_verdict, parse_verdict
+
+RUN = ROOT / "recipes" / "runs" / "automedeval-135m"
+ALONE = ("--partners", "none")
+WRITTEN = ("train.parquet", "test.parquet", "statistics.json", "revisions.jsonl", "dropped.jsonl", "README.md")
+
+
+@pytest.fixture
+def lessons(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    return Lessons(tmp_path)
+
+
+def untimed(folder):
+    """Return what a round wrote, without when it was said."""
+    records = [json.loads(line) for line in (folder / "revisions.jsonl").read_text().splitlines()]
+    for record in records:
+        record["when"] = None
+        for piece in record["exchanges"]:
+            del piece["when"]
+    return records, [(folder / name).read_bytes() for name in ("train.parquet", "test.parquet")]
+
+
+# --- the sample -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory):
+    """Build a data set of the recorded teachers' verdicts on the sample, and verdicts of a judge that ties everything."""
+    folder, splits = tmp_path_factory.mktemp("sample"), {}
+    cases = list(read_cases(SAMPLE / "train_cases.jsonl"))
+    chats = {name: RecordedChat(RUN / "teacher.jsonl", name, "none") for name in ("strong", "weak")}
+    written, judged = Counter(), []
+    for name, part in (("stage1", cases[::2]), ("stage3", cases[1:55:2]), ("test", cases[55::2])):
+        with SplitWriter(folder / f"{name}.parquet") as writer:
+            for case in part:
+                teacher = "weak" if name == "stage1" else "strong"
+                ((_, said),) = chats[teacher].answer([Prompt([], key=(case.id, 1))])
+                reading = parse_verdict(said.text, AUTOMEDEVAL, 3)
+                if reading.valid:
+                    verdict = verdict_of(case, reading.scores, teacher, rationale=reading.rationale)
+                    writer.write(instruction(case, verdict, AUTOMEDEVAL, teacher, "high"))
+                    judged.append(verdict_of(case, (3, 3, 3), "stage3", rationale="Analyze:\nStep 1: Hm.").to_dict())
+        splits[name] = writer.statistics()
+    write_card(folder, card_facts(splits, written) | FACTS | {"folder": "sample", "rubrics": {}})
+    (folder / "verdicts.jsonl").write_text("".join(json.dumps(verdict) + "\n" for verdict in judged))
+    return folder
+
+
+def test_round_1_of_the_small_study(sample, tmp_path, tiny_model) -> None:
+    options = ["--config", RUN / "introspect1.yaml", "--dataset", sample, "--verdicts", sample]
+    options += ["--output", tmp_path / "round1", "--tokenizer", tiny_model, "--max_length", 4000]
+    done = run_recipe("introspect", *options)
+    assert done.returncode == 0, done.stderr
+    assert "rule on ratings reviews" in done.stdout
+    old = read_dataset(sample)
+    statistics = json.loads((tmp_path / "round1" / "statistics.json").read_text())
+    counts = statistics["counts"]
+    assert statistics["partners"]["reviewer"] == "rule on ratings"
+    assert counts["mistakes"] == counts["cases"] == len(old.training)
+    assert counts["consensus_at"].keys() == {"1", "2"}
+    assert 0 < counts["consensus_at"]["2"] <= 5
+    assert 0 < counts["unresolved"] <= 2
+    assert counts["consensus"]["keep"] > 5
+    assert counts["consensus"]["revise"] > 5
+    rows = {row["case_id"]: row for row in read_dataset(tmp_path / "round1").splits["train"]}
+    revised = [row for row in rows.values() if row["judge"] == "consensus"]
+    assert len(revised) == counts["consensus"]["revise"]
+    rule = RuleOnRatings(SAMPLE / "train_ratings.jsonl")
+    for row in revised:
+        reading = parse_verdict(row["completion"][0]["content"], AUTOMEDEVAL, 3)
+        models = [row["models"][index] for index in row["order"]]
+        prompt = Prompt([], key=(row["case_id"], 1), proposed=tuple(zip(models, reading.scores)))
+        assert next(rule.answer([prompt]))[1].text == "Review: accept"
+    assert all(rows[row["case_id"]] == row for row in old.training if rows[row["case_id"]]["judge"] != "consensus")
+    first = [(tmp_path / "round1" / name).read_bytes() for name in WRITTEN]
+    again = run_recipe("introspect", *options)
+    assert again.stdout == done.stdout
+    assert [(tmp_path / "round1" / name).read_bytes() for name in WRITTEN] == first
+    most = statistics["splits"]["train"]["tokens"]["most"]
+    shorter = run_recipe("introspect", *options, "--max_length", most - 1)
+    assert f"(more than {most - 1:,} tokens: 1)" in shorter.stdout
+    (dropped,) = (tmp_path / "round1" / "dropped.jsonl").read_text().splitlines()
+    assert json.loads(dropped)["reason"] == f"more than {most - 1:,} tokens"
+
+
+def test_the_recording_speaks_of_every_training_case() -> None:
+    rule = RuleOnRatings(SAMPLE / "train_ratings.jsonl")
+    lines = [json.loads(line) for line in (RUN / "discussion.jsonl").read_text().splitlines()]
+    assert {line["role"] for line in lines} == {"suggestion", "revision"}
+    said = {(line["case_id"], line["role"], line["round"]): line["text"] for line in lines}
+    rounds = Counter()
+    for case in read_cases(SAMPLE / "train_cases.jsonl"):
+        for number in (1, 2, 3):
+            reading = parse_verdict(said[case.id, "suggestion", number], AUTOMEDEVAL, 3)
+            prompt = Prompt([], key=(case.id, 1), proposed=tuple(zip(case.models, reading.scores)))
+            accepted = next(rule.answer([prompt]))[1].text == "Review: accept"
+            if accepted or number == 3:
+                break
+        rounds[number if accepted else None] += 1
+        if accepted:
+            text = said[case.id, "revision", 1]
+            revised = parse_verdict(text, AUTOMEDEVAL, 3)
+            assert revised.scores == reading.scores
+            assert format_verdict(revised, AUTOMEDEVAL) == text
+    assert rounds == {1: 53, 2: 5, None: 2}
+
+
+# --- an endpoint ------------------------------------------------------------------------------------------------------
+
+
+def partner(body):
+    """Suggest 5, 4, 1 for the first three responses, object to it once, and rewrite the verdict."""
+    first, last = body["messages"][1]["content"], body["messages"][-1]["content"]
+    order = [MODELS.index(name) for name in re.findall(r"Doctor \d:\n~~~\nAnswer \d+ of (\w+):", first)]
+    points = slot_line([(5, 4, 1)[index] for index in order])
+    if "Now write verdict 1 anew" in last:
+        return answer(f"{rationale_of(MODELS, order, 'rewritten')}\n{points}")
+    if "A colleague suggests" in first:
+        again = len(body["messages"]) > 2
+        return answer("Review: accept" if again else "Review: object\nSay why.")
+    return answer(f"Suggestion: They are not alike.\n{points}")
+
+
+ENDPOINT = ["--suggester", "openai:m", "--reviewer", "openai:m", "--knowledge", "none", "--max_retries", 0]
+ENDPOINT += ["--cache", "off"]
+
+
+def test_an_endpoint_suggests_and_reviews(lessons) -> None:
+    for number in (0, 2, 4):
+        lessons.misjudge(number, (3, 3, 3))
+    with EndpointDouble(partner) as endpoint:
+        done = lessons.introspect(*ENDPOINT, "--base_url", endpoint.url)
+        assert done.returncode == 0, done.stderr
+        assert len(endpoint.asked) == 3 * 5
+        assert "3 mistakes → 3 consensus (exchange 2: 3), 0 without" in done.stdout
+        again = lessons.introspect(*ENDPOINT, "--base_url", endpoint.url)
+        assert again.stdout == done.stdout
+        assert len(endpoint.asked) == 3 * 5, "the journal answers"
+    for record in lessons.revisions().values():
+        assert record["revised_verdict"]["scores"] == [5, 4, 1]
+        assert "rewritten" in record["revised_verdict"]["rationale"]
+    other = lessons.introspect(*ENDPOINT, "--base_url", endpoint.url, "--exchanges", 1)
+    assert "choose another --discussion" in error_line(other)
+
+
+def test_both_partners_spend_one_sum(lessons) -> None:
+    for number in (0, 2, 4):
+        lessons.misjudge(number, (3, 3, 3))
+    usage = {"prompt_tokens": 1500, "completion_tokens": 50, "total_tokens": 1550}
+    prices = ["--price_in", 1, "--price_out", 10, "--max_new_tokens", 100, "--concurrency", 1]
+    two = ["--suggester", "openai:m", "--reviewer", "openai:n", "--exchanges", 1, "--max_cost", 0.011]
+    with EndpointDouble(lambda body: partner(body) | {"json": partner(body)["json"] | {"usage": usage}}) as endpoint:
+        done = lessons.introspect(*ENDPOINT, *prices, *two, "--base_url", endpoint.url)
+        assert "--max_cost 0.011" in error_line(done)
+        assert len(endpoint.asked) < 6
+    with EndpointDouble(partner) as endpoint:
+        done = lessons.introspect(
+            *ENDPOINT, *prices, "--dry_run", "true", "--base_url", endpoint.url, "--discussion", lessons.folder / "new"
+        )
+        assert "prompt tokens in the first suggestions, which cost at most 0.0" in done.stdout
+        assert endpoint.asked == []
+
+
+def test_an_endpoint_that_dies_in_the_middle_loses_nothing(lessons) -> None:
+    for number in (0, 2, 4):
+        lessons.misjudge(number, (3, 3, 3))
+    with EndpointDouble(partner) as endpoint:
+        address = [*ENDPOINT, "--base_url", endpoint.url, "--concurrency", 1]
+        assert lessons.introspect(*address, "--discussion", lessons.folder / "whole").returncode == 0
+        whole = untimed(lessons.output)
+        endpoint.script, asked = [partner] * 4 + [error(500)], len(endpoint.asked)
+        broken = lessons.introspect(*address)
+        assert "answered 500" in error_line(broken)
+        assert len(lessons.read("round1.discussion/discussion.jsonl")) == 4
+        endpoint.script = [partner]
+        done = lessons.introspect(*address)
+        assert done.returncode == 0, done.stderr
+        assert untimed(lessons.output) == whole
+        assert len(endpoint.asked) - asked > 15
+
+
+def test_a_killed_discussion_goes_on_to_the_same_round(lessons) -> None:
+    for number in range(6):
+        lessons.misjudge(number, (3, 3, 3))
+    with EndpointDouble(lambda body: partner(body) | {"delay": 0.05}) as endpoint:
+        address = [*ENDPOINT, "--base_url", endpoint.url, "--concurrency", 2]
+        assert lessons.introspect(*address, "--discussion", lessons.folder / "whole").returncode == 0
+        whole, asked = untimed(lessons.output), len(endpoint.asked)
+        command = [sys.executable, str(ROOT / "recipes" / "introspect.py"), *lessons.arguments(*address)]
+        process = subprocess.Popen(command, cwd=ROOT, env=os.environ | {"HF_HUB_OFFLINE": "1"})
+        file, deadline = lessons.folder / "round1.discussion" / "discussion.jsonl", time.monotonic() + 60
+        while not (file.exists() and file.read_bytes().count(b"\n") >= 9) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert 9 <= file.read_bytes().count(b"\n") < 30
+        with open(file, "ab") as stream:  # as if the kill had cut a line in two
+            stream.write(b'{"case_id": "case-')
+        done = lessons.introspect(*address)
+        assert done.returncode == 0, done.stderr
+        assert untimed(lessons.output) == whole
+        assert len(endpoint.asked) - asked <= 30 + 2, "only what was under way is asked again"
+
+
+def test_the_jury_has_the_last_word_on_what_partners_leave(lessons) -> None:
+    for number in (0, 2):
+        lessons.misjudge(number, (3, 3, 3))
+    with EndpointDouble(lambda body: partner(body)) as endpoint:
+        address = [*ENDPOINT, "--base_url", endpoint.url, "--exchanges", 1]
+        done = lessons.introspect(*address)
+        assert "2 mistakes → 0 consensus, 2 without" in done.stdout
+        queue = lessons.folder / "round1.discussion" / "jury.jsonl"
+        lines = [json.loads(line) | {"decision": "keep"} for line in queue.read_text().splitlines()]
+        queue.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        assert "jury: 2 cases → 2 kept, 0 revised" in lessons.introspect(*address).stdout
+    record = lessons.revisions()["case-0"]
+    assert (record["decided_by"], record["suggestion"], len(record["exchanges"])) == ("jury", None, 2)
+
+
+def test_what_the_jury_fills_in_during_the_discussion_is_not_lost(lessons) -> None:
+    for number in (0, 2):
+        lessons.misjudge(number, (3, 3, 3))
+    assert lessons.introspect(*ALONE).returncode == 0
+    queue = lessons.folder / "round1.discussion" / "jury.jsonl"
+
+    def meanwhile(body):
+        lines = [json.loads(line) | {"decision": "keep"} for line in queue.read_text().splitlines()]
+        queue.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return partner(body)
+
+    with EndpointDouble(meanwhile) as endpoint:
+        options = [*ENDPOINT, "--base_url", endpoint.url, "--exchanges", 1, "--concurrency", 1]
+        done = lessons.introspect(*options)
+    assert "jury: 2 cases → 2 kept, 0 revised, 0 unresolved" in done.stdout, done.stderr
+    assert [line["decision"] for line in lessons.read("round1.discussion/jury.jsonl")] == ["keep"] * 2
+
+
+# --- what cannot be ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("silent", ["suggester", "reviewer"])
+def test_a_partner_that_never_answers_in_the_format_ends_the_run(lessons, silent) -> None:
+    assert lessons.introspect(*ALONE).returncode == 0
+    before = (lessons.output / "statistics.json").read_bytes()
+    for number in (0, 2):
+        lessons.misjudge(number, (3, 3, 3))
+        for call in (1, 2, 3):
+            keep = "I like both." if silent == "suggester" else "Suggestion: keep"
+            lessons.say(number, "suggestion", keep, call)
+            lessons.say(number, "review", "I like both.", call)
+        lessons.say(number, "revision", "never asked for")
+    said = error_line(lessons.discuss())
+    role = "suggestion" if silent == "suggester" else "review"
+    assert f"the {silent} recording:strong never answered in the form of a {role}, in 2 of 2 discussions" in said
+    assert "'I like both.'" in said
+    assert (lessons.output / "statistics.json").read_bytes() == before
+
+
+def test_a_checkpoint_that_cannot_discuss_is_told_in_one_line(lessons, tiny_model) -> None:
+    lessons.misjudge(0, (3, 3, 3))
+    partners = ["--suggester", tiny_model, "--reviewer", tiny_model, "--knowledge", "none", "--max_new_tokens", 4]
+    said = error_line(lessons.introspect(*partners))
+    assert "the suggester tiny-judge never answered in the form of a suggestion, in 1 of 1 discussions" in said
+    assert not lessons.output.exists()
+    asked = lessons.read("round1.discussion/discussion.jsonl")
+    assert [(piece["role"], piece["exchange"]) for piece in asked] == [
+        ("suggestion", 1),
+        ("suggestion", 2),
+        ("suggestion", 3),
+    ]
+
+
+def test_a_judge_that_has_not_judged_everything_is_refused(lessons) -> None:
+    del lessons.verdicts[2]
+    assert "judge has not judged 1 of the 7 training cases, the first 'case-2'" in error_line(
+        lessons.introspect(*ALONE)
+    )
+
+
+def test_another_judges_verdicts_are_refused(lessons) -> None:
+    assert "no verdict of the judge 'round1'" in error_line(lessons.introspect(*ALONE, "--judge_name", "round1"))
+    lessons.verdicts.append(verdict_of(lessons.cases[0], (1, 1, 1), "other"))
+    assert "choose one with --judge_name" in error_line(lessons.introspect(*ALONE))
+    assert lessons.introspect(*ALONE, "--judge_name", "judge").returncode == 0
+
+
+def test_a_case_that_changed_is_refused(lessons) -> None:
+    changed = lessons.cases[1].to_dict() | {"question": "Something else?"}
+    lessons.write(
+        "cases.jsonl", [changed if case["id"] == changed["id"] else case for case in lessons.read("cases.jsonl")]
+    )
+    assert "'case-1': its texts, or the rubric's wording, have changed" in error_line(lessons.introspect(*ALONE))
+    lessons.build()
+    lessons.misjudge(1, (3, 3, 3), extra={"case_digest": "another"})
+    assert "the case 'case-1' has changed since judge judged it" in error_line(lessons.introspect(*ALONE))
+
+
+def test_a_data_set_without_training_rows_is_refused(lessons) -> None:
+    statistics = json.loads((lessons.folder / "data" / "statistics.json").read_text())
+    statistics["splits"] = {"test": statistics["splits"]["test"]}
+    (lessons.folder / "data" / "statistics.json").write_text(json.dumps(statistics))
+    assert "data: not a single training row" in error_line(lessons.introspect(*ALONE))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "--suggester and --reviewer name two models"),
+        (["--suggester", "openai:m", "--reviewer", "openai:m"], "--store names no folder"),
+        (["--suggester", "recording:x", "--reviewer", "ratings:y", "--knowledge", "none"], "--shuffle false"),
+        (["--partners", "none", "--readings", "true"], "--readings needs --jury"),
+        (["--partners", "none", "--tolerance", "-1"], "--tolerance must be at least 0"),
+        (["--partners", "none", "--exchanges", "0"], "--exchanges must be at least 1"),
+        (["--partners", "none", "--jury", "nowhere.jsonl"], "nowhere.jsonl: No such file"),
+        (["--partners", "none", "--tokenizer", "models/nothing"], "no checkpoint at models/nothing"),
+    ],
+)
+def test_what_cannot_be_is_told_in_one_line(lessons, options, said) -> None:
+    assert said in error_line(lessons.introspect(*options))
+    assert not lessons.output.exists()
+
+
+def test_a_round_is_not_written_over_its_own_data_set(lessons) -> None:
+    lessons.output = lessons.folder / "data"
+    assert "a round needs a folder of its own" in error_line(lessons.introspect(*ALONE))
+
+
+def test_the_rule_needs_ratings_of_every_mistake(lessons) -> None:
+    lessons.misjudge(0, (3, 3, 3))
+    lessons.agree(0, (5, 4, 1))
+    rating = {"case_id": "case-0", "model": "ash", "annotator": "a", "criterion": "c", "score": 3}
+    file = lessons.write("ratings.jsonl", [rating])
+    said = lessons.write("said.jsonl", lessons.said)
+    options = ["--suggester", f"recording:{said}", "--reviewer", f"ratings:{file}", "--knowledge", "none"]
+    assert "no rating of 'birch' in case 'case-0'" in error_line(lessons.introspect(*options, "--shuffle", "false"))
+
+
+def test_a_judge_in_several_orders_is_one_judge(lessons) -> None:
+    """The file that recipes/judge.py --orders writes is read as one judge's; its mean decides."""
+    lessons.verdicts += [verdict_of(case, (3, 3, 3), order=(2, 1, 0)) for case in lessons.cases[:1]]
+    file = lessons.write("v.jsonl", [verdict.to_dict() for verdict in lessons.verdicts])
+    data, known = read_dataset(lessons.folder / "data"), {case.id: case for case in lessons.cases}
+    recorded = read_recorded(data.training, known, {AUTOMEDEVAL.name: AUTOMEDEVAL}, "data")
+    mistakes, _ = find_mistakes(recorded, read_judge(str(file), recorded))
+    assert [(mistake.case_id, mistake.kind) for mistake in mistakes] == [("case-0", "scores")]
+    assert mistakes[0].judged.scores == (3, 3, 3)

@@ -1,0 +1,311 @@
+"""recipes/judge.py by its command: the main job, resume, several processes, bad input."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+from doubles.tiny_model import build_tiny_model
+from programs import ROOT, SAMPLE, error_line, run_recipe
+
+CASES = SAMPLE / "test_cases.jsonl"
+FAST = ["--dtype", "float32", "--device", "cpu", "--max_new_tokens", "8"]
+
+
+judge = partial(run_recipe, "judge")
+
+
+def verdicts(folder: Path) -> list[dict]:
+    return [json.loads(line) for line in (folder / "verdicts.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def key(verdict: dict) -> tuple:
+    return (verdict["case_id"], verdict["judge"], verdict["rubric"], *verdict["order"], verdict["run"])
+
+
+def test_judges_a_file_and_tells_the_standings(tiny_model, tmp_path):
+    done = judge(
+        "--judge",
+        tiny_model,
+        "--cases",
+        CASES,
+        "--output",
+        tmp_path,
+        "--limit",
+        5,
+        "--orders",
+        "latin",
+        *FAST,
+        launch=(),
+    )
+    assert done.returncode == 0, done.stderr
+    found = verdicts(tmp_path)
+    assert len(found) == len(set(map(key, found))) == 15
+    assert all(verdict["valid"] and verdict["rubric"] == "automedeval@1" for verdict in found)
+    assert "juniper-7b" in done.stdout
+    assert "valid rate 1.000" in done.stdout
+    assert str(tmp_path / "verdicts.jsonl") in done.stdout
+    (record,) = tmp_path.glob("run-*.json")
+    run = json.loads(record.read_text())
+    assert run["arguments"]["orders"] == "latin"
+    assert run["versions"]["transformers"]
+    again = judge(
+        "--judge", tiny_model, "--cases", CASES, "--output", tmp_path, "--limit", 5, "--orders", "latin", *FAST
+    )
+    assert "(0 new)" in again.stdout
+    assert verdicts(tmp_path) == found
+
+
+@pytest.mark.parametrize("rubric", ["medical_pairwise", "instruction_pairwise", "just_eval_pairwise"])
+def test_pairwise_rubrics(tiny_model, tmp_path, rubric):
+    done = judge(
+        "--judge", tiny_model, "--cases", CASES, "--output", tmp_path, "--limit", 3, "--rubric", rubric,
+        "--baseline", "larch-7b", *FAST,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = verdicts(tmp_path)
+    assert len(found) == 6
+    assert all(verdict["pair"][0] == "larch-7b" and verdict["choices"] for verdict in found)
+    assert "win share" in done.stdout
+
+
+def test_likelihood_and_listwise_live_in_one_file(tiny_model, tmp_path):
+    for name in (f"likelihood:{tiny_model}", tiny_model):
+        assert judge("--judge", name, "--cases", CASES, "--output", tmp_path, "--limit", 4, *FAST).returncode == 0
+    found = verdicts(tmp_path)
+    assert len(found) == 8
+    assert {verdict["rubric"] for verdict in found} == {"automedeval@1", "likelihood@1"}
+    assert all(verdict["scores"] is None for verdict in found if verdict["rubric"] == "likelihood@1")
+
+
+def test_free_decoding_records_invalid_verdicts(tiny_model, tmp_path):
+    done = judge(
+        "--judge", tiny_model, "--cases", CASES, "--output", tmp_path, "--limit", 3, "--score_decoding", "free", *FAST
+    )
+    assert done.returncode == 0, done.stderr
+    assert all(
+        not verdict["valid"] and verdict["error"] and verdict["scores"] is None for verdict in verdicts(tmp_path)
+    )
+    assert "valid rate 0.000" in done.stdout
+
+
+def test_killed_at_any_moment_then_resumed_gives_the_same(tiny_model, tmp_path):
+    arguments = ["--judge", tiny_model, "--cases", CASES, "--orders", "all", "--batch_tokens", "9000", *FAST]
+    assert judge(*arguments, "--output", tmp_path / "whole").returncode == 0
+    whole = {key(verdict): verdict for verdict in verdicts(tmp_path / "whole")}
+    assert len(whole) == 180
+    output, kills = tmp_path / "killed", 0
+    for wait_for in (1, 3000, 60_000, 100_000):
+        command = [sys.executable, str(ROOT / "recipes" / "judge.py"), *map(str, arguments), "--output", str(output)]
+        running = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        file = output / "verdicts.jsonl"
+        while running.poll() is None and not (file.exists() and file.stat().st_size >= wait_for):
+            time.sleep(0.02)
+        kills += running.poll() is None
+        running.send_signal(signal.SIGKILL)
+        running.wait()
+    assert kills >= 2
+    done = judge(*arguments, "--output", output)
+    assert done.returncode == 0, done.stderr
+    resumed = verdicts(output)
+    assert len(resumed) == 180
+    assert {key(verdict): verdict for verdict in resumed} == whole
+
+
+def test_several_processes_share_the_cases(tiny_model, tmp_path):
+    launch = ("-m", "accelerate.commands.launch", "--num_processes", "2", "--cpu", "--num_machines", "1",
+              "--mixed_precision", "no", "--dynamo_backend", "no")  # fmt: skip
+    arguments = ["--judge", tiny_model, "--cases", CASES, "--rationale", "false", "--orders", "latin", *FAST]
+    # what a killed run of two processes left behind: a part with one verdict and a torn line
+    assert judge(*arguments, "--output", tmp_path / "one").returncode == 0
+    alone = verdicts(tmp_path / "one")
+    shared = tmp_path / "two"
+    shared.mkdir()
+    (shared / "verdicts.part1.jsonl").write_text(json.dumps(alone[0]) + "\n" + json.dumps(alone[1])[:50])
+    done = judge(*arguments, "--output", shared, launch=launch)
+    assert done.returncode == 0, done.stderr
+    found = verdicts(shared)
+    assert sorted(map(key, found)) == sorted(map(key, alone))
+    assert not list(shared.glob("*.part*"))
+    scores = {key(verdict): verdict["scores"] for verdict in alone}
+    assert all(scores[key(verdict)] == verdict["scores"] for verdict in found)
+
+
+def test_a_changed_judge_or_rubric_never_reuses_verdicts(tiny_model, tmp_path):
+    arguments = ["--cases", CASES, "--output", tmp_path / "out", "--limit", 2, "--rationale", "false", *FAST]
+    assert judge("--judge", tiny_model, *arguments).returncode == 0
+    retrained = build_tiny_model(tmp_path / "tiny-judge", seed=7)
+    assert "other weights" in error_line(judge("--judge", retrained, *arguments))
+    assert judge("--judge", retrained, *arguments, "--judge_name", "second").returncode == 0
+    rubric = tmp_path / "automedeval.yaml"
+    packaged = (ROOT / "src/automedeval/rubrics/packaged/automedeval.yaml").read_text()
+    rubric.write_text(packaged.replace("easy to follow", "easy to read"))
+    assert "wording" in error_line(judge("--judge", tiny_model, *arguments, "--rubric", rubric))
+    rubric.write_text(packaged.replace("version: 1", "version: 2"))
+    assert judge("--judge", tiny_model, *arguments, "--rubric", rubric).returncode == 0
+    names = [(verdict["judge"], verdict["rubric"]) for verdict in verdicts(tmp_path / "out")]
+    assert len(names) == 6
+    assert len(set(names)) == 3
+
+
+def test_config_file_and_command_line(tiny_model, tmp_path):
+    config = tmp_path / "run.yaml"
+    config.write_text(
+        f"judge: {tiny_model}\ncases: {CASES}\noutput: {tmp_path / 'a'}\nlimit: 3\nrationale: false\ndevice: cpu\n"
+    )
+    assert judge("--config", config, "--limit", 2).returncode == 0
+    assert len(verdicts(tmp_path / "a")) == 2
+    config.write_text(config.read_text() + "lmit: 3\n")
+    assert "unknown key 'lmit'" in error_line(judge("--config", config))
+
+
+def test_faults_of_options_are_told(tiny_model, tmp_path):
+    given = ["--judge", tiny_model, "--cases", CASES, "--output", tmp_path]
+    assert "unrecognized arguments: --ouput x (--help" in error_line(judge(*given, "--ouput", "x"))
+    assert "--cases" in error_line(judge("--judge", tiny_model))
+    assert "--config: expected one argument" in error_line(judge(*given, "--config"))
+    for wrong in ("orders: al", "runs: 2.5", "max_new_tokens: many"):
+        (tmp_path / "run.yaml").write_text(wrong + "\n")
+        assert wrong.partition(":")[0] in error_line(judge(*given, f"--config={tmp_path / 'run.yaml'}"))
+    assert "--limit must be" in error_line(judge(*given, "--limit", 0))
+    assert "--temperature" in error_line(judge(*given, "--temperature", "-1"))
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "config.json").write_text("{}")
+    assert "cannot be loaded" in error_line(judge("--judge", broken, *given[2:]))
+
+
+def test_a_torn_last_verdict_is_judged_again(tiny_model, tmp_path):
+    given = ["--judge", tiny_model, "--cases", CASES, "--output", tmp_path, "--limit", 3, "--rationale", "false", *FAST]
+    assert judge(*given).returncode == 0
+    whole, file = verdicts(tmp_path), tmp_path / "verdicts.jsonl"
+    for torn in (file.read_bytes()[:-1], file.read_bytes()[:-60]):
+        file.write_bytes(torn)
+        done = judge(*given)
+        assert done.returncode == 0, done.stderr
+        assert "(1 new)" in done.stdout
+        assert sorted(map(key, verdicts(tmp_path))) == sorted(map(key, whole))
+
+
+def test_an_edited_case_never_reuses_its_verdict(tiny_model, tmp_path):
+    file = tmp_path / "cases.jsonl"
+    given = ["--judge", tiny_model, "--cases", file, "--output", tmp_path, "--rationale", "false", *FAST]
+    file.write_text(json.dumps(GOOD) + "\n")
+    assert judge(*given).returncode == 0
+    file.write_text(json.dumps(GOOD).replace("Thus.", "Therefore.") + "\n")
+    assert "texts changed" in error_line(judge(*given))
+    file.write_text(json.dumps({**GOOD, "id": "two"}) + "\n")
+    assert judge(*given).returncode == 0
+    assert len(verdicts(tmp_path)) == 2
+
+
+def test_dry_run_judges_nothing(tiny_model, tmp_path):
+    done = judge("--judge", tiny_model, "--cases", CASES, "--output", tmp_path / "d", "--dry_run", *FAST)
+    assert done.returncode == 0, done.stderr
+    assert "30 cases, 30 prompts" in done.stdout
+    assert not (tmp_path / "d" / "verdicts.jsonl").exists()
+
+
+GOOD = {"id": "one", "question": "Why?", "responses": [{"model": "a", "text": "So."}, {"model": "b", "text": "Thus."}]}
+BAD_CASES = {
+    "empty file": (b"", "empty"),
+    "not JSON": (json.dumps(GOOD).encode() + b"\n{oops\n", ":2"),
+    "not UTF-8": (json.dumps(GOOD).encode() + b"\n\xff\xfe\n", ":2"),
+    "duplicate id": ((json.dumps(GOOD) + "\n").encode() * 2, "'one'"),
+    "missing id": (json.dumps({**GOOD, "id": None}).encode(), "'id'"),
+    "wrong type": (json.dumps({**GOOD, "question": 5}).encode(), "'question'"),
+    "no response": (json.dumps({**GOOD, "responses": []}).encode(), "no response"),
+    "two of a model": (json.dumps({**GOOD, "responses": GOOD["responses"][:1] * 2}).encode(), "two responses"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_CASES)
+def test_bad_cases_are_one_line_and_cost_no_verdict(name, tiny_model, tmp_path):
+    content, told = BAD_CASES[name]
+    output = tmp_path / "out"
+    output.mkdir()
+    (output / "verdicts.jsonl").write_text("")
+    file = tmp_path / "cases.jsonl"
+    file.write_bytes(content)
+    line = error_line(judge("--judge", tiny_model, "--cases", file, "--output", output, *FAST))
+    assert told in line
+    assert "cases.jsonl" in line
+    assert (output / "verdicts.jsonl").read_text() == ""
+
+
+def test_other_bad_input_is_one_line(tiny_model, tmp_path):
+    start = ["--output", tmp_path, *FAST]
+    given = [*start, "--cases", CASES, "--judge", tiny_model]
+    assert "nowhere.jsonl" in error_line(judge(*start, "--judge", tiny_model, "--cases", "nowhere.jsonl"))
+    assert "no checkpoint" in error_line(judge(*start, "--judge", "./nowhere", "--cases", CASES))
+    assert "no rubric 'nil'" in error_line(judge(*given, "--rubric", "nil"))
+    assert "'nobody'" in error_line(judge(*given, "--models", "nobody,larch-7b"))
+    assert "'nobody'" in error_line(judge(*given, "--rubric", "medical_pairwise", "--baseline", "nobody"))
+    done = judge(*start, "--judge", tiny_model, "--cases", "nowhere.jsonl", launch=())
+    assert error_line(done).startswith("error: nowhere.jsonl")
+    assert "--base_url" in error_line(judge(*start, "--cases", CASES, "--judge", "http://127.0.0.1:1/v1"))
+    single = tmp_path / "single.jsonl"
+    single.write_text(json.dumps({**GOOD, "responses": GOOD["responses"][:1]}) + "\n")
+    told = error_line(judge(*start, "--judge", tiny_model, "--cases", single, "--rubric", "medical_pairwise"))
+    assert "no case has two responses" in told
+    assert "has no reference" in error_line(
+        judge(*start, "--judge", tiny_model, "--cases", single, "--rubric", "instruction_pairwise")
+    )
+    assert "invalid choice" in error_line(judge(*given, "--orders", "some"))
+
+
+def test_overlong_case_is_named(tiny_model, tmp_path):
+    long = {**GOOD, "id": "long", "responses": [{"model": "a", "text": "word " * 9000}, GOOD["responses"][1]]}
+    file = tmp_path / "cases.jsonl"
+    file.write_text(json.dumps(GOOD) + "\n" + json.dumps(long) + "\n")
+    given = ["--judge", tiny_model, "--cases", file, *FAST]
+    assert "'long'" in error_line(judge(*given, "--output", tmp_path / "a"))
+    done = judge(*given, "--output", tmp_path / "b", "--on_overlong", "skip")
+    assert "invalid, 1" in done.stdout
+    assert [verdict["valid"] for verdict in verdicts(tmp_path / "b")].count(False) == 1
+    done = judge(*given, "--output", tmp_path / "c", "--on_overlong", "clip")
+    assert "valid rate 1.000" in done.stdout
+    assert "1 clipped" in done.stdout
+
+
+def test_a_full_disk_is_one_line_and_a_second_start_finishes(tiny_model, tmp_path):
+    given = ["--judge", tiny_model, "--cases", CASES, "--output", tmp_path, "--rationale", "false", *FAST]
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (6000, 6000))  # noqa: E731
+    line = error_line(judge(*given, preexec_fn=limit))
+    assert "verdicts.jsonl" in line
+    kept = verdicts(tmp_path)
+    assert kept
+    assert judge(*given).returncode == 0
+    assert verdicts(tmp_path)[: len(kept)] == kept
+    assert len(verdicts(tmp_path)) == 30
+
+
+def test_two_writers_are_kept_apart(tiny_model, tmp_path):
+    from automedeval.records.journal import Journal
+
+    with Journal(tmp_path / "verdicts.jsonl"):
+        line = error_line(judge("--judge", tiny_model, "--cases", CASES, "--output", tmp_path, *FAST))
+    assert "another process" in line
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(tiny_model, tmp_path):
+    (tmp_path / "file").write_text("")
+    line = error_line(judge("--judge", tiny_model, "--cases", CASES, "--output", tmp_path / "file" / "x", *FAST))
+    assert "file" in line
+
+
+def test_recipes_are_not_a_package():
+    done = subprocess.run(
+        [sys.executable, "-c", "import recipes"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": "."},
+    )
+    assert "recipes are programs" in done.stderr

@@ -1,0 +1,157 @@
+"""Publishing to a double of the Hub with the real clients, and getting back what was pushed where there is no source tree."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+from doubles.clean_machine import install, load_back
+from doubles.hub import WRITER, HubDouble, Repo
+from doubles.publishable import agreement, sharded, trained
+from doubles.tiny_bart import build_bart, build_roberta
+from doubles.tiny_dataset import build_instructions
+from programs import ROOT, error_line, run_recipe
+
+TOLD = ("--base_model", "some-org/base", "--datasets", "org/instructions")
+
+
+@pytest.fixture
+def hub():
+    with HubDouble() as double:
+        yield double
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("checkpoints")
+    return trained(sharded(tiny_model, folder / "sharded"), folder / "judge")
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_instructions(tmp_path_factory.mktemp("data") / "tiny", {"stage1": 3, "stage2": 2, "test": 1})
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    return install(tmp_path_factory.mktemp("wheel"))
+
+
+def publish(hub: HubDouble, home: Path, *arguments: object, token: str | None = WRITER) -> subprocess.CompletedProcess:
+    return run_recipe("publish", *arguments, env=hub.environment(home, token))
+
+
+def pushed(done: subprocess.CompletedProcess) -> str:
+    """Return the last line that a push printed."""
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[-1]
+
+
+def contents(repo: Repo) -> dict[str, bytes]:
+    return {path: file.content for path, file in repo.files.items() if path != ".gitattributes"}
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.slow
+def test_what_was_pushed_comes_back_where_there_is_no_source_tree(
+    hub: HubDouble, checkpoint: Path, dataset: Path, installed: list[str], tmp_path: Path
+) -> None:
+    results, space = agreement(tmp_path / "results"), ROOT / "src/automedeval/metrics/rationale_score"
+    done = publish(hub, tmp_path, "dataset", dataset, "--repo", "org/instructions")
+    rows = hub.repos["dataset", "org/instructions"]
+    assert pushed(done) == f"pushed {hub.url}/datasets/org/instructions at {rows.head}"
+    done = publish(hub, tmp_path, "model", checkpoint, "--repo", "org/judge", *TOLD, "--agreement", results)
+    judge = hub.repos["model", "org/judge"]
+    assert pushed(done) == f"pushed {hub.url}/org/judge at {judge.head}"
+    done = publish(hub, tmp_path, "metric", "--repo", "org/rationale_score", "--public", "true")
+    score = hub.repos["space", "org/rationale_score"]
+    assert pushed(done) == f"pushed {hub.url}/spaces/org/rationale_score at {score.head}"
+
+    # one commit each, private unless said otherwise, and every byte but the cards' as it is here
+    for repo, folder, public in ((rows, dataset, False), (judge, checkpoint, False), (score, space, True)):
+        assert (len(repo.revisions), repo.private) == (2, not public)
+        sent, here = contents(repo), {path: text for path, text in files(folder).items() if "__pycache__" not in path}
+        assert sent.keys() == here.keys()
+        assert {path for path in sent if sent[path] != here[path]} <= {"README.md"}
+    assert b'load_dataset("org/instructions")' in contents(rows)["README.md"]
+    assert sum(file.lfs for file in judge.files.values()) > 2
+    assert b'evaluate.load("org/rationale_score")' in contents(score)["README.md"]
+
+    models = build_roberta(tmp_path / "roberta"), build_bart(tmp_path / "bart")
+    found = load_back(hub, installed, tmp_path / "elsewhere", models)
+    ((valid, scores, expected, rationale),) = found["verdicts"]
+    assert (valid, len(scores), len(expected)) == (True, 2, 2)
+    assert isinstance(rationale, str)
+    assert found["rows"] == {
+        name: pyarrow.parquet.read_table(dataset / f"{name}.parquet")["prompt_digest"].to_pylist()
+        for name in ("stage1", "stage2", "test")
+    }
+    scores = found["scores"]
+    different, same = scores["bert_score"]["f1"]
+    assert different < 0.999 < same < 1.001
+    assert all(value < 0 for value in scores["bart_score"])
+
+
+def test_a_dry_run_lists_every_file_with_its_size_and_sends_nothing(
+    hub: HubDouble, dataset: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(dataset, tmp_path / "data")
+    for name in (".lock", "checkpoint-12/model.safetensors", ".git/config"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("x")
+    done = publish(hub, tmp_path, "dataset", folder, "--repo", "org/a-longer-name", "--dry_run", token=None)
+    *listed, total, last = done.stdout.splitlines()[1:]
+    assert done.stdout.startswith("warning: ")
+    sizes = {path: int(size.replace(",", "")) for size, path in (line.split() for line in listed)}
+    here = {name: len(text) for name, text in files(dataset).items()}
+    here["README.md"] += len("org/a-longer-name") - len("tiny")
+    assert sizes == here
+    assert total.split("; ") == [
+        f"{len(here)} files, {sum(here.values()):,} bytes",
+        "left out: .git, .lock, checkpoint-12",
+    ]
+    assert (last, hub.requests, done.returncode) == ("nothing was sent", [], 0)
+
+
+def test_the_same_push_again_adds_no_commit_and_a_changed_one_adds_one(
+    hub: HubDouble, dataset: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(dataset, tmp_path / "data")
+    first = pushed(publish(hub, tmp_path, "dataset", folder, "--repo", "org/data"))
+    assert pushed(publish(hub, tmp_path, "dataset", folder, "--repo", "org/data")) == first
+    repo, arrived = hub.repos["dataset", "org/data"], list(hub.put)
+    assert (len(repo.revisions), len(arrived)) == (2, 3)
+
+    (folder / "dropped.jsonl").write_text('{"case_id": "one"}\n')
+    second = pushed(
+        publish(hub, tmp_path, "dataset", folder, "--repo", "org/data", "--message", "Say what was dropped")
+    )
+    assert second != first
+    assert (repo.messages[-1], hub.put, len(repo.revisions)) == ("Say what was dropped", arrived, 3)
+
+    # what is no longer in the folder goes only when that is asked for, and in one commit
+    (folder / "dropped.jsonl").unlink()
+    line = error_line(publish(hub, tmp_path, "dataset", folder, "--repo", "org/data"))
+    assert "holds 1 file that" in line
+    assert "dropped.jsonl; --prune true" in line
+    assert len(repo.revisions) == 3
+    pushed(publish(hub, tmp_path, "dataset", folder, "--repo", "org/data", "--prune", "true"))
+    assert ("dropped.jsonl" in repo.files, len(repo.revisions)) == (False, 4)
+
+
+def test_a_public_repository_takes_no_private_push_and_opens_last(
+    hub: HubDouble, checkpoint: Path, tmp_path: Path
+) -> None:
+    command = ("model", checkpoint, "--repo", "org/judge", *TOLD)
+    pushed(publish(hub, tmp_path, *command, "--public", "true"))
+    repo = hub.repos["model", "org/judge"]
+    assert not repo.private
+    assert hub.requests[-1] == ("PUT", "/api/models/org/judge/settings")
+    before = list(repo.revisions)
+    line = error_line(publish(hub, tmp_path, *command, "--watts", "65"))
+    assert "org/judge: is public; --public true pushes there" in line
+    assert list(repo.revisions) == before

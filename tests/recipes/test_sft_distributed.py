@@ -1,0 +1,310 @@
+"""ZeRO-3 in processes of its own: two on one machine, killed and gone on with, and one on each of two hosts."""
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+from doubles.tiny_dataset import build_instructions
+from doubles.tiny_model import build_tiny_model
+from programs import ROOT
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+
+from automedeval.models.checkpoints import read_record
+from automedeval.training.stages import WHOLE
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="processes are limited and kept apart by means of Linux"),
+    # DeepSpeed compiles a small extension the first time that it talks to other processes on CPUs.
+    pytest.mark.skipif(shutil.which("g++") is None, reason="DeepSpeed compiles with g++, and there is none"),
+]
+deepspeed = pytest.importorskip("deepspeed")
+
+SMALL = "recipes/runs/automedeval-135m/stage1.yaml"
+PAPER = "recipes/runs/automedeval-13b/stage1.yaml"
+TIMEOUT = 240  # seconds; a run takes about twenty, its first one on a machine a minute more
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a tiny model and data of its own: every run has to find the same rows and the same start."""
+    folder = tmp_path_factory.mktemp("zero3")
+    build_tiny_model(folder / "model")
+    build_instructions(folder / "instructions", {"stage1": 16, "test": 2})
+    return folder
+
+
+def arguments(folder: Path, output: Path, *more: object, config: str = SMALL) -> list[str]:
+    """Return the recipe and its arguments."""
+    paths = (
+        "--model_name_or_path",
+        folder / "model",
+        "--dataset_name",
+        folder / "instructions",
+        "--output_dir",
+        output,
+    )
+    return ["recipes/sft.py", "--config", config, *map(str, (*paths, *more))]
+
+
+def small(folder: Path, output: Path) -> list[str]:
+    """Return the arguments of eight updates, four rows each, saved after every other one."""
+    updates = ("--gradient_accumulation_steps", 2, "--num_train_epochs", 2, "--save_steps", 2, "--bf16", "false")
+    return arguments(folder, output, *updates)
+
+
+def start(
+    machine: str,
+    recipe: list[str],
+    log: Path,
+    *launch: str,
+    within: tuple[str, ...] = (),
+    limit: Callable[[], None] | None = None,
+    **environment: str,
+) -> subprocess.Popen:
+    """Start `accelerate launch` on a machine's description; what it prints goes to a file."""
+    binaries = Path(sys.executable).parent  # ninja is there too
+    environment = {
+        **os.environ,
+        "DS_ACCELERATOR": "cpu",
+        "CUDA_VISIBLE_DEVICES": "",
+        "OMP_NUM_THREADS": "1",
+        "HF_DATASETS_CACHE": str(log.parent / "datasets"),
+        "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}",
+        **environment,
+    }
+    command = [*within, str(binaries / "accelerate"), "launch", "--config_file", f"accelerate_configs/{machine}.yaml"]
+    with open(log, "wb") as stream:
+        return subprocess.Popen(
+            [*command, *launch, *recipe],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            preexec_fn=limit,
+        )
+
+
+def kill(process: subprocess.Popen) -> None:
+    """Kill a launcher and all that it started: torch gives every worker a process group of its own."""
+    if process.poll() is None:
+        launcher = psutil.Process(process.pid)
+        for each in [launcher, *launcher.children(recursive=True)]:
+            each.send_signal(signal.SIGKILL)
+    process.wait()
+
+
+def ended(process: subprocess.Popen, log: Path, status: int = 0) -> str:
+    """Wait for the end of a launch; return what was printed."""
+    try:
+        process.wait(TIMEOUT)
+    except subprocess.TimeoutExpired:
+        kill(process)
+        pytest.fail(f"not done after {TIMEOUT} s:\n{log.read_text(errors='replace')[-3000:]}")
+    told = log.read_text(errors="replace")
+    assert process.returncode == status, told[-3000:]
+    return told
+
+
+def losses(output: Path) -> list[float]:
+    """Return the logged losses of a finished run."""
+    return [json.loads(line)["loss"] for line in (output / "training/losses.jsonl").read_text().splitlines()]
+
+
+def errors(told: str) -> set[str]:
+    """Return the errors that the recipe's processes printed, each once; none of them printed a traceback."""
+    assert 'recipes/sft.py", line' not in told, told[-3000:]
+    return {line for line in told.splitlines() if line.startswith("error: ")}
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(folder: Path) -> tuple[Path, str]:
+    """Return what a run leaves that nobody disturbs, and what it prints."""
+    output = folder / "uninterrupted"
+    log = folder / "uninterrupted.log"
+    return output, ended(start("zero3_cpu", small(folder, output), log), log)
+
+
+@pytest.fixture(scope="module")
+def killed(folder: Path, uninterrupted: tuple[Path, str]) -> Path:
+    """Return what a run leaves that is killed when its second checkpoint is whole."""
+    output = folder / "killed"
+    process = start("zero3_cpu", small(folder, output), folder / "killed.log")
+    until = time.monotonic() + TIMEOUT
+    while not (output / "checkpoint-4" / WHOLE).exists() and process.poll() is None and time.monotonic() < until:
+        time.sleep(0.01)
+    kill(process)
+    assert process.returncode == -signal.SIGKILL
+    assert not read_record(output)["finished"]
+    assert not (output / "checkpoint-8").exists()
+    return output
+
+
+def test_two_processes_train_one_model(folder: Path, uninterrupted: tuple[Path, str]) -> None:
+    output, told = uninterrupted
+    assert told.count("stage1: 16 rows, ") == 1  # one process speaks for both
+    assert "4 rows an update" in told
+    assert len(losses(output)) == 8
+    assert read_record(output)["identity"]["processes"] == 2
+    assert read_record(output)["versions"]["deepspeed"]
+    before, after = load_file(folder / "model/model.safetensors"), load_file(output / "model.safetensors")
+    assert {name: each.shape for name, each in before.items()} == {name: each.shape for name, each in after.items()}
+    assert all(torch.isfinite(each).all() for each in after.values())
+    assert any((before[name] != after[name]).any() for name in before)
+    for dtype in (torch.float32, torch.bfloat16):
+        loaded = AutoModelForCausalLM.from_pretrained(output, dtype=dtype, use_safetensors=True)
+        assert torch.equal(loaded.model.norm.weight, after["model.norm.weight"].to(dtype))
+    left = {path.name for path in output.rglob("*") if path.is_file()}
+    assert not [name for name in left if name.endswith((".bin", ".pt", ".pth", ".pkl", ".py"))]
+    assert not list(output.glob("checkpoint-*"))
+
+
+def test_killed_in_the_middle_it_goes_on_to_the_same_losses(
+    folder: Path, killed: Path, uninterrupted: tuple[Path, str]
+) -> None:
+    output, log = folder / "resumed", folder / "resumed.log"
+    shutil.copytree(killed, output)
+    told = ended(start("zero3_cpu", small(folder, output), log), log)
+    assert f"going on from {output}/checkpoint-4" in told
+    assert losses(output) == losses(uninterrupted[0])  # exactly
+    assert (output / "model.safetensors").read_bytes() == (uninterrupted[0] / "model.safetensors").read_bytes()
+
+
+def test_killed_while_it_saved_it_goes_on_from_what_is_whole(
+    folder: Path, killed: Path, uninterrupted: tuple[Path, str]
+) -> None:
+    output, log = folder / "half", folder / "half.log"
+    shutil.copytree(killed, output)
+    last = output / "checkpoint-4"
+    (last / WHOLE).unlink()
+    (written,) = last.glob("global_step4/zero_pp_rank_1_*_optim_states.pt")
+    os.truncate(written, written.stat().st_size // 2)
+    told = ended(start("zero3_cpu", small(folder, output), log), log)
+    assert "checkpoint-4: saved by half, removed" in told
+    assert f"going on from {output}/checkpoint-2" in told
+    assert losses(output) == losses(uninterrupted[0])
+
+
+def test_a_disk_that_fills_up_spares_the_whole_checkpoints(folder: Path, killed: Path) -> None:
+    output, log = folder / "full", folder / "full.log"
+    shutil.copytree(killed, output)
+    (written,) = output.glob("checkpoint-4/global_step4/zero_pp_rank_0_*_optim_states.pt")
+    size = written.stat().st_size - 1  # the weights fit, the optimizer's states do not
+
+    def limit() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+    told = errors(ended(start("zero3_cpu", small(folder, output), log, limit=limit), log, status=1))
+    first = {line for line in told if line.startswith("error: a checkpoint could not be written: ")}
+    assert first
+    assert told - first <= {"error: another process of this run has ended; its own line says why"}
+    assert not (output / "checkpoint-6" / WHOLE).exists()
+    assert not read_record(output)["finished"]
+    for name in ("checkpoint-2", "checkpoint-4"):
+        before, after = (
+            {path.relative_to(at): path.stat().st_size for path in (at / name).rglob("*") if path.is_file()}
+            for at in (killed, output)
+        )
+        assert before == after
+
+
+def test_more_processes_than_rows_is_one_error(folder: Path) -> None:
+    build_instructions(folder / "single", {"stage1": 1, "test": 1})
+    output, log = folder / "none", folder / "none.log"
+    recipe = arguments(folder, output, "--dataset_name", folder / "single")
+    told = errors(ended(start("zero3_cpu", recipe, log), log, status=1))
+    assert told == {f"error: {folder}/single, stage1: 1 rows for 2 processes; start fewer"}
+    assert not output.exists()
+
+
+def ip(*words: str) -> str:
+    """Run `ip`; return what it prints."""
+    done = subprocess.run(["ip", *words], capture_output=True, text=True, timeout=30)
+    if done.returncode:
+        raise OSError(f"ip {' '.join(words)}: {done.stderr.strip()}")
+    return done.stdout
+
+
+@pytest.fixture
+def hosts() -> Iterator[dict[str, str]]:
+    """Yield two hosts, name → address: network namespaces, joined by a cable. Skip, and say why, where there can be none."""
+    if os.geteuid() != 0:
+        pytest.skip("only root makes network namespaces")
+    if shutil.which("ip") is None:
+        pytest.skip("there is no program `ip` to make network namespaces with")
+    made = {f"automedeval-{os.getpid()}-{number}": f"10.77.0.{number}" for number in (1, 2)}
+    first, second = made
+    try:
+        try:
+            for host in made:
+                ip("netns", "add", host)
+            ip("-n", first, "link", "add", "cable", "type", "veth", "peer", "name", "cable", "netns", second)
+            for host, address in made.items():
+                ip("-n", host, "address", "add", f"{address}/24", "dev", "cable")
+                for device in ("lo", "cable"):
+                    ip("-n", host, "link", "set", device, "up")
+        except OSError as error:
+            pytest.skip(f"this machine makes no network namespaces: {error}")
+        yield made
+    finally:
+        known = ip("netns", "list")
+        for host in made:
+            if host in known:
+                for process in ip("netns", "pids", host).split():
+                    os.kill(int(process), signal.SIGKILL)
+                ip("netns", "delete", host)
+
+
+def train_on_hosts(folder: Path, hosts: dict[str, str], output: Path, seconds: float) -> list[str] | None:
+    """Train two updates on two hosts; return what each printed, None if they are not done in time."""
+    here = ("--use_cpu", "true", "--attn_implementation", "sdpa", "--gradient_accumulation_steps", 1, "--max_steps", 2)
+    recipe = arguments(folder, output, *here, "--save_strategy", "steps", "--save_steps", 1, config=PAPER)
+    address = next(iter(hosts.values()))
+    machines = ("--num_machines", "2", "--num_processes", "2", "--main_process_ip", address)
+    runs = []
+    for rank, host in enumerate(hosts):
+        log = folder / f"{output.name}{rank}.log"
+        launch, within = (*machines, "--machine_rank", str(rank)), ("ip", "netns", "exec", host)
+        process = start("zero3_multinode", recipe, log, *launch, within=within, GLOO_SOCKET_IFNAME="cable")
+        runs.append((process, log))
+    try:
+        for process, _ in runs:
+            process.wait(seconds)
+        return [ended(process, log) for process, log in runs]
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        for process, _ in runs:
+            kill(process)
+
+
+def test_two_hosts_train_over_tcp(folder: Path, hosts: dict[str, str]) -> None:
+    # On a busy machine the hosts have once been seen to wait for each other without end; a run takes a quarter of a minute.
+    for attempt in range(2):
+        output = folder / f"hosts{attempt}"
+        told = train_on_hosts(folder, hosts, output, seconds=120)
+        if told is not None:
+            break
+    assert told is not None, (folder / "hosts10.log").read_text(errors="replace")[-3000:]
+    assert [text.count("stage1: 16 rows, ") for text in told] == [1, 0]
+    assert len(losses(output)) == 2
+    assert read_record(output)["identity"]["processes"] == 2
+    weights = load_file(output / "model.safetensors")
+    assert {each.dtype for each in weights.values()} == {torch.bfloat16}  # as the YAML of 13B says
+    assert weights.keys() == load_file(folder / "model/model.safetensors").keys()
+    for host in hosts:
+        (cable,) = json.loads(ip("-n", host, "-json", "-statistics", "link", "show", "cable"))
+        assert cable["stats64"]["rx"]["bytes"] > 100_000  # the parts of the model went over the cable

@@ -1,0 +1,175 @@
+import re
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from automedeval.models.base import CONTROL_TOKEN, Free, Slot
+from automedeval.rubrics import packaged_rubrics, read_rubric
+from automedeval.rubrics.grammar import (
+    Reading,
+    answer_form,
+    answer_parts,
+    format_verdict,
+    parse_verdict,
+    reading_from_values,
+)
+
+RUBRICS = {name: read_rubric(name) for name in packaged_rubrics()}
+TABLE = yaml.safe_load((Path(__file__).parents[1] / "data" / "verdicts.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row["name"])
+def test_a_judge_s_answer_is_read_as_the_table_says(row):
+    rubric = RUBRICS[row.get("rubric", "automedeval")]
+    slots = row.get("slots", rubric.max_responses)
+    reading = parse_verdict(row["text"], rubric, slots, truncated=row.get("truncated", False))
+    if "error" in row:
+        assert not reading.valid
+        assert row["error"] in reading.error
+        assert (reading.scores, reading.choices, reading.rationale) == (None, None, None)
+        return
+    assert reading.valid, reading.error
+    assert reading.error is None
+    if "scores" in row:
+        assert reading.scores == tuple(row["scores"])
+        assert tuple(int(row["text"][start:end]) for start, end in reading.spans) == reading.scores
+    else:
+        assert reading.choices == dict(zip(rubric.output_criteria, row["choices"], strict=True))
+    if "rationale" in row:
+        assert reading.rationale == row["rationale"]
+
+
+def test_the_table_has_every_rubric_and_no_name_twice():
+    assert {row.get("rubric", "automedeval") for row in TABLE} == set(RUBRICS)
+    names = [row["name"] for row in TABLE]
+    assert len(names) == len(set(names)) >= 70
+
+
+@st.composite
+def readings(draw, rubric):
+    """Draw a valid reading with a rationale that is the judge's own: no control token, nothing like a score line."""
+    prose = st.text().map(str.strip).filter(lambda text: text and not CONTROL_TOKEN.search(text))
+    prose = prose.filter(lambda text: not re.search("score", text, re.I))
+    rationale = draw(st.none() | prose) if rubric.rationale else None
+    if rubric.scale:
+        score = st.integers(*rubric.scale)
+        return Reading(True, rationale=rationale, scores=tuple(draw(st.lists(score, min_size=1, max_size=12))))
+    choice = st.sampled_from(sorted(rubric.choices))
+    names = [criterion.name for criterion in rubric.criteria]
+    return Reading(True, rationale=rationale, choices={name: draw(choice) for name in names})
+
+
+@pytest.mark.parametrize("rubric", RUBRICS.values(), ids=list(RUBRICS))
+@given(data=st.data())
+def test_parsing_undoes_formatting(rubric, data):
+    reading = data.draw(readings(rubric))
+    slots = len(reading.scores or "ab")
+    for truncated in (False, True):
+        found = parse_verdict(format_verdict(reading, rubric), rubric, slots, truncated=truncated)
+        assert found.valid, found.error
+        assert (found.scores, found.choices, found.rationale) == (reading.scores, reading.choices, reading.rationale)
+
+
+@pytest.mark.parametrize("rubric", RUBRICS.values(), ids=list(RUBRICS))
+@pytest.mark.parametrize("slots", [1, 2, 3, 4])
+@pytest.mark.parametrize("rationale", [True, False])
+def test_parts_filled_in_are_the_answer_that_is_read(rubric, slots, rationale):
+    values, answer = [], ""
+    parts = answer_parts(rubric, slots, rationale)
+    for part, following in zip(parts, [*parts[1:], ""], strict=True):
+        if isinstance(part, Slot):
+            values.append(part.values[len(values) % len(part.values)])
+            part = values[-1]
+        elif isinstance(part, Free):
+            assert following.startswith(part.stop)
+            part = "Because."
+        answer += part
+    why = "Because." if rationale and rubric.rationale else None
+    reading = reading_from_values(values, rubric, why)
+    assert reading.valid
+    assert len(values) == (slots if rubric.scale else len(rubric.criteria))
+    assert answer == format_verdict(reading, rubric)
+    found = parse_verdict(answer, rubric, slots)
+    assert (found.scores, found.choices, found.rationale) == (reading.scores, reading.choices, why)
+
+
+@pytest.mark.parametrize("rubric", RUBRICS.values(), ids=list(RUBRICS))
+def test_the_form_that_a_prompt_shows_is_no_valid_answer(rubric):
+    form = answer_form(rubric, rubric.max_responses)
+    assert "[" in form
+    assert not parse_verdict(form, rubric, rubric.max_responses).valid
+
+
+def test_choices_stand_in_the_answer_s_order_and_are_read_by_name():
+    rubric = RUBRICS["just_eval_pairwise"]
+    assert [part.name for part in answer_parts(rubric, 2) if isinstance(part, Slot)] == list(rubric.output_criteria)
+    reading = reading_from_values(["A", "B", "tie", "A", "A", "A"], rubric, None)
+    assert reading.choices["engagement"] == "a"
+    assert reading.choices["clarity"] == "b"
+    assert reading.choices["helpfulness"] == "tie"
+
+
+@given(text=st.text(alphabet=st.sampled_from('Score:Doctr 1234.,;*/"{}[]\\\n>|<tieAB') | st.characters()))
+def test_no_text_raises(text):
+    for rubric in RUBRICS.values():
+        for truncated in (False, True):
+            reading = parse_verdict(text, rubric, rubric.max_responses, truncated=truncated)
+            assert reading.valid == (reading.error is None)
+
+
+@pytest.mark.parametrize(
+    "deep", ['{"correctness": ' * 50_000, '{"choices": [' + "[" * 100_000, '{"a": ' + "9" * 100_000]
+)
+def test_deep_or_long_json_is_invalid_and_does_not_raise(deep):
+    for rubric in RUBRICS.values():
+        assert not parse_verdict(deep, rubric, rubric.max_responses).valid
+        assert not parse_verdict(deep + "}" * 50_000, rubric, rubric.max_responses).valid
+
+
+HOSTILE = [
+    "*",
+    "\n",
+    " ",
+    "\t",
+    "{",
+    "}",
+    '"',
+    "\\",
+    ",",
+    "`",
+    "~",
+    "#",
+    "> ",
+    "- ",
+    "A,",
+    "A, tie, ",
+    "<|",
+    "[/",
+    "<s",
+]
+HOSTILE += ['{"', '{ "', '{"a":', '{"a": 1, ', '{"a": "', '{"a": {}, }', ", }", ",          ", '"\\"', '{"a\\"']
+HOSTILE += [
+    "Score",
+    "Score:\n",
+    "Score: ",
+    "* Score: *",
+    "\nScore: Doctor 1: ",
+    "Score: Doctor 1: ****",
+    "Doctor 1: 4 points. ",
+]
+HOSTILE += ["Score:\nDoctor 1: 4\nDoctor 2: 3\n", "\n    \n", "*_", "Score:" + " " * 19, "Answer: A\n", "Doctor 1 \t"]
+
+
+@pytest.mark.parametrize("piece", HOSTILE, ids=repr)
+@pytest.mark.parametrize("before", ["", "Score: Doctor 1: 4 points. ", '{"correctness": {"verdict": "'])
+def test_hostile_text_of_200_kilobytes_is_read_in_no_time(piece, before):
+    text = before + piece * (200_000 // len(piece))
+    for rubric in RUBRICS.values():
+        start = time.perf_counter()
+        parse_verdict(text, rubric, rubric.max_responses)
+        # Linear parsing takes hundredths of a second, quadratic parsing minutes.
+        assert time.perf_counter() - start < 5

@@ -1,0 +1,204 @@
+"""The steps of a rationale: reading them, and showing the doctors in another order."""
+
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from automedeval.rubrics.rationale import doctors_named, permute, split_steps, without_step
+
+RECORDING = Path(__file__).parents[2] / "recipes" / "runs" / "automedeval-135m" / "teacher.jsonl"
+PLAIN = """Analyze:
+Step 1: The patient asks about salt.
+Step 2: Doctor 1 names the limit, which Doctor 3 does not.
+Step 3: Vague; weaker than Doctor 1's.
+It is short.
+Step 4: Off the topic."""
+FORMS = {
+    "Step {step}: {text}": "\n",
+    "Step {step} (Doctor {doctor}): {text}": "\n",
+    "Step{step}(Evaluation on Doctor{doctor}):{text}": "\n",
+    "Step {doctor}: Doctor {doctor}: {text}": "\n",
+    "**Step {step}:** {text}": "\n\n",
+    "### Step {step} - Doctor {doctor}:\n{text}": "\n",
+    "step {step}. {text}": "\n",
+    "Step {step}: {text} ": "",
+}
+
+
+def written(form: str, texts: dict[int, str]) -> str:
+    """Write doctors' texts in one of the forms."""
+    return FORMS[form].join(form.format(step=doctor + 1, doctor=doctor, text=text) for doctor, text in texts.items())
+
+
+def inverse(slots: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(slots.index(slot) for slot in range(len(slots)))
+
+
+def test_the_plain_form_is_split() -> None:
+    assert split_steps(PLAIN) == {
+        0: "The patient asks about salt.",
+        1: "Doctor 1 names the limit, which Doctor 3 does not.",
+        2: "Vague; weaker than Doctor 1's.\nIt is short.",
+        3: "Off the topic.",
+    }
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_is_split(form: str) -> None:
+    assert split_steps(written(form, {1: "One.", 2: "Two\nlines.", 3: "Three"})) == {
+        1: "One.",
+        2: "Two\nlines.",
+        3: "Three",
+    }
+
+
+def test_what_stands_before_the_first_doctor_is_understanding() -> None:
+    assert split_steps("A parent asks.\nStep 1: Doctor 1: Good.\nStep 2: Doctor 2: Bad.") == {
+        0: "A parent asks.",
+        1: "Good.",
+        2: "Bad.",
+    }
+    assert split_steps("Step 1 (Understanding): Salt?\nStep 2 (Doctor 1): Good.")[0] == "Salt?"
+
+
+def test_a_text_without_steps_is_nobodys() -> None:
+    assert split_steps("Doctor 1 is right. See Doctor 2's first step: it is wrong.").keys() == {0}
+    assert split_steps("  \n") == {}
+    assert split_steps("Analyze:") == {}
+
+
+@pytest.mark.parametrize("text", ["The dose in the second step: fine.", "It says take step 2: rest", "Misstep 2: bad"])
+def test_a_step_in_a_sentence_opens_none(text: str) -> None:
+    assert split_steps(f"Step 2: {text}") == {1: text}
+
+
+def test_a_step_is_taken_out() -> None:
+    assert without_step(PLAIN, 2) == PLAIN.replace("Step 3: Vague; weaker than Doctor 1's.\nIt is short.\n", "")
+    assert without_step(PLAIN, 3) == PLAIN.removesuffix("\nStep 4: Off the topic.")
+    assert without_step(PLAIN, 4) == PLAIN
+
+
+def test_doctors_are_named() -> None:
+    text = "Doctor 2, doctor1's and Doctors 3, 4 and 12; the first doctor; Doctor 5, 2 tablets; a doctor 2 miles off"
+    assert doctors_named(text) == [2, 1, 3, 4, 12, 1, 5, 2]
+    assert doctors_named("Doctor 1 and 2 agree; Doctor 3/4; Doctor 1 or 2 tablets") == [1, 2, 3, 4, 1]
+    assert doctors_named("Doctors 1 and 2 mg, Doctor 1.5, Doctor 007, 3 doctors, Doctorate 4") == [1]
+
+
+def test_the_order_of_doctors_is_changed() -> None:
+    # Doctor 3 is shown first, then Doctors 1 and 2
+    assert permute(PLAIN, (2, 0, 1)) == (
+        "Analyze:\n"
+        "Step 1: The patient asks about salt.\n"
+        "Step 2: Off the topic.\n"
+        "Step 3: Doctor 2 names the limit, which Doctor 1 does not.\n"
+        "Step 4: Vague; weaker than Doctor 2's.\nIt is short."
+    )
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("slots", [*itertools.permutations(range(3))])
+def test_every_form_is_permuted(form: str, slots: tuple[int, ...]) -> None:
+    texts = {1: "One.", 2: "Two.", 3: "Three."}
+    assert permute(written(form, texts), slots) == written(form, {k + 1: texts[slots[k] + 1] for k in range(3)})
+
+
+def test_a_missing_step_stays_missing() -> None:
+    assert permute("Step 1: Q.\nStep 2: One.\nStep 3: Two.", (2, 0, 1)) == "Step 1: Q.\nStep 3: One.\nStep 4: Two."
+    named = "Step 2 (Doctor 1): One.\nStep 4 (Doctor 3): Three."
+    assert permute(named, (1, 2, 0)) == "Step 3 (Doctor 2): Three.\nStep 4 (Doctor 3): One."
+
+
+def test_a_closing_step_stays_last() -> None:
+    text = "Step 2: One.\nStep 3: Two.\nStep 4: Doctor 1 is best."
+    assert permute(text, (1, 0)) == "Step 2: Two.\nStep 3: One.\nStep 4: Doctor 2 is best."
+
+
+def test_without_steps_names_alone_change() -> None:
+    text = (
+        "Doctor 1 beats Doctor 2 and doctor3; Doctors 1, 2 and Doctor 10 agree. The first doctor is kind. Doctors 1-3."
+    )
+    assert permute(text, (2, 0, 1)) == (
+        "Doctor 2 beats Doctor 3 and doctor1; Doctors 2, 3 and Doctor 10 agree. The second doctor is kind. Doctors 1-3."
+    )
+
+
+def test_a_range_means_the_same_doctors() -> None:
+    assert permute("Doctors 1-3 agree", (2, 0, 1)) == "Doctors 1-3 agree"
+    assert permute("Doctors 1–2 agree", (2, 0, 1)) == "Doctors 2–3 agree"
+    assert permute("Doctors 1 to 2 agree", (0, 2, 1)) == "Doctors 1 and 3 agree"
+    assert doctors_named("Doctors 2-4 and 6; Doctors 3-1") == [2, 3, 4, 6, 1, 2, 3]
+
+
+@pytest.mark.parametrize("slots", [(), (1, 2), (0, 0), (0, 2)])
+def test_slots_are_a_permutation(slots: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="permutation"):
+        permute(PLAIN, slots)
+
+
+NAMES = ["Doctor 1", "doctor2", "Doctors 1 and 3", "Doctors 2, 3, and 4", "Doctor 9", "the first doctor", "(Doctor 2)"]
+OTHERS = ["The third doctor's", "3,000 mg", "step 2", "\nStep 2 of it", "is right.", "No:", "~", "Ä\u2028", "Doctor 2:"]
+WORDS = st.sampled_from([*NAMES, *OTHERS])
+# A text that opens with "Doctor 2:" would be a part of its header.
+BODIES = st.lists(WORDS, min_size=1, max_size=6).map(" ".join).filter(lambda text: not text.startswith("Doctor 2:"))
+
+
+@st.composite
+def rationales(draw: st.DrawFn) -> tuple[str, tuple[int, ...]]:
+    """Draw a rationale in one of the forms, steps missing or out of order, and an order to show its doctors in."""
+    count = draw(st.integers(1, 5))
+    slots = tuple(draw(st.permutations(range(count))))
+    doctors = draw(st.lists(st.integers(1, count), unique=True))
+    texts = {doctor: draw(BODIES) for doctor in doctors}
+    parts = [
+        draw(st.sampled_from(["", "Analyze:\n", "Doctor 2 wins.\n"])),
+        written(draw(st.sampled_from([*FORMS])), texts),
+    ]
+    return "".join(parts) or draw(BODIES), slots
+
+
+@given(rationales())
+def test_the_inverse_order_gives_the_rationale_back(drawn: tuple[str, tuple[int, ...]]) -> None:
+    text, slots = drawn
+    assert permute(permute(text, slots), inverse(slots)) == text
+    assert permute(text, tuple(range(len(slots)))) == text
+
+
+@given(rationales(), st.data())
+def test_orders_follow_one_another(drawn: tuple[str, tuple[int, ...]], data: st.DataObject) -> None:
+    text, slots = drawn
+    then = tuple(data.draw(st.permutations(range(len(slots)))))
+    assert permute(permute(text, slots), then) == permute(text, tuple(slots[slot] for slot in then))
+
+
+@given(rationales())
+def test_a_step_goes_where_its_doctor_goes(drawn: tuple[str, tuple[int, ...]]) -> None:
+    text, slots = drawn
+    before, after = split_steps(text), split_steps(permute(text, slots))
+    for slot, former in enumerate(slots):
+        moved, left = after.get(slot + 1), before.get(former + 1)
+        assert (moved is None) == (left is None)
+        if left is not None:
+            shown = inverse(slots)
+            assert doctors_named(moved) == [
+                shown[number - 1] + 1 if number <= len(slots) else number for number in doctors_named(left)
+            ]
+
+
+def test_every_recorded_rationale_comes_back() -> None:
+    texts = [json.loads(line)["text"] for line in RECORDING.read_text("utf-8").splitlines()]
+    texts = [text for text in texts if text.startswith("Analyze:") and "fault" not in text]
+    assert len(texts) > 100
+    for text in texts:
+        rationale = text.partition("\nScore:")[0]
+        assert split_steps(rationale).keys() >= {0, 1}
+        assert permute(permute(rationale, (1, 2, 0)), (2, 0, 1)) == rationale
+
+
+def test_a_long_text_is_read_quickly() -> None:
+    hostile = "Step 2 (" * 20_000 + " Doctors 1, " * 20_000 + "Step" + " " * 50_000
+    assert permute(permute(hostile, (1, 0)), (1, 0)) == hostile

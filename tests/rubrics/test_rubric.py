@@ -1,0 +1,283 @@
+import copy
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from automedeval.rubrics import RubricError, packaged_rubrics, read_rubric
+from automedeval.rubrics.grammar import parse_verdict
+
+# What the paper (Appendix D) and the three pairwise prompts ask for: mode, inputs, labels or scale, criteria in the order
+# of the text, and the grammar of the answer.
+PACKAGED = {
+    "automedeval": {
+        "mode": "listwise",
+        "inputs": ("question", "responses"),
+        "scale": (1, 5),
+        "choices": {},
+        "criteria": ["relevancy", "knowledge_correctness", "fluency"],
+        "order": ("relevancy", "knowledge_correctness", "fluency"),
+        "grammar": "score_line",
+        "rationale": True,
+        "most": 3,
+    },
+    "medical_pairwise": {
+        "mode": "pairwise",
+        "inputs": ("question", "responses"),
+        "scale": None,
+        "choices": {"a": "response_a", "b": "response_b", "tie": "tie", "neither": "neither"},
+        "criteria": ["correctness", "helpfulness", "harmfulness", "reasoning", "efficiency", "bias"],
+        "order": ("correctness", "helpfulness", "harmfulness", "reasoning", "efficiency", "bias"),
+        "grammar": "json",
+        "rationale": False,
+        "most": 2,
+    },
+    "instruction_pairwise": {
+        "mode": "pairwise",
+        "inputs": ("question", "responses", "reference"),
+        "scale": None,
+        "choices": {"a": "A", "b": "B", "tie": "tie"},
+        "criteria": ["precision", "correctness", "format", "overall"],
+        "order": ("precision", "correctness", "format", "overall"),
+        "grammar": "comma_list",
+        "rationale": False,
+        "most": 2,
+    },
+    "just_eval_pairwise": {
+        "mode": "pairwise",
+        "inputs": ("question", "responses"),
+        "scale": None,
+        "choices": {"a": "A", "b": "B", "tie": "tie"},
+        "criteria": ["helpfulness", "factuality", "clarity", "depth", "engagement", "safety"],
+        "order": ("engagement", "clarity", "helpfulness", "factuality", "depth", "safety"),
+        "grammar": "json",
+        "rationale": True,
+        "most": 2,
+    },
+}
+
+
+def test_the_packaged_rubrics_are_these_four():
+    assert packaged_rubrics() == sorted(PACKAGED)
+
+
+@pytest.mark.parametrize("name", PACKAGED)
+def test_a_packaged_rubric_is_the_published_one(name):
+    rubric, expected = read_rubric(name), PACKAGED[name]
+    assert rubric.mode == expected["mode"]
+    assert rubric.inputs == expected["inputs"]
+    assert rubric.needs_reference == ("reference" in expected["inputs"])
+    assert rubric.scale == expected["scale"]
+    assert rubric.choices == expected["choices"]
+    assert [criterion.name for criterion in rubric.criteria] == expected["criteria"]
+    assert rubric.output_criteria == expected["order"]
+    assert rubric.grammar == expected["grammar"]
+    assert rubric.rationale == expected["rationale"]
+    assert rubric.max_responses == expected["most"]
+    assert all(criterion.description for criterion in rubric.criteria)
+
+
+@pytest.mark.parametrize("name", PACKAGED)
+def test_name_and_fingerprint_say_which_rubric_it_is(name):
+    rubric = read_rubric(name)
+    assert rubric.name == f"{name}@{rubric.version}"
+    assert re.fullmatch("[0-9a-f]{12}", rubric.fingerprint)
+    assert rubric.fingerprint == read_rubric(name).fingerprint
+
+
+def test_no_two_rubrics_share_a_fingerprint():
+    assert len({read_rubric(name).fingerprint for name in PACKAGED}) == len(PACKAGED)
+
+
+@pytest.mark.parametrize("name", PACKAGED)
+def test_a_rubric_s_examples_are_valid_answers(name):
+    rubric = read_rubric(name)
+    for example in rubric.examples:
+        reading = parse_verdict(example["answer"], rubric)
+        assert reading.valid, reading.error
+
+
+def test_there_are_two_worked_examples_of_following_an_instruction():
+    first, second = (
+        parse_verdict(e["answer"], read_rubric("instruction_pairwise")).choices
+        for e in read_rubric("instruction_pairwise").examples
+    )
+    assert first == {"precision": "a", "correctness": "tie", "format": "tie", "overall": "a"}
+    assert second == {"precision": "tie", "correctness": "b", "format": "tie", "overall": "b"}
+
+
+@pytest.mark.parametrize("name", PACKAGED)
+def test_harmfulness_and_bias_name_the_worse_response_and_all_else_the_better(name):
+    for criterion in read_rubric(name).criteria:
+        worse = criterion.name in ("harmfulness", "bias")
+        assert (criterion.polarity, criterion.neutral) == (("worse", "neither") if worse else ("better", "tie"))
+
+
+def test_a_criterion_is_found_by_name():
+    assert read_rubric("medical_pairwise").criterion("bias").polarity == "worse"
+
+
+# --- a user's own file ------------------------------------------------------------------------------------------------
+
+SCORES = {
+    "id": "bedside",
+    "version": 3,
+    "mode": "pointwise",
+    "inputs": ["question", "responses"],
+    "max_responses": 1,
+    "criteria": [{"name": "warmth", "description": "Is it warm?"}, {"name": "tact", "description": "Is it tactful?"}],
+    "scale": {"minimum": 0, "maximum": 10, "anchors": {0: "cold", 10: "warm"}},
+    "rationale": True,
+    "output": {"grammar": "score_line", "slot": "Nurse"},
+    "template": "bedside.jinja",
+}
+PAIR = {
+    "id": "bedside_pair",
+    "version": 1,
+    "mode": "pairwise",
+    "inputs": ["question", "responses"],
+    "max_responses": 2,
+    "criteria": [{"name": "warmth", "description": "Which is warmer?"}, {"name": "tact", "description": "More tact?"}],
+    "choices": {"a": "first", "b": "second", "tie": "same"},
+    "rationale": False,
+    "output": {"grammar": "comma_list", "order": ["tact", "warmth"]},
+    "template": "just_eval_pairwise.jinja",
+}
+
+
+def written(folder: Path, content: dict) -> Path:
+    (folder / "bedside.jinja").write_text("{% block user %}{{ question }}{% endblock %}", encoding="utf-8")
+    path = folder / "own.yaml"
+    path.write_text(yaml.safe_dump(content, allow_unicode=True), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("as_text", [True, False])
+def test_a_user_s_own_file_takes_the_template_beside_it(tmp_path, as_text):
+    path = written(tmp_path, SCORES)
+    rubric = read_rubric(str(path) if as_text else path)
+    assert rubric.name == "bedside@3"
+    assert rubric.template_text == "{% block user %}{{ question }}{% endblock %}"
+    assert rubric.anchors == {0: "cold", 10: "warm"}
+    assert parse_verdict("Score: Nurse 1: 10 points.", rubric, 1).scores == (10,)
+
+
+def test_a_user_s_own_file_may_take_a_packaged_template(tmp_path):
+    rubric = read_rubric(written(tmp_path, PAIR))
+    assert rubric.template_text == read_rubric("just_eval_pairwise").template_text
+    assert parse_verdict("first, same", rubric).choices == {"warmth": "tie", "tact": "a"}
+
+
+def test_a_template_beside_the_file_wins_over_the_packaged_one(tmp_path):
+    (tmp_path / "just_eval_pairwise.jinja").write_text("{% block user %}mine{% endblock %}", encoding="utf-8")
+    assert read_rubric(written(tmp_path, PAIR)).template_text == "{% block user %}mine{% endblock %}"
+
+
+def test_the_fingerprint_covers_what_reaches_the_judge_and_no_more(tmp_path):
+    before = read_rubric(written(tmp_path, SCORES)).fingerprint
+    assert read_rubric(written(tmp_path, {**SCORES, "title": "A title", "source": "A source"})).fingerprint == before
+    assert read_rubric(written(tmp_path, {**SCORES, "max_responses": 1, "version": 4})).fingerprint != before
+    path = written(tmp_path, SCORES)
+    (tmp_path / "bedside.jinja").write_text("{% block user %}Other: {{ question }}{% endblock %}", encoding="utf-8")
+    assert read_rubric(path).fingerprint != before
+
+
+FAULTS = [
+    # what the fault is, the file it is made in, the key to set ("." goes down), its value (None: remove), what is said
+    ("unknown key", SCORES, "colour", "red", ["colour", "unknown key"]),
+    ("unknown key of a criterion", SCORES, "criteria.0.weight", 2, ["criteria[0].weight", "unknown key"]),
+    ("unknown key of the output", SCORES, "output.style", "x", ["output.style", "unknown key"]),
+    ("unknown key of the scale", SCORES, "scale.step", 1, ["scale.step", "unknown key"]),
+    ("unknown choice", PAIR, "choices.both", "both", ["choices.both", "unknown key"]),
+    *[(f"no {key}", SCORES, key, None, [f": {key}: ", "is missing"]) for key in SCORES if key != "scale"],
+    ("no scale and no choices", SCORES, "scale", None, ["mode", "'scale'"]),
+    ("no maximum", SCORES, "scale.maximum", None, ["scale.maximum", "is missing"]),
+    ("no grammar", SCORES, "output.grammar", None, ["output.grammar", "is missing"]),
+    ("no name of a criterion", SCORES, "criteria.1.name", None, ["criteria[1].name", "is missing"]),
+    ("no choice a", PAIR, "choices.a", None, ["choices.a", "is missing"]),
+    ("version a string", SCORES, "version", "3", ["version", "must be int", "'3'"]),
+    ("version a truth value", SCORES, "version", True, ["version", "must be int", "True"]),
+    ("rationale a number", SCORES, "rationale", 1, ["rationale", "must be bool"]),
+    ("criteria a mapping", SCORES, "criteria", {"warmth": "?"}, ["criteria", "must be list"]),
+    ("a criterion a string", SCORES, "criteria.0", "warmth", ["criteria[0]", "must be a mapping"]),
+    ("output a string", SCORES, "output", "score_line", ["output", "must be dict"]),
+    ("slot a number", SCORES, "output.slot", 1, ["output.slot", "must be str"]),
+    ("a choice a number", PAIR, "choices.tie", 0, ["choices.tie", "must be str"]),
+    ("no criterion", SCORES, "criteria", [], ["criteria", "at least one"]),
+    ("bad mode", SCORES, "mode", "tournament", ["mode", "'tournament'", "pointwise, pairwise, listwise"]),
+    ("bad input", SCORES, "inputs", ["question", "passages"], ["inputs", "'passages'"]),
+    ("bad grammar", SCORES, "output.grammar", "xml", ["output.grammar", "'xml'", "score_line"]),
+    ("bad polarity", SCORES, "criteria.0.polarity", "up", ["criteria[0].polarity", "'up'"]),
+    ("bad neutral", SCORES, "criteria.0.neutral", "none", ["criteria[0].neutral", "'none'"]),
+    ("neutral not among the choices", PAIR, "criteria.0.neutral", "neither", ["criteria.warmth.neutral", "'neither'"]),
+    ("duplicate criterion", SCORES, "criteria.1.name", "warmth", ["criteria[1].name", "'warmth' came before"]),
+    ("order too short", PAIR, "output.order", ["tact"], ["output.order", "warmth, tact"]),
+    ("order with a stranger", PAIR, "output.order", ["tact", "charm"], ["output.order", "warmth, tact"]),
+    ("order naming one twice", PAIR, "output.order", ["tact", "tact"], ["output.order", "warmth, tact"]),
+    ("scale reversed", SCORES, "scale.minimum", 11, ["scale", "not 11 and 10"]),
+    ("scale of one value", SCORES, "scale.maximum", 0, ["scale", "not 0 and 0"]),
+    ("scale below nought", SCORES, "scale.minimum", -1, ["scale", "not -1 and 10"]),
+    ("anchor off the scale", SCORES, "scale.anchors", {11: "hot"}, ["scale.anchors.11", "not on the scale 0 to 10"]),
+    ("anchor no number", SCORES, "scale.anchors", {"low": "cold"}, ["scale.anchors.low", "not on the scale"]),
+    ("two choices with one word", PAIR, "choices.tie", "FIRST", ["choices", "the same word"]),
+    ("scores for a pair", PAIR, "scale", {"minimum": 1, "maximum": 5}, ["mode", "pairwise"]),
+    ("scores in a comma list", SCORES, "output.grammar", "comma_list", ["output.grammar", "score_line"]),
+    ("choices in a score line", PAIR, "output.grammar", "score_line", ["output.grammar", "json or comma_list"]),
+    ("a pair of three", PAIR, "max_responses", 3, ["max_responses", "3"]),
+    ("two at a time, pointwise", SCORES, "max_responses", 2, ["max_responses", "pointwise"]),
+    ("none at a time", SCORES, "max_responses", 0, ["max_responses", "0"]),
+    ("template not there", SCORES, "template", "none.jinja", ["template", "'none.jinja'"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("content", "key", "value", "said"), [fault[1:] for fault in FAULTS], ids=[f[0] for f in FAULTS]
+)
+def test_a_faulty_file_is_refused_by_name_and_key(tmp_path, content, key, value, said):
+    content = copy.deepcopy(content)
+    *above, last = [int(part) if part.isdigit() else part for part in key.split(".")]
+    place = content
+    for part in above:
+        place = place[part]
+    if value is None:
+        del place[last]
+    else:
+        place[last] = value
+    path = written(tmp_path, content)
+    with pytest.raises(RubricError) as error:
+        read_rubric(path)
+    assert str(error.value).startswith(f"{path}: ")
+    assert "\n" not in str(error.value)
+    for piece in said:
+        assert piece in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"id: [unclosed", "not YAML"),
+        (b"id: caf\xe9", "not UTF-8"),
+        (b"", "must be a mapping"),
+        (b"- a\n- list\n", "must be a mapping"),
+    ],
+    ids=["not YAML", "not UTF-8", "empty", "a list"],
+)
+def test_a_file_that_is_no_mapping_is_refused_by_name(tmp_path, content, said):
+    path = tmp_path / "own.yaml"
+    path.write_bytes(content)
+    with pytest.raises(RubricError) as error:
+        read_rubric(path)
+    assert str(error.value).startswith(f"{path}: ")
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_file_that_is_not_there_is_refused_by_name(tmp_path):
+    with pytest.raises(RubricError, match=r"nowhere\.yaml: No such file"):
+        read_rubric(tmp_path / "nowhere.yaml")
+
+
+def test_an_unknown_id_is_refused_with_the_known_ones():
+    with pytest.raises(RubricError, match=r"no rubric 'bedside'.*automedeval.*just_eval_pairwise"):
+        read_rubric("bedside")

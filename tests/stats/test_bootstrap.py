@@ -1,0 +1,133 @@
+"""The bootstrap: its intervals cover, it knows when it cannot tell, and differences are paired."""
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from automedeval.stats import agreement, bootstrap
+from automedeval.stats.agreement import Panel
+
+
+def test_a_mean_has_its_value_and_an_interval_around_it() -> None:
+    rng = np.random.default_rng(0)
+    right, pairs = rng.integers(0, 4, 100).astype(float), np.full(100, 3.0)
+    (found,) = bootstrap.bootstrap([bootstrap.ratio(right, pairs)], 100)
+    assert found.value == pytest.approx(right.sum() / 300)
+    assert found.low < found.value < found.high
+    assert (found.n, found.approximate) == (300, False)
+
+
+def test_the_same_seed_gives_the_same_interval() -> None:
+    statistic = bootstrap.ratio(np.arange(60) % 2, np.ones(60))
+    first, again, other = (bootstrap.bootstrap([statistic], 60, 200, seed)[0] for seed in (1, 1, 2))
+    assert (first.low, first.high) == (again.low, again.high) != (other.low, other.high)
+
+
+@pytest.mark.parametrize(("value", "low", "high"), [(1.0, 0.025 ** (1 / 30), 1.0), (0.0, 0.0, 1 - 0.025 ** (1 / 30))])
+def test_cases_that_all_agree_give_the_exact_binomial_bound(value: float, low: float, high: float) -> None:
+    (found,) = bootstrap.bootstrap([bootstrap.ratio(np.full(30, value), np.ones(30))], 30, 200)
+    assert (found.value, found.low, found.high, found.approximate) == (value, low, high, True)
+
+
+def test_what_is_undefined_says_so() -> None:
+    (nothing,) = bootstrap.bootstrap([bootstrap.ratio(np.zeros(9), np.zeros(9), reason="no pair")], 9, 200)
+    assert nothing.to_dict() == {"value": None, "low": None, "high": None, "n": 0, "reason": "no pair"}
+    (one,) = bootstrap.bootstrap([bootstrap.ratio(np.ones(1), np.ones(1))], 1, 200)
+    assert (one.value, one.low, one.reason) == (1.0, None, "one case has no interval")
+    rare = bootstrap.ratio(np.eye(40)[0] * 0.5, np.eye(40)[0])  # most resamples miss the only case that counts
+    (rare,) = bootstrap.bootstrap([rare], 40, 400)
+    assert rare.value == 0.5
+    assert rare.low is None
+
+
+def test_statistics_deep_in_a_tree_become_estimates_in_place() -> None:
+    tree = {"a": [bootstrap.ratio(np.ones(4), np.full(4, 2.0)), "kept"], "b": {"c": 3}}
+    found = bootstrap.estimate(tree, 4, 100)
+    assert found["a"][0].value == 0.5
+    assert found["a"][1] == "kept"
+    assert found["b"] == {"c": 3}
+    assert bootstrap.plain(found)["a"][0]["value"] == 0.5
+
+
+def test_differences_are_paired() -> None:
+    rng = np.random.default_rng(3)
+    difficulty = rng.random(200)
+    first, second = ((difficulty + shift > 0.5).astype(float) for shift in (0.05, 0.0))
+    estimates = bootstrap.bootstrap([bootstrap.ratio(right, np.ones(200)) for right in (first, second)], 200)
+    found = bootstrap.difference(*estimates)
+    assert found.value == pytest.approx(first.mean() - second.mean())
+    apart = [each.high - each.low for each in estimates]
+    assert found.high - found.low < min(apart) / 2  # both fail on the same cases
+    assert bootstrap.p_value(found) < 0.05
+    same = bootstrap.difference(estimates[0], estimates[0])
+    assert (same.value, bootstrap.p_value(same)) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("cases", [3, 5, 10, 40])
+def test_a_p_value_and_its_interval_agree_and_few_cases_prove_little(cases: int) -> None:
+    rng = np.random.default_rng(cases)
+    rejected = 0
+    for _ in range(300):
+        gains = rng.choice([-1.0, 0.0, 1.0], cases)
+        (found,) = bootstrap.bootstrap([bootstrap.mean(gains, np.ones(cases), cases, bounds=(-1.0, 1.0))], cases, 400)
+        p = bootstrap.p_value(found)
+        if found.low is None:  # all say the same
+            assert p == 1.0
+            assert "no spread" in found.reason
+        elif abs(p - 0.05) > 0.02:
+            assert (p < 0.05) == (found.low > 0 or found.high < 0)
+        rejected += p < 0.05
+    assert rejected / 300 < 0.1
+
+
+def test_cases_that_all_say_the_same_have_no_spread() -> None:
+    """Nobody may read an interval without width as certainty: a rare event is not in most small samples."""
+    same = np.ones(8)
+    for figure in (
+        bootstrap.mean(0 * same, same, 8, bounds=(-1.0, 1.0)),
+        bootstrap.mean(0.25 * same, same, 8),
+        bootstrap.ratio(0.5 * same, same),
+    ):
+        (found,) = bootstrap.bootstrap([figure], 8, 200)
+        assert found.value is not None
+        assert (found.low, found.high) == (None, None)
+        assert "no spread" in found.reason
+    # At the end of what a figure can be, the exact binomial bound says how much eight cases leave open.
+    (full,) = bootstrap.bootstrap([bootstrap.ratio(same, same)], 8, 200)
+    assert (full.low, full.high) == (pytest.approx(0.025 ** (1 / 8)), 1.0)
+
+
+def test_one_case_has_no_p_value() -> None:
+    (one,) = bootstrap.bootstrap([bootstrap.ratio(np.ones(1), np.ones(1))], 1, 200)
+    assert bootstrap.p_value(bootstrap.difference(one, one)) is None
+
+
+def test_holm_adjusts_as_published() -> None:
+    assert bootstrap.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx(
+        [0.03, 0.06, 0.06, 0.02]
+    )  # Holm's procedure by hand
+    assert bootstrap.holm([]) == []
+
+
+def test_a_rank_correlation_ranks_anew_in_every_resample() -> None:
+    rng = np.random.default_rng(5)
+    people, judge = rng.integers(1, 6, 60).astype(float), rng.random(60).round(1)
+    panel = Panel.of_sizes([3] * 20)
+    statistic = agreement.rank_correlation(panel, people, judge)
+    for counts in bootstrap.resample_counts(20, 8, seed=1):
+        drawn = statistic.of(statistic.sums(counts))
+        for row, found in zip(counts.astype(int), drawn):
+            repeat = np.repeat(np.arange(60), np.repeat(row, 3))
+            assert found == pytest.approx(spearmanr(people[repeat], judge[repeat]).statistic)
+
+
+def test_intervals_of_a_mean_measure_cover() -> None:
+    """Nominal 95 %: 93 to 97 % of intervals over 200 cases hold the truth, in 2,000 draws of clustered pairs."""
+    rng = np.random.default_rng(11)
+    truth, draws, cases = 0.75, 2000, 200
+    easy = rng.beta(3, 1, size=(draws, cases, 1))  # cases differ: pairs of a case are alike; the mean is 3/4
+    right = (rng.random((draws, cases, 3)) < easy).sum(axis=2)
+    statistics = [bootstrap.ratio(one, np.full(cases, 3.0)) for one in right]
+    found = bootstrap.bootstrap(statistics, cases, 1000)
+    covered = np.mean([each.low <= truth <= each.high for each in found])
+    assert 0.93 <= covered <= 0.97

@@ -1,0 +1,163 @@
+"""The curve of Appendix F: the paper's own figures, exact and least-squares fits, their intervals, and refusals."""
+
+import math
+
+import numpy as np
+import pytest
+
+from automedeval.meta_evaluation import report
+from automedeval.stats import growth_curve
+from automedeval.stats.growth_curve import Curve, fit
+
+PAPER = report.paper_rounds()
+TABLE_5 = [share / 100 for share in PAPER["listwise_accuracy"]]
+
+
+@pytest.mark.parametrize(("t", "value"), [(0, 44.41), (1, 47.22), (2, 49.14), (6, 52.13)])
+def test_the_papers_constants_give_these_accuracies(t: int, value: float) -> None:
+    assert f"{100 * Curve(**PAPER['curve']).at(t):.2f}" == f"{value:.2f}"
+
+
+def test_the_papers_constants_leave_less_than_half_a_point_from_round_7() -> None:
+    curve = Curve(**PAPER["curve"])
+    assert f"{100 * curve.remaining(6):.2f}" == "0.61"
+    assert f"{100 * curve.remaining(7):.2f}" == "0.39"
+    assert curve.round_of_small_rest() == 7
+    assert pytest.approx([0.4461, 0.4713, 0.4865]) == TABLE_5
+    # the printed constants are not a fit through the table
+    assert max(abs(curve.at(t) - value) for t, value in enumerate(TABLE_5)) > 0.004
+
+
+def test_three_rounds_are_met_exactly_and_have_no_interval() -> None:
+    found = fit(TABLE_5)
+    assert [found.curve.at(t) for t in range(3)] == pytest.approx(TABLE_5, abs=1e-12)
+    assert found.curve.a == pytest.approx(0.5076, abs=5e-5)
+    assert found.interval(3) is None
+    record = found.to_dict()
+    assert record["exact"]
+    assert "three rounds fit exactly" in record["no_interval"]
+    assert record["round_of_small_rest"] == 5
+    assert [each["round"] for each in record["next"]] == [3, 4, 5, 6]
+    assert record["next"][0] == {"round": 3, "value": found.curve.at(3), "low": None, "high": None}
+
+
+CURVES = [
+    Curve(0.5274, 0.453, 2.83), Curve(0.9, 0.05, 0.0), Curve(0.3, 1.5, 1.0), Curve(0.7, 0.3, -1.0), Curve(1.0, 0.5, 1.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("rounds", [3, 4, 6, 10])
+@pytest.mark.parametrize("curve", CURVES)
+def test_noiseless_rounds_give_their_constants_back(curve: Curve, rounds: int) -> None:
+    found = fit([curve.at(t) for t in range(rounds)])
+    assert (found.curve.a, found.curve.b, found.curve.c) == pytest.approx((curve.a, curve.b, curve.c), abs=1e-6)
+    if rounds > 3:
+        assert found.residual_error == pytest.approx(0, abs=1e-9)
+
+
+def test_least_squares_are_no_worse_than_any_curve_near_by() -> None:
+    values = [0.40, 0.50, 0.60, 0.70, 0.75, 0.77]
+    found = fit(values)
+
+    def squares(curve: Curve) -> float:
+        return sum((curve.at(t) - value) ** 2 for t, value in enumerate(values))
+
+    assert found.residual_error == pytest.approx(math.sqrt(squares(found.curve) / 3))
+    for name in "abc":
+        for step in (-1e-3, 1e-3):
+            moved = {"a": found.curve.a, "b": found.curve.b, "c": found.curve.c}
+            moved[name] += step
+            assert squares(Curve(**moved)) > squares(found.curve)
+
+
+def test_the_interval_covers_the_measurement_to_come() -> None:
+    curve, rng, inside, tried = Curve(0.55, 0.4, 2.0), np.random.default_rng(0), 0, 120
+    widths = []
+    for _ in range(tried):
+        found = fit([curve.at(t) + rng.normal(0, 0.003) for t in range(6)])
+        low, high = found.interval(7)
+        assert low < found.curve.at(7) < high
+        inside += low <= curve.at(7) + rng.normal(0, 0.003) <= high
+        widths.append(high - low)
+    assert 0.89 <= inside / tried <= 0.995
+    assert np.median(widths) < 0.06
+
+
+def test_the_interval_is_that_of_linear_regression_by_another_route() -> None:
+    values = [0.40, 0.45, 0.47, 0.485, 0.488]
+    found = fit(values)
+    known = np.array([found.curve.a, found.curve.b, found.curve.c])
+
+    def slope(t: float) -> np.ndarray:  # numeric, by the curve's own constants
+        steps = 1e-6 * np.eye(3)
+        return np.array([(Curve(*known + step).at(t) - Curve(*known - step).at(t)) / 2e-6 for step in steps])
+
+    slopes = np.array([slope(t) for t in range(5)])
+    variance = found.residual_error**2 * (1 + slope(6) @ np.linalg.inv(slopes.T @ slopes) @ slope(6))
+    low, high = found.interval(6)
+    assert (high - low) / 2 == pytest.approx(
+        4.302653 * math.sqrt(variance), rel=1e-4
+    )  # Student's t, 2 degrees of freedom
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ([], "too few rounds"),
+        ([0.4, 0.5], "too few rounds"),
+        ([0.5, 0.5, 0.5], "do not rise"),
+        ([0.5, 0.4, 0.3], "do not rise"),
+        ([0.4, 0.5, 0.45], "do not rise from each to the next"),
+        ([0.4, 0.42, 0.45], "do not slow down"),
+        ([0.4, 0.45, 0.5], "limit would be above 1"),
+        ([0.0, 0.3, 0.4], "the curve is nowhere 0"),
+        ([0.5, 0.5, 0.5, 0.5], "do not rise"),
+        ([0.5, 0.4, 0.3, 0.2], "do not rise"),
+        ([0.5, 0.6, 0.7, 0.4], "do not rise"),
+        ([0.0, 0.0, 0.0, 0.0], "do not rise"),
+        ([0.4, 0.5, 0.5, 0.5], "all at once"),
+        ([0.4, 0.42, 0.44, 0.46], "limit would be above 1"),
+        ([0.9, 0.95, 0.98, 0.999], "limit would be above 1"),
+        ([0.4, None, 0.5], "round 1 has no accuracy"),
+        ([0.4, 0.45, 0.47, math.nan], "round 3 has no accuracy"),
+        ([0.4, 0.45, math.inf], "round 2 has no accuracy"),
+    ],
+)
+def test_what_the_curve_says_nothing_about_gets_a_reason(values: list, reason: str) -> None:
+    found = fit(values)
+    assert found.curve is None
+    assert found.interval(9) is None
+    assert reason in found.to_dict()["reason"]
+    assert found.to_dict().keys() == {"reason"}
+
+
+def test_scattered_rounds_that_rise_are_fitted_with_a_wide_interval() -> None:
+    found = fit([0.40, 0.46, 0.45, 0.48])
+    assert found.curve.b > 0
+    assert 0 < found.curve.a <= 1
+    low, high = found.interval(4)
+    assert high - low > 0.3
+    assert 0 <= low < high <= 1
+
+
+@pytest.mark.parametrize("value", [-0.1, 44.61])
+def test_what_is_no_share_is_refused(value: float) -> None:
+    with pytest.raises(ValueError, match="shares from 0 to 1"):
+        fit([0.4, value, 0.5])
+
+
+@pytest.mark.parametrize("rest", [0.2, 0.05, 0.005, 1e-6])
+@pytest.mark.parametrize("curve", CURVES)
+def test_the_round_of_a_small_rest_is_the_first(curve: Curve, rest: float) -> None:
+    t = curve.round_of_small_rest(rest)
+    assert curve.remaining(t) < rest
+    assert t == 0 or curve.remaining(t - 1) >= rest
+    assert Curve(0.004, 0.1, 0.0).round_of_small_rest() == 0
+
+
+def test_the_next_rounds_follow_the_last_one_measured() -> None:
+    record = fit([Curve(0.5274, 0.453, 2.83).at(t) + (-1) ** t * 0.001 for t in range(5)]).to_dict()
+    assert not record["exact"]
+    assert "no_interval" not in record
+    assert [each["round"] for each in record["next"]] == list(range(5, 5 + growth_curve.AHEAD))
+    assert all(each["low"] < each["value"] < each["high"] for each in record["next"])

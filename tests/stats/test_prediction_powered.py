@@ -1,0 +1,212 @@
+"""Prediction-powered means against the published closed form, written out the slow way, and against simulation."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from programs import ROOT
+from scipy.stats import t
+
+from automedeval.stats.prediction_powered import LEAST_RATED, prediction_powered
+
+
+def study(cases: int = 300, rated: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    quality = rng.normal(size=cases)
+    people = np.round(3 + quality + rng.normal(0, 0.3, cases))
+    return np.where(np.arange(cases) < rated, people, np.nan), 1 + 0.7 * quality + rng.normal(0, 0.4, cases)
+
+
+def published(people: list[float], judged: list[float], unrated: list[float], weight: float | None) -> tuple:
+    """PPI++ for a mean, sums by hand: λ, the estimate and its variance (Angelopoulos, Duchi, Zrnic 2023)."""
+    n, many = len(people), len(unrated)
+    average = lambda values: sum(values) / len(values)  # noqa: E731
+    spread = lambda values: sum((v - average(values)) ** 2 for v in values) / (len(values) - 1)  # noqa: E731
+    if weight is None:
+        together = sum((y - average(people)) * (f - average(judged)) for y, f in zip(people, judged)) / (n - 1)
+        every = judged + unrated
+        weight = together / ((1 + n / many) * spread(every))
+    value = weight * average(unrated) + average([y - weight * f for y, f in zip(people, judged)])
+    variance = spread([y - weight * f for y, f in zip(people, judged)]) / n + weight**2 * spread(unrated) / many
+    return weight, value, variance
+
+
+def test_one_response_a_case_gives_the_published_closed_form() -> None:
+    people, judge = study()
+    rated = ~np.isnan(people)
+    found = prediction_powered(people, judge, cross_fit=False)
+    weight, value, variance = published(people[rated].tolist(), judge[rated].tolist(), judge[~rated].tolist(), None)
+    assert found.weight == pytest.approx(weight, rel=1e-10)
+    assert found.interval.value == pytest.approx(value, rel=1e-12)
+    # The residuals are taken about the estimate and not about their own mean: the same but for rounding.
+    assert found.interval.error == pytest.approx(variance**0.5, rel=1e-9)
+    reach = t.ppf(0.975, rated.sum() - 1) * variance**0.5
+    assert (found.interval.low, found.interval.high) == pytest.approx((value - reach, value + reach))
+
+
+def test_cross_fitting_is_one_case_left_out_at_a_time() -> None:
+    people, judge = study(rated=25)
+    rated = np.flatnonzero(~np.isnan(people))
+    every = (judge - judge.mean()).var(ddof=1) * 1.0
+    gammas = []
+    for case in rated:
+        others = rated[rated != case]
+        gammas.append(np.cov(people[others], judge[others])[0, 1] / every)
+    slow = np.mean([people[c] - g * (judge[c] - judge.mean()) for c, g in zip(rated, gammas)])
+    found = prediction_powered(people, judge)
+    assert found.interval.value == pytest.approx(slow, rel=1e-12)
+    assert found.weight == pytest.approx(np.mean(gammas) * (300 - 25) / 300, rel=1e-12)
+
+
+def test_classical_and_naive_are_what_they_say() -> None:
+    people, judge = study()
+    known = people[~np.isnan(people)]
+    found = prediction_powered(people, judge)
+    for interval, values in ((found.classical, known), (found.naive, judge)):
+        low, high = t.interval(0.95, len(values) - 1, values.mean(), values.std(ddof=1) / len(values) ** 0.5)
+        assert (interval.value, interval.low, interval.high) == pytest.approx((values.mean(), low, high))
+        assert interval.cases == len(values)
+    assert found.interval.width < found.classical.width
+    worth, low, high = found.worth
+    assert worth == pytest.approx(60 * (found.classical.error / found.interval.error) ** 2)
+    assert 60 < low < worth < high
+
+
+def test_clusters_weigh_as_their_units_do_and_are_not_taken_apart() -> None:
+    rng = np.random.default_rng(1)
+    units = rng.integers(1, 5, 200).astype(float)
+    shared = rng.normal(size=200)
+    people = np.where(np.arange(200) < 50, units * (3 + shared), np.nan)
+    judge = units * (1 + shared) + rng.normal(size=200) * units**0.5
+    found = prediction_powered(people, judge, units)
+    assert found.classical.value == pytest.approx(np.nansum(people) / units[:50].sum())
+    # every response of a case says the same: more responses a case are not more evidence
+    alike = prediction_powered(3 * people / units, 3 * judge / units, np.full(200, 3.0))
+    single = prediction_powered(people / units, judge / units)
+    assert alike.interval.to_dict() == pytest.approx(single.interval.to_dict())
+
+
+def test_scale_and_direction_of_a_judge_do_not_matter() -> None:
+    people, judge = study()
+    one, two = prediction_powered(people, judge), prediction_powered(people, 40 - 7 * judge)
+    assert two.interval.to_dict() == pytest.approx(one.interval.to_dict())
+    assert two.weight == pytest.approx(-one.weight / 7)
+
+
+def test_a_judge_that_says_nothing_leaves_the_ratings_as_they_are() -> None:
+    people, _ = study()
+    for judge in (np.full(300, 2.0), np.full(300, np.nan)):
+        found = prediction_powered(people, judge)
+        assert found.interval.to_dict() == pytest.approx(found.classical.to_dict())
+        assert found.weight == 0
+        assert found.worth[0] == pytest.approx(60)
+    everyone = prediction_powered(study(60)[0], study(60)[1])
+    assert everyone.interval.to_dict() == pytest.approx(everyone.classical.to_dict())
+
+
+def test_invalid_verdicts_that_hang_together_with_people_do_not_bias() -> None:
+    errors, dropped = [], []
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        quality = rng.normal(size=400)
+        order = rng.permutation(400)
+        people = np.where(order < 80, quality, np.nan)
+        judge = np.where(rng.random(400) < np.where(quality > 0, 0.5, 0.0), np.nan, quality + rng.normal(0, 0.3, 400))
+        found = prediction_powered(people, judge)
+        assert found.invalid == (np.isnan(judge) & (order < 80)).sum()
+        errors.append(found.interval.value)
+        dropped.append(prediction_powered(people[~np.isnan(judge)], judge[~np.isnan(judge)]).interval.value)
+    assert abs(np.mean(errors)) < 0.02
+    assert np.mean(dropped) < -0.2, "leaving such cases out is what would bias"
+
+
+def test_equal_probabilities_change_nothing_but_the_centring() -> None:
+    people, judge = study()
+    one, two = prediction_powered(people, judge), prediction_powered(people, judge, probabilities=np.full(300, 0.2))
+    assert two.classical.to_dict() == pytest.approx(one.classical.to_dict())
+    assert two.interval.value == pytest.approx(one.interval.value, abs=0.01)
+    assert two.interval.error == pytest.approx(one.interval.error, rel=0.05)
+
+
+def test_weights_are_the_inverse_of_the_chance() -> None:
+    people = np.array([*range(1, 13), *[np.nan] * 8], float)
+    chance = np.array([0.25, 0.5] * 10)
+    found = prediction_powered(people, np.full(20, np.nan), probabilities=chance)
+    w = 1 / chance[:12]
+    value = (w * people[:12]).sum() / w.sum()
+    assert found.classical.value == pytest.approx(value)
+    slow = sum((w_ * (y - value)) ** 2 for w_, y in zip(w, people)) * 12 / 11 / w.sum() ** 2
+    assert found.classical.error == pytest.approx(slow**0.5)
+    assert found.classical.freedom == pytest.approx(w.sum() ** 2 / (w**2).sum() - 1)
+    for bad in (0.0, 1.5, np.nan):
+        with pytest.raises(ValueError, match="above 0 and at most 1"):
+            prediction_powered(people, people, probabilities=np.full(20, bad))
+
+
+def test_what_cannot_be_said_is_a_reason_and_no_figure() -> None:
+    nothing = prediction_powered(np.full(50, np.nan), np.arange(50.0))
+    assert nothing.classical.value is None
+    assert "fewer than two rated cases" in nothing.interval.reason
+    few = prediction_powered(np.where(np.arange(50) < LEAST_RATED - 1, np.arange(50.0) ** 0.5, np.nan), np.arange(50.0))
+    assert few.classical.low is not None
+    assert few.interval.value is None
+    assert "needs 10 rated cases, and there are 9" in few.interval.reason
+    assert few.to_dict()["worth"] is None
+    same = prediction_powered(np.where(np.arange(50) < 20, 3.0, np.nan), np.arange(50.0))
+    assert same.interval.value == pytest.approx(3)
+    assert same.spread == 0
+    assert same.interval.low is None
+    assert "no spread" in same.interval.reason
+
+
+def test_a_win_rate_of_all_or_nothing_has_the_exact_bound() -> None:
+    won = prediction_powered(np.where(np.arange(80) < 20, 1.0, np.nan), np.zeros(80), bounds=(0.0, 1.0))
+    assert (won.interval.value, won.interval.high) == (1, 1)
+    assert won.interval.low == pytest.approx(0.025 ** (1 / 20))
+    rng = np.random.default_rng(0)
+    people = np.where(np.arange(80) < 20, (np.arange(80) > 0).astype(float), np.nan)
+    near = prediction_powered(people, rng.random(80), bounds=(0.0, 1.0)).interval
+    assert near.high == 1
+    assert near.to_dict()["approximate"]
+
+
+def test_all_or_nothing_of_unequal_chances_has_no_bound() -> None:
+    """Cases that would have lost may be the ones that were hardly ever to be rated: no binomial bound holds for them."""
+    people, chances = np.where(np.arange(80) < 20, 1.0, np.nan), np.where(np.arange(80) % 2, 0.1, 0.4)
+    won = prediction_powered(people, np.zeros(80), probabilities=chances, bounds=(0.0, 1.0))
+    for interval in (won.interval, won.classical):
+        assert interval.value == pytest.approx(1)
+        assert (interval.low, interval.high) == (None, None)
+        assert "no spread" in interval.reason
+    alike = prediction_powered(people, np.zeros(80), probabilities=np.full(80, 0.25), bounds=(0.0, 1.0))
+    assert alike.classical.low == pytest.approx(0.025 ** (1 / 20))
+
+
+@pytest.mark.parametrize("judge", ["good", "biased", "useless"])
+@pytest.mark.parametrize("figure", ["mean score", "clusters of 1 to 5", "win rate", "active sampling"])
+def test_intervals_hold_in_simulation(simulation: list[dict], figure: str, judge: str) -> None:
+    (row,) = [row for row in simulation if (row["figure"], row["judge"]) == (figure, judge)]
+    # 600 draws: four standard errors of a coverage of 95 % are 3.6 points
+    assert 91.4 <= row["both"] <= 98.6
+    assert row["width"] <= 1.03
+    assert (row["width"] < 0.9) == (judge != "useless")
+    if judge == "biased":
+        assert row["naive"] < 50
+
+
+@pytest.fixture(scope="module")
+def simulation() -> list[dict]:
+    """Run the benchmark small, by its command, and read its table."""
+    command = [sys.executable, str(ROOT / "benchmarks" / "prediction_powered.py"), "--draws", "600", "--unrated", "400"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    rows = []
+    for line in done.stdout.splitlines():
+        parts = line.split()
+        if parts and parts[-1] in ("yes", "no"):
+            numbers = dict(zip(("classical", "naive", "both", "width", "worth"), map(float, parts[-6:-1])))
+            rows.append({"figure": " ".join(parts[:-7]), "judge": parts[-7]} | numbers)
+    assert len(rows) == 12, json.dumps(rows)
+    return rows

@@ -1,0 +1,182 @@
+"""Abstention: what is kept, what is promised of it, and that the promise holds."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binom, chisquare
+from test_benchmarks import row_of, table_of
+
+from automedeval.stats import selective
+from automedeval.stats.agreement import Panel
+from automedeval.stats.bootstrap import value_of
+from automedeval.stats.selective import certify, drawn_pairs, thresholds, units_needed
+
+# --- the certificate --------------------------------------------------------------------------------------------------
+
+
+def test_even_without_an_error_twenty_two_units_are_needed() -> None:
+    assert units_needed(0.1, 0.1) == 22
+    for risk, delta, errors in ((0.1, 0.1, 1), (0.05, 0.1, 0), (0.2, 0.05, 3)):
+        number = units_needed(risk, delta, errors)
+        assert binom.cdf(errors, number, risk) <= delta < binom.cdf(errors, number - 1, risk)
+
+
+def test_twenty_two_units_without_an_error_certify_a_tenth_and_twenty_one_do_not() -> None:
+    sure = certify(np.ones(22), np.zeros(22, bool), [1.0], 0.1, 0.1)
+    assert (sure.threshold, sure.reason) == (1.0, None)
+    assert sure.accepted == {"threshold": 1.0, "units": 22, "errors": 0, "p": pytest.approx(0.9**22)}
+    few = certify(np.ones(21), np.zeros(21, bool), [1.0], 0.1, 0.1)
+    assert (few.threshold, few.tested) == (None, ())
+    assert "21 rated cases with a pair to test; even without an error it needs 22" in few.reason
+    assert few.to_dict()["units_needed_without_an_error"] == 22
+    assert few.to_dict()["promise"] is None
+
+
+def test_the_p_values_are_exact_and_the_last_threshold_before_the_first_failure_counts() -> None:
+    confidence = np.repeat([4.0, 3.0, 2.0, 1.0], [30, 30, 10, 400])
+    wrong = np.concatenate([np.arange(30) < 0, np.arange(30) < 2, np.arange(10) < 9, np.arange(400) < 1])
+    found = certify(confidence, wrong, [4.0, 3.0, 2.0, 1.0], 0.1, 0.1)
+    assert found.threshold == 3.0
+    assert [line["units"] for line in found.tested] == [30, 60, 70]  # the last would pass, and is not looked at
+    assert [line["errors"] for line in found.tested] == [0, 2, 11]
+    assert [line["p"] for line in found.tested] == pytest.approx(binom.cdf([0, 2, 11], [30, 60, 70], 0.1).tolist())
+    record = found.to_dict()
+    assert (record["units_kept"], record["errors"]) == (60, 2)
+    assert "with a probability of 0.1 at most" in record["promise"]
+
+
+def test_nothing_is_kept_where_the_surest_are_wrong() -> None:
+    found = certify(np.arange(50.0), np.arange(50) > 24, [25.0, 0.0], 0.1, 0.1)
+    assert found.threshold is None
+    assert found.reason.startswith("at the strictest threshold 25 of 25 rated cases are wrong")
+    assert found.to_dict()["units_kept"] == 0
+    assert certify(np.arange(50.0), np.zeros(50, bool), [99.0], 0.1, 0.1).tested[0]["p"] == 1.0
+
+
+def test_thresholds_are_laid_at_the_fresh_verdicts_strictest_first() -> None:
+    fresh = np.random.default_rng(0).permutation(np.arange(100.0))
+    found = thresholds(fresh, 200, 0.1, 0.1)
+    need = units_needed(0.1, 0.1, selective.SPARE)
+    assert found[0] == 100 - 5 * math.ceil(need / 10)
+    assert thresholds(fresh, 9999, 0.1, 0.1)[0] == 100 - 5 * selective.LEAST
+    assert found[-1] == 0.0
+    assert (np.diff(found) == -5).all()
+    assert (thresholds(fresh, 60, 0.1, 0.1)[0], len(thresholds(fresh, 22, 0.1, 0.1))) == (60.0, 1)
+    assert thresholds(np.repeat([1.0, 2.0], 50), 1000, 0.1, 0.1).tolist() == [2.0, 1.0]
+    assert thresholds(np.array([3.0]), 1000, 0.1, 0.1).tolist() == [3.0]
+
+
+@pytest.mark.parametrize("law", ["a hair too bad", "right up to a point", "knows when it is right"])
+def test_the_promise_holds_in_draws(law: str) -> None:
+    risk, delta, draws, units, rng = 0.15, 0.1, 600, 120, np.random.default_rng(11)
+    laws = {
+        "a hair too bad": lambda at: np.full_like(at, 0.1501),
+        "right up to a point": lambda at: np.where(at < 0.5, 0.05, 0.6),
+        "knows when it is right": lambda at: 0.02 + 0.5 * at**2,
+    }
+    grid = (np.arange(2000) + 0.5) / 2000
+    true = np.cumsum(laws[law](grid)) / np.arange(1, 2001)
+    false = kept = 0
+    for _ in range(draws):
+        at = rng.random(units)
+        found = certify(
+            1 - at, rng.random(units) < laws[law](at), thresholds(rng.random(80), units, risk, delta), risk, delta
+        )
+        if found.threshold is not None:
+            kept += 1 - found.threshold
+            false += true[min(1999, int((1 - found.threshold) * 2000))] > risk
+    assert binom.sf(false - 1, draws, delta) > 1e-3, f"{false} of {draws} promises are false"
+    assert kept / draws > (0.3 if law == "knows when it is right" else 0.0)
+    if law == "a hair too bad":
+        assert false > 0.02 * draws  # a test that promises nothing would pass everything else
+
+
+def test_the_benchmark_prints_its_table() -> None:
+    table = table_of("abstention.py", "--draws", "40", "--cases", "80", "--risk", "0.2")
+    for name in ("knows when it is right", "guesses", "a hair too bad", "wrong where sure", "right up to a point"):
+        false, limit, met, *_ = row_of(table, name)
+        assert 0 <= float(false) <= 1
+        assert float(limit) == 0.1
+        assert met == "yes"
+
+
+# --- one pair a case --------------------------------------------------------------------------------------------------
+
+
+def test_a_case_gives_one_pair_that_neither_order_nor_other_cases_change() -> None:
+    sizes, names = [3, 1, 4, 2, 3], ["a", "b", "c", "d", "e"]
+    panel = Panel.of_sizes(sizes)
+    case = panel.case[panel.pairs[0]]
+    allowed = np.ones(len(case), bool)
+    drawn = drawn_pairs(panel, allowed, names)
+    assert case[drawn].tolist() == [0, 2, 3, 4]
+    assert drawn_pairs(panel, allowed, names).tolist() == drawn.tolist()
+    assert any(drawn_pairs(panel, allowed, names, seed).tolist() != drawn.tolist() for seed in (1, 2, 3))
+    alone = Panel.of_sizes([4])
+    start = int(np.flatnonzero(case == 2)[0])
+    assert drawn_pairs(alone, np.ones(6, bool), ["c"])[0] == drawn[1] - start
+    only = np.zeros(len(case), bool)
+    only[[1, len(case) - 1]] = True
+    assert drawn_pairs(panel, only, names).tolist() == [1, len(case) - 1]
+    assert len(drawn_pairs(panel, np.zeros(len(case), bool), names)) == 0
+
+
+def test_every_pair_of_a_case_is_as_likely() -> None:
+    panel = Panel.of_sizes([3] * 1500)
+    drawn = drawn_pairs(panel, np.ones(4500, bool), [f"case-{number}" for number in range(1500)])
+    assert chisquare(np.bincount(drawn % 3)).pvalue > 1e-3
+
+
+# --- how sure a verdict is --------------------------------------------------------------------------------------------
+
+
+def test_the_gap_is_the_mean_over_pairs() -> None:
+    panel = Panel.of_sizes([3, 1, 2, 2])
+    scores = np.array([1.0, 2.0, 4.0, 3.0, 2.0, np.nan, 3.5, 3.0])
+    assert selective.gaps(panel, scores) == pytest.approx([2.0, np.nan, np.nan, 0.5], nan_ok=True)
+
+
+def test_other_judges_support_a_pair_that_they_order_alike() -> None:
+    panel = Panel.of_sizes([2, 2, 2, 2])
+    own = np.array([1.0, 1.0, -1.0, np.nan])
+    others = [np.array([1.0, 0.0, 1.0, 1.0]), np.array([1.0, -1.0, np.nan, 1.0])]
+    assert selective.supports(panel, own, others) == pytest.approx([1.0, 0.25, 0.0, np.nan], nan_ok=True)
+
+
+def test_a_judge_is_as_sure_as_its_probabilities_are_narrow() -> None:
+    assert selective.certainty([{"1": 0.5, "2": 0.5}]) == pytest.approx(0.0)
+    assert selective.certainty([{"1": 1.0, "2": 0.0}, {"1": 0.5, "2": 0.5}]) == pytest.approx(0.5)
+    share = -(0.9 * math.log(0.9) + 0.1 * math.log(0.1)) / math.log(2)
+    assert selective.certainty([{"1": 0.45, "2": 0.05}]) == pytest.approx(1 - share)  # they need not sum to one
+    assert selective.certainty([]) is None
+
+
+# --- risk and coverage ------------------------------------------------------------------------------------------------
+
+
+def test_risk_falls_as_less_is_kept() -> None:
+    panel = Panel.of_sizes([2] * 10)
+    people, judge = np.ones(10), np.array([1.0] * 6 + [-1.0, 0.0, np.nan, -1.0])
+    points = selective.risk_coverage(panel, people, judge, np.arange(10.0)[::-1])
+    assert [each["coverage"] for each in points] == pytest.approx(np.arange(0.1, 1.05, 0.1).tolist())
+    risks = [value_of(each["risk"], 10) for each in points]
+    assert risks == pytest.approx([0, 0, 0, 0, 0, 0, 1 / 7, 2 / 8, 3 / 9, 4 / 10])
+    assert [each["cases"] for each in points] == list(range(1, 11))
+
+
+def test_cases_count_alike_and_what_is_missing_is_never_kept() -> None:
+    panel = Panel.of_sizes([4, 2, 2, 2, 3])
+    people = np.array([1, 1, 1, 1, 1, 0, 1, 1, np.nan, 1, 1, 1], float)
+    judge = np.array([-1, -1, -1, -1, -1, -1, 1, 1, 1, 1, 1, -1], float)
+    confidence = np.array([5.0, 4.0, np.nan, 9.0, 3.0])  # the third has no verdict, the fourth no rating
+    points = selective.risk_coverage(panel, people, judge, confidence)
+    assert [(each["cases"], each["coverage"]) for each in points] == [(1, 0.25), (2, 0.5), (3, 0.75)]
+    assert [value_of(each["risk"], 5) for each in points] == pytest.approx([1.0, 0.5, (1 + 0 + 1 / 3) / 3])
+
+
+def test_verdicts_that_are_as_sure_are_kept_together() -> None:
+    panel = Panel.of_sizes([2] * 6)
+    points = selective.risk_coverage(panel, np.ones(6), np.ones(6), np.array([1.0, 1.0, 1.0, 1.0, 2.0, 2.0]))
+    assert [(each["threshold"], each["cases"]) for each in points] == [(2.0, 2), (1.0, 6)]
+    assert selective.risk_coverage(panel, np.zeros(6), np.ones(6), np.ones(6)) == []

@@ -1,0 +1,315 @@
+"""The YAMLs of training and of machines: known keys, stages that follow one another, the paper's numbers, each in one place."""
+
+import json
+import re
+import runpy
+import shlex
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+import yaml
+from doubles.tiny_dataset import build_instructions
+from programs import ROOT, error_line, run_recipe
+from transformers import AutoTokenizer
+
+from automedeval.dataset.folder import TEST
+
+RUNS = sorted(
+    path.relative_to(ROOT)
+    for path in (ROOT / "recipes").rglob("*.yaml")
+    if "recipes/sft.py" in path.read_text(encoding="utf-8").splitlines()[0]
+)
+MACHINES = sorted(path.relative_to(ROOT) for path in (ROOT / "accelerate_configs").glob("*.yaml"))
+ZERO3 = [path for path in MACHINES if path.stem.startswith("zero3")]
+# What a run of one folder may have of its own: where it starts, what it reads, where it ends. A stage or an ablation that
+# changed anything else at the same time would compare nothing.
+MAY_DIFFER = {"model_name_or_path", "dataset_name", "dataset_train_split", "datasets", "output_dir"}
+ADAPTER = {
+    "use_peft", "lora_target_modules", "lora_r", "lora_alpha", "lora_dropout", "learning_rate", "gradient_accumulation_steps",
+}  # fmt: skip
+PAPER = Path("recipes/runs/automedeval-13b")
+FOLDERS = sorted({run.parent for run in RUNS})
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return what a YAML file of the repository holds."""
+    return yaml.safe_load((ROOT / path).read_text(encoding="utf-8"))
+
+
+def command(path: Path) -> dict[str, str]:
+    """Return the flags of the command in a YAML's first line."""
+    words = shlex.split((ROOT / path).read_text(encoding="utf-8").splitlines()[0].removeprefix("# "))
+    assert words[:2] == ["accelerate", "launch"]
+    assert "recipes/sft.py" in words
+    return {word: words[at + 1] for at, word in enumerate(words) if word.startswith("--")}
+
+
+def update_rows(flags: dict[str, str], run: dict[str, Any]) -> int:
+    """Return how many rows one update of a command sees."""
+    processes = int(flags.get("--num_processes") or read(Path(flags["--config_file"]))["num_processes"])
+    accumulation = int(flags.get("--gradient_accumulation_steps") or run["gradient_accumulation_steps"])
+    return processes * run["per_device_train_batch_size"] * accumulation
+
+
+def curriculum(folder: Path) -> list[Path]:
+    """Return a folder's runs in the order in which they are trained."""
+    stages = [run for run in RUNS if run.parent == folder and re.fullmatch(r"stage\d+", run.stem)]
+    return stages + [run for run in RUNS if run.parent == folder and re.fullmatch(r"introspection\d+", run.stem)]
+
+
+# --- training runs ----------------------------------------------------------------------------------------------------
+
+
+def test_all_runs_are_found() -> None:
+    assert {"stage1", "stage2", "stage3", "introspection1", "introspection2", "lora"} <= {
+        run.stem for run in RUNS if run.parent == PAPER
+    }
+    assert {"stage1", "stage2", "stage3", "introspection1"} <= {
+        run.stem for run in RUNS if run.parent.name == "automedeval-135m"
+    }
+
+
+@pytest.mark.parametrize("run", RUNS, ids=str)
+def test_a_run_parses_as_the_recipe_and_as_trl_do_it(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from trl.scripts.sft import make_parser
+
+    given = ["--config", str(ROOT / run), "--use_cpu", "true"]  # without it bf16 asks for a GPU
+    _, training, model, _ = make_parser().parse_args_and_config(args=given, fail_with_unknown_args=True)
+    monkeypatch.setattr("sys.argv", ["recipes/sft.py", *given])
+    script, ours, _, mixture = runpy.run_path(str(ROOT / "recipes/sft.py"))["parse"]()
+    assert (ours.learning_rate, ours.output_dir) == (training.learning_rate, training.output_dir)
+    assert model.model_name_or_path == read(run)["model_name_or_path"]
+    assert script.dataset_name or mixture.datasets
+    assert training.max_length == 2048
+    assert not training.trust_remote_code
+
+
+@pytest.mark.parametrize("run", RUNS, ids=str)
+def test_an_unknown_key_fails(run: Path, tmp_path: Path) -> None:
+    from trl.scripts.sft import make_parser
+
+    mutated = tmp_path / "run.yaml"
+    mutated.write_text((ROOT / run).read_text(encoding="utf-8") + "warmup_ratio: 0.03\n")
+    with pytest.raises(ValueError, match="warmup_ratio"):
+        make_parser().parse_args_and_config(
+            args=["--config", str(mutated), "--use_cpu", "true"], fail_with_unknown_args=True
+        )
+    if run == RUNS[0]:  # a process of its own takes seconds
+        assert "warmup_ratio" in error_line(run_recipe("sft", "--config", mutated, "--use_cpu", "true"))
+
+
+@pytest.mark.parametrize("run", RUNS, ids=str)
+def test_no_run_trains_on_what_is_held_out(run: Path) -> None:
+    held = read(run)
+    splits = [part["split"] for part in held.get("datasets", [])] or [held["dataset_train_split"]]
+    assert TEST not in splits
+    assert all(splits)
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=str)
+def test_the_runs_of_a_folder_differ_only_in_what_they_may(folder: Path) -> None:
+    first, *others = [run for run in RUNS if run.parent == folder and not read(run).get("use_peft")]
+    shared = {key: value for key, value in read(first).items() if key not in MAY_DIFFER}
+    for other in others:
+        assert {key: value for key, value in read(other).items() if key not in MAY_DIFFER} == shared, other
+    for adapter in (run for run in RUNS if run.parent == folder and read(run).get("use_peft")):
+        held = read(adapter)
+        keys = {key for key in {*held, *shared} - MAY_DIFFER if held.get(key) != shared.get(key)}
+        assert keys <= ADAPTER, adapter
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=str)
+def test_each_run_starts_where_the_last_one_ended(folder: Path) -> None:
+    runs = [read(run) for run in curriculum(folder)]
+    assert len(runs) >= 3
+    for before, after in pairwise(runs):
+        assert after["model_name_or_path"] == before["output_dir"]
+    assert len({run["output_dir"] for run in runs}) == len(runs)
+    stages = [run for run in runs if run["dataset_train_split"] != "train"]
+    assert len({run["dataset_name"] for run in stages}) == 1
+    assert [run["dataset_train_split"] for run in stages] == [f"stage{number + 1}" for number in range(len(stages))]
+
+
+def test_the_13b_runs_have_the_numbers_of_the_paper() -> None:
+    runs = [run for run in RUNS if run.parent == PAPER]
+    assert len(runs) >= 6
+    for run in runs:
+        held, flags = read(run), command(run)
+        assert update_rows(flags, held) == 128, run
+        assert (held["num_train_epochs"], held["warmup_steps"], held["max_length"]) == (5, 0.03, 2048)
+        assert (held["optim"], held["lr_scheduler_type"]) == ("adamw_torch", "linear")
+        assert held["attn_implementation"] == "flash_attention_2"
+        assert not held["packing"]
+        assert held["learning_rate"] == (2e-4 if held.get("use_peft") else 2e-5)
+        assert Path(flags["--config_file"]).stem == ("single" if held.get("use_peft") else "zero3")
+
+
+def test_the_chat_template_of_the_13b_runs_continues_its_own_prompt(tiny_model: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    template = read(PAPER / "stage1.yaml")["chat_template_path"]
+    tokenizer.chat_template = (ROOT / template).read_text(encoding="utf-8")
+    prompt = [{"role": "system", "content": "You judge."}, {"role": "user", "content": "Why?"}]
+    asked = tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
+    answer = {"role": "assistant", "content": "Step 1"}
+    answered = tokenizer.apply_chat_template([*prompt, answer], tokenize=False)
+    assert answered == f"{asked}Step 1{tokenizer.eos_token}"
+    assert "You judge." in asked
+    assert "Why?" in asked
+    longer = tokenizer.apply_chat_template([*prompt, answer, prompt[1], answer], tokenize=False)
+    assert longer.startswith(answered)
+    assert longer.count(f"Step 1{tokenizer.eos_token}") == 2
+    with pytest.raises(Exception, match="there is tool"):
+        tokenizer.apply_chat_template([{"role": "tool", "content": "x"}], tokenize=False)
+
+
+@pytest.mark.slow
+def test_the_adapter_run_trains_every_matrix_of_a_layer(tiny_model: Path, tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    data = build_instructions(tmp_path / "instructions", {"stage1": 4, "test": 1})
+    paths = ("--model_name_or_path", tiny_model, "--dataset_name", data, "--output_dir", tmp_path / "out")
+    run = PAPER / "lora.yaml"
+    here = (
+        "--use_cpu",
+        "true",
+        "--attn_implementation",
+        "sdpa",
+        "--gradient_accumulation_steps",
+        "2",
+        "--max_steps",
+        "1",
+    )
+    done = run_recipe("sft", "--config", run, *paths, *here)
+    assert done.returncode == 0, done.stderr
+    adapter = json.loads((tmp_path / "out/adapter/adapter_config.json").read_text())
+    assert (adapter["r"], adapter["lora_alpha"]) == (16, 32)
+    matrices = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
+    assert {name.rpartition(".")[2] for name in adapter["target_modules"]} == matrices
+    assert (tmp_path / "out/model.safetensors").exists()
+
+
+# --- machines ---------------------------------------------------------------------------------------------------------
+
+
+def launched(*given: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what `accelerate launch` starts processes with, and the DeepSpeed settings that they find; start none."""
+    import torch.distributed.run
+    from accelerate.commands.launch import launch_command, launch_command_parser
+    from accelerate.utils import DeepSpeedPlugin
+    from transformers.integrations import unset_hf_deepspeed_config
+
+    found: list[dict[str, Any]] = []
+
+    def start(args: Any) -> None:
+        found.extend((vars(args), DeepSpeedPlugin().deepspeed_config))
+
+    try:
+        with mock.patch.object(torch.distributed.run, "run", start):
+            launch_command(launch_command_parser().parse_args([*given, "recipes/sft.py"]))
+    finally:
+        unset_hf_deepspeed_config()  # else later tests load their models in pieces
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=str)
+def test_a_machine_holds_no_number_of_a_run(machine: Path) -> None:
+    from accelerate.commands.config.config_args import load_config_from_file
+
+    config = load_config_from_file(str(ROOT / machine))
+    assert config.num_processes >= 1
+    flags = command(machine) if machine in ZERO3 else {}
+    assert flags.get("--config_file", str(machine)) == str(machine)
+    assert set(read(machine)) <= {
+        "compute_environment", "distributed_type", "deepspeed_config", "num_machines", "num_processes", "machine_rank",
+        "main_process_port", "rdzv_backend", "use_cpu", "mixed_precision",
+    }  # fmt: skip
+    if machine in ZERO3:
+        assert set(config.deepspeed_config) <= {
+            "deepspeed_config_file", "zero3_init_flag", "deepspeed_multinode_launcher"
+        }  # fmt: skip
+        assert config.deepspeed_config["deepspeed_config_file"] == str(machine.with_suffix(".json"))
+        assert update_rows(flags, read(Path(flags["--config"]))) == (128 if "13b" in flags["--config"] else 8)
+
+
+@pytest.mark.parametrize("machine", ZERO3, ids=str)
+def test_deepspeed_takes_its_numbers_from_the_run(machine: Path) -> None:
+    held = json.loads((ROOT / machine.with_suffix(".json")).read_text())
+    zero = held.pop("zero_optimization")
+    assert (zero["stage"], zero["stage3_gather_16bit_weights_on_model_save"]) == (3, True)
+    assert ("offload_optimizer" in zero, "offload_param" in zero) == (("offload" in machine.stem,) * 2)
+    scheduler, optimizer = held.pop("scheduler"), held.pop("optimizer")
+    assert (scheduler["type"], scheduler["params"].pop("warmup_type")) == ("WarmupDecayLR", "linear")
+    assert optimizer["type"] == "AdamW"
+    # With its parameters in the host's memory DeepSpeed wants its own, compiled Adam; torch's needs no compiler.
+    assert optimizer["params"].pop("torch_adam", False) == ("offload" not in machine.stem)
+    assert set(scheduler["params"].values()) == set(optimizer["params"].values()) == {"auto"}
+    assert held.pop("bf16") == {"enabled": "auto"}
+    assert set(held.values()) == {"auto"}
+
+
+@pytest.mark.parametrize("machine", ZERO3, ids=str)
+def test_accelerate_takes_the_machine(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("deepspeed")
+    monkeypatch.chdir(ROOT)  # paths count from there
+    monkeypatch.setenv("DS_ACCELERATOR", "cpu")
+    hosts = ("--machine_rank", "1", "--main_process_ip", "10.0.0.1") if "multinode" in machine.stem else ()
+    started, deepspeed = launched("--config_file", str(machine), *hosts)
+    assert deepspeed["zero_optimization"]["stage"] == 3
+    assert deepspeed["scheduler"]["params"]["warmup_type"] == "linear"
+    assert int(started["nproc_per_node"]) == (2 if machine.stem == "zero3_cpu" else 8)
+    if hosts:
+        assert (started["nnodes"], started["node_rank"], started["rdzv_backend"]) == ("2", 1, "static")
+        assert started["rdzv_endpoint"] == "10.0.0.1:29500"
+
+
+@pytest.mark.parametrize("line", ["mixed_precision: bf16", "  zero_stage: 3", "  zero3_save_16bit_model: true"])
+def test_accelerate_refuses_a_mixture(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("deepspeed")
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("DS_ACCELERATOR", "cpu")
+    text = (ROOT / "accelerate_configs/zero3.yaml").read_text()
+    text = text.replace("num_machines:", f"{line}\nnum_machines:") if line.startswith("  ") else f"{text}{line}\n"
+    (tmp_path / "mixed.yaml").write_text(text)
+    with pytest.raises(ValueError, match="deepspeed_config_file"):
+        launched("--config_file", str(tmp_path / "mixed.yaml"))
+
+
+def test_deepspeeds_scheduler_draws_the_line_that_the_yaml_names() -> None:
+    pytest.importorskip("deepspeed")
+    import torch
+    from deepspeed.runtime.lr_schedules import WarmupDecayLR
+    from transformers import get_scheduler
+
+    steps, warmup, rate = 75, 3, 2e-5  # stage 1 of the paper: 1,911 rows, 128 an update, 5 epochs
+    optimizers = [torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))], lr=rate) for _ in range(2)]
+    ours = get_scheduler("linear", optimizers[0], num_warmup_steps=warmup, num_training_steps=steps)
+    theirs = WarmupDecayLR(optimizers[1], steps, 0.0, rate, warmup, warmup_type="linear")
+    lines: tuple[list[float], list[float]] = ([], [])
+    for _ in range(steps):
+        for line, optimizer, scheduler in zip(lines, optimizers, (ours, theirs)):
+            line.append(optimizer.param_groups[0]["lr"])
+            optimizer.step()
+            scheduler.step()
+    assert [0.0, *lines[0][:-1]] == pytest.approx(lines[1], abs=1e-12)  # DeepSpeed's comes one update later
+    assert max(lines[0]) == rate
+
+
+# --- what a run needs -------------------------------------------------------------------------------------------------
+
+
+def test_the_document_shows_what_the_program_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("deepspeed")
+    pytest.importorskip("peft")
+    monkeypatch.setenv("DS_ACCELERATOR", "cpu")
+    program = runpy.run_path(str(ROOT / "benchmarks/training_memory.py"))
+    printed = program["tables"]()
+    big = [line for line in printed.splitlines() if line.startswith("| 13B | ")]
+    assert [line.count("13,015.9 M") for line in big] == [2, 2, 2, 0]
+    # LLaMA-13B by hand: 40 layers of four square and three wide matrices and two norms; embedding, head, and the last norm.
+    layers = 40 * (4 * 5120**2 + 3 * 5120 * 13824 + 2 * 5120)
+    assert program["count"]("13B").parameters == layers + 2 * 32000 * 5120 + 5120
+    assert program["count"]("13B, LoRA").trained == 40 * 16 * (4 * 2 * 5120 + 3 * (5120 + 13824))
+    readme = ROOT / "recipes/README.md"
+    assert program["standing"](readme.read_text(encoding="utf-8")) == printed.strip()

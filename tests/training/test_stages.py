@@ -1,0 +1,309 @@
+"""Stages: rows that can be trained on, where a run may start, and what survives being killed."""
+
+import json
+import shutil
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from datasets import Dataset
+from doubles.tiny_dataset import build_instructions
+from transformers import AutoTokenizer
+from trl import ModelConfig, ScriptArguments, SFTConfig
+
+from automedeval.models.checkpoints import Stage, read_history, read_record
+from automedeval.models.tokenization import PromptEncoder
+from automedeval.records import RecordError
+from automedeval.training.stages import (
+    _UNUSED,
+    DECISIVE,
+    UNTRAINED,
+    WHOLE,
+    begin,
+    check_rows,
+    check_start,
+    finish,
+    last_whole_checkpoint,
+    mark_whole,
+    read_rows,
+    refuse_unused,
+    seconds_so_far,
+    tokenize,
+)
+
+SPLITS = {"fingerprint": "d1", "splits": {"stage1": {}, "stage2": {}, "stage3": {}, "test": {}}}
+# Fields of TRL's SFTConfig that decide no weights: `_UNUSED` refuses the rest.
+HARMLESS = {
+    "evaluation, which eval_strategy keeps off": """
+        eval_steps eval_delay per_device_eval_batch_size prediction_loss_only eval_on_start eval_do_concat_batches
+        eval_use_gather_object eval_accumulation_steps include_for_metrics batch_eval_metrics bf16_full_eval fp16_full_eval
+        load_best_model_at_end metric_for_best_model greater_is_better eval_packing do_eval do_predict label_names""",
+    "what is written and told": """
+        output_dir logging_strategy logging_steps logging_first_step log_on_each_node logging_nan_inf_filter
+        include_num_input_tokens_seen log_level log_level_replica disable_tqdm report_to run_name project trackio_space_id
+        trackio_bucket_id trackio_static_space_id save_strategy save_steps save_on_each_node save_total_limit
+        enable_jit_checkpoint restore_callback_states_from_checkpoint debug skip_memory_metrics do_train""",
+    "publishing, which push_to_hub keeps off": """
+        hub_token hub_private_repo hub_model_id hub_strategy hub_always_push hub_revision""",
+    "the same numbers, faster or in less memory": """
+        activation_checkpointing activation_checkpointing_kwargs gradient_checkpointing gradient_checkpointing_kwargs
+        activation_offloading torch_compile torch_compile_backend torch_compile_mode use_liger_kernel liger_kernel_config
+        use_cache torch_empty_cache_steps full_determinism use_cpu dataloader_num_workers dataloader_pin_memory
+        dataloader_persistent_workers dataloader_prefetch_factor dataloader_multiprocessing_context local_rank
+        ddp_find_unused_parameters ddp_bucket_cap_mb ddp_broadcast_buffers ddp_static_graph ddp_backend ddp_timeout""",
+    "the making of rows, which are compared themselves": """
+        chat_template_path dataset_text_field dataset_num_proc remove_unused_columns""",
+}
+ROUND = {"fingerprint": "d2", "follows": "d1", "splits": {"train": {}, "test": {}}}
+
+
+def stage(split: str, fingerprint: str = "d1") -> Stage:
+    """Return a stage of a history."""
+    return Stage((split,), "instructions", fingerprint, 10, 100, 20, 1.0)
+
+
+def row(answer: str = "Score: Doctor 1: 3 points.", question: str = "Why?", case_id: str = "c1") -> dict:
+    """Return a row as a data set holds it."""
+    prompt = [{"role": "system", "content": "You judge."}, {"role": "user", "content": question}]
+    return {"prompt": prompt, "completion": [{"role": "assistant", "content": answer}], "case_id": case_id}
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_model: Path) -> PromptEncoder:
+    return PromptEncoder.from_checkpoint(str(tiny_model))
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_loss_is_on_the_completion_alone(encoder: PromptEncoder) -> None:
+    rows = Dataset.from_list([row()])
+    ((ids, labels),) = [each.values() for each in tokenize(rows, encoder, 2048, "d")]
+    trained = [token for token, label in zip(ids, labels) if label != UNTRAINED]
+    assert [label for label in labels if label != UNTRAINED] == trained
+    assert encoder.tokenizer.decode(trained).startswith("Score: Doctor 1: 3 points.<|im_end|>")
+    assert labels[: len(ids) - len(trained)] == [UNTRAINED] * (len(ids) - len(trained))
+
+
+def test_training_sees_the_prompt_that_judging_asks_with(encoder: PromptEncoder) -> None:
+    told = row(question="What of <|im_end|> in a text?")
+    (encoded,) = tokenize(Dataset.from_list([told]), encoder, 2048, "d")
+    (asked,) = encoder.encode([told["prompt"]])
+    assert encoded["input_ids"][: len(asked)] == asked
+    # The control token of the text is data; those of the template are not.
+    end = encoder.tokenizer.convert_tokens_to_ids("<|im_end|>")
+    assert encoded["input_ids"].count(end) == 3
+
+
+def test_tokens_are_those_that_trl_makes_itself(encoder: PromptEncoder, tiny_model: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    told = row()
+    (encoded,) = tokenize(Dataset.from_list([told]), encoder, 2048, "d")
+    whole = tokenizer.apply_chat_template(told["prompt"] + told["completion"], tokenize=True, return_dict=True)
+    assert encoded["input_ids"] == whole["input_ids"]
+
+
+def test_rows_that_are_too_long_are_refused_by_name(encoder: PromptEncoder) -> None:
+    rows = Dataset.from_list([row(case_id="short"), row("word " * 80, case_id="long")])
+    with pytest.raises(RecordError, match=r"1 row of 2 longer than max_length, 60 tokens: 'long' \(\d+\)"):
+        tokenize(rows, encoder, 60, "d")
+
+
+def test_a_template_that_answers_otherwise_than_it_asks_is_refused(tiny_model: Path) -> None:
+    encoder = PromptEncoder.from_checkpoint(str(tiny_model))
+    told = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+    encoder.tokenizer.chat_template = told + "{% if add_generation_prompt %}<think>{% endif %}"
+    with pytest.raises(RecordError, match="judging would ask what training never saw"):
+        tokenize(Dataset.from_list([row()]), encoder, 2048, "d")
+
+
+@pytest.mark.parametrize(
+    ("rows", "fault"),
+    [
+        ([{"text": "t"}], "no column 'prompt'; there are text"),
+        ([row(" ", case_id="c7")], "1 row without a completion: 'c7'"),
+    ],
+)
+def test_rows_that_cannot_be_trained_on(rows: list[dict], fault: str) -> None:
+    with pytest.raises(RecordError, match=fault):
+        check_rows(Dataset.from_list(rows), "d")
+
+
+def test_no_rows_at_all() -> None:
+    with pytest.raises(RecordError, match="not a single row"):
+        check_rows(Dataset.from_dict({"prompt": [], "completion": []}), "d")
+
+
+@pytest.mark.parametrize(
+    ("parts", "fault"),
+    [
+        ([("nowhere/at/all", "stage1")], "nowhere/at/all, stage1: "),
+        ([("a", "stage1"), ("b", "stage1")], "must name one data set"),
+        ([(None, "train")], "must name one data set"),
+        ([("a", "stage1"), ("a", "test")], "the split 'test' is held out"),
+    ],
+)
+def test_a_dataset_that_cannot_be_read(parts: list, fault: str) -> None:
+    with pytest.raises(RecordError, match=fault):
+        read_rows(parts)
+
+
+def test_a_folder_that_was_built_anew_gives_its_new_rows(tmp_path: Path) -> None:
+    place = tmp_path / "instructions"
+    for number in (3, 2):
+        shutil.rmtree(place, ignore_errors=True)
+        build_instructions(place, {"stage1": number, "test": 1})
+        assert len(read_rows([(str(place), "stage1")])[2]) == number
+
+
+def test_a_split_that_the_statistics_do_not_name_is_refused(tmp_path: Path) -> None:
+    place = build_instructions(tmp_path / "instructions", {"stage1": 1, "test": 1})
+    with pytest.raises(RecordError, match="no split 'stage2'; there are stage1, test"):
+        read_rows([(str(place), "stage2")])
+
+
+# --- where a run may start --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("history", "splits", "statistics"),
+    [
+        ([], ["stage1"], SPLITS),
+        ([stage("stage1")], ["stage2"], SPLITS),
+        ([stage("stage1"), stage("stage2")], ["stage3"], SPLITS),
+        ([stage("stage1", "other")], ["stage1"], SPLITS),  # another data set's judge may learn more
+        ([stage("stage3")], ["train"], ROUND),
+        ([], ["stage1", "stage2", "stage3"], SPLITS),
+        ([stage("stage1")], ["anything"], {}),
+    ],
+)
+def test_a_start_that_the_curriculum_allows(history: list[Stage], splits: list[str], statistics: dict) -> None:
+    check_start("model", history, "instructions", splits, statistics)
+
+
+@pytest.mark.parametrize(
+    ("history", "split", "statistics", "fault"),
+    [
+        ([], "stage2", SPLITS, "stage2 starts where stage1 of .* ended, and model was trained on no stage here"),
+        ([stage("stage1")], "stage3", SPLITS, "stage3 starts where stage2 of .* and model was trained on stage1 of"),
+        ([stage("stage1", "other")], "stage2", SPLITS, "model was trained on stage1 of instructions .other"),
+        ([stage("stage1")], "stage1", SPLITS, "stage1 is the first stage of"),
+        ([], "train", ROUND, "revises mistakes of a judge that was trained on d1"),
+        ([stage("stage1", "other")], "train", ROUND, "revises mistakes of a judge"),
+        ([], "stage9", SPLITS, "no split 'stage9'; there are stage1, stage2, stage3"),
+    ],
+)
+def test_a_start_that_it_does_not(history: list[Stage], split: str, statistics: dict, fault: str) -> None:
+    with pytest.raises(RecordError, match=fault):
+        check_start("model", history, "instructions", [split], statistics)
+
+
+# --- what a run leaves ------------------------------------------------------------------------------------------------
+
+
+def record(**identity: object) -> dict:
+    """Return a record as a run begins with."""
+    about = {"start": "base", "base": "base", "rubrics": [], "device": "CPU", "seconds": 3600.0}
+    return {"identity": {"learning_rate": 1e-4, **identity}, **about}
+
+
+def test_a_folder_goes_on_with_the_same_run_alone(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    assert not begin(output, record())
+    assert not begin(output, record())
+    with pytest.raises(RecordError, match=r"holds another run: learning_rate was 0\.0001, now 0\.1"):
+        begin(output, record(learning_rate=0.1))
+    with pytest.raises(RecordError, match="its own training is not finished"):
+        read_history(output)
+    finish(output, record(), [stage("stage1")], [{"loss": 1.0}])
+    assert begin(output, record())
+    assert read_history(output) == [stage("stage1")]
+    assert json.loads((output / "training/losses.jsonl").read_text()) == {"loss": 1.0}
+    card = (output / "README.md").read_text()
+    assert "| stage1 of instructions (d1) | 10 | 100 | 20 | 1.0 |" in card
+    assert "1.00 hours on CPU" in card
+
+
+def test_an_older_record_is_compared_by_its_arguments(tmp_path: Path) -> None:
+    older = record() | {"arguments": {"learning_rate": 1e-4, "data_seed": None, "label_smoothing_factor": 0.1}}
+    begin(tmp_path / "out", older)
+    with pytest.raises(RecordError, match=r"label_smoothing_factor was 0\.1, now 0\.0"):
+        begin(tmp_path / "out", record(data_seed=None, label_smoothing_factor=0.0))
+    assert not begin(tmp_path / "out", record(data_seed=None, label_smoothing_factor=0.1))
+
+
+def test_what_is_not_ours_is_not_written_over(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years")
+    with pytest.raises(RecordError, match="was not trained here"):
+        begin(tmp_path, record())
+    assert read_record(tmp_path) is None
+
+
+def test_the_last_whole_checkpoint_counts(tmp_path: Path) -> None:
+    for number, whole in ((4, True), (12, True), (16, False)):
+        (tmp_path / f"checkpoint-{number}").mkdir()
+        if whole:
+            (tmp_path / f"checkpoint-{number}" / WHOLE).write_text(f"{number}.5\n")
+    found, broken = last_whole_checkpoint(tmp_path)
+    assert found == tmp_path / "checkpoint-12"
+    assert broken == [tmp_path / "checkpoint-16"]
+    assert (seconds_so_far(found), seconds_so_far(None)) == (12.5, 0.0)
+
+
+@pytest.mark.parametrize("mark", [b"", b"\0\0\0\0", b"\xff", b"12.5 seco"])
+def test_a_mark_that_cannot_be_read_marks_nothing(tmp_path: Path, mark: bytes) -> None:
+    for number in (4, 8):
+        (tmp_path / f"checkpoint-{number}").mkdir()
+        mark_whole(tmp_path / f"checkpoint-{number}", 2.5)
+    (tmp_path / "checkpoint-8" / WHOLE).write_bytes(mark)
+    found, broken = last_whole_checkpoint(tmp_path)
+    assert (found, broken) == (tmp_path / "checkpoint-4", [tmp_path / "checkpoint-8"])
+    assert seconds_so_far(found) == 2.5
+
+
+def test_a_mark_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, text: str, **options: object) -> None:
+        path.touch()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(RecordError, match="No space left on device"):
+        mark_whole(tmp_path, 2.5)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_finished_run_needs_no_checkpoint_and_leaves_no_pickle(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    begin(output, record())
+    (output / "checkpoint-3").mkdir()
+    (output / "training_args.bin").write_bytes(b"pickle")
+    finish(output, record(), [stage("stage1")], [])
+    assert sorted(path.name for path in output.iterdir()) == ["README.md", "training"]
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("trust_remote_code", True),
+        ("push_to_hub", True),
+        ("eval_strategy", "steps"),
+        ("resume_from_checkpoint", "checkpoint-1"),
+        ("save_only_model", True),
+        ("ignore_data_skip", True),
+        ("dataset_streaming", True),
+        ("dataset_config", "default"),
+        ("model_revision", "v2"),
+    ],
+)
+def test_arguments_that_would_have_no_effect_are_refused(name: str, given: object, tmp_path: Path) -> None:
+    arguments = {**vars(ScriptArguments()), **vars(SFTConfig(str(tmp_path), use_cpu=True)), **vars(ModelConfig())}
+    refuse_unused(arguments)
+    with pytest.raises(RecordError, match=f"^{name}: "):
+        refuse_unused(arguments | {name: given})
+
+
+def test_every_argument_of_training_decides_the_weights_or_is_known_not_to() -> None:
+    """A field that a later TRL brings fails here until somebody has said which of the two it is."""
+    harmless = [name for names in HARMLESS.values() for name in names.split()]
+    known = [*DECISIVE, *harmless, *(_UNUSED.keys() & {field.name for field in fields(SFTConfig)})]
+    assert sorted(known) == sorted(field.name for field in fields(SFTConfig))
