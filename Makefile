@@ -23,6 +23,7 @@ test: $(JUDGE) $(ENCODER)
 quality: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 
 style: .venv/installed
 	$(BIN)/ruff check --fix .

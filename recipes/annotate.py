@@ -28,25 +28,27 @@ KEEP_ALIVE = 75  # seconds
 
 @dataclass
 class AnnotateArguments:
-    """Which study, and where its page is reached."""
+    """The study, and the address of its page."""
 
-    study: str = field(metadata={"help": "the study's YAML"})
-    host: str = field(default="127.0.0.1", metadata={"help": "address to listen on; 0.0.0.0: every one of the machine"})
+    study: str = field(metadata={"help": "YAML file of the study"})
+    host: str = field(
+        default="127.0.0.1", metadata={"help": "address to listen on; 0.0.0.0: all addresses of the machine"}
+    )
     port: int = field(default=8000, metadata={"help": "port to listen on"})
     url: str | None = field(
         default=None,
         metadata={
-            "help": "where physicians reach the page, as in https://rate.example.org; https makes its cookies secure"
+            "help": "public address of the page, for instance https://rate.example.org; https makes its cookies secure"
         },
     )
     proxy: str = field(
         default="127.0.0.1",
-        metadata={"help": "address of the proxy in front, whose word on the visitor's is taken; *: any"},
+        metadata={"help": "address of the proxy whose X-Forwarded headers are trusted; *: any"},
     )
     invite: str | None = field(
-        default=None, metadata={"help": "print a new invitation link for this annotator, and end"}
+        default=None, metadata={"help": "print a new invitation link for this annotator, and exit"}
     )
-    export: str | None = field(default=None, metadata={"help": "write the answers into this folder, and end"})
+    export: str | None = field(default=None, metadata={"help": "write the answers into this folder, and exit"})
 
     def __post_init__(self) -> None:
         if not 0 < self.port < 65536:
@@ -56,11 +58,11 @@ class AnnotateArguments:
         if self.url is not None:
             parts = urlsplit(self.url)
             if parts.scheme not in ("http", "https") or not parts.netloc or parts.path.strip("/") or parts.query:
-                raise RecordError(f"--url must be as in https://rate.example.org, without a path, not {self.url!r}")
+                raise RecordError(f"--url must be like https://rate.example.org, without a path, not {self.url!r}")
 
     @property
     def address(self) -> str:
-        """Return where physicians reach the page."""
+        """Return the address of the page for physicians."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return (self.url or f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{self.port}").rstrip("/")
 
@@ -92,7 +94,7 @@ def serve(args: AnnotateArguments, study: Study, store: Store) -> None:
 
     from automedeval.annotation.app import make_app
 
-    # The port is taken first: links and a password that are shown once must not be lost to a port in use.
+    # The port is opened first, so that links and a password, which are shown once, are not lost if it is in use.
     with listening(args.host, args.port) as port:
         if (secret := store.setting(SECRET)) is None:
             secret = secrets.token_urlsafe(32)
@@ -100,15 +102,20 @@ def serve(args: AnnotateArguments, study: Study, store: Store) -> None:
         app = make_app(study, store, secret=secret, secure=args.address.startswith("https://"))
         greet(args, study, store)
         sys.stdout.flush()
-        # The log of visits is off: addresses of invitations hold their tokens. Connections are kept for longer than browsers
-        # and proxies rest: a form that is sent while one is being closed would be lost on the way.
-        told = {"access_log": False, "log_level": "warning", "server_header": False, "timeout_keep_alive": KEEP_ALIVE}
-        config = uvicorn.Config(app, forwarded_allow_ips=args.proxy, **told)
+        # The access log is off, because addresses of invitations hold their tokens. Connections are kept open for longer than
+        # browsers and proxies pause, because a form sent while one is closed would be lost.
+        options = {
+            "access_log": False,
+            "log_level": "warning",
+            "server_header": False,
+            "timeout_keep_alive": KEEP_ALIVE,
+        }
+        config = uvicorn.Config(app, forwarded_allow_ips=args.proxy, **options)
         uvicorn.Server(config).run(sockets=[port])
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; raises RecordError if the port is in use, or the address is not this machine's."""
+    """Return a listening socket; raise RecordError if the port is in use, or the address is not of this machine."""
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
@@ -117,7 +124,7 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 def greet(args: AnnotateArguments, study: Study, store: Store) -> None:
-    """Print how many tasks there are, what nobody has been told yet, and where the page is."""
+    """Print the numbers of the study, new invitation links, a new password, and the addresses."""
     print(f"{study.title}: {len(study.cases):,} cases, {len(study.items):,} items, {len(study.annotators)} annotators")
     print(f"answers are kept in {study.database}")
     known = store.invited()

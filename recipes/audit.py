@@ -1,4 +1,4 @@
-"""Audit a judge: what order, length, planted texts, repetition, harm and authorship do to its scores.
+"""Audit a judge: measure how order, length, planted texts, repetition, harm and authorship change its scores.
 
     python recipes/audit.py --judge models/SmolLM2-135M-Instruct --cases cases.jsonl --output reports/audit
     python recipes/audit.py --judge openai:MODEL --cases cases.jsonl --ratings ratings.jsonl --attacks 6 --output reports/audit
@@ -6,8 +6,8 @@
 
 Writes OUTPUT/audit.json, audit.md and audit.html, and all verdicts as it goes; the same command again judges only what is
 missing, and several processes share it (`accelerate launch recipes/audit.py …`). With --verdicts nothing is judged: recorded
-verdicts are audited for what they can tell. The exit status is 0 if the judge passes its thresholds, 3 (of `accelerate launch`
-1) if it does not or nothing could be told, 1 if something has to be mended first.
+verdicts are audited by the checks that need no changed cases. The exit status is 0 if the judge passes its thresholds, 3 (1
+under `accelerate launch`) if it does not or a threshold could not be measured, 1 if an input or argument is wrong.
 """
 
 import json
@@ -18,26 +18,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import automedeval
 from automedeval.audit import biases, report, trials
 from automedeval.audit.perturbations import Trial, harm, read_attacks, read_harms, read_paraphrases
-from automedeval.audit.run import judge_of, judge_tampered, recorded
+from automedeval.audit.run import decodings_of, judge_tampered, recorded
 from automedeval.audit.thresholds import decide, figures_of, passes, read_thresholds
 from automedeval.audit.trials import Outcome, Templates, trial_figures
 from automedeval.cli import git_commit, join_processes, parse, record_run, run
-from automedeval.judges.baseline import BaselineJudge
-from automedeval.judges.judge import Judge
-from automedeval.judges.likelihood import DTYPES, LIKELIHOODS, LikelihoodJudge
+from automedeval.judges.judge import load_judge
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.ratings import People, read_ratings
-from automedeval.meta_evaluation.verdicts import Readings
-from automedeval.metrics.lexical import Collection
+from automedeval.meta_evaluation.verdicts import JudgeVerdicts
 from automedeval.models.arguments import ChatArguments
-from automedeval.records import RecordError
+from automedeval.records import RecordError, check_least
 from automedeval.records.journal import Processes, write_whole
-from automedeval.reports.page import printable
+from automedeval.reports.text import printable
 from automedeval.rubrics import read_rubric
 from automedeval.stats.bootstrap import RESAMPLES, estimate, plain, ratio
 
@@ -46,13 +41,13 @@ CHECKS = (*biases.CHECKS, *trials.CHECKS)
 
 @dataclass
 class AuditArguments:
-    """Who is audited, on what, and how thoroughly."""
+    """Which judge is audited, on which cases, by which checks."""
 
     cases: str = field(metadata={"help": "cases: .jsonl, .parquet or a Hub dataset id"})
     output: str = field(metadata={"help": "folder for audit.json, audit.md, audit.html and the verdicts"})
-    judge: str | None = field(default=None, metadata={"help": "the judge, named as recipes/judge.py has it"})
+    judge: str | None = field(default=None, metadata={"help": "the judge, named as for recipes/judge.py"})
     verdicts: str | None = field(
-        default=None, metadata={"help": "recorded verdicts in a judge's place: file or folder"}
+        default=None, metadata={"help": "recorded verdicts (file or folder) instead of --judge"}
     )
     ratings: str | None = field(default=None, metadata={"help": "people's ratings of the responses"})
     raters: str | None = field(
@@ -63,46 +58,50 @@ class AuditArguments:
     score_decoding: str = field(
         default="both",
         metadata={
-            "help": "planting is tried with both where the judge can do both",
+            "help": "as in recipes/judge.py; both: texts are planted under each of them, if the judge can do both",
             "choices": ["constrained", "free", "both"],
         },
     )
-    orders: str = field(default="latin", metadata={"help": "of the clean run", "choices": ["1", "all", "latin"]})
-    checks: list[str] | None = field(
-        default=None, metadata={"help": f"some of {', '.join(CHECKS)}; all that can be made by default"}
+    orders: str = field(
+        default="latin",
+        metadata={"help": "of the clean run, as in recipes/judge.py", "choices": ["1", "all", "latin"]},
     )
-    attacks: int | None = field(default=None, metadata={"help": "how many attacks each case is dealt; all by default"})
+    checks: list[str] | None = field(
+        default=None, metadata={"help": f"some of {', '.join(CHECKS)}; default: all that are possible"}
+    )
+    attacks: int | None = field(
+        default=None, metadata={"help": "number of attacks per case, drawn by --seed; default: all"}
+    )
     harms: int | None = field(
-        default=None, metadata={"help": "how many harms each case is dealt at most; all that apply"}
+        default=None, metadata={"help": "most harms per case, drawn by --seed; default: all that apply"}
     )
     attack_file: str | None = field(default=None, metadata={"help": "your own attacks.yaml"})
     harm_file: str | None = field(default=None, metadata={"help": "your own harms.yaml"})
     thresholds: str | None = field(default=None, metadata={"help": "your own thresholds.yaml"})
-    gate: bool = field(default=True, metadata={"help": "false: exit status 0 even where the judge does not pass"})
-    own: str | None = field(default=None, metadata={"help": "the candidate that is the judge's own model"})
+    gate: bool = field(default=True, metadata={"help": "false: exit status 0 even if the judge does not pass"})
+    own: str | None = field(default=None, metadata={"help": "the candidate that is the same model as the judge"})
     judge_name: str | None = field(
-        default=None, metadata={"help": "what verdicts record; which judge of recorded ones"}
+        default=None, metadata={"help": "name that verdicts record; with --verdicts, whose are audited"}
     )
-    limit: int | None = field(default=None, metadata={"help": "only the first so many cases"})
+    limit: int | None = field(default=None, metadata={"help": "audit only so many cases, the first ones"})
     on_overlong: str = field(
         default="skip", metadata={"help": "as in recipes/judge.py", "choices": ["error", "skip", "clip"]}
     )
-    resamples: int = field(default=RESAMPLES, metadata={"help": "of the bootstrap over cases"})
-    seed: int = field(default=0, metadata={"help": "of orders, of what is dealt to whom, and of the bootstrap"})
+    resamples: int = field(default=RESAMPLES, metadata={"help": "number of bootstrap samples of the cases"})
+    seed: int = field(default=0, metadata={"help": "seed of orders, of attacks and harms, and of the bootstrap"})
 
     def __post_init__(self) -> None:
         if bool(self.judge) == bool(self.verdicts):
-            raise RecordError("name one of --judge and --verdicts")
+            raise RecordError("give either --judge or --verdicts")
         able = biases.CHECKS if self.verdicts else CHECKS
         given = able if self.checks is None else [name.strip() for some in self.checks for name in some.split(",")]
         if unknown := sorted(set(given) - set(CHECKS)):
             raise RecordError(f"--checks: no check {unknown[0]!r}; there are {', '.join(CHECKS)}")
         if unable := sorted(set(given) - set(able)):
-            raise RecordError(f"--checks {unable[0]}: changes cases for a judge to judge; --verdicts are there already")
+            raise RecordError(f"--checks {unable[0]}: changes cases and judges them again, which --verdicts cannot")
         self.checks = list(given)
-        for name, least in (("limit", 1), ("attacks", 1), ("harms", 1), ("resamples", 100)):
-            if getattr(self, name) is not None and getattr(self, name) < least:
-                raise RecordError(f"--{name} must be at least {least}, not {getattr(self, name)}")
+        check_least(self, 1, "limit", "attacks", "harms")
+        check_least(self, 100, "resamples")
 
 
 def main() -> None:
@@ -133,7 +132,7 @@ def main() -> None:
     decodings = plain(estimate(tree, len(cases), args.resamples, args.seed))
     decided = decide(thresholds, decodings)
     result = {
-        "judge": judge_of(first),
+        "judge": {"name": first.judge, "rubric": first.rubric_name, "checkpoint": first.checkpoint},
         "cases": {"file": cases.source, "cases": len(cases), "responses": cases.responses, "rated": people is not None},
         "passes": passes(decided, args.checks),
         "headline": dict(figures_of(decided)),
@@ -151,8 +150,7 @@ def main() -> None:
             "seed": args.seed,
         },
     }
-    context = {"title": f"Audit of {result['judge']['name']}", "figures": report.illustrate(result)}
-    texts = {name: report.render(f"{name}.jinja", result, **context) for name in ("audit.md", "audit.html")}
+    texts = report.render(result)
     texts["audit.json"] = json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     for name, text in texts.items():
         write_whole(output / name, text)
@@ -171,25 +169,14 @@ def judged(
     templates: Templates,
     notes: list[str],
     ours: Processes,
-) -> dict[str, tuple[Readings, list[Outcome]]]:
-    """Load the judge and have it judge the clean cases and the changed ones; decoding → readings and outcomes."""
-    kind, _, checkpoint = args.judge.partition(":")
-    rubric, options = read_rubric(args.rubric), {"on_overlong": args.on_overlong, "name": args.judge_name}
-    if kind == "baseline":
-        judges = {"counts": BaselineJudge(checkpoint, Collection.of(cases.records), name=args.judge_name)}
-    elif kind in LIKELIHOODS:
-        chat = chat_args.load(checkpoint, args.seed, ours.count, DTYPES.get(kind, "auto"))
-        judges = {"likelihood": LikelihoodJudge(chat, rubric if kind == "channel" else None, **options)}
-    else:
-        chat = chat_args.load(args.judge, args.seed, ours.count)
-        both = ["constrained", "free"] if chat.constrains else ["free"]
-        names = [name for name in both if args.score_decoding in (name, "both")] or both
-        # A judge's second decoding is there to be attacked; its habits are told by the first.
-        judges = {
-            name: Judge(chat, rubric, args.rationale, name, "1" if number else args.orders, args.seed, **options)
-            for number, name in enumerate(names)
-            if number == 0 or "planting" in args.checks
-        }
+) -> dict[str, tuple[JudgeVerdicts, list[Outcome]]]:
+    """Load the judge and judge the clean cases and the changed ones; return readings and outcomes by decoding."""
+    rubric = read_rubric(args.rubric)
+    judge = load_judge(
+        args.judge, rubric, chat_args, rationale=args.rationale, seed=args.seed, on_overlong=args.on_overlong,
+        name=args.judge_name, cases=cases.records, processes=ours.count,
+    )  # fmt: skip
+    judges = decodings_of(judge, args.score_decoding, args.orders, args.checks)
     return {
         name: judge_tampered(
             judge, cases, Path(args.output) / name, args.checks if number == 0 else ["planting"], templates, rubric,
@@ -200,22 +187,22 @@ def judged(
 
 
 def figures(
-    args: AuditArguments, cases: Cases, people: People | None, number: int, readings: Readings, outcomes: list[Outcome]
+    args: AuditArguments,
+    cases: Cases,
+    people: People | None,
+    number: int,
+    readings: JudgeVerdicts,
+    outcomes: list[Outcome],
 ) -> dict[str, Any]:
-    """Lay out the figures of one decoding; what a judge's habits are is told by the first."""
+    """Return the figures of one decoding; only the first decoding measures biases."""
     checks = [name for name in args.checks if name in biases.CHECKS] if number == 0 else []
-    verdicts, valid = (
-        np.bincount([cases.index[each.case_id] for each in some], minlength=len(cases)).astype(float)
-        for some in (readings.verdicts, readings.valid)
-    )
-    errors = Counter(each.error or "unknown" for each in readings.verdicts if not each.valid)
     clean = {
-        "valid_rate": ratio(valid, verdicts, reason="no verdict"),
+        "valid_rate": ratio(readings.verdicts_valid, readings.given, reason="no verdict"),
         "verdicts": len(readings.verdicts),
         "trials": len(outcomes),
         "unit": readings.unit_name,
         "settings": readings.verdicts[0].extra.get("settings"),
-        "errors": dict(errors.most_common(8)),
+        "errors": dict(readings.errors.most_common(8)),
     }
     if people is not None:
         clean["concordance"] = biases.concordance(readings, people)

@@ -1,10 +1,10 @@
-"""Turn an instruction data set round: from each verdict, one row per response that asks for the question behind its score.
+"""Build the channel judge's training data of an instruction data set: one row for each scored response.
 
     python recipes/build_channel_dataset.py --dataset instructions/feedbackqa --cases cases/feedbackqa/cases.jsonl \\
         --output instructions/feedbackqa-channel
 
-The rows teach the channel judge (recipes/judge.py --judge channel:CHECKPOINT). Splits, and their order, stay as they
-are: stages and rounds train on such a folder as on the one that it was made from.
+The prompt of a row holds a response with its score, the completion is the question (see recipes/judge.py --judge
+channel:CHECKPOINT). Splits keep their names and order, so stages and rounds train on the folder as on the original.
 """
 
 import hashlib
@@ -16,38 +16,37 @@ from pathlib import Path
 from typing import Any
 
 import automedeval
-from automedeval.cli import parse, record_run, run
+from automedeval.cli import comma_list, parse, record_run, run
 from automedeval.dataset.card import card_facts, write_card
-from automedeval.dataset.folder import DatasetFolder, SplitWriter, read_dataset
+from automedeval.dataset.folder import DatasetFolder, read_dataset, write_rows
 from automedeval.introspection.mistakes import Recorded, read_recorded
-from automedeval.models.tokenization import PromptEncoder, row_lengths
-from automedeval.records import REFERENCE, RecordError, read_cases
+from automedeval.models.tokenization import PromptEncoder
+from automedeval.records import RecordError, check_least, digest, read_cases
 from automedeval.rubrics import packaged_rubrics, read_rubric
 from automedeval.rubrics.prompts import channel_fingerprint, channel_texts
 
 
 @dataclass
 class ChannelDatasetArguments:
-    """What is turned round."""
+    """The data set, its cases, and the limit of length."""
 
-    dataset: str = field(
-        metadata={"help": "folder of recipes/build_dataset.py, or of a round of recipes/introspect.py"}
+    dataset: str = field(metadata={"help": "folder of a data set of recipes/build_dataset.py or recipes/introspect.py"})
+    cases: list[str] = field(metadata={"help": "the case files of the data set"})
+    output: str = field(metadata={"help": "folder of the new data set; an earlier data set there is replaced"})
+    tokenizer: str | None = field(
+        default=None,
+        metadata={"help": "checkpoint to be trained, whose tokens are counted (default: lengths are not checked)"},
     )
-    cases: list[str] = field(metadata={"help": "the case files that it was made of"})
-    output: str = field(metadata={"help": "folder of the new data set; an earlier one is replaced"})
-    tokenizer: str | None = field(default=None, metadata={"help": "checkpoint that is to be trained, to count tokens"})
     chat_template_path: str | None = field(
-        default=None, metadata={"help": "Jinja file, if the checkpoint has no template"}
+        default=None, metadata={"help": "Jinja file with a chat template, for a checkpoint without one"}
     )
-    max_length: int = field(default=2048, metadata={"help": "longer rows, in tokens, are dropped"})
-    rubrics: list[str] = field(default_factory=list, metadata={"help": "your own rubrics' .yaml files"})
+    max_length: int = field(default=2048, metadata={"help": "rows with more tokens are dropped"})
+    rubrics: list[str] = field(default_factory=list, metadata={"help": "YAML files of your own rubrics"})
 
     def __post_init__(self) -> None:
         for name in ("cases", "rubrics"):
-            values = [part.strip() for given in getattr(self, name) for part in given.split(",")]
-            setattr(self, name, [value for value in values if value])
-        if self.max_length < 1:
-            raise RecordError(f"--max_length must be at least 1, not {self.max_length}")
+            setattr(self, name, comma_list(getattr(self, name)))
+        check_least(self, 1, "max_length")
         if Path(self.output).resolve() == Path(self.dataset).resolve():
             raise RecordError(f"--output {self.output}: needs a folder of its own")
 
@@ -60,28 +59,24 @@ def main() -> None:
     wanted = {row["case_id"] for rows in dataset.splits.values() for row in rows}
     cases = {case.id: case for path in args.cases for case in read_cases(path) if case.id in wanted}
     encoder = PromptEncoder.from_checkpoint(args.tokenizer, args.chat_template_path) if args.tokenizer else None
-    written, splits, lines = Counter(), {}, []
+    origins, splits, lines = Counter(), {}, []
     with DatasetFolder(args.output) as folder:
         for name, rows in dataset.splits.items():
             recorded = read_recorded(rows, cases, rubrics, f"{args.dataset}, {name}") if rows else []
             if choosing := next((one.rubric.name for one in recorded if one.rubric.scale is None), None):
                 raise RecordError(f"{args.dataset}, {name}: {choosing} gives choices, and a channel needs scores")
             made = [row for one in recorded for row in channel_rows(one)]
-            with SplitWriter(folder.scratch / f"{name}.parquet") as writer:
-                for row, tokens in zip(made, row_lengths(made, encoder)):
-                    if tokens is None or tokens <= args.max_length:
-                        writer.write(row, tokens)
-                        told = [row[column] or "not stated" for column in ("source", "license")]
-                        written[*told, row["teacher"], row["judge"], row["rubric"], row["models"] == [REFERENCE]] += 1
-            splits[name] = writer.statistics()
-            over = len(made) - writer.rows
+            written = write_rows(folder.scratch / f"{name}.parquet", made, encoder, args.max_length)
+            splits[name] = written.statistics
+            origins += written.origins
+            over = len(written.rejected)
             lines.append(
-                f"{name}: {len(rows):,} verdicts → {len(made):,} responses → {writer.rows:,} rows, {over:,} rejected "
+                f"{name}: {len(rows):,} verdicts → {len(made):,} responses → {len(made) - over:,} rows, {over:,} rejected "
                 f"(more than {args.max_length:,} tokens: {over:,})"
             )
             print(lines[-1])
-        facts = dataset.statistics | card_facts(splits, written)
-        # A round follows the stages that were turned round in the same way, as it does before either is.
+        facts = dataset.statistics | card_facts(splits, origins)
+        # The channel data set of a round follows the channel data set of its stages.
         ties = {key: dataset.statistics[key] for key in ("fingerprint", "follows") if key in dataset.statistics}
         facts |= {key: turned(fingerprint, args.max_length, encoder) for key, fingerprint in ties.items()}
         facts |= {
@@ -99,7 +94,7 @@ def main() -> None:
 
 
 def channel_rows(recorded: Recorded) -> Iterator[dict[str, Any]]:
-    """Yield the rows of one verdict: for each response its score and text as the prompt, the question as the completion."""
+    """Yield a row for each scored response of a verdict."""
     if recorded.rubric.scale is None:
         raise RecordError(
             f"case {recorded.case.id!r}: {recorded.rubric.name} gives choices, and a channel needs scores"
@@ -112,14 +107,14 @@ def channel_rows(recorded: Recorded) -> Iterator[dict[str, Any]]:
             "completion": [{"role": "assistant", "content": question}],
             "order": [0],
             "models": [response.model],
-            "prompt_digest": hashlib.sha256(json.dumps(prompt).encode()).hexdigest()[:12],
+            "prompt_digest": digest(prompt),
         }
 
 
 def turned(fingerprint: str, max_length: int, encoder: PromptEncoder | None) -> str:
-    """Return the fingerprint of what a data set with this fingerprint turns into, where `encoder` counts the tokens."""
+    """Return the fingerprint of the channel data set of a data set with this fingerprint."""
     parts = [fingerprint, channel_fingerprint(), str(max_length)]
-    if encoder:  # it decides which rows are too long; not by its files, which training saves otherwise
+    if encoder:  # it decides which rows are too long; its files do not count, because training saves them differently
         counted = [sorted(encoder.tokenizer.get_vocab().items()), encoder.tokenizer.chat_template]
         parts.append(hashlib.sha256(json.dumps(counted).encode()).hexdigest())
     return hashlib.sha256(":".join(parts).encode()).hexdigest()[:12]

@@ -1,4 +1,4 @@
-"""Build the instruction data set: check the teachers' verdicts, tell their quality, and lay them out as a curriculum.
+"""Build the instruction data set: verify the teachers' verdicts, label their quality, and assign them to training stages.
 
     python recipes/build_dataset.py --cases cases.jsonl --verdicts strong/verdicts.jsonl weak/verdicts.jsonl \\
         --verdict_ratings verdict_ratings.jsonl --corrupt true --plan recipes/runs/automedeval-13b/plan.yaml \\
@@ -6,7 +6,7 @@
     python recipes/build_dataset.py --config recipes/runs/automedeval-135m/build_dataset.yaml
 
 Writes OUTPUT/{stage1,stage2,stage3,test}.parquet with a card, statistics.json, dropped.jsonl, run.json and topics.svg. The
-folder appears when all of it is there, in place of an earlier one.
+folder is replaced as a whole when everything is written.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import automedeval
-from automedeval.cli import parse, record_run, run
+from automedeval.cli import comma_list, parse, record_run, run
 from automedeval.dataset.builder import InstructionSet
 from automedeval.dataset.card import card_facts, write_card
 from automedeval.dataset.curriculum import read_plan
@@ -23,87 +23,88 @@ from automedeval.dataset.folder import DatasetFolder
 from automedeval.dataset.quality import QualityClassifier
 from automedeval.dataset.teacher_verdicts import JudgedCases
 from automedeval.dataset.topics import TOPICS
-from automedeval.records import Case, RecordError, read_cases
+from automedeval.records import Case, RecordError, check_least, read_cases
 from automedeval.records.journal import Journal, write_whole
-from automedeval.reports.charts import topic_shares
+from automedeval.reports.charts import svg_file, topic_shares
 from automedeval.rubrics import packaged_rubrics, read_rubric
 
 
 @dataclass
 class BuildDatasetArguments:
-    """What the data set is made of, and what is kept of it."""
+    """The input of the data set, and the filters."""
 
-    cases: list[str] = field(metadata={"help": "case files; NAME=FILE says that its cases come from the source NAME"})
+    cases: list[str] = field(metadata={"help": "case files; NAME=FILE sets the source of its cases"})
     verdicts: list[str] = field(metadata={"help": "the teachers' verdict files"})
-    plan: str = field(metadata={"help": "the curriculum's .yaml: teachers, stages, test cases, verification"})
-    output: str = field(metadata={"help": "folder of the data set; an earlier one is replaced"})
+    plan: str = field(metadata={"help": "YAML file of the curriculum: teachers, stages, test cases, verification"})
+    output: str = field(metadata={"help": "folder of the data set; an earlier data set there is replaced"})
     verdict_ratings: str | None = field(default=None, metadata={"help": "physicians' ratings of the verdicts"})
     labels: str | None = field(
-        default=None, metadata={"help": "verdicts that people called high or low: lines of case_id, judge, quality"}
+        default=None,
+        metadata={"help": "quality labels by people: JSON Lines with case_id, judge and quality (high or low)"},
     )
-    corrupt: bool = field(
-        default=False, metadata={"help": "teach the classifier on verdicts that are spoilt on purpose"}
-    )
+    corrupt: bool = field(default=False, metadata={"help": "fit the quality classifier on corrupted verdicts"})
     classifier: str | None = field(
         default=None,
-        metadata={"help": "folder of a fitted classifier; --labels or --corrupt fit one and save it there"},
+        metadata={"help": "folder of the quality classifier; --labels or --corrupt fit one and save it there"},
     )
     encoder: str = field(
-        default="models/all-MiniLM-L6-v2", metadata={"help": "checkpoint that embeds for the classifier"}
+        default="models/all-MiniLM-L6-v2", metadata={"help": "checkpoint that embeds texts for the quality classifier"}
     )
-    tokenizer: str | None = field(default=None, metadata={"help": "checkpoint that is to be trained, to count tokens"})
+    tokenizer: str | None = field(
+        default=None,
+        metadata={"help": "checkpoint to be trained, whose tokens are counted (default: lengths are not checked)"},
+    )
     chat_template_path: str | None = field(
-        default=None, metadata={"help": "Jinja file, if the checkpoint has no template"}
+        default=None, metadata={"help": "Jinja file with a chat template, for a checkpoint without one"}
     )
-    max_length: int = field(default=2048, metadata={"help": "longer rows, in tokens, are dropped"})
+    max_length: int = field(default=2048, metadata={"help": "rows with more tokens are dropped"})
     evaluation_cases: list[str] | None = field(
-        default=None, metadata={"help": "cases the judge is to be evaluated on; the test split always counts as such"}
+        default=None, metadata={"help": "evaluation cases that training must not repeat, beside the test split"}
     )
     on_leak: str = field(
         default="error",
         metadata={
-            "help": "training cases that evaluation cases hold too: refuse or leave out",
+            "help": "for training cases that repeat evaluation cases: stop with an error, or drop them",
             "choices": ["error", "drop"],
         },
     )
     reference_as_response: bool | None = field(
         default=None,
-        metadata={"help": "insist that teachers were (or were not) shown the reference as one more response"},
+        metadata={"help": "require that teachers judged (or did not judge) the reference as one more response"},
     )
-    rubrics: list[str] = field(default_factory=list, metadata={"help": "your own rubrics' .yaml files"})
-    licenses: list[str] = field(default_factory=list, metadata={"help": "NAME=LICENCE of the cases of a source"})
-    topics: int = field(default=TOPICS, metadata={"help": "how many topics the card shows; 0 models none"})
-    title: str = field(default="AutoMedEval instructions", metadata={"help": "what the card is called"})
+    rubrics: list[str] = field(default_factory=list, metadata={"help": "YAML files of your own rubrics"})
+    licenses: list[str] = field(
+        default_factory=list, metadata={"help": "NAME=LICENCE sets the licence of the cases of a source"}
+    )
+    topics: int = field(default=TOPICS, metadata={"help": "number of topics on the card; 0: none"})
+    title: str = field(default="AutoMedEval instructions", metadata={"help": "title of the card"})
 
     def __post_init__(self) -> None:
         for name in ("cases", "verdicts", "evaluation_cases", "rubrics", "licenses"):
-            values = [part.strip() for given in getattr(self, name) or () for part in given.split(",")]
-            setattr(self, name, [value for value in values if value])
-        if self.max_length < 1 or self.topics < 0:
-            raise RecordError("--max_length must be at least 1 and --topics at least 0")
+            setattr(self, name, comma_list(getattr(self, name)))
+        check_least(self, 1, "max_length")
+        check_least(self, 0, "topics")
         if wrong := [each for each in self.licenses if not all(each.partition("="))]:
             raise RecordError(f"--licenses: must be NAME=LICENCE, not {wrong[0]!r}")
         if self.labels and self.corrupt:
-            raise RecordError("--labels and --corrupt true exclude each other: either people or spoilt verdicts teach")
+            raise RecordError("--labels and --corrupt true cannot be combined")
 
 
 def main() -> None:
-    """Filter, label, assign, compare and write; then put the folder in its place."""
+    """Run all steps, write the card, and move the folder to its place."""
     (args,) = parse((BuildDatasetArguments,), __doc__)
     plan = read_plan(args.plan)
     rubrics = {rubric.name: rubric for rubric in map(read_rubric, packaged_rubrics())}
     for rubric in map(read_rubric, args.rubrics):
         if rubrics.setdefault(rubric.name, rubric).fingerprint != rubric.fingerprint:
-            raise RecordError(
-                f"--rubrics: another rubric is called {rubric.name} too; change the id or raise the version"
-            )
+            raise RecordError(f"--rubrics: there is another rubric {rubric.name}; change the id or raise the version")
     encoder = prompt_encoder(args)
     with DatasetFolder(args.output) as folder:
         scratch, place = folder.scratch / "texts.db", folder.scratch
         with Journal(place / "dropped.jsonl") as dropped, JudgedCases(scratch, dropped) as judged:
             data = InstructionSet(judged, plan)
             licenses = dict(each.split("=", 1) for each in args.licenses)
-            data.tell(*judged.read(args.cases, args.verdicts, rubrics, licenses))
+            data.report(*judged.read(args.cases, args.verdicts, rubrics, licenses))
             verification, unrated = data.verify(args.verdict_ratings)
             quality_by, quality_report = label_quality(args, data)
             assignment = data.assign()
@@ -116,7 +117,7 @@ def main() -> None:
             rest.unlink()
         if topics:
             rows = [(", ".join(topic.words[:5]), topic.share) for topic in topics]
-            write_whole(place / "topics.svg", topic_shares(rows, "topics"))
+            write_whole(place / "topics.svg", svg_file(topic_shares, rows))
         facts = card_facts(splits, written) | {
             "title": args.title,
             "folder": Path(args.output).name,
@@ -141,12 +142,12 @@ def main() -> None:
 
 
 def evaluation_cases(args: BuildDatasetArguments) -> Iterator[Case]:
-    """Yield the cases that the judge is to be evaluated on beside the test split."""
+    """Yield the cases of --evaluation_cases."""
     return (case for path in args.evaluation_cases for case in read_cases(path))
 
 
 def prompt_encoder(args: BuildDatasetArguments) -> Any:
-    """Return what counts a row's tokens as the checkpoint's tokenizer and chat template have them, None without one."""
+    """Return the encoder that counts a row's tokens, None without --tokenizer."""
     if not args.tokenizer:
         return None
     from automedeval.models.tokenization import PromptEncoder
@@ -155,10 +156,10 @@ def prompt_encoder(args: BuildDatasetArguments) -> Any:
 
 
 def label_quality(args: BuildDatasetArguments, data: InstructionSet) -> tuple[str, dict[str, Any] | None]:
-    """Call every verdict high or low (Appendix B), by a classifier where one is asked for; return who did, and how well."""
+    """Label the quality of every verdict (Appendix B); return the origin of the labels, and the classifier's report."""
     by, report = "the label that came with the verdict", None
     if args.labels:
-        data.tell(f"quality: {data.read_labels(args.labels):,} labels by people")
+        data.report(f"quality: {data.read_labels(args.labels):,} labels by people")
         by = "people's labels"
     if args.labels or args.corrupt or args.classifier:
         from automedeval.models.embeddings import Encoder  # torch is loaded by those who need it
@@ -174,7 +175,7 @@ def label_quality(args: BuildDatasetArguments, data: InstructionSet) -> tuple[st
             report = classifier.report
         data.classify(classifier)
         by += ", or else by the classifier"
-    data.tell_quality()
+    data.report_quality()
     return by, report
 
 

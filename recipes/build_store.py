@@ -3,7 +3,7 @@
     python recipes/build_store.py --books medical.pdf evaluation.md --encoder models/all-MiniLM-L6-v2 --store stores/mine
     python recipes/build_store.py --books BOOKS_FOLDER --encoder models/all-MiniLM-L6-v2 --qdrant_url http://localhost:6333
 
-Stores as it goes; the same command again adds only what is missing. A server's key is read from QDRANT_API_KEY.
+Passages are stored while it runs; the same command again adds only what is missing. A server's key is read from QDRANT_API_KEY.
 """
 
 from collections import Counter
@@ -12,16 +12,16 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from automedeval.cli import parse, record_run, run
+from automedeval.cli import comma_list, parse, record_run, run
 from automedeval.distillation.books import Book, Chunking, find_books
 from automedeval.records import RecordError
 
 
 @dataclass
-class BuildIndexArguments:
-    """Which books become which store."""
+class BuildStoreArguments:
+    """The books and the store."""
 
-    books: list[str] = field(metadata={"help": "files or folders: .pdf, .md, .txt, .jsonl"})
+    books: list[str] = field(metadata={"help": "files or folders (.pdf, .md, .txt, .jsonl)"})
     encoder: str = field(metadata={"help": "sentence-transformers checkpoint: folder or Hub id"})
     store: str | None = field(default=None, metadata={"help": "folder of the embedded store"})
     qdrant_url: str | None = field(default=None, metadata={"help": "a Qdrant server, in place of --store"})
@@ -33,19 +33,21 @@ class BuildIndexArguments:
             "guideline, else medical)"
         },
     )
-    passage_tokens: int = field(default=200, metadata={"help": "most tokens of a passage, by the encoder's tokenizer"})
+    passage_tokens: int = field(default=200, metadata={"help": "longest passage, in tokens of the encoder"})
     overlap_tokens: int = field(default=40, metadata={"help": "most tokens repeated from the passage before"})
-    prune: bool = field(default=False, metadata={"help": "remove what is stored and not in these books"})
+    prune: bool = field(default=False, metadata={"help": "remove stored passages that are not in these books"})
     device: str = field(default="auto", metadata={"help": "auto | cpu | cuda | cuda:N"})
     dtype: str = field(
         default="auto",
-        metadata={"help": "of the encoder", "choices": ["auto", "bfloat16", "float16", "float32"]},
+        metadata={
+            "help": "dtype of the encoder; auto: bfloat16 where the device supports it",
+            "choices": ["auto", "bfloat16", "float16", "float32"],
+        },
     )
-    batch_tokens: int = field(default=8192, metadata={"help": "most tokens in one batch of the encoder"})
+    batch_tokens: int = field(default=8192, metadata={"help": "largest number of tokens in one batch of the encoder"})
 
     def __post_init__(self) -> None:
-        self.books = [path.strip() for entry in self.books for path in entry.split(",") if path.strip()]
-        self.kinds = [pair.strip() for entry in self.kinds for pair in entry.split(",") if pair.strip()]
+        self.books, self.kinds = comma_list(self.books), comma_list(self.kinds)
         wrong = [pair for pair in self.kinds if "=" not in pair]
         if wrong:
             raise RecordError(f"--kinds takes FILE_NAME=medical or FILE_NAME=evaluation, not {wrong[0]!r}")
@@ -54,14 +56,16 @@ class BuildIndexArguments:
 
 
 def main() -> None:
-    """Cut every book, store what is missing, and say what the store holds besides."""
-    (args,) = parse((BuildIndexArguments,), __doc__)
+    """Cut every book into passages, store the missing ones, and report what else the store contains."""
+    (args,) = parse((BuildStoreArguments,), __doc__)
     chunking = Chunking(args.passage_tokens, args.overlap_tokens)
-    # Every file is opened before a model is loaded: what cannot be read is told at once, not after an hour.
-    books, passed_over = find_books(args.books, dict(pair.rsplit("=", 1) for pair in args.kinds))
+    # Every file is opened before a model is loaded, so that faults are reported at once.
+    books, skipped = find_books(args.books, dict(pair.rsplit("=", 1) for pair in args.kinds))
 
-    from automedeval.distillation.store import Added, KnowledgeBase
-    from automedeval.models.embeddings import Encoder  # slow to import, and faults of the arguments do without
+    from automedeval.distillation.store import KnowledgeBase
+    from automedeval.models.embeddings import (
+        Encoder,
+    )  # slow to import, and not needed to report faults of the arguments
 
     encoder = Encoder(args.encoder, args.device, args.dtype, args.batch_tokens)
     if chunking.tokens > encoder.max_tokens:
@@ -71,16 +75,16 @@ def main() -> None:
     with KnowledgeBase(args.store, encoder, args.qdrant_url, args.collection, chunking) as knowledge:
         if args.store:
             record_run(Path(args.store) / f"{args.collection}.run.json", args)
-        counts, ids = Added(), set()
+        counts, ids = Counter(), set()
         with tqdm(total=0, unit="passage") as bar:
             for book in books:
                 bar.set_description(book.file.name)
                 passages = book.passages(encoder.count, chunking)
                 bar.total += len(passages)
                 bar.refresh()
-                counts += knowledge.add(passages, bar.update)
+                counts.update(knowledge.add(passages, bar.update))
                 ids |= {passage.id for passage in passages}
-        print(summary(books, passed_over, counts))
+        print(summary(books, skipped, counts))
         others = knowledge.others(ids)
         if others and args.prune:
             knowledge.remove(list(others))
@@ -93,22 +97,22 @@ def main() -> None:
             print(knowledge.advice)
 
 
-def summary(books: list[Book], passed_over: Counter[str], counts: object) -> str:
-    """Lay out what became of the books and their passages."""
+def summary(books: list[Book], skipped: Counter[str], counts: Counter[str]) -> str:
+    """Return a report on the books and their passages, and on the skipped files by suffix."""
     kinds = Counter(book.kind for book in books)
     lines = [
         f"{len(books):,} books ({', '.join(f'{kind}: {count}' for kind, count in sorted(kinds.items()))}) → "
-        f"{counts.passages:,} passages, {counts.there:,} there already, {counts.added:,} added"
-        + (f", {counts.repeated:,} repeated within a book" if counts.repeated else "")
+        f"{counts['passages']:,} passages, {counts['there']:,} there already, {counts['added']:,} added"
+        + (f", {counts['repeated']:,} repeated within a book" if counts["repeated"] else "")
     ]
     lines += [
         f"{book.file}: {book.pages_without_text:,} pages without text left out"
         for book in books
         if book.pages_without_text
     ]
-    if passed_over:
-        names = ", ".join(f"{suffix}: {count}" for suffix, count in sorted(passed_over.items()))
-        lines.append(f"{passed_over.total():,} files of other kinds passed over ({names})")
+    if skipped:
+        names = ", ".join(f"{suffix}: {count}" for suffix, count in sorted(skipped.items()))
+        lines.append(f"{skipped.total():,} files of other kinds skipped ({names})")
     return "\n".join(lines)
 
 

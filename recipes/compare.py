@@ -1,13 +1,13 @@
-"""Compare candidates with few ratings: many verdicts, corrected by what people said of some cases.
+"""Compare candidates by many verdicts and few ratings: the ratings of some cases correct the verdicts on all.
 
     python recipes/compare.py --cases cases.jsonl --verdicts verdicts --ratings ratings.jsonl --output comparison
     python recipes/compare.py --cases cases.jsonl --verdicts small=v1.jsonl large=v2.jsonl --ratings ratings.jsonl \\
       --models model-a model-b --plan_power 0.8 --rate_next 30 --output comparison
 
 Writes OUTPUT/comparison.json, comparison.md and comparison.html: mean scores, differences and win rates from the ratings alone,
-from each judge alone, and from both, with intervals that hold however wrong the judge is, as long as the rated cases are a
-random draw of all. --rate_next adds next_cases.jsonl, which cases to rate next, and probabilities.jsonl, with what chance each
-case is rated by then: give it to --probabilities once they are.
+from each judge alone, and from both. The intervals of both are valid for any judge, if the rated cases are a random draw of all
+cases. --rate_next adds next_cases.jsonl, the cases to rate next, and probabilities.jsonl, the probability with which each case
+has been rated after that: pass this file to --probabilities when they are rated.
 """
 
 import json
@@ -20,71 +20,79 @@ from typing import Any
 import numpy as np
 
 import automedeval
-from automedeval.cli import git_commit, parse, run
+from automedeval.cli import comma_list, git_commit, parse, run
 from automedeval.meta_evaluation import comparison_report
 from automedeval.meta_evaluation.cases import Cases
-from automedeval.meta_evaluation.comparison import STACKED, VOTED, candidates_of, compare, keep_ratings, plain
+from automedeval.meta_evaluation.comparison import STACKED, VOTED, candidates_of, compare, keep_ratings
 from automedeval.meta_evaluation.confidence import uncertainty
 from automedeval.meta_evaluation.ratings import read_ratings
 from automedeval.meta_evaluation.verdicts import Row, read_verdicts, rows_of
 from automedeval.metrics.lexical import BASELINES
-from automedeval.records import RecordError, read_lines
+from automedeval.records import RecordError, check_least, read_lines
 from automedeval.records.journal import write_whole
-from automedeval.reports.page import printable
+from automedeval.reports.text import printable
 from automedeval.stats import sampling
-from automedeval.stats.bootstrap import RESAMPLES
+from automedeval.stats.bootstrap import RESAMPLES, plain
+from automedeval.stats.prediction_powered import Powered
 
 EQUAL = (
-    "The rated cases are taken as a random draw of all cases, decided without a look at what people say of them. If somebody "
-    "chose them, no interval of ratings holds, with or without a judge."
+    "This assumes that the rated cases are a random draw of all cases, made before any of them was rated. If they were chosen "
+    "in another way, the intervals are not valid, with or without a judge."
 )
-WEIGHED = "The rated cases are taken as drawn with the chances that --probabilities names, and are weighted with their inverse."
+WEIGHED = "This assumes that the rated cases were drawn with the chances in --probabilities; they are weighted by the inverse."
 
 
 @dataclass
 class CompareArguments:
-    """What is compared, by whom, and what is planned."""
+    """The files to compare, and the options of the report, the plan and the next draw."""
 
     cases: str = field(metadata={"help": "the cases: .jsonl, .parquet or a Hub dataset id"})
     verdicts: list[str] = field(
-        metadata={"help": "verdict files, or folders with a verdicts.jsonl; NAME=FILE calls its judge NAME"}
+        metadata={"help": "verdict files, or folders with a verdicts.jsonl; NAME=FILE names its judge NAME"}
     )
     ratings: str = field(metadata={"help": "people's ratings of some of the cases, drawn at random"})
     output: str = field(metadata={"help": "folder for comparison.json, comparison.md and comparison.html"})
     rubric: str | None = field(
-        default=None, metadata={"help": "your own rubric's .yaml, if the verdicts were given by one"}
+        default=None, metadata={"help": "your own rubric's .yaml file, if verdicts were given by one"}
     )
     models: list[str] = field(default_factory=list, metadata={"help": "compare only these candidates (default: all)"})
     candidates: str = field(
         default="models",
         metadata={
-            "help": "models, or picks: what a rule without a model would pick from the responses of each case",
+            "help": "models: the models of the responses; picks: in each case the response that a baseline (longer text, BM25, "
+            "…) scores highest",
             "choices": ["models", "picks"],
         },
     )
     probabilities: str | None = field(
         default=None,
-        metadata={"help": "with what chance each case was to be rated: lines of case_id, probability (default: alike)"},
+        metadata={
+            "help": "probabilities with which the cases were drawn to be rated: lines of case_id, probability (default: equal)"
+        },
     )
     rated: int | None = field(
         default=None,
-        metadata={"help": "use the ratings of only so many cases, drawn at random: what would few have said?"},
+        metadata={
+            "help": "use the ratings of only this number of cases, drawn at random, to try out how few are enough"
+        },
     )
-    plan_power: float = field(default=0.8, metadata={"help": "power of the plan: how many ratings tell two apart"})
+    plan_power: float = field(default=0.8, metadata={"help": "power of the plan of how many ratings find a difference"})
     plan_difference: float | None = field(
         default=None, metadata={"help": "difference to plan for, in points (default: the estimated one)"}
     )
-    rate_next: int | None = field(default=None, metadata={"help": "draw so many cases to be rated next"})
+    rate_next: int | None = field(default=None, metadata={"help": "number of cases to draw to be rated next"})
     uniform: float = field(
-        default=sampling.UNIFORM, metadata={"help": "share of the chance to be drawn that all cases get alike"}
+        default=sampling.UNIFORM,
+        metadata={
+            "help": "share of the draw that is uniform over cases; the rest prefers cases on which the judges are uncertain"
+        },
     )
-    resamples: int = field(default=RESAMPLES, metadata={"help": "of the bootstrap of the concordances"})
-    seed: int = field(default=0, metadata={"help": "of the bootstrap, of --rated and of --rate_next"})
+    resamples: int = field(default=RESAMPLES, metadata={"help": "resamples of the bootstrap of the concordances"})
+    seed: int = field(default=0, metadata={"help": "seed of the bootstrap, of --rated and of --rate_next"})
 
     def __post_init__(self) -> None:
         for name in ("verdicts", "models"):
-            given = [each.strip() for part in getattr(self, name) for each in part.split(",") if each.strip()]
-            setattr(self, name, list(dict.fromkeys(given)))
+            setattr(self, name, list(dict.fromkeys(comma_list(getattr(self, name)))))
         if not self.verdicts:
             raise RecordError("--verdicts names no file")
         if len(self.models) == 1:
@@ -92,17 +100,17 @@ class CompareArguments:
         for name, low, high in (("plan_power", 0.05, 1), ("uniform", 0, 1.000001)):
             if not low < getattr(self, name) < high:
                 raise RecordError(f"--{name} must be above {low} and {'below' if high == 1 else 'at most'} 1")
-        for name, least in (("rated", 2), ("rate_next", 1), ("resamples", 100)):
-            if getattr(self, name) is not None and getattr(self, name) < least:
-                raise RecordError(f"--{name} must be at least {least}, not {getattr(self, name)}")
+        check_least(self, 2, "rated")
+        check_least(self, 1, "rate_next")
+        check_least(self, 100, "resamples")
         if self.plan_difference is not None and not abs(self.plan_difference) > 0:
             raise RecordError("--plan_difference must be a number other than 0")
         if self.rated and self.probabilities:
-            raise RecordError("--rated draws with equal chances, and --probabilities says that they were not equal")
+            raise RecordError("--rated and --probabilities exclude each other: --rated draws with equal probabilities")
 
 
 def main() -> None:
-    """Read everything, compute everything, then write."""
+    """Read the files, compute the figures, and write the report."""
     (args,) = parse((CompareArguments,), __doc__)
     cases = Cases.read(args.cases)
     judges, notes = read_verdicts(args.verdicts, cases, args.rubric, frozenset({STACKED, VOTED, *BASELINES, "people"}))
@@ -118,7 +126,7 @@ def main() -> None:
     found = compare(
         cases, people, rows, candidates, chances, args.plan_power, args.plan_difference, args.resamples, args.seed
     )
-    result = plain(found) | {"notes": notes + found["notes"]}
+    result = plain(found, Powered) | {"notes": notes + found["notes"]}
     texts: dict[str, str] = {}
     if args.rate_next:
         result["next"] = draw_next(args, cases, rows, rated, chances, texts)
@@ -136,13 +144,8 @@ def main() -> None:
         "resamples": args.resamples,
         "seed": args.seed,
     }
-    context = {
-        "title": "Candidates, by few ratings: " + Path(args.cases).stem,
-        "assumption": EQUAL if chances is None else WEIGHED,
-        "figures": comparison_report.illustrate(result),
-    }
-    for name in ("comparison.md", "comparison.html"):
-        texts[name] = comparison_report.render(f"{name}.jinja", result, **context)
+    title = "Candidates, by few ratings: " + Path(args.cases).stem
+    texts |= comparison_report.render(result, title, EQUAL if chances is None else WEIGHED)
     texts["comparison.json"] = json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     folder = Path(args.output)
     folder.mkdir(parents=True, exist_ok=True)
@@ -158,10 +161,10 @@ def main() -> None:
 
 
 def read_probabilities(path: str, cases: Cases, rated: np.ndarray) -> np.ndarray:
-    """Return with what chance each case was to be rated, float [cases]; NaN where the file does not say.
+    """Return the probability with which each case was drawn to be rated, float [cases]; NaN where the file has none.
 
     Raises:
-        RecordError: a rated case has none, or one is not above 0 and at most 1.
+        RecordError: a rated case has no probability, or one is not above 0 and at most 1.
     """
     found = np.full(len(cases), np.nan)
     for place, record in read_lines(path):
@@ -188,10 +191,10 @@ def draw_next(
     earlier: np.ndarray | None,
     texts: dict[str, str],
 ) -> dict[str, Any]:
-    """Draw the cases to rate next, add both files to `texts`, and return what the report says of it.
+    """Draw the cases to rate next, add both files to `texts`, and return the facts for the report.
 
     Raises:
-        RecordError: fewer cases are left, or one has no probability so far.
+        RecordError: too few unrated cases are left, or a case has no probability so far.
     """
     if args.rate_next > (~rated).sum():
         raise RecordError(f"--rate_next {args.rate_next}: only {int((~rated).sum())} cases are not rated yet")

@@ -1,4 +1,4 @@
-"""Distill teachers: a strong or weak one judges every case, asking reference books first (paper section 3.1, Algorithm 1).
+"""Distill a teacher: it judges every case and may first ask reference books (paper section 3.1, Algorithm 1).
 
     python recipes/distill.py --teacher strong --judge openai:MODEL --cases cases.jsonl --store DIR --output verdicts/strong
     python recipes/distill.py --teacher weak --judge recording:teacher.jsonl --shuffle false --cases F --store DIR --output O
@@ -7,63 +7,68 @@
 Appends to OUTPUT/verdicts.jsonl as verdicts come; the same command again does only the cases that are missing.
 """
 
-import itertools
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-
-from tqdm import tqdm
 
 from automedeval.cli import parse, record_run, run
 from automedeval.distillation.arguments import KnowledgeArguments
 from automedeval.distillation.completion_chain import CompletionChain, overview
 from automedeval.judges.judge import Judge
-from automedeval.judges.verdict_log import VerdictLog
-from automedeval.models.arguments import ChatArguments
-from automedeval.models.dialogue import WINDOW, conclude
+from automedeval.judges.requests import Requests
+from automedeval.judges.run import collect_or_submit, refuse_failures, verdict_log
+from automedeval.models.arguments import ChatArguments, parse_model
+from automedeval.models.base import lead
 from automedeval.models.replay import RecordedChat
-from automedeval.records import Case, RecordError, read_cases
-from automedeval.records.journal import Journal, write_whole
+from automedeval.records import RecordError, check_least
 
 
 @dataclass
 class DistillArguments:
-    """Who teaches what, and what the teacher may look up."""
+    """Which teacher judges which cases, and what it is shown."""
 
-    teacher: str = field(metadata={"help": "which of the two this is", "choices": ["strong", "weak"]})
-    judge: str = field(metadata={"help": "openai:MODEL (see --base_url), recording:FILE, or a checkpoint"})
+    teacher: str = field(metadata={"help": "which of the paper's two teachers this is", "choices": ["strong", "weak"]})
+    judge: str = field(
+        metadata={
+            "help": "openai:MODEL (an endpoint, see --base_url), a checkpoint, or recording:FILE, which plays back answers"
+        }
+    )
     cases: str = field(metadata={"help": "cases with responses: .jsonl, .parquet or a Hub dataset id"})
     output: str = field(metadata={"help": "folder for verdicts.jsonl"})
     reference_as_response: bool = field(default=False, metadata={"help": "show the reference as one more response"})
     models: str | None = field(default=None, metadata={"help": "show only these models' responses: A,B,C"})
     shuffle: bool = field(
-        default=True, metadata={"help": "show responses in a seeded order; a recording needs false: the file's order"}
+        default=True,
+        metadata={
+            "help": "show responses in an order drawn by --seed; false: in the file's order, which a recording needs, since "
+            "its answers number the responses in that order"
+        },
     )
     score_decoding: str = field(
         default="free",
         metadata={
-            "help": "free: the teacher's own text is parsed; constrained: a checkpoint's scores come from allowed values",
+            "help": "free: scores are parsed from the text that the teacher writes; constrained: each score is the likeliest "
+            "of the allowed values, which only a checkpoint can give",
             "choices": ["free", "constrained"],
         },
     )
     rubric: str = field(default="automedeval", metadata={"help": "a rubric with a score line, packaged or your .yaml"})
-    seed: int = field(default=0, metadata={"help": "of the orders, and of sampling"})
-    limit: int | None = field(default=None, metadata={"help": "only the first so many cases"})
-    judge_name: str | None = field(default=None, metadata={"help": "what verdicts record as their judge"})
+    seed: int = field(default=0, metadata={"help": "seed of the orders and of sampling"})
+    limit: int | None = field(default=None, metadata={"help": "judge only so many cases, the first ones"})
+    judge_name: str | None = field(default=None, metadata={"help": "name that verdicts record; default: the model's"})
     dry_run: bool = field(default=False, metadata={"help": "count cases, tokens and cost; ask nothing"})
     batch: bool = field(
-        default=False, metadata={"help": "endpoint without knowledge: submit as one batch; again: collect"}
+        default=False, metadata={"help": "endpoint, --knowledge none: submit one batch; the same command collects it"}
     )
 
     def __post_init__(self) -> None:
-        if self.limit is not None and self.limit < 1:
-            raise RecordError(f"--limit must be at least 1, not {self.limit}")
-        if self.judge.startswith("recording:") and self.shuffle:
-            raise RecordError("a recording speaks of the responses in the file's order: --shuffle false")
-        if self.score_decoding == "constrained" and self.judge.startswith(("openai:", "recording:")):
+        check_least(self, 1, "limit")
+        kind, _ = parse_model(self.judge)
+        if kind == "recording" and self.shuffle:
+            raise RecordError("a recording numbers the responses in the file's order: --shuffle false")
+        if self.score_decoding == "constrained" and kind != "checkpoint":
             raise RecordError("--score_decoding constrained needs a checkpoint")
-        if self.batch and not self.judge.startswith("openai:"):
+        if self.batch and kind != "openai":
             raise RecordError("--batch needs an endpoint: --judge openai:MODEL")
 
 
@@ -71,41 +76,39 @@ def main() -> None:
     """Let the teacher judge what is missing, then count how its chains ended."""
     args, books, chat_args = parse((DistillArguments, KnowledgeArguments, ChatArguments), __doc__)
     if args.batch and books.knowledge == "chain":
-        raise RecordError(
-            "--batch needs --knowledge none: the steps of a chain follow one another, a batch is one step"
-        )
+        raise RecordError("--batch needs --knowledge none: a chain takes several calls, one after another")
     with ExitStack() as opened:
         chain = chain_of(args, books, chat_args, opened)
-        # Every case is planned once before anything is asked: bad input is told at once, not after an hour.
-        digests = {}
-        for case in cases_of(args):
-            chain.plan(case)
-            digests[case.id] = case.digest
-        log = VerdictLog(Path(args.output), chain.judge.name, chain.judge.rubric_name, chain.fingerprint)
+        requests = Requests(args.cases, args.limit, lambda case: [chain.plan(case)])
+        log = verdict_log(Path(args.output), chain.judge, chain.fingerprint)
         if args.dry_run:
-            print(dry_run(chain, args, log.done(digests)))
+            log.join_parts()
+            print(chain.dry_run(requests, log.done(requests.digests)))
             return
-        record_run(log.run_file, args, books, chat_args)
-        with Journal(log.path) as journal:  # what is done is read under the lock: nobody adds to it meanwhile
-            done = log.done(digests)
+        with log:
+            record_run(log.run_file, args, books, chat_args)
+            done = log.done(requests.digests)
             if args.batch:
-                print(collect_or_submit(chain, args, log, journal, done))
+                missing = {request.id: request for request in requests if request.key not in done}
+                awaited = collect_or_submit(
+                    chain.judge.chat, missing, log,
+                    lambda request: next(chain.dialogue(request)),
+                    lambda request, answer: lead(chain.dialogue(request), lambda _: answer),
+                )  # fmt: skip
+                print(awaited or "batch: nothing is missing")
             else:
-                judge_missing(chain, args, journal, done, len(digests))
-            journal.sync()
-    mine = (verdict for verdict in log.mine() if verdict.case_id in digests)
-    print(f"{args.teacher} teacher, {log.judge} by {log.rubric}: {overview(mine, len(digests), journal.appended)}")
+                log.fill(chain.verdicts(requests, done), len(requests) - len(done))
+    found = (verdict for verdict in log.records() if verdict.case_id in requests.digests)
+    print(f"{args.teacher} teacher, {' by '.join(log.author)}: {overview(found, len(requests), log.new)}")
     print(f"verdicts: {log.path}")
-    failures = getattr(chain.judge.chat, "failures", ())
-    if failures:
-        raise RecordError(f"{len(failures)} not judged, the last: {failures[-1]}; the same command tries them again")
+    refuse_failures(chain.judge)
 
 
 def chain_of(
     args: DistillArguments, books: KnowledgeArguments, chat_args: ChatArguments, opened: ExitStack
 ) -> CompletionChain:
     """Return the teacher, with the books that it may ask, which are closed with `opened`."""
-    kind, _, file = args.judge.partition(":")
+    kind, file = parse_model(args.judge)
     recorded = kind == "recording"
     chat = RecordedChat(file, args.teacher, books.knowledge) if recorded else chat_args.load(args.judge, args.seed)
     models = [name.strip() for name in args.models.split(",")] if args.models is not None else None
@@ -114,58 +117,6 @@ def chain_of(
     search, store = books.open(chat_args.device, opened)
     shown = {"reference_as_response": args.reference_as_response, "shuffle": args.shuffle}
     return CompletionChain(judge, args.teacher, search, books.questions, store=store, **shown)
-
-
-def judge_missing(
-    chain: CompletionChain, args: DistillArguments, journal: Journal, done: set[tuple], cases: int
-) -> None:
-    """Judge what is not done, appending every verdict as it comes."""
-    with tqdm(total=cases - len(done), unit="verdict") as bar:
-        for verdict in chain.verdicts(map(chain.plan, cases_of(args)), done):
-            journal.append(verdict.to_dict())
-            bar.update()
-            if journal.appended % WINDOW == 0:
-                journal.sync()
-
-
-def cases_of(args: DistillArguments) -> Iterator[Case]:
-    """Yield the cases, the first `limit` of them."""
-    return itertools.islice(read_cases(args.cases), args.limit)
-
-
-def collect_or_submit(
-    chain: CompletionChain, args: DistillArguments, log: VerdictLog, journal: Journal, done: set[tuple]
-) -> str:
-    """Collect the batch that this folder waits for, or submit what is missing; return what became of it."""
-    chat, requests = chain.judge.chat, {r.id: r for r in map(chain.plan, cases_of(args)) if r.key not in done}
-    if not requests:
-        return "nothing is missing"
-    state = log.path.with_name(f"batch-{chain.fingerprint}.txt")
-    if not state.exists():
-        prompts = {name: next(chain.dialogue(request)) for name, request in requests.items()}
-        write_whole(state, chat.submit_batch(prompts, chain.fingerprint))  # an id that is lost would be paid for twice
-        return f"batch {state.read_text()} submitted with {len(prompts)} requests; the same command collects it"
-    batch = state.read_text()
-    status, answers = chat.collect_batch(batch)
-    for name, answer in answers:
-        if name in requests:
-            journal.append(conclude(chain.dialogue(requests.pop(name)), answer).to_dict())
-    journal.sync()
-    if status in ("completed", "failed", "expired", "cancelled"):
-        state.unlink()
-        return f"batch {batch} {status}: {len(requests)} not answered"
-    return f"batch {batch}: {status}; the same command collects it"
-
-
-def dry_run(chain: CompletionChain, args: DistillArguments, done: set[tuple]) -> str:
-    """Count what a run would do at least: a chain asks once and more, up to one call beyond its questions."""
-    cases, tokens, cost = 0, 0, 0.0
-    for request in map(chain.plan, cases_of(args)):
-        if request.key not in done:
-            count, worst = chain.judge.chat.estimate([next(chain.dialogue(request))])
-            cases, tokens, cost = cases + 1, tokens + count, cost + worst
-    text = f"{cases} cases, {len(done)} judged already, {cases} to {cases * (chain.questions + 1)} calls, about {tokens:,} "
-    return text + "prompt tokens in the first ones" + (f", which cost at most {cost:.2f}" if cost else "")
 
 
 if __name__ == "__main__":

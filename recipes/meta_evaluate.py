@@ -1,12 +1,12 @@
-"""Judge the judges: which model is better, how sure, and how far the verdicts agree with people.
+"""Compare candidates by judges' verdicts, and compare the verdicts with people's ratings.
 
     python recipes/meta_evaluate.py --verdicts verdicts --cases cases.jsonl --ratings ratings.jsonl --output report
     python recipes/meta_evaluate.py --verdicts small=v1.jsonl large=v2.jsonl --cases cases.jsonl --output report
     python recipes/meta_evaluate.py --verdicts r0=v0.jsonl r1=v1.jsonl r2=v2.jsonl --rounds r0,r1,r2 \
       --cases cases.jsonl --ratings ratings.jsonl --output report
 
-Writes OUTPUT/agreement.json, OUTPUT/report.md and OUTPUT/report.html, one page without outside calls. Without --ratings it
-compares the candidates by the judges alone. --rounds adds what further rounds of introspection can be expected to give.
+Writes OUTPUT/agreement.json, OUTPUT/report.md and OUTPUT/report.html, a page that loads nothing from the network. Without
+--ratings the candidates are compared by the judges alone. --rounds adds a forecast for further rounds of introspection.
 """
 
 import json
@@ -17,29 +17,28 @@ from pathlib import Path
 from typing import Any
 
 import automedeval
-from automedeval.cli import git_commit, parse, run
+from automedeval.cli import comma_list, git_commit, parse, run
 from automedeval.meta_evaluation import report
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.evaluate import meta_evaluate
-from automedeval.meta_evaluation.ratings import read_choices, read_preferences, read_ratings, read_verdict_ratings
+from automedeval.meta_evaluation.ratings import gather_preferences, read_choices, read_ratings, read_verdict_ratings
 from automedeval.meta_evaluation.rationale_similarity import compare_rationales, read_teacher
-from automedeval.meta_evaluation.report_figures import illustrate
 from automedeval.meta_evaluation.report_text import summary
 from automedeval.meta_evaluation.runs import average_runs, check_rounds, follow_rounds
-from automedeval.meta_evaluation.verdicts import JudgeEvidence, baseline_evidence, read_verdicts, rows_of
+from automedeval.meta_evaluation.verdicts import Baseline, JudgeVerdicts, read_verdicts, rows_of
 from automedeval.metrics.lexical import BASELINES
-from automedeval.records import RecordError
+from automedeval.records import Preference, RecordError, check_least, read_placed
 from automedeval.records.journal import write_whole
-from automedeval.reports import page
+from automedeval.reports.text import printable
 from automedeval.stats.bootstrap import RESAMPLES, estimate, plain
 
 
 @dataclass
 class MetaEvaluateArguments:
-    """What is compared with what."""
+    """The files to compare, and the options of the report."""
 
     verdicts: list[str] = field(
-        metadata={"help": "verdict files, or folders with a verdicts.jsonl; NAME=FILE calls its judge NAME"}
+        metadata={"help": "verdict files, or folders with a verdicts.jsonl; NAME=FILE names its judge NAME"}
     )
     cases: str = field(metadata={"help": "the cases: .jsonl, .parquet or a Hub dataset id"})
     output: str = field(metadata={"help": "folder for agreement.json, report.md and report.html"})
@@ -52,55 +51,62 @@ class MetaEvaluateArguments:
     raters: str | None = field(
         default=None,
         metadata={
-            "help": "crossed: annotators are persons who rated all; anonymous: positions (default: crossed if complete)",
+            "help": "crossed: the same persons rated everything; anonymous: an annotator is only a position, the persons "
+            "change (default: crossed if all annotators rated everything)",
             "choices": ["crossed", "anonymous"],
         },
     )
     rubric: str | None = field(
-        default=None, metadata={"help": "your own rubric's .yaml, if the verdicts were given by one"}
+        default=None, metadata={"help": "your own rubric's .yaml file, if verdicts were given by one"}
     )
-    limit: int | None = field(default=None, metadata={"help": "only the first so many cases"})
-    baselines: bool = field(default=True, metadata={"help": "compare with longer text, BM25, ROUGE-L and chance"})
-    series: bool = field(default=False, metadata={"help": "the files are a series (rounds, checkpoints): draw curves"})
+    limit: int | None = field(default=None, metadata={"help": "number of cases to read (default: all)"})
+    baselines: bool = field(
+        default=True, metadata={"help": "compare with baselines: longer text, BM25, ROUGE-L, random scores"}
+    )
+    series: bool = field(
+        default=False, metadata={"help": "draw curves over the files, for example rounds or checkpoints"}
+    )
     rounds: list[str] = field(
         default_factory=list,
-        metadata={"help": "the judges of introspection rounds 0, 1, 2, … by name: a forecast (needs --ratings)"},
+        metadata={"help": "names of the judges of introspection rounds 0, 1, 2, …, for a forecast (needs --ratings)"},
     )
     paper_table: bool = field(
-        default=False, metadata={"help": "show the paper's own Table 2, and its rounds, beside, labelled as such"}
+        default=False, metadata={"help": "also show the paper's Table 2 and its rounds, labelled as the paper's"}
     )
     teacher_verdicts: str | None = field(
         default=None,
-        metadata={"help": "a teacher's verdicts on these cases: how similar the judges' rationales are to its"},
+        metadata={
+            "help": "a teacher's verdicts on these cases, to measure how similar the judges' rationales are to the teacher's"
+        },
     )
     bert_model: str = field(
-        default="roberta-large", metadata={"help": "BERTScore: encoder, by folder or Hub id; none leaves it out"}
+        default="roberta-large", metadata={"help": "encoder for BERTScore, a folder or Hub id; none: no BERTScore"}
     )
     bert_num_layers: int | None = field(
-        default=None, metadata={"help": "BERTScore: which layer (default: bert-score's choice, where it has one)"}
+        default=None,
+        metadata={"help": "layer for BERTScore (default: that of the package bert-score for this encoder)"},
     )
     bart_model: str = field(
         default="facebook/bart-large-cnn",
-        metadata={"help": "BARTScore: model, by folder or Hub id; none leaves it out"},
+        metadata={"help": "model for BARTScore, a folder or Hub id; none: no BARTScore"},
     )
-    html_cases: int = field(default=300, metadata={"help": "most cases whose texts the page shows"})
-    resamples: int = field(default=RESAMPLES, metadata={"help": "of the bootstrap over cases"})
-    seed: int = field(default=0, metadata={"help": "of the bootstrap"})
+    html_cases: int = field(default=300, metadata={"help": "largest number of cases with their texts on the page"})
+    resamples: int = field(default=RESAMPLES, metadata={"help": "resamples of the bootstrap over cases"})
+    seed: int = field(default=0, metadata={"help": "seed of the bootstrap"})
 
     def __post_init__(self) -> None:
-        self.verdicts = [name.strip() for given in self.verdicts for name in given.split(",") if name.strip()]
+        self.verdicts, self.rounds = comma_list(self.verdicts), comma_list(self.rounds)
         if not self.verdicts:
             raise RecordError("--verdicts names no file")
-        self.rounds = [name.strip() for given in self.rounds for name in given.split(",") if name.strip()]
         if self.rounds and not self.ratings:
             raise RecordError("--rounds needs --ratings: a round is measured by its agreement with people")
-        for name, least in (("limit", 1), ("html_cases", 0), ("resamples", 100)):
-            if getattr(self, name) is not None and getattr(self, name) < least:
-                raise RecordError(f"--{name} must be at least {least}, not {getattr(self, name)}")
+        check_least(self, 1, "limit")
+        check_least(self, 0, "html_cases")
+        check_least(self, 100, "resamples")
 
 
 def main() -> None:
-    """Read everything, compute everything, then write three files."""
+    """Read the files, compute the figures, and write three files."""
     (args,) = parse((MetaEvaluateArguments,), __doc__)
     cases = Cases.read(args.cases, args.limit)
     judges, notes = read_verdicts(args.verdicts, cases, args.rubric, frozenset({*BASELINES, "people"}))
@@ -115,13 +121,13 @@ def main() -> None:
     if args.verdict_ratings:
         verdict_ratings, more = read_verdict_ratings(args.verdict_ratings, cases)
         notes += more
-    preferences = []
+    preferences = {}
     if args.preferences:
-        preferences, more = read_preferences(args.preferences, cases)
+        preferences, more = gather_preferences(read_placed(args.preferences, Preference), cases, args.preferences)
         notes += more
     baselines = baselines_of(cases, notes) if args.baselines and people is not None else []
-    said = (people, choices, verdict_ratings, preferences)
-    result = meta_evaluate(cases, [*judges, *baselines], *said, args.resamples, args.seed)
+    given = (people, choices, verdict_ratings, preferences)
+    result = meta_evaluate(cases, [*judges, *baselines], *given, args.resamples, args.seed)
     if people is not None and (table := average_runs(result["judges"])):
         result["repeats"] = table
     if args.teacher_verdicts:
@@ -141,27 +147,20 @@ def main() -> None:
     }
     folder = Path(args.output)
     folder.mkdir(parents=True, exist_ok=True)
-    paper_rounds = report.paper_rounds() if args.paper_table else None
     shown = report.pick_cases(result, cases, args.html_cases, args.seed)
-    context = {
-        "title": "Judges and candidates: " + Path(args.cases).stem,
-        "paper": report.paper_table() if args.paper_table else None,
-        "paper_rounds": paper_rounds,
-        "figures": illustrate(result, args.series, paper_rounds),
-        "cases": report.case_records(result, cases, judges, people, shown),
-        **page.page_script(report.TEMPLATES / "report.js"),
-    }
-    texts = {name: report.render(f"{name}.jinja", result, **context) for name in ("report.md", "report.html")}
+    records = report.case_records(result, cases, judges, people, shown)
+    title = "Judges and candidates: " + Path(args.cases).stem
+    texts = report.render(result, title, records, args.series, args.paper_table)
     texts["agreement.json"] = json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     for name, text in texts.items():
         write_whole(folder / name, text)
     lines = ["", *summary(result), "", *(f"note: {note}" for note in notes)]
-    print("\n".join(map(page.printable, lines)))
+    print("\n".join(map(printable, lines)))
     print(f"report: {folder / 'report.html'}")
 
 
 def similarity(
-    args: MetaEvaluateArguments, cases: Cases, judges: list[JudgeEvidence]
+    args: MetaEvaluateArguments, cases: Cases, judges: list[JudgeVerdicts]
 ) -> tuple[dict[str, Any], list[str]]:
     """Compare the judges' rationales with the teacher's; return figures with intervals, and notes."""
     teacher, notes = read_teacher(args.teacher_verdicts, cases)
@@ -174,8 +173,8 @@ def similarity(
     return estimate(found, len(cases), args.resamples, args.seed), notes
 
 
-def baselines_of(cases: Cases, notes: list[str]) -> list[JudgeEvidence]:
-    """Return the baselines that have something to count in these cases."""
+def baselines_of(cases: Cases, notes: list[str]) -> list[Baseline]:
+    """Return the baselines that have a score for some response of these cases; add notes on what they lack."""
     found = []
     for name, score in BASELINES.items():
         values = score(cases.records)
@@ -185,7 +184,7 @@ def baselines_of(cases: Cases, notes: list[str]) -> list[JudgeEvidence]:
             continue
         if missing:
             notes.append(f"{name}: {missing} of {len(values)} responses have none and are left out of its figures")
-        found.append(baseline_evidence(name, values, cases))
+        found.append(Baseline(cases, name, values))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Turn public question-answer sets into cases, leave out what is no question, and count everything that is left out.
+"""Turn public question-answer sets into cases; exclude rows by patterns and duplicate questions, and count them.
 
     python recipes/prepare_cases.py --input rows.json --output cases
     python recipes/prepare_cases.py --input qa.csv --layout table --question_column Q --reference_column A --output cases
@@ -19,7 +19,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from automedeval.cli import parse, record_run, run
+from automedeval.cli import comma_list, parse, record_run, run
 from automedeval.dataset.decontamination import near_duplicates, normalise
 from automedeval.dataset.human_verdicts import verdicts_of_raters
 from automedeval.dataset.sources import (
@@ -33,79 +33,79 @@ from automedeval.dataset.sources import (
     table_layout,
 )
 from automedeval.dataset.synthetic_verdicts import verdicts_of_pairs
-from automedeval.records import RATER, Case, RecordError, question_text, read_lines
-from automedeval.records.journal import write_whole
+from automedeval.records import RATER, Case, RecordError, check_least, question_text, read_lines
+from automedeval.records.journal import arithmetic, write_whole
 from automedeval.rubrics import read_rubric
 
 
 @dataclass
 class PrepareCasesArguments:
-    """What becomes a case."""
+    """The input, its layout, and the filters."""
 
     input: list[str] = field(metadata={"help": "rows: .json array, .jsonl, .csv, .parquet, or a Hub dataset id"})
     output: str = field(metadata={"help": "folder for cases.jsonl, dropped.jsonl and run.json"})
     layout: str | None = field(
         default=None,
-        metadata={"help": "default: told by the first row's keys", "choices": [*LAYOUTS, "table"]},
+        metadata={
+            "help": "layout of the rows (default: recognised by the first row's keys)",
+            "choices": [*LAYOUTS, "table"],
+        },
     )
-    split: str = field(default="train", metadata={"help": "which split of a Hub dataset"})
-    source: str | None = field(default=None, metadata={"help": "what ids begin with (default: layout or file name)"})
+    split: str = field(default="train", metadata={"help": "split of a Hub dataset"})
+    source: str | None = field(default=None, metadata={"help": "prefix of ids (default: layout or file name)"})
     question_column: str | None = field(default=None, metadata={"help": "table: the column with the question"})
-    reference_column: str | None = field(default=None, metadata={"help": "table: the one with the trusted answer"})
+    reference_column: str | None = field(default=None, metadata={"help": "table: the column with the trusted answer"})
     response_columns: list[str] = field(
-        default_factory=list, metadata={"help": "table: A,B,… with responses; their names become the models'"}
+        default_factory=list, metadata={"help": "table: columns A,B,… with responses; their names become the models"}
     )
     topic_column: str | None = field(default=None, metadata={"help": "table: the column with the topic"})
-    exclusions: str | None = field(default=None, metadata={"help": "YAML of patterns (default: the packaged ones)"})
+    exclusions: str | None = field(
+        default=None, metadata={"help": "YAML file of exclusion patterns (default: the packaged ones)"}
+    )
     near_duplicates: str | None = field(
         default=None,
         metadata={
-            "help": "questions that repeat an earlier one (default: drop them, but keep cases that have responses)",
+            "help": "questions that repeat an earlier one (default: drop cases without responses, keep the others)",
             "choices": ["keep", "drop"],
         },
     )
     threshold: float = field(
         default=0.9, metadata={"help": "Jaccard similarity of word 3-shingles from which questions repeat each other"}
     )
-    limit: int | None = field(default=None, metadata={"help": "only the first so many rows"})
-    sample: int | None = field(default=None, metadata={"help": "draw so many of the cases that are kept"})
-    seed: int = field(default=0, metadata={"help": "of the draw, and of everything drawn for --verdicts_from"})
+    limit: int | None = field(default=None, metadata={"help": "number of rows to read"})
+    sample: int | None = field(default=None, metadata={"help": "number of cases to draw"})
+    seed: int = field(default=0, metadata={"help": "seed of --sample and --verdicts_from"})
     verdicts_from: str | None = field(
         default=None,
         metadata={
-            "help": "ratings: people's scores and reasons become verdicts; pairs: so do questions with their answers",
+            "help": "ratings: make verdicts of people's scores and reasons; pairs: of questions with their answers",
             "choices": ["ratings", "pairs"],
         },
     )
     ratings: str | None = field(default=None, metadata={"help": "people's ratings of the responses, with comments"})
     rubric: str | None = field(
-        default=None, metadata={"help": "whose scale the scores are on (pairs: automedeval, if none is named)"}
+        default=None, metadata={"help": "rubric of the verdicts (default for pairs: automedeval)"}
     )
     pair_scores: list[str] = field(
         default_factory=lambda: ["5", "3", "1"],
-        metadata={"help": "pairs: scores of the right answer, of one on the same topic, of one about something else"},
+        metadata={"help": "pairs: scores of the right answer, of one on the same topic, of one on another topic"},
     )
     clip_words: int = field(default=60, metadata={"help": "pairs: most words of a response"})
 
     def __post_init__(self) -> None:
         for name in ("input", "response_columns", "pair_scores"):  # a YAML list arrives joined
-            split = [part.strip() for given in getattr(self, name) for part in given.split(",")]
-            setattr(self, name, [part for part in split if part])
-        for name in ("limit", "sample", "clip_words"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise RecordError(f"--{name} must be at least 1, not {getattr(self, name)}")
+            setattr(self, name, comma_list(getattr(self, name)))
+        check_least(self, 1, "limit", "sample", "clip_words")
         if (self.layout == "table") != bool(self.question_column):
             raise RecordError("--layout table needs --question_column, and no other layout takes it")
         if self.verdicts_from == "ratings" and not (self.ratings and self.rubric):
-            raise RecordError(
-                "--verdicts_from ratings needs --ratings, and --rubric with the scale that people rated on"
-            )
+            raise RecordError("--verdicts_from ratings needs --ratings and --rubric, with the scale of the ratings")
         if len(self.pair_scores) != 3 or not all(score.isdecimal() for score in self.pair_scores):
             raise RecordError(f"--pair_scores must be three whole numbers, not {','.join(self.pair_scores)}")
 
 
 def main() -> None:
-    """Read, leave out, draw, make verdicts where asked, write."""
+    """Read, filter, draw, make verdicts if asked, and write."""
     (args,) = parse((PrepareCasesArguments,), __doc__)
     output, dropped = Path(args.output), []
     refuse_others_work(output, args)
@@ -121,7 +121,7 @@ def main() -> None:
         else:
             kept.append(checked(row))
     found = Counter(record["reason"] for record in dropped)
-    print(arithmetic("rows", len(rows), len(kept), {one.name: found[one.name] for one in exclusions}))
+    print(arithmetic("rows", len(rows), {one.name: found[one.name] for one in exclusions}))
 
     kept = without_duplicates(kept, args, dropped)
     if args.sample is not None and args.sample < len(kept):
@@ -133,19 +133,19 @@ def main() -> None:
     files = {}
     if args.verdicts_from == "ratings":
         verdicts, files["jury"], without = verdicts_of_raters(cases, args.ratings, rubric, args.seed)
-        print(arithmetic("cases", len(cases), len(verdicts), without, "with a verdict", "without"))
+        print(arithmetic("cases", len(cases), without, "with a verdict", "without"))
     elif args.verdicts_from == "pairs":
         before, scores = len(cases), [int(score) for score in args.pair_scores]
         cases, verdicts, without = verdicts_of_pairs(cases, rubric, scores, args.clip_words, args.seed)
         dropped += [{"id": case_id, "reason": reason} for case_id, reason in without]
-        print(arithmetic("cases", before, len(cases), Counter(reason for _, reason in without)))
+        print(arithmetic("cases", before, Counter(reason for _, reason in without)))
     if not cases:
         raise RecordError(f"{', '.join(args.input)}: no case is left")
     if args.verdicts_from:
         files["verdicts"] = [verdict.to_dict() for verdict in verdicts]
         quality = Counter(verdict.extra["quality"] for verdict in verdicts)
-        told = ", ".join(f"{quality[name]:,} of {name} quality" for name in ("high", "low"))
-        print(f"{len(verdicts):,} verdicts by {rubric.name}: {told}")
+        counts = ", ".join(f"{quality[name]:,} of {name} quality" for name in ("high", "low"))
+        print(f"{len(verdicts):,} verdicts by {rubric.name}: {counts}")
     files |= {"dropped": dropped, "cases": [case.to_dict() for case in cases]}
     if any(row.choices for row in kept):
         files["choices"] = [choice for row in kept for choice in row.choices]
@@ -160,7 +160,7 @@ def main() -> None:
 
 
 def rows_of(args: PrepareCasesArguments) -> Iterator[Row]:
-    """Yield the rows of all inputs as cases; say which layout each was taken for."""
+    """Yield the rows of all inputs as cases; print the layout of each."""
     for path in args.input:
         rows = read_rows(path, args.split)
         first = next(rows, None)
@@ -175,10 +175,10 @@ def rows_of(args: PrepareCasesArguments) -> Iterator[Row]:
 
 
 def checked(row: Row) -> Row:
-    """Return a row whose case every other program can read.
+    """Return a row after checking its case.
 
     Raises:
-        RecordError: it is none, with the row's place.
+        RecordError: the case is faulty.
     """
     try:
         Case.from_dict(row.case.to_dict(), least_responses=0)
@@ -188,11 +188,11 @@ def checked(row: Row) -> Row:
 
 
 def without_duplicates(rows: list[Row], args: PrepareCasesArguments, dropped: list[dict[str, Any]]) -> list[Row]:
-    """Count the cases whose question repeats an earlier one, and leave them out where that is wanted."""
+    """Count the cases whose question repeats an earlier one, and drop them as --near_duplicates says."""
     questions = [question_text(row.case.question) for row in rows]
     kept, out, staying = [], Counter({"equal question": 0, "near question": 0}), 0
     for row, question, repeated in zip(rows, questions, near_duplicates(questions, args.threshold)):
-        # Responses were given, and judged by people, one case at a time: there a question may stand twice.
+        # People may have judged responses to one question in several cases, so these are kept.
         keep = args.near_duplicates == "keep" or (args.near_duplicates is None and row.case.responses)
         if repeated is None or keep:
             kept.append(row)
@@ -201,21 +201,13 @@ def without_duplicates(rows: list[Row], args: PrepareCasesArguments, dropped: li
             reason = f"{'equal' if normalise(questions[repeated]) == normalise(question) else 'near'} question"
             out[reason] += 1
             dropped.append({"id": row.case.id, "reason": reason, "of": rows[repeated].case.id})
-    told = f"; {staying:,} repeat an earlier question and are kept" if staying else ""
-    print(arithmetic("cases", len(rows), len(kept), out) + told)
+    repeats = f"; {staying:,} repeat an earlier question and are kept" if staying else ""
+    print(arithmetic("cases", len(rows), out) + repeats)
     return kept
 
 
-def arithmetic(
-    what: str, before: int, after: int, reasons: dict[str, int], kept: str = "kept", rejected: str = "rejected"
-) -> str:
-    """Lay out what a filter did: how many there were, how many are left, and why the others are not."""
-    told = ", ".join(f"{reason}: {count:,}" for reason, count in reasons.items())
-    return f"{before:,} {what} → {after:,} {kept}, {before - after:,} {rejected}{f' ({told})' if told else ''}"
-
-
 def summary(cases: list[Case]) -> str:
-    """Count what the cases hold."""
+    """Return the numbers of cases, references, responses and topics."""
     responses = sum(len(case.responses) for case in cases)
     references = sum(case.reference is not None for case in cases)
     topics = len({case.topic for case in cases if case.topic})
@@ -223,18 +215,16 @@ def summary(cases: list[Case]) -> str:
 
 
 def refuse_others_work(output: Path, args: PrepareCasesArguments) -> None:
-    """Refuse to write over verdicts that another program gave, or over decisions that a jury has taken.
-
-    Raises:
-        RecordError: the output folder holds some.
-    """
+    """Raise RecordError if the output folder holds verdicts of another program, or decisions of a jury."""
     if args.verdicts_from:
         for name in ("verdicts", "jury"):
             path = output / f"{name}.jsonl"
             for place, record in read_lines(path) if path.exists() else ():
                 own = str(record.get("judge")).startswith(RATER) or record.get("judge") == "pairs"
                 if not own or record.get("decision") is not None:
-                    raise RecordError(f"{place}: others' work, which this would replace: choose another --output")
+                    raise RecordError(
+                        f"{place}: made by another program or a jury, and would be replaced: choose another --output"
+                    )
 
 
 if __name__ == "__main__":

@@ -6,10 +6,10 @@
     python recipes/publish.py metric --repo ORG/rationale_score --public true
     python recipes/publish.py page pages/study --study study.yaml --repo ORG/STUDY --annotators_are_pseudonyms true
 
-A page is a folder that any Docker host runs, and the Hub as a private Docker Space; without --repo it is only made.
+A page is a folder that runs in any Docker host, and on the Hub as a private Docker Space; without --repo it is only written.
 
-Every check is made before anything is sent. One commit holds the whole push, so that a reader sees all of it or what was there
-before; the same command finishes a push that was cut off. The token is that of `hf auth login`, or HF_TOKEN's.
+All checks come before anything is sent. A push is one commit, so that readers see either all of it or the former state. The
+same command completes an interrupted push. The token is that of `hf auth login` or HF_TOKEN.
 """
 
 import re
@@ -22,7 +22,7 @@ from pathlib import Path
 from huggingface_hub import HfApi, get_token
 
 import automedeval
-from automedeval.cli import parse, run
+from automedeval.cli import comma_list, parse, run
 from automedeval.publishing.cards import CARD, KINDS, METRIC, MODEL, PAGE
 from automedeval.publishing.checks import Parcel, pack, pack_page, write_parcel
 from automedeval.publishing.hub import check_name, counted, push, reason
@@ -34,50 +34,54 @@ ANNOTATE = Path(__file__).parent / "annotate.py"
 
 @dataclass
 class PublishArguments:
-    """What goes where."""
+    """What to publish, and where."""
 
-    kind: str = field(metadata={"help": f"{', '.join(KINDS)}; may stand first, without --kind", "choices": KINDS})
-    repo: str | None = field(default=None, metadata={"help": "ORG/NAME on the Hub; it is made if it is not there"})
+    kind: str = field(metadata={"help": f"{', '.join(KINDS)}; or the first argument, without --kind", "choices": KINDS})
+    repo: str | None = field(default=None, metadata={"help": "ORG/NAME on the Hub; created if it does not exist"})
     folder: str | None = field(
         default=None,
-        metadata={"help": "what is published, or a page to make; may stand second (default, metric: the packaged one)"},
+        metadata={
+            "help": "folder to publish, or page to write; or the second argument (default for metric: the packaged one)"
+        },
     )
     study: str | None = field(default=None, metadata={"help": "page: the study's .yaml"})
-    public: bool = field(default=False, metadata={"help": "let everybody read it"})
-    dry_run: bool = field(default=False, metadata={"help": "list every file with its size, and send nothing"})
+    public: bool = field(default=False, metadata={"help": "make the repository public"})
+    dry_run: bool = field(default=False, metadata={"help": "list all files with their sizes, and send nothing"})
     prune: bool = field(
-        default=False, metadata={"help": "in the same commit, remove what is there and no longer in the folder"}
+        default=False,
+        metadata={"help": "in the same commit, remove files from the repository that the folder does not hold"},
     )
     annotators_are_pseudonyms: bool = field(
-        default=False, metadata={"help": "files that hold annotators' names may go out: they are nobody's names"}
+        default=False, metadata={"help": "the annotators' names in the files are pseudonyms and may be published"}
     )
-    message: str | None = field(default=None, metadata={"help": "of the commit"})
+    message: str | None = field(default=None, metadata={"help": "commit message"})
 
 
 @dataclass
 class CardArguments:
-    """Model: what its card says beside what training left in the folder."""
+    """Model: content of its card besides the records in the folder."""
 
     card: str = field(default="model_card.md", metadata={"help": "model: the hand-written card, with markers"})
     card_output: str | None = field(default=None, metadata={"help": "model: also write the filled card here"})
     agreement: str | None = field(default=None, metadata={"help": "model: agreement.json of recipes/meta_evaluate.py"})
     judge: str | None = field(default=None, metadata={"help": "model: its name in agreement.json"})
     audit: str | None = field(
-        default=None, metadata={"help": "model: audit.json; without it the card says: not audited"}
+        default=None,
+        metadata={"help": "model: audit.json; without it the card says: not audited"},
     )
-    base_model: str | None = field(default=None, metadata={"help": "model: Hub id of what training started from"})
-    datasets: list[str] = field(default_factory=list, metadata={"help": "model: Hub ids of what it was trained on"})
+    base_model: str | None = field(default=None, metadata={"help": "model: Hub id of the model before training"})
+    datasets: list[str] = field(default_factory=list, metadata={"help": "model: Hub ids of its training data"})
     rubric: str | None = field(
         default=None, metadata={"help": "model: its rubric's .yaml, unless it is a packaged one"}
     )
     channel: bool = field(default=False, metadata={"help": "model: it is a channel judge"})
     watts: float | None = field(
-        default=None, metadata={"help": "model: what the training machine draws, for the energy of the logged hours"}
+        default=None, metadata={"help": "model: power of the training machine, for the energy of the logged hours"}
     )
 
 
 def main() -> None:
-    """Check everything, list it, push it in one commit, and look whether it is there; a page is made first."""
+    """Check all files, list them, push them in one commit and verify it; a page is written first."""
     args, about = parse((PublishArguments, CardArguments), __doc__, positional(sys.argv[1:]))
     check_arguments(args, about)
     parcel = parcel_of(args, about)
@@ -88,7 +92,7 @@ def main() -> None:
     left_out = f"; left out: {', '.join(parcel.left_out)}" if parcel.left_out else ""
     print(f"{counted(parcel.files)}, {sum(parcel.sizes.values()):,} bytes{left_out}")
     if args.dry_run:
-        print("nothing was sent")
+        print("dry run: nothing was sent")
         return
     if args.kind == PAGE and args.folder:
         write_parcel(parcel, Path(args.folder))
@@ -98,19 +102,19 @@ def main() -> None:
     if get_token() is None:
         raise RecordError("no token of the Hub; log in with `hf auth login`, or set HF_TOKEN")
     try:
-        with warnings.catch_warnings(action="ignore"):  # the client's, on what is checked here
+        with warnings.catch_warnings(action="ignore"):  # the client's, about things that are checked here
             message = args.message or f"Publish {args.kind} with AutoMedEval {automedeval.__version__}"
             api = HfApi(library_name="automedeval")
             commit, url = push(api, parcel, args.repo, message, args.public, args.prune)
     except (RecordError, KeyboardInterrupt):
         raise
-    except Exception as error:  # noqa: BLE001  the client raises a dozen kinds, its transport as many
+    except Exception as error:  # noqa: BLE001  the client and its transport raise many kinds
         raise RecordError(f"{args.repo}: not pushed: {reason(error)}") from None
     print(f"pushed {url} at {commit}")
 
 
 def positional(words: Sequence[str]) -> list[str]:
-    """Return a command line whose first words, if they are no options, stand behind the options that they are short for."""
+    """Return a command line with --kind and --folder in front of its first words that are not options."""
     found = []
     for option, word in zip(("--kind", "--folder"), words):
         if word.startswith("-"):
@@ -120,7 +124,7 @@ def positional(words: Sequence[str]) -> list[str]:
 
 
 def check_arguments(args: PublishArguments, about: CardArguments) -> None:
-    """Raise RecordError for what does not go together, or a name that the Hub would not take."""
+    """Raise RecordError for arguments that contradict each other, or a name that the Hub refuses."""
     if args.repo is not None:
         check_name(args.repo)
     elif args.kind != PAGE or args.folder is None:
@@ -130,8 +134,8 @@ def check_arguments(args: PublishArguments, about: CardArguments) -> None:
     if args.kind != PAGE and args.study is not None:
         raise RecordError(f"--study belongs to a page, not to a {args.kind}")
     if args.kind == PAGE and args.public:
-        raise RecordError("a page stays private: who reads the names of its models and judges is no longer blind")
-    about.datasets = [name.strip() for given in about.datasets for name in given.split(",") if name.strip()]
+        raise RecordError("a page must be private: its files name the models and judges, to which annotators are blind")
+    about.datasets = comma_list(about.datasets)
     if args.kind != MODEL:
         for name, value in vars(CardArguments()).items():
             if getattr(about, name) != value:
@@ -145,37 +149,37 @@ def check_arguments(args: PublishArguments, about: CardArguments) -> None:
 
 
 def parcel_of(args: PublishArguments, about: CardArguments) -> Parcel:
-    """Return what goes out, its card filled."""
+    """Return the files to publish, with the filled card."""
     if args.kind == PAGE:
         from automedeval.annotation.space import space_of  # loads the page's libraries
         from automedeval.annotation.study import read_study
 
-        space = space_of(read_study(args.study), ANNOTATE, args.repo)
-        return pack_page(space.files, args.study, space.told, args.annotators_are_pseudonyms)
+        files = space_of(read_study(args.study), ANNOTATE, args.repo)
+        return pack_page(files, args.study, args.annotators_are_pseudonyms)
     folder, card, extra = Path(args.folder), None, {}
     if args.kind == MODEL:
         card = filled_card(folder, args.repo, about)
         extra = {"rubric.yaml": Path(about.rubric)} if about.rubric else {}
-    elif (folder / CARD).is_file():  # its example names the folder that it was made in
+    elif (folder / CARD).is_file():  # its example names the local folder
         example = r'(load_dataset|evaluate\.load)\("[^"\n]*"\)'
         card = re.sub(example, rf'\1("{args.repo}")', read_text(folder / CARD))
     module = args.repo.split("/")[1] + ".py"
     if args.kind == METRIC and folder.is_dir() and not (folder / module).is_file():
-        raise RecordError(f"--repo {args.repo}: evaluate.load would look for {module} there, and {folder} has none")
+        raise RecordError(f"--repo {args.repo}: evaluate.load looks for {module} there, and {folder} has none")
     return pack(folder, args.kind, card, args.public, args.annotators_are_pseudonyms, extra)
 
 
 def filled_card(folder: Path, repo: str, about: CardArguments) -> str:
-    """Return the model's card, with what training and measuring left written in."""
-    from automedeval.publishing.model_card import Told, fill_card, read_result  # loads what draws reports
+    """Return the model's card, filled from the records of training, evaluation and audit."""
+    from automedeval.publishing.model_card import CardInputs, fill_card, read_result  # loads what draws reports
 
     if not folder.is_dir():
         raise RecordError(f"{folder}: no such folder")
     result = read_result(about.agreement) if about.agreement else None
     audit = read_result(about.audit) if about.audit else None
-    told = {name: getattr(about, name) for name in ("base_model", "judge", "rubric", "channel", "watts")}
+    given = {name: getattr(about, name) for name in ("base_model", "judge", "rubric", "channel", "watts")}
     card = fill_card(
-        read_text(Path(about.card)), folder, Told(repo, datasets=tuple(about.datasets), **told), result, audit
+        read_text(Path(about.card)), folder, CardInputs(repo, datasets=tuple(about.datasets), **given), result, audit
     )
     if about.card_output:
         Path(about.card_output).write_text(card, encoding="utf-8")

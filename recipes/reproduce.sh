@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# A study from top to bottom. Each step is one YAML of the run's folder, and runs the command that the YAML's first line names;
-# every step goes on from where it stopped, so the same command resumes the study. A step whose YAML is not there is left out
-# and said.
+# Run a whole study. Each step is one YAML of the run's folder and runs the command in the YAML's first line. Every step resumes
+# where it stopped, so the same command resumes the study. A step without a YAML is skipped with a message.
 #   bash recipes/reproduce.sh recipes/runs/automedeval-135m
 #   bash recipes/reproduce.sh recipes/runs/automedeval-13b --rounds 2 --runs 3
 #   bash recipes/reproduce.sh recipes/runs/automedeval-13b --rounds 2 --ablation no_curriculum
@@ -26,14 +25,14 @@ while [ $# -gt 0 ]; do
   shift 2
 done
 python=${PYTHON:-python}
-suffix=${ablation:+-$ablation} # of every folder that an ablation changes
-[ "$ablation" != no_introspection ] || suffix= # the same stages, and then no round
+suffix=${ablation:+-$ablation} # for every folder that an ablation changes
+[ "$ablation" != no_introspection ] || suffix= # the stages are the same, without rounds
 
 value() { # YAML, key → its value, as the file has it
   sed -n "s/^$2: *\([^ #]*\).*/\1/p" "$folder/$1.yaml"
 }
 
-step() { # YAML, what it does, arguments that win over the YAML's
+step() { # YAML, what it does, arguments that override the YAML's
   local yaml=$folder/$1.yaml about=$2 command
   shift 2
   if [ ! -f "$yaml" ]; then
@@ -54,7 +53,7 @@ step prepare_cases "public questions"
 step generate_responses "the candidates answer them"
 step build_store "reference books into the knowledge store"
 data=$(value build_dataset output) changed=()
-if [ "$ablation" = no_chain ]; then # Table 2: the teachers judge without asking the books
+if [ "$ablation" = no_chain ]; then # Table 2: the teachers judge without the books
   data+=$suffix changed=(--output "$data" --verdicts)
   for teacher in strong weak; do
     output=$(value "distill_$teacher" output)$suffix
@@ -74,15 +73,15 @@ step build_dataset "physicians' checks, quality, curriculum splits" ${changed[@]
 step judge "the base model judges the test split"
 step judge_likelihood "the same model as a likelihood judge"
 
-# --- hierarchical training (sections 3.2 and 3.3), as often as there are runs; the test split is judged after every stage
+# --- hierarchical training (sections 3.2 and 3.3), once per run; the test split is judged after every stage
 case $ablation in
   no_curriculum | vanilla) stages=("$ablation") ;;
   *) stages=(stage1 stage2 stage3) ;;
 esac
-train() { # YAML, what it does, arguments; goes on from $model, and leaves there what it trained
+train() { # YAML, what it does, arguments; starts from $model, and sets it to the trained checkpoint
   local yaml=$1 about=$2 name=$1 place
   shift 2
-  [ "$yaml" = "$ablation" ] || name+=$suffix # such a YAML has a name of its own already
+  [ "$yaml" = "$ablation" ] || name+=$suffix # the name of this YAML says it already
   name+=$again place=$(value "$yaml" output_dir)${name#"$yaml"}
   step "$yaml" "$about" --output_dir "$place" --seed "$((run - 1))" ${model:+--model_name_or_path "$model"} "$@"
   model=$place
@@ -118,7 +117,7 @@ else
   step report "the report"
 fi
 
-# --- trust: what verdicts and a few ratings say of the candidates, and where the judge of the last round goes wrong
+# --- calibration, comparison of the candidates with few ratings, and audit of the last round's judge
 step judge_likelihood_rated "the likelihood judge reads rated cases"
 step calibrate "and is put on the raters' scale by them"
 step compare "the candidates, by many verdicts and few ratings"

@@ -4,8 +4,8 @@
         recipes/sft.py --config recipes/runs/automedeval-13b/stage1.yaml
     python recipes/sft.py --config recipes/runs/automedeval-135m/stage1.yaml
 
-One run is one stage; the next one starts from the weights that this one leaves in OUTPUT_DIR. All arguments are TRL's own, so
-that `trl sft --config` takes the same files. The same command again goes on from the last whole checkpoint.
+One run is one stage. It writes its weights to OUTPUT_DIR, from which the next stage starts. All arguments are TRL's, so that
+`trl sft --config` reads the same files. The same command again resumes from the last complete checkpoint.
 """
 
 import json
@@ -49,7 +49,6 @@ from automedeval.training.stages import (
     read_rows,
     refuse_unused,
     remove_checkpoints,
-    seconds_so_far,
     stage_of,
     tokenize,
 )
@@ -58,7 +57,7 @@ FULL_DISK = ("No space left", "File too large", "file write failed", "unexpected
 
 
 class WholeCheckpoints(TrainerCallback):
-    """Marks a checkpoint when all processes have written their part, with the seconds trained by then."""
+    """Mark a checkpoint as complete when all processes have written their part, with the seconds of training until then."""
 
     def __init__(self, before: float):
         self.before, self.started = before, time.monotonic()
@@ -78,7 +77,7 @@ class WholeCheckpoints(TrainerCallback):
 
 
 def main() -> None:
-    """Check everything that can be checked, then let TRL train, then save what the next stage starts from."""
+    """Check the rows and the start, train with TRL, and save the checkpoint that the next stage starts from."""
     script, training, model, mixture = parse()
     state, output = PartialState(), Path(training.output_dir)
     parts = [(each.path, each.split) for each in mixture.datasets]
@@ -108,13 +107,13 @@ def main() -> None:
         "commit": git_commit(),
         "device": device_name(),
     }
-    state.wait_for_everyone()  # nobody claims the folder before all have found the input good
+    state.wait_for_everyone()  # the folder is reserved only after all processes have checked the input
     finished = begin(output, record) if state.is_main_process else False
     state.wait_for_everyone()
     if finished or read_record(output)["finished"]:
         if state.is_main_process:
-            remove_checkpoints(output)  # a run that was killed between its record and this has left them
-        tell(f"{output}: this run has finished before")
+            remove_checkpoints(output)  # left by a run that was killed after writing its record
+        tell(f"{output}: this run is finished already")
         return
     update = training.per_device_train_batch_size * training.gradient_accumulation_steps * state.num_processes
     budget = round(stage.tokens * stage.epochs)
@@ -122,8 +121,8 @@ def main() -> None:
         f"{place}: {stage.rows:,} rows, {stage.tokens:,} tokens, {stage.trained:,} of them trained on; "
         f"{stage.epochs:g} epochs = {budget:,} tokens, {update} rows an update"
     )
-    checkpoint = whole_checkpoint(output)
-    timer = WholeCheckpoints(seconds_so_far(checkpoint))
+    checkpoint, seconds = whole_checkpoint(output)
+    timer = WholeCheckpoints(seconds)
     trainer = SFTTrainer(
         model=str(start),
         args=training,
@@ -133,7 +132,7 @@ def main() -> None:
         quantization_config=get_quantization_config(model),
         callbacks=[timer],
     )
-    if state.device.type == "cpu":  # elsewhere TRL leaves out by itself what carries no loss
+    if state.device.type == "cpu":  # elsewhere TRL itself skips positions without a label
         network = trainer.model.get_base_model() if peft else trainer.model
         read_trained_positions(network, network.base_model)
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
@@ -147,7 +146,7 @@ def main() -> None:
 
 
 def parse() -> tuple[ScriptArguments, SFTConfig, ModelConfig, DatasetMixtureConfig]:
-    """Parse YAML and command line; an unknown key of either is an error, and so is what would run foreign code."""
+    """Parse YAML and command line; unknown keys and arguments that would run foreign code are errors."""
     parser = TrlParser((ScriptArguments, SFTConfig, ModelConfig, DatasetMixtureConfig))
     try:
         script, training, model, mixture = parser.parse_args_and_config()
@@ -165,23 +164,23 @@ def parse() -> tuple[ScriptArguments, SFTConfig, ModelConfig, DatasetMixtureConf
     return script, training, model, mixture
 
 
-def whole_checkpoint(output: Path) -> Path | None:
-    """Return the checkpoint to go on from, if there is one; what was saved by half is removed, and said."""
+def whole_checkpoint(output: Path) -> tuple[Path | None, float]:
+    """Return the checkpoint to resume from, if there is one, and its seconds; incomplete checkpoints are removed."""
     state = PartialState()
-    checkpoint, broken = last_whole_checkpoint(output)
-    state.wait_for_everyone()  # all have looked before the first process removes anything
+    checkpoint, seconds, broken = last_whole_checkpoint(output)
+    state.wait_for_everyone()  # all processes have looked before the first removes anything
     if broken and state.is_main_process:
-        tell(f"{', '.join(folder.name for folder in broken)}: saved by half, removed")
+        tell(f"{', '.join(folder.name for folder in broken)}: incomplete, removed")
         for folder in broken:
             shutil.rmtree(folder)
     if checkpoint:
-        tell(f"going on from {checkpoint}")
+        tell(f"resuming from {checkpoint}")
     state.wait_for_everyone()
-    return checkpoint
+    return checkpoint, seconds
 
 
 def save(trainer: SFTTrainer, output: Path, adapter: bool, dtype: str) -> None:
-    """Save weights and tokenizer; an adapter is kept, and merged, so that judging and the next stage need no adapter."""
+    """Save weights and tokenizer; an adapter is also merged, so that judging and the next stage do not need it."""
     if not adapter:
         trainer.save_model(str(output))
         return
@@ -198,26 +197,26 @@ def save(trainer: SFTTrainer, output: Path, adapter: bool, dtype: str) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON can hold it."""
+    """Return a value converted to JSON types."""
     return json.loads(json.dumps(value, default=lambda other: sorted(other) if isinstance(other, set) else str(other)))
 
 
 def device_name() -> str:
-    """Return what the weights are trained on."""
+    """Return the name of the device, with the number of processes."""
     state = PartialState()
     name = torch.cuda.get_device_name() if state.device.type == "cuda" else f"CPU, {os.cpu_count()} cores"
     return f"{state.num_processes} × {name}" if state.num_processes > 1 else name
 
 
 def tell(line: str) -> None:
-    """Print a line, once for all processes."""
+    """Print a line in the main process only."""
     if PartialState().is_main_process:
         print(line, flush=True)
 
 
 def train() -> None:
-    """Run `main`; what the libraries raise for a full disk or a missing kernel becomes one line."""
-    warnings.filterwarnings("ignore", r"`torch\.distributed", FutureWarning)  # DeepSpeed's calls, by the thousand
+    """Run `main`; the libraries' errors for a full disk or a missing kernel become one line."""
+    warnings.filterwarnings("ignore", r"`torch\.distributed", FutureWarning)  # thousands from DeepSpeed's calls
     try:
         main()
     except ImportError as error:
@@ -225,10 +224,12 @@ def train() -> None:
     except (RuntimeError, SafetensorError) as error:
         text = " ".join(str(error).split())
         if "closed by peer" in text or "reset by peer" in text:
-            raise RecordError("another process of this run has ended; its own line says why") from None
+            raise RecordError("another process of this run has ended; see its error line") from None
         if not any(sign in text for sign in FULL_DISK):
             raise
-        raise RecordError(f"a checkpoint could not be written: {text[:200]}; what was whole before is whole") from None
+        raise RecordError(
+            f"a checkpoint could not be written: {text[:200]}; earlier checkpoints are complete"
+        ) from None
 
 
 if __name__ == "__main__":

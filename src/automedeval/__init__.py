@@ -1,4 +1,4 @@
-"""AutoMedEval: an open judge of medical answers. See README.md for the commands."""
+"""AutoMedEval: an open judge of medical answers. README.md has the commands."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -7,7 +7,7 @@ from automedeval.records import AutoMedEvalError, Case, Rating, RecordError, Res
 from automedeval.rubrics import Criterion, Rubric, RubricError, packaged_rubrics, read_rubric
 
 if TYPE_CHECKING:
-    from automedeval.judges.judge import Judge
+    from automedeval.judges.judge import Judge, load_judge
     from automedeval.judges.likelihood import LikelihoodJudge
     from automedeval.models.endpoint import OpenAIChat
     from automedeval.models.local import LocalChat
@@ -27,6 +27,7 @@ __all__ = [
     "Rubric",
     "RubricError",
     "Verdict",
+    "load_judge",
     "packaged_rubrics",
     "read_cases",
     "read_records",
@@ -39,6 +40,7 @@ _HOMES = {
     "LikelihoodJudge": "judges.likelihood",
     "LocalChat": "models.local",
     "OpenAIChat": "models.endpoint",
+    "load_judge": "judges.judge",
 }
 
 

@@ -1,7 +1,7 @@
-"""Argument groups that several recipes share, and how every recipe reads its arguments.
+"""What every recipe shares: reading its arguments, ending with one error line, joining processes, recording the run.
 
-One YAML is one run: `--config run.yaml` gives values by the arguments' names, the command line overrides it, both override
-the defaults below. Unknown keys fail. Help is written once, in the field.
+One YAML file is one run: `--config run.yaml` gives values by the arguments' names. The command line overrides the file, and
+both override the defaults. An unknown key is an error.
 """
 
 import argparse
@@ -23,6 +23,12 @@ from automedeval.records import AutoMedEvalError, RecordError
 from automedeval.records.journal import ALONE, Processes, write_whole
 
 
+def comma_list(values: str | Sequence[str] | None) -> list[str]:
+    """Return the entries, separated by commas, of one or several values; blanks and empty entries are dropped."""
+    given = [values] if isinstance(values, str) else values or ()
+    return [entry.strip() for value in given for entry in value.split(",") if entry.strip()]
+
+
 class _OneLine:
     def error(self, message: str) -> NoReturn:
         raise RecordError(f"{message} (--help lists what there is)")
@@ -37,23 +43,22 @@ class _FileParser(_OneLine, argparse.ArgumentParser):
 
 
 def parse(kinds: Sequence[type], description: str, argv: Sequence[str] | None = None) -> tuple[Any, ...]:
-    """Parse the command line, and the file that `--config` names, into one instance of each dataclass.
+    """Parse the command line and the file of `--config` into one instance of each dataclass.
 
     Raises:
-        RecordError: an argument that is not known, missing or wrong; the YAML file cannot be read, or has a key that no
-            argument has.
+        RecordError: an argument is unknown, missing or wrong; the YAML file cannot be read or has an unknown key.
     """
     argv = list(sys.argv[1:] if argv is None else argv)
     parser = _Parser(kinds, description=description, allow_abbrev=False)
     parser.add_argument(
-        "--config", metavar="RUN.yaml", help="a YAML file with arguments by name; the command line wins"
+        "--config", metavar="RUN.yaml", help="YAML file of arguments by name; the command line overrides it"
     )
     file = _FileParser(add_help=False, allow_abbrev=False)
     file.add_argument("--config")
     config = file.parse_known_args(argv)[0].config
     if config:
         known = {action.dest for action in parser._actions} - {"help", "config"}
-        # In front of the command line, as if typed there: the same checks of types and choices, and the later one wins.
+        # Put before the command line: types and choices are checked alike, and the later value of an argument counts.
         argv = [*_config_arguments(config, known), *argv]
     *values, rest = parser.parse_args_into_dataclasses(argv, return_remaining_strings=True)
     if rest:
@@ -81,7 +86,7 @@ def _config_arguments(file: str, known: set[str]) -> list[str]:
 
 
 def run(main: Callable[[], None]) -> None:
-    """Run a recipe; what the person at the keyboard can mend becomes one line and exit status 1."""
+    """Run a recipe; an error that the user can correct becomes one line and exit status 1."""
     try:
         main()
     except AutoMedEvalError as error:
@@ -98,13 +103,13 @@ def run(main: Callable[[], None]) -> None:
 
 
 def _end(line: str) -> NoReturn:
-    # In one piece: `sys.exit` writes the end of the line by itself, and another process of the run may come in between.
+    # In one write: `sys.exit` writes the newline separately, and another process of the run may write in between.
     sys.stderr.write(f"{line}\n")
     sys.exit(1)
 
 
 def installed_versions(*more: str) -> dict[str, str]:
-    """Return the versions of the libraries that can change a result, and of `more` that are installed."""
+    """Return the versions of the libraries that can change a result, and of those of `more` that are installed."""
     names = ("automedeval", "torch", "transformers", "tokenizers", "accelerate", "openai")
     found = {name: version(name) for name in names}
     for name in more:
@@ -114,7 +119,7 @@ def installed_versions(*more: str) -> dict[str, str]:
 
 
 def git_commit() -> str | None:
-    """Return the commit of the checkout that the running program stands in, None outside of one."""
+    """Return the commit of the git checkout that contains the running program, None if there is none."""
     command = ["git", "-C", str(Path(sys.argv[0]).resolve().parent), "rev-parse", "HEAD"]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
@@ -123,22 +128,22 @@ def git_commit() -> str | None:
 
 
 def join_processes() -> Processes:
-    """Join the other processes of `accelerate launch`, if there are any."""
+    """Join the other processes of `accelerate launch`; return `ALONE` if there are none."""
     rank, count = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     if count == 1:
         return ALONE
     from accelerate import PartialState  # slow to import, and one process does without
 
-    # A process that is done waits for the slowest, which may take days.
+    # A process that has finished waits for the slowest, which may take days.
     return Processes(rank, count, PartialState(timeout=timedelta(days=30)).wait_for_everyone)
 
 
 def record_run(file: Path, *groups: Any, timing: dict[str, float] | None = None) -> None:
-    """Leave the resolved arguments, versions and git commit beside what a run writes; `timing` is added to earlier ones."""
+    """Write the arguments, versions and git commit of a run to a JSON file; `timing` is added to those of earlier starts."""
     file.parent.mkdir(parents=True, exist_ok=True)
     try:
         timings = json.loads(file.read_text(encoding="utf-8"))["timings"]
-    except (OSError, ValueError, KeyError, TypeError):  # the first run, or one that was cut off while it wrote
+    except (OSError, ValueError, KeyError, TypeError):  # the first start, or a file that is not ours
         timings = []
     record = {
         "arguments": {name: value for group in groups for name, value in vars(group).items()},

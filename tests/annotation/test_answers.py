@@ -12,7 +12,7 @@ from automedeval.annotation.store import Stale, Store
 from automedeval.annotation.study import Study
 from automedeval.annotation.validation import LONGEST, Invalid
 
-pytest_plugins = ["ward_databases"]
+pytest_plugins = ["doubles.study_databases"]
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------

@@ -16,9 +16,9 @@ import pytest
 from doubles.study_page import HOSTILE, opened, served, write_study
 
 from automedeval.annotation.coordinator import set_password
-from automedeval.annotation.jury_queue import seen_from
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import read_study
+from automedeval.rubrics.slots import seen_from
 
 playwright = pytest.importorskip(
     "playwright.sync_api", reason="the browser is led by playwright, which is not installed"

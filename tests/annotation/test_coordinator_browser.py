@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from annotation.test_browser import AXE, CHROMIUM, TELEPHONE, WIDE, browser_of
+from annotation.test_coordinator import PASSWORD, PEOPLE, agreeing, work
 from doubles.study_page import JUDGES, opened, served, write_study
-from test_annotation_browser import AXE, CHROMIUM, TELEPHONE, WIDE, browser_of
-from test_annotation_coordinator import PASSWORD, PEOPLE, agreeing, work
 
 from automedeval.annotation.coordinator import set_password
 

@@ -7,17 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from doubles.dataset_study import Study as BuildStudy
 from doubles.introspection_study import MODELS, Lessons, case_of, rationale_of, verdict_of
 from doubles.small_study import ASKED, CRITERIA, a_study, filled, finish, send, write_lines, write_study
 from programs import ROOT, SAMPLE, run_recipe
-from test_build_dataset import Study as BuildStudy
 
 from automedeval.annotation.export import write_export
-from automedeval.annotation.jury_queue import seen_from
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import read_study
 from automedeval.records import RecordError
 from automedeval.rubrics.rationale import split_steps
+from automedeval.rubrics.slots import seen_from
 
 
 def read_lines(file: Path) -> list[dict]:

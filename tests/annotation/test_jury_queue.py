@@ -2,36 +2,19 @@
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from doubles.introspection_study import MODELS, Lessons, case_of, rationale_of, verdict_of
+from doubles.introspection_study import MODELS, Lessons
 from doubles.small_study import a_study, write_lines
 
-from automedeval.annotation.jury_queue import renamed, seen_from
 from automedeval.records import RecordError
 from automedeval.rubrics.rationale import split_steps
+from automedeval.rubrics.slots import renamed, seen_from
 
 
 def cases_asked(study) -> list[str]:
     return [item.case_id for item in study.items]
-
-
-def test_a_verdict_is_read_in_the_slots_of_the_physician() -> None:
-    verdict = verdict_of(case_of(0), (1, 3, 5), order=(2, 0, 1))
-    seen = seen_from(verdict, (1, 2, 0))
-    assert seen.scores == (3, 5, 1)
-    steps = split_steps(seen.rationale)
-    assert [steps[slot].split()[0] for slot in (1, 2, 3)] == [MODELS[index] for index in (1, 2, 0)]
-    part = verdict_of(case_of(0), (1, None, 5), order=(2, 0), rationale=rationale_of(MODELS, (2, 0)))
-    seen = seen_from(part, (1, 2, 0))
-    assert seen.scores == (None, 5, 1)
-    assert split_steps(seen.rationale)[2].startswith("cedar"), "Doctor 2 is the third response"
-    assert renamed("Doctor 1 is right, the second doctor is not.", (2, 0, 1), (0, 1, 2)) == (
-        "Doctor 3 is right, the first doctor is not."
-    )
-    assert seen_from(replace(verdict, rationale=None, scores=None), (0, 1, 2)).scores is None
 
 
 @pytest.fixture(scope="module")

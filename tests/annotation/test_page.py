@@ -23,7 +23,7 @@ from doubles.study_page import (
 from automedeval.annotation.coordinator import set_password
 from automedeval.annotation.security import BODY_LIMIT, HEADERS
 from automedeval.annotation.store import Store
-from automedeval.rubrics import ASSETS
+from automedeval.rubrics.rubric import PACKAGED
 
 RESPONSES, VERDICT = "/tasks/1/responses", "/tasks/1/verdict-1"
 
@@ -142,7 +142,7 @@ def test_what_models_wrote_is_text(store: Store) -> None:
 
 def test_wide_scales_conversations_and_empty_responses_are_shown(tmp_path: Path) -> None:
     rubric = tmp_path / "wide.yaml"
-    packaged = (ASSETS / "rubrics" / "automedeval.yaml").read_text(encoding="utf-8")
+    packaged = (PACKAGED / "automedeval.yaml").read_text(encoding="utf-8")
     rubric.write_text(packaged.replace("  maximum: 5", "  maximum: 20"))
     study = write_study(tmp_path, ("rate",), 1, rubric=str(rubric))
     (case,) = read(tmp_path / "cases.jsonl")

@@ -17,7 +17,7 @@ from automedeval.annotation.store import NotYours, Store
 from automedeval.annotation.study import read_study
 from automedeval.records import RecordError
 
-pytest_plugins = ["ward_databases"]
+pytest_plugins = ["doubles.study_databases"]
 
 
 # --- invitations ------------------------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ def test_another_studys_database_is_refused_and_more_annotators_are_welcome(
     assert [answer.annotator for answer in fewer.answers()] == ["ann"] * 2, "who has left has not left in vain"
     with pytest.raises(NotYours):
         fewer.next("ann")
-    with pytest.raises(RecordError, match=r"database: .* is another study's, or .* have changed since") as told:
+    with pytest.raises(RecordError, match=r"database: .* belongs to another study, or .* changed") as told:
         open_store(a_study(tmp_path, number=5))
     assert "\n" not in str(told.value)
 
@@ -260,7 +260,7 @@ def test_settings_and_failed_attempts(open_store, clock) -> None:
     store.set_setting("secret", "one")
     store.set_setting("secret", "two")
     assert store.setting("secret") == "two"
-    with pytest.raises(ValueError, match="the store's own"):
+    with pytest.raises(ValueError, match="is reserved"):
         store.set_setting("study", "x")
     for _ in range(3):
         store.fail("10.0.0.1")

@@ -11,8 +11,7 @@ from doubles.introspection_study import MODELS, case_of, verdict_of
 from doubles.small_study import CRITERIA, PHYSICIANS, a_study, write_lines, write_study
 from programs import ROOT
 
-from automedeval.annotation.order import disagreement, least_gap
-from automedeval.annotation.study import Annotator, Plan, read_study
+from automedeval.annotation.study import Annotator, Plan, disagreement, least_gap, read_study
 from automedeval.records import RecordError
 from automedeval.rubrics import TAGS, read_questions
 
@@ -95,9 +94,9 @@ def test_an_invalid_verdict_is_not_asked_about_and_its_case_is(tmp_path: Path) -
 
 
 def test_the_files_of_a_study_are_named(tmp_path: Path) -> None:
-    assets = ROOT / "src/automedeval/assets"
-    for file in ("rubrics/automedeval.yaml", "prompts/automedeval.jinja", "annotation/verdict.yaml"):
-        shutil.copy(assets / file, tmp_path)
+    rubrics = ROOT / "src/automedeval/rubrics"
+    for file in ("packaged/automedeval.yaml", "templates/automedeval.jinja", "packaged/questions/verdict.yaml"):
+        shutil.copy(rubrics / file, tmp_path)
     own = {"rubric": str(tmp_path / "automedeval.yaml"), "verdict_rubric": str(tmp_path / "verdict.yaml")}
     names = [Path(file).name for file in a_study(tmp_path, **own).files]
     assert names == [
@@ -196,10 +195,10 @@ def test_the_fingerprint_is_of_what_is_asked(tmp_path: Path) -> None:
         ({"cases": [5]}, "cases: must be a text or a list of texts, not [5]"),
         ({"limit": 0}, "limit: must be at least 1, not 0"),
         ({"limit": True}, "limit: must be a whole number, not True"),
-        ({"order": "best"}, "order: must be one of file, random, uncertainty, not 'best'"),
+        ({"order": "best"}, "order: 'best' is not one of file, random, uncertainty"),
         ({"order": "uncertainty", "verdicts": None, "rate": {}}, "order: uncertainty needs verdicts"),
         ({"seed": "x"}, "seed: must be a whole number, not 'x'"),
-        ({"rate": None}, "the file: asks nothing: it needs one of rate, jury, prefer at least"),
+        ({"rate": None}, "the file: needs at least one of rate, jury, prefer"),
         ({"rate": 5}, "rate: must be a mapping with the keys raters, "),
         ({"rate": {"rater": 1}}, "rate.rater: unknown key; known are raters, "),
         ({"rate": {"raters": 0}}, "rate.raters: must be from 1 to the 3 annotators with the roles, not 0"),
@@ -226,7 +225,7 @@ def test_the_fingerprint_is_of_what_is_asked(tmp_path: Path) -> None:
         ({"annotators": [{"name": "ann"}]}, "annotators[0].role: is missing"),
         (
             {"annotators": [{"name": "ann", "role": "nurse"}]},
-            "annotators[0].role: must be one of attending, chief",
+            "annotators[0].role: 'nurse' is not one of attending, chief",
         ),
         ({"annotators": PEOPLE * 2}, "annotators[1].name: 'ann' came before"),
         ({"annotators": [{"name": " ", "role": "chief"}]}, "annotators[0].name: must be 1 to 80 printable characters"),
@@ -242,10 +241,10 @@ def test_the_fingerprint_is_of_what_is_asked(tmp_path: Path) -> None:
         ({"verdict_rubric": "nowhere.yaml"}, "verdict_rubric: nowhere.yaml: No such file"),
         ({"database": None}, "database: is missing"),
         ({"database": "mysql://host/name"}, "database: must be sqlite or postgresql, not mysql"),
-        ({"database": "sqlite://"}, "database: needs a file"),
-        ({"database": "sqlite:///:memory:"}, "database: needs a file"),
-        ({"database": "postgresql://me:secret@host/name"}, "database: holds a password"),
-        ({"database": "postgresql://me@host/name?password=secret"}, "database: holds a password"),
+        ({"database": "sqlite://"}, "database: must be a file"),
+        ({"database": "sqlite:///:memory:"}, "database: must be a file"),
+        ({"database": "postgresql://me:secret@host/name"}, "database: must not hold a password"),
+        ({"database": "postgresql://me@host/name?password=secret"}, "database: must not hold a password"),
         ({"database": "://"}, "database: must be the path of an SQLite file"),
     ],
 )
@@ -269,14 +268,14 @@ def test_a_file_that_is_no_study_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match=r"nowhere.yaml: No such file"):
         read_study(tmp_path / "nowhere.yaml")
     (tmp_path / "study.yaml").write_bytes(b"\xff\xfe")
-    with pytest.raises(RecordError, match="not YAML"):
+    with pytest.raises(RecordError, match="not UTF-8"):
         read_study(tmp_path / "study.yaml")
 
 
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"extra": {"case_digest": "0" * 12}}, "verdicts.jsonl:1: the case 'case-0' has changed since it was judged"),
+        ({"extra": {"case_digest": "0" * 12}}, "verdicts.jsonl:1: the texts of case 'case-0' changed after 'x'"),
         ({"order": (0, 1, 3)}, "its order or scores do not fit the 3 responses"),
         ({"order": (0, 0, 1)}, "its order or scores do not fit the 3 responses"),
         ({"scores": (1, 2)}, "its order or scores do not fit the 3 responses"),
@@ -294,12 +293,12 @@ def test_a_verdict_that_does_not_fit_is_named(tmp_path: Path, change: dict, told
 def test_questions_are_checked(tmp_path: Path) -> None:
     good = yaml.safe_load((ROOT / "src/automedeval/rubrics/packaged/questions/verdict.yaml").read_text())
     for change, told in (
-        ({"scale": None}, "scale: must be dict, not None"),
+        ({"scale": None}, "scale: must be a mapping, not None"),
         ({"criteria": []}, "criteria: needs at least one criterion"),
         ({"choices": {}}, "choices: unknown key"),
         ({"tags": {"typo": "x."}}, "the tag 'typo' is none of incomplete"),
         ({"tags": {1: "x."}}, "tags.1: a tag's name must be a text"),
-        ({"tags": {"incomplete": 5}}, "tags.incomplete: must be str, not 5"),
+        ({"tags": {"incomplete": 5}}, "tags.incomplete: must be a text, not 5"),
     ):
         (tmp_path / "mine.yaml").write_text(yaml.safe_dump(good | change))
         with pytest.raises(RecordError) as error:

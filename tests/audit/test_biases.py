@@ -7,10 +7,9 @@ import pytest
 from scipy.optimize import minimize
 
 from automedeval.audit import biases
-from automedeval.audit.rationale_consistency import told_order, tone
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.ratings import People
-from automedeval.meta_evaluation.verdicts import Readings
+from automedeval.meta_evaluation.verdicts import JudgeVerdicts
 from automedeval.records import Case, Verdict
 from automedeval.rubrics import read_rubric
 from automedeval.stats.bootstrap import bootstrap, value_of
@@ -59,7 +58,7 @@ def test_flips_changes_and_slots_counted_by_hand() -> None:
         verdict(1, (2, 0, 1), None, error="no score line"),
     ]
     readings[2] = verdict(0, (2, 1, 0), (4, 4, 3))
-    found = biases.order(Readings(cases, readings, RUBRIC))
+    found = biases.order(JudgeVerdicts(cases, readings, RUBRIC))
     # Of the three pairs of orders, alder:birch is turned round in one and differs in all three; the others agree.
     assert value(found["flips"], cases) == pytest.approx((1 / 3 + 0 + 0) / 3)
     assert value(found["changes"], cases) == pytest.approx((1 + 0 + 0) / 3)
@@ -76,10 +75,10 @@ def test_flips_changes_and_slots_counted_by_hand() -> None:
 def test_expected_scores_are_looked_at_only_where_every_verdict_has_them() -> None:
     cases = cases_of(1)
     both = [verdict(0, (0, 1, 2), (3, 3, 3), (3.2, 3.1, 3.0)), verdict(0, (2, 1, 0), (3, 3, 3), (3.1, 3.2, 3.0))]
-    found = biases.order(Readings(cases, both, RUBRIC))
+    found = biases.order(JudgeVerdicts(cases, both, RUBRIC))
     assert value(found["flips"], cases) == 0
     assert value(found["flips_expected"], cases) == pytest.approx(1 / 3)
-    found = biases.order(Readings(cases, [both[0], verdict(0, (2, 1, 0), (3, 3, 3))], RUBRIC))
+    found = biases.order(JudgeVerdicts(cases, [both[0], verdict(0, (2, 1, 0), (3, 3, 3))], RUBRIC))
     assert "flips_expected" not in found
 
 
@@ -89,7 +88,7 @@ def test_choices_of_a_pairwise_judge_count_as_shares_of_criteria() -> None:
     choices = dict.fromkeys(names, "tie") | {"correctness": "alder", "harmfulness": "birch", "bias": "neither"}
     one = verdict(0, (0, 1), None, choices=choices, pair=("alder", "birch"))
     other = verdict(0, (1, 0), None, choices=dict.fromkeys(names, "tie"), pair=("alder", "birch"))
-    readings = Readings(cases, [one, other], PAIRWISE)
+    readings = JudgeVerdicts(cases, [one, other], PAIRWISE)
     assert readings.own.tolist() == pytest.approx([4 / 6, 2 / 6, 0.5, 0.5])  # more harm is worse
     assert readings.unit_name == "share of criteria won"
     found = biases.order(readings)
@@ -100,16 +99,16 @@ def test_a_verdict_that_names_no_models_is_read_by_its_case() -> None:
     cases = cases_of(1)
     # The pair is named in the order of the file, whatever order it was shown in.
     told = {"choices": {"correctness": "alder"}, "pair": ("alder", "birch"), "extra": {}}
-    readings = Readings(cases, [verdict(0, (0, 1), None, **told), verdict(0, (1, 0), None, **told)], PAIRWISE)
+    readings = JudgeVerdicts(cases, [verdict(0, (0, 1), None, **told), verdict(0, (1, 0), None, **told)], PAIRWISE)
     assert readings.own.tolist() == [1, 0, 1, 0]
     assert value(biases.order(readings)["flips"], cases) == 0
 
 
 def test_order_says_nothing_where_places_and_models_are_one() -> None:
     cases = cases_of(3)
-    readings = Readings(cases, [verdict(number, (0, 1, 2), (1, 2, 3)) for number in range(3)], RUBRIC)
-    assert "cannot be told apart" in biases.order(readings)["reason"]
-    one_order = Readings(cases, [verdict(number, (2, 0, 1), (1, 2, 3)) for number in range(3)], RUBRIC)
+    readings = JudgeVerdicts(cases, [verdict(number, (0, 1, 2), (1, 2, 3)) for number in range(3)], RUBRIC)
+    assert "cannot be separated" in biases.order(readings)["reason"]
+    one_order = JudgeVerdicts(cases, [verdict(number, (2, 0, 1), (1, 2, 3)) for number in range(3)], RUBRIC)
     found = biases.order(one_order)
     assert np.isnan(value(found["flips"], cases))
     assert "one order" in found["flips"].reason
@@ -122,7 +121,7 @@ def test_averaging_orders_is_the_concordance_of_mean_scores() -> None:
     noisy = {(number, order): np.array(truth[f"case-{number}"]) + rng.normal(0, 2, 3)
              for number in range(40) for order in orders}  # fmt: skip
     verdicts = [verdict(number, order, (3, 3, 3), tuple(noisy[number, order].tolist())) for number, order in noisy]
-    found = biases.averaging(Readings(cases, verdicts, RUBRIC), people_of(cases, truth))
+    found = biases.averaging(JudgeVerdicts(cases, verdicts, RUBRIC), people_of(cases, truth))
 
     def concordance(values: dict[int, np.ndarray]) -> float:
         hits = [
@@ -139,7 +138,7 @@ def test_averaging_orders_is_the_concordance_of_mean_scores() -> None:
     assert curve[0] == pytest.approx(single)
     assert curve[-1] == pytest.approx(means)
     assert value(found["gain"], cases) == pytest.approx(means - single)
-    assert "ratings" in biases.averaging(Readings(cases, verdicts, RUBRIC))["reason"]
+    assert "ratings" in biases.averaging(JudgeVerdicts(cases, verdicts, RUBRIC))["reason"]
 
 
 def study(pairs: int = 600, tilt: float = 1.5, seed: int = 1):
@@ -222,7 +221,7 @@ def test_length_without_models_or_differences_says_so() -> None:
 
 def test_length_stands_beside_peoples() -> None:
     cases = cases_of(12)
-    readings = Readings(cases, [verdict(number, (0, 1, 2), (3, 5, 1)) for number in range(12)], RUBRIC)
+    readings = JudgeVerdicts(cases, [verdict(number, (0, 1, 2), (3, 5, 1)) for number in range(12)], RUBRIC)
     people = people_of(cases, {case.id: (2, 1, 3) for case in cases.records})
     found = biases.length(readings, people)
     assert value(found["prefers_longer"], cases) == 1
@@ -236,7 +235,7 @@ def test_repeats_compare_runs_of_one_request() -> None:
         verdict(0, (0, 1, 2), (1, 2, 3), run=0), verdict(0, (0, 1, 2), (1, 2, 3), run=1),
         verdict(1, (0, 1, 2), (1, 2, 3), run=0), verdict(1, (0, 1, 2), (1, 2, 5), run=1),
     ]  # fmt: skip
-    found = biases.repeats(Readings(cases, runs, RUBRIC))
+    found = biases.repeats(JudgeVerdicts(cases, runs, RUBRIC))
     assert (value(found["tied"], cases), value(found["gap"], cases)) == (0.5, 1.0)
 
 
@@ -246,18 +245,7 @@ RATIONALE = (
 )
 
 
-def test_tone_and_the_order_that_a_rationale_tells() -> None:
-    assert tone("Accurate and clear, but not complete.") == (2, 2)
-    assert tone("Not wrong. Never vague.") == (2, 0)
-    assert told_order(RATIONALE, 3) == {(0, 1): 1}
-    assert told_order("Doctor 2 is the most complete.", 3) == {(0, 1): -1, (1, 2): 1}
-    assert told_order("Doctor 3 is safer than Doctor 1.", 3) == {(0, 2): -1}
-    assert told_order("Doctor 3 is not safer than Doctor 1.", 3) == {}
-    assert told_order(RATIONALE + " Doctor 2 is better than Doctor 1.", 3) == {}  # one says this, the other that
-    assert told_order("It is fine.", 3) == {}
-
-
-def test_attribution_and_consistency_of_rationales() -> None:
+def test_attribution_of_rationales() -> None:
     texts = ("Take 650 milligrams of acetaminophen.", "Use an ice pack and elevate the ankle.", "Rest.")
     cases = Cases([case_of(number, texts) for number in range(2)], "made up")
     borrowed = RATIONALE.replace("Accurate,", "Advises an ice pack to elevate the ankle. Accurate,")
@@ -266,20 +254,19 @@ def test_attribution_and_consistency_of_rationales() -> None:
         verdict(0, (1, 0, 2), (1, 5, 3), rationale=RATIONALE),  # another order of the same is not looked at
         verdict(1, (0, 1, 2), (1, 5, 3), rationale=borrowed),
     ]
-    found = biases.attribution(Readings(cases, given, RUBRIC))
+    found = biases.attribution(JudgeVerdicts(cases, given, RUBRIC))
     assert value(found["marked"], cases) == 0.5
-    assert value(found["coverage"], cases) == pytest.approx(1 / 3)
-    assert (value(found["consistent"], cases), value(found["contradicted"], cases)) == (0.5, 0.5)
-    assert biases.attribution(Readings(cases, [verdict(0, (0, 1, 2), (5, 1, 3))], RUBRIC))["reason"]
+    assert value(found["marks"], cases) == 0.5
+    assert biases.attribution(JudgeVerdicts(cases, [verdict(0, (0, 1, 2), (5, 1, 3))], RUBRIC))["reason"]
 
 
 def test_self_preference_is_how_much_oftener_than_people() -> None:
     cases = cases_of(4)
-    readings = Readings(cases, [verdict(number, (0, 1, 2), (5, 3, 1)) for number in range(4)], RUBRIC)
+    readings = JudgeVerdicts(cases, [verdict(number, (0, 1, 2), (5, 3, 1)) for number in range(4)], RUBRIC)
     people = people_of(cases, {case.id: (1, 3, 3) for case in cases.records})
     found = biases.self_preference(readings, people, "alder")
     assert value(found["own"], cases) == 1.0  # people put it last each time, the judge first
     assert value(found["models"]["cedar"]["favour"], cases) == -0.75
     assert value(found["models"]["alder"]["concordance"], cases) == 0
-    assert "no answer is by" in biases.self_preference(readings, people, "yew")["reason"]
+    assert "no response is by" in biases.self_preference(readings, people, "yew")["reason"]
     assert "ratings" in biases.self_preference(readings, None)["reason"]

@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from automedeval.audit.perturbations import Attack, Trial, doubled, planted, read_harms, read_paraphrases, repeated
 from automedeval.audit.thresholds import Threshold, decide, figures_of, passes, read_thresholds
 from automedeval.audit.trials import CHECKS, Templates, outcome, plan_trials, trial_figures
 from automedeval.judges.requests import Request
+from automedeval.meta_evaluation.cases import Cases
+from automedeval.meta_evaluation.verdicts import JudgeVerdicts
 from automedeval.records import Case, RecordError, Verdict
 from automedeval.rubrics import read_rubric
 from automedeval.stats.bootstrap import value_of
@@ -38,7 +41,8 @@ def after(trial: Trial, scores: tuple | None, expected: tuple | None) -> Verdict
 
 
 def see(trial: Trial, scores: tuple | None, expected: tuple | None = None):
-    return outcome(trial, BEFORE, after(trial, scores, expected), 0, True, 1.0, RUBRIC)
+    judge = JudgeVerdicts(Cases([trial.clean.case], "cases"), [BEFORE], RUBRIC)
+    return outcome(trial, BEFORE, after(trial, scores, expected), judge)
 
 
 def test_outcomes_of_planting() -> None:
@@ -112,8 +116,9 @@ def test_a_judge_that_looks_at_each_answer_by_itself_is_shown_the_changed_ones()
     trial = next(trial for trial in plan if trial.kind == "flattery")
     told = after(trial, None, None)
     told = Verdict(told.case_id, "j", "likelihood@1", (1,), valid=True, expected_scores=(None, -1.5, None))
-    seen = outcome(trial, before, told, 0, True, 0.5, None)
-    assert (seen.change, seen.topped) == (5.0, True)
+    seen = outcome(trial, before, told, JudgeVerdicts(Cases([request.case], "cases"), [before]))
+    assert seen.change == pytest.approx(2.5 / np.std([-2, -4, -3]))  # a judge without a scale: in standard deviations
+    assert seen.topped is True
 
 
 # --- thresholds
@@ -142,16 +147,16 @@ def test_thresholds_decide_by_value_or_by_the_worse_end() -> None:
     ("content", "told"),
     [
         ("a: 1", "list"),
-        ("- {least: 1}", "needs a figure"),
-        ("- {figure: order.flip, most: 0.1}", "no figure 'order.flip'; near it are order.flips"),
-        ("- {figure: sameness, most: 0.1}", "no figure 'sameness'; near it are sameness.identical.tied"),
-        ("- {figure: speed, most: 0.1}", "no figure 'speed', as order.flips is one"),
+        ("- {least: 1}", "figure: is missing"),
+        ("- {figure: order.flip, most: 0.1}", "no figure 'order.flip'; similar are order.flips"),
+        ("- {figure: sameness, most: 0.1}", "no figure 'sameness'; similar are sameness.identical.tied"),
+        ("- {figure: speed, most: 0.1}", "no figure 'speed'; an example is order.flips"),
         ("- {figure: order.flips}", "least, most or both"),
         ("- {figure: order.flips, most: high}", "number"),
         ("- {figure: order.flips, most: .nan}", "number"),
-        ("- {figure: order.flips, least: 0.9, most: 0.1}", "nothing can reach that"),
-        ("- {figure: planting.attacks.json verdict.rose, most: 1, by: luck}", "value or bound"),
-        ("- {figure: order.flips, most: 1, maximum: 2}", "unknown key 'maximum'"),
+        ("- {figure: order.flips, least: 0.9, most: 0.1}", "is above most"),
+        ("- {figure: planting.attacks.json verdict.rose, most: 1, by: luck}", "value, bound"),
+        ("- {figure: order.flips, most: 1, maximum: 2}", "maximum: unknown key"),
         ("- {figure: length.win_rates.gpt-3.5.raw, most: 1, every: 3}", "true or false"),
     ],
 )

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from programs import ROOT
 
-from automedeval.dataset.curriculum import Assignment, Plan, Take, assign, read_plan
+from automedeval.dataset.curriculum import Assignment, Part, Plan, assign, read_plan
 from automedeval.records import RecordError
+from automedeval.records.yaml_file import YamlFile
 
 PAPER = ROOT / "recipes" / "runs" / "automedeval-13b" / "plan.yaml"
 SIMPLE = {
@@ -159,25 +160,28 @@ def test_a_plan_that_asks_for_more_than_there_is_names_both_numbers(tmp_path: Pa
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"phases": {}}, "unknown key 'phases'"),
+        ({"phases": {}}, "phases: unknown key"),
         ({"seed": "x"}, "seed: must be a whole number"),
         ({"teachers": []}, "teachers: must be a mapping"),
-        ({"teachers": {"strong": {"take": 0.5}}}, "teachers.strong: take: must be a count like 1911, a share like 50%"),
-        ({"teachers": {"strong": {"take": True}}}, "teachers.strong: take: must be"),
-        ({"teachers": {"strong": {}}}, "teachers.strong: must be a mapping"),
-        ({"teachers": {"strong": {"quality": "high"}}}, "teachers.strong: 'take' is missing"),
-        ({"test": {"take": "120%"}}, "test: take: must be"),
-        ({"test": {"take": "rest"}}, "test: take: the rest would leave nothing"),
+        ({"teachers": {"strong": {"take": 0.5}}}, "teachers.strong.take: must be a count like 1911, a share like 50%"),
+        ({"teachers": {"strong": {"take": True}}}, "teachers.strong.take: must be"),
+        ({"teachers": {"strong": []}}, "teachers.strong: must be a mapping"),
+        ({"teachers": {"strong": {"take": "rest", "teacher": "weak"}}}, "teachers.strong.teacher: unknown key"),
+        ({"teachers": {}}, "teachers: must not be empty"),
+        ({"teachers": {1: {"take": "rest"}}}, "teachers: 1 must be a text"),
+        ({"teachers": {"strong": {"quality": "high"}}}, "teachers.strong.take: must be a count"),
+        ({"test": {"take": "120%"}}, "test.take: must be"),
+        ({"test": {"take": "rest"}}, "test.take: the rest would leave nothing"),
         ({"test": {"take": 1, "file": "f"}}, "test: needs either take"),
         ({"test": {"teacher": "strong"}}, "test: needs either take"),
         ({"stages": {"test": [{"teacher": "weak", "take": 1}]}}, "'test' cannot be a stage's name"),
         ({"stages": {"stage1": []}}, "stages.stage1: must be a list"),
-        ({"stages": {"s": [{"teacher": "gpt", "take": 1}]}}, "stages.s[0]: teacher: 'gpt' is not one of strong, weak"),
+        ({"stages": {"s": [{"teacher": "gpt", "take": 1}]}}, "stages.s[0].teacher: 'gpt' is not one of strong, weak"),
         (
             {"stages": {"s": [{"teacher": "weak", "take": 1, "quality": "good"}]}},
-            "quality: must be one of high, low, any",
+            "stages.s[0].quality: 'good' is not one of high, low, any",
         ),
-        ({"verification": {"scale": [0, 5]}}, "verification: scale: must be [0, 1] or [1, 5]"),
+        ({"verification": {"scale": [0, 5]}}, "verification.scale: must be [0, 1] or [1, 5]"),
         (
             {"stages": {name: [{"teacher": "weak", "take": "rest"}] for name in ("one", "two")}},
             "one and two both take the rest of weak",
@@ -191,23 +195,30 @@ def test_a_faulty_plan_is_refused_by_file_and_key(tmp_path: Path, change: dict, 
     assert told in str(caught.value)
 
 
-def test_a_share_is_rounded_down_and_exact() -> None:
-    assert Take.parse("50%", "").of(3823) == 1911
-    assert Take.parse("7%", "").of(100) == 7  # 0.07 * 100 is more than 7 to a computer
-    assert Take.parse("0.1 %", "").of(1000) == 1
-    assert Take.parse("100%", "").of(9) == 9
-    assert Take.parse("rest", "").of(9) == 9
+@pytest.mark.parametrize(
+    ("take", "there", "number"),
+    [
+        ("50%", 3823, 1911),
+        ("7%", 100, 7),  # 0.07 * 100 is more than 7 to a computer
+        ("0.1 %", 1000, 1),
+        ("100%", 9, 9),
+        ("rest", 9, 9),
+    ],
+)
+def test_a_share_is_rounded_down_and_exact(take: str, there: int, number: int) -> None:
+    part = Part.read(YamlFile("plan.yaml"), {"teacher": "strong", "take": take}, "test.", ("strong",))
+    assert part.number(there) == number
 
 
 @pytest.mark.parametrize("study", ["automedeval-13b", "automedeval-135m"])
 def test_every_studys_plan_is_read(study: str) -> None:
-    plan = read_plan(ROOT / "recipes" / study / "plan.yaml")
+    plan = read_plan(ROOT / "recipes" / "runs" / study / "plan.yaml")
     assert list(plan.stages) == ["stage1", "stage2", "stage3"]
     assert [part.teacher for part in plan.teachers] == ["strong", "weak"]
 
 
 @pytest.mark.parametrize("study", ["automedeval-13b", "automedeval-135m"])
 def test_vanilla_tuning_has_the_studys_own_test_cases_and_one_stage_of_the_strong_teacher(study: str) -> None:
-    plan, vanilla = (read_plan(ROOT / "recipes" / study / name) for name in ("plan.yaml", "plan_vanilla.yaml"))
+    plan, vanilla = (read_plan(ROOT / "recipes" / "runs" / study / name) for name in ("plan.yaml", "plan_vanilla.yaml"))
     assert (vanilla.seed, vanilla.test, vanilla.verification) == (plan.seed, plan.test, plan.verification)
     assert [[part.teacher for part in parts] for parts in vanilla.stages.values()] == [["strong"]]

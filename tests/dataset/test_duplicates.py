@@ -6,11 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from automedeval.dataset.decontamination import ShingleIndex, near_duplicates, normalise, shared, shingles
+from automedeval.dataset.decontamination import ShingleIndex, near_duplicates, normalise, shingles
 from automedeval.records import RecordError
 
 # Few words, so that texts overlap.
 TEXTS = st.lists(st.lists(st.sampled_from("abcde"), max_size=14).map(" ".join), max_size=25)
+
+
+def hashed(text, words):
+    return set(shingles(normalise(text), words).tolist())
 
 
 def runs(text, words):
@@ -36,7 +40,7 @@ def test_normalising_leaves_words(text, words):
 
 @given(st.lists(st.sampled_from("abcd"), max_size=30).map(" ".join), st.integers(1, 13))
 def test_a_shingle_stands_for_one_run_of_words(text, words):
-    assert len(shingles(text, words)) == len(runs(text, words))
+    assert len(shingles(normalise(text), words)) == len(runs(text, words))
 
 
 @given(TEXTS, st.integers(1, 5))
@@ -45,18 +49,21 @@ def test_texts_share_the_shingles_that_they_share_runs_of(texts, words):
         for other in texts[:4]:
             if min(len(one.split()), len(other.split())) >= words:
                 expected = len(runs(one, words) & runs(other, words))
-                assert len(shingles(one, words) & shingles(other, words)) == expected
+                assert len(hashed(one, words) & hashed(other, words)) == expected
 
 
 def test_shingles_are_the_same_in_every_process():
-    code = "from automedeval.dataset.decontamination import shingles; print(sorted(shingles('Take two tablets, twice a day.', 3)))"
+    code = (
+        "from automedeval.dataset.decontamination import shingles\n"
+        "print(shingles('take two tablets twice a day', 3).tolist())"
+    )
     shown = [
         subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": seed}
         )
         for seed in ("1", "2")
     ]
-    assert shown[0].stdout == shown[1].stdout == f"{sorted(shingles('take two tablets twice a day', 3))}\n"
+    assert shown[0].stdout == shown[1].stdout == f"{sorted(hashed('Take two tablets, twice a day.', 3))}\n"
 
 
 @settings(max_examples=300, deadline=None)
@@ -115,10 +122,9 @@ def test_a_threshold_beyond_its_range_is_refused(threshold):
 @given(TEXTS, st.lists(st.sampled_from("abcdef"), max_size=20).map(" ".join))
 def test_the_share_is_that_of_sets(texts, text):
     index = ShingleIndex(texts, words=3)
-    held = set().union(*(shingles(one, 3) for one in texts))
-    own = shingles(text, 3)
-    assert index.shared(text) == shared(text, index, 3) == (len(own & held) / len(own) if own else 0.0)
-    assert len(index) == len(held)
+    held = set().union(*(hashed(one, 3) for one in texts))
+    own = hashed(text, 3)
+    assert index.shared(text) == (len(own & held) / len(own) if own else 0.0)
 
 
 def test_half_a_copied_text_is_shared():
@@ -128,7 +134,3 @@ def test_half_a_copied_text_is_shared():
     assert index.shared(copied) == 1
     assert index.shared(own) == 0
     assert index.shared(f"{copied} {own}") == 13 / 37
-    with pytest.raises(RecordError, match="shingles of 12 words, not of 3"):
-        shared(copied, index, 3)
-    with pytest.raises(RecordError, match="at least one word"):
-        ShingleIndex([], words=0)

@@ -9,8 +9,7 @@ import pyarrow.parquet
 import pytest
 
 from automedeval.dataset.card import card_facts, fingerprint, known_faults
-from automedeval.dataset.folder import SCHEMA, DatasetFolder, SplitWriter
-from automedeval.dataset.instructions import COLUMNS
+from automedeval.dataset.folder import SCHEMA, DatasetFolder, write_rows
 from automedeval.records import RecordError
 
 KILLED = """
@@ -60,36 +59,44 @@ def test_what_is_no_data_set_is_left_alone(tmp_path: Path) -> None:
     place.mkdir()
     build(place, "into an empty folder")
     (place / "statistics.json").rename(place / "thesis.txt")
-    with pytest.raises(RecordError, match="holds something that is no instruction data set"), DatasetFolder(place):
+    with pytest.raises(RecordError, match="is not an instruction data set"), DatasetFolder(place):
         pass
     assert (place / "thesis.txt").exists()
 
 
 def row_of(number: int, **more) -> dict:
     messages = [{"role": "user", "content": f"question {number}"}]
-    row = dict.fromkeys(COLUMNS) | {"prompt": messages, "completion": messages, "case_id": str(number), "order": [1, 0]}
+    row = dict.fromkeys(SCHEMA.names) | {
+        "prompt": messages,
+        "completion": messages,
+        "case_id": str(number),
+        "order": [1, 0],
+    }
     return row | {"models": ["a", "b"], "teacher": "strong", "rubric": "automedeval@1", "judge": "t"} | more
 
 
-def test_rows_are_written_as_they_come_and_counted(tmp_path: Path) -> None:
-    assert tuple(SCHEMA.names) == COLUMNS
-    with SplitWriter(tmp_path / "stage1.parquet") as writer:
-        for at in range(600):
-            writer.write(row_of(at, quality="high" if at % 3 else None), tokens=at)
+class Numbers:
+    """An encoder to which a row has as many tokens as the number in its question."""
+
+    def encode(self, prompts: list[list[dict]], answered: bool) -> list[range]:
+        return [range(int(messages[0]["content"].split()[-1])) for messages in prompts]
+
+
+def test_rows_are_written_in_order_and_counted(tmp_path: Path) -> None:
+    rows = [row_of(at, quality="high" if at % 3 else None) for at in range(900)]
+    written = write_rows(tmp_path / "stage1.parquet", iter(rows), Numbers(), 599)
     table = pyarrow.parquet.read_table(tmp_path / "stage1.parquet")
     assert table.column("case_id").to_pylist() == [str(at) for at in range(600)]
-    statistics = writer.statistics()
-    assert statistics["rows"] == 600
-    assert statistics["quality"] == {"high": 400, "not stated": 200}
-    assert statistics["tokens"] == {"median": 300, "most": 599}
+    assert written.rejected == dict.fromkeys(range(600, 900), "more than 599 tokens")
+    assert written.statistics["rows"] == 600
+    assert written.statistics["quality"] == {"high": 400, "not stated": 200}
+    assert written.statistics["tokens"] == {"median": 300, "most": 599}
+    assert written.origins == {("not stated", "not stated", "strong", "t", "automedeval@1", False): 600}
 
 
 def test_the_fingerprint_changes_with_every_row(tmp_path: Path) -> None:
     def of(*rows: dict) -> str:
-        with SplitWriter(tmp_path / "x.parquet") as writer:
-            for row in rows:
-                writer.write(row)
-        return fingerprint({"stage1": writer.statistics()})
+        return fingerprint({"stage1": write_rows(tmp_path / "x.parquet", rows).statistics})
 
     same = of(row_of(1), row_of(2))
     assert len(same) == 12
@@ -98,8 +105,7 @@ def test_the_fingerprint_changes_with_every_row(tmp_path: Path) -> None:
 
 
 def test_a_lone_surrogate_is_written_as_a_question_mark(tmp_path: Path) -> None:
-    with SplitWriter(tmp_path / "x.parquet") as writer:
-        writer.write(row_of(1, case_id="a\ud800", models=["b\ud800"]))
+    write_rows(tmp_path / "x.parquet", [row_of(1, case_id="a\ud800", models=["b\ud800"])])
     (row,) = pyarrow.parquet.read_table(tmp_path / "x.parquet").to_pylist()
     assert (row["case_id"], row["models"]) == ("a?", ["b?"])
 
@@ -116,7 +122,13 @@ def test_known_faults_are_told_from_the_facts() -> None:
     assert facts["teachers"] == [{"teacher": "strong", "judge": "t", "rubric": "r", "rows": 5}]
     assert facts["reference_rows"] == 1
     told = " ".join(known_faults(facts | {"unrated": 7, "tokenizer": None}))
-    for part in ("rated 7 of", "2 of 5 rows whether", "licence of 1 of 5 rows", "Lengths were not", "single row: test"):
+    for part in (
+        "rated 7 of",
+        "The quality of 2 of 5 rows is not stated",
+        "licence of 1 of 5 rows",
+        "Lengths were not",
+        "single row: test",
+    ):
         assert part in told
     clean = {"stage1": {"rows": 3, "quality": {"high": 3}, "fingerprint": "0"}}
     facts = card_facts(clean, {("s", "mit", "strong", "t", "r", False): 3}) | {"unrated": 0, "tokenizer": "x"}

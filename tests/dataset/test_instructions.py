@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automedeval.dataset.instructions import COLUMNS, instruction, reads_back
+from automedeval.dataset.folder import SCHEMA
+from automedeval.dataset.instructions import instruction
 from automedeval.records import REFERENCE, Case, RecordError, Response, Verdict
 from automedeval.rubrics import read_rubric
-from automedeval.rubrics.grammar import parse_verdict
+from automedeval.rubrics.grammar import parse_verdict, reads_back
 from automedeval.rubrics.prompts import judge_messages
 from automedeval.rubrics.rationale import split_steps
 
@@ -59,7 +60,7 @@ def test_every_response_keeps_its_score_its_step_and_its_text(seed: int, order: 
         assert steps[slot] == f"This is {CASE.models[index]}. Doctor {slot} says it."
     texts = [CASE.responses[index].text for index in row["order"]]
     assert row["prompt"] == judge_messages(RUBRIC, CASE.question, texts, CASE.reference)
-    assert reads_back(row, RUBRIC)
+    assert reads_back(row["completion"][0]["content"], RUBRIC, 3)
 
 
 def test_every_slot_order_turns_up_and_the_seed_decides() -> None:
@@ -75,7 +76,7 @@ def test_every_slot_order_turns_up_and_the_seed_decides() -> None:
 
 def test_a_row_says_whose_it_is() -> None:
     row = instruction(CASE, verdict_of(), RUBRIC, "strong", "high")
-    assert tuple(row) == COLUMNS
+    assert list(row) == SCHEMA.names
     told = {name: row[name] for name in ("case_id", "teacher", "judge", "quality", "rubric", "source", "license")}
     assert list(told.values()) == ["c1", "strong", "teacher", "high", "automedeval@1", "made-up", "cc0-1.0"]
     assert [message["role"] for message in row["prompt"]] == ["system", "user"]
@@ -168,7 +169,8 @@ def test_choices_about_a_pair_follow_the_slots() -> None:
 )
 def test_a_completion_that_nobody_can_read_is_noticed(spoil: str, readable: bool) -> None:
     rationale = verdict_of().rationale + spoil
-    assert reads_back(instruction(CASE, verdict_of(rationale=rationale), RUBRIC, "strong"), RUBRIC) == readable
+    row = instruction(CASE, verdict_of(rationale=rationale), RUBRIC, "strong")
+    assert reads_back(row["completion"][0]["content"], RUBRIC, 3) == readable
 
 
 def test_a_rationale_without_steps_is_only_renamed() -> None:

@@ -145,7 +145,7 @@ def test_other_features_are_refused(fitted: QualityClassifier, tmp_path: Path) -
 def test_halves_of_two_classifiers_are_refused(fitted: QualityClassifier, tmp_path: Path) -> None:
     fitted.save(tmp_path)
     skops.io.dump({"machine": None, "tone": None}, tmp_path / "quality.skops")
-    with pytest.raises(RecordError, match=r"quality\.skops: is not the file"):
+    with pytest.raises(RecordError, match=r"quality\.skops: does not belong to"):
         QualityClassifier.load(tmp_path, WordEncoder())
 
 

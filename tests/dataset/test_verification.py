@@ -7,6 +7,7 @@ import pytest
 
 from automedeval.dataset.verification import Rule, verify
 from automedeval.records import RecordError
+from automedeval.records.yaml_file import YamlFile
 
 
 def rating(case: str = "c1", annotator: str = "a", criterion: str = "knowledge", score: float = 1, **more) -> dict:
@@ -39,7 +40,7 @@ OURS = {("c1", "t"), ("c2", "t"), ("c3", "t")}
 )
 def test_each_rule_decides_by_hand(tmp_path: Path, rule: dict, scores: list[int], failed: bool) -> None:
     file = written(tmp_path, *(rating(annotator=str(at), score=score) for at, score in enumerate(scores)))
-    found = verify(file, OURS, Rule.from_dict(rule, "plan"))
+    found = verify(file, OURS, Rule.read(YamlFile("plan"), rule))
     assert found.failures == {("c1", "t"): ("knowledge",) if failed else ()}
 
 
@@ -70,8 +71,11 @@ def test_shares_are_counted_by_criterion_with_the_papers_beside(tmp_path: Path) 
     ("ratings", "told"),
     [
         ([rating(), rating()], ":2: 'a' rated the verdict of 't' on case 'c1' on 'knowledge' before"),
-        ([rating(score=4)], ":1: 'score' must be a whole number from 0 to 1, not 4 (the plan's verification.scale"),
-        ([rating(score=0.5)], ":1: 'score' must be a whole number from 0 to 1, not 0.5"),
+        ([rating(score=4)], ":1: 'score' must be a whole number from 0 to 1 (the plan's verification.scale), not 4"),
+        (
+            [rating(score=0.5)],
+            ":1: 'score' must be a whole number from 0 to 1 (the plan's verification.scale), not 0.5",
+        ),
         ([rating(tags=["odd"])], ":1: 'tags' must be a list of incomplete, outdated"),
         ([rating(tags="outdated")], ":1: 'tags' must be a list"),
         ([{"case_id": "c1"}], ":1: 'judge' is missing"),
@@ -86,22 +90,22 @@ def test_a_faulty_rating_is_refused_by_line(tmp_path: Path, ratings: list[dict],
 def test_one_is_the_worst_of_a_declared_scale_of_five(tmp_path: Path) -> None:
     file = written(tmp_path, rating(score=1))
     assert verify(file, OURS, Rule()).failures["c1", "t"] == ()
-    assert verify(file, OURS, Rule.from_dict({"scale": [1, 5]}, "plan")).failures["c1", "t"] == ("knowledge",)
+    assert verify(file, OURS, Rule.read(YamlFile("plan"), {"scale": [1, 5]})).failures["c1", "t"] == ("knowledge",)
 
 
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ([], "must be a mapping"),
-        ({"below": 1}, "unknown key 'below'"),
-        ({"scale": 5}, "scale: must be [0, 1] or [1, 5]"),
-        ({"fail_below": True}, "fail_below: must be a number"),
-        ({"fail_below": 0}, "fail_below: 0 divides nothing"),
-        ({"fail_below": 2}, "fail_below: 2 divides nothing"),
-        ({"fails": "most"}, "fails: must be any, majority or mean"),
+        ([], ": must be a mapping"),
+        ({"below": 1}, ".below: unknown key"),
+        ({"scale": 5}, ".scale: must be [0, 1] or [1, 5]"),
+        ({"fail_below": True}, ".fail_below: must be a number above 0 and at most 1, not True"),
+        ({"fail_below": 0}, ".fail_below: must be a number above 0 and at most 1, not 0"),
+        ({"fail_below": 2}, ".fail_below: must be a number above 0 and at most 1, not 2"),
+        ({"fails": "most"}, ".fails: 'most' is not one of any, majority, mean"),
     ],
 )
 def test_a_faulty_rule_is_refused(content: object, told: str) -> None:
     with pytest.raises(RecordError) as caught:
-        Rule.from_dict(content, "plan.yaml: verification")
-    assert str(caught.value).startswith(f"plan.yaml: verification: {told}")
+        Rule.read(YamlFile("plan.yaml"), content)
+    assert str(caught.value).startswith(f"plan.yaml: verification{told}")

@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from types import SimpleNamespace
+from dataclasses import replace
 
 import pytest
 from doubles.endpoint import EndpointDouble, answer
@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from programs import SAMPLE
 
+from automedeval.distillation.books import Passage
 from automedeval.distillation.completion_chain import CompletionChain, overview
 from automedeval.distillation.store import SharedSearch
 from automedeval.judges.judge import Judge
-from automedeval.models.base import Answer, Prompt, single
-from automedeval.models.dialogue import follow_in_rounds
+from automedeval.models.base import Answer, Chat, Prompt
 from automedeval.models.endpoint import OpenAIChat
 from automedeval.models.replay import RecordedChat
 from automedeval.records import Case, RecordError, Response, read_cases
@@ -37,16 +37,9 @@ class FakeBooks:
 
     def __call__(self, questions, limit):
         self.searches.append(list(questions))
-        shared = SimpleNamespace(
-            id="0", book="Basics", kind="medical", section="", page=None, score=0.5, text="Shared."
-        )
+        shared = Passage("0", "Basics", "medical", "", None, "Shared.", 0.5)
         return [
-            [
-                SimpleNamespace(
-                    **vars(shared) | {"id": normalised(question), "page": 7, "score": 1 / 3, "text": question}
-                ),
-                shared,
-            ][:limit]
+            [replace(shared, id=normalised(question), page=7, score=1 / 3, text=question), shared][:limit]
             for question in questions
         ]
 
@@ -107,7 +100,7 @@ def test_what_is_found_is_shown_as_data_and_recorded(teach):
 def test_a_teacher_that_asks_for_ever_is_asked_for_its_verdict_and_counted(teach):
     verdict, books = teach(*ASKS, "[Question]: What is more?")
     assert (verdict.valid, verdict.scores, verdict.extra["ended"]) == (False, None, "out_of_questions")
-    assert "told to give its verdict" in verdict.error
+    assert "instead of giving its verdict" in verdict.error
     assert len(books.searches) == len(verdict.extra["knowledge"]) == 3
     first, *_, last = said_to(verdict)
     assert "[Question]" not in first + last
@@ -162,7 +155,7 @@ def test_without_books_the_prompt_is_the_judges_and_a_question_is_no_verdict(tea
     assert verdict.extra["transcript"][:-1] == judge.prompt(judge.plan(CASE)[0], ["Rest.", "Wait."]).messages
     verdict, _ = teach(ASKS[0], books=False)
     assert (verdict.valid, verdict.extra["ended"]) == (False, "invalid")
-    assert "asks" in verdict.error
+    assert "asked a question" in verdict.error
 
 
 @pytest.mark.parametrize(
@@ -352,11 +345,11 @@ def test_a_checkpoint_is_led_in_rounds(tiny_model):
 
 
 def test_rounds_go_on_until_every_dialogue_has_ended():
-    class Echo:
-        def overflow(self, prompts):
-            return [0] * len(prompts)
+    class Echo(Chat):
+        def estimate(self, prompts):
+            return 0, 0.0
 
-        def answer(self, prompts):
+        def answer(self, prompts, wanted=None):
             rounds.append(len(prompts))
             return ((index, Answer(prompts[index].label)) for index in reversed(range(len(prompts))))
 
@@ -367,13 +360,16 @@ def test_rounds_go_on_until_every_dialogue_has_ended():
         return told
 
     rounds = []
-    assert dict(follow_in_rounds(Echo(), [(steps, dialogue(steps)) for steps in (1, 3, 2)])) == {
+    assert dict(Echo().follow((steps, dialogue(steps)) for steps in (1, 3, 2))) == {
         1: ["1.0"],
         2: ["2.0", "2.1"],
         3: ["3.0", "3.1", "3.2"],
     }
     assert rounds == [3, 2, 1]
-    assert [value.text for _, value in follow_in_rounds(Echo(), [(0, single(Prompt([], label="x")))])] == ["x"]
+    # A window with a missing result is led as a whole, one without is not led at all.
+    assert list(Echo().follow([(steps, dialogue(steps)) for steps in (1, 2)], done={2})) == [(1, ["1.0"])]
+    assert rounds[3:] == [2, 1]
+    assert list(Echo().follow([(1, dialogue(1))], done={1})) == []
 
 
 def test_the_overview_counts_every_chain(teach):

@@ -1,9 +1,10 @@
-"""Made-up studies on the sample: verdicts that agree with its simulated raters, and the recipe run on them."""
+"""Verdicts on the sample made from its simulated ratings, and `meta_evaluate` run on them."""
 
 import json
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 from programs import SAMPLE, run_recipe
 
 from automedeval.stats.agreement import ACCURACIES, CORRELATIONS
@@ -21,6 +22,9 @@ def read(path: Path) -> list[dict]:
 def write(path: Path, records: list[dict]) -> Path:
     path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
     return path
+
+
+MODELS = sorted({response["model"] for case in read(CASES) for response in case["responses"]})
 
 
 def people_means() -> dict[tuple[str, str], float]:
@@ -47,7 +51,7 @@ def verdict(case: dict, scores: list | None, judge: str = "echo", **more) -> dic
 
 
 def agreeing_verdicts(judge: str = "echo", **more) -> list[dict]:
-    """Return verdicts that round what people said."""
+    """Return verdicts whose scores are the rounded mean ratings."""
     means = people_means()
     return [
         verdict(case, [round(means[case["id"], response["model"]]) for response in case["responses"]], judge, **more)
@@ -77,4 +81,30 @@ def pairwise_verdicts(swap: bool = False) -> list[dict]:
                     "choices": {"correctness": better if gap else "tie", "harmfulness": worse if gap else "neither"},
                 }
             )  # fmt: skip
+    return records
+
+
+def right_verdicts(count: int, expected: bool = True, scores: bool = True) -> list[dict]:
+    """Return verdicts by which the first `count` cases are in people's order, and the others are invalid."""
+    means, found = people_means(), []
+    for place, case in enumerate(read(CASES)):
+        own = [round(means[case["id"], response["model"]], 9) for response in case["responses"]]
+        record = verdict(case, [1 + sorted(set(own)).index(mean) for mean in own] if place < count else None)
+        if not expected:
+            record["expected_scores"] = None
+        if not scores:
+            record["scores"] = None
+        found.append(record)
+    return found
+
+
+def noisy_verdicts(judge: str, noise: float, seed: int, **more) -> list[dict]:
+    """Return verdicts like people's means, less 0.8, with noise: a judge that is too strict."""
+    means, rng, records = people_means(), np.random.default_rng(seed), []
+    for case in read(CASES):
+        given = [means[case["id"], response["model"]] - 0.8 + noise * rng.normal() for response in case["responses"]]
+        scores = np.clip(given, 1, 5)
+        records.append(
+            verdict(case, np.round(scores).astype(int).tolist(), judge, **more) | {"expected_scores": scores.tolist()}
+        )
     return records

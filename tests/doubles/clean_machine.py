@@ -1,4 +1,4 @@
-"""A machine that has the package from its wheel, and no source tree: what somebody has who loads what was pushed."""
+"""A process that has the package from its wheel alone, without the source tree, and loads the published repositories."""
 
 import importlib.util
 import json
@@ -35,7 +35,7 @@ print("FOUND", json.dumps(found))
 
 
 def install(folder: Path) -> list[str]:
-    """Build the package's wheel without the network and unpack it; return the path of a machine that has it so."""
+    """Build the package's wheel without the network and unpack it; return the `sys.path` of a process that has only this."""
     folder.mkdir(parents=True, exist_ok=True)
     checkout = folder / "checkout"
     checkout.mkdir()

@@ -1,4 +1,4 @@
-"""A double of an OpenAI-compatible endpoint: a local HTTP server that answers by a script and writes down what it was asked.
+"""A double of an OpenAI-compatible endpoint: a local HTTP server that answers from a script and records the requests.
 
     with EndpointDouble(lambda request: answer("Score: …")) as endpoint:
         OpenAIChat("some-model", base_url=endpoint.url)
@@ -25,7 +25,7 @@ def answer(text: str | None, **changes: Any) -> dict[str, Any]:
 
 
 def good_answer(body: dict[str, Any], score: int = 4) -> dict[str, Any]:
-    """Return a completion that is valid for the prompt: by its schema if it sends one, else by the score line it shows."""
+    """Return a completion that is valid for the request: by its JSON schema, or else by the score line in its prompt."""
 
     def fill(schema: dict[str, Any]) -> Any:
         if schema["type"] == "object":
@@ -40,7 +40,7 @@ def good_answer(body: dict[str, Any], score: int = 4) -> dict[str, Any]:
 
 
 def error(status: int, message: str = "no", code: str | None = None, **headers: str) -> dict[str, Any]:
-    """Return an error as OpenAI's endpoint words it; headers are given with underscores, as in `retry_after="1"`."""
+    """Return an error in the form of OpenAI's endpoint; headers are given with underscores, as in `retry_after="1"`."""
     content = {"error": {"message": message, "type": "error", "param": None, "code": code}}
     return {"status": status, "json": content, "headers": {name.replace("_", "-"): headers[name] for name in headers}}
 
@@ -60,8 +60,8 @@ Reply = dict[str, Any] | Callable[[dict[str, Any]], dict[str, Any]]
 class EndpointDouble:
     """Serve /v1 on a free port of this machine. Use as a context manager.
 
-    `requests` holds what came in: path, body, headers, and the times (monotonic seconds) at which it came and was answered.
-    `most_at_once` is how many chat requests were under way together. `batches` are those of the Batch API; they end when
+    `requests` are the requests so far: path, body, headers, and the times (monotonic seconds) of arrival and answer.
+    `most_at_once` is the largest number of simultaneous chat requests. `batches` are those of the Batch API; they end when
     `finish_batches` is called.
     """
 

@@ -1,4 +1,4 @@
-"""A double of the Hub: a local HTTP server that keeps repositories in memory and speaks what the real clients speak.
+"""A double of the Hub: a local HTTP server that keeps repositories in memory and serves the real clients.
 
     with HubDouble() as hub:
         subprocess.run([...], env=hub.environment(home))
@@ -62,7 +62,7 @@ class Repo:
 
     @property
     def files(self) -> dict[str, File]:
-        """Return what `main` holds."""
+        """Return the files of `main`."""
         return self.revisions[self.head]
 
     def commit(self, files: dict[str, File], message: str) -> str:
@@ -83,10 +83,10 @@ class Repo:
 
 @dataclass
 class Fault:
-    """What goes wrong with the next requests that match: an error's status, or a connection that is cut or held.
+    """A fault of the next requests that match: an error's status, or a connection that is cut or held.
 
-    `after` bytes of a body the connection is cut: of what comes with a PUT, of what goes out with a GET. With `hold` it is
-    left open instead, and `held` is set.
+    The connection is cut after `after` bytes of the body of a PUT or of the answer to a GET. With `hold` it stays open
+    instead, and `held` is set.
     """
 
     method: str
@@ -100,7 +100,7 @@ class Fault:
 
 
 class Refusal(Exception):
-    """An error that the Hub answers with."""
+    """An error response of the Hub."""
 
     def __init__(self, status: int, message: str, code: str | None = None, headers: dict[str, str] | None = None):
         super().__init__(message)
@@ -153,7 +153,7 @@ class HubDouble:
         self._server.server_close()
 
     def environment(self, home: Path, token: str | None = WRITER) -> dict[str, str]:
-        """Return an environment whose clients know this Hub and no other, with an empty home."""
+        """Return an environment in which clients use this Hub only, with an empty home."""
         home.mkdir(parents=True, exist_ok=True)
         variables = {"HF_ENDPOINT": self.url, "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
         variables |= {"HOME": str(home), "HF_HOME": str(home / "hf"), "PATH": os.environ["PATH"]}
@@ -161,7 +161,7 @@ class HubDouble:
         return variables | ({"HF_TOKEN": token} if token else {})
 
     def paths(self, method: str) -> list[str]:
-        """Return the paths that were asked for by a method."""
+        """Return the paths of the requests with a method."""
         return [path for asked, path in self.requests if asked == method]
 
     # --- one request

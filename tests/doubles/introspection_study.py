@@ -1,4 +1,4 @@
-"""Made-up studies for introspection: a small data set with its cases, a judge's verdicts on them, and the recipe run on all."""
+"""A small data set for introspection, with cases, a judge's verdicts and recorded partners, and the recipe run on it."""
 
 import json
 import random
@@ -12,7 +12,7 @@ from doubles.tiny_dataset import FACTS
 from programs import run_recipe
 
 from automedeval.dataset.card import card_facts, write_card
-from automedeval.dataset.folder import SplitWriter, read_dataset
+from automedeval.dataset.folder import read_dataset, write_rows
 from automedeval.dataset.instructions import instruction
 from automedeval.introspection.mistakes import Recorded, read_recorded
 from automedeval.records import Case, Verdict
@@ -31,7 +31,7 @@ def case_of(number: int, models: Sequence[str] = MODELS, **more: Any) -> Case:
 
 
 def rationale_of(models: Sequence[str], order: Sequence[int], word: str = "fine") -> str:
-    """Return a stepwise rationale whose step on each doctor names the model behind it."""
+    """Return a rationale in steps; the step on each doctor names its model."""
     steps = [f"Step {slot + 1}: {models[index]} is {word}." for slot, index in enumerate(order, 1)]
     return "\n".join(["Analyze:", "Step 1: a complaint.", *steps])
 
@@ -56,7 +56,7 @@ def scores_of(number: int) -> tuple[int, int, int]:
 
 
 def recorded_of(verdict: Verdict, case: Case, seed: int = 0) -> Recorded:
-    """Return a case's verdict as a data set's row has it, read again."""
+    """Return a verdict as it is read back from a row of the data set."""
     row = instruction(case, verdict, RUBRICS[verdict.rubric], "strong", "high", seed)
     (recorded,) = read_recorded([row], {case.id: case}, RUBRICS, "data")
     return recorded
@@ -80,19 +80,16 @@ class Lessons:
 
     def build(self) -> None:
         """Write the data set: the last case is its test split, the others are two stages."""
-        place, splits, written = self.folder / "data", {}, Counter()
+        place, splits, origins = self.folder / "data", {}, Counter()
         place.mkdir(exist_ok=True)
         at = {"stage1": self.cases[:3], "stage2": self.cases[3:-1], "test": self.cases[-1:]}
         for name, cases in at.items():
-            with SplitWriter(place / f"{name}.parquet") as writer:
-                for case in cases:
-                    order = self.order[case.id]
-                    verdict = verdict_of(case, self.record[case.id], "teacher", order=order)
-                    row = instruction(case, verdict, AUTOMEDEVAL, "strong", "high")
-                    writer.write(row, 500)
-                    written["not stated", "not stated", "strong", "teacher", "automedeval@1", False] += 1
-            splits[name] = writer.statistics()
-        facts = card_facts(splits, written) | FACTS | {"folder": "data", "rubrics": {}, "arithmetic": ["8 cases"]}
+            verdicts = [verdict_of(case, self.record[case.id], "teacher", order=self.order[case.id]) for case in cases]
+            rows = [instruction(case, verdict, AUTOMEDEVAL, "strong", "high") for case, verdict in zip(cases, verdicts)]
+            written = write_rows(place / f"{name}.parquet", rows)
+            splits[name] = written.statistics
+            origins += written.origins
+        facts = card_facts(splits, origins) | FACTS | {"folder": "data", "rubrics": {}, "arithmetic": ["8 cases"]}
         write_card(place, facts)
         self.write("cases.jsonl", [case.to_dict() for case in self.cases])
 
@@ -105,16 +102,16 @@ class Lessons:
         return [json.loads(line) for line in (self.folder / name).read_text(encoding="utf-8").splitlines()]
 
     def misjudge(self, number: int, scores: Sequence[int] | None, **more: Any) -> None:
-        """Let the judge say this of a case."""
+        """Replace the judge's verdict on a case."""
         self.verdicts[number] = verdict_of(self.cases[number], scores, **more)
 
     def say(self, number: int, role: str, text: str, call: int = 1) -> None:
-        """Put a line of a partner into the recording."""
+        """Add an answer of a partner to the recording."""
         about = {"case_id": self.cases[number].id, "teacher": "strong", "role": role, "knowledge": "none"}
         self.said.append(about | {"round": call, "text": text})
 
     def agree(self, number: int, scores: Sequence[int], word: str = "poor") -> None:
-        """Let both partners agree on these scores, in the order of the responses, at once."""
+        """Record a first exchange in which both partners agree on these scores (in the order of the responses)."""
         self.say(number, "suggestion", f"Suggestion: All of it.\n{slot_line(scores)}")
         self.say(number, "review", "Review: accept")
         self.say(number, "revision", f"{rationale_of(MODELS, range(3), word)}\n{slot_line(scores)}")
@@ -128,7 +125,7 @@ class Lessons:
         return run_recipe("introspect", *self.arguments(*options), **run)
 
     def discuss(self, *options: object, **run: Any) -> CompletedProcess:
-        """Run the recipe with both partners played back."""
+        """Run the recipe with recorded answers of both partners."""
         file = self.write("said.jsonl", self.said)
         partners = ["--suggester", f"recording:{file}", "--reviewer", f"recording:{file}", "--shuffle", "false"]
         return self.introspect(*partners, "--knowledge", "none", *options, **run)

@@ -1,4 +1,4 @@
-"""Made-up verdicts of likelihood and channel judges, and people whose ratings lie on a known line of them."""
+"""Made-up verdicts of likelihood and channel judges, and ratings that are a known linear function of them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -38,7 +38,7 @@ def study(number: int = 30, seed: int = 0) -> list[Verdict]:
 
 
 def channel_study(number: int, seed: int = 3) -> list[Verdict]:
-    """Return a channel judge's verdicts: with the best score on it, and by how much that beats the worst."""
+    """Return a channel judge's verdicts, with each response's best score and its margin over the worst score."""
     rng, verdicts = np.random.default_rng(seed), []
     for at in range(number):
         best, gap = rng.uniform(-4, -2, 3), rng.uniform(-0.2, 0.8, 3)
@@ -48,13 +48,13 @@ def channel_study(number: int, seed: int = 3) -> list[Verdict]:
 
 
 def on_line(verdict: Verdict, weights: Sequence[float] = (4.5, 0.5, 0.6)) -> list[float]:
-    """Return the scores that these weights give a verdict's responses."""
+    """Return the scores of a verdict's responses under these weights."""
     own = np.array(verdict.expected_scores)
     return (weights[0] + weights[1] * (own - own.mean()) + weights[2] * own).tolist()
 
 
 def people(verdicts: Sequence[Verdict], noise: float = 0.0, seed: int = 1, rubric: Rubric = FEEDBACK) -> list[Rating]:
-    """Return ratings on the line, or whole ones about it."""
+    """Return ratings on the line, or whole ratings around it if `noise` is given."""
     rng, ratings = np.random.default_rng(seed), []
     for verdict in verdicts:
         scores = np.array(on_line(verdict))

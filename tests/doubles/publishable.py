@@ -1,4 +1,4 @@
-"""What the tests publish: a trained tiny judge with its record, results on the sample, a stand-in for the metric."""
+"""Things to publish: a trained tiny judge with its record, results on the sample, and a small metric with its Space."""
 
 import json
 import shutil
@@ -52,7 +52,7 @@ tags:
 
 
 def stage(split: str, dataset: str = "instructions/tiny") -> Stage:
-    """Return one run of a checkpoint's history."""
+    """Return one training stage of a checkpoint."""
     return Stage((split,), dataset, "abcdef012345", rows=12, tokens=3400, trained=560, epochs=2)
 
 
@@ -83,7 +83,7 @@ def metric(folder: Path) -> Path:
 
 
 def agreement(folder: Path, judges: tuple[str, ...] = ("tiny",), **told: str) -> Path:
-    """Measure made-up verdicts, which also tell what is `told`, with the real recipe; return its agreement.json."""
+    """Run `meta_evaluate` on made-up verdicts with the additional keys `told`; return its agreement.json."""
     cases = [json.loads(line) for line in (SAMPLE / "test_cases.jsonl").read_text().splitlines()]
     folder.mkdir(parents=True)
     for judge in judges:

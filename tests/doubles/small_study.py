@@ -1,4 +1,4 @@
-"""A small study's files for the physicians' page, and physicians who fill their tasks in."""
+"""The files of a small study for the physicians' page, and functions that answer its tasks."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ def write_lines(file: Path, records: Sequence[Any]) -> Path:
 
 
 def write_study(folder: Path, number: int = 4, physicians: Mapping[str, str] = PHYSICIANS, **more: Any) -> Path:
-    """Write a study on `number` cases with the verdicts of two judges; what `more` gives as None is left out."""
+    """Write a study on `number` cases with the verdicts of two judges; keys that are None in `more` are left out."""
     cases = [case_of(at) for at in range(number)]
     verdicts = [verdict_of(case, (1 + at % 5, 3, 5), judge) for judge in "xy" for at, case in enumerate(cases)]
     write_lines(folder / "cases.jsonl", cases)
@@ -47,7 +47,7 @@ def a_study(folder: Path, number: int = 4, physicians: Mapping[str, str] = PHYSI
 
 
 def filled(task: Assignment, score: int = 4) -> dict[str, Any]:
-    """Return an answer to the part that is to be done now."""
+    """Return an answer to the current part of a task."""
     if task.part == RESPONSES:
         return {"scores": {str(slot + 1): dict.fromkeys(CRITERIA, score) for slot in range(len(task.order))}}
     if task.part == DECISION:
@@ -58,13 +58,13 @@ def filled(task: Assignment, score: int = 4) -> dict[str, Any]:
 
 
 def send(store: Store, task: Assignment, content: dict[str, Any] | None = None, seconds: float = 2.0) -> Assignment:
-    """Store an answer to the part of a task that is to be done now; return what the task has become."""
+    """Store an answer to the current part of a task; return the task afterwards."""
     content = filled(task) if content is None else content
     return store.answer(task.annotator, task.id, task.part, content, task.version, seconds)
 
 
 def finish(store: Store, task: Assignment) -> Assignment:
-    """Answer all parts of a task that are not answered yet."""
+    """Answer all remaining parts of a task."""
     while task.part is not None:
         task = send(store, task)
     return task

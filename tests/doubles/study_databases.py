@@ -1,4 +1,4 @@
-"""Fixtures: empty databases of both kinds, a clock that stands still, and stores on a small study."""
+"""Fixtures: empty databases of both kinds, a fixed clock, and stores of a small study."""
 
 import glob
 import os
@@ -27,7 +27,7 @@ class Clock:
 
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[str]:
-    """Start a PostgreSQL cluster that is thrown away; return the folder of its socket."""
+    """Start a temporary PostgreSQL cluster; return the folder of its socket."""
     found = [shutil.which("pg_ctl"), *sorted(glob.glob("/usr/lib/postgresql/*/bin/pg_ctl"))]
     programs = next((Path(path).resolve().parent for path in found if path), None)
     if programs is None:
@@ -77,7 +77,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def open_store(database_url: str, tmp_path: Path, clock: Clock):
-    """Return what opens a store on a study; all stores are closed in the end."""
+    """Return a function that opens the store of a study; all stores are closed at the end."""
     opened = []
 
     def make(study: Study | None = None, **more) -> Store:

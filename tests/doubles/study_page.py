@@ -1,4 +1,4 @@
-"""A small study with all kinds of task, a client that reads the page's forms, and the page served to a real browser."""
+"""A small study with tasks of all kinds, a client that fills the forms of the page, and a server for a real browser."""
 
 import json
 import re
@@ -37,7 +37,7 @@ def response(model: str, number: int) -> dict:
 
 
 def rationale(judge: str, number: int) -> str:
-    """Return a judge's reasons, doctors in the order of MODELS."""
+    """Return a judge's rationale, with the doctors in the order of MODELS."""
     return (
         f"Analyze: the patient asks about a pain pill (case {number}, reading {JUDGES.index(judge) + 1}).\n"
         "Step 2: Doctor 1 names a safe dose and a limit.\n"
@@ -49,7 +49,7 @@ def rationale(judge: str, number: int) -> str:
 def write_study(
     folder: Path, kinds: tuple[str, ...] = ("rate", "jury", "prefer"), cases: int = 2, **more: object
 ) -> Path:
-    """Write a study's YAML with the files that it names; return its path."""
+    """Write the YAML file of a study and the files named in it; return its path."""
     folder.mkdir(parents=True, exist_ok=True)
     numbers = range(1, cases + 1)
     question = "I have weak kidneys. Which pain pill can I take for a headache?"
@@ -110,7 +110,7 @@ def write_study(
 
 
 class Physician:
-    """Somebody who uses the page by its forms: what is sent is what the last page asked for, with what they filled in.
+    """A client that uses the page as a browser does: it sends the fields of the last page's form, with its answers.
 
     `client` is an httpx client, of a running server or of the app itself.
     """
@@ -124,7 +124,7 @@ class Physician:
         return answer
 
     def post(self, path: str, follow: bool = True, **fields: object) -> httpx.Response:
-        """Post the fields with the token and version of the page at hand; a field that is None is not sent."""
+        """Post the fields with the token and version of the last page; a field that is None is not sent."""
         sent = {**self.hidden(), **fields}
         sent = {name: value for name, value in sent.items() if value is not None}
         answer = self.client.post(path, data=sent, follow_redirects=follow)
@@ -146,7 +146,7 @@ class Physician:
         return found
 
     def place(self) -> str:
-        """Return where the form of the page is sent to."""
+        """Return the address of the page's form."""
         return re.search(r'<form id="task" method="post" action="([^"]*)"', self.page)[1]
 
     def sign_in(self, token: str) -> httpx.Response:
@@ -154,7 +154,7 @@ class Physician:
         return self.post(f"/invitation/{token}")
 
     def fill(self, pick: int = -1) -> dict[str, str]:
-        """Return an answer to everything that is asked: the option at `pick`."""
+        """Return an answer to every question of the page: the option at `pick`."""
         return {name: values[min(pick, len(values) - 1)] for name, values in self.asked().items()}
 
 
@@ -169,7 +169,7 @@ def opened(path: Path, **options: object) -> Iterator[Store]:
 
 
 def client_of(store: Store, secure: bool = False) -> TestClient:
-    """Return a client of the page itself, without a server."""
+    """Return a client of the application, without a server."""
     address = "https://testserver" if secure else "http://testserver"
     return TestClient(make_app(store.study, store, secret="of the test", secure=secure), address)
 
@@ -183,7 +183,7 @@ def physician(store: Store, name: str = "physician-2") -> Physician:
 
 
 def stored(store: Store) -> list[str]:
-    """Return the parts that are stored and count."""
+    """Return the stored parts that are valid."""
     return [answer.part for answer in store.answers()]
 
 

@@ -29,7 +29,7 @@ FRAMED = {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2}
 
 
 def roberta_tokenizer(texts: Sequence[str], size: int = 600, window: int | None = 512) -> RobertaTokenizer:
-    """Return a byte-level tokenizer in the layout of RoBERTa and BART, trained on texts; without a window it knows none."""
+    """Return a byte-level tokenizer in the layout of RoBERTa and BART, trained on texts; `window` None sets no limit."""
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     trainer = trainers.BpeTrainer(
@@ -46,7 +46,7 @@ def roberta_tokenizer(texts: Sequence[str], size: int = 600, window: int | None 
 
 
 def save(network: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: Path, spread: float | None) -> Path:
-    """Save a checkpoint; with a spread its weights are drawn from so wide a normal that texts and tokens differ."""
+    """Save a checkpoint; `spread` draws its weights from a normal of this deviation, so that texts and tokens differ."""
     if spread is not None:
         for parameter in network.parameters():
             if parameter.dim() > 1:  # biases would draw all tokens to one side

@@ -1,12 +1,13 @@
-"""A small instruction data set, in the layout that recipes/build_dataset.py writes, for tests that train."""
+"""A small instruction data set in the format of recipes/build_dataset.py, for tests that train."""
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from automedeval.dataset.card import card_facts, write_card
-from automedeval.dataset.folder import SplitWriter
+from automedeval.dataset.folder import write_rows
 from automedeval.dataset.instructions import instruction
 from automedeval.records import Case, Verdict
 from automedeval.rubrics import read_rubric
@@ -49,16 +50,12 @@ def tiny_row(number: int, teacher: str = "strong") -> dict[str, Any]:
 def build_instructions(folder: Path, sizes: Mapping[str, int], **statistics: Any) -> Path:
     """Write a data set with so many rows in each split; return its folder."""
     folder.mkdir(parents=True)
-    splits, written, number = {}, Counter(), 0
-    for name, size in sizes.items():
-        with SplitWriter(folder / f"{name}.parquet") as writer:
-            for number in range(number, number + size):  # noqa: B020  numbers go on from split to split
-                row = tiny_row(number)
-                writer.write(row)
-                written["not stated", "not stated", row["teacher"], row["judge"], row["rubric"], False] += 1
-            number += 1
-        splits[name] = writer.statistics()
-    facts = card_facts(splits, written) | FACTS | {"folder": folder.name}
+    splits, origins, numbers = {}, Counter(), itertools.count()
+    for name, size in sizes.items():  # numbers go on from split to split
+        written = write_rows(folder / f"{name}.parquet", map(tiny_row, itertools.islice(numbers, size)))
+        splits[name] = written.statistics
+        origins += written.origins
+    facts = card_facts(splits, origins) | FACTS | {"folder": folder.name}
     facts["rubrics"] = {"automedeval@1": read_rubric("automedeval").fingerprint}
     write_card(folder, facts | statistics)
     return folder

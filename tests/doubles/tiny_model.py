@@ -1,4 +1,4 @@
-"""A checkpoint of two layers with random weights, built on the spot."""
+"""A checkpoint of two layers with random weights."""
 
 from pathlib import Path
 

@@ -15,10 +15,11 @@ from doubles.introspection_study import (
     verdict_of,
 )
 
+from automedeval.distillation.books import Passage
 from automedeval.introspection.discussion import Partners, read_review, read_suggestion
 from automedeval.introspection.mistakes import Mistake
 from automedeval.introspection.rule_reviewer import RuleOnRatings
-from automedeval.models.base import Answer
+from automedeval.models.base import Answer, Chat, SequentialChat
 from automedeval.records import RecordError
 from automedeval.records.journal import Journal
 
@@ -27,25 +28,19 @@ IN_SLOTS, OTHER = (5, 4, 2), (5, 3, 3)
 SUGGESTED = f"Suggestion: The second is too high.\n{slot_line(OTHER)}"
 
 
-class Scripted:
-    """A chat that says its lines one after the other, and writes down what it was shown."""
-
-    constrains = False
+class Scripted(SequentialChat):
+    """A chat that answers with its lines one after the other, and records the messages it received."""
 
     def __init__(self, *lines, name="scripted"):
         self.lines, self.name, self.fingerprint = list(lines), name, name
         self.shown = []
 
-    def follow(self, dialogues):
-        for key, dialogue in dialogues:
-            answer = None
-            try:
-                while True:
-                    prompt = dialogue.send(answer)
-                    self.shown.append(prompt.messages)
-                    answer = Answer(self.lines.pop(0), usage={"prompt_tokens": 10, "completion_tokens": 1})
-            except StopIteration as end:
-                yield key, end.value
+    def estimate(self, prompts):
+        return 0, 0.0
+
+    def reply(self, prompt):
+        self.shown.append(prompt.messages)
+        return Answer(self.lines.pop(0), usage={"prompt_tokens": 10, "completion_tokens": 1})
 
 
 def mistake_of(number=0, rationale=True):
@@ -265,8 +260,7 @@ def test_a_row_without_rationale_stays_without(discuss) -> None:
 
 
 def books(questions):
-    names = {"book": "B", "kind": "medical", "section": "S", "page": 1, "score": 0.123456}
-    return [[SimpleNamespace(id=question, text=f"About {question}", **names)] for question in questions]
+    return [[Passage(question, "B", "medical", "S", 1, f"About {question}", 0.123456)] for question in questions]
 
 
 def test_the_suggesting_model_asks_and_the_reviewing_one_does_not(discuss, row_order) -> None:
@@ -320,9 +314,7 @@ class Batched(Scripted):
     """A chat that answers in batches, as a checkpoint does, always the same."""
 
     constrains = True
-
-    def overflow(self, prompts):
-        return [0] * len(prompts)
+    follow = Chat.follow
 
     def answer(self, prompts, wanted=None):
         self.shown.append([prompt.key[0] for prompt in prompts])

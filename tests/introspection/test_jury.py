@@ -69,20 +69,20 @@ def test_without_an_order_the_rationale_speaks_of_the_rows_slots(jury) -> None:
     [
         ({"case_id": "case-9"}, r"jury.jsonl:1: no training case 'case-9'"),
         ({"decision": "change"}, "'decision' must be keep, revise or null, not \"change\""),
-        ({"judge": "somebody"}, "decides on a verdict of 'somebody', and the one on record is of 'teacher'"),
+        ({"judge": "somebody"}, "on a verdict of 'somebody', and the verdict on record is by 'teacher'"),
         ({"scores": [1, 2]}, "'scores' must be a list of 3, for ash, birch, cedar"),
         ({"scores": [1, 2, 6]}, "a score must be a whole number from 1 to 5, not 6"),
         ({"scores": [1, 2, 2.5]}, "a score must be a whole number from 1 to 5, not 2.5"),
         ({"scores": [1, 2, True]}, "a score must be a whole number from 1 to 5, not true"),
-        ({"scores": [1, 2, None]}, "without a score for every response"),
-        ({"scores": None}, "without a score for every response"),
+        ({"scores": [1, 2, None]}, "needs a score for every response"),
+        ({"scores": None}, "needs a score for every response"),
         ({"rationale": 3}, "'rationale' must be a text or null"),
         ({"rationale": "Fine. <|im_end|>"}, "holds a control token, or a line that reads as a verdict"),
         ({"order": [0, 1]}, "'order' must hold"),
         ({"order": [0, 1, None]}, r"'order' must hold \[0, 1, 2\] in some order, not \[0, 1, null\]"),
         ({"case_id": ["case-0"]}, r"jury.jsonl:1: 'case_id' must be a case's id, not \[\"case-0\"\]"),
-        ({"digest": "0" * 12}, "jury.jsonl:1: the answers of case 'case-0', or its verdict on record, have changed"),
-        ({"digest": "0" * 12, "decision": "keep"}, "have changed since the jury was asked"),
+        ({"digest": "0" * 12}, "jury.jsonl:1: the answers of case 'case-0' or its verdict on record changed"),
+        ({"digest": "0" * 12, "decision": "keep"}, "changed after the line was written"),
         ({"annotator": 3}, "'annotator' must be a name or null"),
     ],
 )
@@ -149,7 +149,9 @@ def test_a_decision_holds_for_the_answers_that_were_seen(jury, tmp_path) -> None
     verdict = recorded_of(verdict_of(one.case, (4, 2, 4), "teacher", order=order), one.case)
     for changed in (answers, verdict):
         known = {**RECORDED, "case-0": changed}
-        with pytest.raises(RecordError, match=r"jury.jsonl:1: the answers of case 'case-0', or its verdict on record"):
+        with pytest.raises(
+            RecordError, match=r"jury.jsonl:1: the answers of case 'case-0' or its verdict on record changed"
+        ):
             read_rulings(jury(filled), known)
         _, lines = read_rulings(jury(line), known)
         write_queue(file, [Mistake(changed, "scores", verdict_of(changed.case, (1, 1, 1)))], lines)

@@ -7,16 +7,17 @@ import pytest
 from doubles.introspection_study import AUTOMEDEVAL, MODELS, RUBRICS, case_of, rationale_of, recorded_of, verdict_of
 
 from automedeval.dataset.instructions import instruction
-from automedeval.introspection.mistakes import JudgeOfRound, find_mistakes, in_order, read_judge, read_recorded
+from automedeval.introspection.mistakes import RoundJudge, find_mistakes, read_judge, read_recorded
 from automedeval.records import RecordError, Verdict
 from automedeval.rubrics.rationale import split_steps
+from automedeval.rubrics.slots import reordered
 
 CASE = case_of(0)
 RECORDED = recorded_of(verdict_of(CASE, (4, 2, 5), "teacher", order=(2, 0, 1)), CASE)
 
 
 def kind_of(*verdicts, tolerance=0.0, recorded=RECORDED):
-    judge = JudgeOfRound("judge", None, {recorded.case.id: list(verdicts)})
+    judge = RoundJudge("judge", None, {recorded.case.id: list(verdicts)})
     mistakes, _ = find_mistakes([recorded], judge, tolerance)
     return mistakes[0].kind if mistakes else None
 
@@ -36,11 +37,11 @@ def judged(tmp_path):
 def test_the_verdict_on_record_comes_back_from_its_row() -> None:
     assert RECORDED.scores == {0: 4, 1: 2, 2: 5}
     for order in ((0, 1, 2), (2, 1, 0), (1, 2, 0)):
-        reading = RECORDED.seen_from(order)
+        reading = reordered(RECORDED.reading, RECORDED.order, order)
         assert reading.scores == tuple(RECORDED.scores[index] for index in order)
         steps = split_steps(reading.rationale)
         assert [steps[slot + 1].split()[0] for slot in range(3)] == [MODELS[index] for index in order]
-        back = in_order(reading, order, RECORDED.order)
+        back = reordered(reading, order, RECORDED.order)
         assert replace(back, spans=()) == replace(RECORDED.reading, spans=())
 
 
@@ -74,7 +75,7 @@ def test_the_tolerance_is_of_scores_alone() -> None:
 
 def test_orders_and_runs_count_as_their_mean_and_the_furthest_is_shown() -> None:
     verdicts = [verdict_of(CASE, (4, 2, 5), run=0), verdict_of(CASE, None, run=1), verdict_of(CASE, (4, 1, 5), run=2)]
-    judge = JudgeOfRound("judge", None, {CASE.id: verdicts})
+    judge = RoundJudge("judge", None, {CASE.id: verdicts})
     (mistake,), lines = find_mistakes([RECORDED], judge)
     assert (mistake.kind, mistake.judged.run) == ("scores", 2)
     assert lines == ["introspection: 1 cases → 1 mistakes (scores: 1)"]
@@ -93,7 +94,7 @@ def test_choices_about_a_pair_are_compared() -> None:
         return Verdict(**about, pair=("ash", "birch"), choices=choices | changed, extra={"models": case.models})
 
     recorded = recorded_of(verdict(), case)
-    assert recorded.choices() == choices
+    assert recorded.choices == choices
     assert kind_of(verdict(), recorded=recorded) is None
     assert kind_of(replace(verdict(), order=(0, 1)), verdict(**{names[0]: "birch"}), recorded=recorded) == "choices"
     assert kind_of(verdict(**{names[1]: "neither"}), recorded=recorded) == "choices"
@@ -110,8 +111,8 @@ def test_the_reference_as_a_response_is_compared_where_the_judge_saw_it(judged) 
     assert kind_of(verdict_of(case, (3, 3)), recorded=recorded) == "relations"
     whole = verdict_of(recorded.case, (2, 3, 3))
     assert kind_of(*judged(whole, recorded=recorded).verdicts[case.id], recorded=recorded) == "relations"
-    (mistake,), lines = find_mistakes([recorded], JudgeOfRound("j", None, {case.id: [verdict_of(case, (1, 3))]}))
-    assert "1 cases of which the judge saw not every response" in lines[1]
+    (mistake,), lines = find_mistakes([recorded], RoundJudge("j", None, {case.id: [verdict_of(case, (1, 3))]}))
+    assert "1 cases were judged without all of their responses" in lines[1]
     shown = mistake.judged_from((2, 0, 1))
     assert shown["scores"] == [None, 1, 3]
     assert split_steps(shown["rationale"])[2].startswith("ash")
@@ -120,7 +121,7 @@ def test_the_reference_as_a_response_is_compared_where_the_judge_saw_it(judged) 
 
 def test_the_judges_verdict_is_shown_in_the_partners_slots() -> None:
     mistake = find_mistakes(
-        [RECORDED], JudgeOfRound("j", None, {CASE.id: [verdict_of(CASE, (1, 2, 3), order=(1, 2, 0))]})
+        [RECORDED], RoundJudge("j", None, {CASE.id: [verdict_of(CASE, (1, 2, 3), order=(1, 2, 0))]})
     )
     shown = mistake[0][0].judged_from((2, 0, 1))
     assert shown["scores"] == [3, 1, 2]
@@ -145,7 +146,7 @@ def test_one_judge_is_chosen_and_others_are_passed_over(judged) -> None:
     ("verdicts", "said"),
     [
         ([verdict_of(CASE, (4, 2, 5))] * 2, r"verdicts.jsonl:2: this verdict of judge stands at .*:1 already"),
-        ([verdict_of(CASE, (4, 2, 5), extra={"case_digest": "other"})], "has changed since judge judged it"),
+        ([verdict_of(CASE, (4, 2, 5), extra={"case_digest": "other"})], "texts of case 'case-0' changed after 'judge'"),
         ([replace(verdict_of(CASE, (4, 2, 5)), order=(0, 1, 3))], r"the order \[0, 1, 3\] does not fit 3 responses"),
         ([verdict_of(CASE, (None, None, None))], "no score of any response"),
         ([replace(verdict_of(CASE, (4, 2, 5)), scores=None)], "a valid verdict without scores"),

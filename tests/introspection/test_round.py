@@ -17,11 +17,10 @@ from doubles.introspection_study import (
 from programs import error_line
 
 from automedeval.dataset.folder import read_dataset
-from automedeval.dataset.instructions import reads_back
 from automedeval.introspection.discussion import Suggestion
 from automedeval.introspection.round import refuse_silence, revised_row
 from automedeval.records import RecordError
-from automedeval.rubrics.grammar import Reading, parse_verdict
+from automedeval.rubrics.grammar import ParsedAnswer, parse_verdict, reads_back
 from automedeval.rubrics.prompts import judge_messages
 from automedeval.rubrics.rationale import split_steps
 
@@ -43,13 +42,13 @@ def test_a_revised_row_keeps_its_case_its_slots_and_its_teacher() -> None:
     case = case_of(0)
     recorded = recorded_of(verdict_of(case, (4, 2, 5), "teacher", order=(2, 0, 1)), case)
     row = revised_row(
-        recorded, Reading(True, None, rationale_of(MODELS, recorded.order, "new"), (1, 2, 3)), "consensus"
+        recorded, ParsedAnswer(True, None, rationale_of(MODELS, recorded.order, "new"), (1, 2, 3)), "consensus"
     )
     changed = {name for name in row if row[name] != recorded.row[name]}
     assert changed == {"completion", "judge"}
     assert row["judge"] == "consensus"
-    assert reads_back(row, AUTOMEDEVAL)
-    bare = revised_row(recorded, Reading(True, None, None, (1, 2, 3)), "jury")
+    assert reads_back(row["completion"][0]["content"], AUTOMEDEVAL, 3)
+    bare = revised_row(recorded, ParsedAnswer(True, None, None, (1, 2, 3)), "jury")
     assert bare["completion"][0]["content"] == slot_line((1, 2, 3))
     texts = [case.responses[index].text for index in recorded.order]
     assert bare["prompt"] == judge_messages(AUTOMEDEVAL, case.question, texts, case.reference, rationale=False)
@@ -115,7 +114,7 @@ def test_the_statistics_and_the_records_say_what_happened(lessons) -> None:
     assert counts["unreadable"]["suggestion"] == 2
     card = (lessons.output / "README.md").read_text()
     assert "Round 1" in card
-    assert "Nobody has decided about 1 of the judge's mistakes" in card
+    assert "1 of the judge's mistakes are unresolved" in card
     revised, unresolved = lessons.revisions()["case-1"], lessons.revisions()["case-3"]
     assert revised["old_verdict"]["scores"] == list(lessons.record["case-1"])
     assert revised["judge_verdict"]["scores"] == [3, 3, 3]
@@ -144,7 +143,7 @@ def test_nothing_revised_leaves_nothing_to_train_on_and_the_old_folder(lessons) 
     assert lessons.introspect("--partners", "none").returncode == 0
     before = (lessons.output / "train.parquet").read_bytes()
     done = lessons.introspect("--partners", "none", "--train_on", "revised")
-    assert "nothing is left to train on (--train_on revised)" in error_line(done)
+    assert "no training row is left (--train_on revised)" in error_line(done)
     assert (lessons.output / "train.parquet").read_bytes() == before
 
 

@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from automedeval import Case, Judge, RecordError, read_cases
 from automedeval.judges.likelihood import LikelihoodJudge
-from automedeval.meta_evaluation.calibration import figures_of
+from automedeval.meta_evaluation.calibration import features_of
 from automedeval.models.local import LocalChat
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import Verdict
@@ -134,7 +134,7 @@ def test_a_template_that_answers_otherwise_than_it_asks_is_refused(tiny_model: P
     encoder = PromptEncoder.from_checkpoint(str(tiny_model))
     told = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
     encoder.tokenizer.chat_template = told + "{% if add_generation_prompt %}<assistant><think>{% endif %}"
-    with pytest.raises(RecordError, match="no tokens are the answer's alone"):
+    with pytest.raises(RecordError, match="the answer's tokens cannot be separated"):
         encoder.encode_pairs([channel_texts(AUTOMEDEVAL, "Why?", "Drink tea.", 5)])
 
 
@@ -171,7 +171,7 @@ def test_a_response_is_worth_what_the_best_score_gives_over_the_worst(chat: Loca
         assert verdict.rubric == "likelihood@1"
         assert verdict.expected_scores == pytest.approx(gaps, abs=2e-6)
         assert any(abs(gap) > 1e-3 for gap in gaps)
-        _, order, level = figures_of(verdict).T
+        _, order, level = features_of(verdict).T
         assert order.sum() == pytest.approx(0)
         assert order + level == pytest.approx(verdict.expected_scores)
 

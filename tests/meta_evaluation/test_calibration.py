@@ -19,7 +19,7 @@ from doubles.likelihood_verdicts import (
     verdict_of,
 )
 
-from automedeval.meta_evaluation.calibration import FEWEST, Calibration, figures_of
+from automedeval.meta_evaluation.calibration import FEWEST, Calibration, features_of
 from automedeval.records import RecordError, Verdict
 from automedeval.rubrics import read_rubric
 
@@ -27,19 +27,19 @@ from automedeval.rubrics import read_rubric
 
 
 def test_a_response_is_compared_with_the_others_of_its_case() -> None:
-    near, far = figures_of(verdict_of(0, (-3.0, -2.0, -1.0))), figures_of(verdict_of(0, (-13.0, -12.0, -11.0)))
+    near, far = features_of(verdict_of(0, (-3.0, -2.0, -1.0))), features_of(verdict_of(0, (-13.0, -12.0, -11.0)))
     assert near.tolist() == [[-1.0, -2.0], [0.0, -2.0], [1.0, -2.0]]
     assert far.tolist() == [[-1.0, -12.0], [0.0, -12.0], [1.0, -12.0]]
 
 
 def test_a_channel_verdict_compares_log_likelihoods_with_the_best_score() -> None:
     likelihoods = {"9": [-5.0, -5.0, -5.0], "10": [-3.0, -2.0, -1.0]}
-    figures = figures_of(verdict_of(0, (2.0, 3.0, 4.0), extra={"likelihoods": likelihoods}))
+    figures = features_of(verdict_of(0, (2.0, 3.0, 4.0), extra={"likelihoods": likelihoods}))
     assert figures.tolist() == [[-1.0, -1.0, 3.0], [0.0, 0.0, 3.0], [1.0, 1.0, 3.0]]
 
 
 def test_a_response_that_was_not_shown_counts_nowhere() -> None:
-    assert figures_of(verdict_of(0, (-3.0, None, -1.0))).tolist() == [[-1.0, -2.0], [1.0, -2.0]]
+    assert features_of(verdict_of(0, (-3.0, None, -1.0))).tolist() == [[-1.0, -2.0], [1.0, -2.0]]
 
 
 # --- learning ---------------------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ def test_concordance_is_measured_on_cases_that_the_line_was_not_learnt_from() ->
     credit, pairs = 0.0, 0
     for held in verdicts:  # fewer cases than parts, so that each is a part of its own
         others = Calibration.fit([verdict for verdict in verdicts if verdict is not held], ratings, FEEDBACK)
-        values = figures_of(held) @ others.weights[1:]
+        values = features_of(held) @ others.weights[1:]
         said = [given[held.case_id, name] for name in MODELS]
         for one, two in combinations(range(3), 2):
             if said[one] != said[two]:
@@ -137,7 +137,7 @@ FAULTS = {
     ),
     "one rating throughout": (
         lambda: (study(), [replace(rating, score=3) for rating in people(study())]),
-        "every response is rated 3; there is nothing to learn",
+        "every response is rated 3: there is nothing to learn",
     ),
     "a rating off the scale": (
         lambda: (study(), [*people(study()), replace(people(study())[3], score=5)]),
@@ -149,7 +149,7 @@ FAULTS = {
     ),
     "a rating given twice": (
         lambda: (study(), [*people(study()), people(study())[4]]),
-        "case 'case-1': 'ann' rated 'MODEL' before".replace("MODEL", MODELS[1]),
+        "the ratings: 'ann' rated 'MODEL' of case 'case-1' on 'overall' before".replace("MODEL", MODELS[1]),
     ),
     "the same for every response": (
         lambda: ([verdict_of(at, (-2.0, -2.0, -2.0)) for at in range(20)], people(study(20), 0.5)),
@@ -221,7 +221,7 @@ def test_a_higher_point_never_has_the_lower_score() -> None:
     verdict = calibration.apply(verdict_of(99, (-4.0, -3.0, -2.0)), "new")
     assert list(verdict.scores) == sorted(verdict.scores)
     assert list(verdict.expected_scores) == sorted(set(verdict.expected_scores))
-    points = np.column_stack([np.ones(3), figures_of(verdict_of(99, (-4.0, -3.0, -2.0)))]) @ calibration.weights
+    points = np.column_stack([np.ones(3), features_of(verdict_of(99, (-4.0, -3.0, -2.0)))]) @ calibration.weights
     assert verdict.expected_scores == pytest.approx(points.tolist(), abs=1e-6)
     assert [1 + sum(point > cut for cut in calibration.cuts) for point in points] == list(verdict.scores)
 

@@ -10,7 +10,7 @@ from doubles.introspection_study import case_of, rationale_of, verdict_of
 
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.rationale_similarity import LABEL, compare_rationales, read_teacher
-from automedeval.meta_evaluation.verdicts import baseline_evidence, read_verdicts
+from automedeval.meta_evaluation.verdicts import Baseline, read_verdicts
 from automedeval.records import RecordError, Verdict
 from automedeval.stats.bootstrap import estimate
 
@@ -109,7 +109,7 @@ def test_the_teacher_itself_and_one_without_partners_have_a_reason(tmp_path: Pat
     assert found["judges"]["gpt"] == {"reason": "the teacher itself"}
     assert found["judges"]["judge"]["reason"].startswith("no rationale")
     assert overlap.calls == []
-    counted = baseline_evidence("random", CASES.panel.case.astype(float), CASES)
+    counted = Baseline(CASES, "random", CASES.panel.case.astype(float))
     teacher, _ = read_teacher(write(tmp_path / "t.jsonl", [given(0, "gpt")]), CASES)
     assert compare_rationales(CASES, [counted], teacher, overlap)["judges"] == {}
 
@@ -119,7 +119,7 @@ def test_the_teacher_itself_and_one_without_partners_have_a_reason(tmp_path: Pat
     [
         ([given(0, "gpt"), given(1, "gemini")], "teacher.jsonl:2: a verdict of 'gemini'; all verdicts must be of one"),
         ([given(0, "gpt", scores=None)], "no valid verdict with a rationale on any case in cases.jsonl"),
-        ([given(0, "gpt", extra={"case_digest": "other"})], "as it was before its texts changed"),
+        ([given(0, "gpt", extra={"case_digest": "other"})], "the texts of case 'case-0' changed after 'gpt' judged it"),
         ([given(0, "gpt", order=(0, 3), models=("ash",) * 4)], "does not fit the 3 responses"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Scaling: a few rated cases put any judge's scores on people's scale."""
+"""Calibration: a few rated cases put any judge's scores on people's scale."""
 
 import json
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ import pytest
 from doubles.introspection_study import MODELS, case_of, verdict_of
 from doubles.likelihood_verdicts import FEEDBACK, rated
 
-from automedeval.meta_evaluation.calibration import FEWEST, Scaling, calibration_facts
+from automedeval.meta_evaluation.calibration import FEWEST, Calibration, calibration_facts
 from automedeval.records import Rating, RecordError, Verdict
 from automedeval.rubrics import read_rubric
 from automedeval.stats.bootstrap import value_of
@@ -46,12 +46,12 @@ def people(verdicts: Sequence[Verdict], noise: float = 0.0, seed: int = 1) -> li
 
 def test_a_rising_line_is_found_again() -> None:
     verdicts = study()
-    scaling = Scaling.fit(verdicts, people(verdicts), FEEDBACK)
-    fresh = scaling.apply(scored(99, [1.5, 3.0, 4.5]), "new")
+    calibration = Calibration.fit(verdicts, people(verdicts), FEEDBACK)
+    fresh = calibration.apply(scored(99, [1.5, 3.0, 4.5]), "new")
     assert fresh.expected_scores == pytest.approx(np.interp([1.5, 3.0, 4.5], *zip(*SHAPE)).tolist(), abs=0.03)
     assert (fresh.judge, fresh.rubric, fresh.valid) == ("new", "feedbackqa@1", True)
-    assert scaling.source == "expected_scores"
-    assert [scaling.facts[name] for name in ("cases", "responses", "ratings")] == [60, 180, 180]
+    assert calibration.source == "expected_scores"
+    assert [calibration.facts[name] for name in ("cases", "responses", "ratings")] == [60, 180, 180]
 
 
 def test_its_steps_are_those_of_an_independent_isotonic_regression() -> None:
@@ -59,79 +59,82 @@ def test_its_steps_are_those_of_an_independent_isotonic_regression() -> None:
 
     verdicts = study()
     ratings = people(verdicts, 0.8)
-    scaling = Scaling.fit(verdicts, ratings, FEEDBACK)
+    calibration = Calibration.fit(verdicts, ratings, FEEDBACK)
     x = np.concatenate([verdict.expected_scores for verdict in verdicts])
     y = np.array([rating.score for rating in ratings])
     steps = IsotonicRegression().fit_transform(x, y)
     levels = np.unique(np.round(steps, 6))
-    assert [height for _, height in scaling.knots] == pytest.approx(levels.tolist(), abs=1e-6)
+    assert [height for _, height in calibration.knots] == pytest.approx(levels.tolist(), abs=1e-6)
     centres = [x[np.abs(steps - level) < 1e-5].mean() for level in levels]
-    assert [centre for centre, _ in scaling.knots] == pytest.approx(centres, abs=1e-5)
+    assert [centre for centre, _ in calibration.knots] == pytest.approx(centres, abs=1e-5)
 
 
 def test_the_judges_order_stays_and_ties_are_rare() -> None:
     verdicts = study(100)
-    scaling = Scaling.fit(verdicts, people(verdicts, 0.8), FEEDBACK)
-    (first, low), (last, high) = scaling.knots[0], scaling.knots[-1]
+    calibration = Calibration.fit(verdicts, people(verdicts, 0.8), FEEDBACK)
+    (first, low), (last, high) = calibration.knots[0], calibration.knots[-1]
     values = np.linspace(first, last, 50)
-    points = [scaling.apply(scored(99, [value, None, None]), "new").expected_scores[0] for value in values.tolist()]
+    points = [calibration.apply(scored(99, [value, None, None]), "new").expected_scores[0] for value in values.tolist()]
     assert (np.diff(points) > 0).all()
-    outside = scaling.apply(scored(99, [0.5, 9.0, None]), "new").expected_scores
+    outside = calibration.apply(scored(99, [0.5, 9.0, None]), "new").expected_scores
     assert outside == pytest.approx((low, high, None))
 
 
 def test_scores_have_the_shares_that_people_gave_them() -> None:
     verdicts = study(200)
     ratings = people(verdicts, 0.3)
-    scaling = Scaling.fit(verdicts, ratings, FEEDBACK)
+    calibration = Calibration.fit(verdicts, ratings, FEEDBACK)
     given = np.bincount(np.floor([rating.score + 0.5 for rating in ratings]).astype(int), minlength=5)
-    found = np.bincount([score for verdict in verdicts for score in scaling.apply(verdict, "new").scores], minlength=5)
+    found = np.bincount(
+        [score for verdict in verdicts for score in calibration.apply(verdict, "new").scores], minlength=5
+    )
     assert np.abs(given - found).max() <= 2
-    assert scaling.levels == (1, 2, 3, 4)
+    assert calibration.levels == (1, 2, 3, 4)
 
 
 def test_readings_of_a_response_count_together_as_one() -> None:
     verdicts, ratings = study(), people(study(), 0.5)
     again = [replace(verdict, run=1) for verdict in verdicts]
-    one, two = (Scaling.fit(given, ratings, FEEDBACK) for given in (verdicts, verdicts + again))
+    one, two = (Calibration.fit(given, ratings, FEEDBACK) for given in (verdicts, verdicts + again))
     assert one.knots == two.knots
     assert one.facts == two.facts
     some = [*verdicts, *again[:7]]
-    assert Scaling.fit(some, ratings, FEEDBACK).knots == one.knots
-    assert Scaling.fit(verdicts[::-1], ratings, FEEDBACK).to_dict() == one.to_dict()
+    assert Calibration.fit(some, ratings, FEEDBACK).knots == one.knots
+    assert Calibration.fit(verdicts[::-1], ratings, FEEDBACK).to_dict() == one.to_dict()
 
 
 def test_whole_scores_serve_where_a_verdict_has_no_others() -> None:
     verdicts = study()
     verdicts[3] = replace(verdicts[3], expected_scores=None)
-    scaling = Scaling.fit(verdicts, people(study()), FEEDBACK)
-    assert scaling.source == "scores"
-    assert {centre for centre, _ in scaling.knots} <= {1.0, 2.0, 3.0, 4.0, 5.0}
-    fresh = scaling.apply(scored(99, [1.2, None, 4.9]), "new")
+    calibration = Calibration.fit(verdicts, people(study()), FEEDBACK)
+    assert calibration.source == "scores"
+    assert {centre for centre, _ in calibration.knots} <= {1.0, 2.0, 3.0, 4.0, 5.0}
+    fresh = calibration.apply(scored(99, [1.2, None, 4.9]), "new")
     assert fresh.expected_scores[1] is fresh.scores[1] is None
-    assert fresh.expected_scores[0] == pytest.approx(scaling.knots[0][1])
+    assert fresh.expected_scores[0] == pytest.approx(calibration.knots[0][1])
     with pytest.raises(RecordError, match="case 'case-99': the verdict has no scores"):
-        scaling.apply(replace(scored(99, [1.0, 2.0, 3.0]), scores=None), "new")
+        calibration.apply(replace(scored(99, [1.0, 2.0, 3.0]), scores=None), "new")
 
 
 def test_an_invalid_verdict_stays_invalid_and_gets_no_score() -> None:
-    scaling = Scaling.fit(study(), people(study()), FEEDBACK)
-    fresh = scaling.apply(verdict_of(case_of(99), None), "new")
+    calibration = Calibration.fit(study(), people(study()), FEEDBACK)
+    fresh = calibration.apply(verdict_of(case_of(99), None), "new")
     assert (fresh.valid, fresh.error, fresh.scores, fresh.expected_scores) == (False, "no score line", None, None)
     assert (fresh.judge, fresh.rubric) == ("new", "feedbackqa@1")
     with_invalid = [*study(), verdict_of(case_of(99), None)]
     more = people(study()) + rated(with_invalid[-1], (1, 1, 4))
-    assert Scaling.fit(with_invalid, more, FEEDBACK).knots == scaling.knots
+    assert Calibration.fit(with_invalid, more, FEEDBACK).knots == calibration.knots
 
 
 def test_other_settings_are_refused_and_the_fingerprint_follows() -> None:
-    scaling = Scaling.fit(study(), people(study()), FEEDBACK)
+    calibration = Calibration.fit(study(), people(study()), FEEDBACK)
     with pytest.raises(RecordError, match="case 'case-99': judged with other settings"):
-        scaling.apply(scored(99, [1.0, 2.0, 3.0], extra={"settings": "s2"}), "new")
-    assert scaling.apply(scored(99, [1.0, 2.0, 3.0]), "new").extra["settings"] == scaling.fingerprint
-    turned = [replace(scaling, knots=((1.0, 2.0),)), replace(scaling, source="scores"), replace(scaling, settings="s2")]
-    assert len({each.fingerprint for each in (scaling, *turned)}) == 4
-    assert json.loads(json.dumps(scaling.to_dict()))["from"] == "expected_scores"
+        calibration.apply(scored(99, [1.0, 2.0, 3.0], extra={"settings": "s2"}), "new")
+    assert calibration.apply(scored(99, [1.0, 2.0, 3.0]), "new").extra["settings"] == calibration.fingerprint
+    changes = ({"knots": ((1.0, 2.0),)}, {"source": "scores"}, {"settings": "s2"})
+    turned = [replace(calibration, **change) for change in changes]
+    assert len({each.fingerprint for each in (calibration, *turned)}) == 4
+    assert json.loads(json.dumps(calibration.to_dict()))["from"] == "expected_scores"
 
 
 FAULTS = {
@@ -139,7 +142,7 @@ FAULTS = {
     "no rating of these cases": (lambda: (study(), []), "^0 rated cases with a valid verdict"),
     "one rating throughout": (
         lambda: (study(), [replace(rating, score=3) for rating in people(study())]),
-        "every response is rated 3; there is nothing to learn",
+        "every response is rated 3: there is nothing to learn",
     ),
     "people who rate the other way round": (
         lambda: (study(), [replace(rating, score=5 - rating.score) for rating in people(study())]),
@@ -155,7 +158,7 @@ FAULTS = {
     ),
     "a rating given twice": (
         lambda: (study(), people(study()) * 2),
-        f"case 'case-0': 'ann' rated '{MODELS[0]}' before",
+        f"the ratings: 'ann' rated '{MODELS[0]}' of case 'case-0' on 'overall' before",
     ),
     "several settings": (
         lambda: ([*study(), scored(99, [1.0, 2.0, 3.0], extra={"settings": "s2"})], people(study())),
@@ -176,12 +179,12 @@ FAULTS = {
 def test_what_nothing_can_be_learnt_from_is_refused(name: str) -> None:
     make, told = FAULTS[name]
     with pytest.raises(RecordError, match=told):
-        Scaling.fit(*make(), FEEDBACK)
+        Calibration.fit(*make(), FEEDBACK)
 
 
 def test_a_rubric_with_choices_is_refused() -> None:
     with pytest.raises(RecordError, match="medical_pairwise@1 gives choices, not scores"):
-        Scaling.fit(study(), people(study()), read_rubric("medical_pairwise"))
+        Calibration.fit(study(), people(study()), read_rubric("medical_pairwise"))
 
 
 # --- how far scores can be taken at their word ------------------------------------------------------------------------
@@ -202,13 +205,13 @@ def test_the_error_is_the_mean_distance_of_the_bins() -> None:
 def test_after_is_measured_on_cases_that_the_line_was_not_learnt_from() -> None:
     verdicts, rng = study(30), np.random.default_rng(2)
     ratings = [rating for verdict in verdicts for rating in rated(verdict, rng.integers(1, 5, 3).tolist())]
-    told = Scaling.fit(verdicts, ratings, FEEDBACK).facts["calibration_error"]["after"]
+    told = Calibration.fit(verdicts, ratings, FEEDBACK).facts["calibration_error"]["after"]
     names = sorted(verdict.case_id for verdict in verdicts)
     by_name = {verdict.case_id: verdict for verdict in verdicts}
     apart, said, case = [], [], []
     for place, name in enumerate(names):
         others = [by_name[other] for at, other in enumerate(names) if at % FOLDS != place % FOLDS]
-        line = Scaling.fit(others, ratings, FEEDBACK)
+        line = Calibration.fit(others, ratings, FEEDBACK)
         apart += line.apply(by_name[name], "new").expected_scores
         said += [rating.score for rating in ratings if rating.case_id == name]
         case += [place] * 3
@@ -219,14 +222,14 @@ def test_after_is_measured_on_cases_that_the_line_was_not_learnt_from() -> None:
 
 def test_calibration_lowers_the_error_of_a_judge_that_is_off_and_says_from_where() -> None:
     verdicts = [replace(verdict, rubric="feedbackqa@1") for verdict in study(200)]
-    told = Scaling.fit(verdicts, people(verdicts, 0.3), FEEDBACK).facts
+    told = Calibration.fit(verdicts, people(verdicts, 0.3), FEEDBACK).facts
     assert told["calibration_error"]["before"]["low"] > 0.3
     assert told["calibration_error"]["after"]["high"] < 0.15
     assert len(told["reliability"]["before"]) == len(told["reliability"]["after"]) == 10
-    other = Scaling.fit(study(), people(study()), FEEDBACK).facts
+    other = Calibration.fit(study(), people(study()), FEEDBACK).facts
     assert other["calibration_error"]["before"] == {
         "value": None,
-        "reason": "judged by automedeval@1, on a scale of its own",
+        "reason": "judged by automedeval@1, on another scale",
     }
     assert other["reliability"].keys() == {"after"}
 
@@ -250,5 +253,5 @@ def test_a_tie_at_a_cut_stays_on_its_side() -> None:
         for verdict in verdicts
         for model, score in zip(MODELS, (2, 4))
     ]
-    scaling = Scaling.fit(verdicts, ratings, FEEDBACK)
-    assert scaling.apply(verdicts[0], "new").scores == (2, 4, None)
+    calibration = Calibration.fit(verdicts, ratings, FEEDBACK)
+    assert calibration.apply(verdicts[0], "new").scores == (2, 4, None)

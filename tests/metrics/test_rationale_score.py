@@ -202,8 +202,8 @@ def test_a_long_text_is_cut_and_said(tiny: dict[str, str], caplog: pytest.LogCap
     with caplog.at_level(logging.WARNING):
         found = berts(tiny, ["a", LONG, "a"], ["a", "a", ["a", LONG]])
     assert found["truncated"] == [1, 2]
-    (record,) = [record for record in caplog.records if "hold a text" in record.message]
-    assert record.message.startswith("2 of 3 items hold a text beyond the 64 tokens")
+    (record,) = [record for record in caplog.records if "have a text" in record.message]
+    assert record.message.startswith("2 of 3 items have a text beyond the 64 tokens")
     assert barts(tiny, [LONG, "a"], ["a", "a"])["truncated"] == [0]
     window = " a" * 62
     assert berts(tiny, [window], ["a"])["truncated"] == []
@@ -241,15 +241,15 @@ def weights_gone(tiny: dict[str, str], folder: Path) -> str:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"predictions": "one text"}, "predictions must be a list with one entry an item"),
+        ({"predictions": "one text"}, "predictions must be a list with one entry per item"),
         ({"references": None}, "references must be a list"),
         ({"predictions": ["a", "b", "c"]}, "3 predictions, 2 references"),
-        ({"predictions": [], "references": []}, "one at least"),
+        ({"predictions": [], "references": []}, "at least one"),
         ({"predictions": ["a", 3]}, r"predictions\[1\] must be a text, not int: 3"),
         ({"predictions": ["a", None]}, r"predictions\[1\] must be a text, not NoneType"),
         ({"references": ["a", []]}, r"references\[1\] must be a text or a list of one text or more"),
         ({"references": ["a", ["b", b"c"]]}, r"references\[1\] must be a text, not bytes"),
-        ({"predictions": ["a", "\ud800"]}, r"predictions\[1\] holds half a surrogate pair"),
+        ({"predictions": ["a", "\ud800"]}, r"predictions\[1\] contains half a surrogate pair"),
         ({"bart_direction": "both"}, "bart_direction must be one of reference_to_prediction, "),
         ({"dtype": "float64"}, "dtype must be one of float32, bfloat16, float16, not 'float64'"),
         ({"batch_tokens": 0}, "batch_tokens must be a whole number of at least 1, not 0"),

@@ -73,7 +73,7 @@ def test_code_of_a_checkpoint_is_not_run(tmp_path: Path) -> None:
     shutil.copytree(MODEL, copy)
     (copy / "own.py").write_text("raise SystemExit('ran')")
     (copy / "modules.json").write_text(json.dumps([{"idx": 0, "name": "0", "path": "", "type": "own.Encoder"}]))
-    with pytest.raises(RecordError, match=r"'own\.Encoder' is code of the checkpoint's own, which is not run"):
+    with pytest.raises(RecordError, match=r"'own\.Encoder' is code inside the checkpoint, which is not run"):
         Encoder(str(copy))
 
 

@@ -340,6 +340,6 @@ def test_a_cache_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "cache").write_text("a file")
     with (
         EndpointDouble(answer(SCORES)) as endpoint,
-        pytest.raises(ChatError, match=r"cache/..: .*\(--cache off goes without\)"),
+        pytest.raises(ChatError, match=r"cache/..: .*\(--cache off uses no cache\)"),
     ):
         ask(chat_at(endpoint, cache=tmp_path / "cache"))

@@ -1,16 +1,16 @@
 """LocalChat against the plain way: one sequence at a time through the whole model, no cache, no batch, no shared prefix."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from doubles.tiny_model import CHAT_TEMPLATE, build_tiny_model
 from programs import SAMPLE
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AttentionInterface, AutoModelForCausalLM, AutoTokenizer
 
 from automedeval.judges.judge import Judge
 from automedeval.models.base import Free, Prompt, Slot
-from automedeval.models.decoding import _attend_in_two_parts
 from automedeval.models.local import LocalChat
 from automedeval.records import RecordError, read_cases
 from automedeval.rubrics import read_rubric
@@ -316,14 +316,16 @@ def test_tokenizer_is_the_checkpoints_own(tiny_model, chat):
     assert own == chat.tokenizer(text, add_special_tokens=False).input_ids
 
 
-def test_attention_in_two_parts_is_attention() -> None:
+@pytest.mark.parametrize("length", [1, 4])
+def test_grouped_attention_is_that_of_transformers(length) -> None:
     torch.manual_seed(0)
-    rows, heads, queries, shared, own = 5, 2, 3, 40, 17
-    query = torch.randn(rows, heads, queries, 16)
-    key, value = torch.randn(2, rows, heads, shared + own, 16)
-    key[:, :, :shared], value[:, :, :shared] = key[:1, :, :shared], value[:1, :, :shared]
-    mask = torch.ones(rows, 1, queries, shared + own, dtype=torch.bool)
-    for row in range(rows):
-        mask[row, :, :, shared : shared + 3 * row] = False  # a row's left padding
-    plain = torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=0.2)
-    assert torch.allclose(_attend_in_two_parts(query, key, value, mask, shared, 0.2), plain, atol=1e-6)
+    query = torch.randn(5, 6, length, 16)
+    key, value = torch.randn(2, 5, 2, 40, 16)
+    mask = torch.ones(5, 1, length, 40, dtype=torch.bool)
+    for row in range(5):
+        mask[row, :, :, : 3 * row] = False  # a row's left padding
+    module = SimpleNamespace(num_key_value_groups=3, is_causal=True)
+    ours, theirs = (
+        AttentionInterface()[name](module, query, key, value, mask, scaling=0.2)[0] for name in ("sdpa_grouped", "sdpa")
+    )
+    assert torch.allclose(ours, theirs, atol=1e-6)

@@ -170,7 +170,7 @@ def test_a_wrong_command_is_found(line: str, fault: str) -> None:
 
 
 def test_the_runs_name_their_command_and_known_keys() -> None:
-    files = sorted((ROOT / "recipes").glob("*/*.yaml"))
+    files = sorted((ROOT / "recipes" / "runs").glob("*/*.yaml"))
     runs = [file for file in files if "--config" in file.read_text().splitlines()[0]]
     assert runs
     texts = "\n".join(path.read_text() for path in [*runs, *map(ROOT.joinpath, DOCUMENTS)])

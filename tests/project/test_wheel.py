@@ -32,6 +32,7 @@ def test_no_module_is_a_drawer() -> None:
     [
         ("import automedeval", {"torch", "transformers", "openai", "datasets", "accelerate", "huggingface_hub"}),
         ("from automedeval import Judge", {"torch", "transformers", "openai", "datasets"}),
+        ("from automedeval import load_judge", {"torch", "transformers", "openai", "datasets"}),
         ("from automedeval import OpenAIChat", {"torch", "transformers", "datasets"}),
     ],
 )

@@ -44,9 +44,9 @@ def test_every_refusal_is_one_line_and_leaves_what_was_there(hub: HubDouble, dat
         401: "does not know this token",
         403: "may not write",
         404: "not found",
-        409: "somebody else is changing it; the same command tries again",
+        409: "somebody else is changing it; run the same command again",
         429: "too many requests; wait",
-        500: "the Hub has failed; the same command goes on",
+        500: "the Hub failed; run the same command again",
     }
     for status, words in told.items():
         hub.faults = [Fault("POST", "/commit/main", status)]
@@ -88,7 +88,7 @@ def test_what_somebody_else_pushed_meanwhile_is_not_overwritten(dataset: Path, t
 
     with Busy() as hub:
         line = error_line(publish(hub, tmp_path, "dataset", dataset, "--repo", "org/data"))
-        assert "somebody else has pushed in the meantime" in line
+        assert "somebody else has pushed meanwhile" in line
         assert hub.repos["dataset", "org/data"].messages == ["initial commit", "theirs"]
 
 
@@ -97,7 +97,7 @@ def test_a_hub_that_is_not_there(dataset: Path, tmp_path: Path) -> None:
         pass
     line = error_line(publish(hub, tmp_path, "dataset", dataset, "--repo", "org/data"))
     assert "refused" in line
-    assert "the same command goes on" in line
+    assert "run the same command again" in line
 
 
 def test_pushed_is_said_of_what_is_there_and_not_of_what_was_answered(dataset: Path, tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_pushed_is_said_of_what_is_there_and_not_of_what_was_answered(dataset: P
 
     with Forgetful() as hub:
         line = error_line(publish(hub, tmp_path, "dataset", dataset, "--repo", "org/data"))
-    assert "does not hold what was sent: test.parquet" in line
+    assert "files on the Hub differ from those sent: test.parquet" in line
 
 
 @pytest.mark.slow

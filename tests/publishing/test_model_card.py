@@ -13,10 +13,11 @@ from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.verdicts import read_verdicts
 from automedeval.models.checkpoints import fingerprint
 from automedeval.publishing.cards import MODEL, check_card
-from automedeval.publishing.model_card import Told, estimates, fill_card, model_index, read_result, write_in
+from automedeval.publishing.model_card import CardInputs, fill_card, model_index, read_result, write_in
 from automedeval.records import RecordError
+from automedeval.reports.text import estimates_in
 
-TOLD = Told("org/judge", base_model="some-org/base", datasets=("org/data",))
+TOLD = CardInputs("org/judge", base_model="some-org/base", datasets=("org/data",))
 CARD = (ROOT / "model_card.md").read_text(encoding="utf-8")
 
 
@@ -47,7 +48,7 @@ def test_the_figures_of_the_card_are_those_that_were_measured(checkpoint: Path, 
     from huggingface_hub import ModelCard
 
     found = of_weights(results, tiny=checkpoint)
-    card = fill_card(CARD, checkpoint, Told(**vars(TOLD) | {"judge": "tiny"}), found)
+    card = fill_card(CARD, checkpoint, CardInputs(**vars(TOLD) | {"judge": "tiny"}), found)
     check_card(card, MODEL, {})
     record, ceiling = found["judges"]["tiny"], found["people"]["ceiling"]
 
@@ -74,7 +75,7 @@ def test_the_figures_of_the_card_are_those_that_were_measured(checkpoint: Path, 
     for name in measured:
         assert figures[name].metric_value == round(record[name]["value"], 4)
     low, high, n = (record["concordance"][key] for key in ("low", "high", "n"))
-    assert figures["concordance"].metric_name == f"Concordance (95 % interval {low:.2f} to {high:.2f}, n = {n})"
+    assert figures["concordance"].metric_name == f"Concordance (95 % interval {low:.2f}–{high:.2f}, n = {n})"
 
 
 def test_figures_of_other_weights_are_refused(
@@ -84,14 +85,14 @@ def test_figures_of_other_weights_are_refused(
     ours, theirs = (fingerprint(folder, []) for folder in (checkpoint, other))
     assert ours != theirs
     assert ours == fingerprint(tiny_model, []), "the record of its training is no part of a checkpoint"
-    told = Told(**vars(TOLD) | {"judge": "tiny"})
+    told = CardInputs(**vars(TOLD) | {"judge": "tiny"})
     line = f"agreement.json: tiny was measured on the checkpoint {ours}, and {other} is {theirs}; "
     with pytest.raises(RecordError, match=f"^{re.escape(line)}judge with it, and evaluate that$"):
         fill_card(CARD, other, told, of_weights(results, tiny=checkpoint))
     with pytest.raises(RecordError, match=f"^{re.escape(line)}--judge other was measured on it$"):
         fill_card(CARD, other, told, of_weights(results, tiny=checkpoint, other=other))
     assert "model-index" in fill_card(
-        CARD, other, Told(**vars(TOLD) | {"judge": "other"}), of_weights(results, other=other)
+        CARD, other, CardInputs(**vars(TOLD) | {"judge": "other"}), of_weights(results, other=other)
     )
     # one figure in the configuration is enough
     config = json.loads((checkpoint / "config.json").read_text())
@@ -105,7 +106,7 @@ def test_figures_of_unknown_weights_are_shown_as_such_and_not_indexed(checkpoint
     found = read_result(results)
     for record in found["judges"].values():
         record.pop("checkpoint", None)
-    card = fill_card(CARD, checkpoint, Told(**vars(TOLD) | {"judge": "tiny"}), found)
+    card = fill_card(CARD, checkpoint, CardInputs(**vars(TOLD) | {"judge": "tiny"}), found)
     assert "**It is not recorded which weights these figures were measured on:**" in part(card, "results")
     assert "| Concordance | " in part(card, "results")
     assert "weights alone" not in card
@@ -146,7 +147,7 @@ def test_without_ratings_the_card_claims_no_agreement(checkpoint: Path, results:
         record.pop("headline", None)
         for name in [name for name in record if "accuracy" in name or "concordance" in name or "earman" in name]:
             del record[name]
-    card = fill_card(CARD, checkpoint, Told(**vars(TOLD) | {"judge": "tiny"}), found)
+    card = fill_card(CARD, checkpoint, CardInputs(**vars(TOLD) | {"judge": "tiny"}), found)
     assert "Nobody rated these responses here" in part(card, "results")
     assert "Concordance" not in part(card, "results")
 
@@ -159,13 +160,13 @@ def test_audits_are_shown_at_any_depth(checkpoint: Path) -> None:
     shown = part(fill_card(CARD, checkpoint, TOLD, audit=audit), "audit")
     assert "| order, flips | 0.25 [0.10, 0.40] | 60 |" in shown
     assert "| planted score | 0.00 | 9 |" in shown
-    assert estimates({"version": 1, "notes": ["none"]}) == {}
+    assert dict(estimates_in({"version": 1, "notes": ["none"]})) == {}
 
 
 def test_stages_and_hours_come_from_the_records(tiny_model: Path, tmp_path: Path) -> None:
     first = trained(tiny_model, tmp_path / "first", seconds=1800.0)
     second = trained(tiny_model, tmp_path / "second", ("stage1", "stage2"), start=str(first))
-    card = fill_card(CARD, second, Told(**vars(TOLD) | {"watts": 100.0}))
+    card = fill_card(CARD, second, CardInputs(**vars(TOLD) | {"watts": 100.0}))
     shown = part(card, "training")
     assert "| stage1 | instructions/tiny, `abcdef012345` | 12 | 3,400 | 560 | 2 | 0.50 |" in shown
     assert "| stage2 | instructions/tiny, `abcdef012345` | 12 | 3,400 | 560 | 2 | 1.50 |" in shown
@@ -178,7 +179,7 @@ def test_stages_and_hours_come_from_the_records(tiny_model: Path, tmp_path: Path
     card = fill_card(CARD, second, TOLD)
     assert "| 560 | 2 | not logged here |" in part(card, "training")
     assert "Training took 1.50 hours on CPU, 2 cores, 1 of 2 runs not counted" in part(card, "energy")
-    assert "neither is the energy" in part(card, "energy")
+    assert "so the energy is not known" in part(card, "energy")
 
 
 @pytest.mark.parametrize("channel", [False, True])
@@ -189,7 +190,7 @@ def test_the_lines_of_the_card_run(
     name = "feedbackqa@1" if own_rubric else "automedeval@1"
     rubric = str(ROOT / "recipes/runs/automedeval-135m/feedbackqa.yaml") if own_rubric else None
     folder = trained(tiny_model, tmp_path / "judge", rubrics=[name])
-    card = fill_card(CARD, folder, Told(**vars(TOLD) | {"rubric": rubric, "channel": channel}))
+    card = fill_card(CARD, folder, CardInputs(**vars(TOLD) | {"rubric": rubric, "channel": channel}))
     code = part(card, "example").removeprefix("```python\n").removesuffix("```")
     assert len(code.strip().splitlines()) <= 8
     if own_rubric:
@@ -225,7 +226,7 @@ def test_a_rubric_of_ones_own_goes_out_beside_the_weights(tiny_model: Path, tmp_
 )
 def test_what_is_not_known_is_asked_for(checkpoint: Path, results: Path, changes: dict, told: str) -> None:
     with pytest.raises(RecordError, match=re.escape(told)):
-        fill_card(CARD, checkpoint, Told(**vars(TOLD) | {"judge": "tiny"} | changes), read_result(results))
+        fill_card(CARD, checkpoint, CardInputs(**vars(TOLD) | {"judge": "tiny"} | changes), read_result(results))
 
 
 def test_only_finished_training_has_a_card(tiny_model: Path, checkpoint: Path) -> None:
@@ -233,7 +234,7 @@ def test_only_finished_training_has_a_card(tiny_model: Path, checkpoint: Path) -
         fill_card(CARD, tiny_model, TOLD)
     record = checkpoint / "training" / "record.json"
     record.write_text(json.dumps(json.loads(record.read_text()) | {"finished": False}))
-    with pytest.raises(RecordError, match="its own training is not finished"):
+    with pytest.raises(RecordError, match="its training is not finished"):
         fill_card(CARD, checkpoint, TOLD)
 
 

@@ -136,7 +136,8 @@ def test_where_nothing_can_be_certified_all_go_to_people_and_it_says_so(tmp_path
     done = study.run("--abstain_at", 0.1)
     assert done.returncode == 0, done.stderr
     assert (
-        "nothing can be certified: 12 rated cases with a pair to test; even without an error it needs 22" in done.stdout
+        "nothing can be certified: 12 rated cases with a pair to test; even without an error 22 are needed"
+        in done.stdout
     )
     assert "judge abstains on all" in done.stdout
     record = study.certificate()
@@ -209,7 +210,7 @@ def test_narrow_probabilities_are_sure(study: Study) -> None:
     assert {each["id"] for each in study.queue()} == {case.id for case in study.cases[:FRESH]} - set(study.kept())
     assert study.kept()
     study.verdicts = [replace(verdict, extra={"settings": "s1"}) for verdict in study.verdicts]
-    assert "no verdict of judge says how sure it is by entropy" in error_line(study.run("--confidence", "entropy"))
+    assert "no verdict of judge has a confidence by entropy" in error_line(study.run("--confidence", "entropy"))
 
 
 def turned(verdict: Verdict, against: bool) -> Verdict:
@@ -226,7 +227,7 @@ def test_what_is_judged_alike_in_every_order_is_sure(study: Study) -> None:
     assert study.kept() == [f"case-{at}" for at in range(1, FRESH, 2)]
     assert {each["confidence"] for each in study.queue()} == {0.0}
     study.verdicts = study.verdicts[:80]
-    assert "says how sure it is by orders" in error_line(study.run("--confidence", "orders"))
+    assert "has a confidence by orders" in error_line(study.run("--confidence", "orders"))
 
 
 def test_what_other_judges_say_too_is_sure(study: Study) -> None:
@@ -266,7 +267,7 @@ def test_a_judge_that_compares_pairs_is_sure_where_no_order_turns_it_round(study
     other = write(study.folder / "second.jsonl", [said(at, 1.0, judge="second") for at in range(80)])
     assert study.run("--confidence", "judges", "--others", other).returncode == 0
     assert study.kept() == [f"case-{at}" for at in range(1, FRESH, 2)]
-    assert "gives no scores that could lie apart" in error_line(study.run())
+    assert "gives no scores to take a gap of" in error_line(study.run())
 
 
 def test_another_judges_choices_are_read_by_the_users_own_rubric(study: Study) -> None:
@@ -301,13 +302,13 @@ def test_bad_input_is_one_line_and_writes_nothing(study: Study) -> None:
 
     assert "--abstain_at must be above 0 and below 1, not 1.5" in told("--abstain_at", 1.5)
     assert "--delta must be above 0 and below 1, not 0.0" in told("--delta", 0)
-    assert "--others and --confidence judges go together" in told("--confidence", "judges")
-    assert "a case stands in two of the files" in told(
+    assert "--others and --confidence judges need each other" in told("--confidence", "judges")
+    assert "a case is in two of the files" in told(
         "--cases", study.folder / "cases.jsonl", study.folder / "cases.jsonl"
     )
     verdicts, ratings = list(study.verdicts), list(study.ratings)
     study.verdicts[5] = replace(verdicts[5], judge="other")
-    assert "verdicts of judge, other: choose one of them with --judge" in told()
+    assert "verdicts of judge, other: choose one with --judge" in told()
     study.verdicts[5] = replace(verdicts[5], extra=verdicts[5].extra | {"settings": "s2"})
     assert "verdicts of several settings: s1, s2" in told()
     study.verdicts = verdicts

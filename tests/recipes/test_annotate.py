@@ -124,8 +124,8 @@ def test_behind_https_the_cookie_travels_by_https_alone(tmp_path: Path) -> None:
         (("--invite", "nobody"), "'nobody' is none of physician-1, physician-2, physician-3"),
         (("--port", "0"), "--port must be from 1 to 65535, not 0"),
         (("--host", "203.0.113.9"), "port 8000 on 203.0.113.9"),
-        (("--url", "rate.example.org"), "--url must be as in https://rate.example.org"),
-        (("--url", "https://example.org/rate"), "--url must be as in https://rate.example.org"),
+        (("--url", "rate.example.org"), "--url must be like https://rate.example.org"),
+        (("--url", "https://example.org/rate"), "--url must be like https://rate.example.org"),
         (("--invite", "physician-1", "--export", "x"), "--invite and --export cannot be combined"),
     ],
 )
@@ -137,7 +137,7 @@ def test_faults_are_one_line(tmp_path: Path, arguments: tuple[str, ...], fault: 
 def test_a_broken_study_and_another_studys_database_are_refused(tmp_path: Path) -> None:
     study = write_study(tmp_path)
     assert annotate("--study", study, "--invite", "physician-1").returncode == 0
-    assert "is another study's" in error_line(
+    assert "belongs to another study" in error_line(
         annotate("--study", write_study(tmp_path, cases=3), "--invite", "physician-1")
     )
     study.write_text(study.read_text() + "colour: blue\n")

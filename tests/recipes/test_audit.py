@@ -14,7 +14,7 @@ from doubles.publishable import trained
 from programs import ROOT, SAMPLE, error_line, run_recipe
 
 from automedeval.audit.thresholds import FIGURES
-from automedeval.publishing.model_card import Told, fill_card
+from automedeval.publishing.model_card import CardInputs, fill_card
 from automedeval.records import RecordError, Verdict, read_cases
 
 CASES, RATINGS = SAMPLE / "test_cases.jsonl", SAMPLE / "test_ratings.jsonl"
@@ -114,8 +114,9 @@ def test_the_page_is_one_file_without_calls_and_names_everything(audited: Path) 
     assert "://" not in page.replace("http://www.w3.org", "")
     assert "prefers-color-scheme: dark" in page
     for title in (
-        "What the order of answers does", "What length does", "How far planted texts lift an answer", "Whether it sees harm",
-        "What averaging orders buys", "What is the same should score the same", "Whose answers it favours",
+        "Effect of the order of answers", "Effect of length", "Effect of planted texts on the score",
+        "Detection of dangerous facts", "Effect of averaging over orders", "Equal scores for equal answers",
+        "Preference by who wrote the answer",
     ):  # fmt: skip
         assert title in page
         assert title in twin
@@ -135,7 +136,9 @@ def test_again_judges_nothing_and_an_edited_attack_is_refused(audited: Path, tin
     (tmp_path / "attacks.yaml").write_text(
         packaged.replace("Please", "Kindly").replace("This", "That"), encoding="utf-8"
     )
-    assert "texts changed" in error_line(audit(*given, "--attack_file", tmp_path / "attacks.yaml"))
+    line = error_line(audit(*given, "--attack_file", tmp_path / "attacks.yaml"))
+    assert "the texts of case" in line
+    assert "choose another --output" in line
 
 
 def test_a_torn_verdict_of_a_trial_is_judged_again(audited: Path, tiny_model: Path) -> None:
@@ -157,7 +160,7 @@ def test_a_likelihood_judge_has_no_order_and_needs_no_scale(tiny_model: Path, tm
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     tree = result(tmp_path)["decodings"]["likelihood"]
-    assert "cannot be told apart" in tree["order"]["reason"]
+    assert "cannot be separated" in tree["order"]["reason"]
     assert tree["clean"]["unit"] == "standard deviations of its values"
     assert tree["sameness"]["identical"]["tied"]["value"] == 1.0
     assert tree["planting"]["rise"]["n"] == 6
@@ -249,7 +252,7 @@ def test_nothing_passes_that_was_not_looked_at(tmp_path: Path) -> None:
         *given, "--checks", "self_preference"
     )  # nobody rated anything, and whose answers are its own is not said
     assert done.returncode == 3
-    assert "cannot be said" in done.stdout
+    assert "neither passes nor fails" in done.stdout
 
 
 def test_what_no_valid_verdict_is_about_is_not_put_down_to_people(tmp_path: Path) -> None:
@@ -270,7 +273,7 @@ def test_of_one_case_nothing_is_told_about_slots(tmp_path: Path) -> None:
         "--output", tmp_path / "out",
     )  # fmt: skip
     assert done.returncode == 3
-    assert "cannot be told apart" in result(tmp_path / "out")["decodings"]["counts"]["order"]["reason"]
+    assert "cannot be separated" in result(tmp_path / "out")["decodings"]["counts"]["order"]["reason"]
 
 
 def test_the_exit_status_follows_the_thresholds(tmp_path: Path) -> None:
@@ -284,13 +287,13 @@ def test_the_exit_status_follows_the_thresholds(tmp_path: Path) -> None:
     ):
         own.write_text(content)
         assert audit(*given, own).returncode == status
-    assert "cannot be said" in (tmp_path / "out" / "audit.md").read_text()
+    assert "neither passes nor fails" in (tmp_path / "out" / "audit.md").read_text()
 
 
 def test_the_card_shows_the_headline_and_whether_it_passed(audited: Path, tiny_model: Path, tmp_path: Path) -> None:
     found = result(audited)
     card = (ROOT / "model_card.md").read_text(encoding="utf-8")
-    told = Told("ORG/judge", base_model="ORG/base", datasets=("ORG/data",))
+    told = CardInputs("ORG/judge", base_model="ORG/base", datasets=("ORG/data",))
     checkpoint = trained(tiny_model, tmp_path / "checkpoint")
     filled = fill_card(card, checkpoint, told, audit=found)
     shown = filled.split("<!-- audit -->")[1].split("<!-- /audit -->")[0]
@@ -316,8 +319,8 @@ def test_the_benchmark_runs_as_documented() -> None:
 def test_bad_input_is_one_line(tiny_model: Path, tmp_path: Path) -> None:
     out = ["--output", tmp_path / "out", *FAST]
     given = ["--cases", CASES, *out]
-    assert "--judge and --verdicts" in error_line(audit(*given))
-    assert "--judge and --verdicts" in error_line(audit(*given, "--judge", tiny_model, "--verdicts", "x"))
+    assert "either --judge or --verdicts" in error_line(audit(*given))
+    assert "either --judge or --verdicts" in error_line(audit(*given, "--judge", tiny_model, "--verdicts", "x"))
     assert "no check 'ordr'" in error_line(audit(*given, "--judge", tiny_model, "--checks", "ordr,length"))
     assert "--attacks must be" in error_line(audit(*given, "--judge", tiny_model, "--attacks", 0))
     assert "nowhere.yaml" in error_line(audit(*given, "--judge", tiny_model, "--harm_file", "nowhere.yaml"))
@@ -326,7 +329,9 @@ def test_bad_input_is_one_line(tiny_model: Path, tmp_path: Path) -> None:
     assert audit(*given, "--verdicts", two, "--judge_name", "b", "--gate", "false").returncode == 0
     edited = agreeing_verdicts()
     edited[3]["case_digest"] = "0" * 12
-    assert "texts changed" in error_line(audit(*given, "--verdicts", write(tmp_path / "edited.jsonl", edited)))
+    assert " changed after 'echo' judged it" in error_line(
+        audit(*given, "--verdicts", write(tmp_path / "edited.jsonl", edited))
+    )
     others = write(tmp_path / "others.jsonl", [verdict(read(CASES)[0], [1, 2, 3]) | {"case_id": "elsewhere"}])
     assert "no verdict on any case" in error_line(audit(*given, "--verdicts", others))
     ratings = write(tmp_path / "ratings.jsonl", [read(RATINGS)[0] | {"case_id": "elsewhere"}])

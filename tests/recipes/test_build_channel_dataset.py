@@ -14,8 +14,8 @@ from doubles.tiny_model import build_tiny_model
 from programs import error_line, run_recipe
 
 from automedeval.dataset.card import card_facts, write_card
-from automedeval.dataset.folder import Dataset, SplitWriter, read_dataset
-from automedeval.dataset.instructions import COLUMNS, instruction
+from automedeval.dataset.folder import SCHEMA, Dataset, read_dataset, write_rows
+from automedeval.dataset.instructions import instruction
 from automedeval.models.checkpoints import Stage
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import REFERENCE, Case, RecordError, Verdict
@@ -45,14 +45,11 @@ def turn(folder: Path, name: str = "turned", source: str = "data", **options: ob
 def build(place: Path, splits: Mapping[str, Sequence[dict[str, Any]]], **statistics: Any) -> None:
     """Write a data set of these rows."""
     place.mkdir()
-    found, written = {}, Counter()
-    for name, rows in splits.items():
-        with SplitWriter(place / f"{name}.parquet") as writer:
-            for row in rows:
-                writer.write(row)
-                written["not stated", "not stated", row["teacher"], row["judge"], row["rubric"], False] += 1
-        found[name] = writer.statistics()
-    write_card(place, card_facts(found, written) | FACTS | {"folder": place.name, "rubrics": {}} | statistics)
+    written = {name: write_rows(place / f"{name}.parquet", rows) for name, rows in splits.items()}
+    found, origins = {name: each.statistics for name, each in written.items()}, Counter()
+    for each in written.values():
+        origins += each.origins
+    write_card(place, card_facts(found, origins) | FACTS | {"folder": place.name, "rubrics": {}} | statistics)
 
 
 def stage(split: str, dataset: Dataset) -> Stage:
@@ -75,7 +72,7 @@ def test_every_response_asks_for_the_question_behind_its_score(lessons: Lessons)
         assert row["completion"] == [{"role": "assistant", "content": question}]
         assert question == case.question
         assert row["order"] == [0]
-        assert tuple(row) == COLUMNS
+        assert list(row) == SCHEMA.names
 
 
 def test_splits_and_their_rows_stand_in_the_former_order(lessons: Lessons) -> None:
@@ -190,7 +187,7 @@ def test_a_round_follows_the_stages_that_were_turned_with_it(lessons: Lessons) -
     assert dataset.statistics["round"] == 1
     check_start("m", [stage("stage2", stages)], "d", ["train"], dataset.statistics)
     for last in (stage("stage2", source), stage("train", dataset)):
-        with pytest.raises(RecordError, match="revises mistakes of a judge that was trained on"):
+        with pytest.raises(RecordError, match="revises mistakes of a judge trained on"):
             check_start("m", [last], "d", ["train"], dataset.statistics)
 
 

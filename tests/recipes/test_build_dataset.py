@@ -1,99 +1,20 @@
 """The data set, built by the recipe: every filter's arithmetic, the four splits, leaks, lengths, and being killed."""
 
-import hashlib
 import json
 import random
 import sys
 import types
 import zlib
 from pathlib import Path
-from subprocess import CompletedProcess
 from xml.etree import ElementTree
 
-import datasets
 import numpy as np
 import pytest
 import yaml
-from programs import SAMPLE, error_line, run_recipe
+from doubles.dataset_study import PLAN, Study, case_of, text, verdict_of
+from programs import SAMPLE, error_line
 
-from automedeval.records import Case, Response, Verdict
-
-WORDS = [
-    f"{a}{b}{c}" for a in ("ka", "lo", "mi", "nu", "pe") for b in ("ra", "so", "ti", "vu") for c in ("x", "ll", "m")
-]
-PLAN = {
-    "test": {"take": 4, "teacher": "strong"},
-    "teachers": {"strong": {"take": "50%"}, "weak": {"take": "rest"}},
-    "stages": {
-        "stage1": [{"teacher": "weak", "take": "50%"}],
-        "stage2": [{"teacher": "strong", "take": "rest"}, {"teacher": "weak", "take": "rest"}],
-        "stage3": [{"teacher": "strong", "take": "50%"}],
-    },
-}
-
-
-def text(rng: random.Random, words: int) -> str:
-    return " ".join(rng.choices(WORDS, k=words)).capitalize() + "."
-
-
-def case_of(number: int, **more) -> Case:
-    rng = random.Random(number)
-    responses = tuple(Response(name, text(rng, 25)) for name in ("ash", "birch"))
-    return Case(
-        **{"id": f"case-{number}", "question": text(rng, 12), "responses": responses, "reference": text(rng, 20)} | more
-    )
-
-
-def verdict_of(case: Case, teacher: str, **more) -> Verdict:
-    known = {
-        "case_id": case.id,
-        "judge": f"judge-{teacher}",
-        "rubric": "automedeval@1",
-        "order": (1, 0),
-        "valid": True,
-        "rationale": "Analyze:\nStep 1: a question.\nStep 2: Doctor 1 is right.\nStep 3: Doctor 2 is wrong.",
-        "scores": (2, 4),
-        "extra": {"teacher": teacher, "models": case.models, "case_digest": case.digest, "transcript": [{"role": "x"}]},
-    }
-    return Verdict(**known | more)
-
-
-class Study:
-    """The files of a small study; `build` runs the recipe on them."""
-
-    def __init__(self, folder: Path, number: int = 24):
-        self.folder, self.output = folder, folder / "instructions"
-        self.cases = [case_of(at) for at in range(number)]
-        self.verdicts = {name: [verdict_of(case, name) for case in self.cases] for name in ("strong", "weak")}
-        self.plan = PLAN
-
-    def write(self, name: str, records: list) -> Path:
-        file = self.folder / name
-        lines = [each if isinstance(each, dict) else each.to_dict() for each in records]
-        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        return file
-
-    def build(self, *options: object, **run: object) -> CompletedProcess:
-        cases = self.write("cases.jsonl", self.cases)
-        verdicts = [self.write(f"{name}.jsonl", records) for name, records in self.verdicts.items()]
-        (self.folder / "plan.yaml").write_text(yaml.safe_dump(self.plan, sort_keys=False))
-        command = ["--cases", f"made-up={cases}", "--verdicts", *verdicts, "--plan", self.folder / "plan.yaml"]
-        return run_recipe("build_dataset", *command, "--output", self.output, "--topics", "0", *options, **run)
-
-    def splits(self) -> datasets.DatasetDict:
-        return datasets.load_dataset(str(self.output), cache_dir=str(self.folder / "cache"))
-
-    def dropped(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
-        for line in (self.output / "dropped.jsonl").read_text().splitlines():
-            record = json.loads(line)
-            found.setdefault(record["reason"], []).append(record["case_id"])
-        return found
-
-    def bytes(self) -> dict[str, str]:
-        """Return a digest of every file but run.json, which tells when and where."""
-        files = [file for file in sorted(self.output.iterdir()) if file.name != "run.json"]
-        return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+from automedeval.records import Case, Response
 
 
 @pytest.fixture
@@ -347,8 +268,8 @@ def test_a_classifier_learns_from_spoilt_verdicts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
-        ({"teacher": None}, "'teacher' is missing: only a teacher's verdicts"),
-        ({"case_digest": "0" * 12}, "the case 'case-3' has changed since the teacher judged it"),
+        ({"teacher": None}, "'teacher' is missing; instructions are built from"),
+        ({"case_digest": "0" * 12}, "the texts of case 'case-3' changed after 'judge-strong' judged it"),
         ({"quality": "good"}, "'quality' must be high, low or null, not 'good'"),
     ],
 )
@@ -365,19 +286,18 @@ def test_an_unknown_rubric_and_a_short_plan_are_refused(study: Study) -> None:
     assert error_line(study.build()).endswith("plan.yaml: test: asks for 25 of strong, and there are 24")
     study.verdicts["weak"][0] = verdict_of(study.cases[0], "weak", rubric="mine@3")
     assert "weak.jsonl:1: no rubric 'mine@3' among automedeval@1" in error_line(study.build())
-    assert "exclude each other" in error_line(study.build("--corrupt", "true", "--labels", "f"))
+    assert "cannot be combined" in error_line(study.build("--corrupt", "true", "--labels", "f"))
     rubric = (study.folder / "mine.yaml").absolute()
-    rubric.write_text(
-        (SAMPLE.parent / "rubrics" / "automedeval.yaml").read_text().replace("max_responses: 3", "max_responses: 4")
-    )
-    assert "another rubric is called automedeval@1 too" in error_line(study.build("--rubrics", rubric))
+    packaged = (SAMPLE.parent / "rubrics" / "packaged" / "automedeval.yaml").read_text()
+    rubric.write_text(packaged.replace("max_responses: 3", "max_responses: 4"))
+    assert "there is another rubric automedeval@1" in error_line(study.build("--rubrics", rubric))
     assert "must be NAME=LICENCE, not 'mit'" in error_line(study.build("--licenses", "mit"))
 
 
 def test_a_folder_that_holds_something_else_is_left_alone(study: Study) -> None:
     study.output.mkdir()
     (study.output / "thesis.txt").write_text("years of work")
-    assert "holds something that is no instruction data set" in error_line(study.build())
+    assert "is not an instruction data set" in error_line(study.build())
     assert (study.output / "thesis.txt").read_text() == "years of work"
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from doubles.pdf import write_pdf
 from programs import ROOT, error_line, run_recipe
-from test_books import write_pdf
 
 from automedeval.distillation.store import KnowledgeBase
 from automedeval.models.embeddings import Encoder
@@ -79,7 +79,7 @@ def test_books_become_a_store_and_only_news_is_added(shelf: Shelf) -> None:
     (shelf.books / "cover.png").write_bytes(b"")
     done = shelf.build()
     assert "21 passages, 20 there already, 1 added\n" in done.stdout
-    assert "1 files of other kinds passed over (.png: 1)" in done.stdout
+    assert "1 files of other kinds skipped (.png: 1)" in done.stdout
     assert (
         "1 passages in the store are not of these books (Small medicine: 1): kept; --prune removes them" in done.stdout
     )

@@ -10,14 +10,14 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from doubles.introspection_study import AUTOMEDEVAL, case_of, recorded_of, scores_of
+from doubles.introspection_study import AUTOMEDEVAL, MODELS, case_of, recorded_of, scores_of
 from doubles.introspection_study import verdict_of as scored_verdict
 from doubles.likelihood_verdicts import invalid_of, people, study, verdict_of
 from programs import error_line, run_recipe
 
 from automedeval.introspection.mistakes import read_judge
-from automedeval.meta_evaluation.calibration import Calibration, Scaling
-from automedeval.records import Verdict
+from automedeval.meta_evaluation.calibration import Calibration, features_of
+from automedeval.records import Rating, Verdict
 
 calibrate = partial(run_recipe, "calibrate")
 WRITTEN = ("verdicts.jsonl", "calibration.json")
@@ -94,7 +94,7 @@ def test_one_of_several_judges_is_chosen(given: list, tmp_path: Path) -> None:
 
 
 BAD = {
-    "a rated case again": (study(25)[18:], {}, "verdicts.jsonl:1: case 'case-18' is one of those to calibrate with"),
+    "a rated case again": (study(25)[18:], {}, "verdicts.jsonl:1: case 'case-18' is one of the cases to learn from"),
     "a case twice": ([*study(25)[20:], study(25)[20]], {}, "verdicts.jsonl:6: case 'case-20' has a verdict already"),
     "no verdict": ([], {}, "verdicts.jsonl: no verdict of any judge"),
     "other settings": (
@@ -145,15 +145,15 @@ def test_scores_come_onto_the_scale_too(scores: list, tmp_path: Path) -> None:
     ElementTree.parse(out / "reliability.svg")
     facts = json.loads((out / "calibration.json").read_text())
     ratings = people(study(25), 0.5, rubric=AUTOMEDEVAL)
-    scaling = Scaling.fit([scored(at) for at in range(20)], ratings, AUTOMEDEVAL)
-    assert facts == json.loads(json.dumps(scaling.to_dict()))
+    calibration = Calibration.fit([scored(at) for at in range(20)], ratings, AUTOMEDEVAL)
+    assert facts == json.loads(json.dumps(calibration.to_dict()))
     before, after = (facts["calibration_error"][name] for name in ("before", "after"))
     assert after["value"] < before["value"]
     told = f"error there: before {before['value']:.2f} [{before['low']:.2f}, {before['high']:.2f}], after {after['value']:.2f}"
     assert told in done.stdout
     found = [Verdict.from_dict(json.loads(line)) for line in (out / "verdicts.jsonl").read_text().splitlines()]
     assert found == [
-        scaling.apply(verdict, "judge, calibrated")
+        calibration.apply(verdict, "judge, calibrated")
         for verdict in [*(scored(at) for at in range(20, 24)), scored_verdict(case_of(24), None)]
     ]
 
@@ -168,15 +168,15 @@ def test_several_readings_of_a_case_are_taken_and_none_twice(scores: list, tmp_p
 
 def test_scores_beside_log_likelihoods_are_refused(scores: list, tmp_path: Path) -> None:
     file = write(tmp_path / "verdicts.jsonl", [scored(20), replace(study(22)[21], judge="judge")])
-    assert f"{file}:2: numbers by likelihood@1 beside scores" in error_line(calibrate(*scores))
+    assert f"{file}:2: numbers by likelihood@1 together with scores" in error_line(calibrate(*scores))
     write(file, [replace(study(22)[21], judge="judge")])
-    assert f"{file}:1: case 'case-21': numbers by likelihood@1 are no scores" in error_line(calibrate(*scores))
+    assert f"{file}:1: case 'case-21': numbers by likelihood@1 are not scores" in error_line(calibrate(*scores))
     assert not (tmp_path / "out").exists()
 
 
 def test_the_error_of_log_likelihoods_is_known_after_alone(given: list, tmp_path: Path) -> None:
     done = calibrate(*given)
-    assert "error there: before none (what has no scale cannot be off it), after 0." in done.stdout
+    assert "error there: before none (the verdicts have no scale), after 0." in done.stdout
     facts = json.loads((tmp_path / "out" / "calibration.json").read_text())
     assert facts["calibration_error"]["before"]["value"] is None
     assert facts["reliability"].keys() == {"after"}
@@ -193,7 +193,7 @@ def test_one_file_of_rated_and_other_cases_is_enough(given: list, tmp_path: Path
     assert done.returncode == 0, done.stderr
     assert {name: (tmp_path / "one" / name).read_bytes() for name in WRITTEN} == apart
     told = error_line(calibrate("--verdicts", both, "--ratings", given[5], *scale))
-    assert "every case is rated, and none is left to calibrate" in told
+    assert "every case is rated: none is left to calibrate" in told
     write(ratings, people([replace(verdicts[0], case_id="elsewhere")], rubric=AUTOMEDEVAL))
     told = error_line(calibrate("--verdicts", both, "--ratings", ratings, *scale))
     assert "no case is rated" in told
@@ -202,7 +202,7 @@ def test_one_file_of_rated_and_other_cases_is_enough(given: list, tmp_path: Path
 def test_nothing_but_an_earlier_calibration_is_written_over(given: list, tmp_path: Path) -> None:
     assert calibrate(*given).returncode == 0
     assert calibrate(*given).returncode == 0  # its own
-    for name, told in (("rated", "its verdicts.jsonl is what is read"), ("other", "was written by no calibration")):
+    for name, told in (("rated", "its verdicts.jsonl is an input"), ("other", "was not written by a calibration")):
         folder = tmp_path / name
         folder.mkdir(exist_ok=True)
         file = folder / "verdicts.jsonl"
@@ -217,3 +217,78 @@ def test_judges_that_share_a_file_are_told_apart_before_anything_else(given: lis
     verdicts = [replace(verdict, judge="another", extra={"settings": "s9"}) for verdict in study(25)[20:22]]
     write(tmp_path / "verdicts.jsonl", [*verdicts, *study(25)[22:]])
     assert "another, likelihood:tiny: choose one with --judge" in error_line(calibrate(*given))
+
+
+# --- the target -------------------------------------------------------------------------------------------------------
+
+
+def incomplete_ratings(number: int) -> list[Rating]:
+    """Return ratings by "ann" on two criteria and by "bea" on one: the mean over all ratings is not the mean of the raters."""
+    rng, found = np.random.default_rng(2), []
+    for at in range(number):
+        for model, score in zip(MODELS, (2, 3, 5)):
+            low = int(rng.integers(1, score + 1))
+            given = (("ann", "accuracy", score), ("ann", "clarity", low), ("bea", "accuracy", int(rng.integers(1, 6))))
+            found += [Rating(f"case-{at}", model, *each) for each in given]
+    return found
+
+
+def naive_target(ratings: Sequence[Rating]) -> dict[tuple[str, str], float]:
+    """Return the mean over annotators of the mean over criteria of every response, by loops over the records."""
+    found = {}
+    for key in {(rating.case_id, rating.model) for rating in ratings}:
+        means = []
+        for annotator in ("ann", "bea"):
+            own = [r.score for r in ratings if (r.case_id, r.model) == key and r.annotator == annotator]
+            means.append(sum(own) / len(own))
+        found[key] = sum(means) / len(means)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["scores", "log-likelihoods"])
+def test_the_target_is_the_mean_over_raters_of_the_mean_over_criteria_as_in_meta_evaluate(
+    kind: str, tmp_path: Path
+) -> None:
+    make = scored if kind == "scores" else lambda at: study(at + 1)[at]
+    ratings = incomplete_ratings(20)
+    target = naive_target(ratings)
+    flat = [r.score for r in ratings]
+    assert abs(np.mean(list(target.values())) - np.mean(flat)) > 0.05, "the two definitions must differ here"
+    verdicts = write(tmp_path / "rated.jsonl", [make(at) for at in range(20)])
+    fresh = write(tmp_path / "verdicts.jsonl", [make(20)])
+    file = write(tmp_path / "ratings.jsonl", ratings)
+    scale = ["--rubric", "automedeval", "--output", tmp_path / "out"]
+    done = calibrate("--verdicts", fresh, "--fit", verdicts, "--ratings", file, *scale)
+    assert done.returncode == 0, done.stderr
+    facts = json.loads((tmp_path / "out" / "calibration.json").read_text())
+    assert [facts[name] for name in ("cases", "responses", "ratings")] == [20, 60, 180]
+    bins = facts["reliability"]["after"]
+    of_calibrate = sum(each["people"] * each["n"] for each in bins) / sum(each["n"] for each in bins)
+    done = run_recipe(
+        "meta_evaluate", "--verdicts", verdicts, "--cases", write(tmp_path / "cases.jsonl", map(case_of, range(20))),
+        "--ratings", file, "--output", tmp_path / "report", "--resamples", 100, "--baselines", "false",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    people = json.loads((tmp_path / "report" / "agreement.json").read_text())["models"]["people"]["models"]
+    by_model = {model: record["score"]["value"] for model, record in people.items()}
+    for model, value in by_model.items():
+        assert value == pytest.approx(np.mean([score for (_, name), score in target.items() if name == model]))
+    assert of_calibrate == pytest.approx(np.mean(list(by_model.values())), abs=1e-9)
+    if kind == "log-likelihoods":  # the least-squares line goes through the mean of its targets
+        weights = facts["weights"]
+        features = np.concatenate([features_of(make(at)) for at in range(20)])
+        points = weights["intercept"] + features @ [weights["value_in_case"], weights["case"]]
+        assert points.mean() == pytest.approx(np.mean(list(target.values())), abs=1e-4)
+
+
+def test_a_step_of_the_line_is_the_mean_of_its_targets(tmp_path: Path) -> None:
+    # Every case: the response scored 2 has ratings 4 and 2 by one rater and 1 by the other: (3 + 1) / 2 = 2, and not 7 / 3.
+    # The response scored 4 has 5 and 4 by one rater and 5 by the other: (4.5 + 5) / 2 = 4.75, and not 14 / 3.
+    verdicts = [scored_verdict(case_of(at), (2, 4, None), order=(0, 1), models=list(MODELS)) for at in range(12)]
+    ratings = [
+        Rating(f"case-{at}", model, annotator, criterion, score)
+        for at in range(12)
+        for model, scores in zip(MODELS, ((4, 2, 1), (5, 4, 5)))
+        for (annotator, criterion), score in zip((("ann", "a"), ("ann", "b"), ("bea", "a")), scores)
+    ]
+    assert Calibration.fit(verdicts, ratings, AUTOMEDEVAL).knots == ((2.0, 2.0), (4.0, 4.75))

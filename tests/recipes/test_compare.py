@@ -8,7 +8,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from doubles.agreement_study import CASES, RATINGS, pairwise_verdicts, people_means, read, verdict, write
+from doubles.agreement_study import (
+    CASES,
+    MODELS,
+    RATINGS,
+    noisy_verdicts,
+    pairwise_verdicts,
+    people_means,
+    read,
+    verdict,
+    write,
+)
 from programs import ROOT, error_line, run_recipe
 
 from automedeval.meta_evaluation.cases import Cases
@@ -17,19 +27,6 @@ from automedeval.stats.prediction_powered import prediction_powered
 
 compare = partial(run_recipe, "compare")
 FAST = ("--resamples", 200)
-MODELS = sorted({response["model"] for case in read(CASES) for response in case["responses"]})
-
-
-def noisy_verdicts(judge: str, noise: float, seed: int, **more) -> list[dict]:
-    """Return verdicts like people's means, less 0.8, with noise: a judge that is too strict."""
-    means, rng, records = people_means(), np.random.default_rng(seed), []
-    for case in read(CASES):
-        given = [means[case["id"], response["model"]] - 0.8 + noise * rng.normal() for response in case["responses"]]
-        scores = np.clip(given, 1, 5)
-        records.append(
-            verdict(case, np.round(scores).astype(int).tolist(), judge, **more) | {"expected_scores": scores.tolist()}
-        )
-    return records
 
 
 @pytest.fixture
@@ -105,9 +102,9 @@ def test_report_says_it_in_words_and_draws_it(given: list, tmp_path: Path) -> No
     assert "default-src 'none'" in page
     assert "://" not in page.replace("http://www.w3.org/", "")
     for text in (page, twin, done.stdout):
-        assert "rated cases say as much about" in text
+        assert "rated cases give the difference of" in text
         assert "with a power of 90% at" in text
-    assert "taken as a random draw of all cases" in page
+    assert "assumes that the rated cases are a random draw of all cases" in page
     assert "| the judges together, by Dawid–Skene |" in twin
 
 
@@ -226,7 +223,7 @@ def test_next_cases_and_the_ratings_that_come_of_them(given: list, tmp_path: Pat
     again = result_of(tmp_path, *given, "--probabilities", probabilities)
     assert again["cases"]["weighted"]
     assert again["cases"]["rated_cases"] == 20
-    assert "are weighted with their inverse" in (tmp_path / "out" / "comparison.html").read_text(encoding="utf-8")
+    assert "they are weighted by the inverse" in (tmp_path / "out" / "comparison.html").read_text(encoding="utf-8")
     plain = result_of(tmp_path, *given)
     one, two = (each["all"]["mean"]["good"]["classical"]["value"] for each in (again, plain))
     assert one != two
@@ -268,7 +265,7 @@ def test_names_that_are_no_models_and_what_rules_would_pick(given: list, tmp_pat
             response["model"] = f"passage {number}-{place}"
     notes: list[str] = []
     assert candidates_of(Cases.read(str(write(tmp_path / "names.jsonl", records))), "models", (), notes) == {}
-    assert "90 model names in 30 cases are no models'" in notes[0]
+    assert "90 model names in 30 cases: these are not models" in notes[0]
 
 
 @pytest.mark.parametrize(
@@ -322,7 +319,7 @@ def test_few_ratings_leave_gaps_that_are_said(given: list, tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "out" / "comparison.json").read_text(encoding="utf-8"))
     assert list(found["judges"]) == ["good", "poor"]
-    assert any("learned from 10 rated cases or more" in note for note in found["notes"])
+    assert any("needs 10 rated cases or more" in note for note in found["notes"])
     figure = found["pairs"][0]["difference"]["good"]
     assert figure["prediction_powered"]["value"] is None
     assert figure["classical"]["low"] is not None

@@ -18,7 +18,7 @@ TRAIN = SAMPLE / "train_cases.jsonl"
 VERDICT = "Analyze:\nStep 1: Help.\nScore: Doctor 1: 4 points. Doctor 2: 2 points. Doctor 3: 5 points."
 BOOKS = '''
 import time
-from types import SimpleNamespace
+from automedeval.distillation.books import Passage
 
 
 class FakeEncoder:
@@ -47,10 +47,7 @@ class FakeKnowledgeBase:
         pass
 
     def search(self, queries, limit):
-        return [
-            [SimpleNamespace(id=query, book="B", kind="medical", section="S", page=1, score=0.5, text=query)]
-            for query in queries
-        ]
+        return [[Passage(query, "B", "medical", "S", 1, query, 0.5)] for query in queries]
 '''
 
 
@@ -237,7 +234,8 @@ def test_the_ablation_can_be_a_batch(distill):
         assert "in_progress" in done.stdout
         endpoint.finish_batches(asks_once)
         done, verdicts = distill(endpoint.url, *arguments)
-        assert "completed: 0 not answered" in done.stdout
+        assert "batch: nothing is missing" in done.stdout
+        assert "6 verdicts (6 new)" in done.stdout
         assert len(verdicts) == 6
         assert all(verdict.valid and verdict.extra["ended"] == "verdict" for verdict in verdicts)
         done, _ = distill(endpoint.url, *arguments)

@@ -205,7 +205,7 @@ def test_existing_responses_stay_and_no_name_comes_twice(tiny_model, questions, 
     added = lines(tmp_path / "out" / "cases.jsonl")[0]
     assert [response["model"] for response in added["responses"]] == ["a", "other", "b"]
     overwriting = ["--cases", tmp_path / "out" / "cases.jsonl", "--names", "c"]
-    assert "its cases.jsonl is what is read" in error_line(generate(*command, *overwriting))
+    assert "its cases.jsonl is the input" in error_line(generate(*command, *overwriting))
 
 
 def test_a_base_model_goes_on_behind_answer_and_ends_before_the_next_question(tmp_path, questions):
@@ -286,7 +286,7 @@ def test_other_settings_or_another_question_never_reuse_answers(tiny_model, ques
     for change in (["--seed", 1], ["--top_k", 5], ["--system", "Be brief."], ["--temperature", 1]):
         assert "other weights, wording or settings" in error_line(generate(*command, *change))
     questions.write_text(questions.read_text().replace("Bad cold", "Bad flu", 1))
-    assert "before its question changed" in error_line(generate(*command))
+    assert "the question of case" in error_line(generate(*command))
 
 
 @pytest.mark.parametrize(
@@ -331,5 +331,5 @@ def test_bad_input_is_one_line(tiny_model, questions, tmp_path, change, said):
 
 @pytest.mark.parametrize("run", ["automedeval-13b/generate_responses.yaml", "automedeval-135m/candidate.yaml"])
 def test_the_runs_in_yaml_are_read(run, tmp_path):
-    done = generate("--config", ROOT / "recipes" / run, "--candidates", "models/none")
+    done = generate("--config", ROOT / "recipes" / "runs" / run, "--candidates", "models/none")
     assert "no checkpoint at models/none" in error_line(done)

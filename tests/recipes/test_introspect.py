@@ -16,7 +16,7 @@ from doubles.tiny_dataset import FACTS
 from programs import ROOT, SAMPLE, error_line, run_recipe
 
 from automedeval.dataset.card import card_facts, write_card
-from automedeval.dataset.folder import SplitWriter, read_dataset
+from automedeval.dataset.folder import read_dataset, write_rows
 from automedeval.dataset.instructions import instruction
 from automedeval.introspection.mistakes import find_mistakes, read_judge, read_recorded
 from automedeval.introspection.rule_reviewer import RuleOnRatings
@@ -59,16 +59,16 @@ def sample(tmp_path_factory):
     chats = {name: RecordedChat(RUN / "teacher.jsonl", name, "none") for name in ("strong", "weak")}
     written, judged = Counter(), []
     for name, part in (("stage1", cases[::2]), ("stage3", cases[1:55:2]), ("test", cases[55::2])):
-        with SplitWriter(folder / f"{name}.parquet") as writer:
-            for case in part:
-                teacher = "weak" if name == "stage1" else "strong"
-                ((_, said),) = chats[teacher].answer([Prompt([], key=(case.id, 1))])
-                reading = parse_verdict(said.text, AUTOMEDEVAL, 3)
-                if reading.valid:
-                    verdict = verdict_of(case, reading.scores, teacher, rationale=reading.rationale)
-                    writer.write(instruction(case, verdict, AUTOMEDEVAL, teacher, "high"))
-                    judged.append(verdict_of(case, (3, 3, 3), "stage3", rationale="Analyze:\nStep 1: Hm.").to_dict())
-        splits[name] = writer.statistics()
+        rows = []
+        for case in part:
+            teacher = "weak" if name == "stage1" else "strong"
+            ((_, said),) = chats[teacher].answer([Prompt([], key=(case.id, 1))])
+            reading = parse_verdict(said.text, AUTOMEDEVAL, 3)
+            if reading.valid:
+                verdict = verdict_of(case, reading.scores, teacher, rationale=reading.rationale)
+                rows.append(instruction(case, verdict, AUTOMEDEVAL, teacher, "high"))
+                judged.append(verdict_of(case, (3, 3, 3), "stage3", rationale="Analyze:\nStep 1: Hm.").to_dict())
+        splits[name] = write_rows(folder / f"{name}.parquet", rows).statistics
     write_card(folder, card_facts(splits, written) | FACTS | {"folder": "sample", "rubrics": {}})
     (folder / "verdicts.jsonl").write_text("".join(json.dumps(verdict) + "\n" for verdict in judged))
     return folder
@@ -320,7 +320,7 @@ def test_a_case_that_changed_is_refused(lessons) -> None:
     assert "'case-1': its texts, or the rubric's wording, have changed" in error_line(lessons.introspect(*ALONE))
     lessons.build()
     lessons.misjudge(1, (3, 3, 3), extra={"case_digest": "another"})
-    assert "the case 'case-1' has changed since judge judged it" in error_line(lessons.introspect(*ALONE))
+    assert "the texts of case 'case-1' changed after 'judge' judged it" in error_line(lessons.introspect(*ALONE))
 
 
 def test_a_data_set_without_training_rows_is_refused(lessons) -> None:
@@ -333,7 +333,7 @@ def test_a_data_set_without_training_rows_is_refused(lessons) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], "--suggester and --reviewer name two models"),
+        ([], "--suggester and --reviewer must name two models"),
         (["--suggester", "openai:m", "--reviewer", "openai:m"], "--store names no folder"),
         (["--suggester", "recording:x", "--reviewer", "ratings:y", "--knowledge", "none"], "--shuffle false"),
         (["--partners", "none", "--readings", "true"], "--readings needs --jury"),
@@ -350,7 +350,7 @@ def test_what_cannot_be_is_told_in_one_line(lessons, options, said) -> None:
 
 def test_a_round_is_not_written_over_its_own_data_set(lessons) -> None:
     lessons.output = lessons.folder / "data"
-    assert "a round needs a folder of its own" in error_line(lessons.introspect(*ALONE))
+    assert "a round needs another folder than its data set" in error_line(lessons.introspect(*ALONE))
 
 
 def test_the_rule_needs_ratings_of_every_mistake(lessons) -> None:

@@ -199,7 +199,7 @@ def test_an_edited_case_never_reuses_its_verdict(tiny_model, tmp_path):
     file.write_text(json.dumps(GOOD) + "\n")
     assert judge(*given).returncode == 0
     file.write_text(json.dumps(GOOD).replace("Thus.", "Therefore.") + "\n")
-    assert "texts changed" in error_line(judge(*given))
+    assert "the texts of case 'one' changed" in error_line(judge(*given))
     file.write_text(json.dumps({**GOOD, "id": "two"}) + "\n")
     assert judge(*given).returncode == 0
     assert len(verdicts(tmp_path)) == 2

@@ -20,7 +20,7 @@ from doubles.agreement_study import (
 )
 from programs import error_line
 
-from automedeval.reports import page
+from automedeval.reports import text
 
 
 def test_reports_agreement_with_intervals_ceiling_and_baselines(tmp_path):
@@ -51,7 +51,7 @@ def test_reports_agreement_with_intervals_ceiling_and_baselines(tmp_path):
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert page.count("<svg") == page.count("</svg>") >= 6
     assert "By echo, " in page
-    assert "with the order that people give pairs of responses" in page
+    assert "of the pairs of responses as people do" in page
     assert "| echo |" in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
 
 
@@ -253,7 +253,7 @@ def test_names_that_are_no_models_leave_a_stated_gap(tmp_path):
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "out" / "agreement.json").read_text(encoding="utf-8"))
     assert "never compared with each other" in found["models"]["echo"]["gap"]
-    assert "Which model is better cannot be said" in done.stdout
+    assert "The models cannot be compared: " in done.stdout
 
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>{{ 7*7 }}$\\frac$ <!-- --> ]]>"
@@ -312,6 +312,6 @@ def test_many_cases_are_sampled_and_it_is_said(tmp_path):
 
 def test_figures_read_as_text() -> None:
     estimate = {"value": 0.734, "low": 0.7, "high": 0.76, "n": 3, "approximate": True}
-    assert page.shown(estimate) == "0.73 [0.70, 0.76]*"
-    assert page.shown({"value": None, "low": None, "high": None, "n": 0, "reason": "none"}) == "–"
-    assert page.shown(estimate, 1, 100) == "73.4 [70.0, 76.0]*"
+    assert text.shown(estimate) == "0.73 [0.70, 0.76]*"
+    assert text.shown({"value": None, "low": None, "high": None, "n": 0, "reason": "none"}) == "–"
+    assert text.shown(estimate, 1, 100) == "73.4 [70.0, 76.0]*"

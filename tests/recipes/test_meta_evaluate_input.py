@@ -9,12 +9,12 @@ from programs import error_line
 CASE = read(CASES)[0]
 GOOD = verdict(CASE, [1, 2, 3])
 BAD_VERDICTS = {
-    "duplicate": ([GOOD, GOOD], "verdicts.jsonl:2: the verdict of echo on case .* stands at .*:1 already"),
+    "duplicate": ([GOOD, GOOD], "verdicts.jsonl:2: the verdict of echo on case .* is at .*:1 already"),
     "off the scale": ([GOOD | {"scores": [1, 2, 6]}], "6 is off the scale of automedeval@1, 1 to 5"),
     "wrong number": ([GOOD | {"scores": [1, 2]}], "2 'scores' for the 3 responses"),
     "wrong order": ([GOOD | {"order": [0, 1, 7]}], "does not fit the 3 responses"),
     "other cases": ([GOOD | {"case_id": "elsewhere"}], "no verdict on any case"),
-    "changed case": ([GOOD | {"case_digest": "0123456789ab"}], "as it was before its texts changed"),
+    "changed case": ([GOOD | {"case_digest": "0123456789ab"}], "the texts of case .* changed after 'echo' judged it"),
     "not JSON": ("{", "verdicts.jsonl:1: not JSON"),
     "empty": ("", "no verdict on any case"),
     "neither scores nor choices": ([GOOD | {"scores": None, "expected_scores": None}], "neither scores nor choices"),

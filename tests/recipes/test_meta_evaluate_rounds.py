@@ -12,35 +12,16 @@ from doubles.agreement_study import (
     agreeing_verdicts,
     meta_evaluate,
     pairwise_verdicts,
-    read,
-    verdict,
+    right_verdicts,
     write,
 )
 from programs import error_line
 
+from automedeval.reports.text import shown as formatted
 from automedeval.stats.growth_curve import Curve
 
-CASE_LIST = read(CASES)
 # So many of the 30 cases are right after rounds 0, 1, 2, …: the others have an invalid verdict, which is wrong.
 RIGHT = (12, 15, 17, 18, 19)
-
-
-def right_verdicts(count: int, expected: bool = True, scores: bool = True) -> list[dict]:
-    """Return verdicts by which the first `count` cases are in people's order, and the others cannot be read."""
-    told: dict[str, dict[str, list[float]]] = {}
-    for rating in read(RATINGS):
-        told.setdefault(rating["case_id"], {}).setdefault(rating["model"], []).append(rating["score"])
-    found = []
-    for place, case in enumerate(CASE_LIST):
-        means = [sum(told[case["id"]][r["model"]]) / len(told[case["id"]][r["model"]]) for r in case["responses"]]
-        ranks = [1 + sorted({round(mean, 9) for mean in means}).index(round(mean, 9)) for mean in means]
-        record = verdict(case, ranks if place < count else None)
-        if not expected:
-            record["expected_scores"] = None
-        if not scores:
-            record["scores"] = None
-        found.append(record)
-    return found
 
 
 def judge_rounds(tmp_path: Path, *arguments: object, rounds: int = 3, names: str | None = None, **kinds: bool):
@@ -85,12 +66,12 @@ def test_three_rounds_are_followed_and_forecast(tmp_path):
     assert "three rounds fit exactly" in forecast["no_interval"]
     for shown in (page, text):
         assert "Rounds" in shown
-        assert f"tends to {100 * curve.a:.2f} %" in shown
+        assert f"its limit is {100 * curve.a:.2f} %." in shown
         assert "three rounds fit exactly" in shown
         assert "Table 5" not in shown
     assert '<h2 id="rounds">Rounds</h2>' in page
     assert "Rounds of introspection" in page
-    assert "It has no interval (three rounds fit exactly" in done.stdout
+    assert "The curve has no interval: three rounds fit exactly" in done.stdout
     assert "50.0 % after round 1" not in done.stdout  # the first and the last are said
     assert "40.0 % after round 0 (r0; " in done.stdout
     assert set(found["judges"]) >= {"r0", "r1", "r2", "longer text"}
@@ -113,14 +94,14 @@ def test_five_rounds_have_intervals(tmp_path):
     for shown in (page, text):
         assert "Fitted by least squares" in shown
         assert re.search(r"residual standard error 0\.\d\d points\. Intervals", shown)
-        assert page.shown(forecast["next"][0], 2, 100) in shown
+        assert formatted(forecast["next"][0], 2, 100) in shown
 
 
 def test_two_rounds_are_too_few_and_it_is_said(tmp_path):
     done = judge_rounds(tmp_path, "--ratings", RATINGS, "--series", rounds=2)
     found, page, text = outcome(tmp_path, done)
     assert found["rounds"]["forecast"] == {"reason": "too few rounds for a forecast"}
-    assert "cannot be said: too few rounds for a forecast." in done.stdout
+    assert "There is no forecast for further rounds: too few rounds for a forecast." in done.stdout
     assert "too few rounds for a forecast" in page
     assert "too few rounds for a forecast" in text
     assert "fitted curve" not in page
@@ -200,7 +181,7 @@ def test_a_criterion_of_a_pairwise_judge_can_be_a_round(tmp_path):
     [
         ("r0,r1,r7", "--rounds: no judge is called 'r7'; there are r0, r1, r2"),
         ("r0,longer text", "--rounds: no judge is called 'longer text'"),
-        ("r0,r1,r0", "--rounds: 'r0' stands twice: rounds 0 and 2"),
+        ("r0,r1,r0", "--rounds: 'r0' is given twice: rounds 0 and 2"),
     ],
 )
 def test_wrong_names_get_one_line(tmp_path, names, message):

@@ -7,7 +7,7 @@ from automedeval.dataset.decontamination import normalise
 from automedeval.dataset.human_verdicts import agree
 from automedeval.records import PAIR_MODELS, Case, Rating, Verdict, read_cases, read_records
 from automedeval.rubrics import read_rubric
-from automedeval.rubrics.grammar import Reading, format_verdict, parse_verdict
+from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, parse_verdict
 from automedeval.rubrics.prompts import clip, judge_messages
 
 SCALE = ROOT / "recipes" / "runs" / "automedeval-135m" / "feedbackqa.yaml"
@@ -73,8 +73,8 @@ def test_every_filter_tells_what_it_left_out(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "layout wikidoc, by its keys" in done.stdout + done.stderr
     assert (
-        "9 rows → 6 kept, 3 rejected (empty question: 0, empty answer: 1, rephras: 1, missing text: 0, no subject: 1, "
-        "markup alone: 0)" in done.stdout
+        "9 rows → 6 kept, 3 rejected (empty answer: 1, empty question: 0, markup alone: 0, missing text: 0, no subject: 1, "
+        "rephras: 1)" in done.stdout
     )
     assert "6 cases → 3 kept, 3 rejected (equal question: 2, near question: 1)" in done.stdout
     assert "3 cases: 3 with a reference, 0 responses, 0 topics" in done.stdout
@@ -192,7 +192,7 @@ def test_one_rater_s_scores_and_reasons_become_the_verdict(tmp_path):
             step = f"Step {slot + 1}: Doctor {slot + 1}: a reason for {RESPONSES[index]} of {case.id}"
             assert verdict.rationale.split("\n")[slot] == step
         shown = tuple(verdict.scores[index] for index in verdict.order)
-        answer = format_verdict(Reading(True, rationale=verdict.rationale, scores=shown), rubric)
+        answer = format_verdict(ParsedAnswer(True, rationale=verdict.rationale, scores=shown), rubric)
         read = parse_verdict(answer, rubric, 3)
         assert (read.scores, read.rationale) == (shown, verdict.rationale)
         assert "from 1 to 4" in judge_messages(rubric, case.question, ["a", "b", "c"])[-1]["content"]
@@ -290,16 +290,20 @@ def test_a_text_is_clipped_at_the_end_of_a_sentence():
 
 RATINGS = rated({"r1": (4, 2, 1)})
 FAULTS = {
-    "no rubric": (RATED, ["--verdicts_from", "ratings", "--ratings", "r.jsonl"], "needs --ratings, and --rubric"),
+    "no rubric": (RATED, ["--verdicts_from", "ratings", "--ratings", "r.jsonl"], "needs --ratings and --rubric"),
     "no column": (WIKIDOC, ["--layout", "table"], "needs --question_column"),
     "column": (WIKIDOC, ["--question_column", "input"], "needs --question_column, and no other layout takes it"),
     "limit": (WIKIDOC, ["--limit", "0"], "--limit must be at least 1, not 0"),
     "threshold": (WIKIDOC, ["--threshold", "2"], "above 0 and at most 1, not 2.0"),
     "layout": (WIKIDOC, ["--layout", "medtext"], "rows.jsonl:1: 'Prompt' is missing; found the keys instruction"),
     "pair scores": (PAIRS, ["--verdicts_from", "pairs", "--pair_scores", "5,3"], "three whole numbers, not 5,3"),
-    "pair scale": (PAIRS, ["--verdicts_from", "pairs", "--pair_scores", "9,3,1"], "the score 9 is no whole number of"),
+    "pair scale": (
+        PAIRS,
+        ["--verdicts_from", "pairs", "--pair_scores", "9,3,1"],
+        "the score 9 is not a whole number on",
+    ),
     "choices": (PAIRS, ["--verdicts_from", "pairs", "--rubric", "medical_pairwise"], "gives choices, not scores"),
-    "responses": (RATED, ["--verdicts_from", "pairs"], "case 'c0' has responses already"),
+    "responses": (RATED, ["--verdicts_from", "pairs"], "case 'c0' has responses;"),
     "nothing left": (PAIRS[:1], ["--verdicts_from", "pairs"], "no case is left"),
     "empty": ([], [], "rows.jsonl: the file is empty"),
     "unchecked": ([*WIKIDOC[:1], {**WIKIDOC[0], "input": ""}], ["--exclusions", "EMPTY"], "rows.jsonl:2: case"),
@@ -317,11 +321,11 @@ def test_a_fault_is_told_in_one_line_and_nothing_is_written(tmp_path, rows, argu
 RATING_FAULTS = {
     "scale": (
         [*RATINGS[:1], {**RATINGS[1], "score": 5}],
-        "ratings.jsonl:2: the score 5 is no whole number of feedbackqa@1",
+        "ratings.jsonl:2: the score 5 is not a whole number on feedbackqa@1",
     ),
-    "half": ([{**RATINGS[0], "score": 2.5}], "ratings.jsonl:1: the score 2.5 is no whole number"),
+    "half": ([{**RATINGS[0], "score": 2.5}], "ratings.jsonl:1: the score 2.5 is not a whole number"),
     "model": ([{**RATINGS[0], "model": "m9"}], "ratings.jsonl:1: case 'c0' has no response of 'm9'"),
-    "twice": ([RATINGS[0], RATINGS[0]], "ratings.jsonl:2: 'r1' rated 'm1' of 'c0' before"),
+    "twice": ([RATINGS[0], RATINGS[0]], "ratings.jsonl:2: 'r1' rated 'm1' of case 'c0' on"),
     "criteria": ([RATINGS[0], {**RATINGS[1], "criterion": "tone"}], "ratings.jsonl:2: a verdict has one score"),
     "elsewhere": ([{**RATINGS[0], "case_id": "other"}], "ratings.jsonl: no rating of any of these 12 cases"),
 }
@@ -337,10 +341,10 @@ def test_what_others_wrote_is_not_replaced(tmp_path):
     assert from_ratings(tmp_path, RATINGS + rated({"r2": (4, 3, 1)})).returncode == 0
     decided = [{**record, "decision": "keep"} for record in lines(tmp_path, "jury")]
     written(tmp_path / "out" / "jury.jsonl", decided)
-    assert "jury.jsonl:1: others' work" in error_line(from_ratings(tmp_path, RATINGS))
+    assert "jury.jsonl:1: made by another program or a jury" in error_line(from_ratings(tmp_path, RATINGS))
     (tmp_path / "out" / "jury.jsonl").unlink()
     written(tmp_path / "out" / "verdicts.jsonl", [{**lines(tmp_path, "verdicts")[0], "judge": "gpt"}])
-    assert "verdicts.jsonl:1: others' work" in error_line(from_ratings(tmp_path, RATINGS))
+    assert "verdicts.jsonl:1: made by another program or a jury" in error_line(from_ratings(tmp_path, RATINGS))
     assert lines(tmp_path, "verdicts")[0]["judge"] == "gpt"
 
 

@@ -114,7 +114,7 @@ def test_a_dry_run_lists_every_file_with_its_size_and_sends_nothing(
         f"{len(here)} files, {sum(here.values()):,} bytes",
         "left out: .git, .lock, checkpoint-12",
     ]
-    assert (last, hub.requests, done.returncode) == ("nothing was sent", [], 0)
+    assert (last, hub.requests, done.returncode) == ("dry run: nothing was sent", [], 0)
 
 
 def test_the_same_push_again_adds_no_commit_and_a_changed_one_adds_one(

@@ -70,15 +70,15 @@ def test_the_folder_holds_the_study_as_it_is(study: Path, tmp_path: Path, monkey
     # the same command again changes nothing; another's folder is left alone
     assert page(folder, "--study", study, *NAMES).returncode == 0
     (folder / "mine.txt").write_text("mine")
-    assert "holds mine.txt, which is no part" in error_line(page(folder, "--study", study, *NAMES))
+    assert "holds mine.txt, which is not part" in error_line(page(folder, "--study", study, *NAMES))
 
 
 def test_own_rubrics_several_files_and_a_server_of_ones_own_go_along(
     study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assets = ROOT / "src/automedeval/assets"
-    shutil.copy(assets / "rubrics/automedeval.yaml", tmp_path / "own.yaml")
-    (tmp_path / "automedeval.jinja").write_text((assets / "prompts/automedeval.jinja").read_text() + "{# ours #}")
+    packaged = ROOT / "src/automedeval/rubrics"
+    shutil.copy(packaged / "packaged/automedeval.yaml", tmp_path / "own.yaml")
+    (tmp_path / "automedeval.jinja").write_text((packaged / "templates/automedeval.jinja").read_text() + "{# ours #}")
     (tmp_path / "second").mkdir()
     case = json.loads((study.parent / "cases.jsonl").read_text().splitlines()[0])
     (tmp_path / "second" / "cases.jsonl").write_text(json.dumps(case | {"id": "another"}) + "\n")
@@ -113,9 +113,9 @@ def test_a_dry_run_lists_and_neither_writes_nor_sends(study: Path, tmp_path: Pat
             "Dockerfile",
             "study.yaml",
             "study/cases.jsonl",
-            "automedeval/annotation/pages/task.html.jinja",
+            "automedeval/annotation/templates/task.html.jinja",
         } <= listed
-        assert done.stdout.splitlines()[-1] == "nothing was sent"
+        assert done.stdout.splitlines()[-1] == "dry run: nothing was sent"
         assert hub.requests == []
     assert not (tmp_path / "page").exists()
 
@@ -147,8 +147,8 @@ TOKEN = "hf_" + "a1B2" * 8
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ((), "study.yaml: names annotators; --annotators_are_pseudonyms true says"),
-        ((*NAMES, "--public", "true"), "a page stays private"),
+        ((), "study.yaml: names annotators; if these are pseudonyms, set --annotators_are_pseudonyms true"),
+        ((*NAMES, "--public", "true"), "a page must be private"),
         ((*NAMES, "--repo", "nowhere"), "--repo must be ORG/NAME"),
         ((*NAMES, "--watts", "65"), "--watts belongs to a model, not to a page"),
     ],

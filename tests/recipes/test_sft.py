@@ -118,7 +118,7 @@ def test_a_finished_run_is_not_repeated_and_not_written_over(
 ) -> None:
     before = (stage1[0] / "model.safetensors").stat().st_mtime_ns
     (stage1[0] / "checkpoint-1").mkdir()  # as a run leaves it that is killed once its record is written
-    assert "has finished before" in train(*arguments(tiny_model, instructions, stage1[0])).stdout
+    assert "is finished already" in train(*arguments(tiny_model, instructions, stage1[0])).stdout
     other = run_recipe("sft", *arguments(tiny_model, instructions, stage1[0], "--learning_rate", "0.5"))
     assert not (stage1[0] / "checkpoint-1").exists()
     assert "holds another run: learning_rate was 0.0001, now 0.5" in error_line(other)
@@ -172,8 +172,8 @@ def test_killed_in_the_middle_it_goes_on_to_the_same_losses(
     assert not read_record(output)["finished"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
-    assert "checkpoint-9: saved by half, removed" in done.stdout
-    assert f"going on from {output}/checkpoint-" in done.stdout
+    assert "checkpoint-9: incomplete, removed" in done.stdout
+    assert f"resuming from {output}/checkpoint-" in done.stdout
     assert losses(output) == losses(stage1[0])
 
 
@@ -205,9 +205,9 @@ def test_a_full_disk_is_one_line(tiny_model: Path, instructions: Path, tmp_path:
         (("--dataset_train_split", "stage7"), "stage7"),
         (("--dataset_name", "nowhere/here"), "nowhere/here, stage1"),
         (("--max_length", "40"), "8 rows of 8 longer than max_length, 40 tokens: 'case-0' ("),
-        (("--trust_remote_code", "true"), "code that comes with a checkpoint is not run"),
-        (("--push_to_hub", "true"), "publishing is a step of its own"),
-        (("--save_only_model", "true"), "save_only_model: a run that is interrupted goes on"),
+        (("--trust_remote_code", "true"), "code in a checkpoint is not run"),
+        (("--push_to_hub", "true"), "training does not publish"),
+        (("--save_only_model", "true"), "save_only_model: an interrupted run reaches"),
         (("--attn_implementation", "flash_attention_2"), "FlashAttention2"),
     ],
 )

@@ -177,7 +177,7 @@ def test_killed_in_the_middle_it_goes_on_to_the_same_losses(
     output, log = folder / "resumed", folder / "resumed.log"
     shutil.copytree(killed, output)
     told = ended(start("zero3_cpu", small(folder, output), log), log)
-    assert f"going on from {output}/checkpoint-4" in told
+    assert f"resuming from {output}/checkpoint-4" in told
     assert losses(output) == losses(uninterrupted[0])  # exactly
     assert (output / "model.safetensors").read_bytes() == (uninterrupted[0] / "model.safetensors").read_bytes()
 
@@ -192,8 +192,8 @@ def test_killed_while_it_saved_it_goes_on_from_what_is_whole(
     (written,) = last.glob("global_step4/zero_pp_rank_1_*_optim_states.pt")
     os.truncate(written, written.stat().st_size // 2)
     told = ended(start("zero3_cpu", small(folder, output), log), log)
-    assert "checkpoint-4: saved by half, removed" in told
-    assert f"going on from {output}/checkpoint-2" in told
+    assert "checkpoint-4: incomplete, removed" in told
+    assert f"resuming from {output}/checkpoint-2" in told
     assert losses(output) == losses(uninterrupted[0])
 
 
@@ -210,7 +210,7 @@ def test_a_disk_that_fills_up_spares_the_whole_checkpoints(folder: Path, killed:
     told = errors(ended(start("zero3_cpu", small(folder, output), log, limit=limit), log, status=1))
     first = {line for line in told if line.startswith("error: a checkpoint could not be written: ")}
     assert first
-    assert told - first <= {"error: another process of this run has ended; its own line says why"}
+    assert told - first <= {"error: another process of this run has ended; see its error line"}
     assert not (output / "checkpoint-6" / WHOLE).exists()
     assert not read_record(output)["finished"]
     for name in ("checkpoint-2", "checkpoint-4"):

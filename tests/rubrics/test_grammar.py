@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from automedeval.models.base import CONTROL_TOKEN, Free, Slot
 from automedeval.rubrics import packaged_rubrics, read_rubric
 from automedeval.rubrics.grammar import (
-    Reading,
+    ParsedAnswer,
     answer_form,
     answer_parts,
     format_verdict,
@@ -57,10 +57,10 @@ def readings(draw, rubric):
     rationale = draw(st.none() | prose) if rubric.rationale else None
     if rubric.scale:
         score = st.integers(*rubric.scale)
-        return Reading(True, rationale=rationale, scores=tuple(draw(st.lists(score, min_size=1, max_size=12))))
+        return ParsedAnswer(True, rationale=rationale, scores=tuple(draw(st.lists(score, min_size=1, max_size=12))))
     choice = st.sampled_from(sorted(rubric.choices))
     names = [criterion.name for criterion in rubric.criteria]
-    return Reading(True, rationale=rationale, choices={name: draw(choice) for name in names})
+    return ParsedAnswer(True, rationale=rationale, choices={name: draw(choice) for name in names})
 
 
 @pytest.mark.parametrize("rubric", RUBRICS.values(), ids=list(RUBRICS))

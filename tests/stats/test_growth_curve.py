@@ -9,7 +9,7 @@ from automedeval.meta_evaluation import report
 from automedeval.stats import growth_curve
 from automedeval.stats.growth_curve import Curve, fit
 
-PAPER = report.paper_rounds()
+PAPER = report.published("rounds")
 TABLE_5 = [share / 100 for share in PAPER["listwise_accuracy"]]
 
 
@@ -110,12 +110,12 @@ def test_the_interval_is_that_of_linear_regression_by_another_route() -> None:
         ([0.4, 0.5, 0.45], "do not rise from each to the next"),
         ([0.4, 0.42, 0.45], "do not slow down"),
         ([0.4, 0.45, 0.5], "limit would be above 1"),
-        ([0.0, 0.3, 0.4], "the curve is nowhere 0"),
+        ([0.0, 0.3, 0.4], "the curve is above 0 everywhere"),
         ([0.5, 0.5, 0.5, 0.5], "do not rise"),
         ([0.5, 0.4, 0.3, 0.2], "do not rise"),
         ([0.5, 0.6, 0.7, 0.4], "do not rise"),
         ([0.0, 0.0, 0.0, 0.0], "do not rise"),
-        ([0.4, 0.5, 0.5, 0.5], "all at once"),
+        ([0.4, 0.5, 0.5, 0.5], "in a single step"),
         ([0.4, 0.42, 0.44, 0.46], "limit would be above 1"),
         ([0.9, 0.95, 0.98, 0.999], "limit would be above 1"),
         ([0.4, None, 0.5], "round 1 has no accuracy"),
@@ -142,7 +142,7 @@ def test_scattered_rounds_that_rise_are_fitted_with_a_wide_interval() -> None:
 
 @pytest.mark.parametrize("value", [-0.1, 44.61])
 def test_what_is_no_share_is_refused(value: float) -> None:
-    with pytest.raises(ValueError, match="shares from 0 to 1"):
+    with pytest.raises(ValueError, match="must be from 0 to 1"):
         fit([0.4, value, 0.5])
 
 

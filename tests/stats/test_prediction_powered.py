@@ -158,7 +158,7 @@ def test_what_cannot_be_said_is_a_reason_and_no_figure() -> None:
     assert same.interval.value == pytest.approx(3)
     assert same.spread == 0
     assert same.interval.low is None
-    assert "no spread" in same.interval.reason
+    assert "the same value" in same.interval.reason
 
 
 def test_a_win_rate_of_all_or_nothing_has_the_exact_bound() -> None:
@@ -179,7 +179,7 @@ def test_all_or_nothing_of_unequal_chances_has_no_bound() -> None:
     for interval in (won.interval, won.classical):
         assert interval.value == pytest.approx(1)
         assert (interval.low, interval.high) == (None, None)
-        assert "no spread" in interval.reason
+        assert "the same value" in interval.reason
     alike = prediction_powered(people, np.zeros(80), probabilities=np.full(80, 0.25), bounds=(0.0, 1.0))
     assert alike.classical.low == pytest.approx(0.025 ** (1 / 20))
 

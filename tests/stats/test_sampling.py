@@ -43,7 +43,7 @@ def test_a_plan_comes_true() -> None:
         rng = np.random.default_rng(seed)
         judge = rng.normal(0, 0.8, cases)
         people = np.where(np.arange(cases) < planned, 0.25 + judge + rng.normal(0, rest, cases), np.nan)
-        told += prediction_powered(people, judge).interval.told_from
+        told += prediction_powered(people, judge).interval.excludes_zero
     assert told / 1500 == pytest.approx(0.8, abs=0.04)
 
 

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
+from project.test_benchmarks import row_of, table_of
 from scipy.stats import binom, chisquare
-from test_benchmarks import row_of, table_of
 
 from automedeval.stats import selective
 from automedeval.stats.agreement import Panel
@@ -28,7 +28,7 @@ def test_twenty_two_units_without_an_error_certify_a_tenth_and_twenty_one_do_not
     assert sure.accepted == {"threshold": 1.0, "units": 22, "errors": 0, "p": pytest.approx(0.9**22)}
     few = certify(np.ones(21), np.zeros(21, bool), [1.0], 0.1, 0.1)
     assert (few.threshold, few.tested) == (None, ())
-    assert "21 rated cases with a pair to test; even without an error it needs 22" in few.reason
+    assert "21 rated cases with a pair to test; even without an error 22 are needed" in few.reason
     assert few.to_dict()["units_needed_without_an_error"] == 22
     assert few.to_dict()["promise"] is None
 

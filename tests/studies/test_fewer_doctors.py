@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from doubles.agreement_study import CASES, people_means, read, write
+from doubles.agreement_study import CASES, MODELS, noisy_verdicts, people_means, read, write
 from programs import run_recipe
-from test_compare import MODELS, noisy_verdicts
 
 from automedeval.annotation.export import write_export
 from automedeval.annotation.store import Store

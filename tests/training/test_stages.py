@@ -27,7 +27,6 @@ from automedeval.training.stages import (
     mark_whole,
     read_rows,
     refuse_unused,
-    seconds_so_far,
     tokenize,
 )
 
@@ -113,7 +112,7 @@ def test_a_template_that_answers_otherwise_than_it_asks_is_refused(tiny_model: P
     encoder = PromptEncoder.from_checkpoint(str(tiny_model))
     told = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
     encoder.tokenizer.chat_template = told + "{% if add_generation_prompt %}<think>{% endif %}"
-    with pytest.raises(RecordError, match="judging would ask what training never saw"):
+    with pytest.raises(RecordError, match="prompts of training and judging would differ"):
         tokenize(Dataset.from_list([row()]), encoder, 2048, "d")
 
 
@@ -188,7 +187,7 @@ def test_a_start_that_the_curriculum_allows(history: list[Stage], splits: list[s
         ([stage("stage1")], "stage3", SPLITS, "stage3 starts where stage2 of .* and model was trained on stage1 of"),
         ([stage("stage1", "other")], "stage2", SPLITS, "model was trained on stage1 of instructions .other"),
         ([stage("stage1")], "stage1", SPLITS, "stage1 is the first stage of"),
-        ([], "train", ROUND, "revises mistakes of a judge that was trained on d1"),
+        ([], "train", ROUND, "revises mistakes of a judge trained on d1"),
         ([stage("stage1", "other")], "train", ROUND, "revises mistakes of a judge"),
         ([], "stage9", SPLITS, "no split 'stage9'; there are stage1, stage2, stage3"),
     ],
@@ -213,7 +212,7 @@ def test_a_folder_goes_on_with_the_same_run_alone(tmp_path: Path) -> None:
     assert not begin(output, record())
     with pytest.raises(RecordError, match=r"holds another run: learning_rate was 0\.0001, now 0\.1"):
         begin(output, record(learning_rate=0.1))
-    with pytest.raises(RecordError, match="its own training is not finished"):
+    with pytest.raises(RecordError, match="its training is not finished"):
         read_history(output)
     finish(output, record(), [stage("stage1")], [{"loss": 1.0}])
     assert begin(output, record())
@@ -234,7 +233,7 @@ def test_an_older_record_is_compared_by_its_arguments(tmp_path: Path) -> None:
 
 def test_what_is_not_ours_is_not_written_over(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years")
-    with pytest.raises(RecordError, match="was not trained here"):
+    with pytest.raises(RecordError, match="files that are no training run"):
         begin(tmp_path, record())
     assert read_record(tmp_path) is None
 
@@ -244,10 +243,9 @@ def test_the_last_whole_checkpoint_counts(tmp_path: Path) -> None:
         (tmp_path / f"checkpoint-{number}").mkdir()
         if whole:
             (tmp_path / f"checkpoint-{number}" / WHOLE).write_text(f"{number}.5\n")
-    found, broken = last_whole_checkpoint(tmp_path)
-    assert found == tmp_path / "checkpoint-12"
-    assert broken == [tmp_path / "checkpoint-16"]
-    assert (seconds_so_far(found), seconds_so_far(None)) == (12.5, 0.0)
+    latest, sixteenth = tmp_path / "checkpoint-12", tmp_path / "checkpoint-16"
+    assert last_whole_checkpoint(tmp_path) == (latest, 12.5, [sixteenth])
+    assert last_whole_checkpoint(latest) == (None, 0.0, [])
 
 
 @pytest.mark.parametrize("mark", [b"", b"\0\0\0\0", b"\xff", b"12.5 seco"])
@@ -256,9 +254,7 @@ def test_a_mark_that_cannot_be_read_marks_nothing(tmp_path: Path, mark: bytes) -
         (tmp_path / f"checkpoint-{number}").mkdir()
         mark_whole(tmp_path / f"checkpoint-{number}", 2.5)
     (tmp_path / "checkpoint-8" / WHOLE).write_bytes(mark)
-    found, broken = last_whole_checkpoint(tmp_path)
-    assert (found, broken) == (tmp_path / "checkpoint-4", [tmp_path / "checkpoint-8"])
-    assert seconds_so_far(found) == 2.5
+    assert last_whole_checkpoint(tmp_path) == (tmp_path / "checkpoint-4", 2.5, [tmp_path / "checkpoint-8"])
 
 
 def test_a_mark_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

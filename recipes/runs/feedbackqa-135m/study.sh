@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The study on FeedbackQA, top to bottom: people's scores of 400 questions train a small judge, which is measured on two other
-# sets. Every step goes on from where it stopped. `data` holds the public sets, cut as docs/results.md says.
+# Run the study on FeedbackQA: a small judge is trained on people's scores for 400 questions and evaluated on two other sets.
+# Every step resumes where it stopped. `data` holds the public sets, split as docs/results.md describes.
 #   ln -s "$AUTOMEDEVAL_DATA" data
 #   bash recipes/runs/feedbackqa-135m/study.sh
 set -euo pipefail
@@ -15,15 +15,15 @@ step() { # what it does, recipe, arguments
   "$python" "recipes/$2.py" "${@:3}"
 }
 
-judge_listwise() { # name, checkpoint: judges the test sets as the paper does, reasons and scores for several answers at once
+judge_listwise() { # name, checkpoint: judges the test sets as in the paper, with reasons and scores for several answers at once
   for set in $tests; do
     step "$1 judges $set" judge --judge "$2" --judge_name "$1" --rubric $rubric --max_new_tokens 160 --on_overlong clip \
       --cases "data/$set/cases.jsonl" --output "verdicts/feedbackqa-study/$set/$1"
   done
 }
 
-# Figures in docs/results.md are of bfloat16, in which a channel judge does not repeat itself; float32, the default, takes longer.
-judge_likelihoods() { # name, judge: judges the test sets, and puts the verdicts on the raters' scale with MEDIQA's training part
+# Results in docs/results.md use bfloat16, in which a channel judge is not reproducible; float32, the default, is slower.
+judge_likelihoods() { # name, judge: judges the test sets, and calibrates the verdicts with MEDIQA's training part
   for set in mediqa_train $tests; do
     step "$1 judges $set" judge --judge "$2" --judge_name "$1" --rubric $rubric --on_overlong clip \
       --dtype "${DTYPE:-bfloat16}" --cases "data/$set/cases.jsonl" --output "verdicts/feedbackqa-study/$set/$1-raw"
@@ -38,7 +38,7 @@ calibrate() { # name, verdicts, output
     --ratings data/mediqa_train/ratings.jsonl --rubric $rubric --judge_name "$1" --output "$3"
 }
 
-# --- verdicts as rows for a listwise judge and, turned round, for a channel judge
+# --- verdicts as rows for a listwise judge and for a channel judge
 step "people's verdicts" prepare_cases --config $listwise/prepare_cases.yaml
 step "their rows" build_dataset --config $listwise/build_dataset.yaml
 step "their rows, turned round" build_channel_dataset --config $channel/dataset.yaml
@@ -69,7 +69,7 @@ for stage in weak stage1 stage2 stage3; do step "training: $stage" sft --config 
 name=weak-curriculum model=checkpoints/feedbackqa-channel-stage3
 judge_likelihoods $name channel:$model
 
-# --- rounds of introspection, with the other raters' readings as the jury
+# --- rounds of introspection, with the other raters' scores as the jury
 for round in 1 2; do
   step "$name judges its training cases" judge --judge channel:$model --judge_name $name --rubric $rubric \
     --on_overlong clip --dtype "${DTYPE:-bfloat16}" --cases cases/feedbackqa/cases.jsonl --output verdicts/feedbackqa-round$round-raw
@@ -82,14 +82,14 @@ for round in 1 2; do
   judge_likelihoods $name channel:$model
 done
 
-# --- round 1 once more, with the cases that were judged right beside the revised ones (Table 1: "All Blocks")
+# --- round 1 again, with the cases that were judged correctly besides the revised ones (Table 1: "All Blocks")
 all=instructions/feedbackqa-round1-all model=checkpoints/feedbackqa-channel-introspection1-all
 step "round 1 with all cases" introspect --config $channel/introspect1.yaml --train_on all --output $all
 step "round 1 with all cases, turned round" build_channel_dataset --config $channel/dataset.yaml --dataset $all --output $all-channel
 step "training: round 1 with all cases" sft --config $channel/introspection1.yaml --dataset_name $all-channel --output_dir $model
 judge_likelihoods round1-all channel:$model
 
-# --- what people say of it
+# --- agreement with people
 for set in $tests; do
   verdicts=()
   for name in zero-shot likelihood channel-zero-shot listwise-curriculum no_curriculum curriculum weak-curriculum round1 round2 round1-all; do

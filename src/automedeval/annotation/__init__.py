@@ -1,1 +1,1 @@
-"""The physicians' page: give out the items of a study, keep the answers, and export them as records."""
+"""Serve the physicians' page: assign the items of a study, store the answers, and export them as records."""

@@ -1,19 +1,17 @@
-"""The physicians' page: its routes, from the invitation to the last task (paper, section 4.2, Appendices D and E).
+"""Serve the physicians' page, from the invitation to the last task (paper, section 4.2, Appendices D and E).
 
-Every form is posted and answered with a redirect, so that going back or reloading stores nothing twice. All of it works without
-JavaScript; `page.js` adds keys, drafts that are kept while one works, and the time that a task was in view.
+Every POST is answered with a redirect, so that going back or reloading stores nothing twice. The page works without JavaScript;
+`page.js` adds keyboard keys, drafts, and the time that a task was in view.
 """
 
 import hashlib
 import math
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import resources
 
 from fastapi import FastAPI
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
@@ -22,45 +20,37 @@ from starlette.templating import Jinja2Templates
 from automedeval.annotation import forms
 from automedeval.annotation.assignment import Assignment
 from automedeval.annotation.coordinator import add_coordinator
-from automedeval.annotation.security import csrf_of, layers, sign_in
+from automedeval.annotation.security import csrf_of, field_of, layers, sign_in
 from automedeval.annotation.store import NotYours, Stale, Store
 from automedeval.annotation.study import Annotator, Study
-from automedeval.annotation.validation import Invalid
+from automedeval.annotation.validation import Field, Invalid, read_form, values_of
+from automedeval.reports.page import environment
 
 PAGES = resources.files("automedeval.annotation") / "templates"
 ASSETS = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
-LARGEST = 2**31 - 1  # what a database takes for the number of a task
+STATUS = {type(None): 200, Stale: 409, Invalid: 422}
 INVITE_AGAIN = (
     "Please open the invitation link that you were sent. If it no longer works, ask your coordinator for a new one."
 )
 
 
 class SignedOut(Exception):
-    """Nobody is signed in, or their invitation is void."""
+    """No annotator is signed in, or the invitation is void."""
 
 
 def make_templates() -> Jinja2Templates:
-    """Return the pages' templates: everything is escaped, and a name that is not there is an error."""
-    environment = Environment(
-        loader=FileSystemLoader(str(PAGES)),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    """Return the templates of the pages; everything is escaped, and undefined names are errors."""
+    made = environment("automedeval.annotation")
     digest = hashlib.sha256(b"".join((PAGES / name).read_bytes() for name in ASSETS)).hexdigest()[:12]
-    environment.globals["assets_version"] = digest
-    environment.filters["words"] = forms.words
-    return Jinja2Templates(env=environment, context_processors=[lambda request: {"csrf": csrf_of(request)}])
+    made.globals["assets_version"] = digest
+    made.filters["words"] = forms.words
+    return Jinja2Templates(env=made, context_processors=[lambda request: {"csrf": csrf_of(request)}])
 
 
 def make_app(study: Study, store: Store, *, secret: str, secure: bool) -> FastAPI:
-    """Return the page of a study.
+    """Return the page of a study, for browsers that reach it by https alone if `secure`.
 
-    Args:
-        store: the study's database.
-        secret: what session cookies are signed with; a new one signs everybody out.
-        secure: whether browsers reach the page by https alone.
+    `secret` signs session cookies; a new one ends all sessions.
     """
     app = FastAPI(title=study.title, docs_url=None, redoc_url=None, openapi_url=None, middleware=layers(secret, secure))
     templates = make_templates()
@@ -79,68 +69,61 @@ def _signed_in(request: Request, store: Store) -> Annotator:
     return annotator
 
 
-def _one(request: Request, name: str) -> str:
-    """Return a field's value, "" where the form has none."""
-    return (request.state.form.get(name) or [""])[0]
-
-
 def _version(request: Request) -> int:
-    if not re.fullmatch("[0-9]{1,9}", given := _one(request, "version")):
+    if not re.fullmatch("[0-9]{1,9}", given := field_of(request, "version")):
         raise Invalid("This form is not one that the page made. Nothing was stored.")
     return int(given)
 
 
 def _seconds(request: Request) -> float | None:
-    """Return how long the task was in view, None where the browser did not measure it."""
+    """Return the seconds that the task was in view, None if the browser did not measure them."""
     try:
-        seconds = float(_one(request, "seconds"))
+        seconds = float(field_of(request, "seconds"))
     except ValueError:
         return None
     return seconds if math.isfinite(seconds) and seconds > 0 else None
 
 
 def _see(request: Request, place: str) -> Response:
-    """Send the browser on: by a redirect, or by telling the script where to go."""
+    """Return a redirect, or the address as JSON if the page's script asks."""
     if request.headers.get("accept") == "application/json":
         return JSONResponse({"next": place})
     return RedirectResponse(place, 303)
 
 
 def _add_errors(app: FastAPI, templates: Jinja2Templates) -> None:
-    def page(request: Request, status: int, heading: str, text: str) -> Response:
+    pages: dict[type[Exception], tuple[int, str, str | None]] = {
+        SignedOut: (401, "You are signed out", f"This step stored nothing. {INVITE_AGAIN}"),
+        NotYours: (404, "Not found", "There is no such task for you."),  # also if the task is another annotator's
+        Stale: (STATUS[Stale], "This form is out of date", None),
+        Invalid: (STATUS[Invalid], "This does not fit", None),
+    }
+    texts = {404: "There is no such page.", 405: "This address takes no such request."}
+
+    def refused(request: Request, error: Exception) -> Response:
+        if isinstance(error, HTTPException):
+            status, heading = error.status_code, "Not found" if error.status_code == 404 else "Not possible"
+            text = texts.get(status, error.detail)
+        else:
+            status, heading, text = pages[type(error)]
         link, link_text = "/", "To the first page"
-        if task := re.match(r"/tasks/[0-9]+", request.url.path):
-            link, link_text = (task[0], "To the task as it stands now") if status in (409, 422) else (link, link_text)
-        content = {"heading": heading, "text": text, "link": link, "link_text": link_text}
+        if status in (409, 422) and (task := re.match(r"/tasks/[0-9]+", request.url.path)):
+            link, link_text = task[0], "To the task as it stands now"
+        content = {"heading": heading, "text": text or str(error), "link": link, "link_text": link_text}
         return templates.TemplateResponse(request, "message.html.jinja", content, status)
 
-    @app.exception_handler(SignedOut)
-    def signed_out(request: Request, _: SignedOut) -> Response:
-        return page(request, 401, "You are signed out", f"This step stored nothing. {INVITE_AGAIN}")
-
-    @app.exception_handler(NotYours)
-    def not_yours(request: Request, _: NotYours) -> Response:
-        # The same words whether the task is another's or nobody's.
-        return page(request, 404, "Not found", "There is no such task for you.")
-
-    @app.exception_handler(Stale)
-    def stale(request: Request, error: Stale) -> Response:
-        return page(request, 409, "This form is out of date", str(error))
-
-    @app.exception_handler(Invalid)
-    def invalid(request: Request, error: Invalid) -> Response:
-        return page(request, 422, "This does not fit", str(error))
-
-    @app.exception_handler(HTTPException)
-    def other(request: Request, error: HTTPException) -> Response:
-        texts = {404: "There is no such page.", 405: "This address takes no such request."}
-        heading = "Not found" if error.status_code == 404 else "Not possible"
-        return page(request, error.status_code, heading, texts.get(error.status_code, str(error.detail)))
+    for kind in (*pages, HTTPException):
+        app.add_exception_handler(kind, refused)
 
 
 def _add_start(app: FastAPI, study: Study, store: Store, templates: Jinja2Templates, secret: str) -> None:
-    for name, kind in ASSETS.items():
-        app.get(f"/{name}")(_asset(name, kind))
+    def asset(request: Request) -> Response:
+        name = request.url.path.removeprefix("/")
+        headers = {"Cache-Control": "public, max-age=86400"}  # the address that the pages use changes with the content
+        return Response((PAGES / name).read_bytes(), media_type=ASSETS[name], headers=headers)
+
+    for name in ASSETS:
+        app.get(f"/{name}")(asset)
 
     @app.get("/")
     def start(request: Request) -> Response:
@@ -149,12 +132,12 @@ def _add_start(app: FastAPI, study: Study, store: Store, templates: Jinja2Templa
         with suppress(SignedOut):
             annotator = _signed_in(request, store)
             content |= {"annotator": annotator, "progress": store.progress(annotator.name)}
-            request.session["day"] = int(time.time() // 86400)  # a session that is used lasts
+            request.session["day"] = int(time.time() // 86400)  # renews the cookie once a day
         return templates.TemplateResponse(request, "start.html.jinja", content)
 
     @app.get("/invitation/{token}")
     def invitation(request: Request, token: str) -> Response:
-        # Programs that scan mail follow links: only the button on the page signs in.
+        # Mail scanners follow links, so only the button on the page signs in.
         annotator = store.annotator_of(token)
         content = {"study": study, "annotator": annotator, "token": token, "invite_again": INVITE_AGAIN}
         return templates.TemplateResponse(request, "invitation.html.jinja", content, 200 if annotator else 404)
@@ -172,109 +155,95 @@ def _add_start(app: FastAPI, study: Study, store: Store, templates: Jinja2Templa
         return _see(request, "/")
 
 
-def _asset(name: str, kind: str) -> Callable[[], Response]:
-    content = (PAGES / name).read_bytes()
-
-    def asset() -> Response:
-        # The address that the pages use changes with the content.
-        return Response(content, media_type=kind, headers={"Cache-Control": "public, max-age=86400"})
-
-    return asset
-
-
 def _add_tasks(app: FastAPI, study: Study, store: Store, templates: Jinja2Templates) -> None:
-    def place_of(assignment: Assignment | None) -> str:
-        return "/" if assignment is None else f"/tasks/{assignment.id}"
+    def see_task(request: Request, assignment: Assignment | None) -> Response:
+        return _see(request, "/" if assignment is None else f"/tasks/{assignment.id}")
 
-    def task_of(request: Request, number: int) -> tuple[str, Assignment]:
-        """Return who asks, and their task."""
-        annotator = _signed_in(request, store).name
-        if number > LARGEST:
-            raise NotYours
-        return annotator, store.assignment(annotator, number)
+    def task_of(request: Request, number: int) -> Assignment:
+        return store.assignment(_signed_in(request, store).name, number)
 
-    def asked(assignment: Assignment, slug: str) -> tuple[str, list[forms.Field]]:
-        """Return the part that an address means, and its fields."""
-        if (part := forms.part_of(assignment, slug)) is None:
-            raise NotYours
-        return part, forms.fields_of(study, assignment, part)
+    def asked(assignment: Assignment, slug: str) -> tuple[str, list[Field]]:
+        """Return the part of an address, and its fields."""
+        for part in assignment.parts:
+            if forms.slug_of(assignment, part) == slug:
+                return part, forms.fields_of(study, assignment, part)
+        raise NotYours
 
-    def task_page(
-        request: Request, assignment: Assignment, given: Mapping[str, Sequence[str]] | None, told: str, status: int
-    ) -> Response:
-        """Return the form of what is to be done now, filled with what was `given`, or with the draft where it is None."""
+    def task_page(request: Request, assignment: Assignment, error: Invalid | Stale | None = None) -> Response:
+        """Return the form of the current part, filled with the draft, or after an error with the values entered."""
         sheet = forms.sheet_of(study, assignment, assignment.part)
-        if given is None:
-            values = forms.values_of(sheet.fields, forms.first_content(study, assignment, assignment.part))
+        if error is None:
+            values = values_of(sheet.fields, forms.first_content(study, assignment, assignment.part))
         else:
-            values = {field.name: list(given.get(field.name, [])) for field in sheet.fields}
+            values = {field.name: list(request.state.form.get(field.name, [])) for field in sheet.fields}
+        missing = [each.name for each in sheet.fields if each.required and not "".join(values[each.name]).strip()]
         skipping = request.url.path.endswith("/skip")
         shown = {
             "sheet": sheet,
             "assignment": assignment,
             "progress": store.progress(assignment.annotator),
             "values": values,
-            "missing": forms.missing_in(sheet.fields, values) if told and not skipping else [],
-            "told": told,
-            "reason": _one(request, "reason") if skipping else None,
+            "missing": missing if error and not skipping else [],
+            "told": str(error or ""),
+            "reason": field_of(request, "reason") if skipping else None,
         }
-        return templates.TemplateResponse(request, "task.html.jinja", shown, status)
+        return templates.TemplateResponse(request, "task.html.jinja", shown, STATUS[type(error)])
 
     def once_more(request: Request, number: int, part: str | None, error: Invalid | Stale) -> Response:
-        """Return the form with what was entered and what is wrong with it, so that nothing has to be entered again."""
-        _, assignment = task_of(request, number)
+        """Return the form with the values entered and the error."""
+        assignment = task_of(request, number)
         if part is None or assignment.part != part:
             raise error
-        return task_page(request, assignment, request.state.form, str(error), 409 if isinstance(error, Stale) else 422)
+        return task_page(request, assignment, error)
 
     @app.post("/next")
     def next_task(request: Request) -> Response:
-        return _see(request, place_of(store.next(_signed_in(request, store).name)))
+        return see_task(request, store.next(_signed_in(request, store).name))
 
     @app.post("/undo")
     def undo(request: Request) -> Response:
-        return _see(request, place_of(store.undo(_signed_in(request, store).name)))
+        return see_task(request, store.undo(_signed_in(request, store).name))
 
     @app.get("/tasks/{number:int}")
     def task(request: Request, number: int) -> Response:
-        annotator, assignment = task_of(request, number)
+        assignment = task_of(request, number)
         if assignment.part is not None:
-            return task_page(request, assignment, None, "", 200)
-        content = {"assignment": assignment, "progress": store.progress(annotator)}
+            return task_page(request, assignment)
+        content = {"assignment": assignment, "progress": store.progress(assignment.annotator)}
         return templates.TemplateResponse(request, "finished.html.jinja", content)
 
     @app.post("/tasks/{number:int}/skip")
     def skip(request: Request, number: int) -> Response:
-        annotator, assignment = task_of(request, number)
+        assignment = task_of(request, number)
         part, version = assignment.part, _version(request)
         try:
             if part is not None and version == assignment.version:
-                # What was entered stays with the task, for when the skip is undone.
-                content = forms.read_form(forms.fields_of(study, assignment, part), request.state.form)
-                store.keep_draft(annotator, number, part, content)
-            store.skip(annotator, number, _one(request, "reason").strip(), version)
+                # The values entered are kept as a draft, in case the skip is undone.
+                content = read_form(forms.fields_of(study, assignment, part), request.state.form)
+                store.keep_draft(assignment.annotator, number, part, content)
+            store.skip(assignment.annotator, number, field_of(request, "reason").strip(), version)
         except (Invalid, Stale) as error:
             return once_more(request, number, part, error)
-        return _see(request, place_of(store.next(annotator)))
+        return see_task(request, store.next(assignment.annotator))
 
     @app.post("/tasks/{number:int}/{slug}")
     def answer(request: Request, number: int, slug: str) -> Response:
-        annotator, assignment = task_of(request, number)
+        assignment = task_of(request, number)
         part, fields = asked(assignment, slug)
         try:
-            content = forms.answer_of(forms.read_form(fields, request.state.form))
-            stored = store.answer(annotator, number, part, content, _version(request), _seconds(request))
+            content = read_form(fields, request.state.form)
+            stored = store.answer(assignment.annotator, number, part, content, _version(request), _seconds(request))
         except (Invalid, Stale) as error:
             return once_more(request, number, part, error)
-        return _see(request, place_of(store.next(annotator) if stored.part is None else stored))
+        return see_task(request, store.next(assignment.annotator) if stored.part is None else stored)
 
     @app.post("/tasks/{number:int}/{slug}/draft")
     def keep_draft(request: Request, number: int, slug: str) -> Response:
-        """Keep what is half-filled. `then` says what follows: "undo", "leave" for now, or nothing where the script asks."""
-        annotator, assignment = task_of(request, number)
+        """Store a draft; then undo, go to the first page ("leave"), or return no content if the script asks."""
+        assignment = task_of(request, number)
         part, fields = asked(assignment, slug)
-        store.keep_draft(annotator, number, part, forms.read_form(fields, request.state.form))
-        then = _one(request, "then")
+        store.keep_draft(assignment.annotator, number, part, read_form(fields, request.state.form))
+        then = field_of(request, "then")
         if then == "undo":
-            return _see(request, place_of(store.undo(annotator)))
+            return see_task(request, store.undo(assignment.annotator))
         return _see(request, "/") if then else Response(status_code=204)

@@ -1,153 +1,107 @@
-"""The coordinator's pages: how the study goes, new invitation links, and the answers as files.
+"""Serve the coordinator's pages: progress of the study, the answers on each item, new invitation links, and the export.
 
-They stand behind a password of which only the argon2 hash is stored. They show models, judges and physicians by their names, so
-whoever rates in the same study should not have it.
+A password protects them; only its argon2 hash is stored. The pages name models, judges and physicians, so an annotator of the
+same study should not have the password.
 """
 
 import hashlib
 import hmac
 import io
 import ipaddress
-import tempfile
 import threading
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 from argon2 import PasswordHasher
 from argon2.exceptions import VerificationError
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.templating import Jinja2Templates
 
 from automedeval.annotation.assignment import Answer
-from automedeval.annotation.export import write_export
+from automedeval.annotation.export import FILES, exported
 from automedeval.annotation.progress import divisions, draw_figures, kinds_answered, live_agreement, physicians
-from automedeval.annotation.security import csrf_of
+from automedeval.annotation.security import field_of
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import DECISION, PREFERENCE, RESPONSES, VERDICT, Item, Study
-from automedeval.records import Case, RecordError, Verdict
+from automedeval.records import Case, RecordError, Verdict, question_text
+from automedeval.reports import charts
+from automedeval.stats.bootstrap import plain
+
+SHORTEST = 12  # characters of a password
+WITHIN = 15 * 60.0  # seconds in which failed attempts count
+FROM_ONE, FROM_ALL = 5, 50  # failed attempts of one address, and of all, after which no password is accepted
+SIGNED_IN = 12 * 3600.0  # seconds of a session
+PASSWORD = "coordinator_password"  # the setting that holds the hash
+EVERYWHERE = "coordinator"
+FIGURE_POLICY = "default-src 'none'; style-src 'unsafe-inline'"  # an SVG has inline styles
+PAGES = resources.files("automedeval.annotation") / "templates"
+ALL = "export.zip"
 
 
-@dataclass(frozen=True)
-class Said:
-    """What one annotator stored about one thing: scores by criterion, or words in their place; a comment; and when."""
-
-    annotator: str
-    role: str
-    scores: dict[str, Any]
-    comment: str
-    tags: tuple[str, ...]
-    at: float
+class NotCoordinator(Exception):
+    """The session is not the coordinator's."""
 
 
-@dataclass(frozen=True)
-class Thing:
-    """A response or a verdict, and what was said about it; `note` tells who is who in its text."""
+def view_of(study: Study, item: Item, answers: Sequence[Answer]) -> dict[str, Any]:
+    """Return what the page of an item shows, in the order of the case's responses.
 
-    title: str
-    text: str
-    note: str
-    said: tuple[Said, ...]
-
-
-@dataclass(frozen=True)
-class View:
-    """All of an item: the case's texts, then responses and verdicts with what was said, then choices and decisions."""
-
-    case_id: str
-    question: str
-    reference: str | None
-    things: tuple[Thing, ...]
-    choices: tuple[Said, ...]
-
-
-def view_of(study: Study, item: Item, answers: Sequence[Answer]) -> View:
-    """Return an item with the answers about it, each put back into the order of the case's responses."""
+    Returns:
+        The "case" and its "question"; "things", which are responses, verdicts and messages as (title, text, which model each
+        doctor is, answers about it); "choices", the answers to comparisons and decisions. The content of all these answers has
+        "scores" or choices by name, a "comment", and possibly "tags".
+    """
     case = study.case_of(item)
-    question = case.question
-    if not isinstance(question, str):
-        question = "\n\n".join(f"{message['role']}: {message['content']}" for message in question)
-    things = [
-        Thing(response.model, response.text, "", tuple(_about_response(answers, number)))
-        for number, response in enumerate(case.responses)
-    ]
+    rated = [(answer, answer.content) for answer in answers if answer.part == RESPONSES]
+    things = []
+    for number, response in enumerate(case.responses):
+        slots = [(answer, content, str(answer.order.index(number) + 1)) for answer, content in rated]
+        given = [_given(each, content["scores"].get(k, {}), content["comments"].get(k)) for each, content, k in slots]
+        things.append((response.model, response.text, "", given))
     if item.kind == "jury":
         dispute = study.disputes[item.case_id]
-        things += [
-            _verdict("Verdict on record", dispute.recorded, case, ()),
-            _verdict("Verdict of the judge", dispute.judged, case, ()),
-        ]
+        things.append(_verdict("Verdict on record", dispute.recorded, case))
+        things.append(_verdict("Verdict of the judge", dispute.judged, case))
         for exchange in dispute.exchanges:
-            title = f"{exchange.role.capitalize()} {exchange.number}"
-            things.append(Thing(title, exchange.text, _doctors(case, exchange.order), ()))
+            things.append((exchange.title, exchange.text, _doctors(case, exchange.order), []))
     for judge in item.judges:
-        said = (_said(each) for each in answers if each.part == VERDICT + judge)
-        things.append(_verdict(f"Verdict of {judge}", study.verdicts[item.case_id, judge], case, tuple(said)))
+        given = [answer for answer in answers if answer.part == VERDICT + judge]
+        things.append(_verdict(f"Verdict of {judge}", study.verdicts[item.case_id, judge], case, given))
     choices = []
     for answer in answers:
+        content = answer.content
         if answer.part == PREFERENCE:
             names = {str(side): item.judges[index] for side, index in enumerate(answer.order, 1)}
-            chosen = {name: names.get(side, side) for name, side in answer.content["choices"].items()}
-            choices.append(_said(answer, chosen))
+            chosen = {name: names.get(side, side) for name, side in content["choices"].items()}
+            choices.append(_given(answer, chosen, content["comment"]))
         elif answer.part == DECISION:
-            scores = answer.content.get("scores") or []
-            given = {case.models[index]: score for index, score in zip(answer.order, scores)}
-            reasons = answer.content.get("rationale") or ""
-            choices.append(_said(answer, {"decision": answer.content["decision"], **given}, reasons))
-    return View(case.id, question, case.reference, tuple(things), tuple(choices))
+            scores = {case.models[index]: score for index, score in zip(answer.order, content["scores"])}
+            choices.append(_given(answer, {"decision": content["decision"], **scores}, content["rationale"]))
+    return {"case": case, "question": question_text(case.question), "things": things, "choices": choices}
 
 
-def _about_response(answers: Sequence[Answer], number: int) -> list[Said]:
-    found = []
-    for answer in answers:
-        if answer.part == RESPONSES and number in answer.order:
-            slot = str(answer.order.index(number) + 1)
-            comment = answer.content.get("comments", {}).get(slot, "")
-            found.append(_said(answer, answer.content["scores"].get(slot, {}), comment))
-    return found
+def _given(answer: Answer, scores: dict[str, Any], comment: str | None) -> Answer:
+    return replace(answer, content={"scores": scores, "comment": comment})
 
 
-def _said(answer: Answer, scores: dict[str, Any] | None = None, comment: str | None = None) -> Said:
-    content = answer.content
-    return Said(
-        answer.annotator,
-        answer.role,
-        content["scores"] if scores is None else scores,
-        (content.get("comment") or "") if comment is None else comment,
-        tuple(content.get("tags", ())),
-        answer.at,
-    )
-
-
-def _verdict(title: str, verdict: Verdict, case: Case, said: tuple[Said, ...]) -> Thing:
+def _verdict(title: str, verdict: Verdict, case: Case, given: Sequence[Answer] = ()) -> tuple:
     if not verdict.valid:
-        return Thing(title, f"No verdict: {verdict.error}", "", said)
+        return title, f"No verdict: {verdict.error}", "", given
     note = _doctors(case, verdict.order)
     if verdict.scores is not None:
-        told = [f"{name} {score}" for name, score in zip(case.models, verdict.scores) if score is not None]
-        note = f"{note}. Scores: {', '.join(told)}"
-    return Thing(title, verdict.rationale or "", note, said)
+        scores = [f"{name} {score}" for name, score in zip(case.models, verdict.scores) if score is not None]
+        note = f"{note}. Scores: {', '.join(scores)}"
+    return title, verdict.rationale or "", note, given
 
 
 def _doctors(case: Case, order: Sequence[int]) -> str:
     return ", ".join(f"Doctor {slot} is {case.models[index]}" for slot, index in enumerate(order, 1))
-
-
-SHORTEST = 12  # characters of a password
-WITHIN = 15 * 60.0  # seconds in which failures count
-FROM_ONE, FROM_ALL = 5, 50  # failures of one address, and of all together, after which everybody there has to wait
-SIGNED_IN = 12 * 3600.0  # seconds
-PASSWORD = "coordinator_password"  # the setting that holds the hash
-EVERYWHERE = "coordinator"
-FIGURE_POLICY = "default-src 'none'; style-src 'unsafe-inline'"  # a drawing carries its own style, and nothing else
-PAGES = resources.files("automedeval.annotation") / "templates"
 
 
 def has_password(store: Store) -> bool:
@@ -156,26 +110,22 @@ def has_password(store: Store) -> bool:
 
 
 def set_password(store: Store, password: str) -> None:
-    """Set the coordinator's password; whoever is signed in with an old one no longer is.
-
-    Raises:
-        RecordError: it is too short.
-    """
+    """Set the coordinator's password; sessions under an old one end. Raise RecordError if it is too short."""
     if len(password) < SHORTEST:
         raise RecordError(f"the coordinator's password must have at least {SHORTEST} characters, not {len(password)}")
     store.set_setting(PASSWORD, PasswordHasher().hash(password))
 
 
 class Door:
-    """Lets the coordinator in by the password, and makes whoever guesses wait."""
+    """Sign the coordinator in by the password, and limit failed attempts."""
 
     def __init__(self, store: Store):
         self.store = store
-        # One attempt at a time: many at once would all be counted before any of them has failed.
+        # One attempt at a time: many at once would all pass the limit before any of them has failed.
         self._one = threading.Lock()
 
     def enter(self, request: Request, password: str) -> str | None:
-        """Sign in; return why not in a plain sentence, None where it was the password."""
+        """Sign in; return None, or the reason for refusal as a sentence."""
         who = f"{EVERYWHERE} {address_of(request)}"
         with self._one:
             if self.store.failures(who, WITHIN) >= FROM_ONE or self.store.failures(EVERYWHERE, WITHIN) >= FROM_ALL:
@@ -187,29 +137,29 @@ class Door:
                     request.session["coordinator"] = [self._mark(hashed), self.store.clock() + SIGNED_IN]
                     return None
             except VerificationError:
-                pass  # the common path of a wrong password; what follows counts it
+                pass  # a wrong password is counted below
             self.store.fail(who)
             self.store.fail(EVERYWHERE)
         return "This is not the password."
 
     def entered(self, request: Request) -> bool:
-        """Return whether the session is the coordinator's, under the password of now, and not too old."""
+        """Return whether the session is the coordinator's, under the current password, and not expired."""
         mark, until = request.session.get("coordinator") or (None, 0.0)
         hashed = self.store.setting(PASSWORD)
         fits = mark is not None and hashed is not None and hmac.compare_digest(mark, self._mark(hashed))
         return fits and self.store.clock() < until
 
     def _mark(self, hashed: str) -> str:
-        # The cookie can be read by the one who holds it: it says which password let them in, and not its hash.
+        # The holder of a cookie can read it, so it holds a digest of the password's hash.
         return hashlib.sha256(f"coordinator:{hashed}".encode()).hexdigest()[:32]
 
 
 def address_of(request: Request) -> str:
-    """Return the address that a request comes from; of IPv6 the network of 64 bits, which one household has to itself."""
+    """Return the address of a request; for IPv6 its network of 64 bits, which usually belongs to one household."""
     host = request.client.host if request.client else "unknown"
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:  # a socket of this machine, or the test's own client
+    except ValueError:  # a Unix socket, or a test client
         return host
     return str(ipaddress.ip_network((address, 64), strict=False)) if address.version == 6 else str(address)
 
@@ -217,39 +167,44 @@ def address_of(request: Request) -> str:
 def add_coordinator(app: FastAPI, study: Study, store: Store, templates: Jinja2Templates) -> None:
     """Add the routes under /coordinator."""
     door = Door(store)
-    templates.env.filters |= {"moment": moment, "duration": duration, "figure": shown_estimate}
-    router = APIRouter(prefix="/coordinator", include_in_schema=False)
+    templates.env.filters |= {"moment": moment, "duration": duration}
 
     def page(request: Request, name: str, status: int = 200, **context: Any) -> Response:
-        context |= {"study": study, "csrf": csrf_of(request)}
-        return templates.TemplateResponse(request, f"{name}.html.jinja", context, status_code=status)
+        return templates.TemplateResponse(request, f"{name}.html.jinja", context | {"study": study}, status)
 
-    def guarded(shown: Callable[..., Response]) -> Callable[..., Response]:
-        """Lead whoever is not signed in to the password."""
+    def signed_in(request: Request) -> None:
+        if not door.entered(request):
+            raise NotCoordinator
 
-        def route(request: Request) -> Response:
-            if not door.entered(request):
-                return RedirectResponse("/coordinator/login", 303)
-            return shown(request, **request.path_params)
+    @app.exception_handler(NotCoordinator)
+    def signed_out(request: Request, _: NotCoordinator) -> Response:
+        return RedirectResponse("/coordinator/login", 303)
 
-        return route
-
+    @app.get("/coordinator/login")
     def login(request: Request) -> Response:
         if door.entered(request):
             return RedirectResponse("/coordinator", 303)
         return page(request, "coordinator_login", trouble=None)
 
+    @app.post("/coordinator/login")
     def enter(request: Request) -> Response:
-        (password,) = request.state.form.get("password", [""])[:1]
-        trouble = door.enter(request, password)
+        trouble = door.enter(request, field_of(request, "password"))
         if trouble is None:
             return RedirectResponse("/coordinator", 303)
         return page(request, "coordinator_login", 429 if "wait" in trouble else 403, trouble=trouble)
 
+    @app.post("/coordinator/leave")
     def leave(request: Request) -> Response:
         request.session.clear()
         return RedirectResponse("/coordinator/login", 303)
 
+    @app.get("/coordinator/coordinator.css")
+    def style(request: Request) -> Response:
+        return Response((PAGES / "coordinator.css").read_bytes(), media_type="text/css")
+
+    guarded = APIRouter(prefix="/coordinator", dependencies=[Depends(signed_in)])
+
+    @guarded.get("")
     def overview(request: Request) -> Response:
         answers = list(store.answers())
         return page(
@@ -257,97 +212,60 @@ def add_coordinator(app: FastAPI, study: Study, store: Store, templates: Jinja2T
             "coordinator",
             physicians=physicians(study, store, answers),
             counts=kinds_answered(answers),
-            agreement=live_agreement(study, answers),
+            agreement=plain(live_agreement(study, answers)),
             divisions=divisions(study, answers),
             figures=draw_figures(study, answers),
-            files=EXPORTED,
+            files=FILES,
             archive=ALL,
         )
 
+    @guarded.get("/items/{number}")
     def item(request: Request, number: str) -> Response:
         if not number.isdecimal() or int(number) >= len(study.items):
             raise HTTPException(404)
         chosen = study.items[int(number)]
         answers = [answer for answer in store.answers() if answer.item.key == chosen.key]
-        return page(request, "coordinator_item", view=view_of(study, chosen, answers), item=chosen)
+        return page(request, "coordinator_item", item=chosen, **view_of(study, chosen, answers))
 
+    @guarded.get("/figures/{name}.svg")
     def figure(request: Request, name: str) -> Response:
         found = draw_figures(study, list(store.answers()))
         if name not in found:
             raise HTTPException(404)
         headers = {"Content-Security-Policy": FIGURE_POLICY}
-        return Response(found[name]["svg"](), media_type="image/svg+xml", headers=headers)
+        return Response(charts.svg_file(found[name].draw), media_type="image/svg+xml", headers=headers)
 
+    @guarded.post("/invite")
     def invite(request: Request) -> Response:
-        (name,) = request.state.form.get("annotator", [""])[:1]
+        name = field_of(request, "annotator")
         if study.annotator(name) is None:
             raise HTTPException(404)
         link = f"{str(request.base_url).rstrip('/')}/invitation/{store.invite(name)}"
         return page(request, "coordinator_link", annotator=name, link=link)
 
+    @guarded.get("/export/{name}")
     def export(request: Request, name: str) -> Response:
-        if name not in (*EXPORTED, ALL):
+        if name not in (*FILES, ALL):
             raise HTTPException(404)
-        files = exported(store)
-        content = zipped(files) if name == ALL else files.get(name, b"")
-        kind = "application/zip" if name == ALL else "application/x-ndjson"
+        # As `write_whole` writes them: a lone surrogate has no bytes.
+        files = {file: text.encode("utf-8", "backslashreplace") for file, text in sorted(exported(store)[0].items())}
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-        return Response(content, media_type=kind, headers=headers)
+        if name != ALL:
+            return Response(files.get(name, b""), media_type="application/x-ndjson", headers=headers)
+        stream = io.BytesIO()
+        with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+            for file, content in files.items():
+                archive.writestr(file, content)
+        return Response(stream.getvalue(), media_type="application/zip", headers=headers)
 
-    def style(request: Request) -> Response:
-        return Response((PAGES / "coordinator.css").read_bytes(), media_type="text/css")
-
-    router.add_api_route("/login", login, methods=["GET"])
-    router.add_api_route("/login", enter, methods=["POST"])
-    router.add_api_route("/coordinator.css", style, methods=["GET"])
-    router.add_api_route("/leave", leave, methods=["POST"])
-    router.add_api_route("", guarded(overview), methods=["GET"])
-    router.add_api_route("/items/{number}", guarded(item), methods=["GET"])
-    router.add_api_route("/figures/{name}.svg", guarded(figure), methods=["GET"])
-    router.add_api_route("/export/{name}", guarded(export), methods=["GET"])
-    router.add_api_route("/invite", guarded(invite), methods=["POST"])
-    app.include_router(router)
-
-
-EXPORTED = {
-    "ratings.jsonl": "ratings of the responses",
-    "verdict_ratings.jsonl": "ratings of the verdicts",
-    "preferences.jsonl": "preferences between two verdicts",
-    "jury.jsonl": "the jury's decisions",
-    "history.jsonl": "everything that was ever stored, with times",
-}
-ALL = "export.zip"
-
-
-def exported(store: Store) -> dict[str, bytes]:
-    """Return the files of the export by name."""
-    with tempfile.TemporaryDirectory() as scratch:
-        write_export(store, Path(scratch) / "export")
-        return {path.name: path.read_bytes() for path in sorted((Path(scratch) / "export").iterdir())}
-
-
-def zipped(files: Mapping[str, bytes]) -> bytes:
-    """Return files as one zip archive."""
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return stream.getvalue()
+    app.include_router(guarded)
 
 
 def moment(at: float | None) -> str:
-    """Return a time since 1970 as a date and an hour that say where they hold."""
+    """Return seconds since 1970 as date and time in UTC."""
     return "–" if at is None else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def duration(seconds: float | None) -> str:
-    """Return seconds as minutes and seconds."""
+    """Return seconds as minutes:seconds."""
     return "–" if seconds is None else f"{int(seconds // 60)}:{int(seconds % 60):02d}"
-
-
-def shown_estimate(estimate: Any) -> str:
-    """Return an Estimate as a figure with its interval."""
-    if estimate.value is None:
-        return "–"
-    interval = "" if estimate.low is None else f" [{estimate.low:.2f}, {estimate.high:.2f}]"
-    return f"{estimate.value:.2f}{interval}{'*' if estimate.approximate else ''}"

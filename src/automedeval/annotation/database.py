@@ -1,13 +1,13 @@
-"""The database of a study: its tables, and how it is opened, read and written.
+"""Define the tables of a study's database, and open transactions that read or write.
 
-SQLite by default, in write-ahead mode, where a transaction is on the disk before it is confirmed; PostgreSQL by URL.
-
-Texts that people or files gave are stored as JSON in ASCII: no database takes every character that JSON can carry.
+The database is SQLite in write-ahead mode, where a transaction is on the disk before it is confirmed, or PostgreSQL by URL.
+Texts of people and files are stored as JSON in ASCII, because no database takes every character that JSON can hold.
 """
 
+import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,75 +17,86 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from automedeval.records import RecordError
 
-BUSY = 30.0  # seconds that a write waits for other processes' writes
-THREADS = 64  # connections that are kept open: more than a server has threads
-LOCK = 4_712_025  # PostgreSQL: writes of one study's processes follow one another, as in SQLite
+BUSY = 30.0  # seconds that a write waits for writes of other processes
+THREADS = 64  # open connections: more than a server has threads
+LOCK = 4_712_025  # number of the PostgreSQL lock that serialises writes, as SQLite does
+
+
+class Json(sa.TypeDecorator):
+    """A value that is stored as its JSON in ASCII."""
+
+    impl, cache_ok = sa.Text, True
+
+    def process_bind_param(self, value: Any, dialect: sa.Dialect) -> str:
+        return json.dumps(value)
+
+    def process_result_value(self, value: str, dialect: sa.Dialect) -> Any:
+        return json.loads(value)
+
+
+def _columns(**kinds: Any) -> list[sa.Column]:
+    return [sa.Column(name, kind, nullable=False) for name, kind in kinds.items()]
+
+
 METADATA = sa.MetaData()
-SETTINGS = sa.Table(
-    "settings", METADATA, sa.Column("name", sa.Text, primary_key=True), sa.Column("value", sa.Text, nullable=False)
-)
+SETTINGS = sa.Table("settings", METADATA, sa.Column("name", sa.Text, primary_key=True), *_columns(value=sa.Text))
 INVITATIONS = sa.Table(
     "invitations",
     METADATA,
     sa.Column("annotator", sa.Text, primary_key=True),
     sa.Column("digest", sa.Text, nullable=False, unique=True),
-    sa.Column("at", sa.Double, nullable=False),
+    *_columns(at=sa.Double),
 )
-# The state of each assignment. Events up to the number `since` count no longer: an undo took them back. `closed` is the number
-# of the event that ended it, `opened` that of the one that gave it out or reopened it last (a clock can be set back).
+OPEN, DONE, SKIPPED = "open", "done", "skipped"  # states of an assignment
+# The state of each assignment. Events up to the number `since` no longer count, after an undo. `closed` is the number of the
+# event that ended it, `opened` of the event that assigned or reopened it last (numbers, because a clock can be set back).
 ASSIGNMENTS = sa.Table(
     "assignments",
     METADATA,
     sa.Column("id", sa.Integer, primary_key=True),
-    *(sa.Column(name, sa.Text, nullable=False) for name in ("item", "kind", "case_id", "judges", "annotator")),
-    *(sa.Column(name, sa.Text, nullable=False) for name in ("slots", "parts", "state")),
-    *(sa.Column(name, sa.Integer, nullable=False) for name in ("version", "since", "opened", "closed")),
-    sa.Column("touched_at", sa.Double, nullable=False),
+    *_columns(item=Json, kind=sa.Text, case_id=Json, judges=Json, annotator=sa.Text),
+    *_columns(slots=Json, parts=Json, state=sa.Text),
+    *_columns(version=sa.Integer, since=sa.Integer, opened=sa.Integer, closed=sa.Integer, touched_at=sa.Double),
     sa.UniqueConstraint("annotator", "kind", "case_id"),
     sa.Index("assignments_by_state", "state", "touched_at", "item"),
     sqlite_autoincrement=True,
 )
-# What happened, never changed and never deleted: "given", "answer", "skip", "undo".
+# Events, never changed and never deleted: "given", "answer", "skip", "undo".
 EVENTS = sa.Table(
     "events",
     METADATA,
     sa.Column("id", sa.Integer, primary_key=True),
     sa.Column("assignment", sa.ForeignKey("assignments.id"), nullable=False, index=True),
-    *(sa.Column(name, sa.Text, nullable=False) for name in ("role", "what", "part", "content")),
+    *_columns(role=sa.Text, what=sa.Text, part=Json, content=Json),
     sa.Column("seconds", sa.Double),
-    sa.Column("at", sa.Double, nullable=False),
+    *_columns(at=sa.Double),
     sqlite_autoincrement=True,
 )
 DRAFTS = sa.Table(
     "drafts",
     METADATA,
     sa.Column("assignment", sa.ForeignKey("assignments.id"), primary_key=True),
-    sa.Column("part", sa.Text, primary_key=True),
-    sa.Column("content", sa.Text, nullable=False),
+    sa.Column("part", Json, primary_key=True),
+    *_columns(content=Json),
 )
 FAILURES = sa.Table(
     "failures",
     METADATA,
     sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("who", sa.Text, nullable=False, index=True),
-    sa.Column("at", sa.Double, nullable=False),
+    sa.Column("who", Json, nullable=False, index=True),
+    *_columns(at=sa.Double),
 )
 
 
 class Database:
-    """A study's database; threads and processes may share it.
+    """A study's database; threads and processes can share it.
 
-    Args:
-        url: of SQLAlchemy, sqlite or postgresql. A password comes from the environment (PGPASSWORD) or a .pgpass file.
-        fingerprint: of the study. The database of another one is refused.
-        place: the study's file, for errors.
-
-    Raises:
-        RecordError: the database cannot be opened, or is another study's.
+    `url` is a SQLAlchemy URL, sqlite or postgresql; a password is read from PGPASSWORD or a .pgpass file. RecordError, which
+    names `place`, is raised if the database cannot be opened, or belongs to a study of another `fingerprint`.
     """
 
     def __init__(self, url: str, fingerprint: str, place: str):
-        self._writing = threading.Lock()  # threads queue up here, which is fairer than SQLite's trying again
+        self._writing = threading.Lock()  # threads wait here, which is fairer than SQLite's retries
         shown = url.removeprefix("sqlite:///")
         self._engine: sa.Engine | None = None
         try:
@@ -97,12 +108,12 @@ class Database:
                     connection.execute(sa.insert(SETTINGS).values(name="study", value=fingerprint))
         except (SQLAlchemyError, ImportError, OSError) as error:
             self.close()
-            told = " ".join(str(getattr(error, "orig", None) or error).split())
-            raise RecordError(f"{place}: database: {shown} cannot be opened: {told}") from None
+            reason = " ".join(str(getattr(error, "orig", None) or error).split())
+            raise RecordError(f"{place}: database: {shown} cannot be opened: {reason}") from None
         if found not in (None, fingerprint):
             self.close()
             raise RecordError(
-                f"{place}: database: {shown} is another study's, or the cases, verdicts or rubrics have changed since "
+                f"{place}: database: {shown} belongs to another study, or the cases, verdicts or rubrics changed "
                 f"({found}, now {fingerprint}): choose another database"
             )
 
@@ -113,7 +124,7 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
-        """Open a transaction that may write; such transactions follow one another."""
+        """Open a transaction that can write; such transactions run one after another."""
         with self._writing, self._engine.connect() as connection:
             connection = connection.execution_options(writes=True)
             with connection.begin():
@@ -123,7 +134,7 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
-        """Open a transaction that reads one state of everything, whatever is written meanwhile."""
+        """Open a transaction that reads a consistent state, also during writes."""
         with self._engine.connect() as connection:
             if connection.dialect.name == "postgresql":
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")
@@ -136,6 +147,12 @@ def setting(connection: sa.Connection, name: str) -> str | None:
     return connection.scalar(sa.select(SETTINGS.c.value).where(SETTINGS.c.name == name))
 
 
+def put(connection: sa.Connection, table: sa.Table, key: Mapping[str, Any], **values: Any) -> None:
+    """Store one row with the values of `key` in place of an earlier one."""
+    connection.execute(sa.delete(table).filter_by(**key))
+    connection.execute(sa.insert(table).values(**key, **values))
+
+
 def _engine(url: sa.URL) -> sa.Engine:
     if url.get_backend_name() != "sqlite":
         # The driver that the package names, whatever SQLAlchemy's default is.
@@ -143,7 +160,7 @@ def _engine(url: sa.URL) -> sa.Engine:
         return sa.create_engine(url, pool_size=16, max_overflow=32, pool_pre_ping=True)
     file = Path(url.database)
     file.parent.mkdir(parents=True, exist_ok=True)
-    # What physicians said is for the one who runs the study; SQLite gives its other files the rights of this one.
+    # Only the user who runs the study can read the answers; SQLite gives its other files the same rights.
     os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
     engine = sa.create_engine(
         url, connect_args={"timeout": BUSY, "isolation_level": None}, pool_size=THREADS, max_overflow=0
@@ -157,7 +174,7 @@ def _engine(url: sa.URL) -> sa.Engine:
 
     @sa.event.listens_for(engine, "begin")
     def begin(connection: sa.Connection) -> None:
-        # The right to write is taken at once: a transaction that reads first and is overtaken could not go on.
+        # The write lock is taken at once: a transaction that reads first would fail if another one writes meanwhile.
         writes = connection.get_execution_options().get("writes")
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 

@@ -1,4 +1,4 @@
-"""How a study goes: who has done what, how far physicians agree so far, whether they drift, and what divides them.
+"""Measure the progress of a study: tasks done, agreement so far, drift over time, and the widest disagreements.
 
 Everything is computed from the answers that count now, each time it is asked for; nothing is kept.
 """
@@ -6,12 +6,13 @@ Everything is computed from the answers that count now, each time it is asked fo
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 from typing import Any
 
 import numpy as np
 
-from automedeval.annotation.assignment import Answer
+from automedeval.annotation.assignment import Answer, Progress
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import PREFERENCE, RESPONSES, VERDICT, Annotator, Study
 from automedeval.meta_evaluation.cases import Cases
@@ -19,6 +20,7 @@ from automedeval.meta_evaluation.ratings import gather_preferences, preference_s
 from automedeval.meta_evaluation.report_figures import illustrate_preferences
 from automedeval.records import REFERENCE, Preference
 from automedeval.reports import charts
+from automedeval.reports.charts import Figure
 from automedeval.stats import bootstrap, interrater
 
 RESAMPLES = 500  # of the live intervals: the page comes at once, and the report has its 2,000
@@ -28,22 +30,23 @@ WIDEST = 20
 
 @dataclass(frozen=True)
 class Physician:
-    """How far one physician is; `seconds` is the median a finished task took, `last` when they stored something (1970)."""
+    """How far one physician is.
 
-    name: str
-    role: str
+    Args:
+        seconds: median time of a finished task.
+        last: when they last stored something, in seconds since 1970.
+    """
+
+    annotator: Annotator
     invited: bool
-    done: int
-    skipped: int
-    open: int
-    left: int
+    progress: Progress
     seconds: float | None
     last: float | None
 
 
 @dataclass(frozen=True)
 class Division:
-    """An item that divides physicians: the widest range of their scores, and of what.
+    """An item on which physicians disagree: the widest range of their scores, and of what.
 
     Args:
         number: of the item in the study.
@@ -69,22 +72,12 @@ def physicians(study: Study, store: Store, answers: Sequence[Answer]) -> list[Ph
         spent[answer.annotator][answer.assignment].append(answer)
     found = []
     for each in study.annotators:
-        progress, tasks = store.progress(each.name), spent[each.name].values()
+        tasks = spent[each.name].values()
         timed = [task for task in tasks if all(answer.seconds is not None for answer in task)]
         seconds = [sum(answer.seconds for answer in task) for task in timed if _finished(study, each, task)]
-        found.append(
-            Physician(
-                each.name,
-                each.role,
-                each.name in invited,
-                progress.done,
-                progress.skipped,
-                progress.open,
-                progress.left,
-                median(seconds) if seconds else None,
-                max((answer.at for task in tasks for answer in task), default=None),
-            )
-        )
+        last = max((answer.at for task in tasks for answer in task), default=None)
+        typical = median(seconds) if seconds else None
+        found.append(Physician(each, each.name in invited, store.progress(each.name), typical, last))
     return found
 
 
@@ -220,29 +213,17 @@ def kinds_answered(answers: Sequence[Answer]) -> Counter:
     return Counter(answer.part.partition(":")[0] for answer in answers)
 
 
-def draw_figures(study: Study, answers: Sequence[Answer]) -> dict[str, dict[str, Any]]:
-    """Return the coordinator's figures by name: {"title", "text", "head", "rows", "svg"}; `svg` draws it when called."""
-    found: dict[str, dict[str, Any]] = {}
+def draw_figures(study: Study, answers: Sequence[Answer]) -> dict[str, Figure]:
+    """Return the coordinator's figures by the names of their files."""
+    found: dict[str, Figure] = {}
     if lines := drift(answers):
-        found["drift"] = {
-            "title": "Drift over time",
-            "text": "Mean score that each physician gave, over the sequence of their own tasks. Lines that move together are "
-            "the cases'; one that moves alone is the person's.",
-            "head": ["physician", "task", "mean score", "tasks"],
-            "rows": [
-                [name, f"{at:g}", f"{mean:.2f}", str(count)] for name, points in lines for at, mean, count in points
-            ],
-            "svg": lambda: charts.drift(lines, "drift"),
-        }
-    for number, (title, text, svg, head, rows) in enumerate(
-        illustrate_preferences(live_preferences(study, answers)), 1
-    ):
-        name = f"preference-{number}"
-        found[name] = {
-            "title": title,
-            "text": text,
-            "head": head,
-            "rows": rows,
-            "svg": lambda svg=svg, name=name: charts.alone(svg(name)),
-        }
-    return found
+        found["drift"] = Figure(
+            "Drift over time",
+            "Mean score that each physician gave, over the sequence of their own tasks. Lines that move together follow the "
+            "cases; a line that moves alone follows the person.",
+            partial(charts.drift, lines),
+            ["physician", "task", "mean score", "tasks"],
+            [[name, f"{at:g}", f"{mean:.2f}", count] for name, points in lines for at, mean, count in points],
+        )
+    preferences = illustrate_preferences(live_preferences(study, answers))
+    return found | {f"preference-{number}": figure for number, figure in enumerate(preferences, 1)}

@@ -1,8 +1,8 @@
-"""Security of the physicians' page: what stands between a request and a route.
+"""Secure the physicians' page by middleware between a request and its route.
 
-`Guard` puts the security headers on every answer, errors included, and turns a crash into a plain page. `Forms` reads the body
-of every POST, within a limit, and refuses it unless it carries the token of its session: no route checks that again, so none
-can forget it. Between the two stands Starlette's signed session cookie.
+`Guard` adds security headers to every response, errors included, and answers a crash with a plain page. `Forms` reads the body
+of every POST, within a limit, and refuses it without the token of its session, so that no route has to check it. Starlette's
+signed session cookie is between the two.
 """
 
 import hashlib
@@ -10,20 +10,19 @@ import hmac
 import html
 import logging
 import secrets
-from collections.abc import Mapping
 from urllib.parse import parse_qsl
 
 from starlette.datastructures import MutableHeaders
 from starlette.middleware import Middleware
 from starlette.middleware.sessions import SessionMiddleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LOG = logging.getLogger(__name__)
-# Bytes. Ten full comments in Latin letters stay below it, and five in any script (a sign takes up to twelve bytes in a form).
+# Bytes: ten full comments in Latin letters, or five in any script (a character takes up to twelve bytes in a form).
 BODY_LIMIT = 128 * 1024
-DRAINED = 8 * 1024 * 1024  # bytes of a body that is refused and still read, so that the browser shows why
+DRAINED = 8 * 1024 * 1024  # bytes that are read of a refused body, so that the browser shows the reason
 FIELDS = 2_000  # fields of a form
 LONGEST_PATH = 2_000  # characters
 SESSION_SECONDS = 30 * 24 * 3600.0
@@ -41,18 +40,13 @@ HEADERS = {
 
 
 def layers(secret: str, secure: bool) -> list[Middleware]:
-    """Return the middleware of the page, outermost first.
-
-    Args:
-        secret: what session cookies are signed with.
-        secure: whether browsers reach the page by https alone; its cookie then never travels without.
-    """
+    """Return the middleware of the page, outermost first; `secret` signs session cookies, `secure` ones need https."""
     session = Middleware(SessionMiddleware, secret, max_age=int(SESSION_SECONDS), same_site="lax", https_only=secure)
     return [Middleware(Guard), session, Middleware(Forms)]
 
 
 def plain_page(status: int, heading: str, text: str) -> HTMLResponse:
-    """Return a page that needs no template: it is shown where a template, or what it reads, may be what failed."""
+    """Return a page without a template, for errors that a template may have caused."""
     heading, text = html.escape(heading), html.escape(text)
     return HTMLResponse(
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -64,15 +58,20 @@ def plain_page(status: int, heading: str, text: str) -> HTMLResponse:
 
 
 def csrf_of(request: Request) -> str:
-    """Return the token that a form of this session carries; the session gets one if it has none."""
+    """Return the session's token for forms; create it if there is none."""
     return request.session.setdefault("csrf", secrets.token_urlsafe(24))
 
 
-def sign_in(request: Request, secret: str, token: str) -> None:
-    """Begin a physician's session, on the invitation that they followed; whatever the browser held before is dropped.
+def field_of(request: Request, name: str) -> str:
+    """Return the first value of a form's field, "" if the form has none."""
+    return (request.state.form.get(name) or [""])[0]
 
-    The session holds the invitation itself, so that a new invitation, which makes the old one void, ends it. Its form token
-    follows from the invitation: a page that was open when a session ended can be sent after signing in again.
+
+def sign_in(request: Request, secret: str, token: str) -> None:
+    """Start a physician's session on an invitation; an earlier session of the browser ends.
+
+    The session holds the invitation, so a new invitation, which makes the old one void, ends it. The token for forms is derived
+    from the invitation, so a page that was open before can be sent after signing in again.
     """
     request.session.clear()
     form_token = hmac.new(secret.encode(), f"form:{token}".encode(), hashlib.sha256).hexdigest()
@@ -80,7 +79,7 @@ def sign_in(request: Request, secret: str, token: str) -> None:
 
 
 class Guard:
-    """Put the security headers on every answer, and answer a crash with a plain page."""
+    """Add the security headers to every response, and answer a crash with a plain page."""
 
     def __init__(self, app: ASGIApp):
         self.app = app
@@ -97,19 +96,18 @@ class Guard:
                 started = True
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
-                    headers.setdefault(name, value)  # a route may have set its own: a figure has styles of its own
+                    headers.setdefault(name, value)  # a route may have set its own, as figures do
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
         try:
-            if len(scope["path"]) > LONGEST_PATH:  # a number of thousands of digits is read by no route
-                await plain_page(404, "There is nothing here", "The address leads nowhere.")(
-                    scope, receive, send_guarded
-                )
-                return
-            await self.app(scope, receive, send_guarded)
+            if len(scope["path"]) > LONGEST_PATH:  # no route parses a number of thousands of digits
+                page = plain_page(404, "There is nothing here", "The address leads nowhere.")
+            else:
+                page = self.app
+            await page(scope, receive, send_guarded)
         except Exception:
-            # The path is not logged: that of an invitation holds its token.
+            # The path is not logged: an invitation's path holds its token.
             LOG.exception("a request failed")
             if started:
                 raise
@@ -120,44 +118,48 @@ class Guard:
 class Forms:
     """Read the form of every POST into `request.state.form` (name → values), after checking its size, kind and token.
 
-    What is refused reaches no route. A route that only reads is never called by POST, and one that stores never by GET.
+    A refused request reaches no route. Routes that store are called by POST alone, the others by GET alone.
     """
 
     def __init__(self, app: ASGIApp):
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] in ("GET", "HEAD"):
-            await self.app(scope, receive, send)
-            return
-        request = Request(scope)
-        body = await _body(receive)
-        refusal = None
-        form: dict[str, list[str]] = {}
-        if body is None:
-            refusal = plain_page(413, "Too much text", "This form is too large. Nothing was stored. Please shorten it.")
-        elif request.headers.get("content-type", "").split(";")[0].strip() != "application/x-www-form-urlencoded":
-            refusal = plain_page(415, "Not a form", "This page takes its own forms only. Nothing was stored.")
-        else:
-            try:
-                form = _fields(body)
-            except ValueError:
-                refusal = plain_page(400, "Not a form", "This form cannot be read. Nothing was stored.")
-        if refusal is None and not _token_fits(request.session, form):
-            text = (
-                "Nothing was stored, because this form does not belong to your present session. Please open your invitation "
-                "link again (your browser has to allow cookies), and then repeat this step."
-            )
-            refusal = plain_page(403, "Please sign in again", text)
-        if refusal is not None:
-            await refusal(scope, receive, send)
-            return
-        scope.setdefault("state", {})["form"] = form
+        if scope["type"] == "http" and scope["method"] not in ("GET", "HEAD"):
+            form = _form(Request(scope), await _body(receive))
+            if isinstance(form, Response):
+                await form(scope, receive, send)
+                return
+            scope.setdefault("state", {})["form"] = form
         await self.app(scope, receive, send)
 
 
+def _form(request: Request, body: bytes | None) -> dict[str, list[str]] | Response:
+    """Return the fields of a form, with line ends of one character, or the page that refuses it."""
+    if body is None:
+        return plain_page(413, "Too much text", "This form is too large. Nothing was stored. Please shorten it.")
+    if request.headers.get("content-type", "").split(";")[0].strip() != "application/x-www-form-urlencoded":
+        return plain_page(415, "Not a form", "This page takes its own forms only. Nothing was stored.")
+    form: dict[str, list[str]] = {}
+    try:
+        pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=FIELDS)
+    except ValueError:  # too many fields, or bytes that are not UTF-8
+        return plain_page(400, "Not a form", "This form cannot be read. Nothing was stored.")
+    for name, value in pairs:
+        # A browser sends two characters for a line end, but counts one for `maxlength`.
+        form.setdefault(name, []).append(value.replace("\r\n", "\n").replace("\r", "\n"))
+    given, own = form.get("csrf", []), request.session.get("csrf")
+    if own is None or len(given) != 1 or not hmac.compare_digest(given[0].encode(), own.encode()):
+        text = (
+            "Nothing was stored, because this form does not belong to your present session. Please open your invitation "
+            "link again (your browser has to allow cookies), and then repeat this step."
+        )
+        return plain_page(403, "Please sign in again", text)
+    return form
+
+
 async def _body(receive: Receive) -> bytes | None:
-    """Return the body of a request, None where it is longer than the limit."""
+    """Return the body of a request, None if it is longer than the limit."""
     chunks, size, more = [], 0, True
     while more and size <= DRAINED:
         message = await receive()
@@ -168,22 +170,3 @@ async def _body(receive: Receive) -> bytes | None:
         if size <= BODY_LIMIT:
             chunks.append(chunk)
     return b"".join(chunks) if size <= BODY_LIMIT else None
-
-
-def _fields(body: bytes) -> dict[str, list[str]]:
-    """Return the fields of a form; line ends become those that lengths are counted with.
-
-    Raises:
-        ValueError: too many fields, or bytes that are not UTF-8.
-    """
-    form: dict[str, list[str]] = {}
-    pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=FIELDS)
-    for name, value in pairs:
-        # A browser sends two characters for a line end and counts one towards `maxlength`.
-        form.setdefault(name, []).append(value.replace("\r\n", "\n").replace("\r", "\n"))
-    return form
-
-
-def _token_fits(session: Mapping[str, str], form: Mapping[str, list[str]]) -> bool:
-    given, own = form.get("csrf", []), session.get("csrf")
-    return own is not None and len(given) == 1 and hmac.compare_digest(given[0].encode(), own.encode())

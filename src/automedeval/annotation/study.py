@@ -1,28 +1,30 @@
-"""A study: which cases and verdicts physicians are asked about, who they are, and what each is asked (paper, section 4.2).
+"""Read a study: its cases, its verdicts, its annotators, and the items that each of them answers (paper, section 4.2).
 
-A study is one YAML file; recipes/runs/automedeval-135m/annotate.yaml has comments on its keys. There are three kinds of item:
-"rate" (score each response, and then the verdicts on them), "jury" (decide about a mistake without a consensus) and "prefer"
-(which of two verdicts is better, without knowing whose they are).
+A study is one YAML file; recipes/runs/automedeval-135m/annotate.yaml explains its keys. There are three kinds of items: "rate"
+(score each response, then the verdicts on them), "jury" (decide about a mistake without a consensus) and "prefer" (choose the
+better of two verdicts, blinded to the judges).
 """
 
-import hashlib
+import itertools
 import json
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import yaml
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from automedeval.annotation.jury_queue import Dispute, read_disputes
-from automedeval.annotation.order import ORDERS, in_order
-from automedeval.records import Case, RecordError, Verdict, as_shown, read_cases, read_placed
+from automedeval.records import Case, RecordError, Verdict, as_shown, digest, read_cases, read_placed, verdicts_file
+from automedeval.records.yaml_file import YamlFile
 from automedeval.rubrics import TAGS, Questions, Rubric, RubricError, packaged_rubrics, read_questions, read_rubric
 
 ROLES = ("attending", "chief")
 KINDS = ("rate", "jury", "prefer")
+ORDERS = ("file", "random", "uncertainty")
 # Parts of an assignment; the part on a judge's verdict is VERDICT and the judge's name.
 RESPONSES, VERDICT, DECISION, PREFERENCE = "responses", "verdict:", "decision", "preference"
 KEYS = (
@@ -45,10 +47,10 @@ class Annotator:
 
 @dataclass(frozen=True)
 class Plan:
-    """How the items of one kind are given out.
+    """How the items of one kind are assigned.
 
-    `raters` is how many annotators an ordinary item needs; the first `overlap` items need every annotator of the `roles`.
-    `judges` are those whose verdicts are rated, or the two that are compared. Of `roles`, `verify_roles` rate verdicts.
+    An item needs `raters` annotators; the first `overlap` items need every annotator of the `roles`. The verdicts of `judges`
+    are rated by the `verify_roles`, or two judges are compared.
     """
 
     kind: str
@@ -61,9 +63,9 @@ class Plan:
 
 @dataclass(frozen=True)
 class Item:
-    """What is to be done once for each of `needed` annotators: one case under one kind.
+    """One case under one kind, to be answered by `needed` annotators.
 
-    `judges` are those whose verdicts are rated (none where the case has no valid one), or the two that are compared.
+    The verdicts of `judges` are rated (those that have a valid one on the case), or two judges are compared.
     """
 
     key: str
@@ -75,19 +77,17 @@ class Item:
 
 @dataclass(frozen=True)
 class Study:
-    """A study as its file has it.
+    """A study, with the content of the files that it names.
 
     Args:
-        title, place: what it is called, and its file.
-        rubric, verdict_questions: what is asked about responses, and about verdicts.
-        cases: by id, each with the responses that are shown: its own, and the reference where a teacher was shown it as one.
-        verdicts: (case id, judge) → the valid verdict with a rationale that is asked about.
-        disputes: case id → what the jury is asked.
+        title, place: its title, and its file.
+        rubric, verdict_questions: the questions about responses, and about verdicts.
+        cases: by id, with the responses that are shown: those of the case, and the reference if a teacher judged it as one.
+        verdicts: (case id, judge) → the verdict to rate or compare.
+        disputes: case id → the mistake that the jury decides.
         plans: by kind, in the order of the file.
-        items: in the order in which they are given out.
+        items: in the order in which they are assigned.
         database: SQLAlchemy URL; a relative SQLite path is relative to the working directory.
-        fingerprint: twelve hexadecimal digits over what is asked and shown. A database of another study is refused; annotators
-            and how items are given out may change.
         files: every file that was read, the study's own first.
     """
 
@@ -103,86 +103,64 @@ class Study:
     items: tuple[Item, ...]
     seed: int
     database: str
-    fingerprint: str
     files: tuple[str, ...] = ()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Return twelve hexadecimal digits over the questions and everything shown, but not over annotators and assignment."""
+
+        def content_of(verdict: Verdict) -> list[Any]:
+            return [verdict.case_id, verdict.judge, verdict.order, verdict.rationale, verdict.scores]
+
+        judged = [[*key, *content_of(verdict)] for key, verdict in self.verdicts.items()]
+        asked = [[*content_of(each.recorded), each.order, content_of(each.judged)] for each in self.disputes.values()]
+        shown = [*sorted([case.id, case.digest] for case in self.cases.values()), *sorted(judged, key=json.dumps)]
+        questions = [self.rubric.fingerprint, self.verdict_questions.fingerprint]
+        return digest([*questions, *shown, *sorted(asked, key=json.dumps)])
 
     def annotator(self, name: str) -> Annotator | None:
         """Return the annotator of this name, None if there is none."""
         return next((each for each in self.annotators if each.name == name), None)
 
     def case_of(self, item: Item) -> Case:
-        """Return the case as it is shown for an item; the order of an assignment holds indices of its responses."""
+        """Return the case as shown for an item; the order of an assignment holds indices of its responses."""
         return self.disputes[item.case_id].case if item.kind == "jury" else self.cases[item.case_id]
 
     def rubric_of(self, item: Item) -> Rubric:
-        """Return the rubric whose scale an item's scores of responses are on."""
+        """Return the rubric of an item's scores of responses."""
         return self.disputes[item.case_id].rubric if item.kind == "jury" else self.rubric
 
 
 def read_study(path: str | Path) -> Study:
     """Read a study's YAML and the files that it names.
 
-    Of several verdicts of a judge on a case (orders, runs) the first one is asked about, by run and order. A verdict that is
-    invalid, or has no rationale, is not asked about: there is nothing to rate.
-
-    Raises:
-        RecordError: one line "FILE: KEY: what is wrong and what is allowed", or a fault of a file that it names.
+    Of several verdicts of a judge on a case the first by run and order is used. Verdicts that are invalid or have no rationale
+    are left out. Raise RecordError for a faulty key, or a fault of a file that the study names.
     """
     return _Reader(str(path)).study()
 
 
-class _Reader:
-    """Checks one file, key by key; every complaint starts with the file's name and the key."""
-
-    def __init__(self, place: str):
-        self.place = place
-        self.files = [place]
-
-    def fail(self, key: str, problem: str) -> None:
-        raise RecordError(f"{self.place}: {key}: {problem}")
-
-    def take(self, mapping: Mapping[str, Any], key: str, kind: type, default: Any = ..., inside: str = "") -> Any:
-        value = mapping.get(key, default)
-        if value is ...:
-            self.fail(inside + key, "is missing")
-        if key in mapping and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
-            words = {str: "a text", int: "a whole number", list: "a list", dict: "a mapping"}
-            self.fail(inside + key, f"must be {words[kind]}, not {value!r}")
-        return value
-
-    def texts(self, mapping: Mapping[str, Any], key: str, default: Any = ..., inside: str = "") -> tuple[str, ...]:
+class _Reader(YamlFile):
+    def texts(
+        self, mapping: Mapping[str, Any], key: str, default: Any = ..., allowed: Sequence[str] = (), inside: str = ""
+    ) -> tuple[str, ...]:
         """Return one text or a list of texts as a tuple without repetitions."""
-        value = mapping.get(key, default)
-        if value is ...:
-            self.fail(inside + key, "is missing")
-        values = [value] if isinstance(value, str) else value
-        if not isinstance(values, list | tuple) or not all(isinstance(each, str) and each for each in values):
-            self.fail(inside + key, f"must be a text or a list of texts, not {value!r}")
+        if key in mapping:
+            given = mapping[key]
+            mapping = {key: [given] if isinstance(given, str) else given}
+            if not isinstance(mapping[key], list) or not all(isinstance(each, str) and each for each in mapping[key]):
+                self.fail(inside + key, f"must be a text or a list of texts, not {given!r}")
+        values = self.take(mapping, key, list, default, allowed, inside)
         if len(set(values)) < len(values):
             self.fail(inside + key, f"names one twice: {', '.join(values)}")
         return tuple(values)
 
-    def only(self, mapping: Any, known: Sequence[str], inside: str = "") -> None:
-        if not isinstance(mapping, dict):
-            self.fail(inside.rstrip(".") or "the file", f"must be a mapping with the keys {', '.join(known)}")
-        for key in mapping:
-            if key not in known:
-                self.fail(f"{inside}{key}", f"unknown key; known are {', '.join(known)}")
-
-    # --- the whole ---
-
     def study(self) -> Study:
-        try:
-            content = yaml.safe_load(Path(self.place).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise RecordError(f"{self.place}: {error.strerror or error}") from None
-        except (UnicodeDecodeError, yaml.YAMLError) as error:
-            raise RecordError(f"{self.place}: not YAML: {' '.join(str(error).split())}") from None
+        content = self.read()
         self.only(content, KEYS)
+        self.files = [self.place]
         title, database = self.take(content, "title", str), self.database(self.take(content, "database", str))
-        seed, order = self.take(content, "seed", int, 0), self.take(content, "order", str, "file")
-        if order not in ORDERS:
-            self.fail("order", f"must be one of {', '.join(ORDERS)}, not {order!r}")
+        seed, order = self.take(content, "seed", int, 0), self.take(content, "order", str, "file", ORDERS)
         annotators = self.annotators(content)
         rubric, questions = self.rubrics(content)
         every = self.cases(content)
@@ -193,24 +171,29 @@ class _Reader:
         valid = self.verdicts(content, cases, rubric)
         if order == "uncertainty" and not valid:
             self.fail("order", "uncertainty needs verdicts, and there is none that is valid")
+        by_case: dict[str, list[Verdict]] = {}
         for (case_id, _), verdict in valid.items():
+            by_case.setdefault(case_id, []).append(verdict)
             if (shown := as_shown(every[case_id], verdict)) is not every[case_id]:
                 cases[case_id] = shown
         verdicts = {key: verdict for key, verdict in valid.items() if verdict.rationale}
         plans = {kind: self.plan(kind, content[kind], annotators, verdicts) for kind in content if kind in KINDS}
         if not plans:
-            self.fail("the file", f"asks nothing: it needs one of {', '.join(KINDS)} at least")
+            self.fail("the file", f"needs at least one of {', '.join(KINDS)}")
         disputes = self.disputes(content, every, rubric) if "jury" in plans else {}
-        by_case: dict[str, list[Verdict]] = {}
-        for (case_id, _), verdict in valid.items():
-            by_case.setdefault(case_id, []).append(verdict)
+        waiting = [name for name, dispute in disputes.items() if dispute.line.get("decision") is None]
         items = []
         for plan in plans.values():
-            ids = [name for name, dispute in disputes.items() if not dispute.decided] if plan.kind == "jury" else cases
-            new = _items(plan, in_order(list(ids), order, seed, by_case), verdicts, annotators)
-            if not new and plan.kind != "jury":
+            ids = waiting if plan.kind == "jury" else list(cases)
+            able, place = sum(each.role in plan.roles for each in annotators), 0
+            for case_id in in_order(ids, order, seed, by_case):
+                judges = tuple(judge for judge in plan.judges if (case_id, judge) in verdicts)
+                if plan.kind != "prefer" or len(judges) == 2:
+                    key = "/".join((plan.kind, case_id, *(judges if plan.kind == "prefer" else ())))
+                    items.append(Item(key, plan.kind, case_id, judges, able if place < plan.overlap else plan.raters))
+                    place += 1
+            if not place and plan.kind != "jury":
                 self.fail(plan.kind, f"no case has a valid verdict of both {' and '.join(plan.judges)}")
-            items += new
         return Study(
             title=title,
             place=self.place,
@@ -224,7 +207,6 @@ class _Reader:
             items=tuple(items),
             seed=seed,
             database=database,
-            fingerprint=_fingerprint(rubric, questions, cases, verdicts, disputes),
             files=tuple(self.files),
         )
 
@@ -235,11 +217,11 @@ class _Reader:
         except ArgumentError:
             self.fail("database", "must be the path of an SQLite file, sqlite:///PATH or postgresql://HOST/NAME")
         if url.password or {"password", "sslpassword", "passfile", "service"} & url.query.keys():
-            self.fail("database", "holds a password: leave it out here, PGPASSWORD or a .pgpass file gives it")
+            self.fail("database", "must not hold a password: set PGPASSWORD, or use a .pgpass file")
         if url.get_backend_name() not in ("sqlite", "postgresql"):
             self.fail("database", f"must be sqlite or postgresql, not {url.get_backend_name()}")
         if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
-            self.fail("database", "needs a file: what is kept in memory alone is lost")
+            self.fail("database", "must be a file, not in memory")
         return str(url)
 
     def annotators(self, content: Mapping[str, Any]) -> tuple[Annotator, ...]:
@@ -247,14 +229,12 @@ class _Reader:
         for number, entry in enumerate(self.take(content, "annotators", list)):
             inside = f"annotators[{number}]."
             self.only(entry, ("name", "role"), inside)
-            name, role = (self.take(entry, key, str, inside=inside) for key in ("name", "role"))
+            name = self.take(entry, "name", str, inside=inside)
             if not name.strip() or not name.isprintable() or len(name) > 80:
                 self.fail(f"{inside}name", f"must be 1 to 80 printable characters, not {name!r}")
-            if role not in ROLES:
-                self.fail(f"{inside}role", f"must be one of {', '.join(ROLES)}, not {role!r}")
             if name in found:
                 self.fail(f"{inside}name", f"{name!r} came before")
-            found[name] = Annotator(name, role)
+            found[name] = Annotator(name, self.take(entry, "role", str, allowed=ROLES, inside=inside))
         if not found:
             self.fail("annotators", "needs one annotator at least")
         return tuple(found.values())
@@ -262,22 +242,19 @@ class _Reader:
     def rubrics(self, content: Mapping[str, Any]) -> tuple[Rubric, Questions]:
         given = self.take(content, "rubric", str, "automedeval")
         own = self.take(content, "verdict_rubric", str, None)
+        key = "rubric"
         try:
             rubric = read_rubric(given)
-        except RubricError as error:
-            self.fail("rubric", str(error))
-        try:
+            key = "verdict_rubric"
             questions = read_questions(own)
         except RubricError as error:
-            self.fail("verdict_rubric", str(error))
+            self.fail(key, str(error))
         self.files += [file for file in (given, own) if file and file.endswith((".yaml", ".yml"))]
         template = Path(given).parent / rubric.template
-        if given in self.files and template.is_file():  # a rubric of one's own may have it beside
+        if given in self.files and template.is_file():  # a user's rubric may have its template beside it
             self.files.append(str(template))
         if "rate" in content and not rubric.scale:
-            self.fail(
-                "rubric", f"{rubric.name} gives choices about pairs; rating responses needs a rubric with a scale"
-            )
+            self.fail("rubric", f"{rubric.name} gives choices about pairs; rating responses needs a scale")
         if unknown := [tag for tag in questions.tags if tag not in TAGS]:
             self.fail("verdict_rubric", f"the tag {unknown[0]!r} is none of {', '.join(TAGS)}")
         return rubric, questions
@@ -295,10 +272,10 @@ class _Reader:
     def verdicts(
         self, content: Mapping[str, Any], cases: Mapping[str, Case], rubric: Rubric
     ) -> dict[tuple[str, str], Verdict]:
-        """Return the valid verdicts on the cases by the study's rubric; those on other cases, or by others, are passed over."""
+        """Return the valid verdicts on the cases by the study's rubric; skip verdicts on other cases or by other rubrics."""
         found: dict[tuple[str, str], Verdict] = {}
         for given in self.texts(content, "verdicts", ()):
-            file = str(Path(given) / "verdicts.jsonl") if Path(given).is_dir() else given
+            file = str(verdicts_file(given))
             self.files.append(file)
             for place, verdict in read_placed(file, Verdict):
                 case = cases.get(verdict.case_id)
@@ -308,16 +285,14 @@ class _Reader:
                     shown = as_shown(case, verdict)
                 except RecordError as error:
                     raise RecordError(f"{place}: {error}") from None
-                if verdict.extra.get("case_digest", case.digest) not in (case.digest, shown.digest):
-                    raise RecordError(f"{place}: the case {case.id!r} has changed since it was judged")
-                slots = range(len(shown.responses))
-                fits = len(set(verdict.order)) == len(verdict.order) > 0 and set(verdict.order) <= set(slots)
-                if not fits or any(
-                    s is not None and len(s) != len(slots) for s in (verdict.scores, verdict.expected_scores)
-                ):
-                    raise RecordError(f"{place}: its order or scores do not fit the {len(slots)} responses")
+                verdict.check(place, case.digest, shown.digest)
+                count, order = len(shown.responses), verdict.order
+                fits = len(set(order)) == len(order) > 0 and set(order) <= set(range(count))
+                lengths = {len(scores) for scores in (verdict.scores, verdict.expected_scores) if scores is not None}
+                if not fits or not lengths <= {count}:
+                    raise RecordError(f"{place}: its order or scores do not fit the {count} responses")
                 key = (verdict.case_id, verdict.judge)
-                if key not in found or (verdict.run, verdict.order) < (found[key].run, found[key].order):
+                if key not in found or (verdict.run, order) < (found[key].run, found[key].order):
                     found[key] = verdict
         return found
 
@@ -327,31 +302,23 @@ class _Reader:
         known = {each.name: each for each in (*map(read_rubric, packaged_rubrics()), rubric)}
         return read_disputes(queue, dataset, cases, known)
 
-    # --- who is asked what ---
-
     def plan(
-        self,
-        kind: str,
-        given: Any,
-        annotators: Sequence[Annotator],
-        verdicts: Mapping[tuple[str, str], Verdict],
+        self, kind: str, given: Any, annotators: Sequence[Annotator], verdicts: Mapping[tuple[str, str], Verdict]
     ) -> Plan:
         given, inside = {} if given is None else given, f"{kind}."
         self.only(given, PLAN_KEYS[kind], inside)
-        raters, overlap = (self.take(given, key, int, least, inside) for key, least in (("raters", 1), ("overlap", 0)))
+        raters = self.take(given, "raters", int, 1, inside=inside)
+        overlap = self.take(given, "overlap", int, 0, inside=inside)
         # Paper: chief physicians verify the data set and are the jury; all five doctors rate responses and verdicts.
-        roles = self.texts(given, "roles", ("chief",) if kind == "jury" else ROLES, inside)
-        verify_roles = self.texts(given, "verify_roles", ROLES, inside)
-        for key, names in (("roles", roles), ("verify_roles", verify_roles)):
-            if wrong := [name for name in names if name not in ROLES]:
-                self.fail(inside + key, f"{wrong[0]!r} is not one of {', '.join(ROLES)}")
+        roles = self.texts(given, "roles", ("chief",) if kind == "jury" else ROLES, ROLES, inside)
+        verify_roles = self.texts(given, "verify_roles", ROLES, ROLES, inside)
         able = sum(each.role in roles for each in annotators)
         if not 1 <= raters <= able:
             self.fail(f"{inside}raters", f"must be from 1 to the {able} annotators with the roles, not {raters}")
         if overlap < 0:
             self.fail(f"{inside}overlap", f"must be at least 0, not {overlap}")
         known = list(dict.fromkeys(judge for _, judge in verdicts))
-        judges = () if kind == "jury" else self.texts(given, "judges", ... if kind == "prefer" else known, inside)
+        judges = self.texts(given, "judges", {"rate": known, "jury": ()}.get(kind, ...), inside=inside)
         if kind == "prefer" and len(judges) != 2:
             self.fail(f"{inside}judges", f"must name two judges, not {len(judges)}")
         if missing := [judge for judge in judges if judge not in known]:
@@ -360,37 +327,52 @@ class _Reader:
         return Plan(kind, raters, overlap, roles, judges, verify_roles)
 
 
-def _items(
-    plan: Plan,
-    case_ids: Sequence[str],
-    verdicts: Mapping[tuple[str, str], Verdict],
-    annotators: Sequence[Annotator],
-) -> list[Item]:
-    able = sum(each.role in plan.roles for each in annotators)
-    items: list[Item] = []
-    for case_id in case_ids:
-        judges = tuple(judge for judge in plan.judges if (case_id, judge) in verdicts)
-        if plan.kind == "prefer" and len(judges) < 2:
-            continue
-        key = "/".join((plan.kind, case_id, *(judges if plan.kind == "prefer" else ())))
-        items.append(Item(key, plan.kind, case_id, judges, able if len(items) < plan.overlap else plan.raters))
-    return items
+def in_order(case_ids: Sequence[str], order: str, seed: int, verdicts: Mapping[str, Sequence[Verdict]]) -> list[str]:
+    """Return the ids of cases in the order in which they are assigned.
+
+    Args:
+        order: one of ORDERS. "uncertainty" sorts by the judges' `disagreement`, largest first, then by `least_gap`, smallest
+            first; cases without scores come last, and ties keep the order of the file.
+        seed: of a random order.
+        verdicts: case id → the valid verdicts on it.
+    """
+    if order == "random":
+        return random.Random(f"{seed}:order").sample(case_ids, len(case_ids))
+    if order == "file":
+        return list(case_ids)
+
+    def certainty(case_id: str) -> tuple[bool, float, float]:
+        scores = [known for verdict in verdicts.get(case_id, ()) if len(known := _scores(verdict)) > 1]
+        return (not scores, -disagreement(scores), least_gap(scores)) if scores else (True, 0.0, 0.0)
+
+    return sorted(case_ids, key=certainty)
 
 
-def _fingerprint(
-    rubric: Rubric,
-    questions: Questions,
-    cases: Mapping[str, Case],
-    verdicts: Mapping[tuple[str, str], Verdict],
-    disputes: Mapping[str, Dispute],
-) -> str:
-    def told(verdict: Verdict) -> list[Any]:
-        return [verdict.case_id, verdict.judge, verdict.order, verdict.rationale, verdict.scores]
+def disagreement(scores: Sequence[Mapping[int, float]]) -> float:
+    """Return how much judges disagree about the order of a case's responses, from 0 to 1.
 
-    asked = [rubric.fingerprint, questions.fingerprint]
-    asked += sorted([case.id, case.digest] for case in cases.values())
-    asked += sorted(([*key, *told(verdict)] for key, verdict in verdicts.items()), key=json.dumps)
-    asked += sorted(
-        ([*told(each.recorded), each.order, told(each.judged)] for each in disputes.values()), key=json.dumps
-    )
-    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:12]
+    It is the mean over pairs of judges and pairs of responses that both scored: 0 if both order the pair alike, ½ if one of
+    them ties, 1 if they order it in opposite ways. It is 0 for a single judge.
+
+    Args:
+        scores: for each judge, index of the response → score.
+    """
+    apart = []
+    for one, other in itertools.combinations(scores, 2):
+        for first, second in itertools.combinations(sorted(one.keys() & other.keys()), 2):
+            relations = [(score[first] > score[second]) - (score[first] < score[second]) for score in (one, other)]
+            apart.append(abs(relations[0] - relations[1]) / 2)
+    return sum(apart) / len(apart) if apart else 0.0
+
+
+def least_gap(scores: Sequence[Mapping[int, float]]) -> float:
+    """Return the smallest difference between two scores of one judge; at least one judge must have scored two responses."""
+    pairs = (pair for score in scores for pair in itertools.combinations(score.values(), 2))
+    return min(abs(one - other) for one, other in pairs)
+
+
+def _scores(verdict: Verdict) -> dict[int, float]:
+    """Return index of the response → expected score, or the score if the judge gave no probabilities."""
+    return {
+        index: score for index, score in enumerate(verdict.expected_scores or verdict.scores or ()) if score is not None
+    }

@@ -1,1 +1,1 @@
-"""The instruction data set: from public rows and teacher verdicts to curriculum splits (paper, sections 3.1 and 3.2)."""
+"""Build the instruction data set: from public rows and teacher verdicts to curriculum splits (paper, sections 3.1, 3.2)."""

@@ -1,4 +1,7 @@
-"""The steps that make a data set of judged cases, each telling its arithmetic: check, label, assign, compare, write."""
+"""Build the instruction data set; each step reports what it kept and dropped.
+
+The steps are: verify, label quality, assign to splits, compare with the evaluation cases, write.
+"""
 
 import itertools
 import random
@@ -13,40 +16,44 @@ from tqdm import tqdm
 from automedeval.dataset.corruption import corrupt, share_line
 from automedeval.dataset.curriculum import Assignment, Key, Plan, assign, shuffled
 from automedeval.dataset.decontamination import Evaluation
-from automedeval.dataset.folder import SplitWriter
-from automedeval.dataset.instructions import instruction, reads_back
+from automedeval.dataset.folder import write_rows
+from automedeval.dataset.instructions import instruction
 from automedeval.dataset.quality import Labelled, QualityClassifier
 from automedeval.dataset.teacher_verdicts import Fact, JudgedCases
 from automedeval.dataset.topics import Topic, topics
 from automedeval.dataset.verification import Verification, verify
-from automedeval.models.tokenization import PromptEncoder, row_lengths
-from automedeval.records import REFERENCE, Case, RecordError, as_shown, read_lines
+from automedeval.models.tokenization import PromptEncoder
+from automedeval.records import Case, RecordError, as_shown, read_lines
 from automedeval.rubrics import Rubric
 
-WINDOW = 64  # rows that are tokenized, or verdicts that are classified, together
-LABELLED = 250  # of each quality. Paper: 200 high and 200 low to fit, 100 others to test (Appendix B)
-TOPIC_CASES = 5000  # at most so many are modelled: more change little and take long
+WINDOW = 64  # verdicts that are classified together
+LABELLED = 250  # verdicts of each quality. Paper: 200 high and 200 low to fit, 100 others to test (Appendix B)
+TOPIC_CASES = 5000  # most cases that topics are fitted to: more change little and take long
 
 
 @dataclass
 class InstructionSet:
-    """A data set in the making: the judged cases, the plan for them, and what was told so far."""
+    """The data set under construction: the judged cases, the plan, and the lines reported so far."""
 
     judged: JudgedCases
     plan: Plan
     arithmetic: list[str] = field(default_factory=list)
 
-    def tell(self, *lines: str) -> None:
-        """Print the arithmetic of a step and keep it for the card."""
+    def report(self, *lines: str) -> None:
+        """Print the lines that report a step, and keep them for the card."""
         for line in lines:
             print(line)
         self.arithmetic += lines
 
     def verify(self, path: str | None) -> tuple[Verification | None, int]:
-        """Reject what physicians did not let pass (section 3.1); return what they said, and how many verdicts nobody rated."""
+        """Reject verdicts that fail the physicians' verification (section 3.1).
+
+        Returns:
+            What the ratings at `path` say, None without a path; how many verdicts have no rating and pass.
+        """
         facts = self.judged.facts
         if path is None:
-            self.tell("verification: no ratings of verdicts are given, all pass")
+            self.report("verification: no ratings of verdicts are given, all pass")
             return None, len(facts)
         found = verify(path, self.judged.judges(), self.plan.verification)
         unrated = sum((case_id, fact.judge) not in found.failures for (case_id, _), fact in facts.items())
@@ -55,16 +62,16 @@ class InstructionSet:
             failed = found.failures.get((key[0], fact.judge))
             return f"fails {' and '.join(failed)}" if failed else None
 
-        self.tell(
+        self.report(
             f"verification: {self.judged.filter('verdicts', reason)}; {unrated:,} unrated ones pass", *found.lines()
         )
         return found, unrated
 
     def read_labels(self, path: str) -> int:
-        """Take over which verdicts people called high or low; return how many.
+        """Set the quality of verdicts that people labelled; return how many.
 
         Raises:
-            RecordError: a line without case_id, judge and a quality of high or low, or no label of any of these verdicts.
+            RecordError: a quality that is not high or low, or no label of any of these verdicts.
         """
         of_judge = {(case_id, fact.judge): fact for (case_id, _), fact in self.judged.facts.items()}
         taken = 0
@@ -80,14 +87,14 @@ class InstructionSet:
         return taken
 
     def fit(self, classifier: QualityClassifier, spoil: bool) -> dict[str, Any]:
-        """Teach a classifier high and low quality; return its report.
+        """Fit a quality classifier; return its report.
 
         Args:
-            spoil: verdicts of the plan's first teacher count as high, and the same verdicts spoilt as low; else the labels
-                that people gave teach.
+            spoil: True takes verdicts of the plan's first teacher as high, and corrupted copies of them as low; False takes
+                people's labels.
 
         Raises:
-            RecordError: there are too few to learn from.
+            RecordError: there are too few labelled verdicts.
         """
         facts = self.judged.facts
         if spoil:
@@ -97,7 +104,7 @@ class InstructionSet:
             pairs = list(self._shown(shuffled(self.plan.seed, "labelled", able)[:LABELLED]))
             cases = {case.id: case for case, _ in pairs}
             spoilt = corrupt([verdict for _, verdict in pairs], cases, self.plan.seed)
-            self.tell(f"quality: {share_line(len(pairs), spoilt)}")
+            self.report(f"quality: {share_line(len(pairs), spoilt)}")
             labelled = [Labelled(case, verdict, "high") for case, verdict in pairs if verdict.rationale]
             labelled += [Labelled(cases[each.case_id], each, "low", each.extra["corruption"]) for each in spoilt]
         else:
@@ -110,13 +117,13 @@ class InstructionSet:
         right = ", ".join(f"{kind} {found['right']} of {found['n']}" for kind, found in report["kinds"].items())
         found = report["accuracy"]
         interval = "" if found["low"] is None else " [{low:.2f}, {high:.2f}]".format(**found)
-        self.tell(
+        self.report(
             f"quality: accuracy of the classifier {found['value']:.2f}{interval} on others; right: {right} (paper: 0.91)"
         )
         return report
 
     def classify(self, classifier: QualityClassifier) -> None:
-        """Call every verdict high or low that nobody has called so (Appendix B)."""
+        """Set the quality of every verdict that has none (Appendix B)."""
         unknown = [key for key, fact in self.judged.facts.items() if fact.quality is None]
         with tqdm(total=len(unknown), desc="quality", unit="verdict") as bar:
             for start in range(0, len(unknown), WINDOW):
@@ -124,24 +131,24 @@ class InstructionSet:
                 for key, quality in zip(keys, classifier.decide(list(self._shown(keys)))):
                     self.judged.facts[key].quality = quality.label
                 bar.update(len(keys))
-        self.tell(f"quality: {len(unknown):,} verdicts called high or low by the classifier")
+        self.report(f"quality: {len(unknown):,} verdicts called high or low by the classifier")
 
     def _shown(self, keys: Iterable[Key]) -> Iterable[tuple[Case, Any]]:
         return ((as_shown(case, verdict), verdict) for case, verdict in self.judged.pairs(keys))
 
-    def tell_quality(self) -> None:
-        """Tell how many verdicts of each teacher are of which quality."""
+    def report_quality(self) -> None:
+        """Report how many verdicts of each teacher have which quality."""
         counts = Counter((teacher, fact.quality or "unknown") for (_, teacher), fact in self.judged.facts.items())
-        self.tell(
+        self.report(
             "quality: "
             + ", ".join(f"{teacher} {quality} {count:,}" for (teacher, quality), count in sorted(counts.items()))
         )
 
     def assign(self) -> Assignment:
-        """Lay the verdicts out as the plan says (section 3.2).
+        """Assign the verdicts to splits by the plan (section 3.2).
 
         Raises:
-            RecordError: a line of the plan's test file without an id, or on a case whose texts are nowhere.
+            RecordError: a line of the plan's test file without an id, or with a case whose texts are in no file.
         """
         test_ids = []
         for place, record in read_lines(self.plan.test_file) if self.plan.test_file else ():
@@ -149,16 +156,16 @@ class InstructionSet:
             if not isinstance(test_ids[-1], str):
                 raise RecordError(f"{place}: has no 'id'")
             if record.get("question") is None and self.judged.case(test_ids[-1]) is None:
-                # Without its texts nobody could say whether a training case repeats it.
+                # Without its texts, training cases that repeat it would not be found.
                 raise RecordError(
                     f"{place}: case {test_ids[-1]!r} is in no file of --cases, and has no 'question' here"
                 )
         found = assign(self.plan, {key: fact.quality for key, fact in self.judged.facts.items()}, test_ids)
-        self.tell(*found.lines)
+        self.report(*found.lines)
         return found
 
     def _test_cases(self) -> Iterator[Case]:
-        """Yield the cases whose texts stand in the plan's test file; under other ids they may stand in no file of cases."""
+        """Yield the cases of the plan's test file that have a question there; they need not be in a file of --cases."""
         for place, record in read_lines(self.plan.test_file) if self.plan.test_file else ():
             if record.get("question") is not None:
                 try:
@@ -167,14 +174,14 @@ class InstructionSet:
                     raise RecordError(f"{place}: {error}") from None
 
     def compare(self, assignment: Assignment, others: Iterable[Case], drop: bool) -> None:
-        """Refuse, or leave out, training cases that the evaluation holds too.
+        """Find training cases that repeat evaluation cases, and drop them.
 
         Args:
-            others: evaluation cases beside the test split and the texts of the plan's test file.
-            drop: leave them out.
+            others: evaluation cases beside the test split and the plan's test file.
+            drop: False raises an error instead.
 
         Raises:
-            RecordError: there are some, and `drop` is False.
+            RecordError: there are such cases, and `drop` is False.
         """
         evaluation = Evaluation(itertools.chain(self.judged.cases(assignment.apart), self._test_cases(), others))
         training = assignment.training
@@ -193,7 +200,7 @@ class InstructionSet:
         def reason(key: Key, fact: Fact) -> str | None:
             return leaks[key[0]][0] if key[0] in leaks else None
 
-        self.tell(f"leakage: {self.judged.filter('training verdicts', reason, training)}")
+        self.report(f"leakage: {self.judged.filter('training verdicts', reason, training)}")
 
     def write(
         self,
@@ -204,36 +211,24 @@ class InstructionSet:
         max_length: int,
         reference_as_response: bool | None,
     ) -> tuple[dict[str, dict[str, Any]], Counter]:
-        """Write the rows of every split, those that are no longer than `max_length` tokens, where an encoder counts them.
+        """Write the rows of every split (see `write_rows`).
 
         Returns:
-            what each split holds, and (source, licence, teacher, judge, rubric, whether the reference is a response) → rows.
+            split → statistics, and number of rows by `folder.origin`.
         """
-        splits, rejected, written = {}, {}, Counter()
-        everything = [key for keys in assignment.splits.values() for key in keys if key in self.judged.facts]
-        with tqdm(total=len(everything), desc="rows", unit="row") as bar:
-            for name, chosen in assignment.splits.items():
-                keys = [key for key in chosen if key in self.judged.facts]
-                with SplitWriter(folder / f"{name}.parquet") as writer:
-                    for start in range(0, len(keys), WINDOW):
-                        window = keys[start : start + WINDOW]
-                        rows = [self._row(key, rubrics, reference_as_response) for key in window]
-                        for key, row, tokens in zip(window, rows, row_lengths(rows, encoder)):
-                            if tokens is not None and tokens > max_length:
-                                rejected[key] = f"more than {max_length:,} tokens"
-                            elif not reads_back(row, rubrics[row["rubric"]]):
-                                rejected[key] = "completion cannot be read back"
-                            else:
-                                writer.write(row, tokens)
-                                told = [row[each] or "not stated" for each in ("source", "license")]
-                                told += [row[each] for each in ("teacher", "judge", "rubric")]
-                                written[*told, row["models"][-1] == REFERENCE] += 1
-                        bar.update(len(window))
-                splits[name] = writer.statistics()
-        self.tell(f"rows: {self.judged.filter('verdicts', lambda key, _: rejected.get(key), everything)}")
+        splits, origins, reasons = {}, Counter(), {}
+        for name, chosen in assignment.splits.items():
+            keys = [key for key in chosen if key in self.judged.facts]
+            reasons |= dict.fromkeys(keys)
+            rows = (self._row(key, rubrics, reference_as_response) for key in tqdm(keys, desc=name, unit="row"))
+            written = write_rows(folder / f"{name}.parquet", rows, encoder, max_length, rubrics)
+            reasons |= {keys[number]: reason for number, reason in written.rejected.items()}
+            splits[name] = written.statistics
+            origins += written.origins
+        self.report(f"rows: {self.judged.filter('verdicts', lambda key, _: reasons[key], reasons)}")
         if encoder is None:
-            self.tell("rows: no --tokenizer is given, so no length was checked")
-        return splits, written
+            self.report("rows: no --tokenizer is given, so no length was checked")
+        return splits, origins
 
     def _row(self, key: Key, rubrics: Mapping[str, Rubric], reference_as_response: bool | None) -> dict[str, Any]:
         case, verdict = self.judged.pair(key)
@@ -243,7 +238,7 @@ class InstructionSet:
         )
 
     def topics(self, assignment: Assignment, number: int) -> tuple[list[Topic], int]:
-        """Return what the cases of the data set are about, and of how many cases that was told."""
+        """Return `number` topics of the data set's cases, and to how many cases they were fitted."""
         ids = sorted({key[0] for keys in assignment.splits.values() for key in keys if key in self.judged.facts})
         if not number or not ids:
             return [], 0

@@ -1,26 +1,24 @@
-"""The card of an instruction data set: its facts, known faults and fingerprint."""
+"""Write the card of an instruction data set: its facts, known faults and fingerprint."""
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import jinja2
-
+from automedeval.records import digest
 from automedeval.records.journal import write_whole
+from automedeval.reports.page import environment
 
 
 def fingerprint(splits: Mapping[str, Mapping[str, Any]]) -> str:
     """Return twelve hexadecimal digits over all rows of all splits: what ties a model to the data it was trained on."""
     parts = [[name, splits[name]["fingerprint"]] for name in sorted(splits)]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
+    return digest(parts)
 
 
 def card_facts(splits: Mapping[str, Mapping[str, Any]], written: Mapping[tuple, int]) -> dict[str, Any]:
-    """Return what a card says of the rows.
+    """Return the facts of a card that follow from the rows.
 
     Args:
         splits: what each split holds.
@@ -44,7 +42,7 @@ def card_facts(splits: Mapping[str, Mapping[str, Any]], written: Mapping[tuple, 
 
 
 def known_faults(facts: Mapping[str, Any]) -> list[str]:
-    """Return what a reader has to know against the data set, from the facts of its card."""
+    """Return the known faults of a data set, from the facts of its card."""
     rows = sum(split["rows"] for split in facts["splits"].values())
     found = ["The verdicts are a teacher's, and a model trained on them learns the teacher's faults with them."]
     if facts["unrated"]:
@@ -53,7 +51,7 @@ def known_faults(facts: Mapping[str, Any]) -> list[str]:
         )
     unknown = sum(split["quality"].get("not stated", 0) for split in facts["splits"].values())
     if unknown:
-        found.append(f"Nobody said of {unknown:,} of {rows:,} rows whether their quality is high or low.")
+        found.append(f"The quality of {unknown:,} of {rows:,} rows is not stated.")
     unlicensed = sum(row["rows"] for row in facts["sources"] if row["license"] == "not stated")
     if unlicensed:
         found.append(
@@ -62,9 +60,7 @@ def known_faults(facts: Mapping[str, Any]) -> list[str]:
     if facts["tokenizer"] is None:
         found.append("Lengths were not checked; some rows may be too long to train on.")
     if unresolved := facts.get("counts", {}).get("unresolved"):
-        found.append(
-            f"Nobody has decided about {unresolved:,} of the judge's mistakes; their verdicts are the former ones."
-        )
+        found.append(f"{unresolved:,} of the judge's mistakes are unresolved; their verdicts are unchanged.")
     empty = [name for name, split in facts["splits"].items() if not split["rows"]]
     if empty:
         found.append(f"Without a single row: {', '.join(empty)}.")
@@ -73,15 +69,8 @@ def known_faults(facts: Mapping[str, Any]) -> list[str]:
 
 def write_card(folder: Path, statistics: Mapping[str, Any]) -> None:
     """Write the data set's card and its statistics, from which alone the card is filled."""
-    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"cell": _cell, "quoted": lambda text: json.dumps(text, ensure_ascii=False)}
-    template = environment.from_string(
-        (resources.files("automedeval.dataset") / "templates" / "dataset_card.md.jinja").read_text(encoding="utf-8")
-    )
+    made = environment("automedeval.dataset")
+    made.filters["quoted"] = lambda text: json.dumps(text, ensure_ascii=False)
+    template = made.get_template("dataset_card.md.jinja")
     write_whole(folder / "README.md", template.render(**statistics, faults=known_faults(statistics)).rstrip() + "\n")
     write_whole(folder / "statistics.json", json.dumps(statistics, indent=1, ensure_ascii=False) + "\n")
-
-
-def _cell(text: object) -> str:
-    """Return text that cannot break a Markdown table or become HTML."""
-    return str(text).replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")

@@ -1,7 +1,7 @@
-"""Verdicts made worse on purpose: low-quality examples for the quality classifier (paper, Appendix B) and for checks.
+"""Corrupt verdicts: low-quality examples for the quality classifier (paper, Appendix B).
 
-Appendix B labels verdicts with obvious faults by hand. Where too few are labelled, these stand in for them: each is a good
-verdict with one fault of a known kind, so that a classifier can be measured kind by kind.
+The paper labels faulty verdicts by hand. Where too few are labelled, corrupted ones replace them: each is a good verdict with
+one fault of a known kind, so that the classifier can be measured kind by kind.
 """
 
 import itertools
@@ -14,50 +14,48 @@ from automedeval.records import Case, RecordError, Verdict
 from automedeval.rubrics.rationale import permute, split_steps, without_step
 
 Pools = dict[tuple[str | None, int], list[Verdict]]  # by judge, or of all judges, and by the number of doctors
-_NOT_COPIED = ("transcript", "knowledge", "probabilities")  # they hold or explain the verdict that was
+_NOT_COPIED = ("transcript", "knowledge", "probabilities")  # they belong to the original verdict
 
 
 def corrupt(
     verdicts: Iterable[Verdict], cases: Mapping[str, Case], seed: int, kinds: Sequence[str] | None = None
 ) -> list[Verdict]:
-    """Make each verdict worse by one kind of fault, the kinds in equal shares.
+    """Put one fault into each verdict, the kinds of faults in equal shares.
 
-    A verdict takes the kind that has been used least among those that can be done to it. What nothing can be done to, such
-    as an invalid verdict or one without a rationale, is left out; `share_line` says how many.
+    A verdict gets the kind that was used least among those that are possible for it. Verdicts for which none is possible, such
+    as invalid ones and those without a rationale, are left out.
 
-    Args:
-        verdicts: good ones.
-        cases: by id, every case that the verdicts are about.
-        seed: of the kinds' distribution and of everything that a kind chooses.
-        kinds: some of `KINDS`; all by default.
+    `cases` holds every case of these verdicts by id; `kinds` are some of `KINDS`, or all. The seed decides the distribution of
+    kinds and the choices within a kind.
 
     Returns:
-        The worse verdicts in the order of the good ones, each with {"corruption": kind} in `extra`. What the fault makes
-        untrue is gone: raw text, transcript, expected scores.
+        The corrupted verdicts in the order of the given ones, each with {"corruption": kind} in `extra`, and without raw text,
+        transcript and expected scores.
 
     Raises:
-        RecordError: an unknown kind, or a verdict about a case that is not there.
+        RecordError: an unknown kind, or a verdict on a case that is not in `cases`.
     """
     kinds = list(KINDS) if kinds is None else list(kinds)
     for kind in kinds:
         if kind not in KINDS:
-            raise RecordError(f"no kind of corruption is called {kind!r}; there are {', '.join(KINDS)}")
+            raise RecordError(f"no kind of corruption is called {kind!r}; known are {', '.join(KINDS)}")
     given = list(verdicts)
     for verdict in given:
         if verdict.case_id not in cases:
-            raise RecordError(f"a verdict is about the case {verdict.case_id!r}, which is not among the cases")
+            raise RecordError(f"a verdict is on the case {verdict.case_id!r}, which is not among the cases")
+    readable = {at: verdict for at, verdict in enumerate(given) if verdict.valid and (verdict.rationale or "").strip()}
     pools: Pools = defaultdict(list)
-    for verdict in given:
-        if _is_readable(verdict):
-            pools[verdict.judge, len(verdict.order)].append(verdict)
-            pools[None, len(verdict.order)].append(verdict)
-    options = [_options(verdict, cases[verdict.case_id], pools, seed, kinds) for verdict in given]
+    for verdict in readable.values():
+        pools[verdict.judge, len(verdict.order)].append(verdict)
+        pools[None, len(verdict.order)].append(verdict)
+    options = {at: _options(each, cases[each.case_id], pools, seed, kinds) for at, each in readable.items()}
     rng = random.Random(seed)
     tie_break = rng.sample(kinds, len(kinds))
     used = dict.fromkeys(tie_break, 0)
     turn = rng.sample(range(len(given)), len(given))
     chosen: dict[int, Verdict] = {}
-    for index in sorted(turn, key=lambda index: len(options[index])):  # those with the least choice choose first
+    # Verdicts with the fewest options first.
+    for index in sorted(filter(options.get, turn), key=lambda index: len(options[index])):
         for kind in sorted(options[index], key=lambda kind: (used[kind], tie_break.index(kind)))[:1]:
             used[kind] += 1
             chosen[index] = options[index][kind]
@@ -65,23 +63,17 @@ def corrupt(
 
 
 def share_line(verdicts: int, corrupted: Sequence[Verdict]) -> str:
-    """Return the arithmetic of a corruption in one line: "40 verdicts → 38 corrupted (cut_off: 10, …), 2 left out"."""
+    """Return the line that reports a corruption: "40 verdicts → 38 corrupted (cut_off: 10, …), 2 left out"."""
     found = [verdict.extra["corruption"] for verdict in corrupted]
     shares = ", ".join(f"{kind}: {found.count(kind):,}" for kind in KINDS if kind in found)
     return f"{verdicts:,} verdicts → {len(found):,} corrupted ({shares}), {verdicts - len(found):,} left out"
 
 
-def _is_readable(verdict: Verdict) -> bool:
-    return verdict.valid and bool((verdict.rationale or "").strip())
-
-
 def _options(verdict: Verdict, case: Case, others: Pools, seed: int, kinds: Sequence[str]) -> dict[str, Verdict]:
-    """Return what becomes of a verdict by each of the kinds that can be done to it."""
+    """Return kind → corrupted verdict for each kind that is possible."""
     options = {}
-    if not _is_readable(verdict):
-        return options
     for kind in kinds:
-        # A generator of its own, so that a verdict's fault depends on no other verdict's.
+        # One generator per verdict and kind, so that a fault does not depend on other verdicts.
         rng = random.Random(f"{seed}/{kind}/{verdict.case_id}/{verdict.judge}/{verdict.order}/{verdict.run}")
         changed = KINDS[kind](verdict, case, others, rng)
         if changed and any(getattr(verdict, name) != value for name, value in changed.items()):
@@ -92,14 +84,14 @@ def _options(verdict: Verdict, case: Case, others: Pools, seed: int, kinds: Sequ
 
 
 def _swap_doctors(verdict: Verdict, case: Case, others: Pools, rng: random.Random) -> dict | None:
-    """Exchange what is said of two doctors whose responses differ; the scores stay."""
+    """Swap the steps of two doctors whose responses differ; keep the scores."""
     steps, count = split_steps(verdict.rationale), len(verdict.order)
     texts = [case.responses[index].text for index in verdict.order]
+    found = [steps.get(slot + 1) for slot in range(count)]
     pairs = [
         (i, j)
-        for i in range(count)
-        for j in range(i + 1, count)
-        if texts[i] != texts[j] and steps.get(i + 1) and steps.get(j + 1) and steps[i + 1] != steps[j + 1]
+        for i, j in itertools.combinations(range(count), 2)
+        if texts[i] != texts[j] and found[i] and found[j] and found[i] != found[j]
     ]
     if not pairs:
         return None
@@ -110,7 +102,7 @@ def _swap_doctors(verdict: Verdict, case: Case, others: Pools, rng: random.Rando
 
 
 def _take_another_case(verdict: Verdict, case: Case, others: Pools, rng: random.Random) -> dict | None:
-    """Put the rationale of another case in its place, of as many doctors and by the same judge where there is one."""
+    """Take the rationale of another case with as many doctors, by the same judge if there is one."""
     for pool in (others[verdict.judge, len(verdict.order)], others[None, len(verdict.order)]):
         start = rng.randrange(len(pool))
         for other in itertools.chain(pool[start:], pool[:start]):
@@ -120,7 +112,7 @@ def _take_another_case(verdict: Verdict, case: Case, others: Pools, rng: random.
 
 
 def _reverse_scores(verdict: Verdict, case: Case, others: Pools, rng: random.Random) -> dict | None:
-    """Give the best doctors the score of the worst and the other way round; the rationale stays."""
+    """Reverse the scores, so that the best doctors have the lowest; keep the rationale."""
     values = sorted({score for score in verdict.scores or () if score is not None})
     if len(values) < 2:
         return None
@@ -129,7 +121,7 @@ def _reverse_scores(verdict: Verdict, case: Case, others: Pools, rng: random.Ran
 
 
 def _cut_off(verdict: Verdict, case: Case, others: Pools, rng: random.Random) -> dict | None:
-    """End the rationale in the middle, or take the step on one doctor out."""
+    """Cut the rationale in the middle, or remove the step on one doctor."""
     rationale = verdict.rationale.rstrip()
     doctors = sorted(doctor for doctor in split_steps(rationale) if 1 <= doctor <= len(verdict.order))
     if len(doctors) > 1 and rng.random() < 0.5:

@@ -1,67 +1,60 @@
-"""The curriculum: which teacher's verdict each case carries, and which stage it is trained in (paper section 3.2, Table 1).
+"""Assign cases to teachers and training stages by a plan (paper section 3.2, Table 1).
 
-A plan is a declared YAML file: test cases apart, one teacher for each other case, stages by count, share or what is left. Ids
-and small facts go in, an assignment comes out. What is chosen depends on the ids and the seed, never on the order of the input.
+A plan is a YAML file: it sets test cases apart, gives every other case the verdict of one teacher, and fills the stages by
+count, share or with the rest. The result depends on the ids and the seed, not on the order of the input.
 """
 
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from automedeval.dataset.verification import Rule
 from automedeval.records import RecordError
+from automedeval.records.yaml_file import YamlFile
 
 QUALITIES = ("high", "low", "any")
 Key = tuple[str, str]  # (case id, teacher)
 
 
 @dataclass(frozen=True)
-class Take:
-    """How many of what there is: a count, a share ("50%", rounded down), or the rest (neither)."""
-
-    count: int | None = None
-    share: Fraction | None = None
-
-    @classmethod
-    def parse(cls, value: Any, place: str) -> "Take":
-        """Read 1911, "50%" or "rest"; a fault is a RecordError that begins with `place`."""
-        if value == "rest":
-            return cls()
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-            return cls(count=value)
-        percent = re.fullmatch(r"(\d+(?:\.\d+)?) ?%", value) if isinstance(value, str) else None
-        if percent and Fraction(percent[1]) <= 100:
-            return cls(share=Fraction(percent[1]) / 100)
-        raise RecordError(f"{place}: take: must be a count like 1911, a share like 50%, or rest, not {value!r}")
-
-    @property
-    def rest(self) -> bool:
-        return self.count is None and self.share is None
-
-    def of(self, there: int) -> int:
-        """Return how many that are; a count may be more than `there`."""
-        if self.rest:
-            return there
-        return self.count if self.share is None else int(self.share * there)
-
-
-@dataclass(frozen=True)
 class Part:
-    """Some of one teacher's verdicts, of one quality or any."""
+    """A number of one teacher's verdicts, of one quality or any.
+
+    `take` is a count, a share (a Fraction, rounded down), or None for the rest.
+    """
 
     teacher: str
-    take: Take
+    take: int | Fraction | None
     quality: str = "any"
 
-    def fits(self, quality: str | None) -> bool:
-        return self.quality in ("any", quality)
+    @classmethod
+    def read(cls, file: YamlFile, value: Any, inside: str, teachers: tuple[str, ...]) -> "Part":
+        """Read {teacher: strong, take: 1911, 50% or rest, quality: high}; errors name the file and `inside` + key."""
+        file.only(value, ("teacher", "take", "quality"), inside)
+        teacher = file.take(value, "teacher", str, allowed=teachers, inside=inside)
+        quality = file.take(value, "quality", str, "any", QUALITIES, inside)
+        take = value.get("take")
+        percent = re.fullmatch(r"(\d+(?:\.\d+)?) ?%", str(take))
+        if percent and Fraction(percent[1]) <= 100:
+            return cls(teacher, Fraction(percent[1]) / 100, quality)
+        if take != "rest" and (type(take) is not int or take < 0):
+            file.fail(f"{inside}take", f"must be a count like 1911, a share like 50%, or rest, not {take!r}")
+        return cls(teacher, None if take == "rest" else take, quality)
+
+    def accepts(self, teacher: str, quality: str | None) -> bool:
+        return teacher == self.teacher and self.quality in ("any", quality)
+
+    def number(self, there: int) -> int:
+        """Return the number to take of `there` verdicts; a count may be larger."""
+        if self.take is None:
+            return there
+        return int(self.take * there) if isinstance(self.take, Fraction) else self.take
 
     def __str__(self) -> str:
         return self.teacher if self.quality == "any" else f"{self.teacher}, quality {self.quality}"
@@ -69,10 +62,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan as its file has it.
+    """The content of a plan's file.
 
-    `test` names the teacher whose verdict a test case carries and how many there are; with `test_file` the cases of that file
-    are the test cases instead. `teachers` stand in the order in which they choose; `stages` are in the order of training.
+    `test` holds the teacher of the test cases and their number; with `test_file` the cases of that file are the test cases
+    instead. `teachers` are in the order in which they choose, `stages` in the order of training.
     """
 
     place: str
@@ -83,17 +76,12 @@ class Plan:
     verification: Rule = field(default_factory=Rule)
     seed: int = 0
 
-    @property
-    def asks_for_quality(self) -> bool:
-        parts = [self.test, *self.teachers, *(part for stage in self.stages.values() for part in stage)]
-        return any(part.quality != "any" for part in parts)
-
 
 @dataclass
 class Assignment:
-    """Which verdicts go where: split → (case id, teacher) in the order of training, the stages first and then "test".
+    """The result of `assign`: split → (case id, teacher) in the order of training, the stages first and then "test".
 
-    `apart` are the ids of all test cases, whether or not they have a verdict; `lines` tell the arithmetic.
+    `apart` holds the ids of all test cases, also of those without a verdict; `lines` report the numbers.
     """
 
     splits: dict[str, list[Key]]
@@ -106,134 +94,112 @@ class Assignment:
 
 
 def read_plan(path: str | Path) -> Plan:
-    """Read and check a plan.
-
-    Raises:
-        RecordError: the file cannot be read, or a key is missing, unknown or wrong; the message names file and key.
-    """
-    try:
-        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise RecordError(f"{path}: {' '.join(str(error).split())}") from None
-    content = _mapping(
-        content, str(path), ("seed", "verification", "test", "teachers", "stages"), ("teachers", "stages")
-    )
-    seed = content.get("seed", 0)
-    if not isinstance(seed, int) or isinstance(seed, bool):
-        raise RecordError(f"{path}: seed: must be a whole number, not {seed!r}")
+    """Read a plan; raise RecordError if the file cannot be read, or a key is missing, unknown or wrong."""
+    file = YamlFile(str(path))
+    content = file.read()
+    file.only(content, ("seed", "verification", "test", "teachers", "stages"))
+    for key in ("teachers", "stages"):
+        for name in file.take(content, key, dict) or file.fail(key, "must not be empty"):
+            if not isinstance(name, str):
+                file.fail(key, f"{name!r} must be a text")
+    names = tuple(content["teachers"])
     teachers = []
-    for name, value in _mapping(content["teachers"], f"{path}: teachers").items():
-        place = f"{path}: teachers.{name}"
-        teachers.append(_part({"teacher": name, **_mapping(value, place, ("take", "quality"))}, place, ()))
-    known = tuple(part.teacher for part in teachers)
+    for name, value in content["teachers"].items():
+        file.only(value, ("take", "quality"), f"teachers.{name}.")
+        teachers.append(Part.read(file, {"teacher": name, **value}, f"teachers.{name}.", names))
     stages = {}
-    for name, value in _mapping(content["stages"], f"{path}: stages").items():
+    for name, value in content["stages"].items():
         if not re.fullmatch(r"\w+", name) or name == "test":
-            raise RecordError(f"{path}: stages: {name!r} cannot be a stage's name")
+            file.fail("stages", f"{name!r} cannot be a stage's name")
         if not isinstance(value, list) or not value:
-            raise RecordError(f"{path}: stages.{name}: must be a list of parts like {{teacher: strong, take: rest}}")
-        stages[name] = tuple(_part(part, f"{path}: stages.{name}[{at}]", known) for at, part in enumerate(value))
-    test = _mapping(content.get("test", {"take": 0}), f"{path}: test", ("file", "take", "teacher", "quality"))
-    file = test.get("file")
-    if (file is None) == ("take" not in test) or not isinstance(file, str | None):
-        raise RecordError(
-            f"{path}: test: needs either take (a count or a share) or file (its cases are the test cases)"
-        )
-    part = {"teacher": known[0], "take": "rest", **{key: value for key, value in test.items() if key != "file"}}
-    plan = Plan(
-        str(path),
-        _part(part, f"{path}: test", known),
-        tuple(teachers),
-        stages,
-        file,
-        Rule.from_dict(content.get("verification", {}), f"{path}: verification"),
-        seed,
-    )
-    if file is None and plan.test.take.rest:
-        raise RecordError(f"{path}: test: take: the rest would leave nothing to train on")
-    _check_rests(plan)
-    return plan
+            file.fail(f"stages.{name}", "must be a list of parts like {teacher: strong, take: rest}")
+        stages[name] = tuple(Part.read(file, part, f"stages.{name}[{at}].", names) for at, part in enumerate(value))
+    given = content.get("test", {"take": 0})
+    file.only(given, ("file", "take", "teacher", "quality"), "test.")
+    test_file = given.get("file")
+    if (test_file is None) == ("take" not in given) or not isinstance(test_file, str | None):
+        file.fail("test", "needs either take (a count or a share) or file (its cases are the test cases)")
+    part = {"teacher": names[0], "take": "rest"} | {key: value for key, value in given.items() if key != "file"}
+    test = Part.read(file, part, "test.", names)
+    if test_file is None and test.take is None:
+        file.fail("test.take", "the rest would leave nothing to train on")
+    rests = [(stage, part) for stage, parts in stages.items() for part in parts if part.take is None]
+    for (one, earlier), (two, part) in combinations(rests, 2):
+        if part.teacher == earlier.teacher and ("any" in (part.quality, earlier.quality) or part == earlier):
+            file.fail("stages", f"{one} and {two} both take the rest of {part}")
+    rule = Rule.read(file, content.get("verification", {}))
+    return Plan(str(path), test, tuple(teachers), stages, test_file, rule, file.take(content, "seed", int, 0))
 
 
 def assign(plan: Plan, verdicts: Mapping[Key, str | None], test_ids: Iterable[str] = ()) -> Assignment:
-    """Give every case one teacher's verdict or make it a test case, and every verdict that trains a stage.
+    """Choose the test cases, one teacher's verdict for every other case, and the stage of each of these verdicts.
 
     Args:
-        plan: what is asked for.
-        verdicts: (case id, teacher) of every verdict that may be used → its quality, None if nobody knows it.
-        test_ids: the test cases, where the plan names a file of them; they never train, whether or not they have a verdict.
+        verdicts: (case id, teacher) of every verdict → its quality, None if unknown.
+        test_ids: the test cases, if the plan names a file of them; they are not trained on, with or without a verdict.
 
     Raises:
-        RecordError: the plan asks for more than there is, or for a quality that is not known.
+        RecordError: the plan asks for more verdicts than there are, or for a quality that is unknown.
     """
     unknown = sum(quality is None for quality in verdicts.values())
-    if unknown and plan.asks_for_quality:
+    every = [plan.test, *plan.teachers, *(part for parts in plan.stages.values() for part in parts)]
+    if unknown and any(part.quality != "any" for part in every):
         raise RecordError(
             f"{plan.place}: asks for quality, and {unknown:,} of {len(verdicts):,} verdicts have none: "
             "give --labels, --corrupt true or --classifier"
         )
     apart = set(test_ids)
-    pool = [case for case, teacher in verdicts if teacher == plan.test.teacher]
-    pool = [case for case in pool if plan.test.fits(verdicts[case, plan.test.teacher])]
+    pool = [case for (case, teacher), quality in verdicts.items() if plan.test.accepts(teacher, quality)]
     if plan.test_file is None:
-        apart = set(_first(plan, "test", pool, plan.test.take.of(len(pool)), f"test: asks for %s of {plan.test}"))
+        number = plan.test.number(len(pool))
+        _check_enough(plan, "test", plan.test, number, len(pool))
+        apart = set(shuffled(plan.seed, "test", pool)[:number])
     test = [(case, plan.test.teacher) for case in shuffled(plan.seed, "test", apart & set(pool))]
-    carried, lines = _choose_teachers(plan, verdicts, apart)
-    lines.insert(0, f"test: {len(apart):,} cases apart, {len(test):,} of them with a verdict of {plan.test}")
+    lines = [f"test: {len(apart):,} cases apart, {len(test):,} of them with a verdict of {plan.test}"]
+    carried, line = _choose_teachers(plan, verdicts, apart)
+    lines.append(line)
 
     stage_of: dict[str, str] = {}
-    for rest in (False, True):  # what is asked for by number comes first, then whoever takes what is left
-        for stage, parts in plan.stages.items():
-            for part in parts:
-                if part.take.rest != rest:
-                    continue
-                there = [case for case, teacher in carried.items() if teacher == part.teacher]
-                there = [case for case in there if part.fits(verdicts[case, part.teacher])]
-                free = [case for case in there if case not in stage_of]
-                number = len(free) if rest else part.take.of(len(there))
-                for case in _first(plan, stage, free, number, f"{stage}: asks for %s of {part}"):
-                    stage_of[case] = stage
+    parts = [(stage, part) for stage, parts in plan.stages.items() for part in parts]
+    for stage, part in sorted(parts, key=lambda each: each[1].take is None):  # counts and shares first, then the rest
+        there = [case for case, teacher in carried.items() if part.accepts(teacher, verdicts[case, teacher])]
+        free = [case for case in there if case not in stage_of]
+        number = len(free) if part.take is None else part.number(len(there))
+        _check_enough(plan, stage, part, number, len(free))
+        stage_of |= dict.fromkeys(shuffled(plan.seed, stage, free)[:number], stage)
     splits: dict[str, list[Key]] = {}
     for stage in plan.stages:
         chosen = shuffled(plan.seed, f"order of {stage}", (case for case, name in stage_of.items() if name == stage))
         splits[stage] = [(case, carried[case]) for case in chosen]
-        counts = Counter(teacher for _, teacher in splits[stage])
-        lines.append(f"{stage}: {_counted(counts, plan)}")
-    unused = len(carried) - len(stage_of)
-    if unused:
+        lines.append(f"{stage}: {_counted(Counter(teacher for _, teacher in splits[stage]), plan)}")
+    if unused := len(carried) - len(stage_of):
         lines.append(f"{unused:,} cases are in no stage")
     return Assignment(splits | {"test": test}, sorted(apart), lines)
 
 
-def _choose_teachers(
-    plan: Plan, verdicts: Mapping[Key, str | None], apart: set[str]
-) -> tuple[dict[str, str], list[str]]:
-    """Return case → the one teacher whose verdict it carries, and the arithmetic.
+def _choose_teachers(plan: Plan, verdicts: Mapping[Key, str | None], apart: set[str]) -> tuple[dict[str, str], str]:
+    """Return case → its teacher, and the line that reports the numbers.
 
-    A teacher prefers cases that no later teacher could take, so that as many cases as possible get a verdict.
+    A teacher takes first the cases that no later teacher can take, so that as many cases as possible get a verdict.
     """
-    able: dict[str, set[str]] = {}
-    for part in plan.teachers:
-        able[part.teacher] = {
-            case
-            for (case, teacher), quality in verdicts.items()
-            if teacher == part.teacher and case not in apart and part.fits(quality)
-        }
-    cases = set().union(*able.values())
+    training = [(case, teacher, quality) for (case, teacher), quality in verdicts.items() if case not in apart]
+    able = [{case for case, *verdict in training if part.accepts(*verdict)} for part in plan.teachers]
+    cases = set().union(*able)
     carried: dict[str, str] = {}
     for at, part in enumerate(plan.teachers):
-        free = [case for case in able[part.teacher] if case not in carried]
-        later = set().union(*(able[other.teacher] for other in plan.teachers[at + 1 :]))
-        only, both = [case for case in free if case not in later], [case for case in free if case in later]
-        number = len(free) if part.take.rest else part.take.of(len(cases))
-        tag, told = f"teacher {part.teacher}", f"teachers.{part.teacher}: asks for %s of {part}"
-        if number > len(free):
-            _first(plan, tag, free, number, told)  # raises
-        for case in [*shuffled(plan.seed, tag, only), *shuffled(plan.seed, tag, both)][:number]:
-            carried[case] = part.teacher
+        free, later = able[at] - carried.keys(), set().union(*able[at + 1 :])
+        number = len(free) if part.take is None else part.number(len(cases))
+        _check_enough(plan, f"teachers.{part.teacher}", part, number, len(free))
+        in_order = sorted(shuffled(plan.seed, f"teacher {part.teacher}", free), key=later.__contains__)
+        carried |= dict.fromkeys(in_order[:number], part.teacher)
     line = f"training: {len(cases):,} cases → {_counted(Counter(carried.values()), plan)}"
     left = len(cases) - len(carried)
-    return carried, [line + (f", {left:,} with no teacher left to take them" if left else "")]
+    return carried, line + (f", {left:,} with no teacher left to take them" if left else "")
+
+
+def _check_enough(plan: Plan, place: str, part: Part, number: int, there: int) -> None:
+    if number > there:
+        raise RecordError(f"{plan.place}: {place}: asks for {number:,} of {part}, and there are {there:,}")
 
 
 def _counted(counts: Counter, plan: Plan) -> str:
@@ -242,48 +208,5 @@ def _counted(counts: Counter, plan: Plan) -> str:
 
 
 def shuffled(seed: int, purpose: str, things: Iterable[Any]) -> list[Any]:
-    """Return ids, or tuples of ids, in an order that only they, the seed and the purpose decide."""
-
-    def rank(thing: Any) -> tuple[bytes, Any]:
-        return hashlib.sha256(f"{seed}:{purpose}:{thing!r}".encode()).digest(), thing
-
-    return sorted(things, key=rank)
-
-
-def _first(plan: Plan, purpose: str, cases: Sequence[str], number: int, told: str) -> list[str]:
-    """Return `number` of the cases, chosen by the seed; `told` says who asks, with %s for the number."""
-    if number > len(cases):
-        raise RecordError(f"{plan.place}: {told.replace('%s', f'{number:,}')}, and there are {len(cases):,}")
-    return shuffled(plan.seed, purpose, cases)[:number]
-
-
-def _mapping(value: Any, place: str, known: Sequence[str] = (), needed: Sequence[str] = ()) -> dict:
-    if not isinstance(value, dict) or not value:
-        raise RecordError(f"{place}: must be a mapping, not {value!r}")
-    for key in value:
-        if not isinstance(key, str) or (known and key not in known):
-            raise RecordError(f"{place}: unknown key {key!r}" + (f"; known are {', '.join(known)}" if known else ""))
-    for key in needed:
-        if key not in value:
-            raise RecordError(f"{place}: {key!r} is missing")
-    return value
-
-
-def _part(value: Any, place: str, teachers: Sequence[str]) -> Part:
-    value = _mapping(value, place, ("teacher", "take", "quality"), ("teacher", "take"))
-    if teachers and value["teacher"] not in teachers:
-        raise RecordError(f"{place}: teacher: {value['teacher']!r} is not one of {', '.join(teachers)}")
-    quality = value.get("quality", "any")
-    if quality not in QUALITIES:
-        raise RecordError(f"{place}: quality: must be one of {', '.join(QUALITIES)}, not {quality!r}")
-    return Part(value["teacher"], Take.parse(value["take"], place), quality)
-
-
-def _check_rests(plan: Plan) -> None:
-    """Refuse two parts that both take the rest of the same verdicts."""
-    rests = [(stage, part) for stage, parts in plan.stages.items() for part in parts if part.take.rest]
-    for at, (stage, part) in enumerate(rests):
-        for other, earlier in rests[:at]:
-            same_quality = "any" in (part.quality, earlier.quality) or part.quality == earlier.quality
-            if part.teacher == earlier.teacher and same_quality:
-                raise RecordError(f"{plan.place}: {other} and {stage} both take the rest of {part}")
+    """Return ids, or tuples of ids, in an order that depends on them, the seed and the purpose alone."""
+    return sorted(things, key=lambda thing: (hashlib.sha256(f"{seed}:{purpose}:{thing!r}".encode()).digest(), thing))

@@ -1,11 +1,15 @@
-"""The folder of an instruction data set: parquet splits, card, statistics; all of it appears at once, or nothing does."""
+"""Read and write the folder of an instruction data set: parquet splits and statistics.json.
+
+`write_rows` writes one split. `DatasetFolder` builds the folder beside its place and moves it there when it is complete.
+"""
 
 import fcntl
 import hashlib
+import itertools
 import json
 import shutil
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -14,7 +18,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 
-from automedeval.records import RecordError
+from automedeval.models.tokenization import PromptEncoder, row_lengths
+from automedeval.records import REFERENCE, RecordError
+from automedeval.rubrics import Rubric
+from automedeval.rubrics.grammar import reads_back
 
 MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 SCHEMA = pa.schema(
@@ -33,14 +40,14 @@ SCHEMA = pa.schema(
         ("license", pa.string()),
     ]
 )
-ROWS = 256  # that are in memory before they are written
+WINDOW = 256  # rows that are tokenized and written together
 COUNTED = ("teacher", "judge", "quality", "rubric", "source", "license")
 TEST = "test"  # the split that no run trains on
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A data set as its folder holds it: what its statistics say, and the rows of its splits in their order."""
+    """A data set: the content of statistics.json, and the rows of each split in their order."""
 
     place: Path
     statistics: dict[str, Any]
@@ -53,10 +60,10 @@ class Dataset:
 
 
 def read_statistics(place: str | Path) -> dict[str, Any]:
-    """Return what a data set's folder says of itself; its splits stand in the order of training.
+    """Return the content of a data set's statistics.json; its splits are in the order of training.
 
     Raises:
-        RecordError: there is no such folder, or its statistics cannot be read.
+        RecordError: the file does not exist or cannot be read.
     """
     file = Path(place) / "statistics.json"
     try:
@@ -73,7 +80,7 @@ def read_dataset(place: str | Path) -> Dataset:
     """Read a data set that recipes/build_dataset.py or recipes/introspect.py wrote.
 
     Raises:
-        RecordError: there is none, its statistics or a split of theirs cannot be read, or a split lacks a column.
+        RecordError: the statistics or a split cannot be read, or a split lacks a column.
     """
     place, statistics = Path(place), read_statistics(place)
     splits = {}
@@ -87,10 +94,10 @@ def read_dataset(place: str | Path) -> Dataset:
 
 
 def read_table(place: str | Path, split: str) -> pa.Table:
-    """Return a split's rows as its file has them now.
+    """Return the rows of a split.
 
     Raises:
-        RecordError: there is no such file, or it cannot be read.
+        RecordError: the file does not exist or cannot be read.
     """
     file = Path(place) / f"{split}.parquet"
     try:
@@ -100,12 +107,12 @@ def read_table(place: str | Path, split: str) -> pa.Table:
 
 
 class DatasetFolder:
-    """Builds a folder beside its place and puts it there when it is done. Use as a context manager.
+    """Build a folder beside its place, and move it there by `publish`. Use as a context manager.
 
-    Leaving it without `publish`, or being killed, leaves what was there before.
+    Without `publish`, or if the process is killed, the place stays as it was.
 
     Raises:
-        RecordError: on entering, when the place holds something else, or another process is building there.
+        RecordError: on entering, if the place holds something else, or another process is building there.
     """
 
     def __init__(self, place: str | Path):
@@ -128,7 +135,9 @@ class DatasetFolder:
                 shutil.rmtree(rest)
         if self.place.exists() and not self._replaceable():
             self._lock.close()
-            raise RecordError(f"{self.place}: holds something that is no instruction data set; choose another --output")
+            raise RecordError(
+                f"{self.place}: is not an instruction data set, and is not replaced; choose another --output"
+            )
         self.scratch.mkdir()
         return self
 
@@ -141,7 +150,7 @@ class DatasetFolder:
         self._lock.close()
 
     def publish(self) -> None:
-        """Put the folder in its place, instead of what was there before."""
+        """Move the folder to its place and delete what was there before."""
         if self.place.exists():
             self.place.rename(self._old)
         self.scratch.rename(self.place)
@@ -149,57 +158,76 @@ class DatasetFolder:
             shutil.rmtree(self._old)
 
 
-class SplitWriter:
-    """Writes the rows of one split as they come, counts them and takes their fingerprint. Use as a context manager."""
+@dataclass
+class WrittenRows:
+    """The result of writing a split.
 
-    def __init__(self, file: Path):
-        self._writer = pa.parquet.ParquetWriter(file, SCHEMA, compression="zstd")
-        self._rows: list[dict[str, Any]] = []
-        self._digest = hashlib.sha256()
-        self.counts: dict[str, Counter] = {name: Counter() for name in COUNTED}
-        self.rows = 0
-        self.tokens: list[int] = []
+    `statistics` hold counts, lengths and the fingerprint of the rows; `origins` counts them by `origin`; `rejected` maps the
+    number of each row that was left out to the reason.
+    """
 
-    def __enter__(self) -> "SplitWriter":
-        return self
+    statistics: dict[str, Any]
+    origins: Counter
+    rejected: dict[int, str]
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._flush()
-        self._writer.close()
 
-    def write(self, row: Mapping[str, Any], tokens: int | None = None) -> None:
-        """Add one row, whose keys are the columns."""
-        self._digest.update(json.dumps(row, sort_keys=True).encode())
-        for name, counter in self.counts.items():
-            counter[row[name] or "not stated"] += 1
-        self.rows += 1
-        if tokens is not None:
-            self.tokens.append(tokens)
-        self._rows.append({name: _storable(value) for name, value in row.items()})
-        if len(self._rows) >= ROWS:
-            self._flush()
+def write_rows(
+    file: Path,
+    rows: Iterable[Mapping[str, Any]],
+    encoder: PromptEncoder | None = None,
+    max_length: int | None = None,
+    rubrics: Mapping[str, Rubric] | None = None,
+) -> WrittenRows:
+    """Write the rows of one split to a parquet file; leave out those that training cannot use.
 
-    def _flush(self) -> None:
-        if self._rows:
-            self._writer.write_table(pa.Table.from_pylist(self._rows, schema=SCHEMA))
-            self._rows.clear()
+    Args:
+        rows: their keys are the columns of SCHEMA.
+        encoder: counts tokens up to the end of the answer, as training does; rows of more than `max_length` are left out. None
+            counts nothing.
+        rubrics: by name; rows whose completion cannot be read back by their rubric are left out. None checks nothing.
+    """
+    digest, tokens, number = hashlib.sha256(), [], 0
+    counts: dict[str, Counter] = {name: Counter() for name in COUNTED}
+    origins, rejected = Counter(), {}
+    numbered = enumerate(rows)
+    with pa.parquet.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
+        while window := list(itertools.islice(numbered, WINDOW)):
+            kept = []
+            for (place, row), length in zip(window, row_lengths([row for _, row in window], encoder)):
+                if length is not None and length > max_length:
+                    rejected[place] = f"more than {max_length:,} tokens"
+                elif rubrics and not reads_back(
+                    row["completion"][0]["content"], rubrics[row["rubric"]], len(row["order"])
+                ):
+                    rejected[place] = "completion cannot be read back"
+                else:
+                    kept.append({name: _storable(value) for name, value in row.items()})
+                    digest.update(json.dumps(row, sort_keys=True).encode())
+                    for name, counter in counts.items():
+                        counter[row[name] or "not stated"] += 1
+                    origins[origin(row)] += 1
+                    tokens += [] if length is None else [length]
+            number += len(kept)
+            if kept:
+                writer.write_table(pa.Table.from_pylist(kept, schema=SCHEMA))
+    tokens.sort()
+    statistics = {
+        "rows": number,
+        "fingerprint": digest.hexdigest()[:12],
+        **{name: dict(sorted(counter.items())) for name, counter in counts.items()},
+        "tokens": {"median": tokens[len(tokens) // 2] if tokens else None, "most": tokens[-1] if tokens else None},
+    }
+    return WrittenRows(statistics, origins, rejected)
 
-    def statistics(self) -> dict[str, Any]:
-        """Return counts, lengths and fingerprint of what was written."""
-        lengths = sorted(self.tokens)
-        return {
-            "rows": self.rows,
-            "fingerprint": self._digest.hexdigest()[:12],
-            **{name: dict(sorted(counter.items())) for name, counter in self.counts.items()},
-            "tokens": {
-                "median": lengths[len(lengths) // 2] if lengths else None,
-                "most": lengths[-1] if lengths else None,
-            },
-        }
+
+def origin(row: Mapping[str, Any]) -> tuple[str, str, str, str, str, bool]:
+    """Return a row's source, licence, teacher, judge and rubric, and whether the reference is one of its responses."""
+    source, license = (row[name] or "not stated" for name in ("source", "license"))
+    return source, license, row["teacher"], row["judge"], row["rubric"], row["models"][-1] == REFERENCE
 
 
 def _storable(value: Any) -> Any:
-    """Turn lone surrogates, which JSON can carry and parquet cannot, into question marks."""
+    """Replace lone surrogates, which JSON can hold and parquet cannot, by question marks."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode("utf-8")
     if isinstance(value, list):

@@ -1,138 +1,103 @@
-"""Verdicts that need no teacher: people's scores with their reasons, and pairs of a question and its answer.
+"""Make verdicts of people's ratings and comments.
 
-Both come in the layout that a teacher's verdicts have, so that a data set is built of them in the same way. The paper
-distils all its verdicts from teachers (section 3.1); these serve studies that have people's reasons, or no teacher at all.
+They have the layout of a teacher's verdicts, so a data set is built of them in the same way. The paper distils all its verdicts
+from teachers (section 3.1); these serve studies with people's reasons and no teacher.
 """
 
-import hashlib
-import json
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
-from automedeval.records import RATER, Case, Rating, RecordError, Verdict, read_placed
+from automedeval.records import RATER, Case, Rating, RecordError, Verdict, digest
+from automedeval.records.readers import check_ratings, read_placed
 from automedeval.rubrics import Rubric
 
-# What a verdict says of the chain that led to it, where nobody was asked.
-NO_CHAIN = {"knowledge": [], "rounds": 0, "ended": "verdict", "transcript": []}
 
-
-def _rng(seed: int, case: Case) -> random.Random:
+def rng_of(seed: int, case: Case) -> random.Random:
+    """Return a generator that depends on the seed and the case alone."""
     return random.Random(f"{seed}:{case.id}".encode("utf-8", "replace"))
 
 
-def _settings(*parts: Any) -> str:
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
-
-
-def _verdict(
-    case: Case,
-    judge: str,
-    rubric: Rubric,
-    order: Sequence[int],
-    scores: Sequence[int],
-    rationale: str | None,
-    **extra: Any,
+def verdict_without_teacher(
+    case: Case, judge: str, rubric: Rubric, order: Sequence[int], scores: Sequence[int], **extra: Any
 ) -> Verdict:
-    about = {"models": case.models, "case_digest": case.digest}
-    return Verdict(
-        case_id=case.id,
-        judge=judge,
-        rubric=rubric.name,
-        order=tuple(order),
-        valid=True,
-        rationale=rationale,
-        scores=tuple(scores),
-        extra={**about, **extra, **NO_CHAIN},
-    )
+    """Return a verdict in the layout of a teacher's, without a rationale; `extra` holds settings, teacher and quality."""
+    no_chain = {"knowledge": [], "rounds": 0, "ended": "verdict", "transcript": []}
+    extra = {"models": case.models, "case_digest": case.digest, **extra, **no_chain}
+    return Verdict(case.id, judge, rubric.name, tuple(order), valid=True, scores=tuple(scores), extra=extra)
 
 
-def checked_scores(scores: Iterable[float], rubric: Rubric, place: str) -> list[int]:
-    """Return scores as whole numbers of a rubric's scale.
-
-    Raises:
-        RecordError: a score is off the scale, or no whole number; or the rubric has choices.
-    """
+def checked_scores(scores: Sequence[float], rubric: Rubric, place: str) -> list[int]:
+    """Return scores as integers on a rubric's scale; any other score, and a rubric with choices instead, is a RecordError."""
     if rubric.scale is None:
         raise RecordError(f"{place}: the rubric {rubric.name} gives choices, not scores")
     low, high = rubric.scale
-    checked = []
     for score in scores:
         if score not in range(low, high + 1):
-            raise RecordError(f"{place}: the score {score} is no whole number of {rubric.name}'s scale {low} to {high}")
-        checked.append(int(score))
-    return checked
+            raise RecordError(f"{place}: the score {score} is not a whole number on {rubric.name}'s scale {low}–{high}")
+    return [int(score) for score in scores]
 
 
 def read_reasons(path: str, cases: Sequence[Case], rubric: Rubric) -> dict[str, dict[str, dict[str, Rating]]]:
-    """Read ratings of these cases on one criterion: case id → annotator → model → rating; ratings of others are passed over.
+    """Read ratings of these cases on one criterion: case id → annotator → model → rating.
 
     Raises:
-        RecordError: a score off the rubric's scale, a model that has no response, a rating that came before, a second
-            criterion, or no rating of any of these cases.
+        RecordError: a score off the rubric's scale, a model without a response, two ratings of one response by one annotator,
+            a second criterion, or no rating of any of these cases.
     """
-    models = {case.id: set(case.models) for case in cases}
+    models = {case.id: case.models for case in cases}
     found: dict[str, dict[str, dict[str, Rating]]] = defaultdict(lambda: defaultdict(dict))
     criterion = None
-    for place, rating in read_placed(path, Rating):
-        if rating.case_id not in models:
-            continue
-        if rating.model not in models[rating.case_id]:
-            raise RecordError(f"{place}: case {rating.case_id!r} has no response of {rating.model!r}")
+    for place, rating in check_ratings(read_placed(path, Rating), models):
         criterion = criterion or rating.criterion
         if rating.criterion != criterion:
-            raise RecordError(
-                f"{place}: a verdict has one score for a response, and these ratings have the criteria {criterion!r} "
-                f"and {rating.criterion!r}"
-            )
+            both = f"{criterion!r} and {rating.criterion!r}"
+            raise RecordError(f"{place}: a verdict has one score for a response, and these have the criteria {both}")
         checked_scores([rating.score], rubric, place)
-        given = found[rating.case_id][rating.annotator]
-        if rating.model in given:
-            raise RecordError(f"{place}: {rating.annotator!r} rated {rating.model!r} of {rating.case_id!r} before")
-        given[rating.model] = rating
+        found[rating.case_id][rating.annotator][rating.model] = rating
     if not found:
         raise RecordError(f"{path}: no rating of any of these {len(cases)} cases")
     return found
 
 
 def stepwise(reasons: Sequence[str | None]) -> str:
-    """Write the reasons, in the order in which the responses are shown, as one step for each doctor."""
+    """Return reasons, in slot order, as a rationale with one step for each doctor."""
     # One line each: a reason must not look like the line of scores that follows.
-    told = ((slot, " ".join((reason or "").split())) for slot, reason in enumerate(reasons, 1))
-    return "\n".join(f"Step {slot}: Doctor {slot}: {reason}" for slot, reason in told if reason)
+    steps = ((slot, " ".join((reason or "").split())) for slot, reason in enumerate(reasons, 1))
+    return "\n".join(f"Step {slot}: Doctor {slot}: {reason}" for slot, reason in steps if reason)
 
 
 def agree(ratings: Iterable[dict[str, Rating]]) -> bool:
-    """Say whether raters of one case agree: two or more, no pair of responses reversed, no response more than 1 apart."""
+    """Return whether two raters or more agree: no pair of responses in reverse order, no response more than 1 point apart."""
     raters = list(ratings)
-    for number, one in enumerate(raters):
-        for other in raters[:number]:
-            both = [(one[model].score, other[model].score) for model in one if model in other]
-            if any(abs(a - b) > 1 for a, b in both):
-                return False
-            if any((a - c) * (b - d) < 0 for place, (a, b) in enumerate(both) for c, d in both[:place]):
-                return False
+    for one, other in combinations(raters, 2):
+        both = [(one[model].score, other[model].score) for model in one if model in other]
+        if any(abs(a - b) > 1 for a, b in both):
+            return False
+        if any((a - c) * (b - d) < 0 for (a, b), (c, d) in combinations(both, 2)):
+            return False
     return len(raters) > 1
 
 
 def verdicts_of_raters(
     cases: Sequence[Case], path: str, rubric: Rubric, seed: int = 0
 ) -> tuple[list[Verdict], list[dict[str, Any]], Counter]:
-    """Make one rater's scores and reasons the verdict of each case, and leave what the others said to the jury.
+    """Make one rater's scores and reasons the verdict of each case, and keep those of the other raters for the jury.
 
-    The rater is drawn among those who gave every response a score and a reason. `quality` is "high" where the raters of
-    the case agree (see `agree`), else "low".
+    The rater is drawn among those who gave every response a score and a reason. `quality` is "high" if the raters of the case
+    agree (see `agree`), else "low".
 
-    Args:
-        path: the ratings of the responses, with comments, on one criterion and on the rubric's scale.
+    The ratings in `path` have comments, one criterion, and the rubric's scale.
 
     Returns:
-        The verdicts; the other raters' readings in the layout of jury.jsonl, their decision open; how many cases have no
-        verdict, by reason.
+        The verdicts; the other raters' scores and reasons in the layout of jury.jsonl, undecided; reason → number of cases
+        without a verdict.
     """
     given = read_reasons(path, cases, rubric)
-    settings = _settings("ratings", rubric.fingerprint, seed)
+    settings = digest(["ratings", rubric.fingerprint, seed])
     verdicts, jury, without = [], [], Counter()
     for case in cases:
         raters = given.get(case.id, {})
@@ -146,17 +111,18 @@ def verdicts_of_raters(
         elif not complete:
             without["no rater with a score and a reason for every response"] += 1
         else:
-            rng = _rng(seed, case)
+            rng = rng_of(seed, case)
             chosen = rng.choice(complete)
             order = rng.sample(range(len(case.responses)), len(case.responses))
             readings = {name: _reading(case, raters[name], order) for name in sorted(raters)}
             rationale, scores = readings.pop(chosen)
             quality = "high" if agree(raters.values()) else "low"
             notes = {"settings": settings, "teacher": "strong", "quality": quality}
-            verdicts.append(_verdict(case, f"{RATER}{chosen}", rubric, order, scores, rationale, **notes))
+            verdict = verdict_without_teacher(case, f"{RATER}{chosen}", rubric, order, scores, **notes)
+            verdicts.append(replace(verdict, rationale=rationale))
             for name, (reasons, values) in readings.items():
-                about = {"case_id": case.id, "judge": f"{RATER}{chosen}", "annotator": name, "decision": None}
-                jury.append({**about, "rationale": reasons or None, "scores": values, "order": list(order)})
+                about = {"case_id": case.id, "judge": verdict.judge, "annotator": name, "decision": None}
+                jury.append({**about, "rationale": reasons or None, "scores": values, "order": order})
     return verdicts, jury, without
 
 

@@ -1,11 +1,12 @@
-"""Candidates answer: cases and a chat's sampling in, responses out, each written down as it comes (paper section 3.1, App. C).
+"""Have candidate models answer the questions of cases (paper section 3.1, Appendix C).
 
-Every answer draws random numbers of its own, which seed, candidate and case decide. How many processes there are and where a
-run was interrupted change nothing: windows and batches are composed alike. Other batches change nothing in float32 on a CPU; in
-bfloat16 they round probabilities another way, after which sampled texts part within some tens of tokens.
+The random numbers of an answer depend on seed, candidate and case alone. The number of processes and the place where a run was
+interrupted change no answer: windows and batches are composed alike. Other batches change nothing in float32 on a CPU; in
+bfloat16 they round probabilities differently, so that sampled texts differ after some tens of tokens.
 """
 
 import hashlib
+import itertools
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,11 +15,13 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from automedeval.models.arguments import parse_model
 from automedeval.models.base import Answer, Messages, Prompt
 from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.models.endpoint import refusal
-from automedeval.records import Case, RecordError, Response, read_cases, read_placed
-from automedeval.records.journal import Journal, write_whole
+from automedeval.records import Case, RecordError, Response, digest, read_cases, read_records
+from automedeval.records.journal import Journal, Processes, write_whole
+from automedeval.records.log import Log
 
 ROLES = ("system", "user", "assistant")
 PLAIN_TEMPLATE = resources.files("automedeval.dataset") / "templates" / "response.jinja"
@@ -28,10 +31,10 @@ _FILTERED = refusal("content_filter", "").error
 
 @dataclass(frozen=True)
 class Generated:
-    """One line of responses.jsonl: what a candidate answered.
+    """One line of responses.jsonl: a candidate's answer to a case.
 
-    `question_digest` and `settings` are digests of what it was asked, and of everything else that changes its answer.
-    `error` says why an endpoint refused to answer; the text is empty then.
+    `question_digest` is the digest of the question, `settings` that of everything else that changes the answer. `error` is the
+    reason where an endpoint refused to answer; the text is empty then.
     """
 
     case_id: str
@@ -58,20 +61,38 @@ class Generated:
         record = asdict(self)
         return record | record.pop("extra")
 
+    @property
+    def author(self) -> tuple[str, ...]:
+        """Return who answered: the candidate."""
+        return (self.model,)
+
+    @property
+    def key(self) -> tuple:
+        """Return the case's id: a candidate answers a case once."""
+        return (self.case_id,)
+
+    def check(self, place: str, digest: str) -> None:
+        """Raise RecordError if the question of the case has another digest now."""
+        if self.question_digest != digest:
+            raise RecordError(
+                f"{place}: the question of case {self.case_id!r} changed after {self.model!r} answered it"
+            )
+
 
 def candidate_names(candidates: Sequence[str], names: Sequence[str] = ()) -> list[str]:
-    """Return the name of each candidate: the given ones, or a folder's, a Hub id, an endpoint's model.
+    """Return the name of each candidate: the given one, or the checkpoint's folder, its Hub id, or the endpoint's model.
 
     Raises:
-        RecordError: not one name per candidate, two alike, or a word that no model can be called; no such checkpoint.
+        RecordError: not one name per candidate, the same name twice, or a reserved one; no such checkpoint.
     """
     if names and len(names) != len(candidates):
         raise RecordError(f"--names gives {len(names)} names for {len(candidates)} candidates")
     found = list(names)
     for model in candidates:
-        if model.startswith("openai:"):
-            found += [] if names else [model.removeprefix("openai:")]
-        else:  # before anything is generated: the last candidate may come in a day
+        kind, name = parse_model(model)
+        if kind == "openai":
+            found += [] if names else [name]
+        else:  # before anything is generated: the last candidate may be loaded a day later
             folder = checkpoint_folder(model)
             found += [] if names else [folder.resolve().name if Path(model).exists() else model]
     for name in found:
@@ -101,14 +122,14 @@ def question_messages(case: Case, system: str | None = None) -> Messages:
 
 
 def response_prompt(case: Case, name: str, system: str | None = None) -> Prompt:
-    """Return what a candidate is asked; `run` and `label` make the answer's random numbers its own."""
+    """Return the prompt of a case; its `run` and `label` make the random numbers depend on candidate and case."""
     label = json.dumps([name, case.id])
     run = int(hashlib.sha256(label.encode()).hexdigest()[:8], 16) // 2  # endpoints take seeds of 32 bits
     return Prompt(question_messages(case, system), run=run, label=label)
 
 
 def set_up(chat: Any, local: bool, top_k: int, top_p: float, system: str | None) -> str:
-    """Let a chat sample as a candidate; return twelve hexadecimal digits over all that changes its answers.
+    """Set a chat's sampling for a candidate; return twelve hexadecimal digits over everything that changes its answers.
 
     A checkpoint without a chat template gets `PLAIN_TEMPLATE`, and its answer ends where it begins another question.
     """
@@ -119,27 +140,12 @@ def set_up(chat: Any, local: bool, top_k: int, top_p: float, system: str | None)
             chat.tokenizer.chat_template = PLAIN_TEMPLATE.read_text(encoding="utf-8")
             chat.stop = _NEXT_QUESTION
         settings += [top_k, top_p, chat.stop, chat.tokenizer.chat_template]
-    return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:12]
+    return digest(settings)
 
 
 def question_digest(case: Case) -> str:
     """Return twelve hexadecimal digits over a case's question."""
-    return hashlib.sha256(json.dumps(case.question).encode()).hexdigest()[:12]
-
-
-def windows(cases: Sequence[Case], size: int, rank: int = 0, processes: int = 1) -> Iterator[Sequence[Case]]:
-    """Yield the windows of cases that one of several processes answers; their number does not change the windows."""
-    for start in range(rank * size, len(cases), processes * size):
-        yield cases[start : start + size]
-
-
-def refuse_overlong(chat: Any, name: str, cases: Sequence[Case], system: str | None) -> None:
-    """Raise RecordError for a question that does not fit into a candidate's context window with the longest answer."""
-    for case, excess in zip(cases, chat.overflow([response_prompt(case, name, system) for case in cases])):
-        if excess > 0:
-            raise RecordError(
-                f"case {case.id!r}: the question and --max_new_tokens exceed the context window of {name} by {excess} tokens"
-            )
+    return digest(case.question)
 
 
 def respond(
@@ -156,20 +162,59 @@ def respond(
         if answer.error and answer.error != _FILTERED:
             raise RecordError(f"case {case.id!r}: {name} gave no answer: {answer.error}")
         text = "" if answer.error else response_text(answer)
-        digest = question_digest(case)
-        yield Generated(case.id, name, text, answer.truncated, answer.usage, settings, digest, answer.error)
+        about = question_digest(case)
+        yield Generated(case.id, name, text, answer.truncated, answer.usage, settings, about, answer.error)
+
+
+def response_log(folder: Path, name: str, settings: str, ours: Processes) -> Log:
+    """Return the log of a candidate's answers in FOLDER/responses.jsonl; `settings` is what `set_up` returned."""
+    return Log(folder / "responses.jsonl", Generated, (name,), settings, ours, renamed_by="--names")
+
+
+def answer_missing(chat: Any, cases: Sequence[Case], window: int, log: Log, system: str | None = None) -> None:
+    """Have a candidate answer this process's share of the cases without a response, and append every answer as it comes.
+
+    Args:
+        window: number of cases that are sorted by length and batched together; processes take turns by window, whose
+            composition does not depend on their number.
+        log: the open log of the candidate.
+
+    Raises:
+        RecordError: a question is too long, was not answered for a reason of its own, or has changed since it was answered.
+    """
+    (name,), ours = log.author, log.processes
+    mine = [cases[start : start + window] for start in range(0, len(cases), window)][ours.rank :: ours.count]
+    for case in itertools.chain(*mine):
+        (excess,) = chat.overflow([response_prompt(case, name, system)])
+        if excess > 0:
+            raise RecordError(
+                f"case {case.id!r}: the question and --max_new_tokens exceed the context window of {name} by {excess} tokens"
+            )
+    done = set(answered(log, cases))
+    answers = (response for some in mine for response in respond(chat, name, log.settings, some, done, system))
+    log.fill(answers, sum(case.id not in done for some in mine for case in some), "response", name)
+
+
+def answered(log: Log, cases: Sequence[Case]) -> dict[str, Generated]:
+    """Return the responses of the log's candidate to these cases, by case id.
+
+    Raises:
+        RecordError: a response with other settings, or to a question that has changed since.
+    """
+    done = log.done({case.id: question_digest(case) for case in cases})
+    return {record.case_id: record for record in log.records() if record.key in done}
 
 
 def response_text(answer: Answer) -> str:
-    """Return an answer's text as a response: without white space around it, or half a character where it was cut off.
+    """Return an answer's text without white space around it, and without half a character where it was cut off.
 
-    Control tokens in it stay: they are data, and whoever puts them before a model defuses them (`PromptEncoder`, `defuse`).
+    Control tokens in it stay: they are data, and whatever puts them into a prompt defuses them (`PromptEncoder`, `defuse`).
     """
     return answer.text.rstrip("\ufffd").strip() if answer.truncated else answer.text.strip()
 
 
 def summary(name: str, found: Sequence[Generated], responses: int, seconds: float) -> str:
-    """Say how many answers a candidate has given, `responses` of them just now, how they ended and what tokens they took."""
+    """Return the counts of a candidate's answers, `responses` of them new, of empty and cut-off ones, and of their tokens."""
     prompts = sum(one.usage.get("prompt_tokens", 0) for one in found)
     answers = sum(one.usage.get("completion_tokens", 0) for one in found)
     empty, cut = sum(not one.text for one in found), sum(one.truncated for one in found)
@@ -180,75 +225,16 @@ def summary(name: str, found: Sequence[Generated], responses: int, seconds: floa
     return "\n".join([text, *(f"  empty, {count}: {error}" for error, count in refused.items())])
 
 
-class ResponseLog:
-    """The responses of one output folder, seen by one of `processes` processes.
-
-    A single process appends to `responses.jsonl`. Of several each appends to a part of its own, and the first one joins the
-    parts, at the end and at the start of a run that follows an interrupted one.
-    """
-
-    def __init__(self, folder: Path, rank: int = 0, processes: int = 1):
-        self.folder, self.path = folder, folder / "responses.jsonl"
-        self.rank, self.processes = rank, processes
-        self.part = self.path if processes == 1 else folder / f"responses.part{rank}.jsonl"
-
-    def read(self, path: Path | None = None) -> Iterator[Generated]:
-        """Yield the responses of a file, by default of responses.jsonl."""
-        path = path or self.path
-        return (record for _, record in read_placed(path, Generated)) if path.exists() else iter(())
-
-    def join_parts(self) -> None:
-        """Move the responses of all parts into responses.jsonl, none twice, and drop torn last lines."""
-        parts = sorted(self.folder.glob("responses.part*.jsonl"))
-        if not parts and not self.path.exists():
-            return
-        with Journal(self.path) as whole:
-            there = {(record.model, record.case_id) for record in self.read()}
-            for part in parts:
-                with Journal(part):  # drops a torn line, and refuses while somebody writes the part
-                    for record in self.read(part):
-                        if (record.model, record.case_id) not in there:
-                            there.add((record.model, record.case_id))
-                            whole.append(record.to_dict())
-            whole.sync()
-        for part in parts:
-            part.unlink()
-            part.with_name(f".{part.name}.lock").unlink(missing_ok=True)
-
-    def done(self, name: str, settings: str, cases: Sequence[Case]) -> dict[str, Generated]:
-        """Return what a candidate has answered of these cases already, by case id.
-
-        Raises:
-            RecordError: a response of this candidate with other settings, or to another question of this id.
-        """
-        digests, found = {case.id: question_digest(case) for case in cases}, {}
-        for record in self.read():
-            if record.model != name:
-                continue
-            if record.settings != settings:
-                raise RecordError(
-                    f"{self.path} holds responses of {name} with other weights, wording or settings "
-                    f"({record.settings}, now {settings}): choose another --output, or other --names"
-                )
-            if record.case_id in digests:
-                if record.question_digest != digests[record.case_id]:
-                    raise RecordError(
-                        f"{self.path} holds a response to case {record.case_id!r} as it was before its question changed: "
-                        "choose another --output"
-                    )
-                found[record.case_id] = record
-        return found
-
-    def sort(self, cases: Sequence[Case], names: Sequence[str]) -> None:
-        """Put the responses into the order of candidates and cases, which does not tell how often a run was interrupted."""
-        place = {case.id: number for number, case in enumerate(cases)}
-        rank = {name: number for number, name in enumerate(names)}
-        with Journal(self.path):  # nobody else writes meanwhile
-            records = list(self.read())
-            ordered = sorted(records, key=lambda r: (rank.get(r.model, -1), place.get(r.case_id, -1)))
-            if ordered != records:
-                lines = (json.dumps(record.to_dict(), ensure_ascii=False) for record in ordered)
-                write_whole(self.path, "".join(f"{line}\n" for line in lines))
+def sort_responses(path: Path, cases: Sequence[Case], names: Sequence[str]) -> None:
+    """Sort the responses of a file by candidate and case, so that it does not depend on where runs were interrupted."""
+    place = {case.id: number for number, case in enumerate(cases)}
+    rank = {name: number for number, name in enumerate(names)}
+    with Journal(path):  # nobody else writes meanwhile
+        records = list(read_records(path, Generated))
+        ordered = sorted(records, key=lambda r: (rank.get(r.model, -1), place.get(r.case_id, -1)))
+        if ordered != records:
+            lines = (json.dumps(record.to_dict(), ensure_ascii=False) for record in ordered)
+            write_whole(path, "".join(f"{line}\n" for line in lines))
 
 
 def read_questions(path: str, names: Sequence[str], keep_existing: bool, limit: int | None = None) -> list[Case]:
@@ -261,8 +247,8 @@ def read_questions(path: str, names: Sequence[str], keep_existing: bool, limit: 
     for case in read_cases(path, least_responses=0):
         taken = [name for name in names if name in case.models]
         if taken and not keep_existing:
-            told = "give the candidate another of --names, or keep what is there with --keep_existing true"
-            raise RecordError(f"{path}: case {case.id!r} has a response of {taken[0]!r} already; {told}")
+            hint = "give the candidate another name with --names, or keep the response with --keep_existing true"
+            raise RecordError(f"{path}: case {case.id!r} has a response of {taken[0]!r} already; {hint}")
         cases.append(case)
         if len(cases) == limit:
             break

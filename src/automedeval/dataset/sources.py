@@ -1,7 +1,7 @@
-"""Rows of public question-answer sets as cases: the layouts they come in, and what is left out of them.
+"""Read rows of public question-answer sets as cases, and exclude cases by patterns.
 
-A layout says how one row becomes a case: which columns hold the question, the trusted answer, the topic and the responses.
-Exclusion patterns are data: named regular expressions over one field of a case, each with its reason.
+A layout says which columns of a row hold the question, the trusted answer, the topic and the responses. Exclusion patterns are
+named regular expressions over one field of a case, in a YAML file.
 """
 
 import csv
@@ -10,17 +10,18 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-
 from automedeval.records import Case, Choice, RecordError, Response, question_text, read_lines
+from automedeval.records.yaml_file import YamlFile
 
 EXCLUSIONS = resources.files("automedeval.dataset") / "templates" / "exclusions.yaml"
 FIELDS = ("question", "reference", "topic")
-# Instructions that say no more than that a question follows; any other one is part of the question.
+CASES = ("cases", "feedbackqa", "alpacare")  # layouts whose rows are cases
+# Instructions that only announce a question; any other one is part of the question.
 GENERIC_INSTRUCTION = re.compile(
     r"(?:please )?answer (?:this|the(?: following)?|these) (?:medical )?questions?(?: truthfully)?"
     r"|if you are a doctor, please answer the medical questions based on the patient's description",
@@ -29,9 +30,9 @@ GENERIC_INSTRUCTION = re.compile(
 
 
 class Row(NamedTuple):
-    """One row of a public set: where it stands, its case, not yet checked, and people's choices about its responses.
+    """One row of a public set: its place in the file, its unchecked case, and people's choices about its responses.
 
-    `own_id` says that the case's id is its source's: ratings may name it, so it stays as it is.
+    With `own_id` the id comes from the source: ratings may refer to it, so it is kept.
     """
 
     place: str
@@ -40,12 +41,10 @@ class Row(NamedTuple):
     own_id: bool = False
 
 
-@dataclass(frozen=True)
-class Layout:
-    """How one row becomes a case.
+class Layout(NamedTuple):
+    """How a row with these `keys` becomes a case, with the row's id or none; `choices` returns people's choices about it.
 
-    `keys` are what a row of this layout has; `case` makes the case, with the row's own id or none; `choices` lists what
-    people chose about the case's responses. Where `keeps_id`, the rows are cases already, and ratings name their ids.
+    With `keeps_id` the rows are cases, and ratings refer to their ids.
     """
 
     name: str
@@ -56,11 +55,7 @@ class Layout:
 
 
 def _text(row: dict, key: str) -> str:
-    """Return a column's text, empty where it is missing or null.
-
-    Raises:
-        RecordError: the column holds something else than text.
-    """
+    """Return a column's text, empty where it is missing or null; anything but text is a RecordError."""
     value = row.get(key)
     if not isinstance(value, str | None):
         raise RecordError(f"{key!r} must be text, not {json.dumps(value, default=str)[:80]}")
@@ -72,30 +67,37 @@ def _row_id(row: dict) -> str:
     return str(value) if isinstance(value, str | int) else ""
 
 
+def _joined(row: dict, *keys: str) -> str:
+    return "\n\n".join(text for key in keys if (text := _text(row, key).strip()))
+
+
+def _columns(
+    row: dict,
+    question: str,
+    reference: str | None = None,
+    topics: Sequence[str] = (),
+    responses: Sequence[str] = (),
+    kept: Sequence[str] = (),
+) -> Case:
+    """Return the case of a row by the names of its columns; the first topic that is not empty counts."""
+    given = tuple(Response(name, _text(row, name)) for name in responses if row.get(name) is not None)
+    topic = next(filter(None, (_text(row, name) for name in topics)), None)
+    extra = {name: row[name] for name in kept if row.get(name) is not None}
+    return Case(_row_id(row), _text(row, question), given, reference and _text(row, reference), topic, extra)
+
+
 def _instruction(row: dict) -> Case:
-    instruction, given = _text(row, "instruction").strip(), _text(row, "input").strip()
-    parts = ["" if GENERIC_INSTRUCTION.fullmatch(instruction.rstrip(" .:")) else instruction, given]
-    return Case(_row_id(row), "\n\n".join(part for part in parts if part), (), _text(row, "output"))
-
-
-def _medtext(row: dict) -> Case:
-    return Case(_row_id(row), _text(row, "Prompt"), (), _text(row, "Completion"))
-
-
-def _medquad(row: dict) -> Case:
-    # The page's address stays with the case: the licence asks for it.
-    kept = {key: row[key] for key in ("qtype", "collection", "url") if row.get(key) is not None}
-    topic = _text(row, "focus") or _text(row, "qtype") or None
-    return Case(_row_id(row), _text(row, "question"), (), _text(row, "answer"), topic, kept)
+    generic = GENERIC_INSTRUCTION.fullmatch(_text(row, "instruction").strip().rstrip(" .:"))
+    question = _joined(row, "input") if generic else _joined(row, "instruction", "input")
+    return Case(_row_id(row), question, (), _text(row, "output"))
 
 
 def _pandalm(row: dict) -> Case:
-    asked = [_text(row, "question").strip(), _text(row, "input").strip()]
     try:
         responses = tuple(Response(response["id"], response["text"]) for response in row["responses"])
     except (TypeError, KeyError):
         raise RecordError("'responses' must be a list of objects with 'id' and 'text'") from None
-    return Case(_row_id(row), "\n\n".join(part for part in asked if part), responses)
+    return Case(_row_id(row), _joined(row, "question", "input"), responses)
 
 
 def _pandalm_choices(row: dict, case: Case) -> tuple[dict[str, Any], ...]:
@@ -112,62 +114,56 @@ def _pandalm_choices(row: dict, case: Case) -> tuple[dict[str, Any], ...]:
     return tuple(found)
 
 
-def _case(row: dict) -> Case:
-    return Case.from_dict(row, least_responses=0)
-
-
-# In the order in which they are recognised: what asks for more comes first.
+_case = partial(Case.from_dict, least_responses=0)
+# The licence requires the page's address.
+_medquad = partial(
+    _columns, question="question", reference="answer", topics=("focus", "qtype"), kept=("qtype", "collection", "url")
+)
+# In the order in which they are recognised: layouts with more keys first.
 LAYOUTS = {
     layout.name: layout
     for layout in (
         Layout("wikidoc", ("instruction", "input", "output"), _instruction),
-        Layout("medtext", ("Prompt", "Completion"), _medtext),
+        Layout("medtext", ("Prompt", "Completion"), partial(_columns, question="Prompt", reference="Completion")),
         Layout("pandalm", ("question", "responses", "annotators"), _pandalm, _pandalm_choices),
-        Layout("cases", ("id", "question", "responses"), _case, keeps_id=True),
-        Layout("feedbackqa", ("id", "question", "responses"), _case, keeps_id=True),
-        Layout("alpacare", ("id", "question", "responses"), _case, keeps_id=True),
+        *(Layout(name, ("id", "question", "responses"), _case, keeps_id=True) for name in CASES),
         Layout("medquad", ("question", "answer"), _medquad),
     )
 }
 
 
 def table_layout(question: str, reference: str | None, responses: Sequence[str], topic: str | None) -> Layout:
-    """Return the layout of a table whose columns are named; each response column is a candidate of that name."""
-
-    def case(row: dict) -> Case:
-        given = tuple(Response(name, _text(row, name)) for name in responses if row.get(name) is not None)
-        answer = _text(row, reference) if reference else None
-        return Case(_row_id(row), _text(row, question), given, answer, (topic and _text(row, topic)) or None)
-
-    columns = (question, reference, topic, *responses)
-    return Layout("table", tuple(column for column in columns if column), case)
+    """Return the layout of a table by the names of its columns; each response column is a candidate with that name."""
+    topics = [topic] if topic else []
+    keys = tuple(column for column in (question, reference, topic, *responses) if column)
+    case = partial(_columns, question=question, reference=reference or None, topics=topics, responses=responses)
+    return Layout("table", keys, case)
 
 
 def recognised(row: dict, place: str) -> Layout:
-    """Return the layout that a row's keys tell.
-
-    Raises:
-        RecordError: none of them.
-    """
+    """Return the first layout whose keys a row has; raise RecordError if there is none."""
     for layout in LAYOUTS.values():
         if set(layout.keys) <= row.keys():
             return layout
+    keys = ", ".join(map(str, row))
     raise RecordError(
-        f"{place}: no known layout has the keys {', '.join(map(str, row))}; --layout table takes any, by its columns' names"
+        f"{place}: no known layout has the keys {keys}; --layout table takes other columns by their names"
     )
 
 
 def read_rows(path: str, split: str = "train") -> Iterator[tuple[str, dict]]:
     """Yield `(place, row)` of a .json array, .jsonl, .csv or .parquet file, or of a split of a Hub dataset.
 
-    Raises:
-        RecordError: the file cannot be read, or holds something else than rows.
+    A file that cannot be read, or does not hold rows, is a RecordError.
     """
     file = Path(path)
-    if file.suffix == ".csv":
-        yield from _read_csv(file)
-    elif file.suffix == ".json" and file.is_file():
-        yield from _read_json(file)
+    if file.suffix in (".csv", ".json"):
+        try:
+            yield from _read_csv(file) if file.suffix == ".csv" else _read_json(file)
+        except OSError as error:
+            raise RecordError(f"{file}: {error.strerror or error}") from None
+        except UnicodeDecodeError:
+            raise RecordError(f"{file}: not UTF-8") from None
     elif file.exists() or file.suffix or path.count("/") != 1 or path.startswith((".", "/")):
         yield from read_lines(path)
     else:
@@ -176,33 +172,25 @@ def read_rows(path: str, split: str = "train") -> Iterator[tuple[str, dict]]:
 
 def _read_csv(file: Path) -> Iterator[tuple[str, dict]]:
     csv.field_size_limit(2**31 - 1)  # an answer may be longer than the 128 KiB that csv expects
-    try:
-        with open(file, encoding="utf-8-sig", newline="") as stream:
-            reader = csv.DictReader(stream, strict=True)
+    with open(file, encoding="utf-8-sig", newline="") as stream:
+        reader = csv.DictReader(stream, strict=True)
+        try:
             for row in reader:
                 place = f"{file}:{reader.line_num}"
                 if None in row or None in row.values():
                     raise RecordError(f"{place}: the row does not have the header's {len(reader.fieldnames)} columns")
                 yield place, row
-    except OSError as error:
-        raise RecordError(f"{file}: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise RecordError(f"{file}: not UTF-8") from None
-    except csv.Error as error:
-        raise RecordError(f"{file}: not CSV after line {reader.line_num}: {error}") from None
+        except csv.Error as error:
+            raise RecordError(f"{file}: not CSV after line {reader.line_num}: {error}") from None
 
 
 def _read_json(file: Path) -> Iterator[tuple[str, dict]]:
+    content = file.read_text(encoding="utf-8-sig")
+    if not content.lstrip().startswith("["):  # JSON Lines under another name
+        yield from read_lines(file)
+        return
     try:
-        content = file.read_text(encoding="utf-8-sig")
-        if not content.lstrip().startswith("["):  # JSON Lines under another name
-            yield from read_lines(file)
-            return
         rows = json.loads(content)
-    except OSError as error:
-        raise RecordError(f"{file}: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise RecordError(f"{file}: not UTF-8") from None
     except (ValueError, RecursionError) as error:
         raise RecordError(f"{file}: not JSON: {error}") from None
     for number, row in enumerate(rows, 1):
@@ -224,8 +212,7 @@ def _read_hub(name: str, split: str) -> Iterator[tuple[str, dict]]:
 def rows_as_cases(rows: Iterable[tuple[str, dict]], layout: Layout, source: str) -> Iterator[Row]:
     """Yield each row as a case with a stable id: SOURCE-ROWID, or SOURCE- and twelve digits over the row's content.
 
-    Raises:
-        RecordError: a row has not got the layout's keys, or something else than text in them.
+    A row that lacks a key of the layout, and a value that is not text, is a RecordError.
     """
     for place, row in rows:
         missing = [key for key in layout.keys if key not in row]
@@ -241,13 +228,10 @@ def rows_as_cases(rows: Iterable[tuple[str, dict]], layout: Layout, source: str)
 
 
 def identified(rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield the rows, each under an id that no other one has.
+    """Yield the rows with unique ids.
 
-    A set that numbers two different rows alike gets twelve digits over the second one's content behind its id, a row that
-    stands there twice a number.
-
-    Raises:
-        RecordError: two cases with ids of their own have the same one.
+    If two different rows have one id, twelve digits over the content are appended to the second; if two equal rows have, a
+    number. If both have an `own_id`, it is a RecordError.
     """
     seen: dict[str, Row] = {}
     for row in rows:
@@ -256,9 +240,8 @@ def identified(rows: Iterable[Row]) -> Iterator[Row]:
             raise RecordError(f"{row.place}: the id {name!r} stands at {first.place} already")
         if first and first.case.digest != row.case.digest:
             name = f"{name}-{row.case.digest}"
-        free = next(
-            free for free in itertools.chain([name], (f"{name}-{n}" for n in itertools.count(2))) if free not in seen
-        )
+        names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
+        free = next(each for each in names if each not in seen)
         seen[free] = row
         if free != row.case.id:
             choices = tuple({**choice, "case_id": free} for choice in row.choices)
@@ -268,15 +251,14 @@ def identified(rows: Iterable[Row]) -> Iterator[Row]:
 
 @dataclass(frozen=True)
 class Exclusion:
-    """A pattern that leaves a case out: its name, the field it is looked for in, and why."""
+    """A pattern that excludes cases: its name, and the field that it is searched in."""
 
     name: str
     field: str
     pattern: re.Pattern
-    why: str
 
     def fits(self, case: Case) -> bool:
-        """Say whether the pattern is found; a field that is null is not looked at."""
+        """Return whether the pattern is found; a field that is null does not fit."""
         value = getattr(case, self.field)
         return value is not None and bool(self.pattern.search(question_text(value)))
 
@@ -284,14 +266,10 @@ class Exclusion:
 def read_exclusions(path: str | Path | None = None) -> list[Exclusion]:
     """Read exclusion patterns from a YAML list of mappings with name, field, pattern and why; the packaged ones by default.
 
-    Raises:
-        RecordError: the file cannot be read, or an entry's key is missing, unknown or wrong.
+    A file that cannot be read, and an entry with a key that is missing, unknown or wrong, is a RecordError.
     """
     file = EXCLUSIONS if path is None else Path(path)
-    try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise RecordError(f"{file}: {' '.join(str(error).split())}") from None
+    content = YamlFile(str(file)).read(file)
     if not isinstance(content, list):
         raise RecordError(f"{file}: must be a list of patterns")
     found: list[Exclusion] = []
@@ -307,5 +285,5 @@ def read_exclusions(path: str | Path | None = None) -> list[Exclusion]:
             pattern = re.compile(str(entry["pattern"]), re.IGNORECASE)
         except re.error as error:
             raise RecordError(f"{place}: {entry['pattern']!r} is no regular expression: {error}") from None
-        found.append(Exclusion(str(entry["name"]), entry["field"], pattern, str(entry["why"])))
+        found.append(Exclusion(str(entry["name"]), entry["field"], pattern))
     return found

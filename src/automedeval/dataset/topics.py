@@ -1,7 +1,7 @@
-"""What the cases are about: topics of questions and references, by latent Dirichlet allocation (paper Appendix A, Fig. 7)."""
+"""Fit topics to questions and references by latent Dirichlet allocation (paper Appendix A, Fig. 7)."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from automedeval.records import Case, RecordError, question_text
@@ -18,23 +18,15 @@ class Topic:
     share: float
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"words": list(self.words), "share": round(self.share, 4)}
+        return {"words": list(self.words), "share": round(self.share, 4)}
 
 
 def topics(cases: Iterable[Case], number: int = TOPICS, seed: int = 0, words: int = 10) -> list[Topic]:
     """Fit topics to the cases' questions and references; the largest comes first.
 
-    Memory grows with the cases: give a seeded part of many. Same cases in the same order and same seed, same topics.
-
-    Args:
-        number: how many topics.
-        words: how many top words each one shows.
-
-    Returns:
-        The topics; fewer than `number`, or none, if there are not enough cases or words.
-
-    Raises:
-        RecordError: less than one topic is asked for.
+    Memory grows with the cases: pass a sample if there are many. The same cases in the same order and seed give the same
+    topics. There are fewer than `number` topics, or none, if there are not enough cases or words; `words` is the number of top
+    words of each. A number below 1 is a RecordError.
     """
     if number < 1:
         raise RecordError(f"the number of topics must be at least 1, not {number}")
@@ -42,7 +34,7 @@ def topics(cases: Iterable[Case], number: int = TOPICS, seed: int = 0, words: in
     from sklearn.feature_extraction.text import CountVectorizer
 
     texts = [f"{question_text(case.question)}\n{case.reference or ''}" for case in cases]
-    # Words of three letters or more that stand in few enough cases to tell them apart.
+    # Words of three letters or more that occur in at most half of the cases.
     least = 1 if len(texts) < 50 else 2 if len(texts) < 1000 else 5
     counter = CountVectorizer(
         stop_words="english", token_pattern=r"(?u)\b[^\W\d_]{3,}\b", min_df=least, max_df=0.5, max_features=5000
@@ -51,9 +43,8 @@ def topics(cases: Iterable[Case], number: int = TOPICS, seed: int = 0, words: in
         return []
     try:
         counts = counter.fit_transform(texts)
-    except ValueError:  # scikit-learn's word for "no word is left"
+    except ValueError:  # scikit-learn raises it if no word is left
         return []
-    # Few texts are seen whole in every pass; many are learned from in batches, and need few passes.
     few = len(texts) < 1000
     model = LatentDirichletAllocation(
         number,

@@ -1,15 +1,16 @@
-"""Reliability verification: what physicians said about the teachers' verdicts, and which of them fail (paper section 3.1).
+"""Find teacher verdicts that fail the physicians' verification (paper section 3.1).
 
-Physicians rate each verdict on criteria: is its medical knowledge right, is nothing credited to the wrong doctor, does it read
-well. A rule says which ratings make a verdict fail; whatever fails one criterion is no training data.
+Physicians rate each verdict on medical knowledge, attribution to the right doctor, and fluency. A rule decides by these ratings
+whether the verdict fails a criterion. A verdict that fails any criterion is not trained on.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterator
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Any
 
 from automedeval.records import RecordError, VerdictRating, read_lines
+from automedeval.records.yaml_file import YamlFile
 from automedeval.rubrics import TAGS
 
 # The paper's shares of verdicts that meet each criterion, in percent (section 3.1); shown beside a data set's own.
@@ -20,39 +21,32 @@ PAPER_SHARES = {"knowledge": 94.06, "attribution": 90.71, "fluency": 94.04}
 class Rule:
     """Decide from one criterion's scores of one verdict whether the verdict fails it.
 
-    `scale` is (lowest, highest); a score below `fail_below` is a verifier's no. `fails` says how many of them it takes: "any"
-    verifier's no, that of the "majority" (more than half), or a "mean" score below `fail_below`.
+    `scale` is (lowest, highest). The verdict fails if "any" verifier's score is below `fail_below`, if the scores of the
+    "majority" (more than half) are, or if the "mean" score is, as `fails` says.
     """
 
-    # Paper: 94.06, 90.71 and 94.04 % meet the criteria, and yet only 305 of 9,874 cases were dropped; no one rule gives both.
-    # The strictest one stands here: any verifier's no, on any criterion.
+    # Paper: 94.06, 90.71 and 94.04 % meet the criteria, but only 305 of 9,874 cases were dropped; no single rule gives both.
+    # The default is the strictest rule: any verifier, any criterion.
     scale: tuple[int, int] = (0, 1)
     fail_below: float = 1
     fails: str = "any"
 
     @classmethod
-    def from_dict(cls, content: Any, place: str) -> "Rule":
-        """Read a plan's section `verification`; faults are RecordErrors that begin with `place`."""
-        if not isinstance(content, dict):
-            raise RecordError(f"{place}: must be a mapping with the keys scale, fail_below and fails")
-        unknown = sorted(set(map(str, content)) - {"scale", "fail_below", "fails"})
-        if unknown:
-            raise RecordError(f"{place}: unknown key {unknown[0]!r}; known are scale, fail_below and fails")
+    def read(cls, file: YamlFile, content: Any) -> "Rule":
+        """Read the section `verification` of a plan; errors name the file and the key."""
+        inside = "verification."
+        file.only(content, ("scale", "fail_below", "fails"), inside)
         scale = content.get("scale", [0, 1])
         if scale not in ([0, 1], [1, 5]):
-            raise RecordError(f"{place}: scale: must be [0, 1] or [1, 5], not {scale!r}")
-        threshold = content.get("fail_below", 1 if scale == [0, 1] else 3)
-        if isinstance(threshold, bool) or not isinstance(threshold, int | float):
-            raise RecordError(f"{place}: fail_below: must be a number, not {threshold!r}")
-        if not scale[0] < threshold <= scale[1]:
-            raise RecordError(f"{place}: fail_below: {threshold} divides nothing on the scale {scale[0]} to {scale[1]}")
-        fails = content.get("fails", "any")
-        if fails not in ("any", "majority", "mean"):
-            raise RecordError(f"{place}: fails: must be any, majority or mean, not {fails!r}")
-        return cls(tuple(scale), threshold, fails)
+            file.fail(f"{inside}scale", f"must be [0, 1] or [1, 5], not {scale!r}")
+        low, high = scale
+        least = content.get("fail_below", 1 if high == 1 else 3)
+        if type(least) not in (int, float) or not low < least <= high:
+            file.fail(f"{inside}fail_below", f"must be a number above {low} and at most {high}, not {least!r}")
+        return cls((low, high), least, file.take(content, "fails", str, "any", ("any", "majority", "mean"), inside))
 
     def failed(self, scores: list[float]) -> bool:
-        """Return whether a verdict with these scores, one a verifier, fails the criterion."""
+        """Return whether a verdict with these scores, one per verifier, fails the criterion."""
         if self.fails == "mean":
             return sum(scores) / len(scores) < self.fail_below
         noes = sum(score < self.fail_below for score in scores)
@@ -61,92 +55,76 @@ class Rule:
 
 @dataclass
 class Verification:
-    """What the ratings say: (case id, judge) → the criteria that the verdict fails, none if it passes; and the counts.
+    """The result of `verify`.
 
-    `met` and `rated` count verdicts by criterion, `tags` ratings by tag, `elsewhere` ratings of verdicts that are not ours.
+    `failures` maps (case id, judge) to the criteria that the verdict fails; the tuple is empty if it passes. `criteria` maps a
+    criterion to {"met": verdicts, "rated": verdicts, "paper_percent"}, `tags` counts ratings by tag, `elsewhere` counts
+    ratings of other verdicts.
     """
 
     failures: dict[tuple[str, str], tuple[str, ...]]
-    met: dict[str, int]
-    rated: dict[str, int]
-    tags: Counter
-    elsewhere: int = 0
+    criteria: dict[str, dict[str, Any]]
+    tags: dict[str, int]
+    elsewhere: int
 
     def lines(self) -> list[str]:
-        """Return one line a criterion, with the paper's share beside it, and one of tags."""
+        """Return a line for each criterion, with the paper's share, and one for the tags."""
         found = []
-        for name, rated in self.rated.items():
-            share = f"{name}: {self.met[name]:,} of {rated:,} verdicts meet it ({100 * self.met[name] / rated:.2f} %"
-            found.append(share + (f"; paper: {PAPER_SHARES[name]:.2f} %)" if name in PAPER_SHARES else ")"))
+        for name, (met, rated, paper) in ((name, counts.values()) for name, counts in self.criteria.items()):
+            beside = "" if paper is None else f"; paper: {paper:.2f} %"
+            found.append(f"{name}: {met:,} of {rated:,} verdicts meet it ({100 * met / rated:.2f} %{beside})")
         if self.tags:
-            found.append("tags: " + ", ".join(f"{name} {count:,}" for name, count in sorted(self.tags.items())))
+            found.append("tags: " + ", ".join(f"{name} {count:,}" for name, count in self.tags.items()))
         if self.elsewhere:
             found.append(f"{self.elsewhere:,} ratings are of verdicts that are not among these")
         return found
 
     def to_dict(self) -> dict[str, Any]:
-        criteria = {
-            name: {"met": self.met[name], "rated": rated, "paper_percent": PAPER_SHARES.get(name)}
-            for name, rated in self.rated.items()
-        }
-        return {"criteria": criteria, "tags": dict(sorted(self.tags.items())), "elsewhere": self.elsewhere}
+        return {"criteria": self.criteria, "tags": self.tags, "elsewhere": self.elsewhere}
 
 
 def verify(path: str, verdicts: Container[tuple[str, str]], rule: Rule) -> Verification:
-    """Read physicians' ratings of the verdicts and apply the rule to each verdict and criterion.
+    """Read physicians' ratings of the verdicts (verdict_ratings.jsonl) and apply the rule to each verdict and criterion.
 
     Args:
-        path: verdict_ratings.jsonl.
-        verdicts: (case id, judge) of the verdicts that are asked about.
-        rule: what fails.
+        verdicts: (case id, judge) of the verdicts to verify; ratings of others are counted only.
 
     Raises:
-        RecordError: a score off the rule's scale, a tag that is none, or a second rating of the same by the same verifier.
+        RecordError: a score off the rule's scale, an unknown tag, or a second rating of a verdict by the same verifier on the
+            same criterion.
     """
-    scores: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    tags, elsewhere, seen = Counter(), 0, set()
-    for place, rating, given_tags in _ratings(path):
-        key = (rating.case_id, rating.judge)
-        if key not in verdicts:
-            elsewhere += 1
-            continue
-        if (again := (*key, rating.annotator, rating.criterion)) in seen:
-            raise RecordError(
-                f"{place}: {rating.annotator!r} rated the verdict of {rating.judge!r} on case {rating.case_id!r} "
-                f"on {rating.criterion!r} before"
-            )
-        seen.add(again)
-        low, high = rule.scale
-        if rating.score not in range(low, high + 1):
-            raise RecordError(
-                f"{place}: 'score' must be a whole number from {low} to {high}, not {rating.score} "
-                "(the plan's verification.scale names another scale)"
-            )
-        scores[key][rating.criterion].append(rating.score)
-        tags.update(given_tags)
-    met: Counter = Counter()
-    rated: Counter = Counter()
-    failures = {}
-    for key, by_criterion in scores.items():
-        failed = tuple(sorted(name for name, values in by_criterion.items() if rule.failed(values)))
-        failures[key] = failed
-        rated.update(list(by_criterion))
-        met.update(set(by_criterion) - set(failed))
-    # The paper's criteria first, in its order.
-    names = [*(name for name in PAPER_SHARES if name in rated), *sorted(set(rated) - set(PAPER_SHARES))]
-    return Verification(
-        failures, {name: met[name] for name in names}, {name: rated[name] for name in names}, tags, elsewhere
-    )
-
-
-def _ratings(path: str) -> Iterator[tuple[str, VerdictRating, list[str]]]:
-    """Yield (place, rating, tags); VerdictRating itself knows no tags."""
+    scores: dict[tuple[str, str], dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+    tags, elsewhere, (low, high) = Counter(), 0, rule.scale
     for place, record in read_lines(path):
         try:
             rating = VerdictRating.from_dict(record)
         except RecordError as error:
             raise RecordError(f"{place}: {error}") from None
-        tags = record.get("tags") or []
-        if not isinstance(tags, list) or any(tag not in TAGS for tag in tags):
-            raise RecordError(f"{place}: 'tags' must be a list of {', '.join(TAGS)}, not {tags!r}")
-        yield place, rating, tags
+        given = record.get("tags") or []  # VerdictRating has no tags
+        if not isinstance(given, list) or any(tag not in TAGS for tag in given):
+            raise RecordError(f"{place}: 'tags' must be a list of {', '.join(TAGS)}, not {given!r}")
+        if (key := (rating.case_id, rating.judge)) not in verdicts:
+            elsewhere += 1
+            continue
+        by_verifier = scores[key][rating.criterion]
+        if rating.annotator in by_verifier:
+            raise RecordError(
+                f"{place}: {rating.annotator!r} rated the verdict of {rating.judge!r} on case {rating.case_id!r} "
+                f"on {rating.criterion!r} before"
+            )
+        if rating.score not in range(low, high + 1):
+            scale = f"{low} to {high} (the plan's verification.scale)"
+            raise RecordError(f"{place}: 'score' must be a whole number from {scale}, not {rating.score}")
+        by_verifier[rating.annotator] = rating.score
+        tags.update(given)
+    failures = {}
+    for key, by_criterion in scores.items():
+        failures[key] = tuple(sorted(name for name, each in by_criterion.items() if rule.failed(list(each.values()))))
+    rated = Counter(name for by_criterion in scores.values() for name in by_criterion)
+    met = rated - Counter(name for names in failures.values() for name in names)
+    # The paper's criteria first, in its order.
+    names = [*(name for name in PAPER_SHARES if name in rated), *sorted(set(rated) - set(PAPER_SHARES))]
+    criteria = {
+        name: {"met": met[name], "rated": rated[name], "paper_percent": PAPER_SHARES.get(name)} for name in names
+    }
+    return Verification(failures, criteria, dict(sorted(tags.items())), elsewhere)

@@ -1,44 +1,51 @@
-"""The arguments that choose the knowledge store which a model may ask."""
+"""The arguments that choose the knowledge store in which a model may look things up."""
 
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-from automedeval.records import RecordError
+from automedeval.records import RecordError, check_least
 
 
 @dataclass
 class KnowledgeArguments:
-    """The books that a model may ask before it answers."""
+    """The knowledge store that a model may ask questions before it answers."""
 
     knowledge: str = field(
         default="chain",
-        metadata={"help": "chain: the model may ask the store; none: it may not", "choices": ["chain", "none"]},
+        metadata={
+            "help": "chain: the model may ask questions to the store; none: it may not",
+            "choices": ["chain", "none"],
+        },
     )
     store: str | None = field(default=None, metadata={"help": "folder of the knowledge store"})
-    qdrant_url: str | None = field(default=None, metadata={"help": "a Qdrant server in the store's place"})
+    qdrant_url: str | None = field(default=None, metadata={"help": "a Qdrant server, in place of --store"})
     collection: str = field(default="knowledge", metadata={"help": "the store's collection"})
     encoder: str = field(
-        default="models/all-MiniLM-L6-v2", metadata={"help": "checkpoint that the store was built with"}
+        default="models/all-MiniLM-L6-v2", metadata={"help": "the encoder that the store was built with"}
     )
-    questions: int = field(default=3, metadata={"help": "most rounds of questions"})  # Paper: Algorithm 1's T
-    passages: int = field(default=3, metadata={"help": "passages that answer a question"})
+    questions: int = field(
+        default=3, metadata={"help": "largest number of rounds of questions"}
+    )  # Paper: Algorithm 1's T
+    passages: int = field(default=3, metadata={"help": "passages returned for a question"})
 
     def __post_init__(self) -> None:
-        for name in ("questions", "passages"):
-            if getattr(self, name) < 1:
-                raise RecordError(f"--{name} must be at least 1, not {getattr(self, name)}")
+        check_least(self, 1, "questions", "passages")
 
     def check(self) -> None:
-        """Raise RecordError if there are to be books and nothing says where."""
+        """Raise RecordError if knowledge is wanted and no store is named."""
         if self.knowledge == "chain" and not (self.store or self.qdrant_url):
             raise RecordError(
-                "--store names no folder (recipes/build_store.py builds one; --knowledge none goes without)"
+                "--store names no folder (recipes/build_store.py builds one; --knowledge none needs none)"
             )
 
     def open(self, device: str, opened: ExitStack) -> tuple[Any, str]:
-        """Return a search, which is closed with `opened`, and the fingerprint of what it searches; (None, "") without books.
+        """Return a search and the fingerprint of the store; (None, "") with `--knowledge none`.
+
+        Args:
+            device: where the encoder runs.
+            opened: closes the store when it is closed.
 
         Raises:
             RecordError: no store is named, or it cannot be opened.
@@ -46,13 +53,11 @@ class KnowledgeArguments:
         self.check()
         if self.knowledge == "none":
             return None, ""
-        from automedeval.distillation.store import (
-            KnowledgeBase,
-            SharedSearch,  # these load heavy libraries, and many runs have no books
-        )
+        # Imported here: they load heavy libraries, and many runs use no knowledge.
+        from automedeval.distillation.store import KnowledgeBase, SharedSearch
         from automedeval.models.embeddings import Encoder
 
-        # In float32 what is found for a question does not depend on which others are looked up with it.
+        # In float32 the passages found for a question do not depend on the other questions of the batch.
         encoder = Encoder(self.encoder, device=device, dtype="float32")
         base = opened.enter_context(KnowledgeBase(self.store, encoder, self.qdrant_url, self.collection))
         if base.advice:

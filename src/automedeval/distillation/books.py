@@ -1,6 +1,6 @@
 """Reference books to passages: PDF, Markdown, plain text and JSON Lines, cut at the ends of sentences.
 
-The books are of two kinds: medical knowledge, and knowledge about how to evaluate a physician's answer (Table 6).
+There are two kinds of books: medical knowledge, and guidance on evaluating a physician's answer (paper, Table 6).
 """
 
 import json
@@ -8,7 +8,7 @@ import re
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,8 @@ from automedeval.records import RecordError, read_placed
 
 KINDS = ("medical", "evaluation")
 SUFFIXES = (".pdf", ".md", ".markdown", ".txt", ".jsonl")
-_IDS = uuid.UUID("6b5f7d0e-0f5b-5c1e-9d53-3c1a5d8f2f10")  # any constant: ids of other programs' passages differ
-# A sentence ends at one of .!? and what closes it, if a sentence can begin behind it and no abbreviation stands before.
+_IDS = uuid.UUID("6b5f7d0e-0f5b-5c1e-9d53-3c1a5d8f2f10")  # any constant
+# A sentence ends at one of .!? and closing marks, if a sentence can begin after it and no abbreviation is before it.
 _END = re.compile(r"[.!?]+[\"'”’)\]]*(?=\s+[\"'“‘(\[]?[A-Z0-9À-ÖØ-Þ])")
 _ABBREVIATION = re.compile(
     r"(?:\b(?:Drs?|Mrs?|Ms|Prof|St|Figs?|Nos?|vs|etc|approx|cf|al|e\.g|i\.e|Vol|pp?|ca|Jr|Sr)|\b[A-Z])\.$"
@@ -29,7 +29,7 @@ _ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+|\s*\|")
 
 @dataclass(frozen=True)
 class Passage:
-    """A piece of a book. `id` follows from everything but the score, in the form of a UUID."""
+    """A piece of a book. `id` is a UUID computed from all other fields except the score."""
 
     id: str
     book: str
@@ -41,32 +41,46 @@ class Passage:
 
     @classmethod
     def of(cls, book: str, kind: str, section: str, page: int | None, text: str) -> "Passage":
-        """Return the passage with its id."""
+        """Return a passage, with its id computed."""
         content = json.dumps([book, kind, section, page, text], ensure_ascii=False)
         return cls(str(uuid.uuid5(_IDS, content)), book, kind, section, page, text)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the record that verdicts and the store keep."""
-        return asdict(self)
+        """Return the passage as verdicts record it."""
+        # Beyond four digits a score depends on which other questions were embedded in the same batch.
+        record = vars(self) | {"score": None if self.score is None else round(self.score, 4)}
+        text = record.pop("text")
+        return record | {"text": text}
 
 
 @dataclass(frozen=True)
 class Block:
-    """A paragraph or a list entry, where it stands."""
+    """A paragraph or a list entry, with its place in the book."""
 
     section: str
     page: int | None
     text: str
     book: str | None = None
 
+    @classmethod
+    def from_dict(cls, record: dict) -> "Block":
+        """Read a line of a JSON Lines book; `module`, if present, is the heading above the section."""
+        for name, kind in (("text", str), ("book", str | None), ("section", str | None)):
+            if not isinstance(record.get(name), kind):
+                raise RecordError(f"{name!r} must be a string, not {json.dumps(record.get(name), default=str)[:80]}")
+        page, module = record.get("page"), record.get("module")
+        if type(page) not in (int, type(None)):
+            raise RecordError(f"'page' must be a whole number or null, not {json.dumps(page, default=str)[:80]}")
+        headings = dict.fromkeys([module if isinstance(module, str) else "", record.get("section") or ""])
+        return cls(" > ".join(filter(None, headings)), page, record["text"], record.get("book") or None)
+
 
 @dataclass(frozen=True)
 class Chunking:
-    """How books are cut.
+    """How books are cut into passages.
 
-    Args:
-        tokens: most tokens of a passage, by the encoder's tokenizer.
-        overlap: most tokens that a passage repeats from the end of the one before; whole sentences, two at most.
+    `tokens` is the largest number of tokens of a passage, by the encoder's tokenizer; `overlap` that of the tokens repeated
+    from the end of the passage before (whole sentences, two at most).
     """
 
     tokens: int = 200
@@ -76,19 +90,15 @@ class Chunking:
         if self.tokens < 1:
             raise RecordError(f"--passage_tokens must be at least 1, not {self.tokens}")
         if not 0 <= self.overlap < self.tokens:
-            raise RecordError(
-                f"--overlap_tokens must be at least 0 and less than --passage_tokens {self.tokens}, not {self.overlap}"
-            )
+            limit = f"less than --passage_tokens {self.tokens}"
+            raise RecordError(f"--overlap_tokens must be at least 0 and {limit}, not {self.overlap}")
 
 
 @dataclass
 class Book:
-    """One file and what it holds; opening it finds what cannot be read before anything is stored.
+    """One file of `SUFFIXES`, "medical" or "evaluation"; faults are found when it is opened, before anything is stored.
 
-    Args:
-        file: a file with one of the suffixes `SUFFIXES`.
-        kind: "medical" or "evaluation".
-        pages_without_text: filled by `passages`, the pages of a PDF that hold no text (scans, pictures).
+    `passages` sets `pages_without_text`, the number of pages of a PDF without text (scans, pictures).
 
     Raises:
         RecordError: no such file, another suffix, another kind, or a PDF that cannot be read or is encrypted.
@@ -99,7 +109,6 @@ class Book:
     pages_without_text: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        self.file = Path(self.file)
         if self.kind not in KINDS:
             raise RecordError(f"{self.file}: the kind of a book is {' or '.join(KINDS)}, not {self.kind!r}")
         if not self.file.is_file():
@@ -110,14 +119,11 @@ class Book:
             _open_pdf(self.file)
 
     def blocks(self) -> list[Block]:
-        """Return the paragraphs of the book in order.
-
-        Raises:
-            RecordError: the file cannot be read, or holds no text.
-        """
+        """Return the paragraphs in order; raise RecordError if the file cannot be read, or contains no text."""
         suffix = self.file.suffix.lower()
         if suffix == ".jsonl":
-            blocks = [block for _, record in read_placed(self.file, _Record) for block in record.blocks()]
+            lines = (line for _, line in read_placed(self.file, Block))
+            blocks = [replace(line, text=text) for line in lines for text in _paragraphs(line.text)]
         elif suffix == ".pdf":
             blocks = self._pdf_blocks()
         else:
@@ -127,10 +133,8 @@ class Book:
                 raise RecordError(f"{self.file}: not UTF-8 (byte {error.start + 1})") from None
             blocks = list(_plain_blocks(text) if suffix == ".txt" else _markdown_blocks(text))
         if not blocks:
-            images = (
-                f": {self.pages_without_text} pages without text, scanned pages perhaps" if suffix == ".pdf" else ""
-            )
-            raise RecordError(f"{self.file}: the book holds no text{images}")
+            scans = f": {self.pages_without_text} pages without text, perhaps scans" if suffix == ".pdf" else ""
+            raise RecordError(f"{self.file}: the book holds no text{scans}")
         return blocks
 
     def _pdf_blocks(self) -> list[Block]:
@@ -141,20 +145,18 @@ class Book:
             except Exception as error:  # noqa: BLE001  a broken page makes pypdf raise a dozen kinds
                 raise RecordError(f"{self.file}: page {number}: {type(error).__name__}: {error}") from None
         self.pages_without_text = sum(not any(line.strip() for line in lines) for lines in pages)
-        texts = ["\n".join(lines) for lines in _without_running_heads(pages)]
-        return [
-            Block("", number, text) for number, page in enumerate(texts, 1) for text in _paragraphs(_unhyphenated(page))
-        ]
+        blocks = []
+        for number, lines in enumerate(_without_running_heads(pages), 1):
+            # Words that are divided at the end of a line are joined.
+            text = re.sub(r"(?<=[a-z])-\n(?=[a-z])", "", "\n".join(lines))
+            blocks += [Block("", number, paragraph) for paragraph in _paragraphs(text)]
+        return blocks
 
     def passages(self, count: Callable[[Sequence[str]], list[int]], chunking: Chunking) -> list[Passage]:
-        """Cut the book into passages, in order.
+        """Cut the book into passages, in order; `count` returns texts' numbers of tokens, as `Encoder.count` does.
 
-        A passage stays within its section. It goes over pages, and bears the number of the one that it begins on. A
-        sentence that is longer than the budget is cut between words.
-
-        Args:
-            count: the numbers of tokens of texts, `Encoder.count`.
-            chunking: budget and overlap.
+        A passage stays within its section. It may span pages, and has the number of its first page. A sentence that is longer
+        than a passage is cut between words.
         """
         passages = []
         sentences = [(block, text) for block in self.blocks() for text in _sentences(block.text)]
@@ -169,65 +171,38 @@ class Book:
         return passages
 
 
-@dataclass(frozen=True)
-class _Record:
-    """One line of a JSON Lines book; `module` names what stands above the section, if anything does."""
-
-    text: str
-    book: str | None
-    section: str
-    page: int | None
-
-    @classmethod
-    def from_dict(cls, record: dict) -> "_Record":
-        for name, kinds in (("text", str), ("book", (str, type(None))), ("section", (str, type(None)))):
-            if not isinstance(record.get(name), kinds):
-                raise RecordError(f"{name!r} must be a string, not {json.dumps(record.get(name), default=str)[:80]}")
-        page, module = record.get("page"), record.get("module")
-        if not isinstance(page, (int, type(None))) or isinstance(page, bool):
-            raise RecordError(f"'page' must be a whole number or null, not {json.dumps(page, default=str)[:80]}")
-        above = [module] if isinstance(module, str) else []
-        section = [name for name in dict.fromkeys([*above, record.get("section") or ""]) if name]
-        return cls(record["text"], record.get("book") or None, " > ".join(section), page)
-
-    def blocks(self) -> Iterator[Block]:
-        for text in _paragraphs(self.text):
-            yield Block(self.section, self.page, text, self.book)
-
-
 def find_books(paths: Sequence[str | Path], kinds: dict[str, str]) -> tuple[list[Book], Counter[str]]:
-    """Open files, and the files of folders and of the folders in them, in the order of their names.
+    """Open files, and the files inside folders (recursively) in the order of their names.
 
     Args:
-        paths: files and folders.
-        kinds: the kind of a book by its file's name. A name that is not there, and that contains "evaluat" or
-            "guideline", is one of evaluation; all others are medical.
+        kinds: the kind of a book by file name. Other files are of the kind "evaluation" if the name contains "evaluat" or
+            "guideline", else "medical".
 
     Returns:
-        the books, and how many files of folders were passed over, by suffix.
+        the books, and the number of skipped files inside folders, by suffix.
 
     Raises:
         RecordError: a fault of `Book`, a name in `kinds` that no file has, or no book at all.
     """
-    files, passed = [], Counter()
+    files, skipped = [], Counter()
     for path in map(Path, paths):
         if not path.is_dir():
             files.append(path)
             continue
         found = sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
         files += [file for file in found if file.suffix.lower() in SUFFIXES]
-        passed.update(file.suffix.lower() or file.name for file in found if file.suffix.lower() not in SUFFIXES)
+        skipped.update(file.suffix.lower() or file.name for file in found if file.suffix.lower() not in SUFFIXES)
     files = list(dict.fromkeys(files))
     if not files:
         raise RecordError(f"{', '.join(map(str, paths))}: no book; a book is one of {', '.join(SUFFIXES)}")
     unknown = sorted(set(kinds) - {file.name for file in files})
     if unknown:
         raise RecordError(f"--kinds: no book is called {unknown[0]!r}; found {', '.join(file.name for file in files)}")
-    return [Book(file, kinds.get(file.name) or _kind_by_name(file.name)) for file in files], passed
+    return [Book(file, kinds.get(file.name) or _kind(file.name.lower())) for file in files], skipped
 
 
-def _kind_by_name(name: str) -> str:
-    return "evaluation" if any(word in name.lower() for word in ("evaluat", "guideline")) else "medical"
+def _kind(name: str) -> str:
+    return "evaluation" if "evaluat" in name or "guideline" in name else "medical"
 
 
 def _open_pdf(file: Path):
@@ -238,11 +213,9 @@ def _open_pdf(file: Path):
         reader = pypdf.PdfReader(file)
         # Many books are encrypted with an empty password, which only asks readers not to print.
         if reader.is_encrypted and not reader.decrypt(""):
-            raise RecordError(f"{file}: the PDF is encrypted; store it without a password first")
+            raise DependencyError("with a password")
         if not len(reader.pages):
-            raise RecordError(f"{file}: the PDF has no page")
-    except RecordError:
-        raise
+            raise PyPdfError("no page")
     except DependencyError as error:
         raise RecordError(f"{file}: the PDF is encrypted ({error}); store it without encryption first") from None
     except (PyPdfError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -251,7 +224,7 @@ def _open_pdf(file: Path):
 
 
 def _without_running_heads(pages: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Leave out first and last lines that more than half of the pages share but for digits, and bare page numbers."""
+    """Remove page numbers, and first and last lines that are the same, except for digits, on more than half of the pages."""
 
     def shape(line: str) -> str:
         return re.sub(r"\d+", "0", line.strip())
@@ -271,12 +244,8 @@ def _without_running_heads(pages: Sequence[Sequence[str]]) -> list[list[str]]:
     return kept
 
 
-def _unhyphenated(text: str) -> str:
-    return re.sub(r"(?<=[a-z])-\n(?=[a-z])", "", text)
-
-
 def _paragraphs(text: str) -> Iterator[str]:
-    """Yield paragraphs, and the entries of lists and tables, each on one line."""
+    """Yield each paragraph, list entry and table row as one line."""
     lines: list[str] = []
     for line in [*text.splitlines(), ""]:
         if lines and (not line.strip() or _ITEM.match(line)):
@@ -294,7 +263,7 @@ def _plain_blocks(text: str) -> Iterator[Block]:
 
 
 def _markdown_blocks(text: str) -> Iterator[Block]:
-    """Yield the paragraphs under their headings; a single heading of the first level is the book's title."""
+    """Yield the paragraphs with their headings; if there is only one heading of the first level, it is the book's title."""
     parts: list[tuple[list[str], list[str]]] = [([], [])]  # headings above, lines
     path: list[tuple[int, str]] = []
     fence = None
@@ -327,10 +296,10 @@ def _sentences(text: str) -> list[str]:
 
 
 def _cut(sentence: str, count: Callable[[Sequence[str]], list[int]], tokens: int) -> list[tuple[str, int]]:
-    """Cut a sentence between words, and a word that is too long by itself between characters, into (text, tokens)."""
+    """Cut a sentence between words, and a word that is too long between characters; return (text, tokens) pairs."""
     parts, words = [], []
     for word in sentence.split():
-        # A word of one character may take several tokens; beyond that nothing is left to cut.
+        # One character may be several tokens, so a piece of one character can still be too long.
         step = len(word) if count([word])[0] <= tokens else max(1, tokens // 4)
         words += [word[at : at + step] for at in range(0, len(word), step)]
     sizes, start, size = count(words), 0, 0
@@ -343,7 +312,7 @@ def _cut(sentence: str, count: Callable[[Sequence[str]], list[int]], tokens: int
 
 
 def _pack(run: Sequence[tuple[str, int, int | None]], chunking: Chunking) -> Iterator[tuple[int | None, str]]:
-    """Yield (page, text): as many sentences (text, tokens, page) as fit, the first ones repeated from the passage before."""
+    """Join sentences (text, tokens, page) to passages (page, text), which begin with the end of the passage before."""
     held: list[tuple[str, int, int | None]] = []
     for sentence in run:
         if held and sum(size for _, size, _ in held) + sentence[1] > chunking.tokens:

@@ -1,58 +1,52 @@
-"""The knowledge completion chain (paper, section 3.1, Algorithm 1): a teacher asks, the books answer, the teacher judges.
+"""The knowledge completion chain (paper, section 3.1, Algorithm 1): a teacher asks questions, gets passages, and judges.
 
-One case is one dialogue: its steps follow one another, and many cases are under way at once. A message of the teacher is
+Each case is one dialogue, and many dialogues run at once. A message of the teacher is
 
-- a question, where it holds `[Question]: …` (or a line `Question: …?`) and no complete verdict after it;
-- a verdict, where its last complete score line comes after every complete question;
-- neither, which makes the verdict invalid, as a judge's answer that cannot be read.
+- a question, if it contains `[Question]: …` (or a line `Question: …?`) and no complete verdict after it;
+- a verdict, if its last complete score line comes after every complete question;
+- neither, which makes the verdict invalid, like a judge's answer that cannot be parsed.
 
-`ended` says why a chain asked no more; whether it then gave its verdict is what `valid` says:
+`ended` records why a chain stopped asking; `valid` records whether it then gave a verdict:
 
-- `verdict`: the teacher gave its verdict while it was free to ask;
-- `out_of_questions`: all questions were used up, and the teacher was told to give its verdict;
-- `repeated_question`: it asked again what it had asked before, and was told to give its verdict;
-- `invalid`: while it was free to ask (or, without knowledge, from the start), its message was neither.
+- `verdict`: the teacher gave its verdict while it could still ask;
+- `out_of_questions`: all rounds of questions were used, and the teacher was asked for its verdict;
+- `repeated_question`: it repeated an earlier question, and was asked for its verdict;
+- `invalid`: while it could still ask (or, without knowledge, at once) its message was neither question nor verdict.
 """
 
-import hashlib
 import itertools
-import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from automedeval.distillation.books import Passage
 from automedeval.judges.judge import Judge
 from automedeval.judges.requests import Request, plan_requests
 from automedeval.models.base import Answer, Dialogue, Prompt, own_text
-from automedeval.models.dialogue import WINDOW, follow_in_rounds
-from automedeval.records import REFERENCE, Case, RecordError, Response, Verdict
+from automedeval.records import REFERENCE, Case, RecordError, Response, Verdict, digest
 from automedeval.rubrics.grammar import answer_parts, parse_verdict
 from automedeval.rubrics.misattribution import misattributions
-from automedeval.rubrics.prompts import chain_fingerprint, chain_messages
-from automedeval.rubrics.questions import Search, normalised, questions_of
-
-if TYPE_CHECKING:
-    from automedeval.distillation.books import Passage
-
+from automedeval.rubrics.prompts import chain_messages, template_fingerprint
+from automedeval.rubrics.questions import Search, find_passages, normalised, questions_of
 
 ENDED = ("verdict", "out_of_questions", "repeated_question", "invalid")
 
 
 @dataclass
 class CompletionChain:
-    """A teacher that may ask before it judges.
+    """A teacher that may ask questions before it judges.
 
     Args:
-        judge: the teacher's chat, rubric, seed and name, and the models whose responses are shown; `on_overlong` does not
-            matter here: a prompt that has grown beyond the context window is an invalid verdict. With `score_decoding`
-            "constrained", which only checkpoints can, the scores of the last call are chosen among allowed values.
+        judge: the teacher's chat, rubric, seed and name, and the models whose responses are shown. A prompt that exceeds the
+            context window gives an invalid verdict, whatever `on_overlong` is. With `score_decoding` "constrained" (only for
+            checkpoints) the scores of the last call are chosen among the allowed values.
         teacher: "strong" or "weak" (paper: GPT-4, ChatGPT).
-        search: questions in, passages out; None is the paper's ablation: the teacher judges without asking.
-        questions: T of Algorithm 1, the most rounds of questions.
+        search: questions → passages; None is the paper's ablation, in which the teacher judges without asking.
+        questions: T of Algorithm 1, the largest number of rounds of questions.
         reference_as_response: show the reference as one more response.
-        shuffle: show the responses in a seeded order; else in the case's.
-        store: fingerprint of what is searched, and how.
+        shuffle: show the responses in a seeded order; else in the case's order.
+        store: fingerprint of the store and the search.
     """
 
     judge: Judge
@@ -67,12 +61,12 @@ class CompletionChain:
         if self.judge.rubric.grammar != "score_line":
             raise RecordError(f"{self.judge.rubric.name}: a teacher needs a rubric with a score line")
         self.questions = self.questions if self.search else 0
-        settings = [self.judge.fingerprint, chain_fingerprint(), self.teacher, self.questions, self.store]
-        settings += [self.reference_as_response, self.shuffle, self.judge.seed, self.judge.models]
-        self.fingerprint = hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:12]
+        settings = [self.judge.fingerprint, template_fingerprint("completion_chain"), self.teacher, self.questions]
+        settings += [self.store, self.reference_as_response, self.shuffle, self.judge.seed, self.judge.models]
+        self.fingerprint = digest(settings)
 
     def plan(self, case: Case) -> Request:
-        """Return the one request that shows the responses of a case, and its reference among them where that is wanted.
+        """Return the one request that shows the responses of a case, with `reference_as_response` its reference as well.
 
         Raises:
             RecordError: more responses than the rubric shows at once, or no reference where one is to be shown.
@@ -95,9 +89,9 @@ class CompletionChain:
         return requests[0] if self.shuffle else replace(requests[0], slots=tuple(sorted(requests[0].slots)))
 
     def dialogue(self, request: Request) -> Dialogue:
-        """Follow Algorithm 1 through one case; yield its prompts, and return its verdict.
+        """Run Algorithm 1 on one case; yield its prompts, receive the answers, and return the verdict.
 
-        Its transcript is what the last prompt held, and the answer to it.
+        The transcript is the last prompt and its answer.
         """
         rubric, case = self.judge.rubric, request.case
         texts = [case.responses[index].text for index in request.slots]
@@ -114,15 +108,15 @@ class CompletionChain:
             usage.update(answer.usage)
             questions = [] if laid_down else questions_of(answer, rubric, len(texts), may_ask)
             if constrained and may_ask and not questions and not self._judged(answer, len(texts)):
-                may_ask = False  # it neither asked nor judged: its verdict is laid down for it
+                may_ask = False  # neither a question nor a verdict: the next call constrains the verdict
                 continue
             if not questions or not may_ask:
                 break
             new = [question for question in questions if normalised(question) not in seen]
             seen.update(map(normalised, new))
             if new:
-                passages = self._find(new)
-                knowledge.append({"query": "\n".join(new), "passages": [_record(passage) for passage in passages]})
+                passages = find_passages(self.search, new)
+                knowledge.append({"query": "\n".join(new), "passages": [passage.to_dict() for passage in passages]})
             else:
                 passages, ended = None, "repeated_question"
             if len(knowledge) == self.questions:
@@ -132,7 +126,7 @@ class CompletionChain:
             asked.append((own_text(answer.text), passages))
         transcript = [*messages, {"role": "assistant", "content": answer.text}] if answer.text else messages
         if questions:
-            answer = replace(answer, error="the teacher asks, although it was told to give its verdict")
+            answer = replace(answer, error="the teacher asked a question instead of giving its verdict")
         verdict = self.judge.verdict(request, answer, {"settings": self.fingerprint})
         verdict.extra.update(
             case_digest=self._digest(case),
@@ -141,53 +135,38 @@ class CompletionChain:
             rounds=call,
             ended=ended or ("verdict" if verdict.valid else "invalid"),
             transcript=transcript,
-            # Where a sentence credits a doctor with another's words, physicians look first (paper, section 3.1).
+            # Physicians check first the sentences that attribute one doctor's words to another (paper, section 3.1).
             misattributions=[asdict(mark) for mark in misattributions(case, verdict)] if verdict.rationale else [],
         )
         return replace(verdict, usage=dict(usage))
 
     def verdicts(self, requests: Iterable[Request], done: Collection[tuple] = ()) -> Iterator[Verdict]:
-        """Judge the requests whose keys are not `done`; yield their verdicts as they come.
+        """Judge the requests whose keys are not in `done`; yield their verdicts as they come (see `Chat.follow`)."""
+        dialogues = ((request.key, self.dialogue(request)) for request in requests)
+        return (verdict for _, verdict in self.judge.chat.follow(dialogues, done))
 
-        An endpoint leads as many dialogues at once as it takes requests. A checkpoint answers the steps of a window of cases
-        in batches; a window of which anything is missing is led as a whole, so that batches, and with them the last bits of
-        what a network computes, are the same however often a run was interrupted.
-        """
-        chat = self.judge.chat
-        if not chat.constrains:
-            missing = ((request.key, self.dialogue(request)) for request in requests if request.key not in done)
-            for _, verdict in chat.follow(missing):
-                yield verdict
-            return
-        requests = iter(requests)
-        while window := list(itertools.islice(requests, WINDOW)):
-            if all(request.key in done for request in window):
-                continue
-            for key, verdict in follow_in_rounds(chat, [(request.key, self.dialogue(request)) for request in window]):
-                if key not in done:
-                    yield verdict
+    def dry_run(self, requests: Iterable[Request], done: Collection[tuple] = ()) -> str:
+        """Count what a run would take at least: a chain makes one call, and at most one more than its questions."""
+        cases, tokens, cost = 0, 0, 0.0
+        for request in requests:
+            if request.key not in done:
+                count, worst = self.judge.chat.estimate([next(self.dialogue(request))])
+                cases, tokens, cost = cases + 1, tokens + count, cost + worst
+        calls = f"{cases} to {cases * (self.questions + 1)} calls"
+        text = f"{cases} cases, {len(done)} judged already, {calls}, about {tokens:,} prompt tokens in the first ones"
+        return text + (f", which cost at most {cost:.2f}" if cost else "")
 
     def _judged(self, answer: Answer, slots: int) -> bool:
         text = own_text(answer.text)
         return bool(answer.error) or parse_verdict(text, self.judge.rubric, slots, truncated=answer.truncated).valid
 
-    def _find(self, questions: list[str]) -> "list[Passage]":
-        """Return the passages of all questions of a message, none twice."""
-        return list({passage.id: passage for found in self.search(questions) for passage in found}.values())
-
     def _digest(self, case: Case) -> str:
-        """Return the digest of the case as its file has it, without the reference among the responses."""
+        """Return the digest of the case as in its file, without the reference among the responses."""
         return replace(case, responses=case.responses[:-1]).digest if self.reference_as_response else case.digest
 
 
-def _record(passage: "Passage") -> dict[str, Any]:
-    names = ("id", "book", "kind", "section", "page")
-    # Beyond four digits a score depends on which other questions were embedded in the same batch.
-    return {name: getattr(passage, name) for name in names} | {"score": round(passage.score, 4), "text": passage.text}
-
-
 def overview(verdicts: Iterable[Verdict], cases: int, new: int) -> str:
-    """Lay out how the chains of `cases` cases ended, `new` of them in this run: counts, calls, questions and tokens."""
+    """Summarise the chains of `cases` cases, `new` of them judged in this run: how they ended, calls, questions, tokens."""
     ended, calls, errors, tokens = Counter(), Counter(), Counter(), Counter()
     valid = questions = passages = marked = 0
     for verdict in verdicts:
@@ -206,15 +185,11 @@ def overview(verdicts: Iterable[Verdict], cases: int, new: int) -> str:
     spread = ", ".join(f"{number} call{'s' * (number > 1)}: {count:,}" for number, count in sorted(calls.items()))
     lines = [
         f"{cases:,} cases → {total:,} verdicts ({new:,} new), {cases - total:,} missing",
-        f"  {total:,} verdicts → {valid:,} valid, {total - valid:,} invalid; valid rate {valid / total:.3f}"
-        if total
-        else "",
+        total and f"  {total:,} verdicts → {valid:,} valid, {total - valid:,} invalid; valid rate {valid / total:.3f}",
         f"  ended: {there}",
-        f"  {spread}" if spread else "",
+        spread and f"  {spread}",
         f"  {questions:,} questions asked and {passages:,} passages found",
-        f"  {marked:,} rationales seem to credit a doctor with another's words: for physicians to see first"
-        if marked
-        else "",
+        marked and f"  {marked:,} rationales seem to credit a doctor with another's words: for physicians to see first",
         *(f"  invalid, {count:,}: {error}" for error, count in errors.most_common(8)),
         f"  tokens: {tokens['prompt_tokens']:,} read, {tokens['completion_tokens']:,} written",
     ]

@@ -1,1 +1,1 @@
-"""Iterative knowledge introspection: find, discuss and revise wrong verdicts, then train on (paper, section 3.3)."""
+"""Iterative knowledge introspection: find, discuss and revise verdicts for the next training (paper, section 3.3)."""

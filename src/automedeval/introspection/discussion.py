@@ -1,16 +1,12 @@
-"""The discussion of a mistake (paper, section 3.3, Figure 3; Algorithm 2, lines 8 and 9): suggestion, review, consensus.
+"""Have two models discuss a judge's mistakes (paper, section 3.3, Figure 3; Algorithm 2, lines 8 and 9).
 
-Two verdicts on a case differ: the one on record, and the judge's. In an exchange the suggesting model proposes what is to
-become of the verdict on record, and the reviewing model accepts or objects; an objection is heard in the next exchange. What is
-accepted the suggesting model then writes into the verdict. Without a consensus within the exchanges there are, or where the
-rewriting fails, the jury decides.
-
-Here one discussion is read: where it stands, and what it came to, follows from what was said alone. `partners` leads many.
+In each exchange the suggesting model proposes to keep or to revise the verdict on record, and the reviewing model accepts or
+objects; the next exchange answers the objection. The suggesting model then writes an accepted suggestion into the verdict. The
+jury decides if there is no consensus, or if the revised verdict is unusable. A journal keeps all messages; an interrupted run
+goes on from them.
 """
 
-import hashlib
 import itertools
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,14 +15,14 @@ from functools import cached_property
 from typing import Any
 
 from automedeval.introspection.mistakes import Mistake
-from automedeval.models.base import Answer, Chat, Dialogue, Messages, Prompt, own_text
-from automedeval.models.dialogue import WINDOW, follow_in_rounds
-from automedeval.records import RecordError
+from automedeval.models.base import WINDOW, Answer, Chat, Dialogue, Messages, Prompt, own_text
+from automedeval.records import RecordError, digest
 from automedeval.records.journal import Journal, now
 from automedeval.rubrics import Rubric
-from automedeval.rubrics.grammar import Reading, format_verdict, parse_verdict
-from automedeval.rubrics.prompts import Turn, discussion_fingerprint, discussion_messages
-from automedeval.rubrics.questions import Search, normalised, questions_of
+from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, parse_verdict, reads_back
+from automedeval.rubrics.prompts import Turn, discussion_messages, template_fingerprint
+from automedeval.rubrics.questions import Search, find_passages, normalised, questions_of
+from automedeval.rubrics.slots import reordered
 
 EXCHANGES = 3  # Paper: "after up to three rounds of discussion"
 ROLES = ("suggestion", "review", "revision")
@@ -44,10 +40,10 @@ _REVIEW = re.compile(
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A proposed revision of the verdict on record: its text, and the scores that all responses should have, by slot.
+    """A proposal to keep or to revise the verdict on record: reasons, and the scores of all responses by slot.
 
-    `keep` says that the verdict on record is to stand. `shown` is what the reviewer is shown, `end` where it ends in the
-    message. One that cannot be read says why in `error`.
+    `shown` is the text for the reviewer, and `end` is where the suggestion ends in the message. `error` says why a message
+    cannot be parsed.
     """
 
     error: str | None = None
@@ -60,7 +56,7 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class Review:
-    """The reviewing model's opinion of a suggestion; one that cannot be read says why in `error`."""
+    """The reviewing model's answer to a suggestion; `error` says why a message cannot be parsed."""
 
     error: str | None = None
     accepts: bool = False
@@ -68,10 +64,10 @@ class Review:
 
 
 def read_suggestion(answer: Answer, rubric: Rubric, on_record: Sequence[int]) -> Suggestion:
-    """Read a suggesting model's message; its last suggestion counts.
+    """Parse a suggesting model's message; its last suggestion counts.
 
     Args:
-        on_record: the scores on record, by slot. Who proposes just these keeps the verdict.
+        on_record: the scores on record, by slot; a suggestion of these keeps the verdict.
     """
     if answer.error:
         return Suggestion(answer.error)
@@ -95,7 +91,7 @@ def read_suggestion(answer: Answer, rubric: Rubric, on_record: Sequence[int]) ->
 
 
 def read_review(answer: Answer) -> Review:
-    """Read a reviewing model's message; its last "Review: …" counts."""
+    """Parse a reviewing model's message; its last "Review: …" counts."""
     if answer.error:
         return Review(answer.error)
     text = own_text(answer.text)
@@ -109,13 +105,12 @@ def read_review(answer: Answer) -> Review:
 
 @dataclass
 class Discussion:
-    """What was said so far about one mistake.
+    """The messages about one mistake so far.
 
     Args:
-        mistake: what it is about.
-        order: which response stands in which slot, as the partners see them.
-        exchanges: most exchanges of a suggestion and a review.
-        pieces: what was said, by step.
+        order: which response is in which slot of the partners' prompts.
+        exchanges: largest number of exchanges.
+        pieces: the messages by step, as the journal holds them.
     """
 
     mistake: Mistake
@@ -124,7 +119,7 @@ class Discussion:
     pieces: dict[Step, dict[str, Any]] = field(default_factory=dict)
     suggestions: dict[int, Suggestion] = field(default_factory=dict)
     reviews: dict[int, Review] = field(default_factory=dict)
-    revised: Reading | None = None
+    revised: ParsedAnswer | None = None
 
     @property
     def case_id(self) -> str:
@@ -135,12 +130,13 @@ class Discussion:
         return self.mistake.recorded.rubric
 
     @cached_property
-    def on_record(self) -> Reading:
-        """The verdict on record, in the slots that the partners see."""
-        return self.mistake.recorded.seen_from(self.order)
+    def on_record(self) -> ParsedAnswer:
+        """The verdict on record, in the slots of the partners' prompts."""
+        recorded = self.mistake.recorded
+        return reordered(recorded.reading, recorded.order, self.order)
 
     def add(self, piece: dict[str, Any]) -> None:
-        """Take up what was said in a step."""
+        """Add the message of a step."""
         role, exchange = step = (piece["role"], piece["exchange"])
         self.pieces[step] = piece
         answer = Answer(piece["text"], truncated=piece["truncated"], error=piece["error"])
@@ -151,22 +147,22 @@ class Discussion:
         else:
             self.revised = self._read_revision(answer)
 
-    def _read_revision(self, answer: Answer) -> Reading:
+    def _read_revision(self, answer: Answer) -> ParsedAnswer:
         _, suggestion = self.accepted
         if answer.error:
-            return Reading(False, answer.error)
+            return ParsedAnswer(False, answer.error)
         reading = parse_verdict(answer.text, self.rubric, len(self.order), truncated=answer.truncated)
         if not reading.valid:
             return reading
         if reading.scores != suggestion.scores:
-            return Reading(False, "other points than the accepted suggestion's")
-        if self.on_record.rationale is None:  # a row that asks for scores alone goes on doing so
+            return ParsedAnswer(False, "other points than the accepted suggestion's")
+        if self.on_record.rationale is None:  # a row without a rationale stays without one
             return replace(reading, rationale=None)
         if reading.rationale is None:
-            return Reading(False, "no rationale")
-        again = parse_verdict(format_verdict(reading, self.rubric), self.rubric, len(self.order))
-        same = again.valid and (again.rationale, again.scores) == (reading.rationale, reading.scores)
-        return reading if same else Reading(False, "it cannot be read back as a completion")
+            return ParsedAnswer(False, "no rationale")
+        if not reads_back(format_verdict(reading, self.rubric), self.rubric, len(self.order)):
+            return ParsedAnswer(False, "it cannot be read back as a completion")
+        return reading
 
     @property
     def accepted(self) -> tuple[int, Suggestion] | None:
@@ -178,14 +174,13 @@ class Discussion:
 
     @property
     def consensus(self) -> bool:
-        """Return whether the verdict on record is kept or rewritten in agreement."""
-        return self.accepted is not None and (
-            self.accepted[1].keep or (self.revised is not None and self.revised.valid)
-        )
+        """Return whether both partners agree, and an agreed revision is valid."""
+        revised = self.revised is not None and self.revised.valid
+        return self.accepted is not None and (self.accepted[1].keep or revised)
 
     @property
     def next_step(self) -> Step | None:
-        """Return what comes next, None if the discussion has ended."""
+        """Return the next step, None if the discussion has ended."""
         for exchange in range(1, self.exchanges + 1):
             suggestion, review = self.suggestions.get(exchange), self.reviews.get(exchange)
             if suggestion is None:
@@ -200,19 +195,19 @@ class Discussion:
 
     @property
     def silent(self) -> str | None:
-        """Return which partner never answered in the format, "suggester" or "reviewer", None if both did."""
+        """Return "suggester" or "reviewer" if none of that partner's messages can be parsed, else None."""
         if self.suggestions and all(suggestion.error for suggestion in self.suggestions.values()):
             return "suggester"
         return "reviewer" if self.reviews and all(review.error for review in self.reviews.values()) else None
 
-    # --- what the partners see ---
+    # --- prompts ---
 
     def asked_before(self, exchange: int) -> list[dict[str, Any]]:
-        """Return the questions that were put to the books in earlier exchanges, with what was found."""
+        """Return the questions to the books in earlier exchanges, with the passages found."""
         return [each for number in range(1, exchange) for each in self.pieces["suggestion", number]["asked"]]
 
     def suggester_turns(self, exchange: int, asked: Iterable[dict[str, Any]] = ()) -> list[Turn]:
-        """Return what the suggesting model said before an exchange, and in it asked so far, with the replies."""
+        """Return the suggesting model's messages before an exchange, and its questions in it, with the replies."""
         turns = []
         for number in range(1, exchange):
             turns += [Turn(each["text"], "knowledge", each) for each in self.pieces["suggestion", number]["asked"]]
@@ -222,28 +217,26 @@ class Discussion:
         return turns + [Turn(each["text"], "knowledge", each) for each in asked]
 
     def messages(self, block: str, turns: Sequence[Turn], may_ask: bool = False, **names: Any) -> Messages:
-        """Render what a partner is shown."""
+        """Render a partner's prompt."""
         case = self.mistake.recorded.case
         texts = [case.responses[index].text for index in self.order]
         record = {"rationale": self.on_record.rationale, "scores": self.on_record.scores, "error": None, "raw": None}
-        verdicts = (record, self.mistake.judged_from(self.order))
-        return discussion_messages(
-            self.rubric, case.question, texts, case.reference, verdicts, block, turns, may_ask, **names
-        )
+        shown = (case.question, texts, case.reference, (record, self.mistake.judged_from(self.order)))
+        return discussion_messages(self.rubric, *shown, block, turns, may_ask, **names)
 
 
 @dataclass
 class Partners:
-    """Two models that discuss mistakes, and what they may look up.
+    """Two models that discuss mistakes.
 
     Args:
-        suggester: suggests; `reviser`, by default the same, writes the accepted suggestion into the verdict.
-        reviewer: accepts or objects.
-        search: questions in, passages out; None: the suggesting model cannot ask.
+        suggester, reviewer: suggest, and accept or object.
+        reviser: writes an accepted suggestion into the verdict; the suggester if None.
+        search: returns passages for questions; None: the suggesting model cannot ask.
         questions: most rounds of questions before a suggestion.
         exchanges: most exchanges of a suggestion and a review.
-        shuffle: show the responses in the slots of the training row; else in the case's order.
-        about: fingerprints of what the mistakes come from (data set, judge, store).
+        shuffle: show the responses in the slots of the training row; False: in the case's order.
+        about: fingerprints of the data set, the judge and the store, which a journal's messages must have.
     """
 
     suggester: Chat
@@ -258,15 +251,15 @@ class Partners:
     def __post_init__(self) -> None:
         self.reviser = self.reviser or self.suggester
         self.questions = self.questions if self.search else 0
-        chats = [chat.fingerprint for chat in (self.suggester, self.reviewer, self.reviser)]
-        settings = [*chats, discussion_fingerprint(), self.questions, self.exchanges, self.shuffle, list(self.about)]
-        self.fingerprint = hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:12]
+        settings = [chat.fingerprint for chat in (self.suggester, self.reviewer, self.reviser)]
+        settings += [template_fingerprint("discussion"), self.questions, self.exchanges, self.shuffle]
+        self.fingerprint = digest([*settings, list(self.about)])
 
     def open(self, mistakes: Sequence[Mistake], journal: Journal) -> list[Discussion]:
-        """Return the discussion of every mistake, each as far as the journal has it.
+        """Return the discussion of every mistake, with the messages that the journal holds.
 
         Raises:
-            RecordError: a rubric without a score line; or the journal is of other partners, settings or verdicts.
+            RecordError: a rubric without a score line; a message of other partners, settings, texts or verdicts.
         """
         found = {}
         for mistake in mistakes:
@@ -297,10 +290,10 @@ class Partners:
         return list(found.values())
 
     def lead(self, discussions: Sequence[Discussion], journal: Journal) -> Iterator[dict[str, Any]]:
-        """Lead discussions to their end, exchange by exchange; append every piece as it comes, and yield it.
+        """Lead discussions to their end; append every message to the journal, and yield it.
 
-        A checkpoint answers a window of discussions in batches, and answers the whole of it again where a piece is missing, so
-        that its batches are the same however often a run was interrupted. Where an endpoint fails, a discussion stops short.
+        A checkpoint answers a window of discussions in batches, and all of it again if a message is missing, so that batches
+        do not depend on interruptions. If an endpoint fails on a prompt, that discussion waits.
 
         Raises:
             ChatError: an endpoint cannot go on.
@@ -312,8 +305,8 @@ class Partners:
                 window = discussions[start : start + size]
                 reached = {each.case_id: each for each in window if step in each.pieces or each.next_step == step}
                 missing = {case_id for case_id, each in reached.items() if step not in each.pieces}
-                for case_id, said in self._answers(step, reached, missing):
-                    piece = {"case_id": case_id, "role": step[0], "exchange": step[1], **said}
+                for case_id, content in self._answers(step, reached, missing):
+                    piece = {"case_id": case_id, "role": step[0], "exchange": step[1], **content}
                     piece |= {"when": now(), "settings": self.fingerprint, "digest": reached[case_id].mistake.digest}
                     journal.append(piece)
                     reached[case_id].add(piece)
@@ -321,16 +314,16 @@ class Partners:
             journal.sync()
 
     def refuse_unanswered(self, discussions: Iterable[Discussion]) -> None:
-        """Raise RecordError if an endpoint left a discussion without an answer; what was said so far is in the journal."""
+        """Raise RecordError if an endpoint failed on a discussion; its messages so far are in the journal."""
         waiting = sum(discussion.next_step is not None for discussion in discussions)
         if waiting:
             failures = [each for chat in (self.suggester, self.reviewer) for each in getattr(chat, "failures", ())]
             raise RecordError(
-                f"{waiting:,} discussions wait, the last: {failures[-1]}; the same command goes on with them"
+                f"{waiting:,} discussions have not ended, the last error: {failures[-1]}; run the same command again to go on"
             )
 
     def first_prompts(self, discussions: Iterable[Discussion]) -> list[Prompt]:
-        """Return what the suggesting model would be asked first."""
+        """Return the suggesting model's first prompts."""
         return [next(self._suggestion(discussion, 1)) for discussion in discussions if not discussion.pieces]
 
     def _answers(
@@ -339,20 +332,16 @@ class Partners:
         role, exchange = step
         chat = {"suggestion": self.suggester, "review": self.reviewer, "revision": self.reviser}[role]
         dialogue = {"suggestion": self._suggestion, "review": self._review, "revision": self._revision}[role]
-        if not missing:
-            return
-        if chat.constrains:
-            led = follow_in_rounds(chat, [(case_id, dialogue(each, exchange)) for case_id, each in reached.items()])
-            yield from ((case_id, said) for case_id, said in led if case_id in missing)
-        else:
-            yield from chat.follow((case_id, dialogue(reached[case_id], exchange)) for case_id in sorted(missing))
+        order = reached if chat.constrains else sorted(reached)
+        dialogues = ((case_id, dialogue(reached[case_id], exchange)) for case_id in order)
+        return chat.follow(dialogues, reached.keys() - missing)
 
     def _prompt(self, discussion: Discussion, messages: Messages, call: int, **more: Any) -> Prompt:
-        label = f"discussion:{discussion_fingerprint()}"
+        label = f"discussion:{template_fingerprint('discussion')}"
         return Prompt(messages, label=label, key=(discussion.case_id, call), **more)
 
     def _suggestion(self, discussion: Discussion, exchange: int) -> Dialogue:
-        """Let the suggesting model ask, as far as it may, and suggest; return the piece."""
+        """Have the suggesting model ask questions, and suggest; return the message."""
         asked: list[dict[str, Any]] = []
         usage: Counter = Counter()
         before = discussion.asked_before(exchange)
@@ -368,20 +357,17 @@ class Partners:
             new = [question for question in questions if normalised(question) not in seen]
             seen.update(map(normalised, new))
             may_ask = bool(new) and len(asked) + 1 < self.questions
-            passages = [_passage(each) for each in self._find(new)] if new else None
+            passages = [passage.to_dict() for passage in find_passages(self.search, new)] if new else None
             asked.append({"text": own_text(answer.text), "questions": new, "passages": passages, "goes_on": may_ask})
 
     def _questions(self, answer: Answer, discussion: Discussion) -> list[str]:
-        """Return the questions that follow a message's last suggestion, or all of one that has none."""
+        """Return the questions after a message's last suggestion, or all if there is no suggestion."""
         suggestion = read_suggestion(answer, discussion.rubric, discussion.on_record.scores)
         rest = own_text(answer.text)[suggestion.end :] if not suggestion.error else answer.text
         return questions_of(replace(answer, text=rest), discussion.rubric, len(discussion.order))
 
-    def _find(self, questions: list[str]) -> list[Any]:
-        return list({passage.id: passage for found in self.search(questions) for passage in found}.values())
-
     def _review(self, discussion: Discussion, exchange: int) -> Dialogue:
-        """Let the reviewing model accept or object; return the piece."""
+        """Have the reviewing model accept or object; return the message."""
         numbers = [number for number in discussion.suggestions if number <= exchange]
         first, *later = [number for number in numbers if not discussion.suggestions[number].error]
         turns, before = [], first
@@ -397,9 +383,9 @@ class Partners:
         return _said(answer, answer.usage)
 
     def _revision(self, discussion: Discussion, exchange: int) -> Dialogue:
-        """Let the suggesting model write its accepted suggestion into the verdict (Eq. 2); return the piece."""
+        """Have the suggesting model write its accepted suggestion into the verdict (Eq. 2); return the message."""
         suggestion = discussion.suggestions[exchange]
-        points = format_verdict(Reading(True, scores=suggestion.scores), discussion.rubric)
+        points = format_verdict(ParsedAnswer(True, scores=suggestion.scores), discussion.rubric)
         names = {"points": points, "rationale": discussion.on_record.rationale is not None}
         asked = discussion.pieces["suggestion", exchange]["asked"]
         turns = discussion.suggester_turns(exchange, asked)
@@ -409,11 +395,5 @@ class Partners:
 
 
 def _said(answer: Answer, usage: dict[str, int], **more: Any) -> dict[str, Any]:
-    said = {"text": answer.text, "error": answer.error, "truncated": answer.truncated}
-    return {**said, "usage": dict(usage), **more}
-
-
-def _passage(passage: Any) -> dict[str, Any]:
-    names = ("id", "book", "kind", "section", "page")
-    # Beyond four digits a score depends on which other questions were embedded in the same batch.
-    return {name: getattr(passage, name) for name in names} | {"score": round(passage.score, 4), "text": passage.text}
+    content = {"text": answer.text, "error": answer.error, "truncated": answer.truncated}
+    return {**content, "usage": dict(usage), **more}

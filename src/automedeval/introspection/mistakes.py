@@ -1,44 +1,42 @@
-"""A judge's mistakes: where its verdicts on the training cases differ from those on record (paper, Algorithm 2, lines 5 and 6).
+"""Find a judge's mistakes: training cases on which its verdict differs from the one on record (paper, Algorithm 2, lines 5, 6).
 
-A row of an instruction data set holds the verdict on record of one case. The judge whose round it is has judged every one of
-these cases; several orders or runs of it count as their mean. Nothing is asked here, and no model is loaded.
+A row of an instruction data set holds the verdict on record of one case. The judge must have judged every training case;
+several orders or runs count as their mean.
 """
 
-import hashlib
 import itertools
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from automedeval.records import Case, RecordError, Verdict, as_shown, read_placed, verdict_key
+from automedeval.records import Case, RecordError, Verdict, as_shown, digest, read_placed
 from automedeval.rubrics import Rubric
-from automedeval.rubrics.grammar import Reading, parse_verdict
+from automedeval.rubrics.grammar import ParsedAnswer, parse_verdict
 from automedeval.rubrics.prompts import judge_messages
-from automedeval.rubrics.rationale import permute
+from automedeval.rubrics.slots import as_recorded, by_slot, seen_from
 
 KINDS = ("relations", "scores", "choices", "invalid")
 SAME = 1e-9  # scores that differ by no more are equal, as in every measure of agreement
-LONGEST_RAW = 2000  # characters that are shown of an answer that nobody could read
+LONGEST_RAW = 2000  # characters that are shown of an answer that could not be parsed
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """One training row with what it was made of.
+    """One training row with its case and its verdict.
 
     Args:
-        row: as the data set has it.
-        case: the case with the responses that the verdict is on: its own, or these and the reference.
-        rubric: what the verdict follows.
+        row: the row of the data set.
+        case: the case with the responses that were judged: its own, or these and the reference.
+        rubric: the rubric of the verdict.
         reading: the verdict on record, in the slots of `row["order"]`.
-        digests: of the case as its file has it, and as it was shown; a judge may have been given either.
+        digests: of the case with and without the reference as a response; the judge may have judged either.
     """
 
     row: dict[str, Any]
     case: Case
     rubric: Rubric
-    reading: Reading
+    reading: ParsedAnswer
     digests: frozenset[str]
 
     @property
@@ -51,25 +49,21 @@ class Recorded:
         """Return index of the response → score on record; empty under a rubric with choices."""
         return dict(zip(self.order, self.reading.scores or ()))
 
+    @property
     def choices(self) -> dict[str, str]:
         """Return criterion → a model's name, "tie" or "neither", as on record; empty under a rubric with scores."""
-        words = {letter: self.case.models[index] for index, letter in zip(self.order, "ab")}
-        return {name: words.get(choice, choice) for name, choice in (self.reading.choices or {}).items()}
-
-    def seen_from(self, order: Sequence[int]) -> Reading:
-        """Return the verdict on record as it reads with the responses in another order."""
-        return in_order(self.reading, self.order, order)
+        return as_recorded(self.reading, self.order, self.case.models)["choices"] or {}
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """A training case that the judge did not judge as the record has it.
+    """A training case on which the judge's verdict differs from the record.
 
     Args:
-        recorded: the row, and the verdict on record.
-        kind: "invalid": no verdict of the judge can be read; "relations": one pair of responses or more stands otherwise;
-            "scores": the relations agree and a score does not; "choices": a choice about the pair differs.
-        judged: the judge's verdict: of several the one that is furthest from the record.
+        recorded: the row with the verdict on record.
+        kind: "invalid": no verdict of the judge is valid; "relations": the order of a pair of responses differs; "scores": only
+            scores differ; "choices": a choice about the pair differs.
+        judged: the judge's verdict; of several the one with the largest difference.
     """
 
     recorded: Recorded
@@ -78,23 +72,18 @@ class Mistake:
 
     @property
     def case_id(self) -> str:
-        """Return whose mistake it is."""
         return self.recorded.case.id
 
     def judged_from(self, order: Sequence[int]) -> dict[str, Any]:
-        """Return the judge's verdict with the responses in this order: rationale, scores by slot, or what was unreadable.
+        """Return the judge's verdict with the responses in this order: rationale and scores by slot, or error and raw text.
 
-        A score is None where the judge was not shown the response.
+        The score of a response that the judge was not shown is None.
         """
         verdict = self.judged
         if not verdict.valid:
             return {"rationale": None, "scores": None, "error": verdict.error, "raw": verdict.raw[:LONGEST_RAW]}
-        # The judge may have seen fewer responses, or more: what one side lacks stands behind all others.
-        whole = [*order, *(index for index in verdict.order if index not in order)]
-        own = [*verdict.order, *(index for index in order if index not in verdict.order)]
-        rationale = permute(verdict.rationale, [own.index(index) for index in whole]) if verdict.rationale else None
-        scores = [_at(verdict.scores, index) for index in order] if verdict.scores else None
-        return {"rationale": rationale, "scores": scores, "error": None, "raw": None}
+        seen = seen_from(verdict, order)
+        return {"rationale": seen.rationale, "scores": list(seen.scores), "error": None, "raw": None}
 
     @property
     def digest(self) -> str:
@@ -102,42 +91,25 @@ class Mistake:
         row, verdict = self.recorded.row, self.judged
         seen = [self.recorded.case.digest, row["order"], row["completion"], verdict.order, verdict.scores]
         seen += [verdict.valid, verdict.rationale, verdict.choices, verdict.error, verdict.raw]
-        return hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:12]
+        return digest(seen)
 
 
 @dataclass
-class JudgeOfRound:
-    """The judge whose mistakes a round is about: its name, the fingerprint of its settings, and its verdicts by case."""
+class RoundJudge:
+    """The judge of a round: its name, the fingerprint of its settings, and its verdicts by case id."""
 
     name: str
     settings: str | None
     verdicts: dict[str, list[Verdict]] = field(repr=False)
 
 
-def _at(values: Sequence, index: int) -> Any:
-    return values[index] if index < len(values) else None
-
-
-def in_order(reading: Reading, given: Sequence[int], order: Sequence[int]) -> Reading:
-    """Return a reading of the responses in the slots `given` as it reads in the slots `order`, which hold the same."""
-    if tuple(given) == tuple(order):
-        return reading
-    slots = [list(given).index(index) for index in order]
-    scores = tuple(reading.scores[slot] for slot in slots) if reading.scores else None
-    return Reading(True, None, permute(reading.rationale, slots) if reading.rationale else None, scores)
-
-
 def read_recorded(
     rows: Iterable[dict[str, Any]], cases: Mapping[str, Case], rubrics: Mapping[str, Rubric], place: str
 ) -> list[Recorded]:
-    """Join training rows with their cases, and read the verdict that each holds.
-
-    Args:
-        place: the data set, for errors.
+    """Join training rows with their cases, and parse the verdict of each; errors call the data set `place`.
 
     Raises:
-        RecordError: no rows; a row whose case is not there, has changed since, or stands twice; an unknown rubric; a
-            completion that cannot be read.
+        RecordError: no rows; a row whose case is missing, changed or repeated; an unknown rubric; a faulty completion.
     """
     found: dict[str, Recorded] = {}
     for row in rows:
@@ -147,11 +119,11 @@ def read_recorded(
         if row["case_id"] not in cases:
             raise RecordError(f"{where} is in no file of --cases")
         if row["rubric"] not in rubrics:
-            raise RecordError(
-                f"{where}: no rubric {row['rubric']!r} among {', '.join(sorted(rubrics))}; give yours with --rubrics"
-            )
+            known = ", ".join(sorted(rubrics))
+            raise RecordError(f"{where}: no rubric {row['rubric']!r} among {known}; give yours with --rubrics")
         rubric, given = rubrics[row["rubric"]], cases[row["case_id"]]
-        case = _case(given, row)
+        shown = Verdict(given.id, row["judge"], row["rubric"], tuple(row["order"]), extra={"models": row["models"]})
+        case = as_shown(given, shown)
         texts = [case.responses[index].text for index in row["order"]]
         reading = parse_verdict(row["completion"][0]["content"], rubric, len(texts))
         if not reading.valid:
@@ -165,22 +137,16 @@ def read_recorded(
     return list(found.values())
 
 
-def _case(case: Case, row: Mapping[str, Any]) -> Case:
-    """Return the case with the responses that the row's verdict is on."""
-    verdict = Verdict(case.id, row["judge"], row["rubric"], tuple(row["order"]), extra={"models": row["models"]})
-    return as_shown(case, verdict)
-
-
-def read_judge(path: str, recorded: Sequence[Recorded], name: str | None = None) -> JudgeOfRound:
-    """Read one judge's verdicts on the training cases; those on other cases, or by other rubrics, are passed over.
+def read_judge(path: str, recorded: Sequence[Recorded], name: str | None = None) -> RoundJudge:
+    """Read one judge's verdicts on the training cases; skip those on other cases or by other rubrics.
 
     Args:
         path: verdicts.jsonl.
-        name: which judge, where the file holds several.
+        name: the judge, if the file holds several.
 
     Raises:
-        RecordError: another judge's verdicts, or several judges and no name; several settings; a verdict that stands twice, is
-            on a case that has changed, does not fit its case; a training case without a verdict (Algorithm 2 judges them all).
+        RecordError: no verdict of this judge; several judges and no name; several settings; a verdict that is repeated or does
+            not fit its case; a training case without a verdict (Algorithm 2 judges them all).
     """
     known = {each.case.id: each for each in recorded}
     found: dict[str, dict[str, list[Verdict]]] = defaultdict(lambda: defaultdict(list))
@@ -191,8 +157,8 @@ def read_judge(path: str, recorded: Sequence[Recorded], name: str | None = None)
         if one is None or verdict.rubric != one.rubric.name or (name is not None and verdict.judge != name):
             continue
         if one.rubric.mode == "pairwise" and set(verdict.order) != set(one.order):
-            continue  # about another pair than the row
-        key = (verdict.judge, *verdict_key(verdict))
+            continue  # on another pair than the row
+        key = (verdict.judge, *verdict.key)
         if key in seen:
             raise RecordError(f"{place}: this verdict of {verdict.judge} stands at {seen[key]} already")
         seen[key] = place
@@ -213,65 +179,62 @@ def read_judge(path: str, recorded: Sequence[Recorded], name: str | None = None)
             f"{path}: {judge} has not judged {len(missing):,} of the {len(known):,} training cases, the first "
             f"{missing[0]!r}: judge them all"
         )
-    return JudgeOfRound(judge, next(iter(settings[judge])), dict(verdicts))
+    return RoundJudge(judge, next(iter(settings[judge])), dict(verdicts))
 
 
 def _check(verdict: Verdict, recorded: Recorded, place: str) -> None:
-    """Refuse a verdict that is on other texts than the row, or that does not fit them."""
+    """Raise RecordError if a verdict is on changed texts or does not fit its case."""
     case = recorded.case
-    if verdict.extra.get("case_digest", case.digest) not in recorded.digests:
-        raise RecordError(f"{place}: the case {case.id!r} has changed since {verdict.judge} judged it")
-    if not verdict.order or not set(verdict.order) <= set(range(len(case.responses))):
-        raise RecordError(
-            f"{place}: the order {list(verdict.order)} does not fit {len(case.responses)} responses of {case.id!r}"
-        )
+    verdict.check(place, case.digest, *recorded.digests)
+    there = len(case.responses)
+    if not verdict.order or not set(verdict.order) <= set(range(there)):
+        raise RecordError(f"{place}: the order {list(verdict.order)} does not fit {there} responses of {case.id!r}")
     if not verdict.valid:
         return
     given = verdict.scores if recorded.rubric.scale else verdict.choices
     if not given:
         raise RecordError(f"{place}: a valid verdict without {'scores' if recorded.rubric.scale else 'choices'}")
-    if recorded.rubric.scale and all(_at(given, index) is None for index in recorded.order):
+    if recorded.rubric.scale and set(by_slot(given, recorded.order)) == {None}:
         raise RecordError(f"{place}: no score of any response that the verdict on record is on")
 
 
 def find_mistakes(
-    recorded: Sequence[Recorded], judge: JudgeOfRound, tolerance: float = 0.0
+    recorded: Sequence[Recorded], judge: RoundJudge, tolerance: float = 0.0
 ) -> tuple[list[Mistake], list[str]]:
-    """Return the cases that the judge got wrong, in the order of the rows, and the arithmetic (Algorithm 2, line 6).
+    """Return the judge's mistakes, in the order of the rows, and the lines that report them (Algorithm 2, line 6).
 
     Args:
-        tolerance: by how much a score may differ, in points, while the relations agree.
+        tolerance: largest difference of a score, in points, that is no mistake.
     """
-    # Paper: it does not say when an evaluation is incorrect. Here: other relations, or a score off by more than `tolerance`.
+    # Paper: it does not define an incorrect evaluation. Here: other relations, or a score off by more than `tolerance`.
     mistakes, partly = [], 0
     for one in recorded:
-        verdicts = sorted(judge.verdicts[one.case.id], key=verdict_key)
+        verdicts = sorted(judge.verdicts[one.case.id], key=lambda verdict: verdict.key)
         partly += any(not set(one.order) <= set(verdict.order) for verdict in verdicts)
         valid = [verdict for verdict in verdicts if verdict.valid]
         if (kind := _kind(one, valid, tolerance)) is not None:
             shown = max(valid, key=lambda verdict: _distance(one, verdict)) if valid else verdicts[0]
             mistakes.append(Mistake(one, kind, shown))
     counts = Counter(mistake.kind for mistake in mistakes)
-    told = ", ".join(f"{kind}: {counts[kind]:,}" for kind in KINDS if counts[kind])
-    line = f"introspection: {len(recorded):,} cases → {len(mistakes):,} mistakes" + (f" ({told})" if told else "")
-    lines = [line]
-    if partly:
-        lines.append(f"introspection: {partly:,} cases of which the judge saw not every response; those it saw decide")
-    return mistakes, lines
+    listed = ", ".join(f"{kind}: {counts[kind]:,}" for kind in KINDS if counts[kind])
+    lines = [
+        f"introspection: {len(recorded):,} cases → {len(mistakes):,} mistakes" + (f" ({listed})" if listed else "")
+    ]
+    without = f"introspection: {partly:,} cases were judged without all of their responses; the others are compared"
+    return mistakes, [*lines, without] if partly else lines
 
 
 def _kind(recorded: Recorded, verdicts: Sequence[Verdict], tolerance: float) -> str | None:
-    """Return what is wrong with the valid verdicts on one case, None if nothing is."""
+    """Return the kind of mistake of the valid verdicts on one case, None if there is none."""
     if not verdicts:
         return "invalid"
     if not recorded.rubric.scale:
         return "choices" if any(_distance(recorded, verdict) for verdict in verdicts) else None
     judged = {}
-    for index in recorded.order:
-        given = [score for verdict in verdicts if (score := _at(verdict.scores, index)) is not None]
-        if given:
+    for index, scores in zip(recorded.order, zip(*(by_slot(verdict.scores, recorded.order) for verdict in verdicts))):
+        if given := [score for score in scores if score is not None]:
             judged[index] = sum(given) / len(given)
-    known = {index: recorded.scores[index] for index in judged}
+    known = recorded.scores
     for one, other in itertools.combinations(judged, 2):
         if _relation(judged[one] - judged[other]) != _relation(known[one] - known[other]):
             return "relations"
@@ -285,8 +248,8 @@ def _relation(gap: float) -> int:
 
 
 def _distance(recorded: Recorded, verdict: Verdict) -> float:
-    """Return how far a verdict is from the record: points, or differing choices."""
+    """Return the difference of a verdict from the record: the sum of points, or the number of choices."""
     if recorded.rubric.scale:
-        pairs = [(score, _at(verdict.scores, index)) for index, score in recorded.scores.items()]
+        pairs = zip(recorded.reading.scores, by_slot(verdict.scores, recorded.order))
         return sum(abs(score - given) for score, given in pairs if given is not None)
-    return sum(verdict.choices.get(name) != choice for name, choice in recorded.choices().items())
+    return sum(verdict.choices.get(name) != choice for name, choice in recorded.choices.items())

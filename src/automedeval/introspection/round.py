@@ -1,10 +1,9 @@
-"""A round of introspection (paper, Algorithm 2): the mistakes' verdicts, revised or kept, become the rows of the next training.
+"""Build the data set of a round of introspection (paper, Algorithm 2): training rows with revised verdicts.
 
-What a discussion or the jury came to is a decision. Rows without a mistake, and those whose verdict is kept, stay as they are;
-a revised row keeps its case, its slots and its teacher, and its `judge` says who revised it.
+A decision, by consensus or by the jury, keeps or revises the verdict of a mistake. A revised row keeps its case, its slots and
+its teacher; its `judge` becomes "consensus" or "jury". All other rows stay as they are.
 """
 
-import hashlib
 import json
 import shutil
 from collections import Counter
@@ -13,40 +12,39 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from automedeval.dataset.folder import TEST, Dataset, SplitWriter
-from automedeval.dataset.instructions import reads_back
+from automedeval.dataset.folder import TEST, Dataset, origin, write_rows
 from automedeval.introspection.discussion import Discussion
 from automedeval.introspection.jury import Ruling
-from automedeval.introspection.mistakes import KINDS, JudgeOfRound, Mistake, Recorded, in_order
-from automedeval.models.tokenization import PromptEncoder, row_lengths
-from automedeval.records import REFERENCE, RecordError
+from automedeval.introspection.mistakes import KINDS, Mistake, Recorded, RoundJudge
+from automedeval.models.tokenization import PromptEncoder
+from automedeval.records import RecordError, digest
 from automedeval.records.journal import Journal, arithmetic, now
-from automedeval.rubrics.grammar import Reading, format_verdict
+from automedeval.rubrics.grammar import ParsedAnswer, format_verdict
 from automedeval.rubrics.prompts import judge_messages
+from automedeval.rubrics.slots import as_recorded, reordered
 
 TRAIN = "train"
-WINDOW = 64  # rows that are tokenized together
 SHOWN = 80  # characters of an answer that an error shows
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What becomes of the verdict on record of one mistake.
+    """The decision on one mistake.
 
     Args:
-        mistake, discussion: what it is about, and what was said about it, None where nobody discussed.
-        by: "consensus" or "jury", None while nobody has decided: then the verdict on record stays.
+        mistake, discussion: the mistake, and its discussion if there was one.
+        by: "consensus" or "jury"; None if undecided, then the verdict on record stays.
         decision: "keep" or "revise".
         reading: the revised verdict, in the slots of the row.
-        annotator: who of the jury decided.
-        when: UTC, ISO 8601.
+        annotator: the member of the jury who decided.
+        when: time in UTC, ISO 8601.
     """
 
     mistake: Mistake
     discussion: Discussion | None = None
     by: str | None = None
     decision: str | None = None
-    reading: Reading | None = None
+    reading: ParsedAnswer | None = None
     annotator: str | None = None
     when: str | None = None
 
@@ -55,9 +53,9 @@ class Decision:
         return self.mistake.recorded
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the record of one mistake: both verdicts, the whole exchange, the suggestion and the revision (Eq. 2)."""
-        recorded, said, judged = self.recorded, self.discussion, self.mistake.judged
-        accepted = said.accepted if said else None
+        """Return the record of one mistake: both verdicts, all messages, the suggestion and the revised verdict (Eq. 2)."""
+        recorded, discussion, judged = self.recorded, self.discussion, self.mistake.judged
+        accepted = discussion.accepted if discussion else None
         # Paper: Eq. 2 conditions the revised verdict on the old one and on the suggestion S: three fields here.
         return {
             "case_id": recorded.case.id,
@@ -66,16 +64,18 @@ class Decision:
             "teacher": recorded.row["teacher"],
             "models": recorded.case.models,
             "order": list(recorded.order),
-            "old_verdict": {"judge": recorded.row["judge"], **_told(recorded.reading, recorded)},
+            "old_verdict": {"judge": recorded.row["judge"], **_recorded(recorded.reading, recorded)},
             "judge_verdict": {
                 name: judged.to_dict()[name]
                 for name in ("judge", "order", "valid", "error", "rationale", "scores", "choices", "raw")
             },
-            "shown": list(said.order) if said else None,
-            "exchanges": list(said.pieces.values()) if said else [],
+            "shown": list(discussion.order) if discussion else None,
+            "exchanges": list(discussion.pieces.values()) if discussion else [],
             "suggestion": accepted[1].shown if accepted else None,
             "consensus_at": accepted[0] if accepted and self.by == "consensus" else None,
-            "revised_verdict": None if self.reading is None else {"judge": self.by, **_told(self.reading, recorded)},
+            "revised_verdict": None
+            if self.reading is None
+            else {"judge": self.by, **_recorded(self.reading, recorded)},
             "decided_by": self.by,
             "decision": self.decision,
             "annotator": self.annotator,
@@ -83,16 +83,8 @@ class Decision:
         }
 
 
-def _told(reading: Reading, recorded: Recorded) -> dict[str, Any]:
-    """Return a reading in the row's slots with its scores in the order of the models."""
-    scores = choices = None
-    if reading.scores:
-        by_index = dict(zip(recorded.order, reading.scores))
-        scores = [by_index.get(index) for index in range(len(recorded.case.models))]
-    if reading.choices:
-        words = {letter: recorded.case.models[index] for index, letter in zip(recorded.order, "ab")}
-        choices = {name: words.get(choice, choice) for name, choice in reading.choices.items()}
-    return {"rationale": reading.rationale, "scores": scores, "choices": choices}
+def _recorded(reading: ParsedAnswer, recorded: Recorded) -> dict[str, Any]:
+    return as_recorded(reading, recorded.order, recorded.case.models)
 
 
 def decide(
@@ -101,8 +93,8 @@ def decide(
     """Return the decision on every mistake: by consensus, else by the jury, else none.
 
     Args:
-        discussions, rulings: what was said, and what the jury decided, by case id.
-        journal: keeps when a ruling was first read, so that the same run gives the same records again.
+        discussions, rulings: by case id.
+        journal: keeps the time at which a ruling was first read, so that a repeated run gives the same records.
     """
     times = {piece["case_id"]: piece for piece in journal.records() if piece.get("role") == "jury"}
     decisions = []
@@ -114,9 +106,9 @@ def decide(
         elif ruling is None:
             decisions.append(Decision(mistake, discussion))
         else:
-            told = ruling.to_dict()
-            if case_id not in times or times[case_id]["ruling"] != told:
-                times[case_id] = {"case_id": case_id, "role": "jury", "ruling": told, "when": now()}
+            decided = ruling.to_dict()
+            if case_id not in times or times[case_id]["ruling"] != decided:
+                times[case_id] = {"case_id": case_id, "role": "jury", "ruling": decided, "when": now()}
                 journal.append(times[case_id])
             found = (ruling.decision, ruling.reading, ruling.annotator, times[case_id]["when"])
             decisions.append(Decision(mistake, discussion, "jury", *found))
@@ -129,28 +121,23 @@ def _by_consensus(discussion: Discussion) -> Decision:
     about = {"mistake": discussion.mistake, "discussion": discussion, "by": "consensus"}
     if suggestion.keep:
         return Decision(**about, decision="keep", when=discussion.pieces["review", exchange]["when"])
-    reading = in_order(discussion.revised, discussion.order, discussion.mistake.recorded.order)
+    reading = reordered(discussion.revised, discussion.order, discussion.mistake.recorded.order)
     return Decision(**about, decision="revise", reading=reading, when=discussion.pieces["revision", exchange]["when"])
 
 
 def refuse_silence(discussions: Sequence[Discussion], partners: Mapping[str, str]) -> None:
-    """Raise RecordError if a partner that never answered in the format ended every discussion.
+    """Raise RecordError if every discussion has a partner that never answered in the format.
 
     Args:
-        partners: "suggester" and "reviewer" → what it is called.
+        partners: "suggester" and "reviewer" → the name of the model.
     """
     silent = Counter(discussion.silent for discussion in discussions)
     if not discussions or silent[None]:
         return
     (who, count), *_ = silent.most_common(1)
     role = "suggestion" if who == "suggester" else "review"
-    (piece, *_) = (
-        piece
-        for discussion in discussions
-        if discussion.silent == who
-        for (said, _), piece in discussion.pieces.items()
-        if said == role
-    )
+    steps = (step for discussion in discussions if discussion.silent == who for step in discussion.pieces.items())
+    piece = next(piece for (each, _), piece in steps if each == role)
     begins = " ".join((piece["text"] or piece["error"] or "").split())[:SHOWN]
     raise RecordError(
         f"the {who} {partners[who]} never answered in the form of a {role}, in {count:,} of {len(discussions):,} discussions; "
@@ -158,28 +145,27 @@ def refuse_silence(discussions: Sequence[Discussion], partners: Mapping[str, str
     )
 
 
-def revised_row(recorded: Recorded, reading: Reading, by: str) -> dict[str, Any]:
-    """Return the row of a case with another verdict.
+def revised_row(recorded: Recorded, reading: ParsedAnswer, by: str) -> dict[str, Any]:
+    """Return a row with another verdict.
 
     Args:
-        reading: the verdict, in the slots of the row.
-        by: who decided, "consensus" or "jury"; the teacher stays.
+        reading: the verdict, in the slots of the row; `by` is "consensus" or "jury".
     """
-    prompt, digest = recorded.row["prompt"], recorded.row["prompt_digest"]
+    prompt, prompt_digest = recorded.row["prompt"], recorded.row["prompt_digest"]
     if (reading.rationale is None) != (recorded.reading.rationale is None):
-        # Scores alone are asked for otherwise than scores with their reasons.
+        # The prompt for scores alone differs from the one for scores with reasons.
         case = recorded.case
         texts = [case.responses[index].text for index in recorded.order]
         prompt = judge_messages(recorded.rubric, case.question, texts, case.reference, reading.rationale is not None)
-        digest = hashlib.sha256(json.dumps(prompt).encode()).hexdigest()[:12]
+        prompt_digest = digest(prompt)
     completion = [{"role": "assistant", "content": format_verdict(reading, recorded.rubric)}]
-    new = {"prompt": prompt, "completion": completion, "judge": by, "prompt_digest": digest}
+    new = {"prompt": prompt, "completion": completion, "judge": by, "prompt_digest": prompt_digest}
     return {**recorded.row, **new}
 
 
 @dataclass
 class Round:
-    """A round's data set in the making: what it starts from, what was decided, and what was told so far."""
+    """A round's data set under construction: the data set before, the decisions, and the lines reported so far."""
 
     dataset: Dataset
     recorded: Sequence[Recorded]
@@ -189,17 +175,17 @@ class Round:
 
     @property
     def number(self) -> int:
-        """Return which round this is; what recipes/build_dataset.py wrote is round 0."""
+        """Return the number of the round; a data set of recipes/build_dataset.py is round 0."""
         return self.dataset.statistics.get("round", 0) + 1
 
-    def tell(self, *lines: str) -> None:
-        """Print the arithmetic of a step and keep it for the card."""
+    def report(self, *lines: str) -> None:
+        """Print the lines that report a step, and keep them for the card."""
         for line in lines:
             print(line)
         self.arithmetic += lines
 
-    def tell_discussions(self, discussions: Sequence[Discussion], partners: Mapping[str, str]) -> None:
-        """Tell how the discussions ended, and how many messages of the partners could not be read."""
+    def report_discussions(self, discussions: Sequence[Discussion], partners: Mapping[str, str]) -> None:
+        """Report how the discussions ended, and how many messages of the partners could not be parsed."""
         at = Counter(discussion.accepted[0] for discussion in discussions if discussion.consensus)
         silent = Counter(discussion.silent for discussion in discussions if discussion.silent)
         self.unreadable = {
@@ -207,32 +193,30 @@ class Round:
             "review": sum(bool(each.error) for one in discussions for each in one.reviews.values()),
             "revision": sum(one.revised is not None and not one.revised.valid for one in discussions),
         } | {f"{who} never in the format": silent[who] for who in ("suggester", "reviewer")}
-        told = ", ".join(f"exchange {exchange}: {count:,}" for exchange, count in sorted(at.items()))
-        without = len(discussions) - at.total()
-        self.tell(
+        exchanges = ", ".join(f"exchange {exchange}: {count:,}" for exchange, count in sorted(at.items()))
+        agreed = f"{at.total():,} consensus{f' ({exchanges})' if exchanges else ''}"
+        self.report(
             f"discussion: {partners['suggester']} suggests, {partners['reviewer']} reviews",
-            f"discussion: {len(discussions):,} mistakes → {at.total():,} consensus"
-            + (f" ({told})" if told else "")
-            + f", {without:,} without",
+            f"discussion: {len(discussions):,} mistakes → {agreed}, {len(discussions) - at.total():,} without",
         )
         if any(self.unreadable.values()):
             words = ", ".join(f"{what}: {count:,}" for what, count in self.unreadable.items() if count)
-            self.tell(f"discussion: could not be read, {words}")
+            self.report(f"discussion: could not be read, {words}")
 
-    def tell_decisions(self, rulings: Iterable[str], readings: Counter | None = None) -> None:
-        """Tell what was decided by whom, and of which rulings, by case id, and readings nothing came."""
+    def report_decisions(self, rulings: Iterable[str], readings: Counter | None = None) -> None:
+        """Report the decisions, the unneeded `rulings` (case ids), and how many raters' `readings` were usable."""
         counts = Counter((decision.by, decision.decision) for decision in self.decisions)
         for by in ("consensus", "jury"):
             kept, revised, open_cases = counts[by, "keep"], counts[by, "revise"], counts[None, None] * (by == "jury")
             if kept + revised + open_cases:
                 more = f", {open_cases:,} unresolved: their verdicts stay" if by == "jury" else ""
                 total = kept + revised + open_cases
-                self.tell(f"{by}: {total:,} cases → {kept:,} kept, {revised:,} revised{more}")
+                self.report(f"{by}: {total:,} cases → {kept:,} kept, {revised:,} revised{more}")
         needed = {decision.recorded.case.id for decision in self.decisions if decision.by == "jury"}
         if idle := len(set(rulings) - needed):
-            self.tell(f"jury: {idle:,} decisions on cases that needed none")
+            self.report(f"jury: {idle:,} decisions on cases that needed none")
         if readings is not None:
-            self.tell(f"jury: {readings['usable']:,} readings were usable, {readings['unusable']:,} lack a score")
+            self.report(f"jury: {readings['usable']:,} readings were usable, {readings['unusable']:,} lack a score")
 
     def counts(self) -> dict[str, Any]:
         """Return how many cases, mistakes and decisions of each kind there are."""
@@ -252,60 +236,45 @@ class Round:
     def write(
         self, folder: Path, train_on: str, encoder: PromptEncoder | None, max_length: int
     ) -> tuple[dict[str, dict[str, Any]], Counter]:
-        """Write the training rows, copy the test split, and leave the records of all mistakes beside them.
+        """Write the training rows, the test split, and the records of all mistakes.
 
         Args:
-            train_on: "all" takes every row, the revised ones in place of the old; "revised" takes those alone.
-            encoder: counts tokens, up to the answer's end, as training does; rows of more than `max_length` are dropped.
+            train_on: "all" writes every row, "revised" only the revised ones.
+            encoder, max_length: see `write_rows`.
 
         Returns:
-            what each split holds, and (source, licence, teacher, judge, rubric, whether the reference is a response) → rows.
+            split → statistics, and number of rows by `folder.origin`.
 
         Raises:
-            RecordError: nothing is left to train on.
+            RecordError: no training row is left.
         """
-        # Paper: Table 1 names "All Blocks" for the rounds; section 3.3 updates the data set with the revised instances.
+        # Paper: Table 1 says "All Blocks" for the rounds; section 3.3 updates the data set with the revised instances.
         decisions = {decision.recorded.case.id: decision for decision in self.decisions if decision.reading}
         chosen = [each for each in self.recorded if train_on == "all" or each.case.id in decisions]
-        written, reasons, dropped, splits = Counter(), Counter(), [], {}
-        with SplitWriter(folder / f"{TRAIN}.parquet") as writer:
-            for start in range(0, len(chosen), WINDOW):
-                window = chosen[start : start + WINDOW]
-                rows = [
-                    revised_row(each, decision.reading, decision.by)
-                    if (decision := decisions.get(each.case.id))
-                    else each.row
-                    for each in window
-                ]
-                for each, row, tokens in zip(window, rows, row_lengths(rows, encoder)):
-                    reason = None
-                    if tokens is not None and tokens > max_length:
-                        reason = f"more than {max_length:,} tokens"
-                    elif not reads_back(row, each.rubric):
-                        reason = "completion cannot be read back"
-                    if reason is None:
-                        writer.write(row, tokens)
-                        written[_origin(row)] += 1
-                    else:
-                        reasons[reason] += 1
-                        told = {name: row[name] for name in ("case_id", "teacher", "judge")}
-                        dropped.append({**told, "reason": reason})
-            splits[TRAIN] = writer.statistics()
-        self.tell(f"rows: {arithmetic('verdicts', len(chosen), reasons)}; {len(decisions):,} revised")
+        made = {name: revised_row(each.recorded, each.reading, each.by) for name, each in decisions.items()}
+        rows = [made.get(each.case.id, each.row) for each in chosen]
+        rubrics = {each.rubric.name: each.rubric for each in chosen}
+        written = write_rows(folder / f"{TRAIN}.parquet", rows, encoder, max_length, rubrics)
+        splits, origins, reasons = {TRAIN: written.statistics}, written.origins, Counter(written.rejected.values())
+        dropped = [
+            {name: rows[number][name] for name in ("case_id", "teacher", "judge")} | {"reason": reason}
+            for number, reason in written.rejected.items()
+        ]
+        self.report(f"rows: {arithmetic('verdicts', len(chosen), reasons)}; {len(decisions):,} revised")
         if not splits[TRAIN]["rows"]:
-            raise RecordError(f"{self.dataset.place}: nothing is left to train on (--train_on {train_on})")
+            raise RecordError(f"{self.dataset.place}: no training row is left (--train_on {train_on})")
         if TEST in self.dataset.splits:
             shutil.copyfile(self.dataset.place / f"{TEST}.parquet", folder / f"{TEST}.parquet")
             splits[TEST] = self.dataset.statistics["splits"][TEST]
-            written.update(map(_origin, self.dataset.splits[TEST]))
+            origins.update(map(origin, self.dataset.splits[TEST]))
         _write_lines(folder / "dropped.jsonl", dropped)
         _write_lines(folder / "revisions.jsonl", (decision.to_dict() for decision in self.decisions))
         if (self.dataset.place / "topics.svg").exists():
             shutil.copyfile(self.dataset.place / "topics.svg", folder / "topics.svg")
-        return splits, written
+        return splits, origins
 
-    def facts(self, judge: JudgeOfRound, partners: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what the statistics hold of the round, beside what they tell of the rows."""
+    def facts(self, judge: RoundJudge, partners: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the statistics record of the round."""
         return {
             "round": self.number,
             "follows": self.dataset.statistics["fingerprint"],
@@ -314,11 +283,6 @@ class Round:
             "counts": self.counts(),
             "arithmetic": [*self.dataset.statistics["arithmetic"], *self.arithmetic],
         }
-
-
-def _origin(row: Mapping[str, Any]) -> tuple:
-    told = [row[name] or "not stated" for name in ("source", "license")]
-    return (*told, row["teacher"], row["judge"], row["rubric"], row["models"][-1] == REFERENCE)
 
 
 def _write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:

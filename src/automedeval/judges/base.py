@@ -1,18 +1,26 @@
-"""What all judges have in common: cases in, verdicts out, one request's verdict at a time."""
+"""The base class of all judges: cases in, verdicts out."""
 
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from automedeval.judges.requests import Request, selected_responses
+from automedeval.judges.requests import Request, plan_apart
+from automedeval.models.base import Answer
 from automedeval.records import Case, RecordError, Verdict
 
 WINDOW = 512  # requests that are sorted by length and batched together
 
 
+def windows_of(requests: Iterable[Request], size: int = WINDOW) -> Iterator[list[Request]]:
+    """Yield requests in windows; each is sorted and batched as a whole, whatever of it is done."""
+    requests = iter(requests)
+    while window := list(itertools.islice(requests, size)):
+        yield window
+
+
 def shorten_longest(texts: list[str], over: int) -> int | None:
-    """Cut the longest text, in place, by about `over` tokens, at most by half; return which, None if all are short."""
+    """Cut the longest text, in place, by about `over` tokens, at most by half; return its index, None if all are short."""
     slot = max(range(len(texts)), key=lambda index: len(texts[index]))
     text = texts[slot]
     if len(text) < 80:
@@ -21,34 +29,28 @@ def shorten_longest(texts: list[str], over: int) -> int | None:
     return slot
 
 
-def refuse(requests: Sequence[Request], over: Sequence[int]) -> None:
-    """Raise RecordError, naming the case, for the first request that is too long by some tokens."""
-    for request, excess in zip(requests, over):
-        if excess > 0:
-            raise RecordError(
-                f"case {request.case.id!r} is {excess} tokens too long for the context window "
-                "(--on_overlong skip or clip goes on)"
-            )
-
-
 class BaseJudge(ABC):
-    """A judge: it plans which requests a case takes, and judges them.
+    """Plan which requests a case takes, and judge them.
 
-    `name`, `rubric_name` and `fingerprint` tell whose verdicts are whose; the fingerprint is over everything that changes one.
-    `apart` says whether each response is judged by itself, so that neither order nor company can matter. `chat` is the model
-    behind it, None where there is none.
+    Attributes:
+        name, rubric_name: the `judge` and the `rubric` of the verdicts.
+        fingerprint: twelve hexadecimal digits over everything that changes a verdict.
+        chat: the model, None where there is none.
+        on_overlong: "error", "skip" or "clip", see `Judge`.
+        apart: whether each response is judged by itself, so that other responses do not change its score.
     """
 
     name: str | None
     rubric_name: str
     fingerprint: str
     chat: Any
+    on_overlong = "error"
     apart = False
 
     def __call__(self, cases: Iterable[Case]) -> Iterator[Verdict]:
-        """Yield the verdicts of the cases, every request's one, in the order of the cases."""
+        """Yield one verdict per request, in the order of the cases."""
         requests = (request for case in cases for request in self.plan(case))
-        while window := list(itertools.islice(requests, WINDOW)):
+        for window in windows_of(requests):
             verdicts = dict(self.judge(window))
             yield from (verdicts[index] for index in sorted(verdicts))
 
@@ -57,38 +59,88 @@ class BaseJudge(ABC):
         """Return the requests that this case takes."""
 
     @abstractmethod
-    def judge(self, requests: Sequence[Request], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Verdict]]:
-        """Judge one window of requests; yield (index, verdict) of the wanted ones, in any order."""
+    def prompt(self, request: Request, texts: Sequence[str] | None = None) -> Any:
+        """Render a request; `texts`, in slot order, take the place of the case's responses."""
+
+    def overflow(self, prompts: Sequence[Any]) -> list[int]:
+        """Return for each prompt by how many tokens it exceeds the context window; 0 or less fits."""
+        return self.chat.overflow(prompts)
+
+    def answer(self, prompts: Sequence[Any], wanted: Sequence[bool]) -> Iterator[tuple[int, Any]]:
+        """Answer one window of prompts that fit; yield (index, answer) of the wanted ones, in any order."""
+        return self.chat.answer(prompts, wanted)
+
+    @abstractmethod
+    def verdict(self, request: Request, answer: Any, notes: dict[str, Any] | None = None) -> Verdict:
+        """Return the verdict that an answer gives, in the case's order of responses; an `Answer` with an error is invalid."""
 
     @abstractmethod
     def estimate(self, requests: Sequence[Request]) -> tuple[int, float]:
-        """Return about how many prompt tokens requests take, and what judging them can cost at most."""
+        """Return about how many prompt tokens the requests take, and the most that judging them can cost."""
 
-    @abstractmethod
+    def judge(self, requests: Sequence[Request], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Verdict]]:
+        """Judge one window of requests; yield (index, verdict) of the wanted ones as they come.
+
+        Raises:
+            RecordError: a prompt is longer than the context window and `on_overlong` is "error".
+            ChatError: the chat cannot go on.
+        """
+        wanted = [True] * len(requests) if wanted is None else wanted
+        if not any(wanted):
+            return
+        prompts, sent = [self.prompt(request) for request in requests], []
+        notes: list[dict[str, Any]] = [{} for _ in requests]
+        for index, over in enumerate(self._refused_overflow(requests, prompts)):
+            if over > 0 and self.on_overlong == "clip":
+                prompts[index], over, notes[index]["clipped"] = self._clip(requests[index], over)
+            if over <= 0:
+                sent.append(index)
+            elif wanted[index]:
+                error = f"the prompt is {over} tokens longer than the context window"
+                yield index, self.verdict(requests[index], Answer(error=error))
+        answers = self.answer([prompts[index] for index in sent], [wanted[index] for index in sent])
+        for place, answer in answers:
+            index = sent[place]
+            yield index, self.verdict(requests[index], answer, notes[index])
+
     def refuse_overlong(self, requests: Sequence[Request]) -> None:
-        """Raise RecordError, naming the case, if a request is to be refused for its length."""
+        """Raise RecordError, naming the case, if `on_overlong` is "error" and a prompt exceeds the context window."""
+        if self.on_overlong == "error" and getattr(self.chat, "constrains", False):  # an endpoint's window is not known
+            self._refused_overflow(requests, [self.prompt(request) for request in requests])
 
-    def origin(self, case: Case) -> dict[str, Any]:
-        """Return what a verdict tells of its making: models, texts, settings, and the weights where a checkpoint has them."""
-        checkpoint = getattr(self.chat, "checkpoint", None)
+    def _refused_overflow(self, requests: Sequence[Request], prompts: Sequence[Any]) -> list[int]:
+        excess = self.overflow(prompts)
+        for request, over in zip(requests, excess):
+            if over > 0 and self.on_overlong == "error":
+                too_long = f"case {request.case.id!r} is {over} tokens too long for the context window"
+                raise RecordError(f"{too_long} (--on_overlong skip or clip continues)")
+        return excess
+
+    def _clip(self, request: Request, over: int) -> tuple[Any, int, list[str]]:
+        """Shorten the longest response until the prompt fits or all are short; return it, its excess and whose were cut."""
+        texts, prompt, clipped = [request.case.responses[index].text for index in request.slots], None, set()
+        while over > 0 and (slot := shorten_longest(texts, over)) is not None:
+            clipped.add(request.case.models[request.slots[slot]])
+            prompt = self.prompt(request, texts)
+            (over,) = self.overflow([prompt])
+        return prompt, over, sorted(clipped)
+
+    def record(self, request: Request, error: str | None, notes: dict[str, Any] | None, **values: Any) -> Verdict:
+        """Return a verdict, invalid if there is an error, with its origin: models, digest of the case, settings, weights."""
+        case, checkpoint = request.case, getattr(self.chat, "checkpoint", None)
         made = {"models": case.models, "case_digest": case.digest, "settings": self.fingerprint}
-        return made | ({"checkpoint": checkpoint} if checkpoint else {})
-
-    @staticmethod
-    def spread(slots: tuple[int, ...], values: Iterable, count: int) -> tuple:
-        """Lay slots' values out over all responses of a case, None for those not shown."""
-        spread = [None] * count
-        for index, value in zip(slots, values):
-            spread[index] = value
-        return tuple(spread)
+        made |= {"checkpoint": checkpoint} if checkpoint else {}
+        return Verdict(
+            case.id, self.name, self.rubric_name, request.slots, request.pair, request.run, error is None, error,
+            extra=made | (notes or {}), **values,
+        )  # fmt: skip
 
 
 class ApartJudge(BaseJudge):
-    """A judge that looks at each response by itself; `models` names those whose responses it judges, None all."""
+    """A judge that looks at each response by itself; only the responses of `models` are judged, all if that is None."""
 
     models: Sequence[str] | None
     apart = True
 
     def plan(self, case: Case) -> list[Request]:
-        """Return the one request that shows all responses, each by itself."""
-        return [Request(case, tuple(selected_responses(case, self.models)))]
+        return plan_apart(case, self.models)

@@ -1,28 +1,27 @@
-"""The baselines as judges, so that what is asked of a judge can be asked of them: an audit, a calibration, a comparison."""
+"""Use lexical baselines as judges, so that they can be audited, calibrated and compared like any judge."""
 
-import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from automedeval.judges.base import ApartJudge
 from automedeval.judges.requests import Request
 from automedeval.metrics.lexical import BASELINES, Collection, bm25
-from automedeval.records import RecordError, Verdict
+from automedeval.records import RecordError, Verdict, digest
 from automedeval.rubrics import COUNTED
+from automedeval.rubrics.slots import by_response
 
 
 @dataclass
 class BaselineJudge(ApartJudge):
-    """Scores every response by itself, by what a baseline counts: `expected_scores` without a scale, and no model at all.
+    """Score every response by itself with a lexical baseline: `expected_scores` without a scale, and no model.
 
     Args:
-        baseline: one of `baselines.BASELINES`.
-        collection: what BM25 takes for the rarity of words, so that one answer's score does not hang on which others are
-            judged with it; None takes the cases of each window.
+        baseline: one of `metrics.lexical.BASELINES`.
+        collection: the word frequencies of BM25; None takes those of the cases that are judged together.
         models: only these models' responses are judged.
         name: what verdicts record as their judge.
 
@@ -46,35 +45,27 @@ class BaselineJudge(ApartJudge):
         if self._score is bm25 and self.collection is not None:
             self._score = partial(bm25, collection=self.collection)
             settings.append(self.collection.fingerprint)
-        self.fingerprint = hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:12]
+        self.fingerprint = digest(settings)
 
     def estimate(self, requests: Sequence[Request]) -> tuple[int, float]:
-        """Return no tokens and no cost."""
         return 0, 0.0
 
-    def refuse_overlong(self, requests: Sequence[Request]) -> None:
-        """Refuse nothing: a count has no context window."""
+    def prompt(self, request: Request, texts: Sequence[str] | None = None) -> Request:
+        return request  # a baseline reads the case
 
-    def judge(self, requests: Sequence[Request], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Verdict]]:
-        """Score one window of requests; yield (index, verdict) of the wanted ones."""
-        scores, start = self._score([request.case for request in requests]), 0
-        for index, request in enumerate(requests):
-            own = scores[start : start + len(request.case.responses)]
-            start += len(own)
-            if wanted is None or wanted[index]:
-                yield index, self._verdict(request, own)
+    def overflow(self, prompts: Sequence[Request]) -> list[int]:
+        return [0] * len(prompts)
 
-    def _verdict(self, request: Request, scores: np.ndarray) -> Verdict:
-        case, shown = request.case, [float(scores[slot]) for slot in request.slots]
-        valid = bool(np.isfinite(shown).all())
-        values = self.spread(request.slots, [round(score, 6) for score in shown], len(case.responses))
-        return Verdict(
-            case_id=case.id,
-            judge=self.name,
-            rubric=self.rubric_name,
-            order=request.slots,
-            valid=valid,
-            error=None if valid else "the case has no reference",
-            expected_scores=values if valid else None,
-            extra=self.origin(case),
-        )
+    def answer(self, prompts: Sequence[Request], wanted: Sequence[bool]) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield (index, scores of all responses) of the wanted requests."""
+        scores = self._score([request.case for request in prompts])
+        ends = np.cumsum([len(request.case.responses) for request in prompts])
+        return ((index, own) for index, own in enumerate(np.split(scores, ends[:-1])) if wanted[index])
+
+    def verdict(self, request: Request, answer: np.ndarray, notes: dict[str, Any] | None = None) -> Verdict:
+        """Return the verdict of a case's scores; it is invalid if one of them is not finite."""
+        shown = [float(answer[slot]) for slot in request.slots]
+        if not np.isfinite(shown).all():
+            return self.record(request, "the case has no reference", notes, expected_scores=None)
+        values = by_response([round(score, 6) for score in shown], request.slots, len(request.case.responses))
+        return self.record(request, None, notes, expected_scores=values)

@@ -1,37 +1,40 @@
-"""Judges: cases in, verdicts out.
+"""Judge cases by a rubric with any model that answers prompts, and load a judge of any kind by its name."""
 
-A judge plans which prompts a case needs (orders, pairs, groups), renders them, lets a chat answer, and reads the answers
-back into the case's own order of responses and its models' names. What chat that is does not matter here.
-"""
-
-import hashlib
-import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any
 
-from automedeval.judges.base import BaseJudge, refuse, shorten_longest
-from automedeval.judges.likelihood import DTYPES, LIKELIHOODS, LikelihoodJudge
-from automedeval.judges.requests import Request, plan_requests
+from automedeval.judges.base import BaseJudge
+from automedeval.judges.baseline import BaselineJudge
+from automedeval.judges.likelihood import LikelihoodJudge
+from automedeval.judges.requests import Request, plan_apart, plan_requests
+from automedeval.metrics.lexical import Collection
+from automedeval.models.arguments import ChatArguments, parse_model
 from automedeval.models.base import Answer, Chat, Prompt
-from automedeval.records import Case, Verdict
+from automedeval.records import Case, RecordError, Verdict, digest
 from automedeval.rubrics import Rubric, read_rubric
-from automedeval.rubrics.grammar import Reading, answer_parts, answer_schema, parse_verdict, reading_from_values
+from automedeval.rubrics.grammar import ParsedAnswer, answer_parts, answer_schema, parse_verdict, reading_from_values
 from automedeval.rubrics.prompts import judge_messages
+from automedeval.rubrics.slots import by_response, choice_names
+
+# The default dtype: the difference of two log-likelihoods that differ little is lost in bfloat16.
+_DTYPES = {"channel": "float32"}
+_PLAN = ("orders", "seed", "runs", "baseline", "models")  # the options of `plan_requests`
 
 
 @dataclass
 class Judge(BaseJudge):
-    """A chat that judges by a rubric.
+    """Judge by a rubric with a chat.
 
     Args:
-        chat: what answers the prompts.
+        chat: the model that answers the prompts.
         rubric: a `Rubric`, a packaged rubric's id or the path of a YAML file.
         rationale: False asks for scores or choices alone.
-        score_decoding: "constrained" lays the answer down and lets only allowed values compete (chats that can), "free"
-            parses what the model writes.
+        score_decoding: "constrained" fixes the form of the answer and chooses each score among the allowed values (a
+            checkpoint can, an endpoint cannot); "free" parses what the model writes.
         orders, seed, runs, baseline, models: see `plan_requests`.
-        on_overlong: what becomes of a prompt beyond the context window: "error" refuses it, "skip" records an invalid
+        on_overlong: for a prompt longer than the context window: "error" raises RecordError, "skip" records an invalid
             verdict, "clip" shortens the longest responses until it fits.
         name: what verdicts record as their judge; by default the chat's name.
     """
@@ -56,150 +59,58 @@ class Judge(BaseJudge):
         self.rationale = self.rationale and self.rubric.rationale
         if not self.chat.constrains:
             self.score_decoding = "free"
-        settings = [
-            self.chat.fingerprint,
-            self.rubric.fingerprint,
-            self.rationale,
-            self.score_decoding,
-            self.on_overlong,
-        ]
-        self.fingerprint = hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:12]
+        settings = [self.chat.fingerprint, self.rubric.fingerprint, self.rationale]
+        self.fingerprint = digest([*settings, self.score_decoding, self.on_overlong])
 
     @classmethod
     def from_pretrained(
         cls, model: str, rubric: Rubric | str = "automedeval", *, chat: dict | None = None, **options: Any
-    ):
-        """Load a checkpoint, by folder or Hub id, as a judge; `likelihood:MODEL` and `channel:MODEL` give those judges.
-
-        Args:
-            chat: arguments of `LocalChat`, for instance {"max_new_tokens": 256}.
-            options: arguments of `Judge`.
-        """
-        from automedeval.models.local import LocalChat  # torch is loaded by those who need it
-
-        kind, _, path = model.partition(":")
-        if kind in LIKELIHOODS:
-            rubric = rubric if kind == "channel" else None
-            dtype = {"dtype": DTYPES[kind]} if kind in DTYPES else {}
-            return LikelihoodJudge(LocalChat(path, **dtype | (chat or {})), rubric, **options)
-        return cls(LocalChat(model, **(chat or {})), rubric, **options)
+    ) -> BaseJudge:
+        """Return `load_judge(model, rubric, chat, **options)`."""
+        return load_judge(model, rubric, chat, **options)
 
     def plan(self, case: Case) -> list[Request]:
-        """Return the requests that this case takes; see `plan_requests`."""
         return plan_requests(case, self.rubric, self.orders, self.seed, self.runs, self.baseline, self.models)
 
     def estimate(self, requests: Sequence[Request]) -> tuple[int, float]:
-        """Return how many prompt tokens requests take, about, and what an endpoint could charge for them at most."""
         return self.chat.estimate([self.prompt(request) for request in requests])
 
     def prompt(self, request: Request, texts: Sequence[str] | None = None) -> Prompt:
-        """Render a request, with other texts than the case's own if some are given (in slot order)."""
         case = request.case
         texts = [case.responses[index].text for index in request.slots] if texts is None else texts
         messages = judge_messages(self.rubric, case.question, texts, case.reference, self.rationale)
         parts = tuple(answer_parts(self.rubric, len(texts), self.rationale))
-        return Prompt(
-            messages,
-            parts if self.score_decoding == "constrained" else None,
-            answer_schema(parts),
-            request.run,
-            f"{self.rubric_name}:{self.rubric.fingerprint}",
-        )
-
-    def judge(self, requests: Sequence[Request], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Verdict]]:
-        """Judge one window of requests; yield (index, verdict) as they come, for the wanted ones.
-
-        Raises:
-            RecordError: a prompt beyond the context window, unless `on_overlong` says otherwise.
-            ChatError: the chat cannot go on.
-        """
-        wanted = [True] * len(requests) if wanted is None else wanted
-        if not any(wanted):
-            return
-        prompts = [self.prompt(request) for request in requests]
-        notes: list[dict[str, Any]] = [{} for _ in requests]
-        sent = []
-        for index, over in enumerate(self._overflow(requests, prompts)):
-            problem = f"the prompt is {over} tokens longer than the context window" if over > 0 else None
-            if problem and self.on_overlong == "clip":
-                prompts[index], notes[index]["clipped"] = self._clip(requests[index], over)
-                problem = None if prompts[index] else problem
-            if problem:
-                if wanted[index]:
-                    yield index, self.verdict(requests[index], Answer(error=problem))
-            else:
-                sent.append(index)
-        answers = self.chat.answer([prompts[index] for index in sent], [wanted[index] for index in sent])
-        for place, answer in answers:
-            index = sent[place]
-            yield index, self.verdict(requests[index], answer, notes[index])
-
-    def refuse_overlong(self, requests: Sequence[Request]) -> None:
-        """Raise RecordError, naming the case, if `on_overlong` is "error" and a prompt exceeds the context window."""
-        if self.on_overlong == "error" and self.chat.constrains:  # an endpoint alone knows its window
-            self._overflow(requests, [self.prompt(request) for request in requests])
-
-    def _overflow(self, requests: Sequence[Request], prompts: Sequence[Prompt]) -> list[int]:
-        over = self.chat.overflow(prompts)
-        if self.on_overlong == "error":
-            refuse(requests, over)
-        return over
-
-    def _clip(self, request: Request, over: int) -> tuple[Prompt | None, list[str]]:
-        """Shorten the longest response, again and again, until the prompt fits; None if that leaves nothing to judge."""
-        texts = [request.case.responses[index].text for index in request.slots]
-        clipped = set()
-        while over > 0:
-            slot = shorten_longest(texts, over)
-            if slot is None:
-                return None, []
-            clipped.add(request.case.models[request.slots[slot]])
-            prompt = self.prompt(request, texts)
-            (over,) = self.chat.overflow([prompt])
-        return prompt, sorted(clipped)
+        given = parts if self.score_decoding == "constrained" else None
+        label = f"{self.rubric_name}:{self.rubric.fingerprint}"
+        return Prompt(messages, given, answer_schema(parts), request.run, label)
 
     def verdict(self, request: Request, answer: Answer, notes: dict[str, Any] | None = None) -> Verdict:
-        """Read an answer to a request, and turn slots into the case's responses and models."""
         slots, case = request.slots, request.case
         if answer.error:
-            reading = Reading(False, answer.error)
+            reading = ParsedAnswer(False, answer.error)
         elif answer.values is not None:
             reading = reading_from_values(list(answer.values), self.rubric, answer.free or None)
         else:
             reading = parse_verdict(answer.text, self.rubric, len(slots), truncated=answer.truncated)
-        scores = expected = choices = None
-        extra: dict[str, Any] = {**self.origin(case), **(notes or {})}
+        values: dict[str, Any] = {"scores": None, "expected_scores": None, "choices": None}
+        extra = dict(notes or {})
         if answer.truncated:
             extra["truncated"] = True
         if answer.probabilities:
             extra["probabilities"] = [{word: round(p, 5) for word, p in odds.items()} for odds in answer.probabilities]
         if reading.scores:
-            scores = self.spread(slots, reading.scores, len(case.responses))
-            means = self._expected(answer, reading)
-            expected = None if means is None else self.spread(slots, means, len(case.responses))
+            values["scores"] = by_response(reading.scores, slots, len(case.responses))
+            if means := self._expected(answer, reading):
+                values["expected_scores"] = by_response(means, slots, len(case.responses))
         if reading.choices:
-            words = {"a": case.models[slots[0]], "b": case.models[slots[1]], "tie": "tie", "neither": "neither"}
-            choices = {name: words[choice] for name, choice in reading.choices.items()}
-        return Verdict(
-            case_id=case.id,
-            judge=self.name,
-            rubric=self.rubric_name,
-            order=slots,
-            pair=request.pair,
-            run=request.run,
-            valid=reading.valid,
-            error=reading.error,
-            rationale=reading.rationale if reading.valid else None,
-            scores=scores,
-            expected_scores=expected,
-            choices=choices,
-            raw=answer.text,
-            usage=answer.usage,
-            extra=extra,
-        )
+            names = choice_names(case.models, slots)
+            values["choices"] = {name: names[choice] for name, choice in reading.choices.items()}
+        rationale = reading.rationale if reading.valid else None
+        values |= {"rationale": rationale, "usage": answer.usage, "raw": answer.text}
+        return self.record(request, reading.error, extra, **values)
 
-    def _expected(self, answer: Answer, reading: Reading) -> list[float] | None:
-        """Return the probability-weighted mean score of each slot, where the chat gave probabilities for all of them."""
+    def _expected(self, answer: Answer, reading: ParsedAnswer) -> list[float] | None:
+        """Return the probability-weighted mean score of each slot, None if a slot has no probabilities."""
         odds = list(answer.probabilities or ())
         if not odds:
             low, high = self.rubric.scale
@@ -212,3 +123,67 @@ class Judge(BaseJudge):
                 odds.append(found)
         means = [sum(int(word) * p for word, p in one.items()) / sum(one.values()) for one in odds]
         return [round(mean, 6) for mean in means]
+
+
+def load_judge(
+    spec: str,
+    rubric: Rubric | str = "automedeval",
+    chat: ChatArguments | Mapping[str, Any] | None = None,
+    *,
+    seed: int = 0,
+    cases: Iterable[Case] | None = None,
+    processes: int = 1,
+    **options: Any,
+) -> BaseJudge:
+    """Load the judge that a name stands for.
+
+        judge = load_judge("models/SmolLM2-135M-Instruct", chat={"max_new_tokens": 160})
+        judge = load_judge("openai:MODEL", "medical_pairwise", {"base_url": "http://localhost:8000/v1"}, orders="all")
+        for verdict in judge(cases): ...
+
+    Args:
+        spec: `MODEL` (a checkpoint's folder or Hub id) or `openai:MODEL` is a `Judge`, `likelihood:MODEL` or `channel:MODEL`
+            a `LikelihoodJudge`, and `baseline:NAME` a `BaselineJudge`.
+        rubric: a `Rubric`, a packaged rubric's id or the path of a YAML file. Likelihoods and baselines use none.
+        chat: how the model is loaded and asked: `ChatArguments`, or a dict of its fields.
+        seed: of the orders, and of sampling.
+        cases: what a baseline takes for the frequency of words; None takes the cases that are judged together.
+        processes: number of processes that share the endpoint's budget.
+        options: the other arguments of `Judge`; `rationale`, `score_decoding` and `on_overlong` matter where they apply.
+
+    Raises:
+        RecordError: the model cannot be loaded, or the judge cannot do what the options ask for.
+        RubricError: there is no such rubric.
+    """
+    if unknown := options.keys() - {each.name for each in fields(Judge)}:
+        raise TypeError(f"load_judge() has no argument {min(unknown)!r}")
+    rubric = read_rubric(rubric) if isinstance(rubric, str) else rubric
+    planner(spec, rubric, seed=seed, **options)
+    kind, model = parse_model(spec)
+    shared = {name: value for name, value in options.items() if name in ("models", "name")}
+    if kind == "baseline":
+        return BaselineJudge(model, None if cases is None else Collection.of(cases), **shared)
+    if not isinstance(chat, ChatArguments):
+        chat = ChatArguments(**{"batch_tokens": 0, **(chat or {})})
+    if kind in ("checkpoint", "openai"):
+        return Judge(chat.load(spec, seed, processes), rubric, seed=seed, **options)
+    shared |= {"on_overlong": options.get("on_overlong", "error")}
+    loaded = chat.load(model, seed, processes, _DTYPES.get(kind, "auto"))
+    return LikelihoodJudge(loaded, rubric if kind == "channel" else None, **shared)
+
+
+def planner(spec: str, rubric: Rubric, **options: Any) -> Callable[[Case], list[Request]]:
+    """Return the `plan` of the judge that `load_judge` would make, without its model, which may take long to load.
+
+    Raises:
+        RecordError: the judge cannot do what the options ask for.
+    """
+    kind, _ = parse_model(spec)
+    given = {name: value for name, value in options.items() if name in _PLAN}
+    if kind in ("checkpoint", "openai"):
+        return partial(plan_requests, rubric=rubric, **given)
+    if given.get("orders", "1") != "1" or given.get("runs", 1) > 1 or given.get("baseline"):
+        raise RecordError(f"--judge {spec}: sees each response once, by itself: no --orders, --runs or --baseline")
+    if kind == "channel" and not rubric.scale:
+        raise RecordError(f"--rubric {rubric.id}: gives choices, and a channel judge reads a scale")
+    return partial(plan_apart, models=given.get("models"))

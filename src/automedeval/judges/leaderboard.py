@@ -1,22 +1,32 @@
-"""Which candidate is better: means, ranks, win shares and Bradley–Terry strengths per model.
-
-`Standings` sums verdicts up as they come, for the table that ends a run; the functions below it work on arrays of relations
-(see `agreement.Panel`) and give what the report needs for intervals.
-"""
+"""Rank candidates by a judge's verdicts: mean score, mean rank and win share per model, for the table after a run."""
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from automedeval.records import Verdict
 from automedeval.rubrics import Rubric
 
 
-class Standings:
-    """Collect verdicts of one judge and one rubric, and tell how the models stand. Memory grows with models, not with cases.
+@dataclass
+class _Mean:
+    total: float = 0.0
+    count: int = 0
 
-    A case's verdicts may come in any order; `add` settles a case once all its `expected` verdicts are in. Several orders,
-    groups and runs of a case are averaged over the valid verdicts. An invalid verdict counts in `valid_rate` and in nothing
-    else.
+    def add(self, value: float) -> None:
+        self.total += value
+        self.count += 1
+
+    @property
+    def value(self) -> float:
+        return self.total / self.count
+
+
+class Standings:
+    """Sum up the verdicts of one judge and one rubric per model; memory grows with models, not with cases.
+
+    A case's verdicts may come in any order; a case counts once all its `expected` verdicts have been added. Several orders,
+    groups and runs of a case are averaged over the valid verdicts. An invalid verdict counts in `valid_rate` only.
     """
 
     def __init__(self, rubric: Rubric | None = None):
@@ -24,17 +34,17 @@ class Standings:
         self.verdicts = self.valid = self.cases = self.clipped = self.truncated = 0
         self.errors: dict[str, int] = defaultdict(int)
         self._open: dict[str, list[Verdict]] = defaultdict(list)
-        self._scores: dict[str, list[float]] = defaultdict(lambda: [0.0, 0])  # sum, count
-        self._expected: dict[str, list[float]] = defaultdict(lambda: [0.0, 0])
-        self._ranks: dict[str, list[float]] = defaultdict(lambda: [0.0, 0])
-        self._wins: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(lambda: [0.0, 0]))
+        self._scores: dict[str, _Mean] = defaultdict(_Mean)
+        self._expected: dict[str, _Mean] = defaultdict(_Mean)
+        self._ranks: dict[str, _Mean] = defaultdict(_Mean)
+        self._wins: dict[str, dict[str, _Mean]] = defaultdict(lambda: defaultdict(_Mean))
 
     @property
     def valid_rate(self) -> float:
         return self.valid / self.verdicts if self.verdicts else 0.0
 
     def add(self, verdict: Verdict, expected: int) -> None:
-        """Take a verdict of a case of which `expected` verdicts are to come in all."""
+        """Add a verdict of a case that has `expected` verdicts in all."""
         self.verdicts += 1
         self.valid += verdict.valid
         self.clipped += "clipped" in verdict.extra
@@ -58,58 +68,51 @@ class Standings:
         expected = _means(verdict.expected_scores for verdict in verdicts if verdict.expected_scores)
         for values, sums in ((scores, self._scores), (expected, self._expected)):
             for index, value in values.items():
-                sums[models[index]][0] += value
-                sums[models[index]][1] += 1
+                sums[models[index]].add(value)
         values = scores or expected
         for index, value in values.items() if len(values) > 1 else ():
             above = sum(other > value + 1e-9 for other in values.values())
             level = sum(abs(other - value) <= 1e-9 for other in values.values())
-            self._ranks[models[index]][0] += above + (level + 1) / 2
-            self._ranks[models[index]][1] += 1
+            self._ranks[models[index]].add(above + (level + 1) / 2)
             beaten = len(values) - above - level + (level - 1) / 2
-            self._wins[models[index]]["score"][0] += beaten / (len(values) - 1)
-            self._wins[models[index]]["score"][1] += 1
+            self._wins[models[index]]["score"].add(beaten / (len(values) - 1))
 
     def _add_choice(self, pair: tuple[str, str], name: str, choice: str) -> None:
         worse = self.rubric is not None and self.rubric.criterion(name).polarity == "worse"
         for model in pair:
-            share = 0.5 if choice not in pair else float((choice == model) != worse)
-            self._wins[model][name][0] += share
-            self._wins[model][name][1] += 1
+            self._wins[model][name].add(0.5 if choice not in pair else float((choice == model) != worse))
 
     def table(self) -> list[dict[str, str | float | int]]:
         """Return one row per model, best first: cases, mean score, mean expected score, mean rank, win share.
 
-        A win share is the share of comparisons won, ties counting half; under a pairwise rubric there is one per criterion,
-        a choice of a criterion where it names the worse response counting for the other.
+        A win share is the share of comparisons won, a tie counting half. A pairwise rubric has one per criterion; where a
+        criterion's choice names the worse response, the other one wins.
         """
         rows = []
         for model in {*self._scores, *self._expected, *self._wins}:
             row: dict[str, str | float | int] = {"model": model}
-            if model in self._scores or model in self._expected:
-                row["cases"] = (self._scores if model in self._scores else self._expected)[model][1]
+            if counted := self._scores.get(model) or self._expected.get(model):
+                row["cases"] = counted.count
             for label, sums in (("score", self._scores), ("expected", self._expected), ("rank", self._ranks)):
                 if model in sums:
-                    row[label] = sums[model][0] / sums[model][1]
+                    row[label] = sums[model].value
             wins = self._wins.get(model, {})
             if "score" in wins:
-                row["win share"] = wins["score"][0] / wins["score"][1]
+                row["win share"] = wins["score"].value
             elif wins:
-                row["pairs"] = max(count for _, count in wins.values())
-                row["win share"] = sum(total / count for total, count in wins.values()) / len(wins)
-                row |= {name: total / count for name, (total, count) in wins.items()}
+                row["pairs"] = max(share.count for share in wins.values())
+                row["win share"] = sum(share.value for share in wins.values()) / len(wins)
+                row |= {name: share.value for name, share in wins.items()}
             rows.append(row)
-        return sorted(
-            rows, key=lambda row: [-row.get(name, 0.0) for name in ("win share", "expected", "score")] + [row["model"]]
-        )
+        by = ("win share", "expected", "score")
+        return sorted(rows, key=lambda row: [-row.get(name, 0.0) for name in by] + [row["model"]])
 
 
 def _means(vectors: Iterable[tuple[float | None, ...]]) -> dict[int, float]:
-    """Average vectors position by position over the values that are there; return index → mean."""
-    sums: dict[int, list[float]] = defaultdict(lambda: [0.0, 0])
+    """Return position → mean over vectors, of the positions with a value."""
+    means: dict[int, _Mean] = defaultdict(_Mean)
     for vector in vectors:
         for index, value in enumerate(vector):
             if value is not None:
-                sums[index][0] += value
-                sums[index][1] += 1
-    return {index: total / count for index, (total, count) in sorted(sums.items())}
+                means[index].add(value)
+    return {index: mean.value for index, mean in sorted(means.items())}

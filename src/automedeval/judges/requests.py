@@ -1,21 +1,21 @@
-"""Which prompts a case needs: orders, pairs, groups and runs.
+"""Plan which prompts a case needs: orders, pairs, groups and runs.
 
-Everything here is decided by the case, the rubric and a seed; two processes, or two starts of one, plan alike.
+A plan depends on the case, the rubric and a seed alone, so that every process, and every start of one, plans the same.
 """
 
 import hashlib
 import itertools
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from automedeval.records import Case, RecordError
+from automedeval.records import Case, RecordError, read_cases
 from automedeval.rubrics import Rubric
 
 
 @dataclass(frozen=True)
 class Request:
-    """One prompt of a case: which responses are shown in which slots, which pair that is, and the number of the run."""
+    """One prompt of a case: the responses in the order of their slots, the pair of a pairwise rubric, the number of the run."""
 
     case: Case
     slots: tuple[int, ...]
@@ -24,13 +24,46 @@ class Request:
 
     @property
     def key(self) -> tuple:
-        """Return what tells this request's verdict from every other verdict of the same judge and rubric."""
+        """Return the key of this request's verdict, `Verdict.key`: no two of a judge and rubric are equal."""
         return (self.case.id, self.slots, self.pair, self.run)
 
     @property
     def id(self) -> str:
         """Return the key as a short string, for a Batch API's custom ids."""
         return hashlib.sha256(repr(self.key).encode()).hexdigest()[:32]
+
+
+class Requests:
+    """The requests of a file's cases. Every iteration reads the file again, so that memory does not grow with it.
+
+    Every case is planned once at the start: faults of the input are reported before a model is loaded.
+
+    Args:
+        file: the cases: .jsonl, .parquet or a Hub dataset id.
+        limit: only the first so many cases; None takes all.
+        plan: returns the requests that a case takes.
+
+    Attributes:
+        counts, digests: number of requests and `Case.digest` by case id.
+
+    Raises:
+        RecordError: a fault of the cases or of a plan.
+    """
+
+    def __init__(self, file: str, limit: int | None, plan: Callable[[Case], Sequence[Request]]):
+        self.file, self.limit, self.plan = file, limit, plan
+        self.counts, self.digests = {}, {}
+        for case in self.cases():
+            self.counts[case.id], self.digests[case.id] = len(plan(case)), case.digest
+
+    def cases(self) -> Iterator[Case]:
+        return itertools.islice(read_cases(self.file), self.limit)
+
+    def __len__(self) -> int:
+        return sum(self.counts.values())
+
+    def __iter__(self) -> Iterator[Request]:
+        return (request for case in self.cases() for request in self.plan(case))
 
 
 def plan_requests(
@@ -44,12 +77,12 @@ def plan_requests(
 ) -> list[Request]:
     """Plan the prompts of one case.
 
-    A listwise rubric shows up to `max_responses` at once. More are judged in as many groups as there are responses, laid
-    out in a cycle: each response stands in `max_responses` groups, once in each slot. A pairwise rubric judges every pair,
-    or each response against the baseline's.
+    A listwise rubric shows up to `max_responses` at once; more are judged in as many groups as there are responses, so that
+    each response is in `max_responses` groups, once in each slot.
 
     Args:
         orders: "1" is one seeded order, "all" every permutation, "latin" a Latin square (each response once in each slot).
+        runs: how often every prompt is asked.
         baseline: a model's name; only pairs with it are judged.
         models: only these models' responses are judged.
 
@@ -79,6 +112,11 @@ def plan_requests(
         for slots in _arrangements(group, orders, rng, shuffle=len(chosen) <= rubric.max_responses or pair is not None):
             requests += [Request(case, slots, pair, run) for run in range(runs)]
     return requests
+
+
+def plan_apart(case: Case, models: Sequence[str] | None = None) -> list[Request]:
+    """Plan the one request of a judge that looks at each response by itself: it shows all of them, or those of `models`."""
+    return [Request(case, tuple(selected_responses(case, models)))]
 
 
 def selected_responses(case: Case, models: Sequence[str] | None = None, baseline: str | None = None) -> list[int]:

@@ -1,28 +1,31 @@
-"""Calibration: log-likelihoods without a scale become scores on the scale that people rated on, learnt from a few rated cases.
+"""Put a judge's verdicts on the scale that people rate on, learnt from a few rated cases.
 
-Figures of a response are how far its log-likelihood lies above the mean of its case, of a channel judge also how far what the
-best score gives the question over the worst lies above that mean, and this last mean itself. The first two order the responses
-of a case, and their weights are learnt from the pairs that people put in an order, by logistic regression (Bradley and Terry's
-model on figures); one that orders may count for nothing, but never against a response. The last tells cases apart. People's
-mean ratings are then a linear function of the two parts, by least squares. A whole score comes from cut points that give the
-scores the shares that they have among people's ratings (equipercentile linking, Kolen & Brennan, chapter 2): a regression's
-values keep to the middle, so that rounding them would give nearly everything one score.
+A response gets a point on people's scale and a whole score. The whole score comes from cut points, so that the scores have the
+shares that they have among people's ratings (equipercentile linking, Kolen & Brennan, chapter 2): points are means, and if they
+were rounded, nearly every response would have the same score.
+
+`ScoreCalibration`: the point is a rising function of the judge's score, by isotonic regression.
+
+`LikelihoodCalibration`: the features of a response are how far its log-likelihood lies above the mean of its case; of a channel
+judge also how far the gap between the question's log-likelihoods given the best and the worst score lies above the mean of its
+case; and that last mean itself. The weights of the features within a case, 0 or more, are learnt from the pairs that people put
+in an order, by logistic regression (the Bradley–Terry model on features). The point is a linear function of their sum and of
+the mean of the case, by least squares.
 """
 
-import hashlib
-import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from scipy.optimize import isotonic_regression, lsq_linear, minimize
-from scipy.special import expit
+from scipy.optimize import isotonic_regression, lsq_linear
 
-from automedeval.records import Rating, RecordError, Verdict
+from automedeval.meta_evaluation.ratings import scores_of_people
+from automedeval.records import Rating, RecordError, Verdict, digest
 from automedeval.rubrics import Rubric, without_scale
 from automedeval.stats.agreement import SAME, Panel, accuracies
-from automedeval.stats.bootstrap import Estimate, estimate
+from automedeval.stats.bootstrap import Estimate, estimate, value_of
 from automedeval.stats.calibration_error import (
     FOLDS,
     calibration_error,
@@ -30,174 +33,234 @@ from automedeval.stats.calibration_error import (
     calibration_noise,
     reliability_bins,
 )
+from automedeval.stats.logistic import fit_logistic
 
-FEWEST = 10  # rated cases, below which there would be next to nothing to learn from
+FEWEST = 10  # rated cases; fewer are not enough to learn from
+RIDGE = 0.01  # bounds the weights where they reproduce people's order without an error
+NAMES = {2: ("value_in_case", "case"), 3: ("likelihood_in_case", "contrast_in_case", "case")}
 
 
-@dataclass(frozen=True)
-class Scaling:
-    """A line from a judge's scores to people's, and the cut points between whole scores.
+@dataclass(frozen=True, kw_only=True)
+class Calibration(ABC):
+    """A function from a judge's verdicts to scores on people's scale.
 
     Args:
-        source: "expected_scores", or "scores" of a judge whose verdicts do not all have them.
-        knots: (judge's score, people's), ascending in both; straight lines between them, level beyond them.
-        levels: the scores that people gave, ascending; no other is given.
-        cuts: between one level and the next, in the judge's own points.
-        settings: of the judge whose verdicts it was learnt from; it fits no other's.
+        rubric: the rubric of people's scale.
+        levels: the whole scores that people gave, ascending; no other is given.
+        cuts: the cut points between one level and the next, in the judge's scores or in points.
+        settings: the settings fingerprint of the judge; verdicts with other settings are refused.
+        facts: what the fit measured on the rated cases, for calibration.json.
     """
 
     rubric: Rubric
-    source: str
-    knots: tuple[tuple[float, float], ...]
     levels: tuple[int, ...]
     cuts: tuple[float, ...]
     settings: str | None
     facts: Mapping[str, Any]
+    line: ClassVar[tuple[str, ...]]  # the fields that define the function
+
+    @staticmethod
+    def fit(verdicts: Sequence[Verdict], ratings: Iterable[Rating], rubric: Rubric) -> "Calibration":
+        """Learn from one judge's verdicts on rated cases.
+
+        Args:
+            verdicts: either all with or all without a scale; of verdicts without a scale one per case. Invalid verdicts and
+                responses without a rating are passed over.
+            ratings: on the rubric's scale; ratings of other responses are passed over.
+
+        Raises:
+            RecordError: as `rated_responses` and `check_enough`, or people's ratings do not depend on the verdicts.
+        """
+        kind = LikelihoodCalibration if without_scale(verdicts[0].rubric) else ScoreCalibration
+        return kind.learn(verdicts, ratings, rubric)
 
     @property
     def fingerprint(self) -> str:
         """Return twelve hexadecimal digits over the judge's settings and what was learnt."""
-        told = [self.settings, self.rubric.fingerprint, self.source, self.knots, self.levels, self.cuts]
-        return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:12]
-
-    @classmethod
-    def fit(cls, verdicts: Sequence[Verdict], ratings: Iterable[Rating], rubric: Rubric) -> "Scaling":
-        """Learn from one judge's verdicts on rated cases.
-
-        Args:
-            verdicts: with scores; several readings of a response (orders, runs, groups) count together as one. Invalid
-                verdicts, and responses without a rating, say nothing.
-            ratings: on the rubric's scale; those of other cases are passed over. The mean over a response's ratings counts.
-
-        Raises:
-            RecordError: too few rated cases, one rating throughout, a rating off the scale, verdicts of several judges or
-                without scores, or people's ratings do not rise with the judge's scores.
-        """
-        given = rated_responses(verdicts, ratings, rubric)
-        valid = [verdict for verdict in verdicts if verdict.valid]
-        source = "expected_scores" if all(verdict.expected_scores is not None for verdict in valid) else "scores"
-        readings = [
-            (verdict.case_id, model, value)
-            for verdict in sorted(valid, key=lambda verdict: (verdict.case_id, verdict.order, verdict.run))
-            for model, value in zip(models_of(verdict), _values(verdict, source))
-            if value is not None and (verdict.case_id, model) in given
-        ]
-        responses = {key: number for number, key in enumerate(dict.fromkeys(reading[:2] for reading in readings))}
-        cases = {case_id: number for number, case_id in enumerate(dict.fromkeys(case_id for case_id, _ in responses))}
-        people = np.array([np.mean(given[key]) for key in responses])
-        check_enough(len(cases), people)
-        case = np.array([cases[case_id] for case_id, _ in responses])
-        of = np.array([responses[reading[:2]] for reading in readings])
-        x, weight = np.array([value for *_, value in readings], float), 1 / np.bincount(of)[of]
-        knots = _knots(x, people[of], weight)
-        if len(knots) < 2:
-            raise RecordError(
-                "people's ratings do not rise with the judge's scores; there is nothing to learn from that"
-            )
-        single = np.floor(np.concatenate([given[key] for key in responses]) + 0.5).astype(int)
-        levels, counts = np.unique(single, return_counts=True)
-        shares = np.cumsum(counts)[:-1] / len(single)
-        cuts = np.quantile(x, shares, weights=weight, method="inverted_cdf")
-        before = np.bincount(of, weights=x * weight)
-        after = np.empty(len(people))
-        folds = min(len(cases), FOLDS)
-        for fold in range(folds):
-            held = case % folds == fold
-            line = _knots(x[~held[of]], people[of][~held[of]], weight[~held[of]])
-            after[held] = np.bincount(of, weights=np.interp(x, *zip(*line)) * weight)[held]
-        own = {verdict.rubric for verdict in valid} == {rubric.name}
-        reason = (
-            None
-            if own
-            else f"judged by {', '.join(sorted({verdict.rubric for verdict in valid}))}, on a scale of its own"
-        )
-        facts = {"cases": len(cases), "responses": len(people), "ratings": len(single)}
-        facts |= calibration_facts(before if own else reason, after, people, case)
-        settings = verdicts[0].extra.get("settings")
-        return cls(rubric, source, knots, tuple(levels.tolist()), tuple(np.round(cuts, 6).tolist()), settings, facts)
+        learnt = [getattr(self, name) for name in self.line]
+        return digest([self.settings, self.rubric.fingerprint, *learnt, self.levels, self.cuts])
 
     def apply(self, verdict: Verdict, name: str) -> Verdict:
-        """Return the verdict on the rubric's scale, under the judge's new name; an invalid one stays invalid.
+        """Return the verdict on the rubric's scale, under the judge's new name; an invalid verdict stays invalid.
 
         Raises:
-            RecordError: the verdict is of another judge, or of other settings, than this was learnt from.
+            RecordError: the verdict is of another judge, or of other settings, than the verdicts that this was learnt from.
         """
-        fresh = without_scores(verdict, name, self.rubric, self.settings, self.fingerprint)
+        if verdict.settings != self.settings:
+            where = f"case {verdict.case_id!r}"
+            raise RecordError(f"{where}: judged with other settings than the verdicts to calibrate with")
+        extra = {**verdict.extra, "settings": self.fingerprint}
+        fresh = replace(verdict, judge=name, rubric=self.rubric.name, scores=None, expected_scores=None, extra=extra)
         if not verdict.valid:
             return fresh
-        values = _values(verdict, self.source)
-        points = [None if value is None else float(np.interp(value, *zip(*self.knots))) for value in values]
-        # Rounded as the cuts are: one of them is the very value of some response.
-        places = [None if value is None else int(np.searchsorted(self.cuts, round(value, 6))) for value in values]
-        whole = [None if place is None else self.levels[place] for place in places]
-        expected = tuple(None if point is None else round(point, 6) for point in points)
-        return replace(fresh, scores=tuple(whole), expected_scores=expected)
+        points = self.points(verdict)
+        scores: list[int | None] = [None] * len(verdict.scores or verdict.expected_scores)
+        expected: list[float | None] = [None] * len(scores)
+        for place, (value, point) in points.items():
+            scores[place] = self.levels[int(np.searchsorted(self.cuts, value))]
+            expected[place] = round(point, 6)
+        return replace(fresh, scores=tuple(scores), expected_scores=tuple(expected))
+
+    @abstractmethod
+    def points(self, verdict: Verdict) -> dict[int, tuple[float, float]]:
+        """Return index of a response → (value to compare with the cuts, point on people's scale) of a valid verdict."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""
         return {
             "rubric": self.rubric.name,
             "judge_settings": self.settings,
-            "from": self.source,
-            "knots": [list(knot) for knot in self.knots],
+            **self.line_facts(),
             "levels": list(self.levels),
             "cuts": list(self.cuts),
             **self.facts,
         }
 
+    @abstractmethod
+    def line_facts(self) -> dict[str, Any]:
+        """Return the learnt function as JSON can hold it."""
 
-def without_scores(verdict: Verdict, name: str, rubric: Rubric, settings: str | None, fingerprint: str) -> Verdict:
-    """Return a verdict under its judge's new name, rubric and fingerprint; the scores are for the caller to fill in.
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreCalibration(Calibration):
+    """A rising line from a judge's scores to people's.
 
     Args:
-        settings: of the judge that the new scores were learnt from.
-
-    Raises:
-        RecordError: the verdict is of another judge, or of other settings.
+        source: "expected_scores", or "scores" of a judge whose verdicts do not all have expected scores.
+        knots: (judge's score, people's score), ascending in both; straight lines between them, level beyond them.
     """
-    if verdict.extra.get("settings") != settings:
-        raise RecordError(f"case {verdict.case_id!r}: judged with other settings than the verdicts to calibrate with")
-    extra = {**verdict.extra, "settings": fingerprint}
-    return replace(verdict, judge=name, rubric=rubric.name, scores=None, expected_scores=None, extra=extra)
+
+    source: str
+    knots: tuple[tuple[float, float], ...]
+    line = ("source", "knots")
+
+    @classmethod
+    def learn(cls, verdicts: Sequence[Verdict], ratings: Iterable[Rating], rubric: Rubric) -> "ScoreCalibration":
+        """Learn from verdicts with scores (see `Calibration.fit`); all verdicts on a response together weigh one."""
+        given = rated_responses(verdicts, ratings, rubric)
+        valid = [verdict for verdict in verdicts if verdict.valid]
+        source = "expected_scores" if all(verdict.expected_scores is not None for verdict in valid) else "scores"
+        entries = [
+            ((verdict.case_id, model), value)
+            for verdict in sorted(valid, key=lambda verdict: (verdict.case_id, verdict.order, verdict.run))
+            for model, value in zip(models_of(verdict), _values(verdict, source))
+            if value is not None and (verdict.case_id, model) in given
+        ]
+        # Responses and cases are numbered in the order of their first entries.
+        responses = {key: number for number, key in enumerate(dict.fromkeys(key for key, _ in entries))}
+        cases = {case_id: number for number, case_id in enumerate(dict.fromkeys(case_id for case_id, _ in responses))}
+        people = np.array([given[key][0] for key in responses])
+        check_enough(len(cases), people)
+        case = np.array([cases[case_id] for case_id, _ in responses])
+        of = np.array([responses[key] for key, _ in entries])
+        x, weight = np.array([value for _, value in entries], float), 1 / np.bincount(of)[of]
+        knots = _knots(x, people[of], weight)
+        if len(knots) < 2:
+            raise RecordError("people's ratings do not rise with the judge's scores: there is nothing to learn")
+        single = np.concatenate([given[key][1] for key in responses])
+        levels, shares = _levels(single)
+        cuts = np.quantile(x, shares, weights=weight, method="inverted_cdf")
+        after = np.empty(len(people))
+        for held in _folds(case):
+            line = _knots(x[~held[of]], people[of][~held[of]], weight[~held[of]])
+            after[held] = np.bincount(of, weights=np.interp(x, *zip(*line)) * weight)[held]
+        before: np.ndarray | str = np.bincount(of, weights=x * weight)
+        if {verdict.rubric for verdict in valid} != {rubric.name}:
+            before = f"judged by {', '.join(sorted({verdict.rubric for verdict in valid}))}, on another scale"
+        facts = _counts(case, single) | calibration_facts(before, after, people, case)
+        learnt = {"levels": levels, "cuts": tuple(np.round(cuts, 6).tolist()), "settings": verdicts[0].settings}
+        return cls(rubric=rubric, source=source, knots=knots, facts=facts, **learnt)
+
+    def points(self, verdict: Verdict) -> dict[int, tuple[float, float]]:
+        """Return index of a response → (the judge's score, point)."""
+        known = ((place, value) for place, value in enumerate(_values(verdict, self.source)) if value is not None)
+        # Rounded as the cuts are: one of them is the very value of some response.
+        return {place: (round(value, 6), float(np.interp(value, *zip(*self.knots)))) for place, value in known}
+
+    def line_facts(self) -> dict[str, Any]:
+        """Return the source and the knots."""
+        return {"from": self.source, "knots": [list(knot) for knot in self.knots]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LikelihoodCalibration(Calibration):
+    """A linear function from the features of a likelihood or channel judge's verdicts to people's scores.
+
+    Args:
+        weights: the intercept, and the weights of the features that `NAMES` has, in points per nat per token.
+    """
+
+    weights: tuple[float, ...]
+    line = ("weights",)
+
+    @classmethod
+    def learn(cls, verdicts: Sequence[Verdict], ratings: Iterable[Rating], rubric: Rubric) -> "LikelihoodCalibration":
+        """Learn from verdicts without a scale, one per case (see `Calibration.fit`)."""
+        given = rated_responses(verdicts, ratings, rubric)
+        features, rated, sizes = [], [], []
+        for verdict in verdicts:
+            known = [(place, given.get((verdict.case_id, models_of(verdict)[place]))) for place in verdict.order]
+            known = [(place, scores) for place, scores in known if scores]
+            if verdict.valid and known:
+                rows = dict(zip(sorted(verdict.order), features_of(verdict)))
+                features += [rows[place] for place, _ in known]
+                rated += [scores for _, scores in known]
+                sizes.append(len(known))
+        y = np.array([score for score, _ in rated])
+        check_enough(len(sizes), y)
+        x = np.column_stack([np.ones(len(features)), features])
+        weights = _weights(x, y, Panel.of_sizes(sizes))
+        if np.ptp(x @ weights) < SAME:
+            raise RecordError("the judge gives every response the same: there is nothing to learn")
+        single = np.concatenate([scores for _, scores in rated])
+        levels, shares = _levels(single)
+        cuts = np.quantile(x @ weights, shares)
+        case, cross_fitted = np.repeat(np.arange(len(sizes)), sizes), np.empty(len(y))
+        for held in _folds(case):
+            others = Panel.of_sizes(np.bincount(case[~held])[np.unique(case[~held])])
+            cross_fitted[held] = x[held] @ _weights(x[~held], y[~held], others)
+        facts = _counts(case, single) | {"concordance": _concordances(x, y, sizes, cross_fitted)}
+        facts |= calibration_facts("the verdicts have no scale", np.clip(cross_fitted, *rubric.scale), y, case)
+        weights, cuts = (tuple(np.round(values, 6).tolist()) for values in (weights, cuts))
+        learnt = {"levels": levels, "cuts": cuts, "settings": verdicts[0].settings}
+        return cls(rubric=rubric, weights=weights, facts=facts, **learnt)
+
+    def points(self, verdict: Verdict) -> dict[int, tuple[float, float]]:
+        """Return index of a response → (point, point within the scale)."""
+        points = np.column_stack([np.ones(len(verdict.order)), features_of(verdict)]) @ self.weights
+        clipped = np.clip(points, *self.rubric.scale).tolist()
+        return dict(zip(sorted(verdict.order), zip(points, clipped)))
+
+    def line_facts(self) -> dict[str, Any]:
+        """Return the weights by name."""
+        return {"weights": dict(zip(("intercept", *NAMES[len(self.weights) - 1]), self.weights))}
 
 
 def rated_responses(
     verdicts: Sequence[Verdict], ratings: Iterable[Rating], rubric: Rubric
-) -> dict[tuple[str, str], list[float]]:
-    """Return (case id, model) → the ratings of a response that the verdicts are on.
+) -> dict[tuple[str, str], tuple[float, list[float]]]:
+    """Return (case id, model) → people's score and single ratings (`scores_of_people`) of the responses of verdicts.
 
     Raises:
-        RecordError: the rubric has no scale, a rating is off it or was given before, a verdict names no models, or the
-            verdicts are of several judges.
+        RecordError: the rubric has no scale, a rating is off it or given twice, a verdict names no models, or the verdicts are
+            of several judges.
     """
     if rubric.scale is None:
         raise RecordError(f"the rubric {rubric.name} gives choices, not scores")
     low, high = rubric.scale
     models: dict[str, list[str]] = {verdict.case_id: models_of(verdict) for verdict in verdicts}
-    given: dict[tuple[str, str], list[float]] = {}
-    seen: set[tuple[str, ...]] = set()
-    for rating in ratings:
-        if rating.model in models.get(rating.case_id, ()):
-            if not low <= rating.score <= high:
-                raise RecordError(
-                    f"case {rating.case_id!r}: the rating {rating.score:g} is off {rubric.name}'s scale {low} to {high}"
-                )
-            key = (rating.case_id, rating.model, rating.annotator, rating.criterion)
-            if key in seen:
-                raise RecordError(f"case {rating.case_id!r}: {rating.annotator!r} rated {rating.model!r} before")
-            seen.add(key)
-            given.setdefault(key[:2], []).append(rating.score)
-    if len({verdict.extra.get("settings") for verdict in verdicts}) > 1:
+    given = [rating for rating in ratings if rating.model in models.get(rating.case_id, ())]
+    for rating in given:
+        if not low <= rating.score <= high:
+            what = f"case {rating.case_id!r}: the rating {rating.score:g}"
+            raise RecordError(f"{what} is off {rubric.name}'s scale {low} to {high}")
+    if len({verdict.settings for verdict in verdicts}) > 1:
         raise RecordError("the verdicts to calibrate with are of several judges, or of one with several settings")
-    return given
+    return scores_of_people((("the ratings", rating) for rating in given), "the ratings")
 
 
 def models_of(verdict: Verdict) -> list[str]:
-    """Return the names of the models of a verdict's case, in the order of its responses.
-
-    Raises:
-        RecordError: the verdict does not record them.
-    """
+    """Return the models of a verdict's case, in the order of its responses; RecordError if it does not record them."""
     models = verdict.extra.get("models")
     if not isinstance(models, list) or len(models) <= max(verdict.order, default=-1):
         raise RecordError(f"case {verdict.case_id!r}: the verdict does not name the models whose responses it is on")
@@ -205,43 +268,59 @@ def models_of(verdict: Verdict) -> list[str]:
 
 
 def check_enough(cases: int, people: np.ndarray) -> None:
-    """Raise RecordError where ratings [responses] of so many cases leave nothing to learn."""
+    """Raise RecordError where there are too few cases, or people's scores [responses] are all the same."""
     if cases < FEWEST:
         raise RecordError(f"{cases} rated cases with a valid verdict; a calibration needs {FEWEST} at least")
     if len(set(people.tolist())) == 1:
-        raise RecordError(f"every response is rated {people[0]:g}; there is nothing to learn from that")
+        raise RecordError(f"every response is rated {people[0]:g}: there is nothing to learn")
+
+
+def _levels(single: np.ndarray) -> tuple[tuple[int, ...], np.ndarray]:
+    """Return the whole scores among single ratings, ascending, and the share of ratings up to each but the last."""
+    levels, counts = np.unique(np.floor(single + 0.5).astype(int), return_counts=True)
+    return tuple(levels.tolist()), np.cumsum(counts)[:-1] / len(single)
+
+
+def _folds(case: np.ndarray) -> Iterable[np.ndarray]:
+    """Yield, for every fold of cases, whether a response's case [responses] is in it."""
+    folds = min(int(case.max()) + 1, FOLDS)
+    return (case % folds == fold for fold in range(folds))
+
+
+def _counts(case: np.ndarray, single: np.ndarray) -> dict[str, int]:
+    return {"cases": int(case.max()) + 1, "responses": len(case), "ratings": len(single)}
 
 
 def calibration_facts(
     before: np.ndarray | str, after: np.ndarray, people: np.ndarray, case: np.ndarray
 ) -> dict[str, Any]:
-    """Return expected calibration errors with intervals over cases, and the bins that they are of.
-
-    Distances grow with noise, so that the figure is too high by about as much as a resample of the cases is higher still. The
-    upper end is that of the resamples, moved down by this. The lower end is 0 where the figure is no more than
-    `calibration_noise` makes of a perfect judge, and else that of `calibration_floor`, which noise hardly lifts.
+    """Return expected calibration errors with intervals over cases, and the bins of the reliability diagram.
 
     Args:
-        before, after: scores [responses] without and with calibration, `after` cross-fitted; a text says why there is no
-            score before.
-        people: people's mean ratings [responses].
+        before, after: scores [responses] without and with calibration, `after` cross-fitted; a text in the place of `before`
+            is the reason why there are no scores on the scale.
+        people: people's scores [responses].
         case: int [responses], from 0 without a gap.
     """
-    scores = {"before": before, "after": after}
-    known = {name: values for name, values in scores.items() if not isinstance(values, str)}
-    kinds = {"error": calibration_error, "noise": calibration_noise, "floor": calibration_floor}
-    statistics = {
-        name: {kind: of(values, people, case) for kind, of in kinds.items()} for name, values in known.items()
-    }
-    errors = {name: _moved(**parts) for name, parts in estimate(statistics, int(case.max()) + 1).items()}
-    missing = {name: {"value": None, "reason": why} for name, why in scores.items() if name not in known}
-    return {
-        "calibration_error": missing | {name: error.to_dict() for name, error in errors.items()},
-        "reliability": {name: reliability_bins(values, people) for name, values in known.items()},
-    }
+    errors: dict[str, Any] = {}
+    known = {"before": before, "after": after}
+    if isinstance(before, str):
+        errors["before"] = {"value": None, "reason": known.pop("before")}
+    kinds = (calibration_error, calibration_noise, calibration_floor)
+    statistics = {name: [of(values, people, case) for of in kinds] for name, values in known.items()}
+    for name, estimates in estimate(statistics, int(case.max()) + 1).items():
+        errors[name] = _moved(*estimates).to_dict()
+    bins = {name: reliability_bins(values, people) for name, values in known.items()}
+    return {"calibration_error": errors, "reliability": bins}
 
 
 def _moved(error: Estimate, noise: Estimate, floor: Estimate) -> Estimate:
+    """Return a calibration error with an interval that allows for noise.
+
+    Noise makes the error of a sample too high, and that of a resample by about the same amount again. So the upper end is that
+    of the resamples, less this amount. The lower end is 0 where the error is within `calibration_noise`, what noise gives a
+    perfect judge, and else that of `calibration_floor`, which noise hardly changes.
+    """
     if error.low is None or noise.high is None or floor.low is None:
         return error
     excess = float(error.draws.mean()) - error.value
@@ -251,6 +330,7 @@ def _moved(error: Estimate, noise: Estimate, floor: Estimate) -> Estimate:
 
 def _knots(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[tuple[float, float], ...]:
     """Return the centres of the steps of isotonic regression of y on x, ascending in both."""
+    y = np.round(y, 9)  # people's scores within 1e-9 are equal, in whatever order their ratings were summed
     levels, level = np.unique(x, return_inverse=True)
     weights = np.bincount(level, weights=weight)
     fitted = isotonic_regression(np.bincount(level, weights=weight * y) / weights, weights=weights)
@@ -263,117 +343,18 @@ def _knots(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[tuple[floa
 def _values(verdict: Verdict, source: str) -> Sequence[float | None]:
     values = getattr(verdict, source)
     if without_scale(verdict.rubric):
-        raise RecordError(f"case {verdict.case_id!r}: numbers by {verdict.rubric} are no scores")
+        raise RecordError(f"case {verdict.case_id!r}: numbers by {verdict.rubric} are not scores")
     if values is None:
         what = source.replace("_", " ")
-        raise RecordError(
-            f"case {verdict.case_id!r}: the verdict has no {what}, and there is nothing else to calibrate"
-        )
+        raise RecordError(f"case {verdict.case_id!r}: the verdict has no {what}, and nothing else can be calibrated")
     return values
 
 
-RIDGE = 0.01  # holds the weights where people's order is met without a fault
-NAMES = {2: ("value_in_case", "case"), 3: ("likelihood_in_case", "contrast_in_case", "case")}
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """A line from figures to ratings, and the cut points between scores.
-
-    Args:
-        weights: by `NAMES` of the figures, in points per nat per token, the intercept first.
-        levels: the scores that people gave, ascending; no other is given.
-        cuts: between one level and the next, in points.
-        settings: of the judge whose verdicts it was learnt from; it fits no other's.
-    """
-
-    rubric: Rubric
-    weights: tuple[float, ...]
-    levels: tuple[int, ...]
-    cuts: tuple[float, ...]
-    settings: str | None
-    facts: Mapping[str, Any]
-
-    @property
-    def fingerprint(self) -> str:
-        """Return twelve hexadecimal digits over the judge's settings and what was learnt."""
-        told = [self.settings, self.rubric.fingerprint, self.weights, self.levels, self.cuts]
-        return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:12]
-
-    @classmethod
-    def fit(cls, verdicts: Sequence[Verdict], ratings: Iterable[Rating], rubric: Rubric) -> "Calibration":
-        """Learn from one judge's verdicts on rated cases.
-
-        Args:
-            verdicts: without a scale, one of each case; invalid ones, and responses without a rating, say nothing.
-            ratings: on the rubric's scale; those of other cases are passed over. The mean over a response's ratings counts.
-
-        Raises:
-            RecordError: too few rated cases, one rating throughout, a rating off the scale, or verdicts of several judges.
-        """
-        given = rated_responses(verdicts, ratings, rubric)
-        figures, means, single, sizes = [], [], [], []
-        for verdict in verdicts:
-            known = [(place, given.get((verdict.case_id, models_of(verdict)[place]))) for place in verdict.order]
-            known = [(place, scores) for place, scores in known if scores]
-            if verdict.valid and known:
-                rows = dict(zip(sorted(verdict.order), figures_of(verdict)))
-                figures += [rows[place] for place, _ in known]
-                means += [sum(scores) / len(scores) for _, scores in known]
-                single += [score for _, scores in known for score in scores]
-                sizes.append(len(known))
-        check_enough(len(sizes), np.array(means))
-        x, y = np.column_stack([np.ones(len(figures)), figures]), np.array(means)
-        weights = _weights(x, y, Panel.of_sizes(sizes))
-        if np.ptp(x @ weights) < SAME:
-            raise RecordError("the judge gives every response the same; there is nothing to learn from that")
-        whole = np.floor(np.array(single) + 0.5).astype(int)
-        levels, counts = np.unique(whole, return_counts=True)
-        cuts = np.quantile(x @ weights, np.cumsum(counts)[:-1] / len(whole))
-        facts = {"cases": len(sizes), "responses": len(y), "ratings": len(single)}
-        apart = _apart(x, y, sizes)
-        facts |= {"concordance": _concordances(x, y, sizes, apart)}
-        case = np.repeat(np.arange(len(sizes)), sizes)
-        facts |= calibration_facts("what has no scale cannot be off it", np.clip(apart, *rubric.scale), y, case)
-        settings = verdicts[0].extra.get("settings")
-        weights, cuts = (tuple(np.round(values, 6).tolist()) for values in (weights, cuts))
-        return cls(rubric, weights, tuple(levels.tolist()), cuts, settings, facts)
-
-    def apply(self, verdict: Verdict, name: str) -> Verdict:
-        """Return the verdict on the rubric's scale, under the judge's new name; an invalid one stays invalid.
-
-        Raises:
-            RecordError: the verdict is of another judge, or of other settings, than this was learnt from.
-        """
-        fresh = without_scores(verdict, name, self.rubric, self.settings, self.fingerprint)
-        if not verdict.valid:
-            return fresh
-        low, high = self.rubric.scale
-        points = np.column_stack([np.ones(len(verdict.order)), figures_of(verdict)]) @ self.weights
-        scores: list[int | None] = [None] * len(verdict.expected_scores)
-        expected: list[float | None] = [None] * len(scores)
-        for place, value in zip(sorted(verdict.order), points):
-            scores[place] = self.levels[int(np.searchsorted(self.cuts, value))]
-            expected[place] = round(float(np.clip(value, low, high)), 6)
-        return replace(fresh, scores=tuple(scores), expected_scores=tuple(expected))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-        return {
-            "rubric": self.rubric.name,
-            "judge_settings": self.settings,
-            "weights": dict(zip(("intercept", *NAMES[len(self.weights) - 1]), self.weights)),
-            "levels": list(self.levels),
-            "cuts": list(self.cuts),
-            **self.facts,
-        }
-
-
-def figures_of(verdict: Verdict) -> np.ndarray:
-    """Return [responses shown, in the case's order; figures]: those that `NAMES` has for a likelihood and a channel judge.
+def features_of(verdict: Verdict) -> np.ndarray:
+    """Return the features of the responses shown: float [responses in the case's order, features], named by `NAMES`.
 
     Raises:
-        RecordError: the verdict has no figures, or is on a scale already.
+        RecordError: a response has no log-likelihood, or the verdict is on a scale already.
     """
     places = sorted(verdict.order)
     if verdict.scores is not None or verdict.expected_scores is None:
@@ -384,14 +365,14 @@ def figures_of(verdict: Verdict) -> np.ndarray:
     if by_score is not None:
         best = np.array([by_score[max(by_score, key=int)][place] for place in places], float)
         columns.insert(0, best - best.mean())
-    figures = np.column_stack(columns)
-    if not np.isfinite(figures).all():
+    features = np.column_stack(columns)
+    if not np.isfinite(features).all():
         raise RecordError(f"case {verdict.case_id!r}: a response that was shown has no number")
-    return figures
+    return features
 
 
 def _weights(x: np.ndarray, y: np.ndarray, panel: Panel) -> np.ndarray:
-    """Return the weights of intercept and figures [columns of x]; those within cases, all but the last, are 0 or more."""
+    """Return the weights of intercept and features [columns of x]; those within cases, all but the last, are 0 or more."""
     first, second = panel.pairs
     order = panel.relations(y)
     inside = x[:, 1:-1]
@@ -399,43 +380,21 @@ def _weights(x: np.ndarray, y: np.ndarray, panel: Panel) -> np.ndarray:
     spread = np.sqrt((gaps**2).mean(axis=0)) if len(gaps) else np.zeros(inside.shape[1])
     spread[spread < SAME] = np.inf  # what never differs orders nothing
     gaps = gaps / spread
-
-    def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
-        margins = gaps @ weights
-        slope = -expit(-margins) @ gaps + RIDGE * weights
-        return float(np.logaddexp(0, -margins).sum() + RIDGE / 2 * (weights**2).sum()), slope
-
-    start = np.zeros(inside.shape[1])
-    told = minimize(loss, start, jac=True, bounds=[(0, None)] * len(start)).x / spread if len(gaps) else start
+    weights = fit_logistic(gaps, np.ones(len(gaps)), ridge=RIDGE, nonnegative=True) / spread
     # The slope only stretches the order, and never turns it.
-    parts = np.column_stack([x[:, 0], inside @ told, x[:, -1]])
+    parts = np.column_stack([x[:, 0], inside @ weights, x[:, -1]])
     intercept, slope, level = lsq_linear(parts, y, ([-np.inf, 0, -np.inf], np.inf), method="bvls").x
-    return np.array([intercept, *(slope * told), level])
+    return np.array([intercept, *(slope * weights), level])
 
 
-def _apart(x: np.ndarray, y: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
-    """Return the points [responses] that the line of the other cases gives each case."""
-    panel, apart = Panel.of_sizes(sizes), np.empty(len(y))
-    folds = min(len(sizes), FOLDS)
-    for fold in range(folds):
-        held = panel.case % folds == fold
-        others = Panel.of_sizes([size for case, size in enumerate(sizes) if case % folds != fold])
-        apart[held] = x[held] @ _weights(x[~held], y[~held], others)
-    return apart
-
-
-def _concordances(x: np.ndarray, y: np.ndarray, sizes: Sequence[int], apart: np.ndarray) -> dict[str, float | None]:
-    """Return the concordance with people of each figure within cases, and of the line that the other cases give each case.
-
-    None where people order no pair of responses.
-    """
-    panel = Panel.of_sizes(sizes)
-    people = panel.relations(y)
-
-    def concordance(values: np.ndarray) -> float | None:
-        one = accuracies(panel, people, panel.relations(values))["concordance"]
-        value = float(one.of(one.sums(np.ones((1, len(sizes)))))[0])
-        return round(value, 4) if np.isfinite(value) else None
-
-    names = NAMES[x.shape[1] - 1][:-1]
-    return {name: concordance(x[:, at]) for at, name in enumerate(names, 1)} | {"cross_fitted": concordance(apart)}
+def _concordances(
+    x: np.ndarray, y: np.ndarray, sizes: Sequence[int], cross_fitted: np.ndarray
+) -> dict[str, float | None]:
+    """Return the concordance with people by each feature within cases, and by the points; None if people order no pair."""
+    panel, found = Panel.of_sizes(sizes), {}
+    names = [*NAMES[x.shape[1] - 1][:-1], "cross_fitted"]
+    for name, values in zip(names, [*x.T[1:-1], cross_fitted]):
+        statistic = accuracies(panel, panel.relations(y), panel.relations(values))["concordance"]
+        value = value_of(statistic, len(sizes))
+        found[name] = round(value, 4) if np.isfinite(value) else None
+    return found

@@ -1,4 +1,4 @@
-"""Which candidate is better: means, win rates and Bradley–Terry strengths of the models, by a judge or by people (Fig. 4)."""
+"""Compare candidates by a judge or by people: mean scores, win rates and Bradley–Terry strengths (paper Fig. 4)."""
 
 from itertools import combinations
 from typing import Any
@@ -8,7 +8,7 @@ import numpy as np
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.stats import bootstrap, bradley_terry
 
-MOST_MODELS = 40  # a table of pairs beyond that is no table
+MOST_MODELS = 40  # a table of more pairs cannot be read
 
 
 def compare_candidates(
@@ -19,18 +19,16 @@ def compare_candidates(
     resamples: int = bootstrap.RESAMPLES,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Compare the candidates by relations [pairs] and, where there are some, scores [responses].
+    """Compare the candidates by relations [pairs] and, where they are given, scores [responses].
 
     Returns:
         {"models": {model: {"score", "expected", "win_rate"}}, "pairs": [{"pair", "win", "tie", "loss", "margin"}],
-        "strengths", "misfit"} with statistics as leaves, or {"gap": why there is nothing to compare}.
+        "strengths", "misfit"} with statistics as leaves, or {"gap": the reason why nothing can be compared}.
     """
     panel, models, model_of = cases.panel, cases.models, cases.model_of
     if len(models) > MOST_MODELS:
-        return {
-            "gap": f"{len(models)} model names in {len(cases)} cases: more than {MOST_MODELS}, "
-            "or names that are no models' at all"
-        }
+        names = f"{len(models)} model names in {len(cases)} cases"
+        return {"gap": f"{names}: more than {MOST_MODELS}, or the names are not models"}
     first, second = panel.pairs
     wins, ties = bradley_terry.count_wins(
         model_of[first], model_of[second], relation, panel.case[first], len(cases), len(models)
@@ -74,19 +72,14 @@ def _strengths(halves: np.ndarray, names: list[str], resamples: int, seed: int) 
         return {"strengths": None, "reason": reason}
     columns = halves.reshape(len(halves), -1)
     cases = int(halves.any(axis=(1, 2)).sum())
-    parts = []
-    for counts in bootstrap.resample_counts(len(halves), resamples, seed):
-        drawn = (counts @ columns).reshape(len(counts), *total.shape)
-        strengths = bradley_terry.bradley_terry(drawn, tolerance=1e-4)
-        strengths[[bradley_terry.unbeaten(wins, names) is not None for wins in drawn]] = np.nan
-        parts.append(strengths)
-    draws = np.concatenate(parts)
+    drawn = (
+        (counts @ columns).reshape(len(counts), *total.shape)
+        for counts in bootstrap.resample_counts(len(halves), resamples, seed)
+    )
+    draws = np.concatenate([bradley_terry.bradley_terry(each) for each in drawn])
     strengths = bradley_terry.bradley_terry(total)
-    records = {}
-    for i, name in enumerate(names):
-        low, high, reason = bootstrap.interval(strengths[i], draws[:, i], cases)
-        games = int((total[i] + total[:, i]).sum())
-        records[name] = bootstrap.Estimate(
-            float(strengths[i]), low, high, games, reason, cases < bootstrap.FEW_CASES, cases
-        )
+    games = (total + total.T).sum(axis=1).astype(int).tolist()
+    records = {
+        name: bootstrap.estimate_from(float(strengths[i]), draws[:, i], cases, games[i]) for i, name in enumerate(names)
+    }
     return {"strengths": records, "misfit": bradley_terry.misfit(total, strengths, names)}

@@ -1,33 +1,39 @@
-"""The cases of a file in memory, and where each response stands in the flat arrays of a panel."""
+"""Hold the cases of a file in memory, and number their responses for flat arrays."""
 
 import hashlib
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
+from typing import Any
 
 import numpy as np
 
-from automedeval.records import Case, RecordError, read_cases
+from automedeval.records import Case, read_cases
 from automedeval.stats.agreement import Panel
 
 
 @dataclass
 class Cases:
-    """The cases of a file, and where each response stands in the flat arrays.
+    """Cases, with their responses and pairs of responses numbered.
 
-    They stand in an order that their ids alone decide, so that the order of the file changes no figure (resamples and folds
-    draw cases by their place); `file_order` leads back.
+    The cases are sorted by a hash of their ids, so that the order of the file changes no figure (resamples and folds draw cases
+    by number). `file_order` lists the numbers in the order of the file; `start` has the number of each case's first response.
+
+    Args:
+        records: the cases, in any order.
+        source: the name of their file, for notes and error messages.
     """
 
     records: list[Case]
     source: str
 
     def __post_init__(self) -> None:
-        placed = sorted(
-            enumerate(self.records), key=lambda pair: hashlib.sha256(pair[1].id.encode("utf-8", "replace")).digest()
-        )
-        self.records = [case for _, case in placed]
-        self.file_order = sorted(range(len(placed)), key=lambda number: placed[number][0])
+        hashes = [hashlib.sha256(case.id.encode("utf-8", "replace")).digest() for case in self.records]
+        places = sorted(range(len(hashes)), key=hashes.__getitem__)
+        self.records = [self.records[place] for place in places]
+        self.file_order = np.argsort(places).tolist()
         self.index = {case.id: number for number, case in enumerate(self.records)}
         sizes = [len(case.responses) for case in self.records]
         self.panel = Panel.of_sizes(sizes)
@@ -36,18 +42,14 @@ class Cases:
     @classmethod
     def read(cls, path: str, limit: int | None = None) -> "Cases":
         """Read the first `limit` cases of a file, or all."""
-        records = []
-        for case in read_cases(path):
-            records.append(case)
-            if len(records) == limit:
-                break
-        return cls(records, path)
+        return cls(list(islice(read_cases(path), limit)), path)
 
     def __len__(self) -> int:
         return len(self.records)
 
     @property
     def responses(self) -> int:
+        """The number of responses of all cases."""
         return int(self.start[-1])
 
     def folds(self, count: int = 5) -> np.ndarray:
@@ -56,12 +58,12 @@ class Cases:
 
     @cached_property
     def models(self) -> list[str]:
-        """The candidates' names, in the order in which they turn up in the file."""
+        """The names of the candidates, in the order of their first response in the file."""
         return list(dict.fromkeys(name for number in self.file_order for name in self.records[number].models))
 
     @cached_property
     def model_of(self) -> np.ndarray:
-        """The number of the model that gave each response."""
+        """The number of each response's model in `models`: int [responses]."""
         numbers = {name: number for number, name in enumerate(self.models)}
         return np.array([numbers[name] for case in self.records for name in case.models])
 
@@ -71,38 +73,32 @@ class Cases:
         return {pair: number for number, pair in enumerate(zip(*map(np.ndarray.tolist, self.panel.pairs)))}
 
     def locate(self, case: int, model: str) -> int:
-        """Return where a model's response to a case stands; KeyError if it has none."""
+        """Return the number of a model's response to a case; KeyError if there is none."""
         try:
             return int(self.start[case]) + self.records[case].models.index(model)
         except ValueError:
             raise KeyError(model) from None
 
 
-LARGEST = 1e6  # of a score; squares of larger ones lose what is compared
-
-
-def check_number(value: float, name: str, place: str) -> None:
-    """Raise RecordError unless a score is a number that can be computed with."""
-    if not abs(value) <= LARGEST:
-        raise RecordError(f"{place}: {name!r} must be a number from -{LARGEST:g} to {LARGEST:g}, not {str(value)[:40]}")
-
-
-class Elsewhere:
-    """Counts the records of a file that are about cases which are not among ours."""
+class UnknownCases:
+    """Counts the records of a file that are about other cases than ours."""
 
     def __init__(self, what: str, cases: Cases):
         self.what, self.cases, self.unknown = what, cases, Counter()
 
-    def case(self, case_id: str) -> int | None:
-        """Return the number of a case, None if it is not ours."""
-        if case_id not in self.cases.index:
-            self.unknown[case_id] += 1
-        return self.cases.index.get(case_id)
+    def knows(self, record: Any) -> bool:
+        """Return whether a record is about one of our cases; count it if not."""
+        self.unknown.update([] if record.case_id in self.cases.index else [record.case_id])
+        return record.case_id in self.cases.index
+
+    def leave_out(self, placed: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+        """Return the ("file:line", record) that are about our cases."""
+        return (each for each in placed if self.knows(each[1]))
 
     def notes(self) -> list[str]:
-        """Return what was left out, in words."""
+        """Return a note on how many records were left out, or none."""
         if not self.unknown:
             return []
         total, first = sum(self.unknown.values()), next(iter(self.unknown))
-        others = f"{len(self.unknown)} cases that are not among these {len(self.cases)}, {first!r} for one"
+        others = f"{len(self.unknown)} cases that are not among these {len(self.cases)}, for example {first!r}"
         return [f"{self.what}: {total} left out, of {others}"]

@@ -1,6 +1,8 @@
-"""Which candidate is better, from many verdicts and few ratings: every estimate three ways, for every judge and all together.
+"""Compare candidates by many verdicts and few ratings.
 
-`compare` lays out what `comparison.json` holds. The statistics are `prediction_powered`'s, `ensemble`'s and `sampling`'s.
+Every figure is estimated in three ways, for every judge and for all judges together: from the ratings alone, from the verdicts
+alone, and from both. `compare` builds the tree of `comparison.json`; the statistics are in `stats.prediction_powered`,
+`stats.aggregation` and `stats.sampling`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +19,7 @@ from automedeval.meta_evaluation.verdicts import Row
 from automedeval.metrics.lexical import BASELINES
 from automedeval.records import RecordError
 from automedeval.stats import aggregation, bootstrap
-from automedeval.stats.agreement import SAME, accuracies
+from automedeval.stats.agreement import accuracies, relation_of
 from automedeval.stats.prediction_powered import LEAST_RATED, Interval, Powered, prediction_powered
 from automedeval.stats.sampling import power_of, ratings_needed
 
@@ -30,12 +32,8 @@ OFF_SCALE = "this judge's figures are not on people's scale"
 
 
 @dataclass(frozen=True)
-class Voice:
-    """One judge, or all together, as numbers.
-
-    Args:
-        scores: float [responses] or None; relation: float [pairs], from -1 to 1, or None. On people's scale or not.
-    """
+class JudgeScores:
+    """The scores [responses] of one judge or of all together, on people's scale or not; without scores relations [pairs]."""
 
     name: str
     scores: np.ndarray | None
@@ -43,27 +41,23 @@ class Voice:
     on_scale: bool
 
     def gap(self, cases: Cases, one: np.ndarray, two: np.ndarray) -> np.ndarray:
-        """Return the first response's score less the second's, or how far it is the better one; float [pairs of indices]."""
+        """Return the first response's score less the second's, or without scores `better`; float [pairs of indices]."""
         return self.better(cases, one, two) if self.scores is None else self.scores[one] - self.scores[two]
 
     def better(self, cases: Cases, one: np.ndarray, two: np.ndarray) -> np.ndarray:
-        """Return from -1 to 1 how far the first response is the better one."""
+        """Return the relation of the first response to the second, from -1 (worse) to 1 (better)."""
         if self.relation is None:
-            return _sign(self.scores[one] - self.scores[two])
+            return relation_of(self.scores[one] - self.scores[two])
         turn = np.where(one < two, 1.0, -1.0)
         places = [cases.pair_index.get((min(i, j), max(i, j)), -1) for i, j in zip(one.tolist(), two.tolist())]
         return np.where(one == two, 0.0, turn * np.append(self.relation, np.nan)[places])
 
 
-def _sign(gaps: np.ndarray) -> np.ndarray:
-    return np.where(np.isnan(gaps), np.nan, np.where(np.abs(gaps) <= SAME, 0.0, np.sign(gaps)))
-
-
 def keep_ratings(cases: Cases, people: People, number: int, seed: int) -> People:
-    """Return the ratings of so many of the rated cases, drawn at random; the others count as not rated.
+    """Return the ratings of a random draw of `number` rated cases; the other cases count as not rated.
 
     Raises:
-        RecordError: fewer are rated.
+        RecordError: fewer cases are rated.
     """
     rated = np.unique(cases.panel.case[~np.isnan(people.scores)])
     if number > len(rated):
@@ -71,28 +65,29 @@ def keep_ratings(cases: Cases, people: People, number: int, seed: int) -> People
     drawn = np.random.default_rng(seed).choice(rated, number, replace=False)
     keep = np.isin(cases.panel.case, drawn)[:, None]
     kept = {name: np.where(keep, values, np.nan) for name, values in people.by_criterion.items()}
-    note = f"the ratings of {number} of {len(rated)} rated cases are used, drawn with seed {seed}; the others are put aside"
-    # what was computed of all ratings is kept by the old one
+    note = (
+        f"the ratings of {number} of {len(rated)} rated cases are used, drawn with seed {seed}; the others are not used"
+    )
+    # A new object: the cached properties of the old one are of all ratings.
     return replace(people, by_criterion=kept, notes=[*people.notes, note])
 
 
 def candidates_of(cases: Cases, kind: str, chosen: Sequence[str], notes: list[str]) -> dict[str, np.ndarray]:
-    """Return which response of each case is whose: candidate → int [cases], the index of a response, -1 where there is none.
+    """Return the response of every candidate in every case: candidate → int [cases], -1 where there is none.
 
     Args:
-        kind: "models", or "picks": what a rule that needs no model would pick from a case's responses (see `baselines`).
-        chosen: which of them; none for all.
+        kind: "models", or "picks": the response of each case that a rule without a model scores highest (see `BASELINES`).
+        chosen: the names of the candidates to return; empty for all.
 
     Raises:
-        RecordError: one of `chosen` is not there.
+        RecordError: a name of `chosen` that no candidate has.
     """
     if kind == "picks":
         found = {f"pick of {name}": _picks(cases, rule(cases.records)) for name, rule in BASELINES.items()}
         found = {name: places for name, places in found.items() if (places >= 0).any()}
     elif len(cases.models) > MOST_MODELS and not chosen:
-        notes.append(
-            f"{len(cases.models)} model names in {len(cases)} cases are no models': candidates are not compared"
-        )
+        names = f"{len(cases.models)} model names in {len(cases)} cases"
+        notes.append(f"{names}: these are not models, and candidates are not compared")
         found = {}
     else:
         found = {}
@@ -101,10 +96,8 @@ def candidates_of(cases: Cases, kind: str, chosen: Sequence[str], notes: list[st
             found[name] = np.full(len(cases), -1)
             found[name][cases.panel.case[at]] = at
     if unknown := [name for name in chosen if name not in found]:
-        known = ", ".join(list(found)[:8])
-        raise RecordError(
-            f"--models: {cases.source} has no {unknown[0]!r}; it has {known}{', …' if len(found) > 8 else ''}"
-        )
+        known = ", ".join([*list(found)[:8], *["…"] * (len(found) > 8)])
+        raise RecordError(f"--models: {cases.source} has no {unknown[0]!r}; it has {known}")
     return {name: found[name] for name in chosen or found}
 
 
@@ -115,46 +108,41 @@ def _picks(cases: Cases, scores: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(scores[first]), -1, first)
 
 
-def voices_of(cases: Cases, people: People, rows: Sequence[Row], notes: list[str]) -> list[Voice]:
-    """Return every judge that has a valid verdict, and after them all together where there are several.
+def judge_scores(cases: Cases, people: People, rows: Sequence[Row], notes: list[str]) -> list[JudgeScores]:
+    """Return the judges that have a valid verdict, and after them, where there are several, all judges together.
 
     Raises:
         RecordError: no judge has one.
     """
     known = people.scores[~np.isnan(people.scores)]
-    voices, heard = [], []
+    judges, relations = [], []
     for row in rows:
-        scores = row.expected if row.expected is not None else row.scores
-        if scores is None and row.relation is None:
+        scores = row.values
+        if row.invalid:
             notes.append(f"{row.name} has no valid verdict on these cases, and is left out")
             continue
-        scale = row.evidence.scale
+        scale = row.judge.scale
         on_scale = scale is not None and bool(scale[0] <= known.min() and known.max() <= scale[1])
         if scale is not None and scores is not None and not on_scale:
-            notes.append(
-                f"{row.name} scores from {scale[0]} to {scale[1]}, and people do not: its own means are left out"
-            )
-        voices.append(Voice(row.name, scores, None if scores is not None else row.relation, on_scale))
-        heard.append(row.finest(cases.panel))
-    if not voices:
+            what = f"{row.name} scores from {scale[0]} to {scale[1]}"
+            notes.append(f"{what}, people on another scale: its own means are left out")
+        judges.append(JudgeScores(row.name, scores, row.relations if scores is None else None, on_scale))
+        relations.append(row.finest)
+    if not judges:
         raise RecordError(f"no judge has a valid verdict on a case of {cases.source}")
-    together = [voice.scores for voice in voices if voice.scores is not None]
+    together = [judge.scores for judge in judges if judge.scores is not None]
     combined = []
     if len(together) > 1:
         stacked = aggregation.stack(cases.panel, people.scores, np.stack(together)).scores
-        combined.append(Voice(STACKED, stacked, None, True))
-    if len(heard) > 1:
-        relations = cases.panel.relations(people.scores)
-        chances = aggregation.combine_relations(cases.panel, relations, np.stack(heard))
-        combined.append(Voice(VOTED, None, aggregation.expected_relation(chances), False))
-    taught = [voice for voice in combined if not np.isnan(_own(voice)).all()]
+        combined.append(JudgeScores(STACKED, stacked, None, True))
+    if len(relations) > 1:
+        rated = cases.panel.relations(people.scores)
+        chances = aggregation.combine_relations(cases.panel, rated, np.stack(relations))
+        combined.append(JudgeScores(VOTED, None, aggregation.expected_relation(chances), False))
+    taught = [each for each in combined if not np.isnan(each.scores if each.relation is None else each.relation).all()]
     if len(taught) < len(combined):
-        notes.append(f"the judges are not combined: that is learned from {aggregation.LEAST_RATED} rated cases or more")
-    return voices + taught
-
-
-def _own(voice: Voice) -> np.ndarray:
-    return voice.scores if voice.scores is not None else voice.relation
+        notes.append(f"the judges are not combined: this needs {aggregation.LEAST_RATED} rated cases or more")
+    return judges + taught
 
 
 def compare(
@@ -168,23 +156,34 @@ def compare(
     resamples: int = bootstrap.RESAMPLES,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Compare candidates by every judge.
+    """Return the content of `comparison.json`: nested dicts with numbers, `Powered` and `bootstrap.Estimate` as leaves.
 
     Args:
-        probabilities: float [cases], with what chance each case was to be rated; None: all with the same.
-        power, difference: what is planned for; difference None takes the estimated one.
+        candidates: name → its response in every case, see `candidates_of`.
+        probabilities: float [cases], the probability with which each case was drawn to be rated; None if all are equal.
+        power, difference: power and true difference of the plan; None plans for the estimated difference.
         resamples, seed: of the bootstrap of the concordances.
-
-    Returns:
-        What `comparison.json` holds: nested dicts with numbers as leaves, `resampling.Estimate` and `Interval` among them.
     """
     notes: list[str] = []
-    voices = voices_of(cases, people, rows, notes)
-    lead = next((voice for voice in voices if voice.name == STACKED), voices[0])
-    found = _Figures(cases, people, voices, probabilities)
-    result: dict[str, Any] = {"lead": lead.name, "judges": _judges(cases, people, rows, voices, resamples, seed)}
-    result["all"] = {"responses": cases.responses, "mean": found.pooled()}
-    result["models"] = {name: {"mean": found.mean(at)} for name, at in candidates.items() if (at >= 0).any()}
+    judges = judge_scores(cases, people, rows, notes)
+    lead = next((judge for judge in judges if judge.name == STACKED), judges[0])
+    scores = {judge.name: judge.scores for judge in judges if judge.scores is not None}
+    result: dict[str, Any] = {"lead": lead.name, "judges": _judges(cases, people, rows, judges, resamples, seed)}
+
+    def drawn(there: np.ndarray) -> np.ndarray | None:
+        return None if probabilities is None else probabilities[there]
+
+    # The mean of all responses is from sums over cases.
+    responses, rated, total, *totals = (
+        cases.panel.per_case(values, "responses")
+        for values in (np.ones(cases.responses), ~np.isnan(people.scores), people.scores, *scores.values())
+    )
+    mean = _figures(judges, total, dict(zip(scores, totals)), probabilities, responses)
+    result |= {"all": {"responses": cases.responses, "mean": mean}, "models": {}}
+    for name, at in candidates.items():
+        if (there := at >= 0).any():
+            judged = {judge: values[at[there]] for judge, values in scores.items()}
+            result["models"][name] = {"mean": _figures(judges, people.scores[at[there]], judged, drawn(there))}
     pairs = []
     if len(candidates) > MOST_PAIRED:
         notes.append(f"{len(candidates)} candidates: name up to {MOST_PAIRED} with --models to have pairs compared")
@@ -195,120 +194,91 @@ def compare(
             continue
         sides = candidates[one][both], candidates[two][both]
         record: dict[str, Any] = {"pair": [one, two], "cases": int(both.sum())}
-        record |= {name: found.pair(*sides, both, name) for name in ("difference", "win_rate")}
+        gaps = people.scores[sides[0]] - people.scores[sides[1]]
+        judged = {judge.name: judge.gap(cases, *sides) for judge in judges}
+        won = {judge.name: (1 + judge.better(cases, *sides)) / 2 for judge in judges}
+        record["difference"] = _figures(judges, gaps, judged, drawn(both))
+        record["win_rate"] = _figures(judges, (1 + relation_of(gaps)) / 2, won, drawn(both), bounds=(0.0, 1.0))
         record["plan"] = _plan(record["difference"], lead.name, int(both.sum()), power, difference)
         pairs.append(record)
-    result |= {"pairs": pairs, "notes": notes + found.notes}
-    return result
+    if partly := int(((rated > 0) & (rated < responses)).sum()):
+        notes.append(f"{ALL}: {partly} cases are rated in part, and count as not rated there")
+    return result | {"pairs": pairs, "notes": notes}
 
 
-class _Figures:
-    """Three estimates of each figure, by every judge."""
+def _figures(
+    judges: Sequence[JudgeScores],
+    people: np.ndarray,
+    judged: Mapping[str, np.ndarray],
+    chances: np.ndarray | None,
+    units: np.ndarray | None = None,
+    bounds: tuple[float, float] | None = None,
+) -> dict[str, Powered]:
+    """Return three estimates of a figure by every judge; those of shares have `bounds`.
 
-    def __init__(self, cases: Cases, people: People, voices: Sequence[Voice], probabilities: np.ndarray | None):
-        self.cases, self.scores, self.voices, self.probabilities = cases, people.scores, voices, probabilities
-        self.notes: list[str] = []
-
-    def pooled(self) -> dict[str, Powered]:
-        """Estimate the mean score of all responses, a case's summed up; a case that is rated in part is not rated."""
-        panel = self.cases.panel
-        units = panel.per_case(np.ones(self.cases.responses), "responses")
-        some = panel.per_case(~np.isnan(self.scores), "responses")
-        if partly := int(((some > 0) & (some < units)).sum()):
-            self.notes.append(f"{ALL}: {partly} cases are rated in part, and count as not rated there")
-        summed = {
-            voice.name: panel.per_case(voice.scores, "responses") for voice in self.voices if voice.scores is not None
-        }
-        every = np.ones(len(self.cases), bool)
-        return self._estimates(panel.per_case(self.scores, "responses"), summed, every, units, None, NO_SCORES, False)
-
-    def mean(self, at: np.ndarray) -> dict[str, Powered]:
-        """Estimate a candidate's mean score over the cases that it answered."""
-        there = at >= 0
-        judged = {voice.name: voice.scores[at[there]] for voice in self.voices if voice.scores is not None}
-        return self._estimates(self.scores[at[there]], judged, there, None, None, NO_SCORES, False)
-
-    def pair(self, one: np.ndarray, two: np.ndarray, there: np.ndarray, kind: str) -> dict[str, Powered]:
-        """Estimate the mean difference of two candidates' scores, or how often the first wins, ties counted half."""
-        gaps = self.scores[one] - self.scores[two]
-        if kind == "difference":
-            judged = {voice.name: voice.gap(self.cases, one, two) for voice in self.voices}
-            return self._estimates(gaps, judged, there, None, None, NO_SCORES, False)
-        won = {voice.name: (1 + voice.better(self.cases, one, two)) / 2 for voice in self.voices}
-        return self._estimates((1 + _sign(gaps)) / 2, won, there, None, (0.0, 1.0), "", True)
-
-    def _estimates(
-        self,
-        people: np.ndarray,
-        judged: Mapping[str, np.ndarray],
-        there: np.ndarray,
-        units: np.ndarray | None,
-        bounds: tuple[float, float] | None,
-        reason: str,
-        shares: bool,
-    ) -> dict[str, Powered]:
-        chances = None if self.probabilities is None else self.probabilities[there]
-        found = {}
-        for voice in self.voices:
-            # A judge that says nothing of this leaves the ratings as they are.
-            values = judged.get(voice.name, np.full(len(people), np.nan))
-            powered = prediction_powered(people, values, units, chances, bounds)
-            if voice.name not in judged:
-                gap = Interval(None, reason=reason)
-                powered = replace(powered, interval=gap, naive=gap, weight=None, worth=None, rest=None, invalid=0)
-            elif not shares and not voice.on_scale:
-                off = NO_SCORES if voice.scores is None else OFF_SCALE
-                powered = replace(powered, naive=Interval(None, reason=off))
-            found[voice.name] = powered
-        return found
+    Args:
+        people, judged: the values by people, and by judge; a judge without values has the estimate of the ratings alone.
+        chances, units, bounds: as for `prediction_powered`.
+    """
+    found = {}
+    for judge in judges:
+        values = judged.get(judge.name, np.full(len(people), np.nan))
+        powered = prediction_powered(people, values, units, chances, bounds)
+        if judge.name not in judged:
+            gap = Interval(None, reason=NO_SCORES)
+            powered = replace(powered, interval=gap, naive=gap, weight=None, worth=None, rest=None, invalid=0)
+        elif bounds is None and not judge.on_scale:
+            powered = replace(powered, naive=Interval(None, reason=NO_SCORES if judge.scores is None else OFF_SCALE))
+        found[judge.name] = powered
+    return found
 
 
 def _judges(
-    cases: Cases, people: People, rows: Sequence[Row], voices: Sequence[Voice], resamples: int, seed: int
+    cases: Cases, people: People, rows: Sequence[Row], judges: Sequence[JudgeScores], resamples: int, seed: int
 ) -> dict[str, Any]:
-    """Return the concordance of every judge with people, and what each adds to all together: what they lose without it."""
+    """Return every judge's concordance with people, and by how much that of all judges together falls without it ("adds")."""
     panel = cases.panel
     relations = panel.relations(people.scores)
     first, second = panel.pairs
 
-    def statistic(voice: Voice) -> bootstrap.Statistic:
-        # Combined ones are cross-fitted: a case's ratings had no say in its own.
-        return accuracies(panel, relations, _sign(voice.better(cases, first, second)))["concordance"]
+    def statistic(judge: JudgeScores) -> bootstrap.Statistic:
+        # Combined scores are cross-fitted: those of a case do not depend on its ratings.
+        return accuracies(panel, relations, relation_of(judge.better(cases, first, second)))["concordance"]
 
-    tree: dict[str, Any] = {voice.name: {"concordance": statistic(voice)} for voice in voices}
-    scored = [voice for voice in voices if voice.scores is not None and voice.name != STACKED]
+    tree: dict[str, Any] = {judge.name: {"concordance": statistic(judge)} for judge in judges}
+    scored = [judge for judge in judges if judge.scores is not None and judge.name != STACKED]
     without = {}
-    if any(voice.name == STACKED for voice in voices):
+    if any(judge.name == STACKED for judge in judges):
         for left in scored:
-            others = np.stack([voice.scores for voice in scored if voice is not left])
-            fewer = Voice("", aggregation.stack(panel, people.scores, others).scores, None, True)
+            others = np.stack([judge.scores for judge in scored if judge is not left])
+            fewer = JudgeScores("", aggregation.stack(panel, people.scores, others).scores, None, True)
             without[left.name] = statistic(fewer)
     estimates = bootstrap.estimate({"judges": tree, "without": without}, len(cases), resamples, seed)
     found = estimates["judges"]
     for name, fewer in estimates["without"].items():
         found[name]["adds"] = bootstrap.difference(found[STACKED]["concordance"], fewer)
-    valid = {row.name: int((row.evidence.valid > 0).sum()) for row in rows}
-    for voice in voices:
-        found[voice.name] |= {"cases_with_verdict": valid.get(voice.name), "on_scale": voice.on_scale}
+    valid = {row.name: int((row.judge.verdicts_valid > 0).sum()) for row in rows}
+    for judge in judges:
+        found[judge.name] |= {"cases_with_verdict": valid.get(judge.name), "on_scale": judge.on_scale}
     return found
 
 
 def _plan(
     figures: Mapping[str, Powered], lead: str, cases: int, power: float, difference: float | None
 ) -> dict[str, Any]:
-    """Return how many rated cases tell two candidates apart: from ratings alone, and with each judge.
+    """Return how many rated cases are needed to find a difference between two candidates: from ratings alone, with each judge.
 
-    `low` and `high` are the numbers at the ends of the difference's interval, where that is what is planned for; `high` is None
-    where it reaches 0.
+    Where the plan is for the estimated difference, `low` and `high` are the numbers for the ends of its interval; `high` is
+    None where the interval reaches 0.
     """
     interval = figures[lead].interval if figures[lead].interval.value is not None else figures[lead].classical
     known = next(iter(figures.values()))
     if known.spread is None or (difference is None and (interval.value is None or not known.spread)):
-        return {"power": power, "gap": interval.reason or "people never differ from case to case"}
+        return {"power": power, "gap": interval.reason or "people's differences are the same in every case"}
     ends: dict[str, float | None] = {"value": interval.value if difference is None else difference}
     if difference is None and interval.low is not None:
         far, near = sorted((abs(interval.low), abs(interval.high)), reverse=True)
-        ends |= {"low": far, "high": near if interval.told_from else None}
+        ends |= {"low": far, "high": near if interval.excludes_zero else None}
 
     def needed(rest: float | None) -> dict[str, int | None]:
         numbers = {}
@@ -317,13 +287,8 @@ def _plan(
             numbers[name] = max(many, LEAST_RATED) if many and rest is not None else many or None
         return numbers
 
-    plan: dict[str, Any] = {
-        "power": power,
-        "difference": ends["value"],
-        "given": difference is not None,
-        "cases": cases,
-    }
-    plan["without"] = needed(None)
+    plan: dict[str, Any] = {"power": power, "difference": ends["value"], "given": difference is not None}
+    plan |= {"cases": cases, "without": needed(None)}
     plan["with"] = {name: needed(each.rest) for name, each in figures.items() if each.rest is not None}
     top = min(cases, max(plan["without"]["value"] or cases, 4 * LEAST_RATED))
     steps = sorted({round(step) for step in np.geomspace(LEAST_RATED, max(top, LEAST_RATED), POINTS)})
@@ -337,12 +302,3 @@ def _plan(
         for n in steps
     ]
     return plan
-
-
-def plain(node: Any) -> Any:
-    """Return what `compare` found as JSON can hold it."""
-    if isinstance(node, (Powered, Interval, bootstrap.Estimate)):
-        return node.to_dict()
-    if isinstance(node, dict):
-        return {key: plain(child) for key, child in node.items()}
-    return [plain(child) for child in node] if isinstance(node, list) else node

@@ -1,113 +1,95 @@
-"""The page of a comparison: what `comparison.compare` found in words, figures and tables, as HTML and its Markdown twin.
-
-The templates are `templates/comparison.*`. Names of candidates and judges may be hostile: the HTML template escapes all.
-"""
+"""Write the report of a comparison in sentences, figures and tables, as an HTML page and its Markdown twin."""
 
 from collections.abc import Iterator
-from importlib import resources
+from functools import partial
 from typing import Any
-
-from markupsafe import Markup
 
 from automedeval.meta_evaluation.comparison import NO_SCORES
 from automedeval.reports import charts
-from automedeval.reports.page import fill, shown
-
-TEMPLATES = resources.files("automedeval.meta_evaluation") / "templates"
-
+from automedeval.reports.charts import Figure
+from automedeval.reports.page import render_twins
+from automedeval.reports.text import UNDEFINED, ends, number, shown, span
 
 KINDS = {"classical": "ratings alone", "naive": "judge alone", "prediction_powered": "ratings and judge"}
-Figure = dict[str, Any]  # what `Powered.to_dict` holds
+Estimates = dict[str, Any]  # what `Powered.to_dict` holds
 
 
 def words(result: dict[str, Any]) -> list[str]:
-    """Say which candidate is better, how sure, what the judge is worth, and how many ratings it would take."""
+    """Return sentences on which candidate is better, how much a judge adds, and how many ratings are needed."""
     lead, sentences = result["lead"], []
     for pair in result["pairs"]:
         one, two = (f"“{name}”" for name in pair["pair"])
         figure = pair["difference"][lead]
         found, alone = figure["prediction_powered"], figure["classical"]
         if found["low"] is None:
-            sentences.append(f"How {one} and {two} compare cannot be said: {found.get('reason', 'no interval')}.")
+            sentences.append(f"{one} and {two} cannot be compared: {found.get('reason', 'no interval')}.")
             continue
         if found["low"] > 0 or found["high"] < 0:
             better, worse = (one, two) if found["value"] > 0 else (two, one)
             start = f"People rate {better} above {worse}"
         else:
-            start = f"Which of {one} and {two} people rate higher cannot be told"
+            start = f"There is no clear difference between {one} and {two}"
         sentences.append(
-            f"{start}: the difference is {_span(found)} points from ratings and {lead}, {_span(alone)} from ratings alone."
+            f"{start}: the difference is {span(found)} points by ratings and {lead}, {span(alone)} by ratings alone."
         )
-        if strayed := _strayed(figure):
-            sentences.append(f"Without ratings, {lead} would say {_span(figure['naive'])}, {strayed}.")
-        sentences += [*_worth(figure, lead, f"the difference of {one} and {two}"), *_plan(pair, lead)]
-    if not result["pairs"]:
-        sentences += _worth(result["all"]["mean"][lead], lead, "the mean score of all responses")
-    added = {name: record["adds"] for name, record in result["judges"].items() if record.get("adds")}
-    for name, estimate in added.items():
-        if estimate["low"] is not None and (estimate["low"] > 0 or estimate["high"] < 0):
-            verb = "adds" if estimate["value"] > 0 else "takes"
+        if _apart(figure["naive"], found):
             sentences.append(
-                f"{name} {verb} {_span(estimate | {'value': abs(estimate['value'])}, False)} of concordance."
+                f"By {lead} alone it is {span(figure['naive'])}. The intervals do not overlap: {lead} is biased."
             )
-    if added and not any("of concordance." in sentence for sentence in sentences):
-        sentences.append("No judge adds to the concordance of all together so much that it can be told.")
+        sentences += [*_gain(figure, lead, f"the difference of {one} and {two}"), *_plan(pair, lead)]
+    if not result["pairs"]:
+        sentences += _gain(result["all"]["mean"][lead], lead, "the mean score of all responses")
+    added = {name: record["adds"] for name, record in result["judges"].items() if record.get("adds")}
+    clear = {name: e for name, e in added.items() if e["low"] is not None and (e["low"] > 0 or e["high"] < 0)}
+    for name, estimate in clear.items():
+        verb = "raises" if estimate["value"] > 0 else "lowers"
+        sentences.append(f"{name} {verb} the concordance of all judges together by {abs(estimate['value']):.2f}.")
+    if added and not clear:
+        sentences.append("No judge clearly changes the concordance of all judges together.")
     return sentences
 
 
-def _span(record: dict[str, Any], interval: bool = True) -> str:
-    if record["value"] is None:
-        return "not known"
-    inside = interval and record["low"] is not None
-    return f"{record['value']:.2f}" + (f" [{record['low']:.2f}, {record['high']:.2f}]" if inside else "")
-
-
-def _strayed(figure: Figure) -> str | None:
-    """Tell whether the judge alone and the corrected figure contradict each other."""
-    naive, found = figure["naive"], figure["prediction_powered"]
+def _apart(naive: dict[str, Any], found: dict[str, Any]) -> bool:
+    """Return whether the intervals of the judge alone and of the corrected figure do not overlap."""
     if naive["low"] is None or found["low"] is None:
-        return None
-    if naive["high"] < found["low"] or naive["low"] > found["high"]:
-        return "an interval that does not meet the corrected one: the judge is biased"
-    return None
+        return False
+    return naive["high"] < found["low"] or naive["low"] > found["high"]
 
 
-def _worth(figure: Figure, lead: str, what: str) -> list[str]:
+def _gain(figure: Estimates, lead: str, what: str) -> list[str]:
     worth = figure["worth"]
     if worth is None:
         return []
     much = f"{worth['value']:.0f} ({worth['low']:.0f} to {worth['high']:.0f})"
-    return [f"With {lead}, the {figure['rated']} rated cases say as much about {what} as {much} would without a judge."]
+    return [f"With {lead}, {figure['rated']} rated cases give {what} as precisely as {much} without a judge."]
 
 
 def _plan(pair: dict[str, Any], lead: str) -> list[str]:
     plan = pair["plan"]
     if "gap" in plan:
         return []
-    of = "the difference asked for" if plan["given"] else "a difference as large as the estimated one"
+    of = "the given difference" if plan["given"] else "the estimated difference"
     one, two = pair["pair"]
-    aim = f"To tell “{one}” and “{two}” apart with a power of {plan['power']:.0%} at {of}"
-    without = _count(plan["without"], plan["given"])
+    aim = f"To detect a difference between “{one}” and “{two}” with a power of {plan['power']:.0%} at {of}"
+    without = f"{_count(plan['without'])} rated cases are needed without a judge"
     helped = plan["with"].get(lead)
     if helped is None:
-        return [f"{aim} takes {without} rated cases without a judge."]
+        return [f"{aim}, {without}."]
     if helped["value"] is None:
-        few = f"the verdicts on {plan['cases']} cases are too few, however many of these are rated"
-        return [f"{aim} takes {without} rated cases without a judge; with {lead} {few}."]
-    return [f"{aim} takes {_count(helped, plan['given'])} rated cases with {lead}, and {without} without a judge."]
+        return [f"{aim}, {without}. With {lead} and verdicts on {plan['cases']} cases this power cannot be reached."]
+    return [f"{aim}, {without}, and {_count(helped)} with {lead}."]
 
 
-def _count(numbers: dict[str, int | None], given: bool) -> str:
-    text = "more than a million" if numbers["value"] is None else f"{numbers['value']:,}"
-    if given or "low" not in numbers:
-        return text
-    low = "–" if numbers["low"] is None else f"{numbers['low']:,}"
-    return f"{text} ({low} to {'any number' if numbers['high'] is None else format(numbers['high'], ',')})"
+def _count(numbers: dict[str, int | None], none: str = "more than a million") -> str:
+    """Return a number of rated cases, and those at the ends of the difference's interval where it is estimated."""
+    known = [numbers[name] for name in ("value", "low", "high") if name in numbers]
+    value, *ends = (none if number is None else f"{number:,}" for number in known)
+    return f"{value} ({ends[0]} to {ends[1]})" if ends else value
 
 
-def rows_of_tables(result: dict[str, Any]) -> dict[str, list[tuple[str, str, Figure]]]:
+def rows_of_tables(result: dict[str, Any]) -> dict[str, list[tuple[str, str, Estimates]]]:
     """Return caption → (what, judge, figure) of every table."""
-    tables: dict[str, list[tuple[str, str, Figure]]] = {"Mean scores": []}
+    tables: dict[str, list[tuple[str, str, Estimates]]] = {"Mean scores": []}
     for name, record in {"all responses": result["all"], **result["models"]}.items():
         tables["Mean scores"] += [
             (name, judge, figure)
@@ -122,109 +104,92 @@ def rows_of_tables(result: dict[str, Any]) -> dict[str, list[tuple[str, str, Fig
 
 def rows_of_plans(result: dict[str, Any]) -> list[tuple[str, list[str]]]:
     """Return (candidates, cells) per pair: the difference, the power, the numbers without a judge and with each."""
-
-    def cell(numbers: dict[str, int | None] | None) -> str:
-        if numbers is None:
-            return "–"
-        value, *ends = (numbers[name] or "none" for name in ("value", "low", "high") if name in numbers)
-        return f"{value} [{ends[0]}, {ends[1]}]" if ends else str(value)
-
     rows = []
     for pair in result["pairs"]:
         plan = pair["plan"]
         if "gap" in plan:
-            cells = [plan["gap"], *["–"] * (2 + len(result["judges"]))]
+            cells = [plan["gap"], *[UNDEFINED] * (2 + len(result["judges"]))]
         else:
-            cells = [f"{plan['difference']:.2f}", f"{100 * plan['power']:.0f} %", cell(plan["without"])]
-            cells += [cell(plan["with"].get(name)) for name in result["judges"]]
+            helped = [plan["with"].get(name) for name in result["judges"]]
+            counts = (each and _count(each, "none") for each in (plan["without"], *helped))
+            cells = [
+                f"{plan['difference']:.2f}",
+                f"{100 * plan['power']:.0f} %",
+                *(each or UNDEFINED for each in counts),
+            ]
         rows.append((" : ".join(pair["pair"]), cells))
     return rows
 
 
-def illustrate(result: dict[str, Any]) -> list[dict[str, Any]]:
-    """Draw every figure there is data for: {"title", "text", "svg", "head", "rows"} each, as in `illustrations`."""
-    return [
-        {"title": title, "text": text, "svg": Markup(svg(f"f{number}")), "head": head, "rows": rows}
-        for number, (title, text, svg, head, rows) in enumerate(_drawn(result))
-    ]
-
-
-def _drawn(result: dict[str, Any]) -> Iterator[tuple]:
+def illustrate(result: dict[str, Any]) -> Iterator[Figure]:
+    """Yield every figure there is data for."""
     lead = result["lead"]
     pairs = {" : ".join(pair["pair"]): pair for pair in result["pairs"]}
     means = {"all responses": result["all"], **result["models"]}
     groups = (
-        ("Mean scores", "mean score that people give", {name: each["mean"] for name, each in means.items()}, None),
-        ("Differences", "difference of mean scores", {name: pair["difference"] for name, pair in pairs.items()}, 0.0),
-        (
-            "Win rates",
-            "share of cases that the first wins",
-            {name: pair["win_rate"] for name, pair in pairs.items()},
-            0.5,
-        ),
+        ("Mean scores", "mean score that people give", means, "mean", None),
+        ("Differences", "difference of mean scores", pairs, "difference", 0.0),
+        ("Win rates", "share of cases that the first wins", pairs, "win_rate", 0.5),
     )
-    for title, label, records, zero in groups:
-        rows = [(name, [_point(figures_[lead][kind]) for kind in KINDS]) for name, figures_ in records.items()]
-        if any(point for _, points in rows for point in points):
-            yield (
+    for title, label, records, measure, zero in groups:
+        rows = [(name, [record[measure][lead][kind] for kind in KINDS]) for name, record in records.items()]
+        if any(estimate["value"] is not None for _, estimates in rows for estimate in estimates):
+            yield Figure(
                 title,
-                f"Three estimates, each with its 95 % interval: ratings alone, {lead} alone, and both together.",
-                lambda prefix, rows=rows, label=label, zero=zero: charts.side_by_side(
-                    rows, list(KINDS.values()), label, prefix, zero
-                ),
+                f"Three estimates with 95 % intervals: by ratings alone, by {lead} alone, and by both together.",
+                partial(charts.side_by_side, rows, list(KINDS.values()), label, zero),
                 ["", *KINDS.values()],
-                [[name, *(shown(figures_[lead][kind], 3) for kind in KINDS)] for name, figures_ in records.items()],
+                [[name, *(shown(estimate, 3) for estimate in estimates)] for name, estimates in rows],
             )
     first = next(iter(pairs.values()), None)
     measured = first["difference"] if first else result["all"]["mean"]
     of = f"the difference of {' and '.join(first['pair'])}" if first else "the mean score of all responses"
-    worth = [(name, *each["worth"].values(), charts.BLUE) for name, each in measured.items() if each["worth"]]
+    worth = [(name, each["worth"], charts.BLUE) for name, each in measured.items() if each["worth"]]
     if worth:
         rated = float(next(iter(measured.values()))["rated"])
-        yield (
-            "What the judges are worth",
-            f"How many rated cases would say as much about {of} without a judge; dotted: those that are rated.",
-            lambda prefix: charts.intervals(worth, "rated cases", prefix, reference=rated),
-            ["judge", "worth", "low", "high"],
-            [[name, *(f"{value:.1f}" for value in each)] for name, *each, _ in worth],
+        yield Figure(
+            "Rated cases without a judge for the same precision",
+            f"How many rated cases would give {of} as precisely without a judge. Dotted: the cases that are rated.",
+            partial(charts.intervals, worth, "rated cases", rated),
+            ["judge", "rated cases", "low", "high"],
+            [[name, *(number(value, 1) for value in ends(estimate))] for name, estimate, _ in worth],
         )
-    agreed = [
-        (name, *(record["concordance"][key] for key in ("value", "low", "high")), charts.BLUE)
-        for name, record in result["judges"].items()
-        if record["concordance"]["value"] is not None
-    ]
-    if agreed:
-        yield (
-            "Agreement with people",
-            "Concordance on the rated cases with 95 % intervals; dotted: one half, what guessing gives.",
-            lambda prefix: charts.intervals(agreed, "concordance with people", prefix, reference=0.5),
-            ["judge", "concordance", "low", "high"],
-            [[name, *("–" if value is None else f"{value:.3f}" for value in each)] for name, *each, _ in agreed],
-        )
+    text = "Concordance on the rated cases. Dotted: one half, which is what guessing gives."
+    agreed = [(name, record["concordance"], charts.BLUE) for name, record in result["judges"].items()]
+    label, head = "concordance with people", ("judge", "concordance")
+    yield from charts.estimates("Agreement with people", text, agreed, label, 0.5, head=head)
     if first and "curve" in first["plan"]:
         plan = first["plan"]
-        lines = [("ratings alone", [(each["rated"], each["without"]) for each in plan["curve"]])]
-        helped = [(each["rated"], each["with"]) for each in plan["curve"] if each["with"] is not None]
-        lines += [(f"with {lead}", helped)] if helped else []
-        yield (
-            "How many ratings",
-            f"Power to tell {' and '.join(first['pair'])} apart at a difference of {abs(plan['difference']):.2f}; "
-            f"dashed: {plan['power']:.0%}.",
-            lambda prefix: charts.power_curves(lines, plan["power"], prefix),
-            ["rated cases", *(name for name, _ in lines)],
-            [[str(at[0][0]), *(f"{value:.3f}" for _, value in at)] for at in zip(*(points for _, points in lines))],
+        lines = {"ratings alone": [(each["rated"], each["without"]) for each in plan["curve"]]}
+        if helped := [(each["rated"], each["with"]) for each in plan["curve"] if each["with"] is not None]:
+            lines[f"with {lead}"] = helped
+        yield Figure(
+            "Power by number of ratings",
+            f"Power to detect a difference of {abs(plan['difference']):.2f} between {' and '.join(first['pair'])}. "
+            f"Dashed: {plan['power']:.0%}.",
+            partial(charts.power_curves, lines, plan["power"]),
+            ["rated cases", *lines],
+            [[at[0][0], *(value for _, value in at)] for at in zip(*lines.values())],
         )
 
 
-def _point(record: dict[str, Any]) -> tuple[float, float | None, float | None] | None:
-    return None if record["value"] is None else (record["value"], record["low"], record["high"])
+def render(result: dict[str, Any], title: str, assumption: str) -> dict[str, str]:
+    """Render a result as {"comparison.html": text, "comparison.md": text}.
 
-
-def render(template: str, result: dict[str, Any], **context: Any) -> str:
-    """Render `comparison.html.jinja` or `comparison.md.jinja` of this room."""
-    told = {"words": words(result), "tables": rows_of_tables(result), "plans": rows_of_plans(result), "kinds": KINDS}
-    return fill(TEMPLATES / template, {"many": _many}, result=result, **told, **context)
-
-
-def _many(worth: dict[str, float] | None) -> str:
-    return "–" if worth is None else f"{worth['value']:.0f} [{worth['low']:.0f}, {worth['high']:.0f}]"
+    Args:
+        result: what `comparison.json` holds.
+        assumption: on what the intervals rest.
+    """
+    return render_twins(
+        "automedeval.meta_evaluation",
+        "comparison",
+        title,
+        words=words(result),
+        notes=[assumption, *result["notes"]],
+        figures=illustrate(result),
+        settings=result["settings"],
+        result=result,
+        tables=rows_of_tables(result),
+        plans=rows_of_plans(result),
+        kinds=KINDS,
+    )

@@ -1,41 +1,40 @@
-"""Confidence: how sure one judge's verdicts are, case by case, read from its files beside what people said.
+"""Measure how certain judges are of their verdicts, case by case.
 
-A confidence comes from the verdicts alone and orders cases; it is no probability. What it is for is `abstention`'s.
+`Confidence` orders the verdicts of one judge, for abstention; it is no probability. `uncertainty` is for choosing the cases
+that people rate next.
 """
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.ratings import People
-from automedeval.meta_evaluation.verdicts import JudgeEvidence, Row, read_verdicts, rows_of
-from automedeval.records import RecordError, Verdict, read_placed, read_records
-from automedeval.rubrics import read_rubric
+from automedeval.meta_evaluation.verdicts import JudgeVerdicts, Row, read_judges, read_verdicts, rows_of
+from automedeval.records import RecordError, Verdict
 from automedeval.stats import selective
 from automedeval.stats.bootstrap import divide
 
 MEASURES = {
-    "gap": "how far apart the (expected) scores of two responses lie",
-    "entropy": "how sure the judge is of its scores, by the probabilities that its verdicts record",
-    "orders": "the share of pairs that are ordered alike in whatever order responses are shown",
-    "judges": "how many of the other judges order a pair alike",
+    "gap": "the mean gap between the (expected) scores of two responses",
+    "entropy": "the certainty of the score probabilities that the verdicts record",
+    "orders": "the share of pairs with the same relation in all orders in which the responses are shown",
+    "judges": "the share of other judges with the same relation of a pair",
 }
 
 
 @dataclass
 class Confidence:
-    """How sure the verdicts of one judge are, and what they say.
+    """The confidence of one judge's verdicts, with the judge's and people's relations.
 
     Args:
-        judge, settings: its name in a report, and the fingerprint that all its verdicts record.
-        values: float [cases], NaN where there is no valid verdict, or none that says it.
+        judge, settings: the judge's name in a report, and the settings fingerprint of all its verdicts.
+        values: float [cases], NaN where no valid verdict has a confidence.
         relation: the judge's relations [pairs], NaN where there is none.
         people: people's relations of the pairs that the judge was asked about [pairs].
-        verdicts: by case id, invalid ones too.
+        verdicts: case id → its verdicts, invalid ones too.
     """
 
     judge: str
@@ -56,120 +55,96 @@ class Confidence:
         judge: str | None = None,
         rubric: str | None = None,
     ) -> "Confidence":
-        """Read files of verdicts that share no case.
+        """Read the verdicts of one judge from files, or folders that hold a verdicts.jsonl, that share no case.
 
         Args:
-            places: files, or folders that hold a verdicts.jsonl.
-            measure: one of `MEASURES`; "judges" needs others, places like the first.
-            judge: its name in a report, or its criterion's, where a file has several.
+            measure: one of `MEASURES`; "judges" needs `others`, the files of other judges.
+            judge: the judge's name in a report, or its criterion's, where a file has several.
             rubric: the path of a user's own rubric.
 
         Raises:
-            RecordError: several judges and none named, one judge with several settings, a case in two files, or not one
-                verdict that says how sure it is; a fault of `read_verdicts`.
+            RecordError: several judges and no name, one judge with several settings, a case in two files, no verdict with a
+                confidence, or a fault of `read_verdicts`.
         """
         panel = cases.panel
+        files = ", ".join(places)
         ids = [case.id for case in cases.records]
-        peers = [row for place in others for row in rows_of(read_verdicts([place], cases, _own(rubric, place))[0])]
+        peers = rows_of([peer for place in others for peer in read_judges(place, cases, rubric, [])])
         values, relation = np.full(len(cases), np.nan), np.full(len(panel.pairs[0]), np.nan)
-        said = panel.relations(people.scores)
+        rated = panel.relations(people.scores)
         verdicts: dict[str, list[Verdict]] = {}
         alike: dict[str, set[str]] = defaultdict(set)
         for place in places:
-            row = _chosen(rows_of(read_verdicts([place], cases, rubric)[0]), judge, place)
-            own = _verdicts(row, cases)
+            rows = rows_of(read_verdicts([place], cases, rubric, raw=True)[0])
+            chosen = [row for row in rows if judge is None or row.name == judge]
+            if len(chosen) != 1:
+                names = ", ".join(row.name for row in rows)
+                raise RecordError(f"{place}: verdicts of {names}: choose one with --judge")
+            row, own = chosen[0], defaultdict(list)
+            for verdict in row.judge.verdicts:
+                own[verdict.case_id].append(verdict)
             if twice := sorted(set(own) & set(verdicts)):
                 raise RecordError(f"{place}: case {twice[0]!r} has verdicts in another of the files")
             verdicts |= own
             alike["judges"].add(row.name)
-            alike["settings"].update(str(each.extra.get("settings")) for readings in own.values() for each in readings)
+            alike["settings"].update(str(verdict.settings) for verdict in row.judge.verdicts)
             alike["kinds of scores"].add("whole" if row.expected is None else "expected")
             here = np.isin(ids, list(own))
             pairs = here[panel.case[panel.pairs[0]]]
-            relation[pairs] = row.finest(panel)[pairs]
-            said[pairs] = row.known_relations(cases, people)[pairs]
-            values[here] = _confidence(measure, row, cases, own, peers)[here]
+            relation[pairs] = row.finest[pairs]
+            rated[pairs] = row.people_relations(people)[pairs]
+            values[here] = _confidence(measure, row, peers)[here]
         for what, found in alike.items():
             if len(found) > 1:
-                raise RecordError(f"{', '.join(places)}: verdicts of several {what}: {', '.join(sorted(found))}")
+                raise RecordError(f"{files}: verdicts of several {what}: {', '.join(sorted(found))}")
         if np.isnan(values).all():
-            raise RecordError(f"{', '.join(places)}: no verdict of {row.name} says how sure it is by {measure}")
-        return cls(row.name, row.evidence.settings, values, relation, said, verdicts)
+            raise RecordError(f"{files}: no verdict of {row.name} has a confidence by {measure}")
+        return cls(row.name, row.judge.settings, values, relation, rated, verdicts)
 
 
-def _own(rubric: str | None, place: str) -> str | None:
-    """Return a user's rubric where some verdicts of a file were given by it; other judges have other rubrics."""
-    file = Path(place) / "verdicts.jsonl" if Path(place).is_dir() else Path(place)
-    name = read_rubric(rubric).name if rubric else None
-    return rubric if name and any(verdict.rubric == name for verdict in read_records(file, Verdict)) else None
-
-
-def _chosen(rows: list[Row], judge: str | None, place: str) -> Row:
-    found = [row for row in rows if judge is None or row.name == judge]
-    if len(found) != 1:
-        raise RecordError(
-            f"{place}: verdicts of {', '.join(row.name for row in rows)}: choose one of them with --judge"
-        )
-    return found[0]
-
-
-def _verdicts(row: Row, cases: Cases) -> dict[str, list[Verdict]]:
-    evidence, found = row.evidence, defaultdict(list)
-    for verdict in read_records(evidence.file, Verdict):
-        if (verdict.judge, verdict.rubric) == (evidence.judge, evidence.rubric) and verdict.case_id in cases.index:
-            found[verdict.case_id].append(verdict)
-    return dict(found)
-
-
-def _confidence(
-    measure: str, row: Row, cases: Cases, verdicts: Mapping[str, Sequence[Verdict]], peers: Sequence[Row]
-) -> np.ndarray:
-    panel = cases.panel
+def _confidence(measure: str, row: Row, peers: Sequence[Row]) -> np.ndarray:
+    """Return the confidence of each case, float [cases]."""
+    judge, panel = row.judge, row.judge.cases.panel
     if measure == "gap":
-        values = row.scores if row.expected is None else row.expected
-        if values is None:
-            raise RecordError(
-                f"{row.name} gives no scores that could lie apart: orders or judges can tell how sure it is"
-            )
-        return selective.gaps(panel, values)
+        if row.values is None:
+            raise RecordError(f"{row.name} gives no scores to take a gap of: use orders or judges")
+        return selective.gaps(panel, row.values)
     if measure == "judges":
-        return selective.supports(panel, row.finest(panel), [peer.finest(panel) for peer in peers])
+        return selective.supports(panel, row.finest, [peer.finest for peer in peers])
     if measure == "orders":
-        alike = row.evidence.consistent.get(row.criterion or "scores")
-        return np.full(len(cases), np.nan) if alike is None else divide(*alike)
-    found = np.full(len(cases), np.nan)
-    for case_id, readings in verdicts.items():
-        known = [selective.certainty(each.extra.get("probabilities") or ()) for each in readings if each.valid]
-        if known and None not in known:
-            found[cases.index[case_id]] = np.mean(known)
-    return found
+        return np.full(panel.cases, np.nan) if row.consistent is None else divide(*row.consistent)
+    known = [
+        selective.certainty(each.extra.get("probabilities") or ()) if each.valid else 0.0 for each in judge.verdicts
+    ]
+    total = np.bincount(judge.case_of, np.array(known, float), panel.cases)
+    return divide(total, judge.verdicts_valid)  # NaN where a valid verdict has no probabilities
 
 
 DISAGREEMENT = "how far the judges disagree"
 OWN = "the spread of the judge's own probabilities, orders and runs"
-EQUAL = "nothing tells where the judge is unsure, so all cases have the same chance"
+EQUAL = "no verdict shows any uncertainty, so all cases have the same chance"
 
 
 def uncertainty(cases: Cases, rows: Sequence[Row]) -> tuple[np.ndarray, str]:
-    """Return how unsure judges are of the order of each case's responses, and where that comes from.
+    """Return how uncertain judges are of the order of each case's responses.
 
-    Of several judges it is the standard deviation over judges of a response's place in its case (its score less the case's
-    mean, in standard deviations of that judge), as a root mean square over the case's responses. Of one judge it is that of the
-    mixture of its score probabilities, orders and runs.
+    It is a standard deviation of a response's score, as a root mean square over the case's responses: over several judges, by
+    the score less its case's mean in standard deviations of the judge; of one judge, over its score probabilities, orders and
+    runs.
 
     Returns:
-        float [cases], NaN where a case has no valid verdict; and the source in words.
+        float [cases], NaN where a case has no valid verdict; and the source of the uncertainty in words.
     """
-    scoring = [row for row in rows if row.expected is not None or row.scores is not None]
+    scoring = [row for row in rows if row.values is not None]
     if len(scoring) > 1:
-        places = np.stack([_place(cases, row.scores if row.expected is None else row.expected) for row in scoring])
+        places = np.stack([_place(cases, row.values) for row in scoring])
         known = ~np.isnan(places)
         count = known.sum(axis=0)
         mean = np.where(known, places, 0.0).sum(axis=0) / np.maximum(count, 1)
         squares = np.where(known, (places - mean) ** 2, 0.0).sum(axis=0) / np.maximum(count - 1, 1)
         return _per_case(cases, np.where(count > 1, squares, np.nan)), DISAGREEMENT
     if len(scoring) == 1:
-        spread = _per_case(cases, _own_variance(cases, scoring[0].evidence))
+        spread = _per_case(cases, _own_variance(scoring[0].judge))
         if np.nanmax(spread, initial=0.0) > 0:
             return spread, OWN
     return np.ones(len(cases)), EQUAL
@@ -188,37 +163,24 @@ def _per_case(cases: Cases, squares: np.ndarray) -> np.ndarray:
     """Return the root mean square over each case's responses, NaN where it has none."""
     known = ~np.isnan(squares)
     count = cases.panel.per_case(known, "responses")
-    total = cases.panel.per_case(np.where(known, squares, 0.0), "responses")
-    return np.where(count > 0, np.sqrt(total / np.maximum(count, 1)), np.nan)
+    return np.sqrt(divide(cases.panel.per_case(np.where(known, squares, 0.0), "responses"), count))
 
 
-def _own_variance(cases: Cases, evidence: JudgeEvidence) -> np.ndarray:
-    """Return the variance of a judge's score of every response over the values it gave chances to, in all its readings."""
-    sums = np.zeros((3, cases.responses))
-    for _, verdict in read_placed(evidence.file, Verdict) if evidence.file else ():
-        case = cases.index.get(verdict.case_id)
-        if case is None or not verdict.valid or (verdict.judge, verdict.rubric) != (evidence.judge, evidence.rubric):
+def _own_variance(judge: JudgeVerdicts) -> np.ndarray:
+    """Return the variance of every response's score over the probabilities of all verdicts on it: float [responses]."""
+    first = np.where(np.isnan(judge.expected_score), judge.score, judge.expected_score)
+    second = first**2  # a verdict without probabilities has no variance of its own
+    for verdict, entries in zip(judge.verdicts, judge.entries):
+        chances = verdict.extra.get("probabilities") if verdict.valid else None
+        if verdict.pair is not None or not isinstance(chances, list) or len(chances) != len(verdict.order):
             continue
-        start = int(cases.start[case])
-        for index, mean, square in _moments(verdict):
-            sums[:, start + index] += (1, mean, square)
-    count, first, second = sums
-    mean = first / np.maximum(count, 1)
-    return np.where(count > 0, np.maximum(0.0, second / np.maximum(count, 1) - mean**2), np.nan)
-
-
-def _moments(verdict: Verdict) -> list[tuple[int, float, float]]:
-    """Return (response, mean, mean square) of its score in one verdict; a verdict without probabilities is sure of itself."""
-    given = verdict.expected_scores or verdict.scores or ()
-    found = [(index, value, value * value) for index, value in enumerate(given) if value is not None]
-    chances = verdict.extra.get("probabilities")
-    if verdict.pair is not None or not isinstance(chances, list) or len(chances) != len(verdict.order):
-        return found
-    try:
-        tables = [{float(value): chance for value, chance in table.items()} for table in chances]
-    except (ValueError, AttributeError):  # not scores
-        return found
-    return [
-        (index, *(sum(chance * value**power for value, chance in table.items()) for power in (1, 2)))
-        for index, table in zip(verdict.order, tables)
-    ]
+        try:
+            tables = [{float(value): chance for value, chance in table.items()} for table in chances]
+        except (ValueError, AttributeError):  # not scores
+            continue
+        for index, table in zip(verdict.order, tables):
+            entry = entries.start + sorted(verdict.order).index(index)
+            first[entry], second[entry] = (
+                sum(chance * value**power for value, chance in table.items()) for power in (1, 2)
+            )
+    return np.maximum(0.0, judge.per_response(second) - judge.per_response(first) ** 2)

@@ -1,7 +1,7 @@
-"""Judging the judge: every figure of the report, from verdicts and what people said about the same cases.
+"""Compare judges' verdicts with people's ratings of the same cases.
 
-`meta_evaluate` lays out what `agreement.json` holds with statistics in the places of figures, then has one bootstrap over cases
-estimate them all (so that differences between judges are paired). Nothing is drawn or written here.
+`meta_evaluate` builds the tree of `agreement.json` with a `Statistic` for every figure. One bootstrap over cases then estimates
+all of them, so that differences between judges are paired.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ import numpy as np
 from automedeval.meta_evaluation.candidates import MOST_MODELS, compare_candidates
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.ratings import People, Preferences, preference_shares
-from automedeval.meta_evaluation.verdicts import JudgeEvidence, Row, rows_of
+from automedeval.meta_evaluation.verdicts import JudgeVerdicts, Row, rows_of
 from automedeval.metrics.lexical import longer_text
 from automedeval.rubrics import packaged_rubrics, read_rubric
 from automedeval.stats import agreement, bootstrap, interrater, selective
@@ -28,24 +28,22 @@ WORST = 10
 
 def meta_evaluate(
     cases: Cases,
-    judges: Sequence[JudgeEvidence],
+    judges: Sequence[JudgeVerdicts],
     people: People | None = None,
     choices: dict[str, dict[int, Counter]] | None = None,
     verdict_ratings: dict[str, dict[str, list[tuple[int, float]]]] | None = None,
-    preferences: Sequence[Preferences] = (),
+    preferences: Preferences | None = None,
     resamples: int = bootstrap.RESAMPLES,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Compute every figure; ARCHITECTURE section 4 has the definitions.
+    """Return the content of `agreement.json`, figures as `Estimate`; `bootstrap.plain` makes it JSON.
+
+    Invalid and missing verdicts are wrong in every accuracy, and are left out of correlations (see `stats.agreement`).
 
     Args:
-        cases: the cases that verdicts and ratings are about.
-        judges: real judges and baselines.
-        people, choices, verdict_ratings, preferences: what people said, where they did.
+        judges: judges and baselines.
+        people, choices, verdict_ratings, preferences: what people gave, see `ratings`; None or empty where they gave none.
         resamples, seed: of the bootstrap over cases.
-
-    Returns:
-        What `agreement.json` holds, figures as `Estimate`; `resampling.plain` makes it JSON.
     """
     rows = rows_of(judges)
     panel = cases.panel
@@ -54,14 +52,15 @@ def meta_evaluate(
         "cases": _counts(cases, people),
         "judges": {row.name: _habits(cases, row, longer) for row in rows},
         "models": {
-            row.name: compare_candidates(cases, row.relations(panel), row.scores, row.expected, resamples, seed)
+            row.name: compare_candidates(cases, row.relations, row.scores, row.expected, resamples, seed)
             for row in rows
-            if row.evidence.kind == "judge"
+            if row.judge.kind == "judge"
         },
     }
     if people is not None:
+        relations = {row.name: row.people_relations(people) for row in rows}
         for row in rows:
-            tree["judges"][row.name] |= _agreement(cases, people, row)
+            tree["judges"][row.name] |= _agreement(cases, people, row, relations[row.name])
         tree["people"] = _people(cases, people, longer)
         _ceiling(cases, people, rows, tree)
         by_people = compare_candidates(cases, panel.relations(people.scores), people.scores, None, resamples, seed)
@@ -73,7 +72,7 @@ def meta_evaluate(
     if preferences:
         tree["preferences"] = preference_shares(preferences, len(cases))
     if people is not None:
-        tree["comparisons"] = _comparisons(cases, people, rows)
+        tree["comparisons"] = _comparisons(cases, rows, relations)
     result = bootstrap.estimate(tree, len(cases), resamples, seed)
     if people is not None:
         result["comparisons"] = _differences(result["comparisons"])
@@ -85,13 +84,8 @@ def meta_evaluate(
 
 
 def _counts(cases: Cases, people: People | None) -> dict[str, Any]:
-    counts = {
-        "file": cases.source,
-        "cases": len(cases),
-        "responses": cases.responses,
-        "pairs": len(cases.panel.pairs[0]),
-        "models": len(cases.models),
-    }
+    counts = {"file": cases.source, "cases": len(cases), "responses": cases.responses}
+    counts |= {"pairs": len(cases.panel.pairs[0]), "models": len(cases.models)}
     if people is not None:
         relation = cases.panel.relations(people.scores)
         rated = ~np.isnan(people.scores)
@@ -105,71 +99,74 @@ def _counts(cases: Cases, people: People | None) -> dict[str, Any]:
 
 
 def _habits(cases: Cases, row: Row, longer: np.ndarray) -> dict[str, Any]:
-    """Tell who a judge is, and what it does whatever people think: fail, prefer slots or length, contradict itself."""
-    evidence = row.evidence
-    judge = row.relations(cases.panel)
+    """Return a judge's names, and the figures that need no ratings: errors, effects of slot and length, consistency."""
+    judge = row.judge
     record: dict[str, Any] = {
-        "kind": evidence.kind,
-        "name": evidence.name,
-        "judge": evidence.judge,
-        "rubric": evidence.rubric,
+        "kind": judge.kind,
+        "name": judge.name,
+        "judge": judge.judge,
+        "rubric": judge.rubric_name,
         "criterion": row.criterion,
-        "settings": evidence.settings,
-        "checkpoint": evidence.checkpoint,
-        "verdicts": int(evidence.verdicts.sum()),
-        "errors": dict(evidence.errors.most_common(8)),
-        "usage": evidence.usage if row.criterion in (None, next(iter(evidence.relations), None)) else {},
-        "polarity": "worse" if row.criterion in evidence.worse else "better",
-        "valid_rate": bootstrap.ratio(evidence.valid, evidence.verdicts, reason="no verdict"),
-        "prefers_longer": agreement.accuracies(cases.panel, np.where(np.isnan(judge), np.nan, longer), judge)[
-            "concordance"
-        ],
+        "settings": judge.settings,
+        "checkpoint": judge.checkpoint,
+        "verdicts": int(judge.verdicts_due.sum()),
+        "errors": dict(judge.errors.most_common(8)),
+        "usage": judge.usage if row.criterion in (None, *judge.criteria[:1]) else {},
+        "polarity": "worse" if row.criterion in judge.worse else "better",
+        "valid_rate": bootstrap.ratio(judge.verdicts_valid, judge.verdicts_due, reason="no verdict"),
+        "prefers_longer": _concordance(cases, np.where(np.isnan(row.relations), np.nan, longer), row.relations),
     }
-    habit = row.criterion or "scores"
-    if habit in evidence.slots:
-        record["slots"] = [bootstrap.mean(total, count, int(count.sum())) for total, count in evidence.slots[habit]]
-    if habit in evidence.consistent:
-        record["order_consistency"] = bootstrap.ratio(*evidence.consistent[habit])
-    if evidence.scores is not None and evidence.kind == "judge" and row.scores is not None:
+    if row.slots is not None and len(row.slots):
+        record["slots"] = [bootstrap.mean(total, count, int(count.sum())) for total, count in row.slots]
+    if row.consistent is not None:
+        record["order_consistency"] = bootstrap.ratio(*row.consistent)
+    if row.scores is not None:
         record["scores"] = _histogram(row.scores)
     return record
 
 
-def _agreement(cases: Cases, people: People, row: Row) -> dict[str, Any]:
-    """Return the measures of one row, their twins from expected scores, and where the judge goes wrong."""
+def _concordance(cases: Cases, people: np.ndarray, judge: np.ndarray) -> Statistic:
+    return agreement.accuracies(cases.panel, people, judge)["concordance"]
+
+
+def _agreement(cases: Cases, people: People, row: Row, relation: np.ndarray) -> dict[str, Any]:
+    """Return the measures of one row, the same from expected scores, and where the judge errs most.
+
+    Args:
+        relation: people's relations of the pairs that the judge was asked about [pairs]; so in the functions below.
+    """
     panel, rated = cases.panel, row.rated(people)
-    relation = row.known_relations(cases, people)
-    silent = row.scores is None and row.expected is None and row.relation is None  # not one valid verdict: all wrong
-    reason = "no valid verdict" if silent else "this judge gives no whole scores"
+    reason = "no valid verdict" if row.invalid else "this judge gives no whole scores"
     record: dict[str, Any] = dict.fromkeys(ACCURACIES + CORRELATIONS, Estimate(None, reason=reason))
-    if row.relation is not None or row.scores is not None or silent:
-        record |= agreement.accuracies(panel, relation, row.relations(panel))
+    if row.criterion is not None or row.scores is not None or row.invalid:  # without a valid verdict all is wrong
+        record |= agreement.accuracies(panel, relation, row.relations)
     if row.scores is not None:
         record |= agreement.correlations(panel, rated, row.scores)
     if row.expected is not None:
         banded, bands = agreement.cross_fitted_relations(panel, relation, row.expected, cases.folds())
         twins = agreement.accuracies(panel, relation, banded) | agreement.correlations(panel, rated, row.expected)
-        twins["concordance"] = agreement.accuracies(panel, relation, panel.relations(row.expected))["concordance"]
+        twins["concordance"] = _concordance(cases, relation, panel.relations(row.expected))
         record |= {f"{name}_expected": twins[name] for name in ACCURACIES + CORRELATIONS} | {"tie_bands": bands}
     else:
-        reason = "no valid verdict" if silent else "this judge gives no expected scores, or not with every verdict"
+        reason = "no valid verdict" if row.invalid else "this judge gives no expected scores, or not with every verdict"
         record |= {f"{name}_expected": Estimate(None, reason=reason) for name in ACCURACIES + CORRELATIONS}
-    record |= {"headline": row.headline, "runs": _runs(cases, people, row)} | _breakdown(cases, people, row)
-    if row.evidence.kind == "judge":
-        record |= {"reliability": _reliability_curve(row, people), "worst": _worst(cases, people, row)}
+    record |= {"headline": row.headline, "runs": _runs(cases, row, rated, relation)} | _breakdown(cases, row, relation)
+    if row.judge.kind == "judge":
+        both = ~np.isnan(row.values) & ~np.isnan(people.scores) if row.values is not None else np.zeros(0, bool)
+        curve = reliability_bins(row.values[both], people.scores[both]) if both.sum() >= 2 * BINS else []
+        record |= {"reliability": curve, "worst": _worst(cases, row, rated, relation)}
         if row.expected is not None:
             sure = selective.gaps(panel, row.expected)
-            record["risk_coverage"] = selective.risk_coverage(panel, relation, row.finest(panel), sure)
+            record["risk_coverage"] = selective.risk_coverage(panel, relation, row.finest, sure)
     return record
 
 
-def _breakdown(cases: Cases, people: People, row: Row) -> dict[str, dict[str, Statistic]]:
+def _breakdown(cases: Cases, row: Row, relation: np.ndarray) -> dict[str, dict[str, Statistic]]:
     """Return the headline concordance per topic, and per candidate over the pairs that it is part of."""
     panel = cases.panel
-    relation, judge = row.known_relations(cases, people), row.finest(panel)
 
     def over(pairs: np.ndarray) -> Statistic:
-        return agreement.accuracies(panel, np.where(pairs, relation, np.nan), judge)["concordance"]
+        return _concordance(cases, np.where(pairs, relation, np.nan), row.finest)
 
     found: dict[str, dict[str, Statistic]] = {"topics": {}, "candidates": {}}
     topics = Counter(case.topic for case in cases.records if case.topic)
@@ -183,32 +180,31 @@ def _breakdown(cases: Cases, people: People, row: Row) -> dict[str, dict[str, St
 
 
 def _people(cases: Cases, people: People, longer: np.ndarray) -> dict[str, Any]:
-    """Tell who rated, and how reliably: per criterion, and for the mean over criteria."""
+    """Return who rated, and the reliability of the ratings: per criterion, and of the mean over criteria."""
     panel = cases.panel
     record: dict[str, Any] = {
         "raters": "crossed" if people.crossed else "anonymous",
         "annotators": people.annotators,
         "criteria": list(people.by_criterion),
-        "prefers_longer": agreement.accuracies(panel, longer, panel.relations(people.scores))["concordance"],
+        "prefers_longer": _concordance(cases, longer, panel.relations(people.scores)),
         "scores": _histogram(people.scores),
     }
     if len(people.annotators) < 2:
-        return record | {"reliability": None, "reason": "one rater only: how far people agree is not known"}
+        return record | {"reliability": None, "reason": "one rater only: the agreement between people is not known"}
     tables = dict(people.by_criterion)
     if len(tables) > 1:
         tables["mean of the criteria"] = people.by_annotator
     record["reliability"] = {}
     for criterion, ratings in tables.items():
         level = "ordinal" if criterion in people.by_criterion else "interval"
+        record["reliability"][criterion] = interrater.icc(ratings, panel.case, len(cases), people.crossed)
         alpha = interrater.krippendorff_alpha(ratings, panel.case, len(cases), level)
-        record["reliability"][criterion] = interrater.icc(ratings, panel.case, len(cases), people.crossed) | {
-            f"alpha ({level})": alpha
-        }
+        record["reliability"][criterion][f"alpha ({level})"] = alpha
     return record
 
 
 def _ceiling(cases: Cases, people: People, rows: list[Row], tree: dict[str, Any]) -> None:
-    """Add what one rater reaches against the mean of the others, and each judge against the same means on the same pairs."""
+    """Add the agreement of one rater with the mean of the others, and of each judge with the same means on the same pairs."""
     times = len(people.annotators)
     if times < 2:
         return
@@ -217,70 +213,49 @@ def _ceiling(cases: Cases, people: People, rows: list[Row], tree: dict[str, Any]
     panel = cases.panel.stacked(times).only(keep)
     own, others = own[keep], others[keep]
     relation = panel.relations(others)
-    tree["people"]["ceiling"] = agreement.accuracies(panel, relation, panel.relations(own)) | agreement.correlations(
-        panel, others, own
-    )
+    ceiling = agreement.accuracies(panel, relation, panel.relations(own))
+    tree["people"]["ceiling"] = ceiling | agreement.correlations(panel, others, own)
     for row in rows:
-        values = row.expected if row.expected is not None else row.scores
-        if values is None:  # the pairs of a pairwise judge are not laid out per rater
+        if row.values is None:  # the pairs of a pairwise judge are not laid out per rater
             continue
-        asked = np.ones(cases.responses, bool) if row.evidence.asked is None else row.evidence.asked
-        same = panel.relations(np.where(np.tile(asked, times)[keep], others, np.nan))
-        judges = {"judge": panel.relations(np.tile(values, times)[keep]), "one_rater": panel.relations(own)}
+        same = panel.relations(np.where(np.tile(row.judge.asked, times)[keep], others, np.nan))
+        judges = {"judge": panel.relations(np.tile(row.values, times)[keep]), "one_rater": panel.relations(own)}
         tree["judges"][row.name]["against_the_other_raters"] = {
             name: agreement.accuracies(panel, same, judged)["concordance"] for name, judged in judges.items()
         }
 
 
-def _runs(cases: Cases, people: People, row: Row) -> dict[str, Any] | None:
+def _runs(cases: Cases, row: Row, rated: np.ndarray, relation: np.ndarray) -> dict[str, Any] | None:
     """Return the measures of every run by itself, their mean and standard deviation (the paper averages three runs)."""
-    relation, rated = row.known_relations(cases, people), row.rated(people)
+    panel, judge = cases.panel, row.judge
     found: list[dict[str, Statistic]] = []
-    if row.relation is not None:
-        by_run = row.evidence.run_relations.get(row.criterion, {})
-        found = [agreement.accuracies(cases.panel, relation, judged) for judged in by_run.values()]
-    elif row.scores is not None:
-        for scores in row.evidence.run_scores.values():
-            found.append(agreement.accuracies(cases.panel, relation, cases.panel.relations(scores)))
-            found[-1] |= agreement.correlations(cases.panel, rated, scores)
-    else:
-        for scores in row.evidence.run_expected.values():
-            banded, _ = agreement.cross_fitted_relations(cases.panel, relation, scores, cases.folds())
-            found.append(agreement.accuracies(cases.panel, relation, banded))
-            found[-1] |= agreement.correlations(cases.panel, rated, scores)
-            found[-1]["concordance"] = agreement.accuracies(cases.panel, relation, cases.panel.relations(scores))[
-                "concordance"
-            ]
+    for run in judge.runs if len(judge.runs) > 1 else ():
+        if row.criterion is not None:
+            choice = judge.choice(row.criterion, run)
+            if (choice >= 0).any():
+                found.append(agreement.accuracies(panel, relation, judge.choice_relations(row.criterion, choice)))
+            continue
+        scores = judge.per_response(judge.expected_score if row.scores is None else judge.score, run)
+        measures = agreement.accuracies(panel, relation, panel.relations(scores))
+        if row.scores is None:
+            banded, _ = agreement.cross_fitted_relations(panel, relation, scores, cases.folds())
+            measures = agreement.accuracies(panel, relation, banded) | {"concordance": measures["concordance"]}
+        found.append(measures | agreement.correlations(panel, rated, scores))
     if len(found) < 2:
         return None
     record: dict[str, Any] = {"count": len(found)}
-    values: dict[str, list[float]] = {}
-    for statistics in found:
-        for name, statistic in statistics.items():
-            values.setdefault(name, []).append(bootstrap.value_of(statistic, len(cases)))
-    for name, each in values.items():
-        if not np.isnan(each).any():
-            record[name] = {"mean": float(np.mean(each)), "sd": float(np.std(each, ddof=1)), "values": each}
+    for name in found[0]:
+        values = [bootstrap.value_of(statistics[name], len(cases)) for statistics in found]
+        if not np.isnan(values).any():
+            record[name] = {"mean": float(np.mean(values)), "sd": float(np.std(values, ddof=1)), "values": values}
     return record
 
 
-def _reliability_curve(row: Row, people: People) -> list[dict[str, float | int]]:
-    """Return people's mean score in bins of the judge's expected scores (or of its scores); none of few responses."""
-    values = row.expected if row.expected is not None else row.scores
-    if values is None:
-        return []
-    both = ~np.isnan(values) & ~np.isnan(people.scores)
-    return reliability_bins(values[both], people.scores[both]) if both.sum() >= 2 * BINS else []
-
-
-def _worst(cases: Cases, people: People, row: Row) -> list[str]:
-    """Return the ids of the cases in which the judge is most at odds with people: wrong pairs, weighted by people's gap."""
+def _worst(cases: Cases, row: Row, rated: np.ndarray, relation: np.ndarray) -> list[str]:
+    """Return the ids of the cases with the largest errors: wrong pairs, weighted by the gap between people's scores."""
     first, second = cases.panel.pairs
-    rated = row.rated(people)
-    gaps = np.abs(rated[first] - rated[second])
-    relation, judge = row.known_relations(cases, people), row.relations(cases.panel)
-    lost = np.where(np.isnan(gaps) | np.isnan(relation) | np.isnan(judge), 0.0, gaps * np.abs(relation - judge))
-    weight = cases.panel.per_case(np.nan_to_num(lost))
+    lost = np.nan_to_num(np.abs(rated[first] - rated[second]) * np.abs(relation - row.relations))
+    weight = cases.panel.per_case(lost)
     order = np.argsort(-weight, kind="stable")[:WORST]
     return [cases.records[case].id for case in order.tolist() if weight[case] > 0]
 
@@ -294,37 +269,33 @@ def _histogram(values: np.ndarray) -> dict[str, int]:
     return {f"{value:g}": int(count) for value, count in sorted(Counter(rounded.tolist()).items())}
 
 
-def _choices(cases: Cases, judges: Sequence[JudgeEvidence], people: dict[str, dict[int, Counter]]) -> dict[str, Any]:
-    """Compare judges' choices with people's, criterion by criterion; scores of a listwise judge are read as choices.
+def _choices(cases: Cases, judges: Sequence[JudgeVerdicts], people: dict[str, dict[int, Counter]]) -> dict[str, Any]:
+    """Compare judges' choices with people's by criterion; the scores of a judge that gives none are turned into choices.
 
-    People's choice about a pair is the one that more of them made than any other; pairs without one are left out, and counted.
+    People's choice about a pair is the most frequent one. Pairs with two equally frequent choices are left out and counted.
     """
     records: dict[str, Any] = {}
-    criteria = {
-        each.name: each
-        for name in packaged_rubrics()
-        for each in read_rubric(name).criteria
-        if read_rubric(name).choices
-    }
+    pairwise = [rubric for rubric in map(read_rubric, packaged_rubrics()) if rubric.choices]
+    criteria = {each.name: each for rubric in pairwise for each in rubric.criteria}
     case_of_pair = cases.panel.case[cases.panel.pairs[0]]
     for criterion, votes in people.items():
         ranked = {pair: counter.most_common(2) for pair, counter in votes.items()}
         majority = {pair: top[0][0] for pair, top in ranked.items() if len(top) == 1 or top[0][1] > top[1][1]}
         index = np.array(sorted(majority), int)
         chosen = np.array([majority[pair] for pair in index.tolist()], int)
-        for evidence in judges:
-            if evidence.choices and criterion in evidence.choices:
-                judged = evidence.choices[criterion][index]
-            elif not evidence.choices and evidence.kind == "judge":
-                # The better response is not the one that is more harmful: a packaged rubric's criterion says which way it goes.
+        for judge in judges:
+            if criterion in judge.criteria:
+                judged = judge.choices[criterion][index]
+            elif not judge.criteria and judge.kind == "judge":
+                # The better response is the less harmful one: the criterion of a packaged rubric has the polarity.
                 known = criteria.get(criterion)
                 turn = -1 if known is not None and known.polarity == "worse" else 1
-                relation = turn * cases.panel.relations(evidence.mixed)[index]
+                relation = turn * cases.panel.relations(judge.mixed)[index]
                 level = CHOICES.index(known.neutral) if known is not None else CHOICES.index("tie")
                 judged = np.select([np.isnan(relation), relation == 1, relation == -1], [-1, 0, 1], level)
             else:
                 continue
-            records.setdefault(evidence.name, {})[criterion] = {
+            records.setdefault(judge.name, {})[criterion] = {
                 "pairs": len(index),
                 "without_majority": len(votes) - len(index),
                 "labels": [*CHOICES, "invalid"],
@@ -341,26 +312,21 @@ def _verdict_ratings(cases: Cases, ratings: dict[str, dict[str, list[tuple[int, 
     for judge, criteria in ratings.items():
         for criterion, given in criteria.items():
             case, score = (np.array(values) for values in zip(*given))
-            total = np.bincount(case, weights=score, minlength=len(cases))
-            records.setdefault(judge, {})[criterion] = {
-                "counts": {f"{value:g}": count for value, count in sorted(Counter(score.tolist()).items())},
-                "mean": bootstrap.mean(total, np.bincount(case, minlength=len(cases)), len(given)),
-            }
+            counts = {f"{value:g}": count for value, count in sorted(Counter(score.tolist()).items())}
+            sums = np.bincount(case, score, len(cases)), np.bincount(case, minlength=len(cases))
+            records.setdefault(judge, {})[criterion] = {"counts": counts, "mean": bootstrap.mean(*sums, len(given))}
     return records
 
 
-def _comparisons(cases: Cases, people: People, rows: list[Row]) -> list[dict[str, Any]]:
-    """Put every two rows, one of them a real judge, side by side: concordance on the pairs that both were asked about."""
-    relations = {row.name: row.known_relations(cases, people) for row in rows}
+def _comparisons(cases: Cases, rows: list[Row], relations: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+    """Compare every two rows of which one is a judge: concordance on the pairs that both were asked about."""
     found = []
     for one, two in combinations(rows, 2):
-        if "judge" in (one.evidence.kind, two.evidence.kind):
+        if "judge" in (one.judge.kind, two.judge.kind):
             both = np.where(np.isnan(relations[two.name]), np.nan, relations[one.name])
-            figures = [agreement.accuracies(cases.panel, both, row.finest(cases.panel)) for row in (one, two)]
-            concordances = [figure["concordance"] for figure in figures]
-            found.append(
-                {"first": one.name, "second": two.name, "measure": "concordance", "concordances": concordances}
-            )
+            concordances = [_concordance(cases, both, row.finest) for row in (one, two)]
+            names = {"first": one.name, "second": two.name, "measure": "concordance"}
+            found.append(names | {"concordances": concordances})
     return found
 
 
@@ -375,7 +341,7 @@ def _differences(comparisons: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _adjust(records: list[dict[str, Any]], name: str) -> None:
-    """Add to each record the p-value of a figure, and that adjusted for how many there are (Holm)."""
+    """Add to each record the p-value of a figure, and the p-value adjusted for the number of records (Holm)."""
     for record in records:
         record |= {"p": bootstrap.p_value(record[name]), "p_adjusted": None}
     known = [record for record in records if record["p"] is not None]

@@ -1,7 +1,6 @@
-"""What people said, read from files: ratings of responses, choices about pairs, ratings of verdicts.
+"""Read people's ratings of responses, their choices between responses, and their ratings of and preferences between verdicts.
 
-Ratings become arrays over the responses of all cases. What does not fit the cases is an error that names the file and the
-line, or a note that the report states; nothing is dropped in silence.
+A record that does not fit the cases is an error with file and line. What is left out is a note in the report.
 """
 
 from collections import Counter, defaultdict
@@ -12,8 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from automedeval.meta_evaluation.cases import Cases, Elsewhere, check_number
-from automedeval.records import Choice, Preference, Rating, RecordError, VerdictRating, read_placed
+from automedeval.meta_evaluation.cases import Cases, UnknownCases
+from automedeval.records import (
+    Case,
+    Choice,
+    Preference,
+    Rating,
+    RecordError,
+    Response,
+    VerdictRating,
+    check_number,
+    check_ratings,
+    read_placed,
+    without_repeats,
+)
 from automedeval.stats import bootstrap
 from automedeval.stats.agreement import CHOICES
 
@@ -22,8 +33,11 @@ from automedeval.stats.agreement import CHOICES
 class People:
     """Ratings of responses.
 
-    `by_criterion` maps each criterion to float [responses, annotators], NaN where an annotator gave none. `crossed` says that
-    annotators are persons who rated all that was rated; otherwise an annotator's name is only a position.
+    Args:
+        annotators: the names of the annotators, sorted.
+        by_criterion: each criterion's ratings: float [responses, annotators], NaN where there is none.
+        crossed: whether annotators are persons who rated all that was rated; otherwise an annotator's name is a position only.
+        comments: the number of a response → (annotator, comment) of its ratings.
     """
 
     annotators: list[str]
@@ -39,7 +53,7 @@ class People:
 
     @cached_property
     def scores(self) -> np.ndarray:
-        """The mean over annotators of the mean over criteria: float [responses]."""
+        """People's score of each response, the mean over annotators of the mean over criteria: float [responses]."""
         return _mean(self.by_annotator, 1)
 
 
@@ -49,36 +63,32 @@ def _mean(values: np.ndarray, axis: int) -> np.ndarray:
 
 
 def read_ratings(path: str, cases: Cases, raters: str | None = None) -> People:
-    """Read people's ratings of responses.
+    """Read people's ratings of responses; see `gather_ratings`."""
+    return gather_ratings(read_placed(path, Rating), cases, path, raters)
+
+
+def gather_ratings(
+    placed: Iterable[tuple[str, Rating]], cases: Cases, source: str, raters: str | None = None
+) -> People:
+    """Lay out ratings as arrays.
 
     Args:
-        raters: "crossed", "anonymous", or None to take as crossed what is complete.
+        placed: ("file:line", rating) as `read_placed` yields them; source: the name of their file.
+        raters: "crossed", "anonymous", or None: crossed if all raters rated all that was rated.
 
     Raises:
-        RecordError: a rating of a model that the case has no response of, one that came before, or none of these cases.
+        RecordError: a fault of `check_ratings`, or no rating of any of these cases.
     """
+    other = UnknownCases(f"{source}: ratings", cases)
     given: dict[tuple[int, str, str], float] = {}
     comments: dict[int, list[tuple[str, str]]] = defaultdict(list)
-    other = Elsewhere(f"{path}: ratings", cases)
-    for place, rating in read_placed(path, Rating):
-        if (case := other.case(rating.case_id)) is None:
-            continue
-        check_number(rating.score, "score", place)
-        try:
-            response = cases.locate(case, rating.model)
-        except KeyError:
-            raise RecordError(f"{place}: case {rating.case_id!r} has no response of {rating.model!r}") from None
-        key = (response, rating.annotator, rating.criterion)
-        if key in given:
-            raise RecordError(
-                f"{place}: {rating.annotator!r} rated {rating.model!r} of case {rating.case_id!r} "
-                f"on {rating.criterion!r} before"
-            )
-        given[key] = rating.score
+    for _, rating in check_ratings(other.leave_out(placed), {case.id: case.models for case in cases.records}):
+        response = cases.locate(cases.index[rating.case_id], rating.model)
+        given[response, rating.annotator, rating.criterion] = rating.score
         if rating.comment:
             comments[response].append((rating.annotator, rating.comment))
     if not given:
-        raise RecordError(f"{path}: no rating of any case in {cases.source}")
+        raise RecordError(f"{source}: no rating of any case in {cases.source}")
     annotators = sorted({annotator for _, annotator, _ in given})
     column = {name: number for number, name in enumerate(annotators)}
     by_criterion = {
@@ -93,7 +103,7 @@ def read_ratings(path: str, cases: Cases, raters: str | None = None) -> People:
         notes.append(
             "raters are taken as crossed: all of them rated all that was rated"
             if complete
-            else "raters are taken as anonymous: not all of them rated everything (--raters crossed says they are persons)"
+            else "raters are taken as anonymous: not all of them rated everything (--raters crossed if they are persons)"
         )
     people = People(annotators, by_criterion, complete if raters is None else raters == "crossed", comments, notes)
     unrated = len(cases) - len(np.unique(cases.panel.case[~np.isnan(people.scores)]))
@@ -102,29 +112,42 @@ def read_ratings(path: str, cases: Cases, raters: str | None = None) -> People:
     return people
 
 
+def scores_of_people(
+    ratings: Iterable[tuple[str, Rating]], source: str
+) -> dict[tuple[str, str], tuple[float, list[float]]]:
+    """Return (case id, model) → people's score and single ratings of every rated response, where there is no file of cases.
+
+    `ratings` and `source` are as for `gather_ratings`; a fault of `check_ratings` is a RecordError.
+    """
+    placed = list(ratings)
+    models: dict[str, dict[str, None]] = defaultdict(dict)
+    for _, rating in placed:
+        models[rating.case_id][rating.model] = None
+    if not placed:
+        return {}
+    cases = Cases([Case(name, "", tuple(Response(model, "") for model in of)) for name, of in models.items()], source)
+    people = gather_ratings(placed, cases, source)
+    keys = [(case.id, model) for case in cases.records for model in case.models]
+    single = np.concatenate(list(people.by_criterion.values()), axis=1)
+    return {key: (score, own[~np.isnan(own)].tolist()) for key, score, own in zip(keys, people.scores.tolist(), single)}
+
+
 def read_choices(path: str, cases: Cases) -> tuple[dict[str, dict[int, Counter]], list[str]]:
-    """Read people's choices about pairs: criterion → pair → votes by index of CHOICES; and notes."""
+    """Read people's choices between two responses: criterion → pair → votes by index of CHOICES; and notes."""
     votes: dict[str, dict[int, Counter]] = defaultdict(lambda: defaultdict(Counter))
-    other = Elsewhere(f"{path}: choices", cases)
-    seen = set()
-    for place, choice in read_placed(path, Choice):
-        case = other.case(choice.case_id)
-        if case is None:
-            continue
+    other = UnknownCases(f"{path}: choices", cases)
+    ours = other.leave_out(read_placed(path, Choice))
+    for place, choice in without_repeats(ours, lambda each: frozenset(each.pair)):
+        case = cases.index[choice.case_id]
         try:
             located = [cases.locate(case, model) for model in choice.pair]
         except KeyError as error:
             raise RecordError(f"{place}: case {choice.case_id!r} has no response of {error.args[0]!r}") from None
-        pair = cases.pair_index[min(located), max(located)]
-        key = (pair, choice.annotator, choice.criterion)
-        if key in seen:
-            raise RecordError(f"{place}: {choice.annotator!r} chose about this pair on {choice.criterion!r} before")
-        seen.add(key)
-        code = CHOICES.index(choice.choice) if choice.choice in CHOICES[2:] else None
-        if code is None:
-            chosen = located[choice.pair.index(choice.choice)]
-            code = 0 if chosen == min(located) else 1
-        votes[choice.criterion][pair][code] += 1
+        if choice.choice in CHOICES[2:]:
+            code = CHOICES.index(choice.choice)
+        else:
+            code = int(located[choice.pair.index(choice.choice)] != min(located))
+        votes[choice.criterion][cases.pair_index[min(located), max(located)]][code] += 1
     if not votes:
         raise RecordError(f"{path}: no choice about any case in {cases.source}")
     return votes, other.notes()
@@ -132,18 +155,12 @@ def read_choices(path: str, cases: Cases) -> tuple[dict[str, dict[int, Counter]]
 
 def read_verdict_ratings(path: str, cases: Cases) -> tuple[dict[str, dict[str, list[tuple[int, float]]]], list[str]]:
     """Read physicians' ratings of verdicts: judge → criterion → (case, score) of every rating; and notes."""
-    seen = set()
     found: dict[str, dict[str, list[tuple[int, float]]]] = defaultdict(lambda: defaultdict(list))
-    other = Elsewhere(f"{path}: ratings of verdicts", cases)
-    for place, rating in read_placed(path, VerdictRating):
-        if (case := other.case(rating.case_id)) is None:
-            continue
+    other = UnknownCases(f"{path}: ratings of verdicts", cases)
+    ours = other.leave_out(read_placed(path, VerdictRating))
+    for place, rating in without_repeats(ours, lambda each: each.judge):
         check_number(rating.score, "score", place)
-        key = (case, rating.judge, rating.annotator, rating.criterion)
-        if key in seen:
-            raise RecordError(f"{place}: {rating.annotator!r} rated this verdict on {rating.criterion!r} before")
-        seen.add(key)
-        found[rating.judge][rating.criterion].append((case, rating.score))
+        found[rating.judge][rating.criterion].append((cases.index[rating.case_id], rating.score))
     if not found:
         raise RecordError(f"{path}: no rating of a verdict on any case in {cases.source}")
     return found, other.notes()
@@ -151,78 +168,49 @@ def read_verdict_ratings(path: str, cases: Cases) -> tuple[dict[str, dict[str, l
 
 TIE = "tie"
 OUTCOMES = ("first", TIE, "second")
-
-
-@dataclass
-class Preferences:
-    """What people preferred of two judges.
-
-    `votes` maps each criterion to every vote on it: (number of the case, annotator, place in OUTCOMES).
-    """
-
-    judges: tuple[str, str]
-    votes: dict[str, list[tuple[int, str, int]]] = field(default_factory=lambda: defaultdict(list))
-
-    def add(self, case: int, preference: Preference) -> None:
-        """Count a preference between these two judges, whichever of them it names first."""
-        place = 1 if preference.choice == TIE else 2 * self.judges.index(preference.choice)
-        self.votes[preference.criterion].append((case, preference.annotator, place))
-
-
-def read_preferences(path: str, cases: Cases) -> tuple[list[Preferences], list[str]]:
-    """Read people's preferences: one `Preferences` for every two judges, and notes.
-
-    Raises:
-        RecordError: a record that is none, one that came before, or none of these cases.
-    """
-    return gather_preferences(read_placed(path, Preference), cases, path)
+# The two judges → criterion → every vote: number of the case, annotator, index of OUTCOMES.
+Preferences = dict[tuple[str, str], dict[str, list[tuple[int, str, int]]]]
 
 
 def gather_preferences(
     placed: Iterable[tuple[str, Preference]], cases: Cases, source: str
-) -> tuple[list[Preferences], list[str]]:
-    """Sort preferences by the two judges that they are about; see `read_preferences`."""
-    found: dict[frozenset[str], Preferences] = {}
-    seen = set()
-    other = Elsewhere(f"{source}: preferences", cases)
-    for place, given in placed:
+) -> tuple[Preferences, list[str]]:
+    """Return people's preferences between the verdicts of every two judges, and notes.
+
+    Raises:
+        RecordError: a preference that is given twice, a judge called "tie", or no preference about any of these cases.
+    """
+    found: Preferences = {}
+    other = UnknownCases(f"{source}: preferences", cases)
+    for place, given in without_repeats(other.leave_out(placed), lambda each: frozenset(each.judges)):
         if TIE in given.judges:
             raise RecordError(f"{place}: a judge cannot be called {TIE!r}: the word is a choice")
-        if (case := other.case(given.case_id)) is None:
-            continue
-        pair = frozenset(given.judges)
-        key = (case, pair, given.annotator, given.criterion)
-        if key in seen:
-            raise RecordError(
-                f"{place}: {given.annotator!r} preferred one of these verdicts on case {given.case_id!r} "
-                f"on {given.criterion!r} before"
-            )
-        seen.add(key)
-        found.setdefault(pair, Preferences(given.judges)).add(case, given)
+        judges = given.judges[::-1] if given.judges[::-1] in found else given.judges
+        number = 1 if given.choice == TIE else 2 * judges.index(given.choice)
+        votes = found.setdefault(judges, defaultdict(list))[given.criterion]
+        votes.append((cases.index[given.case_id], given.annotator, number))
     if not found:
         raise RecordError(f"{source}: no preference about any case in {cases.source}")
-    return list(found.values()), other.notes()
+    return found, other.notes()
 
 
-def preference_shares(preferences: Iterable[Preferences], cases: int) -> list[dict[str, Any]]:
-    """Return, for every two judges and every criterion, the shares of votes for the first, for neither and for the second.
+def preference_shares(preferences: Preferences, cases: int) -> list[dict[str, Any]]:
+    """Return, for every two judges and every criterion, the shares of votes for the first, for a tie and for the second.
 
     Args:
-        cases: how many there are.
+        cases: the number of cases.
 
     Returns:
         {"judges", "criteria": {criterion: {"first", "tie", "second", "margin", "annotators", "cases"}}} each, shares and
-        margin (first less second) as `Statistic`; `annotators` maps each to their own three shares, whose spread is what the
-        paper's error bars show.
+        margin (first less second) as `Statistic`; `annotators` maps each annotator to three shares, whose spread the paper's
+        error bars show.
     """
     records = []
-    for each in preferences:
+    for judges, by_criterion in preferences.items():
         criteria = {}
-        for criterion, votes in each.votes.items():
+        for criterion, votes in by_criterion.items():
             case, place = (np.array([vote[at] for vote in votes]) for at in (0, 2))
-            counts = np.stack([np.bincount(case[place == number], minlength=cases) for number in range(3)]).astype(
-                float
-            )
+            counts = np.stack([np.bincount(case, place == number, minlength=cases) for number in range(3)])
             total, reason = counts.sum(axis=0), "no preference"
             shares = {name: bootstrap.ratio(count, total, len(votes), reason) for name, count in zip(OUTCOMES, counts)}
             margin = bootstrap.mean(counts[0] - counts[2], total, len(votes), reason, (-1.0, 1.0))
@@ -230,11 +218,7 @@ def preference_shares(preferences: Iterable[Preferences], cases: int) -> list[di
             for _, annotator, number in votes:
                 own[annotator][number] += 1
             annotators = {name: [n / sum(own[name]) for n in own[name]] for name in sorted(own)}
-            criteria[criterion] = {
-                **shares,
-                "margin": margin,
-                "annotators": annotators,
-                "cases": int((total > 0).sum()),
-            }
-        records.append({"judges": list(each.judges), "criteria": criteria})
+            more = {"margin": margin, "annotators": annotators, "cases": int((total > 0).sum())}
+            criteria[criterion] = shares | more
+        records.append({"judges": list(judges), "criteria": criteria})
     return records

@@ -1,20 +1,18 @@
-"""How similar judges' rationales are to a teacher's on the same cases (paper section 4.3, Table 2).
+"""Compare judges' rationales with a teacher's on the same cases (paper section 4.3, Table 2).
 
-A similarity to the teacher, and to nobody else: it says nothing of whether either rationale is right. How two texts are
-compared is not known here; `score` is handed over, and is `rationale_score` of the metric of that name.
+This is the similarity to one teacher; it does not tell whether either rationale is right. The metric is passed in as `score`:
+the `rationale_score` of `automedeval.metrics`.
 """
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from automedeval.meta_evaluation.cases import Cases, Elsewhere
-from automedeval.meta_evaluation.verdicts import JudgeEvidence
-from automedeval.records import RecordError, Verdict, read_placed
+from automedeval.meta_evaluation.cases import Cases, UnknownCases
+from automedeval.meta_evaluation.verdicts import JudgeVerdicts, check_order
+from automedeval.records import RecordError, Verdict, read_placed, verdicts_file
 from automedeval.rubrics.rationale import permute
 from automedeval.stats import bootstrap
 
@@ -22,148 +20,114 @@ LABEL = "similarity to the teacher's rationale, not its quality"
 Shown = tuple[int, tuple[int, ...], bool]  # case, responses, whether their order matters
 
 
-@dataclass
-class Rationales:
-    """One judge's rationales by what it was shown, and why its other verdicts have none.
+def rationales_of(judge: JudgeVerdicts) -> tuple[dict[Shown, list[str]], Counter]:
+    """Return a judge's rationales by the responses that it was shown, and why its other verdicts have none.
 
-    `texts` maps a case and the responses shown to the rationales of the valid verdicts on them, each as it reads when the
-    responses are shown in the order of the case: Doctor 1 is the same response in all of them.
+    Every rationale is renamed to the order of the case: Doctor 1 is the same response in all of them. Answers A and B of a pair
+    are not renamed; there only verdicts in the same order can be compared.
     """
-
-    name: str
-    texts: dict[Shown, list[str]] = field(default_factory=dict)
-    left_out: Counter = field(default_factory=Counter)
-
-    def add(self, case: int, verdict: Verdict) -> None:
-        """Take up one verdict, or note why it cannot be compared."""
+    texts: dict[Shown, list[str]] = {}
+    left_out: Counter = Counter()
+    for case, verdict in zip(judge.case_of.tolist(), judge.verdicts):
         if not verdict.valid:
-            self.left_out["invalid"] += 1
+            left_out["invalid"] += 1
         elif not (verdict.rationale or "").strip():
-            self.left_out["without a rationale"] += 1
-        elif verdict.pair is not None:  # answers A and B are not renamed in a text: only the same order can be compared
-            self.texts.setdefault((case, verdict.order, True), []).append(verdict.rationale)
+            left_out["without a rationale"] += 1
+        elif verdict.pair is not None:
+            texts.setdefault((case, verdict.order, True), []).append(verdict.rationale)
         else:
             order = tuple(sorted(verdict.order))
             text = permute(verdict.rationale, [verdict.order.index(response) for response in order])
-            self.texts.setdefault((case, order, False), []).append(text)
+            texts.setdefault((case, order, False), []).append(text)
+    return texts, left_out
 
 
-def read_teacher(path: str, cases: Cases) -> tuple[Rationales, list[str]]:
-    """Read the teacher's verdicts.
-
-    Args:
-        path: a verdict file, or a folder that holds a verdicts.jsonl; all verdicts are of one judge.
-
-    Returns:
-        The teacher's rationales, and notes.
+def read_teacher(path: str, cases: Cases) -> tuple[JudgeVerdicts, list[str]]:
+    """Return the verdicts of one teacher in a file, or in a folder that holds a verdicts.jsonl; and notes.
 
     Raises:
-        RecordError: verdicts of two judges; a verdict on a case as it was before its texts changed; no rationale on any of
-            these cases.
+        RecordError: verdicts of two judges; a verdict on a case whose texts changed since; no rationale on any of these cases.
     """
-    file = Path(path) / "verdicts.jsonl" if Path(path).is_dir() else Path(path)
-    other = Elsewhere(f"{file}: verdicts", cases)
-    found: Rationales | None = None
+    file = verdicts_file(path)
+    other = UnknownCases(f"{file}: verdicts", cases)
+    found: list[Verdict] = []
+    name = None
     for place, verdict in read_placed(file, Verdict):
-        found = found or Rationales(verdict.judge)
-        if verdict.judge != found.name:
-            raise RecordError(
-                f"{place}: a verdict of {verdict.judge!r}; all verdicts must be of one teacher, {found.name!r}"
-            )
-        case = other.case(verdict.case_id)
-        if case is not None:
-            _check(place, cases, case, verdict)
-            found.add(case, verdict)
-    if found is None or not found.texts:
+        name = name or verdict.judge
+        if verdict.judge != name:
+            raise RecordError(f"{place}: a verdict of {verdict.judge!r}; all verdicts must be of one teacher, {name!r}")
+        if other.knows(verdict):
+            check_order(place, cases.records[cases.index[verdict.case_id]], verdict)
+            found.append(verdict)
+    if not any(verdict.valid and (verdict.rationale or "").strip() for verdict in found):
         raise RecordError(f"{file}: no valid verdict with a rationale on any case in {cases.source}")
-    return found, other.notes()
-
-
-def _check(place: str, cases: Cases, case: int, verdict: Verdict) -> None:
-    record = cases.records[case]
-    if verdict.extra.get("case_digest", record.digest) != record.digest:
-        raise RecordError(f"{place}: the verdict is on case {record.id!r} as it was before its texts changed")
-    count = len(record.responses)
-    if not all(0 <= index < count for index in verdict.order) or len(set(verdict.order)) != len(verdict.order):
-        raise RecordError(f"{place}: 'order' {list(verdict.order)} does not fit the {count} responses of {record.id!r}")
+    return JudgeVerdicts(cases, found), other.notes()
 
 
 def compare_rationales(
     cases: Cases,
-    judges: Sequence[JudgeEvidence],
-    teacher: Rationales,
+    judges: Sequence[JudgeVerdicts],
+    teacher: JudgeVerdicts,
     score: Callable[..., dict[str, Any]],
     **settings: Any,
 ) -> dict[str, Any]:
     """Compare judges' rationales with the teacher's on the same responses of the same case.
 
     Args:
-        judges: evidence that was read from verdict files; baselines are passed over.
-        score: takes predictions, lists of references and `settings`, and returns what `rationale_score` does.
+        judges: judges of verdict files; baselines are passed over.
+        score: takes predictions, lists of references and `settings`, and returns what `rationale_score` does; of several
+            references the best figure counts.
 
     Returns:
         `teacher`, `label`, `settings`, and under `judges` for each name: `bert_score` {precision, recall, f1} and `bart_score`
-        as `Statistic`s over cases, `rationales` (how many were compared), `left_out` {reason: count}, `truncated`; or
-        `reason`, why there is nothing. Where the teacher gave several verdicts, the best figure counts.
+        as `Statistic`s, `rationales` (how many were compared), `left_out` {reason: count}, `truncated`; or `reason`.
 
     Raises:
-        RecordError: what `score` refuses.
+        RecordError: `score` refuses the texts or the settings.
     """
     table: dict[str, dict[str, Any]] = {}
     items: list[tuple[str, int, str, list[str]]] = []
-    for evidence in judges:
-        if evidence.kind != "judge" or evidence.file is None:
+    references, _ = rationales_of(teacher)
+    for judge in judges:
+        if judge.kind != "judge":
             continue
-        if evidence.judge == teacher.name:
-            table[evidence.name] = {"reason": "the teacher itself"}
+        if judge.judge == teacher.judge:
+            table[judge.name] = {"reason": "the teacher itself"}
             continue
-        own = _read(evidence, cases)
+        own, left_out = rationales_of(judge)
         before = len(items)
-        for shown, texts in own.texts.items():
-            if shown in teacher.texts:
-                items += [(evidence.name, shown[0], text, teacher.texts[shown]) for text in texts]
+        for shown, texts in own.items():
+            if shown in references:
+                items += [(judge.name, shown[0], text, references[shown]) for text in texts]
             else:
-                own.left_out["without a rationale of the teacher's"] += len(texts)
+                left_out["without a rationale of the teacher's"] += len(texts)
         count = len(items) - before
-        table[evidence.name] = {"rationales": count, "left_out": dict(own.left_out)}
+        table[judge.name] = {"rationales": count, "left_out": dict(left_out)}
         if not count:
-            table[evidence.name]["reason"] = "no rationale on what the teacher wrote one about"
-    result = {"teacher": teacher.name, "label": LABEL, "settings": settings, "judges": table}
+            table[judge.name]["reason"] = "no rationale on responses that the teacher has a rationale on"
+    result = {"teacher": teacher.judge, "label": LABEL, "settings": settings, "judges": table}
     if not items:
         return result
-    names, places, predictions, references = zip(*items)
+    names, places, predictions, of_teacher = zip(*items)
     try:
-        found = score(predictions=list(predictions), references=list(references), **settings)
+        found = score(predictions=list(predictions), references=list(of_teacher), **settings)
     except ValueError as error:
         raise RecordError(f"the rationales cannot be compared: {error}") from None
     cut = Counter(names[item] for item in found["truncated"])
     for name in dict.fromkeys(names):
-        rows = [row for row, other in enumerate(names) if other == name]
+        rows = np.flatnonzero(np.array(names) == name)
         case = np.array(places)[rows]
+
+        def mean(
+            values: Sequence[float | None], rows: np.ndarray = rows, case: np.ndarray = case
+        ) -> bootstrap.Statistic:
+            figures = np.array(values, float)[rows]  # None becomes NaN
+            sums = (np.bincount(case, each, len(cases)) for each in (np.nan_to_num(figures), ~np.isnan(figures)))
+            return bootstrap.mean(*sums, int((~np.isnan(figures)).sum()), "no rationale has a score")
+
         table[name]["truncated"] = cut[name]
         if "bert_score" in found:
-            figures = found["bert_score"].items()
-            table[name]["bert_score"] = {
-                key: _mean([values[row] for row in rows], case, cases) for key, values in figures
-            }
+            table[name]["bert_score"] = {key: mean(values) for key, values in found["bert_score"].items()}
         if "bart_score" in found:
-            table[name]["bart_score"] = _mean([found["bart_score"][row] for row in rows], case, cases)
+            table[name]["bart_score"] = mean(found["bart_score"])
     return result
-
-
-def _read(evidence: JudgeEvidence, cases: Cases) -> Rationales:
-    """Read a judge's rationales again from its file, which is known to fit the cases."""
-    found = Rationales(evidence.name)
-    for _, verdict in read_placed(evidence.file, Verdict):
-        if (verdict.judge, verdict.rubric) == (evidence.judge, evidence.rubric) and verdict.case_id in cases.index:
-            found.add(cases.index[verdict.case_id], verdict)
-    return found
-
-
-def _mean(values: Sequence[float | None], case: np.ndarray, cases: Cases) -> bootstrap.Statistic:
-    """Return the mean over rationales, by cases; one without a figure is left out."""
-    known = np.array([value is not None for value in values])
-    figures = np.array([0.0 if value is None else value for value in values])
-    totals = np.bincount(case, weights=figures, minlength=len(cases))
-    counts = np.bincount(case, weights=known, minlength=len(cases))
-    return bootstrap.mean(totals, counts, int(known.sum()), "no rationale has a score")

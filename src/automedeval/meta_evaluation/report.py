@@ -1,13 +1,9 @@
-"""The report: what `meta_evaluate` found, as one self-contained HTML page and its Markdown twin.
-
-The templates lie in `templates/`. Candidates' texts are hostile: the HTML template escapes everything, and the page forbids
-itself any outside call.
-"""
+"""Write the report of a meta-evaluation, a self-contained HTML page and its Markdown twin: its tables and its cases."""
 
 import random
 from collections.abc import Iterable, Sequence
 from importlib import resources
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -15,11 +11,11 @@ import yaml
 
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.ratings import People
-from automedeval.meta_evaluation.report_text import gaps, summary
-from automedeval.meta_evaluation.verdicts import JudgeEvidence
-from automedeval.reports.page import fill
-from automedeval.reports.text import percent, real_judges
-from automedeval.stats.agreement import ACCURACIES, CORRELATIONS, LABELS
+from automedeval.meta_evaluation.report_figures import illustrate
+from automedeval.meta_evaluation.report_text import gaps, real_judges, summary
+from automedeval.meta_evaluation.verdicts import JudgeVerdicts
+from automedeval.reports.page import render_twins
+from automedeval.stats.agreement import LABELS
 
 TEMPLATES = resources.files("automedeval.meta_evaluation") / "templates"
 
@@ -28,11 +24,11 @@ def agreement_table(result: dict[str, Any]) -> list[dict[str, Any]]:
     """Return one row per judge and baseline, and one rater's ceiling: name, kind, measure → (own scores, expected scores)."""
     rows = []
     for name, record in result["judges"].items():
-        cells = {m: (record.get(m), record.get(f"{m}_expected")) for m in ACCURACIES + CORRELATIONS}
+        cells = {m: (record.get(m), record.get(f"{m}_expected")) for m in LABELS}
         rows.append({"name": name, "kind": record["kind"], "cells": cells, "valid_rate": record["valid_rate"]})
     ceiling = result["people"].get("ceiling")
     if ceiling:
-        cells = {m: (ceiling[m], None) for m in ACCURACIES + CORRELATIONS}
+        cells = {m: (ceiling[m], None) for m in LABELS}
         rows.append({"name": "one rater against the others", "kind": "people", "cells": cells, "valid_rate": None})
     return rows
 
@@ -52,14 +48,9 @@ def undefined(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
     return found
 
 
-def paper_table() -> dict[str, Any]:
-    """Return the paper's own Table 2, for a labelled comparison."""
-    return yaml.safe_load((TEMPLATES / "paper_table2.yaml").read_text(encoding="utf-8"))
-
-
-def paper_rounds() -> dict[str, Any]:
-    """Return the paper's own rounds (Tables 3 and 5) and its curve (Appendix F), for a labelled comparison."""
-    return yaml.safe_load((TEMPLATES / "paper_rounds.yaml").read_text(encoding="utf-8"))
+def published(name: str) -> dict[str, Any]:
+    """Return the paper's own figures: "table2", or "rounds" (Tables 3 and 5, and the curve of Appendix F)."""
+    return yaml.safe_load((TEMPLATES / f"paper_{name}.yaml").read_text(encoding="utf-8"))
 
 
 def pick_cases(result: dict[str, Any], cases: Cases, most: int, seed: int = 0) -> list[int]:
@@ -74,18 +65,17 @@ def pick_cases(result: dict[str, Any], cases: Cases, most: int, seed: int = 0) -
 
 
 def case_records(
-    result: dict[str, Any], cases: Cases, judges: Sequence[JudgeEvidence], people: People | None, numbers: Iterable[int]
+    result: dict[str, Any], cases: Cases, judges: Sequence[JudgeVerdicts], people: People | None, numbers: Iterable[int]
 ) -> list[dict[str, Any]]:
     """Lay out cases with responses, scores, choices, ratings and rationales side by side."""
     worst: dict[str, list[str]] = {}
     for name, record in real_judges(result).items():
         for case_id in record.get("worst", []):
             worst.setdefault(case_id, []).append(name)
-    judges = [evidence for evidence in judges if evidence.kind == "judge"]
+    judges = [judge for judge in judges if judge.kind == "judge"]
     records = []
     for number in numbers:
         case, start = cases.records[number], int(cases.start[number])
-        places = range(start, start + len(case.responses))
         responses = [
             {
                 "model": response.model,
@@ -94,32 +84,21 @@ def case_records(
                 "people": _ratings(people, place),
                 "comments": people.comments.get(place, []) if people is not None else [],
             }
-            for place, response in zip(places, case.responses)
+            for place, response in enumerate(case.responses, start)
         ]
         choices = []
-        for evidence in judges:
-            for one, two in combinations(range(len(case.responses)), 2):
-                pair = cases.pair_index[start + one, start + two]
-                said = [(name, int(codes[pair])) for name, codes in evidence.choices.items() if codes[pair] >= 0]
-                names = [case.models[one], case.models[two], "tie", "neither"]
-                if said:
-                    answers = ", ".join(f"{criterion}: {names[code]}" for criterion, code in said)
-                    choices.append((f"{evidence.name}, {names[0]} : {names[1]}", answers))
+        for judge, (one, two) in product(judges, combinations(range(len(case.responses)), 2)):
+            pair = cases.pair_index[start + one, start + two]
+            names = [case.models[one], case.models[two], "tie", "neither"]
+            given = [f"{name}: {names[codes[pair]]}" for name, codes in judge.choices.items() if codes[pair] >= 0]
+            choices += [(f"{judge.name}, {names[0]} : {names[1]}", ", ".join(given))] if given else []
         question = case.question
         if not isinstance(question, str):
             question = "\n\n".join(f"{message['role']}: {message['content']}" for message in question)
-        records.append(
-            {
-                "id": case.id,
-                "topic": case.topic,
-                "question": question,
-                "reference": case.reference,
-                "responses": responses,
-                "choices": choices,
-                "rationales": [(each.name, each.rationales[number]) for each in judges if number in each.rationales],
-                "worst": worst.get(case.id, []),
-            }
-        )
+        record = {"id": case.id, "topic": case.topic, "question": question, "reference": case.reference}
+        record |= {"responses": responses, "choices": choices, "worst": worst.get(case.id, [])}
+        record["rationales"] = [(each.name, each.rationales[number]) for each in judges if number in each.rationales]
+        records.append(record)
     return records
 
 
@@ -127,39 +106,46 @@ def _ratings(people: People | None, place: int) -> str | None:
     """Return people's mean score of a response, and each rater's."""
     if people is None or np.isnan(people.scores[place]):
         return None
-    each = [
-        f"{name} {score:g}"
-        for name, score in zip(people.annotators, people.by_annotator[place].round(2))
-        if score == score
-    ]
+    scores = zip(people.annotators, people.by_annotator[place].round(2))
+    each = [f"{name} {score:g}" for name, score in scores if not np.isnan(score)]
     return f"{people.scores[place]:.2f} ({', '.join(each[:8])}{', …' if len(each) > 8 else ''})"
 
 
-def render(template: str, result: dict[str, Any], **context: Any) -> str:
-    """Render `report.html.jinja` or `report.md.jinja` of this room."""
+def render(
+    result: dict[str, Any],
+    title: str,
+    cases: list[dict[str, Any]],
+    in_series: bool = False,
+    beside_paper: bool = False,
+) -> dict[str, str]:
+    """Render a result as {"report.html": text, "report.md": text}.
+
+    Args:
+        result: what `agreement.json` holds.
+        cases: the cases to show, as `case_records` lays them out.
+        in_series: whether the judges are a series, over which curves are drawn.
+        beside_paper: whether the paper's own figures are shown, labelled as such.
+    """
     rows = agreement_table(result) if "people" in result else []
-    return fill(
-        TEMPLATES / template,
-        {"percent": percent, "chance": _chance, "most": _most},
+    rounds = published("rounds") if beside_paper else None
+    return render_twins(
+        "automedeval.meta_evaluation",
+        "report",
+        title,
+        words=summary(result),
+        notes=result["notes"],
+        figures=illustrate(result, in_series, rounds),
+        settings=result["settings"],
+        script="report.js",
         result=result,
         judges=real_judges(result),
-        summary=summary(result),
+        cases=cases,
+        paper=published("table2") if beside_paper else None,
+        paper_rounds=rounds,
         gaps=gaps(result),
         rows=rows,
         reasons=undefined(rows),
         labels=LABELS,
-        accuracies=ACCURACIES,
-        correlations=CORRELATIONS,
-        **context,
+        # Judges that were asked about less have fewer pairs.
+        most=lambda judges, kind, key: max(record[kind][key]["n"] for record in judges.values()),
     )
-
-
-def _most(judges: dict[str, dict], kind: str, key: str) -> int:
-    """Return the most pairs that a judge was compared on; judges that were asked about less have fewer."""
-    return max(record[kind][key]["n"] for record in judges.values())
-
-
-def _chance(p: float | None) -> str:
-    if p is None:
-        return "–"
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"

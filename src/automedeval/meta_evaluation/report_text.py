@@ -1,47 +1,47 @@
-"""The report in words: which model is better, how sure, and how far each judge can be believed."""
+"""Put the result into sentences: which model is better, and how well each judge agrees with people."""
 
 from typing import Any
 
-from automedeval.reports.text import percent, real_judges
+from automedeval.reports.text import interval, percent
 
 CONTEST = 6  # pairs of models that are put into words
-HALF = "a tie counts half, and tying or guessing always gives 50 %"
+HALF = "A tie counts as half; guessing gives 50 %."
 
 
-def _interval_words(estimate: dict[str, Any]) -> str:
-    if estimate["low"] is None:
-        return "no interval"
-    return f"95 % interval {100 * estimate['low']:.0f}–{100 * estimate['high']:.0f}"
+def real_judges(result: dict[str, Any]) -> dict[str, dict]:
+    """Return the records of judges that are no baselines."""
+    return {name: record for name, record in result["judges"].items() if record["kind"] == "judge"}
 
 
 def summary(result: dict[str, Any]) -> list[str]:
-    """Say in words what a reader decides by: which model is better, how sure, and how far the judge can be believed."""
+    """Return sentences on which model is better, with intervals, and on how well each judge agrees with people."""
     sentences = []
-    by_judge: dict[str, list[tuple[str, dict]]] = {}
+    by_judge: dict[str, list[tuple[dict, dict]]] = {}  # judge → its records, each with its comparison of the models
     for name, record in real_judges(result).items():
-        by_judge.setdefault(record["name"], []).append((name, record))
+        by_judge.setdefault(record["name"], []).append((record, result["models"][name]))
     for judge, rows in by_judge.items():
-        if rows[0][1]["criterion"] is None:
-            sentences += _contest(judge, result["models"][rows[0][0]])
+        known = [row for row in rows if "gap" not in row[1]]
+        if rows[0][0]["criterion"] is None:
+            sentences += [sentence for _, table in known for sentence in _contest(judge, table)]
         else:
-            sentences += _winners(judge, [(record, result["models"][name]) for name, record in rows])
+            sentences += _winners(judge, known)
     for gap, names in gaps(result).items():
         who = "" if len(names) == len(result["models"]) else f" by {', '.join(names)}"
-        sentences.append(f"Which model is better cannot be said{who}: {gap}.")
+        sentences.append(f"The models cannot be compared{who}: {gap}.")
     for judge, rows in by_judge.items():
         if "people" in result:
-            sentences += _credit(judge, [record for _, record in rows])
+            sentences += _credit(judge, [record for record, _ in rows])
         sentences += _chosen(judge, result.get("choices", {}).get(judge, {}))
-        valid = rows[0][1]["valid_rate"]["value"]
+        valid = rows[0][0]["valid_rate"]["value"]
         if valid not in (None, 1.0):
-            wrong = ", and count as wrong" if "people" in result else ""
-            sentences.append(f"{percent(1 - valid)} of {judge}'s verdicts are invalid or missing{wrong}.")
+            wrong = " They count as wrong." if "people" in result else ""
+            sentences.append(f"{percent(1 - valid)} of {judge}'s verdicts are invalid or missing.{wrong}")
     for compared in result.get("preferences", []):
         sentences += _preferred(compared)
     if "rounds" in result:
         sentences += _rounds(result["rounds"])
     if "people" not in result and not result.get("choices"):
-        sentences.append("Nobody rated these responses here: how far a judge agrees with people is not known.")
+        sentences.append("There are no ratings: how well a judge agrees with people is not known.")
     return sentences
 
 
@@ -55,27 +55,22 @@ def gaps(result: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def _contest(judge: str, table: dict[str, Any]) -> list[str]:
-    """Say which of two models is better, of all pairs or of those that differ most; better only at p < 0.05, adjusted."""
-    if "gap" in table:
-        return []
+    """Compare the pairs of models that differ most; one is better only at p < 0.05, adjusted."""
     sentences = []
     pairs = sorted(table["pairs"], key=lambda pair: (_adjusted(pair), -abs(pair["margin"]["value"])))
     for pair in pairs[:CONTEST]:
-        first, second = pair["pair"]
-        win, loss = ("win", "loss") if pair["margin"]["value"] >= 0 else ("loss", "win")
-        if win == "loss":
-            first, second = second, first
-        shares = f"{percent(pair[win]['value'])} of {pair[win]['n']} cases ({_interval_words(pair[win])})"
+        (first, second), win, loss = pair["pair"], "win", "loss"
+        if pair["margin"]["value"] < 0:
+            first, second, win, loss = second, first, loss, win
+        shares = f"{percent(pair[win]['value'])} of {pair[win]['n']} cases ({interval(pair[win])})"
         shares += f", worse in {percent(pair[loss]['value'])}"
-        shares += f", level in {percent(pair['tie']['value'])}" if pair["tie"]["value"] else ""
-        if _adjusted(pair) < 0.05:
-            sentences.append(f"By {judge}, {first} is better than {second} in {shares}.")
-        else:
-            sentences.append(
-                f"By {judge}, {first} and {second} cannot be told apart with these cases: {first} is better in {shares}."
-            )
+        shares += f", equal in {percent(pair['tie']['value'])}" if pair["tie"]["value"] else ""
+        unclear = "" if _adjusted(pair) < 0.05 else f"there is no clear difference between {first} and {second}. "
+        than = "" if unclear else f" than {second}"
+        sentences.append(f"By {judge}, {unclear}{first} is better{than} in {shares}.")
     if len(pairs) > CONTEST:
-        sentences.append(f"These are the {CONTEST} of {len(pairs)} pairs of models that {judge} tells apart best.")
+        some = f"the {CONTEST} of {len(pairs)} pairs of models"
+        sentences.append(f"These are {some} with the clearest differences by {judge}.")
     return sentences
 
 
@@ -84,113 +79,103 @@ def _adjusted(pair: dict[str, Any]) -> float:
 
 
 def _winners(judge: str, tables: list[tuple[dict[str, Any], dict[str, Any]]]) -> list[str]:
-    """Say which model wins most comparisons on each criterion, where one does."""
+    """Name the model that wins most comparisons on each criterion, where one does."""
     parts, none = [], []
     for record, table in tables:
-        if "gap" in table:
-            continue
         rates = {model: found["win_rate"] for model, found in table["models"].items()}
         best = max(rates, key=lambda model: rates[model]["value"])
         if rates[best]["low"] is not None and rates[best]["low"] > 0.5:
             least = ", being chosen least" if record["polarity"] == "worse" else ""
-            share = f"{percent(rates[best]['value'])}, {_interval_words(rates[best])}{least}"
+            share = f"{percent(rates[best]['value'])}, {interval(rates[best])}{least}"
             parts.append(f"{best} on {record['criterion']} ({share})")
         else:
             none.append(record["criterion"])
     sentences = []
     if parts:
-        sentences.append(f"By {judge}, the model that wins most comparisons, ties counted half, is {', '.join(parts)}.")
+        best = ", ".join(parts)
+        sentences.append(f"By {judge}, the model that wins most comparisons is {best}. A tie counts as half a win.")
     if none:
         sentences.append(f"By {judge}, no model clearly wins more than half of its comparisons on {', '.join(none)}.")
     return sentences
 
 
 def _credit(judge: str, records: list[dict[str, Any]]) -> list[str]:
-    """Say how far one judge agrees with people, and how far they agree with each other."""
+    """Say how well one judge agrees with people, and how well they agree with each other."""
     if records[0]["criterion"] is not None:
         known = [(each["criterion"], each["concordance"]) for each in records]
-        parts = [
-            f"{percent(e['value'])} by {name} ({_interval_words(e)})" for name, e in known if e["value"] is not None
-        ]
-        if not parts:
-            return []
-        return [f"{judge} agrees with the order that people give pairs of responses to {', '.join(parts)}; {HALF}."]
+        parts = [f"{percent(e['value'])} by {name} ({interval(e)})" for name, e in known if e["value"] is not None]
+        return [f"{judge} orders pairs of responses as people do in {', '.join(parts)}. {HALF}"] if parts else []
     record = records[0]
     headline = record[record["headline"]]
     if headline["value"] is None:
-        return [f"How far {judge} agrees with people is undefined: {headline['reason']}."]
-    text = (
-        f"{judge} agrees to {percent(headline['value'])} with the order that people give pairs of responses "
-        f"({_interval_words(headline)}; {HALF})"
-    )
+        return [f"The agreement of {judge} with people is undefined: {headline['reason']}."]
+    share = percent(headline["value"])
+    text = f"{judge} orders {share} of the pairs of responses as people do ({interval(headline)}). {HALF}"
     others = record.get("against_the_other_raters")
-    if others and None not in (others["judge"]["value"], others["one_rater"]["value"]):
-        text += (
-            f"; with the order that all raters but one give, to {percent(others['judge']['value'])}, "
-            f"where that one rater reaches {percent(others['one_rater']['value'])} on the same pairs"
-        )
-    return [text + ".", *_kept(judge, record.get("risk_coverage") or [])]
+    if others and None not in (shares := [others[name]["value"] for name in ("judge", "one_rater")]):
+        ours, one = map(percent, shares)
+        text += f" Compared with all raters but one, on the same pairs: {judge} {ours}, that one rater {one}."
+    return [text, *_kept(judge, record.get("risk_coverage") or [])]
 
 
 def _kept(judge: str, curve: list[dict[str, Any]]) -> list[str]:
-    """Say what handing the less sure half of the cases to people would change: what was, and no promise."""
+    """Compare the more confident half of the verdicts with all: a description of these cases, not a guarantee."""
     if not curve or curve[-1]["risk"]["value"] is None:
         return []
     half, whole = min(curve, key=lambda point: abs(point["coverage"] - 0.5)), curve[-1]
     if abs(half["coverage"] - 0.5) > 0.1 or whole is half:
         return []
     return [
-        f"Of the {half['cases']} cases that {judge} is surest of, {percent(half['risk']['value'])} of the pairs are in the "
-        f"wrong order ({_interval_words(half['risk'])}), of all {whole['cases']} cases {percent(whole['risk']['value'])}."
+        f"In the {half['cases']} cases of {judge}'s highest confidence, {percent(half['risk']['value'])} of the pairs are in "
+        f"the wrong order ({interval(half['risk'])}); in all {whole['cases']} cases {percent(whole['risk']['value'])}."
     ]
 
 
 def _rounds(rounds: dict[str, Any]) -> list[str]:
-    """Say how far the rounds of introspection went, and how far further ones can be expected to go."""
+    """Say what the rounds of introspection reached, and what further ones are expected to reach."""
     sentences = []
-    ends = [rounds["table"][0], rounds["table"][-1]]
-    shares = [line["listwise_accuracy"] for line in ends]
-    if len(rounds["table"]) > 1 and all(share["value"] is not None for share in shares):
-        first, last = (
-            f"{100 * share['value']:.1f} % after round {line['round']} ({line['judge']}; {_interval_words(share)})"
-            for line, share in zip(ends, shares)
+    known = [(line, line["listwise_accuracy"]) for line in (rounds["table"][0], rounds["table"][-1])]
+    if len(rounds["table"]) > 1 and all(share["value"] is not None for _, share in known):
+        ends = (
+            f"{100 * share['value']:.1f} % after round {line['round']} ({line['judge']}; {interval(share)})"
+            for line, share in known
         )
-        sentences.append(f"Listwise accuracy is {first} and {last}.")
+        sentences.append(f"Listwise accuracy is {' and '.join(ends)}.")
     forecast = rounds["forecast"]
     if "reason" in forecast:
-        return [*sentences, f"How far further rounds would go cannot be said: {forecast['reason']}."]
-    text = f"The curve fitted to the rounds tends to {100 * forecast['a']:.1f} %; less than half a point remains "
-    text += f"from round {forecast['round_of_small_rest']} on"
+        return [*sentences, f"There is no forecast for further rounds: {forecast['reason']}."]
+    sentences.append(
+        f"The limit of the curve fitted to the rounds is {100 * forecast['a']:.1f} %. "
+        f"From round {forecast['round_of_small_rest']} on it is less than half a point away."
+    )
     expected = forecast["next"][0]
     if expected["low"] is None:
-        text += f". It has no interval ({forecast['no_interval']}), and is no surer than the figures it goes through"
+        sentences.append(f"The curve has no interval: {forecast['no_interval']}.")
     else:
-        text += f"; on the same cases round {expected['round']} is expected at {100 * expected['value']:.1f} %, "
-        text += f"95 % interval {100 * expected['low']:.0f}–{100 * expected['high']:.0f}"
-    return [*sentences, text + "."]
+        value = f"{100 * expected['value']:.1f} % ({interval(expected)})"
+        sentences.append(f"On the same cases round {expected['round']} is expected at {value}.")
+    return sentences
 
 
 def _chosen(judge: str, criteria: dict[str, dict[str, Any]]) -> list[str]:
     """Say how often a judge makes the choice that most people made."""
     parts = [
-        f"{percent(record['accuracy']['value'])} on {criterion} ({_interval_words(record['accuracy'])})"
+        f"{percent(record['accuracy']['value'])} on {criterion} ({interval(record['accuracy'])})"
         for criterion, record in criteria.items()
         if record["accuracy"]["value"] is not None
     ]
-    return [f"{judge} makes the choice that most people made for {', '.join(parts)} of the pairs."] if parts else []
+    return [f"{judge} makes the choice of most people in {', '.join(parts)} of the pairs."] if parts else []
 
 
 def _preferred(compared: dict[str, Any]) -> list[str]:
-    """Say of which of two judges people preferred the verdicts; of one only at p < 0.05, adjusted."""
+    """Say which of two judges' verdicts people preferred; one of them only at p < 0.05, adjusted."""
     one, two = compared["judges"]
     sentences = []
     for criterion, record in compared["criteria"].items():
         shares = f"{one} in {percent(record['first']['value'])} of {record['first']['n']} choices "
-        shares += f"({_interval_words(record['first'])}), {two} in {percent(record['second']['value'])} "
-        shares += f"({_interval_words(record['second'])}), neither in {percent(record['tie']['value'])}"
-        if _adjusted(record) < 0.05:
-            better = one if record["margin"]["value"] > 0 else two
-            sentences.append(f"On {criterion} people prefer {better}'s verdicts: {shares}.")
-        else:
-            sentences.append(f"On {criterion} people prefer neither judge's verdicts clearly: {shares}.")
+        shares += f"({interval(record['first'])}), {two} in {percent(record['second']['value'])} "
+        shares += f"({interval(record['second'])}), a tie in {percent(record['tie']['value'])}"
+        better = one if record["margin"]["value"] > 0 else two
+        prefer = f"prefer {better}'s verdicts" if _adjusted(record) < 0.05 else "have no clear preference"
+        sentences.append(f"On {criterion} people {prefer}: {shares}.")
     return sentences

@@ -1,7 +1,7 @@
-"""What the report says of introspection rounds: the accuracies of their judges, the changes, and the forecast of further ones.
+"""Summarise judges of one kind: several trainings of one judge, and the judges of introspection rounds.
 
-Round 0 is the judge after the last curriculum stage (paper Tables 3 and 5). The forecast is of listwise accuracy, the paper's
-Accuracy triple, which its Appendix F models.
+The judge of round 0 comes from the last curriculum stage (paper Tables 3 and 5). The forecast is of listwise accuracy, the
+paper's Accuracy triple, which its Appendix F models.
 """
 
 import re
@@ -14,18 +14,27 @@ from automedeval.records import RecordError
 from automedeval.stats import bootstrap
 from automedeval.stats.growth_curve import LEAST_ROUNDS, fit
 
-MEASURES_OF_RUNS = ("concordance", "pairwise_accuracy", "listwise_accuracy")
-MEASURES_OF_ROUNDS = ("listwise_accuracy", "pairwise_accuracy")
-ENDS = ("", "_expected")  # from own scores or choices; from expected scores
+TRAINING_MEASURES = ("concordance", "pairwise_accuracy", "listwise_accuracy")
+ROUND_MEASURES = ("listwise_accuracy", "pairwise_accuracy")
+SCORES = {
+    "own": "",
+    "expected": "_expected",
+}  # the scores or choices that measures are from → end of the measures' names
+
+
+def _scores_of_all(records: Sequence[dict[str, Any]], measure: str) -> str:
+    """Return the first of `SCORES` from which every record has a measure: measures of different scores do not compare."""
+    known = {scores: [each[measure + end].value for each in records] for scores, end in SCORES.items()}
+    return next((scores for scores, values in known.items() if None not in values), "own")
 
 
 def repeated(names: Sequence[str]) -> dict[str, list[str]]:
-    """Return name → the names of its runs, the first run first; a name without a second run has no entry."""
+    """Return name → the names of its trainings (NAME, NAME-run2, …), in order; names with one training are left out."""
     runs: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for name in names:
-        told = re.fullmatch(r"(.+)-run(\d+)", name)
-        if told and told[1] in names:
-            runs[told[1]].append((int(told[2]), name))
+        found = re.fullmatch(r"(.+)-run(\d+)", name)
+        if found and found[1] in names:
+            runs[found[1]].append((int(found[2]), name))
     return {name: [name, *(run for _, run in sorted(later))] for name, later in runs.items()}
 
 
@@ -33,20 +42,19 @@ def average_runs(judges: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     """Return a line per judge that was trained several times, in the order of the judges.
 
     Args:
-        judges: what `meta_evaluate` found of every judge, figures as `Estimate` from one bootstrap.
+        judges: the judges' figures by `meta_evaluate`, as `Estimate` from one bootstrap.
 
     Returns:
-        "judge"; "names" of its runs; "scores", own or expected, that the figures are from; per measure "mean" with its interval
-        over cases, and "spread", the standard deviation between runs, None where a run has no figure.
+        "judge"; "names" of its trainings; "scores", own or expected, that the figures are from; per measure "mean" with its
+        interval over cases, and "spread", the standard deviation between trainings, None where one has no figure.
     """
     table = []
     for name, runs in repeated(list(judges)).items():
         records = [judges[run] for run in runs]
-        complete = [end for end in ENDS if all(each["concordance" + end].value is not None for each in records)]
-        end = complete[0] if complete else ""
-        line: dict[str, Any] = {"judge": name, "names": runs, "scores": "expected" if end else "own"}
-        for measure in MEASURES_OF_RUNS:
-            figures = [each[measure + end] for each in records]
+        scores = _scores_of_all(records, "concordance")
+        line: dict[str, Any] = {"judge": name, "names": runs, "scores": scores}
+        for measure in TRAINING_MEASURES:
+            figures = [each[measure + SCORES[scores]] for each in records]
             known = all(figure.value is not None for figure in figures)
             spread = stdev(figure.value for figure in figures) if known else None
             line[measure] = {"mean": bootstrap.average(figures), "spread": spread}
@@ -55,23 +63,19 @@ def average_runs(judges: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def check_rounds(names: Sequence[str], known: Sequence[str]) -> None:
-    """Check that every round has a judge of its own.
-
-    Raises:
-        RecordError: a name that no judge has, or that stands twice.
-    """
+    """Raise RecordError for a name of `--rounds` that no judge has, or that is given twice."""
     for number, name in enumerate(names):
         if name not in known:
             raise RecordError(f"--rounds: no judge is called {name!r}; there are {', '.join(known)}")
         if name in names[:number]:
-            raise RecordError(f"--rounds: {name!r} stands twice: rounds {names.index(name)} and {number}")
+            raise RecordError(f"--rounds: {name!r} is given twice: rounds {names.index(name)} and {number}")
 
 
 def follow_rounds(judges: dict[str, dict[str, Any]], names: Sequence[str]) -> dict[str, Any]:
-    """Lay out the accuracies of rounds 0, 1, 2, …, and fit the forecast to them.
+    """Return the accuracies of rounds 0, 1, 2, … and a forecast for further rounds.
 
     Args:
-        judges: what `meta_evaluate` found of every judge, figures as `Estimate` from one bootstrap.
+        judges: as in `average_runs`.
         names: the judges in the order of their rounds; see `check_rounds`.
 
     Returns:
@@ -79,24 +83,12 @@ def follow_rounds(judges: dict[str, dict[str, Any]], names: Sequence[str]) -> di
         per round with both accuracies and their change against the round before; "forecast".
     """
     records = [judges[name] for name in names]
-    # One kind for all rounds: accuracies from own and from expected scores are not comparable.
-    kinds = {"own": "", "expected": "_expected"}
-    complete = [
-        kind
-        for kind, end in kinds.items()
-        if all(record[f"listwise_accuracy{end}"].value is not None for record in records)
-    ]
-    scores = complete[0] if complete else "own"
+    scores = _scores_of_all(records, "listwise_accuracy")
     table: list[dict[str, Any]] = []
     for number, (name, record) in enumerate(zip(names, records)):
-        line: dict[str, Any] = {"round": number, "judge": name}
-        line |= {measure: record[measure + kinds[scores]] for measure in MEASURES_OF_ROUNDS}
-        line["change"] = (
-            {measure: bootstrap.difference(line[measure], table[-1][measure]) for measure in MEASURES_OF_ROUNDS}
-            if table
-            else None
-        )
-        table.append(line)
+        line = {measure: record[measure + SCORES[scores]] for measure in ROUND_MEASURES}
+        change = {each: bootstrap.difference(line[each], table[-1][each]) for each in ROUND_MEASURES if table}
+        table.append({"round": number, "judge": name, **line, "change": change or None})
     values = [line["listwise_accuracy"].value for line in table]
     forecast = fit(values).to_dict()
     if None in values and len(values) >= LEAST_ROUNDS:

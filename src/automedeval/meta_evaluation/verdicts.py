@@ -1,422 +1,48 @@
-"""What judges said, read from verdict files and summed up in arrays over the responses and pairs of all cases.
+"""Read judges' verdicts, check each against its case, and lay them out as flat arrays.
 
-What does not fit the cases or the rubric is an error that names the file and the line, or a note that the report states;
-nothing is dropped in silence.
+A verdict that does not fit its case or its rubric is an error with file and line. What is left out is a note in the report.
 """
 
 import itertools
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-from automedeval.meta_evaluation.cases import Cases, Elsewhere, check_number
+from automedeval.meta_evaluation.cases import Cases, UnknownCases
 from automedeval.meta_evaluation.ratings import People
-from automedeval.records import Case, RecordError, Verdict, read_placed, verdict_key
+from automedeval.records import Case, RecordError, Verdict, check_number, read_placed, verdicts_file
 from automedeval.rubrics import Rubric, RubricError, read_rubric, without_scale
-from automedeval.stats.agreement import CHOICES, Panel
-
-
-@dataclass
-class JudgeEvidence:
-    """What one judge said by one rubric.
-
-    `scores` and `expected` are means over a case's valid verdicts, `run_scores` and `run_expected` the same per run;
-    `valid` and `verdicts` count per case, a case without a verdict counting as one that is not valid. `choices` maps a
-    criterion of a pairwise rubric to indices of CHOICES per pair, -1 where there is none, and `relations` to -1, 0, 1 as
-    the first response is worse, level or better by it; `run_relations` the same per run. `asked` and `asked_pairs` are
-    False for what the judge was never asked about (other models, pairs without the baseline): no failure of its.
-    By criterion ("scores" for scores) `slots` holds [slots, 2, cases] what a response there was given above the mean of its
-    verdict, and how often, and `consistent` [2, cases] how many pairs shown in several orders were judged alike, and how many
-    there are. `worse` names the criteria of which a choice means the worse response. `checkpoint` is the fingerprint of the
-    weights that judged, None where a verdict does not tell it, or another tells of others.
-    """
-
-    name: str
-    judge: str
-    rubric: str
-    kind: str
-    scores: np.ndarray
-    expected: np.ndarray
-    verdicts: np.ndarray
-    valid: np.ndarray
-    run_scores: dict[int, np.ndarray] = field(default_factory=dict)
-    run_expected: dict[int, np.ndarray] = field(default_factory=dict)
-    choices: dict[str, np.ndarray] = field(default_factory=dict)
-    relations: dict[str, np.ndarray] = field(default_factory=dict)
-    run_relations: dict[str, dict[int, np.ndarray]] = field(default_factory=dict)
-    asked: np.ndarray | None = None
-    asked_pairs: np.ndarray | None = None
-    slots: dict[str, np.ndarray] = field(default_factory=dict)
-    consistent: dict[str, np.ndarray] = field(default_factory=dict)
-    worse: frozenset[str] = frozenset()
-    usage: dict[str, float] = field(default_factory=dict)
-    errors: Counter = field(default_factory=Counter)
-    rationales: dict[int, str] = field(default_factory=dict)
-    scale: tuple[int, int] | None = None
-    settings: str | None = None
-    checkpoint: str | None = None
-    file: Path | None = None
-
-    @property
-    def mixed(self) -> np.ndarray:
-        """The scores, or the expected ones of a judge that gives no other."""
-        return self.expected if np.isnan(self.scores).all() else self.scores
-
-
-def baseline_evidence(name: str, scores: np.ndarray, cases: Cases) -> JudgeEvidence:
-    """Return scores that somebody counted as a judge's evidence; what cannot be counted was not asked."""
-    ones = np.ones(len(cases))
-    nothing = np.full(cases.responses, np.nan)
-    return JudgeEvidence(name, name, "counted", "baseline", nothing, scores, ones, ones.copy(), asked=~np.isnan(scores))
-
-
-def read_verdicts(
-    paths: list[str], cases: Cases, rubric: str | None = None, reserved: frozenset[str] = frozenset()
-) -> tuple[list[JudgeEvidence], list[str]]:
-    """Read verdict files; each judge and rubric of each file is one piece of evidence.
-
-    Args:
-        paths: files, or folders that hold a verdicts.jsonl; `NAME=PATH` calls the judge in it NAME.
-        rubric: the path of a user's own rubric, for its scale and polarities.
-        reserved: names that no judge may have.
-
-    Returns:
-        The evidence, in the order of the files, and notes.
-
-    Raises:
-        RecordError: a verdict that came before, or that does not fit its case or its rubric's scale; no verdict on any of
-            these cases; two judges of one name.
-    """
-    found: list[JudgeEvidence] = []
-    notes: list[str] = []
-    for given in paths:
-        label, equals, path = given.partition("=")
-        label, path = (label, path) if equals and not Path(given).exists() else ("", given)
-        file = Path(path) / "verdicts.jsonl" if Path(path).is_dir() else Path(path)
-        readings: dict[tuple[str, str], _Reading] = {}
-        other = Elsewhere(f"{file}: verdicts", cases)
-        for place, verdict in read_placed(file, Verdict):
-            key = (verdict.judge, verdict.rubric)
-            if key not in readings:
-                readings[key] = _Reading(cases, *key, _rubric(verdict.rubric, rubric, notes))
-            case = other.case(verdict.case_id)
-            if case is not None:
-                readings[key].add(place, case, verdict)
-        notes += other.notes()
-        readings = {key: reading for key, reading in readings.items() if reading.places}
-        if not readings:
-            raise RecordError(f"{file}: no verdict on any case in {cases.source}")
-        judges = Counter(judge for judge, _ in readings)
-        for (judge, rubric_name), reading in readings.items():
-            name = label or judge
-            if label and len(judges) > 1:
-                name = f"{label}: {judge}"
-            if judges[judge] > 1:
-                name = f"{name} by {rubric_name}"
-            found.append(reading.evidence(name, file, notes))
-    names = [evidence.name for evidence in found]
-    if taken := sorted(set(names) & reserved):
-        raise RecordError(f"a judge cannot be called {taken[0]!r} in a report: name it with --verdicts NAME=FILE")
-    if rubric and not any(evidence.rubric == read_rubric(rubric).name for evidence in found):
-        raise RecordError(f"--rubric {rubric}: no verdict was given by {read_rubric(rubric).name}")
-    if twice := [name for name, count in Counter(names).items() if count > 1]:
-        raise RecordError(f"two judges are called {twice[0]!r}: tell them apart with --verdicts NAME=FILE")
-    return found, notes
-
-
-def _rubric(name: str, own: str | None, notes: list[str]) -> Rubric | None:
-    """Return the rubric that verdicts were given by; None, with a note, where its file is not at hand."""
-    for candidate in (own, name.partition("@")[0]):
-        try:
-            rubric = read_rubric(candidate) if candidate else None
-        except RubricError:
-            if candidate == own:
-                raise
-            rubric = None
-        if rubric is not None and rubric.name == name:
-            return rubric
-    if not without_scale(name):
-        note = f"the rubric {name} is not at hand (--rubric its.yaml): its scale and polarities are not checked"
-        notes += [note] if note not in notes else []
-    return None
-
-
-class _Reading:
-    """Sums up one judge's verdicts as they are read."""
-
-    def __init__(self, cases: Cases, judge: str, rubric: str, known: Rubric | None):
-        self.cases, self.judge, self.rubric, self.known = cases, judge, rubric, known
-        self.places: dict[tuple, str] = {}
-        self.verdicts, self.valid = np.zeros((2, len(cases)))
-        self.asked = np.zeros(cases.responses, bool)
-        self.sums: dict[tuple[str, int], np.ndarray] = {}  # (field, run) → [2, responses]: sum, count
-        # (criterion, pair) → run → choices
-        self.votes: dict[tuple[str, int], dict[int, Counter]] = defaultdict(lambda: defaultdict(Counter))
-        # (criterion, first response, second response) → run → {(order, relation or choice)}
-        self.by_order: dict[tuple[str, int, int], dict[int, set]] = defaultdict(lambda: defaultdict(set))
-        self.slots: dict[str, dict[int, np.ndarray]] = defaultdict(dict)  # criterion → slot → [2, cases]
-        self.shown_pairs: set[tuple[int, int]] = set()
-        self.usage, self.errors = Counter(), Counter()
-        self.rationales: dict[int, str] = {}
-        self.settings = None
-        self.checkpoints: set[str] = set()
-
-    def add(self, place: str, case: int, verdict: Verdict) -> None:
-        key = verdict_key(verdict)
-        if key in self.places:
-            raise RecordError(
-                f"{place}: the verdict of {self.judge} on case {verdict.case_id!r} in this order stands at "
-                f"{self.places[key]} already"
-            )
-        self.places[key] = place
-        record = self.cases.records[case]
-        self._check(place, record, verdict)
-        start = int(self.cases.start[case])
-        self.verdicts[case] += 1
-        shown = sorted(start + index for index in verdict.order)
-        self.asked[shown] = True
-        if verdict.pair is not None:
-            self.shown_pairs |= set(itertools.combinations(shown, 2))
-        self.settings = verdict.extra.get("settings", self.settings)
-        self.checkpoints.add(str(verdict.extra.get("checkpoint") or ""))
-        self.usage.update({name: count for name, count in verdict.usage.items() if isinstance(count, int)})
-        if not verdict.valid:
-            self.errors[verdict.error or "unknown"] += 1
-            return
-        self.valid[case] += 1
-        if verdict.rationale:
-            self.rationales.setdefault(case, verdict.rationale)
-        for name, values in (("scores", verdict.scores), ("expected", verdict.expected_scores)):
-            if values is not None:
-                sums = self.sums.setdefault((name, verdict.run), np.zeros((2, self.cases.responses)))
-                for index, value in enumerate(values):
-                    if value is not None:
-                        sums[:, start + index] += (value, 1)
-        given = verdict.scores or verdict.expected_scores
-        if given is not None and not without_scale(self.rubric):
-            self._slots(case, verdict, given)
-        for criterion, choice in (verdict.choices or {}).items():
-            self._choice(case, verdict, criterion, choice)
-
-    def _check(self, place: str, record: Case, verdict: Verdict) -> None:
-        digest = verdict.extra.get("case_digest")
-        if digest is not None and digest != record.digest:
-            raise RecordError(f"{place}: the verdict is on case {record.id!r} as it was before its texts changed")
-        count = len(record.responses)
-        if not all(0 <= index < count for index in verdict.order) or len(set(verdict.order)) != len(verdict.order):
-            raise RecordError(
-                f"{place}: 'order' {list(verdict.order)} does not fit the {count} responses of {record.id!r}"
-            )
-        scale = self.known.scale if self.known else None
-        for name in ("scores", "expected_scores"):
-            values = getattr(verdict, name)
-            if values is not None and len(values) != count:
-                raise RecordError(f"{place}: {len(values)} {name!r} for the {count} responses of case {record.id!r}")
-            for value in values or ():
-                if value is not None:
-                    check_number(value, name, place)
-                if value is not None and scale and not scale[0] - 1e-6 <= value <= scale[1] + 1e-6:
-                    raise RecordError(f"{place}: {value} is off the scale of {self.rubric}, {scale[0]} to {scale[1]}")
-            if any((value is not None) and index not in verdict.order for index, value in enumerate(values or ())):
-                raise RecordError(f"{place}: {name!r} has a score for a response that 'order' does not show")
-        if verdict.valid and verdict.scores is None and verdict.expected_scores is None and not verdict.choices:
-            raise RecordError(f"{place}: 'valid' is true, and there are neither scores nor choices")
-        if verdict.choices or verdict.pair is not None:
-            shown = {record.models[index] for index in verdict.order}
-            if verdict.pair is None or len(set(verdict.pair)) != 2 or set(verdict.pair) != shown:
-                raise RecordError(f"{place}: 'pair' {verdict.pair} does not name the two models that 'order' shows")
-        criteria = {criterion.name for criterion in self.known.criteria} if self.known else set()
-        if unknown := sorted(set(verdict.choices or ()) - criteria) if criteria else []:
-            raise RecordError(
-                f"{place}: {self.rubric} has no criterion {unknown[0]!r}; it has {', '.join(sorted(criteria))}"
-            )
-        for criterion, choice in (verdict.choices or {}).items():
-            if choice not in (*verdict.pair, "tie", "neither"):
-                raise RecordError(
-                    f"{place}: {criterion!r} must be one of {', '.join(verdict.pair)}, tie, neither: {choice!r}"
-                )
-
-    def _slots(self, case: int, verdict: Verdict, values: tuple) -> None:
-        shown = [values[index] for index in verdict.order]
-        if len(shown) > 1 and None not in shown:
-            average = sum(shown) / len(shown)
-            for slot, value in enumerate(shown):
-                self._slot("scores", slot)[:, case] += (value - average, 1)
-            start = int(self.cases.start[case])
-            for one, two in itertools.combinations(sorted(verdict.order), 2):
-                relation = int(np.sign(values[one] - values[two]))
-                self.by_order["scores", start + one, start + two][verdict.run].add((verdict.order, relation))
-
-    def _choice(self, case: int, verdict: Verdict, criterion: str, choice: str) -> None:
-        first, second = sorted(self.cases.locate(case, model) for model in verdict.pair)
-        names = self.cases.records[case].models
-        start = int(self.cases.start[case])
-        code = {names[first - start]: 0, names[second - start]: 1, "tie": 2, "neither": 3}[choice]
-        pair = self.cases.pair_index[first, second]
-        self.votes[criterion, pair][verdict.run][code] += 1
-        self.by_order[criterion, first, second][verdict.run].add((verdict.order, code))
-        if code < 2:
-            preferred = (code == 0) != self._worse(criterion)
-            shown_first = verdict.order[0] + start == first
-            gain = 0.5 if preferred == shown_first else -0.5
-            for slot, value in ((0, gain), (1, -gain)):
-                self._slot(criterion, slot)[:, case] += (value, 1)
-
-    def _slot(self, criterion: str, slot: int) -> np.ndarray:
-        return self.slots[criterion].setdefault(slot, np.zeros((2, len(self.cases))))
-
-    def _worse(self, criterion: str) -> bool:
-        names = [each.name for each in self.known.criteria] if self.known else []
-        return criterion in names and self.known.criterion(criterion).polarity == "worse"
-
-    def evidence(self, name: str, file: Path, notes: list[str]) -> JudgeEvidence:
-        cases = self.cases
-        self._add_run_record(file)
-        missing = self.verdicts == 0
-        if missing.any():
-            first = cases.records[int(np.flatnonzero(missing)[0])].id
-            notes.append(
-                f"{name}: no verdict on {int(missing.sum())} of {len(cases)} cases, {first!r} for one: invalid"
-            )
-        asked, asked_pairs = self._asked(name, notes)
-        evidence = JudgeEvidence(
-            name, self.judge, self.rubric, "judge", self._average("scores"), self._average("expected"),
-            self.verdicts + self._unanswered(asked, asked_pairs), self.valid, asked=asked, asked_pairs=asked_pairs,
-            usage=dict(self.usage), errors=self.errors, rationales=self.rationales, settings=self.settings, file=file,
-            checkpoint=next(iter(self.checkpoints)) or None if len(self.checkpoints) == 1 else None,
-            scale=self.known.scale if self.known else None,
-            worse=frozenset(name for name, _ in self.votes if self._worse(name)),
-        )  # fmt: skip
-        runs = sorted({run for _, run in self.sums})
-        if len(runs) > 1:
-            evidence.run_scores = {run: self._average("scores", run) for run in runs}
-            evidence.run_expected = {run: self._average("expected", run) for run in runs}
-        for criterion, slots in self.slots.items():
-            evidence.slots[criterion] = np.stack([slots[slot] for slot in sorted(slots)])
-        evidence.consistent = self._consistency()
-        self._choices(evidence)
-        return evidence
-
-    def _asked(self, name: str, notes: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Tell what the judge was asked: bool [responses] and [pairs].
-
-        Left out are models, and pairs of models, that cases with verdicts have and no verdict shows: `--models`, `--baseline`.
-        A case without a verdict is a failure, whatever its models are called.
-        """
-        cases, first, second = self.cases, *self.cases.panel.pairs
-        judged = self.verdicts > 0
-        there = set(cases.model_of[judged[cases.panel.case]].tolist())
-        never = there - set(cases.model_of[self.asked].tolist())
-        asked = ~np.isin(cases.model_of, list(never))
-        if never:
-            names = [cases.models[number] for number in sorted(never)]
-            shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-            notes.append(f"{name} was never asked about {shown}: left out of its figures")
-        if not self.votes:  # scores of different readings of a case can be compared
-            return asked, asked[first] & asked[second]
-        kinds = np.sort(np.stack([cases.model_of[first], cases.model_of[second]]), axis=0)
-        kind = kinds[0] * len(cases.models) + kinds[1]
-        never_pairs = np.setdiff1d(kind[judged[cases.panel.case[first]]], kind[self._pairs_shown()])
-        asked_pairs = asked[first] & asked[second] & ~np.isin(kind, never_pairs)
-        if left := int((asked[first] & asked[second] & ~asked_pairs).sum()):
-            notes.append(f"{name} was never asked to compare {left} of {len(first)} pairs: left out of its figures")
-        return asked, asked_pairs
-
-    def _unanswered(self, asked: np.ndarray, asked_pairs: np.ndarray) -> np.ndarray:
-        """Count, per case, the verdicts that should be there and are not; all of a missing case's responses count as one."""
-        panel = self.cases.panel
-        if not self.votes:
-            return (panel.per_case(asked & ~self.asked, "responses") > 0).astype(float)
-        return panel.per_case(asked_pairs & ~self._pairs_shown())
-
-    def _pairs_shown(self) -> np.ndarray:
-        """Return which pairs a verdict showed, bool [pairs]."""
-        return np.isin(
-            np.arange(len(self.cases.pair_index)), [self.cases.pair_index[pair] for pair in self.shown_pairs]
-        )
-
-    def _choices(self, evidence: JudgeEvidence) -> None:
-        pairs = len(self.cases.panel.pairs[0])
-        several = len({run for runs in self.votes.values() for run in runs}) > 1
-        for criterion, pair in self.votes:
-            if criterion not in evidence.choices:
-                evidence.choices[criterion] = np.full(pairs, -1)
-                evidence.relations[criterion] = np.full(pairs, np.nan)
-            runs = self.votes[criterion, pair]
-            code = self._decided(criterion, sum(runs.values(), Counter()))
-            evidence.choices[criterion][pair] = code
-            evidence.relations[criterion][pair] = self._relation(criterion, code)
-            for run, votes in runs.items() if several else ():
-                by_run = evidence.run_relations.setdefault(criterion, {})
-                by_run.setdefault(run, np.full(pairs, np.nan))[pair] = self._relation(
-                    criterion, self._decided(criterion, votes)
-                )
-
-    def _decided(self, criterion: str, votes: Counter) -> int:
-        """Return the choice of most readings; the criterion's neutral one where they contradict each other."""
-        (code, most), *rest = votes.most_common(2)
-        return CHOICES.index(self._neutral(criterion)) if rest and rest[0][1] == most else code
-
-    def _relation(self, criterion: str, code: int) -> int:
-        sign = {0: 1, 1: -1}.get(code, 0)
-        return -sign if self._worse(criterion) else sign
-
-    def _add_run_record(self, file: Path) -> None:
-        """Add seconds and cost to the usage, from the record that the judge's run left beside its verdicts."""
-        try:
-            record = json.loads((file.parent / f"run-{self.settings}.json").read_text(encoding="utf-8"))
-            seconds = sum(timing["seconds"] for timing in record["timings"])
-            prices = [record["arguments"].get(name) or 0.0 for name in ("price_in", "price_out")]
-        except (OSError, ValueError, KeyError, TypeError):
-            return  # verdicts that came without their run
-        if seconds:
-            self.usage["seconds"] = round(seconds, 1)
-        if any(prices):
-            tokens = (self.usage["prompt_tokens"], self.usage["completion_tokens"])
-            self.usage["cost"] = round(sum(count * price for count, price in zip(tokens, prices)) / 1e6, 4)
-
-    def _neutral(self, criterion: str) -> str:
-        names = [each.name for each in self.known.criteria] if self.known else []
-        return self.known.criterion(criterion).neutral if criterion in names else "tie"
-
-    def _average(self, name: str, run: int | None = None) -> np.ndarray:
-        parts = [sums for (kind, number), sums in self.sums.items() if kind == name and run in (None, number)]
-        total = sum(parts, np.zeros((2, self.cases.responses)))
-        return np.where(total[1] > 0, total[0] / np.maximum(total[1], 1), np.nan)
-
-    def _consistency(self) -> dict[str, np.ndarray]:
-        """Return per criterion [2, cases]: how many pairs shown in several orders were judged alike in all, and how many."""
-        counts: dict[str, np.ndarray] = {}
-        for (criterion, first, _), runs in self.by_order.items():
-            case = self.cases.panel.case[first]
-            for seen in runs.values():
-                if len({order for order, _ in seen}) > 1:
-                    own = counts.setdefault(criterion, np.zeros((2, len(self.cases))))
-                    own[:, case] += (len({relation for _, relation in seen}) == 1, 1)
-        return counts
-
+from automedeval.stats.agreement import CHOICES, Panel, relation_of
+from automedeval.stats.bootstrap import divide
 
 Values = dict[int, float]  # index of a response in its case → value
 
 
 def own_values(verdict: Verdict, rubric: Rubric | None = None, models: Sequence[str] = ()) -> Values:
-    """Return what a verdict itself gave: whole scores, shares of criteria won, or the only numbers of a likelihood judge.
+    """Return a verdict's whole scores; without these the shares of criteria won, or a likelihood judge's numbers.
 
     Args:
-        rubric: of a pairwise judge, for the criteria on which a choice means the worse response.
-        models: of the case, in its order; by default those that the verdict names.
+        rubric: the rubric of a pairwise judge; it has the criteria of which a choice means the worse response.
+        models: the models of the case, in its order; by default those in the verdict.
     """
     if not verdict.valid:
         return {}
-    if verdict.choices:
-        return _shares(verdict, rubric, models or verdict.extra["models"])
-    given = verdict.scores if verdict.scores is not None else verdict.expected_scores
-    return {index: float(given[index]) for index in verdict.order if given[index] is not None}
+    if not verdict.choices:
+        given = verdict.scores if verdict.scores is not None else verdict.expected_scores
+        return {index: float(given[index]) for index in verdict.order if given[index] is not None}
+    models = models or verdict.extra["models"]
+    worse = {each.name for each in rubric.criteria if each.polarity == "worse"} if rubric else set()
+    total = dict.fromkeys(verdict.order, 0.0)
+    for criterion, choice in verdict.choices.items():
+        for index in verdict.order:
+            share = 0.5 if choice in CHOICES[2:] else float(choice == models[index])
+            total[index] += 1 - share if criterion in worse else share
+    return {index: value / len(verdict.choices) for index, value in total.items()}
 
 
 def expected_values(verdict: Verdict) -> Values | None:
@@ -427,164 +53,546 @@ def expected_values(verdict: Verdict) -> Values | None:
     return {index: float(given[index]) for index in verdict.order}
 
 
-def _shares(verdict: Verdict, rubric: Rubric | None, models: Sequence[str]) -> Values:
-    worse = {each.name for each in rubric.criteria if each.polarity == "worse"} if rubric else set()
-    total = dict.fromkeys(verdict.order, 0.0)
-    for criterion, choice in verdict.choices.items():
-        for index in verdict.order:
-            share = 0.5 if choice in ("tie", "neither") else float(choice == models[index])
-            total[index] += 1 - share if criterion in worse else share
-    return {index: value / len(verdict.choices) for index, value in total.items()}
+@dataclass(eq=False)
+class JudgeVerdicts:
+    """One judge's verdicts by one rubric as flat arrays, one entry per verdict and response.
 
-
-@dataclass
-class Readings:
-    """The verdicts of one judge by one rubric on these cases.
+    A verdict has an entry for every response that it shows, in the order of the case; an invalid one has entries without value.
+    `panel` has the verdicts as groups: its pairs are called pairs of verdicts here, those of `cases.panel` are pairs of cases.
 
     Args:
-        cases: what they are about.
-        verdicts: one per reading.
-        rubric: of the judge, None where it is not at hand.
+        verdicts: all verdicts of the judge, in the order of the file; `valid` are the valid ones.
+        rubric: the judge's rubric; None where it has no file or the file was not found.
+        name: the judge's name in a report; by default `judge`, its name in the verdicts.
+        file: the file of the verdicts; the record of the run is looked for beside it.
+
+    Further attributes:
+        case_of, run: int [verdicts], the number of the case and the run; `runs` are the runs with a valid verdict, ascending.
+        response: int [entries], the number of the response; slot: int [entries], its place in the order shown, from 0.
+        score, expected_score: float [entries], NaN where there is none; scores, expected: their means, float [responses].
+        has_own: whether there are whole scores or choices; has_expected: whether every valid verdict has expected scores.
+        criteria: the criteria of which there are choices; worse: those of which a choice means the worse response.
+        given, verdicts_valid: float [cases], the number of verdicts, and of valid ones; errors: of invalid ones, by error.
+        settings, checkpoint: the fingerprints of the judge's settings and of its weights; None where they are not known.
+        scale: the rubric's scale, None where it is not known.
     """
 
     cases: Cases
     verdicts: Sequence[Verdict]
     rubric: Rubric | None = None
+    name: str = ""
+    file: Path | None = None
+    kind = "judge"
 
     def __post_init__(self) -> None:
-        valid = [verdict for verdict in self.verdicts if verdict.valid]
-        finer = [expected_values(verdict) for verdict in valid]
-        # Where some verdicts lack them, an endpoint's probabilities say nothing about the judge as a whole.
-        self.has_expected = bool(valid) and all(values is not None for values in finer)
-        self.has_own = any(verdict.scores is not None or verdict.choices for verdict in valid)
-        group, response, slot, own, fine = [], [], [], [], []
-        for number, (verdict, values) in enumerate(zip(valid, finer)):
-            case = self.cases.index[verdict.case_id]
-            start = int(self.cases.start[case])
-            mine = own_values(verdict, self.rubric, self.cases.records[case].models)
-            for index in sorted(verdict.order):
-                group.append(number)
-                response.append(start + index)
-                slot.append(verdict.order.index(index))
-                own.append(mine.get(index, np.nan))
-                fine.append(values[index] if self.has_expected else np.nan)
-        self.valid = valid
-        self.response, self.slot = np.array(response, int), np.array(slot, int)
-        self.own, self.expected = np.array(own, float), np.array(fine, float)
-        case_of = np.array([self.cases.index[verdict.case_id] for verdict in valid], int)
-        # Pairs are formed within readings.
-        self.panel = Panel(np.array(group, int), case_of, len(self.cases))
+        self.judge, self.rubric_name = self.verdicts[0].author
+        self.name = self.name or self.judge
+        entries = []
+        for number, verdict in enumerate(self.verdicts):
+            start = int(self.cases.start[self.cases.index[verdict.case_id]])
+            given = (verdict.scores, verdict.expected_scores) if verdict.valid else (None, None)
+            for place, index in sorted(enumerate(verdict.order), key=lambda shown: shown[1]):
+                entries.append((number, start + index, place, *(values[index] if values else None for values in given)))
+        columns = zip(*entries) if entries else [()] * 5
+        group, self.response, self.slot, self.score, self.expected_score = (
+            np.array(column, kind)
+            for column, kind in zip(columns, (int, int, int, float, float))  # None becomes NaN
+        )
+        self.case_of = np.array([self.cases.index[verdict.case_id] for verdict in self.verdicts], int)
+        self.run = np.array([verdict.run for verdict in self.verdicts], int)
+        self.panel = Panel(group, self.case_of, len(self.cases))
+        is_valid = np.array([verdict.valid for verdict in self.verdicts])
+        self.has_expected = bool(is_valid.any()) and not np.isnan(self.expected_score[is_valid[self.panel.group]]).any()
+        self._summarise(is_valid)
+
+    def _summarise(self, is_valid: np.ndarray) -> None:
+        self.valid = [verdict for verdict in self.verdicts if verdict.valid]
+        self.runs = np.unique(self.run[is_valid]).tolist()
+        self.scores, self.expected = self.per_response(self.score), self.per_response(self.expected_score)
+        self.has_own = any(verdict.scores is not None or verdict.choices for verdict in self.valid)
+        self.criteria = list(dict.fromkeys(name for verdict in self.valid for name in verdict.choices or ()))
+        known = self.rubric.criteria if self.rubric else ()
+        self.worse = {each.name for each in known if each.polarity == "worse" and each.name in self.criteria}
+        self.given = np.bincount(self.case_of, minlength=len(self.cases)).astype(float)
+        self.verdicts_valid = np.bincount(self.case_of[is_valid], minlength=len(self.cases)).astype(float)
+        recorded = (verdict.settings for verdict in reversed(self.verdicts) if "settings" in verdict.extra)
+        self.settings = next(recorded, None)
+        checkpoints = {str(verdict.extra.get("checkpoint") or "") for verdict in self.verdicts}
+        self.checkpoint = checkpoints.pop() or None if len(checkpoints) == 1 else None
+        self.scale = self.rubric.scale if self.rubric else None
+        self.errors = Counter(verdict.error or "unknown" for verdict in self.verdicts if not verdict.valid)
+
+    @cached_property
+    def entries(self) -> list[slice]:
+        """The entries of each verdict."""
+        edges = np.searchsorted(self.panel.group, np.arange(len(self.verdicts) + 1)).tolist()
+        return [slice(*each) for each in itertools.pairwise(edges)]
+
+    # --- values of entries, and their means over verdicts
+
+    @cached_property
+    def own(self) -> np.ndarray:
+        """The values that the judge itself gave (see `own_values`): float [entries]."""
+        records, found = self.cases.records, []
+        for case, verdict in zip(self.case_of.tolist(), self.verdicts):
+            values = own_values(verdict, self.rubric, records[case].models)
+            found += [values.get(index) for index in sorted(verdict.order)]
+        return np.array(found, float)
 
     @property
     def finest(self) -> np.ndarray:
-        """The values, float [entries]: expected scores where every verdict has them, else the judge's own."""
-        return self.expected if self.has_expected else self.own
+        """The expected scores where every valid verdict has them, else the judge's own values: float [entries]."""
+        return self.expected_score if self.has_expected else self.own
 
-    @property
+    @cached_property
     def unit(self) -> float:
-        """Return what one step is: a point, a share of the criteria; for a judge without a scale the values' own spread."""
-        if self.has_own or not len(self.finest):
-            return 1.0
-        return float(np.std(self.finest)) or 1.0
+        """One step of the values: a point, or all criteria; of a judge without a scale the standard deviation."""
+        known = self.finest[~np.isnan(self.finest)]
+        return 1.0 if self.has_own or not len(known) else float(np.std(known)) or 1.0
 
     @property
     def unit_name(self) -> str:
-        """Return what figures are measured in."""
+        """The name of one step."""
         if not self.has_own:
             return "standard deviations of its values"
-        return "share of criteria won" if any(verdict.choices for verdict in self.valid) else "points"
+        return "share of criteria won" if self.criteria else "points"
+
+    def per_response(self, values: np.ndarray, run: int | None = None) -> np.ndarray:
+        """Return the mean of values [entries] over verdicts, of all runs or of one: float [responses], NaN without any."""
+        use = ~np.isnan(values)
+        if run is not None:
+            use &= self.run[self.panel.group] == run
+        count = np.bincount(self.response[use], minlength=self.cases.responses)
+        return divide(np.bincount(self.response[use], values[use], minlength=self.cases.responses), count)
+
+    @cached_property
+    def mixed(self) -> np.ndarray:
+        """The scores; where the judge gives none, the expected scores: float [responses]."""
+        return self.expected if np.isnan(self.scores).all() else self.scores
+
+    # --- pairs of verdicts
 
     @cached_property
     def pairs(self) -> np.ndarray:
-        """The number of each reading's pairs in `cases.panel.pairs`, int [pairs of readings]."""
+        """The number of each pair of verdicts among the pairs of cases: int [pairs of verdicts]."""
+        ours, count = self.cases.panel.pairs, self.cases.responses
         first, second = (self.response[side] for side in self.panel.pairs)
-        ours = [side.astype(np.int64) for side in self.cases.panel.pairs]
-        keys = ours[0] * self.cases.responses + ours[1]  # sorted, as the panel's pairs are
-        return np.searchsorted(keys, first.astype(np.int64) * self.cases.responses + second)
+        return np.searchsorted(ours[0].astype(np.int64) * count + ours[1], first.astype(np.int64) * count + second)
 
     @cached_property
-    def run(self) -> np.ndarray:
-        """The run of each reading."""
-        return np.array([verdict.run for verdict in self.valid], int)
-
-    @cached_property
-    def mean_gaps(self) -> np.ndarray:
-        """How far the first response of every pair stands above the second, on average over readings: float [case pairs]."""
+    def pair_relations(self) -> np.ndarray:
+        """The relation of every pair of cases by the mean gap within a verdict: -1, 0, 1; NaN where none was judged."""
         first, second = self.panel.pairs
         gaps = self.finest[first] - self.finest[second]
-        count = len(self.cases.panel.pairs[0])
-        total, known = (
-            np.bincount(self.pairs, weights=values, minlength=count) for values in (gaps, np.ones(len(gaps)))
-        )
-        return np.where(known > 0, total / np.maximum(known, 1), np.nan)
+        known, count = ~np.isnan(gaps), len(self.cases.panel.pairs[0])
+        total = np.bincount(self.pairs[known], gaps[known], minlength=count)
+        return relation_of(divide(total, np.bincount(self.pairs[known], minlength=count)))
 
     @cached_property
-    def mean_values(self) -> np.ndarray:
-        """Each response's value on average over readings: float [responses of the cases]; NaN where it has none."""
-        total, known = (
-            np.bincount(self.response, weights=values, minlength=self.cases.responses)
-            for values in (self.finest, np.ones(len(self.response)))
-        )
-        return np.where(known > 0, total / np.maximum(known, 1), np.nan)
+    def pair_runs(self) -> tuple[np.ndarray, np.ndarray]:
+        """The group of every pair of verdicts by pair of cases and run, and each group's number among the pairs of cases."""
+        runs = self.run.max(initial=0) + 1
+        keys = self.pairs * runs + self.run[self.panel.group[self.panel.pairs[0]]]
+        keys, group = np.unique(keys, return_inverse=True)
+        return group, keys // runs
 
-    def relations(self) -> np.ndarray:
-        """Return the relation of every pair of responses by the mean over readings: -1, 0, 1; NaN where none was judged."""
-        gaps = self.mean_gaps
-        return np.where(np.isnan(gaps), np.nan, np.where(np.abs(gaps) <= 1e-9, 0.0, np.sign(gaps)))
+    def tally(self, values: np.ndarray, kinds: Sequence[int]) -> np.ndarray:
+        """Count how often each kind is among the values [pairs of verdicts] of a group of `pair_runs`: [kinds, groups]."""
+        group, pair = self.pair_runs
+        return np.stack([np.bincount(group, values == kind, minlength=len(pair)) for kind in kinds])
+
+    def per_case(self, values: np.ndarray) -> np.ndarray:
+        """Sum values of the groups of `pair_runs` over each case."""
+        case = self.cases.panel.case[self.cases.panel.pairs[0][self.pair_runs[1]]]
+        return np.bincount(case, values, minlength=len(self.cases))
+
+    def consistency(self, values: np.ndarray) -> np.ndarray:
+        """Count pairs with one value in all orders of a run, and pairs in several orders: float [2, cases]."""
+        counts = self.tally(values, range(-1, len(CHOICES)))
+        several = counts.sum(axis=0) > 1
+        return np.stack([self.per_case(several & ((counts > 0).sum(axis=0) == 1)), self.per_case(several)])
+
+    def slot_effects(self, values: np.ndarray) -> np.ndarray:
+        """Sum by how much values [entries] in each slot lie above the mean of their verdict, and count: [slots, 2, cases].
+
+        Verdicts on one response, and those that lack a value, are left out.
+        """
+        panel = self.panel
+        count = panel.per_group(np.ones(len(values)), "responses")
+        apart = values - (panel.per_group(values, "responses") / np.maximum(count, 1))[panel.group]
+        use = (count[panel.group] > 1) & ~np.isnan(apart)
+        slots = range(self.slot[use].max(initial=-1) + 1)
+        here = [use & (self.slot == slot) for slot in slots]
+        sums = [panel.per_case(each, "responses") for at in here for each in (np.where(at, apart, 0.0), at)]
+        return np.array(sums).reshape(-1, 2, panel.cases)
+
+    # --- choices of a pairwise judge
+
+    def codes(self, criterion: str) -> np.ndarray:
+        """Return each verdict's choice as an index of CHOICES, "first" being first in the case; -1 for none."""
+        found = np.full(len(self.verdicts), -1)
+        for number, verdict in enumerate(self.verdicts):
+            choice = (verdict.choices or {}).get(criterion) if verdict.valid else None
+            if choice in CHOICES[2:]:
+                found[number] = CHOICES.index(choice)
+            elif choice is not None:
+                found[number] = int(self.cases.records[self.case_of[number]].models[min(verdict.order)] != choice)
+        return found
+
+    def choice(self, criterion: str, run: int | None = None) -> np.ndarray:
+        """Return the most frequent choice about each pair in all runs, or in one; the neutral one where two are.
+
+        The choices are int [pairs], indices of CHOICES, -1 where there is none.
+        """
+        of_verdict = np.full(len(self.verdicts), -1)
+        of_verdict[self.panel.group[self.panel.pairs[0]]] = self.pairs  # a verdict with choices shows one pair
+        codes, kinds, pairs = self.codes(criterion), len(CHOICES), len(self.cases.panel.pairs[0])
+        use = (codes >= 0) & (True if run is None else self.run == run)
+        votes = np.bincount(of_verdict[use] * kinds + codes[use], minlength=pairs * kinds).reshape(pairs, kinds)
+        most = votes.max(axis=1, keepdims=True)
+        contested = (votes == most).sum(axis=1) > 1
+        known = self.rubric.criteria if self.rubric else ()
+        neutral = next((each.neutral for each in known if each.name == criterion), "tie")
+        return np.select([most[:, 0] == 0, contested], [-1, CHOICES.index(neutral)], votes.argmax(axis=1))
+
+    @cached_property
+    def choices(self) -> dict[str, np.ndarray]:
+        """The choices on every criterion: int [pairs] (see `choice`)."""
+        return {criterion: self.choice(criterion) for criterion in self.criteria}
+
+    def choice_relations(self, criterion: str, choice: np.ndarray) -> np.ndarray:
+        """Turn choices (indices of CHOICES, -1 for none) into relations: 1 where the first response is the better one."""
+        way = -1.0 if criterion in self.worse else 1.0
+        return np.select([choice < 0, choice == 0, choice == 1], [np.nan, way, -way], 0.0)
+
+    # --- what was asked
+
+    @cached_property
+    def asked(self) -> np.ndarray:
+        """Whether the judge was asked about each response: bool [responses]; False is not counted as an error.
+
+        A model that cases with verdicts have and no verdict shows was left out on purpose (`--models` of recipes/judge.py). A
+        case without any verdict is an error.
+        """
+        models = self.cases.model_of
+        there = models[(self.given > 0)[self.cases.panel.case]]
+        return ~np.isin(models, np.setdiff1d(there, models[self.response]))
+
+    @cached_property
+    def asked_pairs(self) -> np.ndarray:
+        """Whether the judge was asked about each pair: bool [pairs].
+
+        Pairs of models that no verdict of a pairwise judge compares were left out on purpose (`--baseline`).
+        """
+        cases, (first, second) = self.cases, self.cases.panel.pairs
+        asked = self.asked[first] & self.asked[second]
+        if not self.criteria:  # scores of different verdicts on a case can be compared
+            return asked
+        models = np.sort(np.stack([cases.model_of[first], cases.model_of[second]]), axis=0)
+        models = models[0] * len(cases.models) + models[1]
+        there = models[(self.given > 0)[cases.panel.case[first]]]
+        return asked & ~np.isin(models, np.setdiff1d(there, models[self.pairs]))
+
+    @cached_property
+    def verdicts_due(self) -> np.ndarray:
+        """The number of verdicts that each case should have: those given, and those asked for and not given: float [cases].
+
+        All responses of a case that are in no verdict count as one verdict; of a pairwise judge every such pair counts.
+        """
+        panel = self.cases.panel
+        if self.criteria:
+            return self.given + panel.per_case(self.asked_pairs & ~np.isin(np.arange(len(panel.pairs[0])), self.pairs))
+        missing = self.asked & ~np.isin(np.arange(self.cases.responses), self.response)
+        return self.given + (panel.per_case(missing, "responses") > 0)
+
+    def notes(self) -> list[str]:
+        """Return what the report has to state: cases without a verdict, and models and pairs that were not asked about."""
+        cases, found = self.cases, []
+        if (missing := np.flatnonzero(self.given == 0)).size:
+            first = cases.records[missing[0]].id
+            found.append(
+                f"{self.name}: no verdict on {len(missing)} of {len(cases)} cases, for example {first!r}: counted as invalid"
+            )
+        if never := [cases.models[number] for number in np.unique(cases.model_of[~self.asked])]:
+            shown = ", ".join(never[:3]) + (f" and {len(never) - 3} more" if len(never) > 3 else "")
+            found.append(f"{self.name} was never asked about {shown}: left out of its figures")
+        first, second = cases.panel.pairs
+        if left := int((self.asked[first] & self.asked[second] & ~self.asked_pairs).sum()):
+            found.append(
+                f"{self.name} was never asked to compare {left} of {len(first)} pairs: left out of its figures"
+            )
+        return found
+
+    @cached_property
+    def rationales(self) -> dict[int, str]:
+        """The first rationale of a valid verdict on each case: number of the case → text."""
+        found: dict[int, str] = {}
+        for case, verdict in zip(self.case_of.tolist(), self.verdicts):
+            if verdict.valid and verdict.rationale:
+                found.setdefault(case, verdict.rationale)
+        return found
+
+    @cached_property
+    def usage(self) -> dict[str, float]:
+        """The tokens of all verdicts; seconds and cost where the judge's run left its record beside the verdicts."""
+        usage = Counter()
+        for verdict in self.verdicts:
+            usage.update({name: count for name, count in verdict.usage.items() if isinstance(count, int)})
+        try:
+            record = json.loads((self.file.parent / f"run-{self.settings}.json").read_text(encoding="utf-8"))
+            seconds = sum(timing["seconds"] for timing in record["timings"])
+            prices = [record["arguments"].get(name) or 0.0 for name in ("price_in", "price_out")]
+        except (AttributeError, OSError, ValueError, KeyError, TypeError):
+            return dict(usage)  # verdicts without the record of their run
+        if seconds:
+            usage["seconds"] = round(seconds, 1)
+        if any(prices):
+            tokens = (usage["prompt_tokens"], usage["completion_tokens"])
+            usage["cost"] = round(sum(count * price for count, price in zip(tokens, prices)) / 1e6, 4)
+        return dict(usage)
 
 
-@dataclass
-class Row:
-    """One line of the table: a judge, one criterion of a pairwise judge, or a baseline.
+class Baseline(JudgeVerdicts):
+    """The scores of a rule without a model, as one verdict per case.
 
-    `scores` and `expected` are float [responses] or None, `relation` [pairs] is given where a judge compares pairs.
+    `values` is float [responses], NaN where the rule has no score: it counts as not asked there.
     """
 
-    name: str
-    evidence: JudgeEvidence
-    scores: np.ndarray | None = None
-    expected: np.ndarray | None = None
-    relation: np.ndarray | None = None
+    kind, rubric_name, rubric, file, verdicts = "baseline", "counted", None, None, ()
+
+    def __init__(self, cases: Cases, name: str, values: np.ndarray):
+        self.cases, self.name, self.judge = cases, name, name
+        self.case_of, self.run = np.arange(len(cases)), np.zeros(len(cases), int)
+        self.asked = ~np.isnan(values)
+        self.response = np.flatnonzero(self.asked)
+        self.slot = self.response - cases.start[cases.panel.case[self.response]]
+        self.panel = Panel(cases.panel.case[self.response], self.case_of, len(cases))
+        self.score, self.expected_score = np.full(len(self.response), np.nan), values[self.response]
+        self.has_expected = True
+        self._summarise(np.ones(len(cases), bool))
+        self.verdicts_due = self.given
+
+
+@dataclass(eq=False)
+class Row:
+    """One line of the table: a judge that gives scores, one criterion of a pairwise judge, or a baseline."""
+
+    judge: JudgeVerdicts
     criterion: str | None = None
 
-    def relations(self, panel: Panel) -> np.ndarray:
-        """Return the relations that this judge's own words mean: choices, else scores, else expected scores."""
-        if self.relation is not None:
-            return self.relation
-        values = self.scores if self.scores is not None else self.expected
+    @property
+    def name(self) -> str:
+        """The name of the line."""
+        return self.judge.name if self.criterion is None else f"{self.judge.name}: {self.criterion}"
+
+    @cached_property
+    def scores(self) -> np.ndarray | None:
+        """The mean whole scores, float [responses]; None where there are none."""
+        return None if self.criterion is not None or np.isnan(self.judge.scores).all() else self.judge.scores
+
+    @property
+    def expected(self) -> np.ndarray | None:
+        """The mean expected scores, float [responses]; None where not every valid verdict has them."""
+        return self.judge.expected if self.criterion is None and self.judge.has_expected else None
+
+    @property
+    def values(self) -> np.ndarray | None:
+        """The expected scores, else the whole scores, float [responses]; None where there are neither."""
+        return self.scores if self.expected is None else self.expected
+
+    @property
+    def invalid(self) -> bool:
+        """Whether there is no valid verdict."""
+        return self.criterion is None and self.values is None
+
+    @cached_property
+    def relations(self) -> np.ndarray:
+        """The relations by the judge's choices, else by its scores, else by its expected scores: float [pairs]."""
+        if self.criterion is not None:
+            return self.judge.choice_relations(self.criterion, self.judge.choices[self.criterion])
+        values, panel = self.values if self.scores is None else self.scores, self.judge.cases.panel
         return np.full(len(panel.pairs[0]), np.nan) if values is None else panel.relations(values)
 
-    def finest(self, panel: Panel) -> np.ndarray:
-        """Return the relations behind the headline: of expected scores where there are any."""
-        return self.relations(panel) if self.expected is None else panel.relations(self.expected)
+    @cached_property
+    def finest(self) -> np.ndarray:
+        """The relations behind the headline: by the expected scores where there are any: float [pairs]."""
+        return self.relations if self.expected is None else self.judge.cases.panel.relations(self.expected)
+
+    @cached_property
+    def slots(self) -> np.ndarray | None:
+        """By how much slots raise a value: float [slots, 2, cases] (see `slot_effects`).
+
+        A choice counts as half a point above for the response that it prefers. None where the judge has no scale.
+        """
+        judge = self.judge
+        if self.criterion is None:
+            return None if without_scale(judge.rubric_name) or judge.kind != "judge" else judge.slot_effects(judge.own)
+        relations = judge.choice_relations(self.criterion, judge.codes(self.criterion))
+        # Entries of a verdict stand in the order of the case: the first of the two has the relation, the second its opposite.
+        group = judge.panel.group
+        way = np.where(np.diff(group, prepend=-1) != 0, 0.5, -0.5)
+        return judge.slot_effects(np.where(relations[group] == 0, np.nan, way * relations[group]))
+
+    @cached_property
+    def consistent(self) -> np.ndarray | None:
+        """The number of pairs judged alike in several orders, and of all pairs in several orders: float [2, cases]."""
+        judge = self.judge
+        if self.criterion is None:
+            none = without_scale(judge.rubric_name) or judge.kind != "judge"
+            found = None if none else judge.consistency(judge.panel.relations(judge.own))
+        else:
+            codes = judge.codes(self.criterion)[judge.panel.group[judge.panel.pairs[0]]]
+            found = judge.consistency(np.where(codes < 0, np.nan, codes))
+        return found if found is not None and found[1].any() else None
 
     def rated(self, people: People) -> np.ndarray:
         """Return people's scores of the responses that this judge was asked about, NaN for the others."""
-        asked = self.evidence.asked
-        return people.scores if asked is None else np.where(asked, people.scores, np.nan)
+        return np.where(self.judge.asked, people.scores, np.nan)
 
-    def known_relations(self, cases: Cases, people: People) -> np.ndarray:
+    def people_relations(self, people: People) -> np.ndarray:
         """Return people's relations of the pairs that this judge was asked about, float [pairs]."""
-        relation, asked = cases.panel.relations(self.rated(people)), self.evidence.asked_pairs
-        return relation if asked is None else np.where(asked, relation, np.nan)
+        return np.where(self.judge.asked_pairs, self.judge.cases.panel.relations(self.rated(people)), np.nan)
 
     @property
     def headline(self) -> str:
-        """The concordance that compares judges which tie with such that do not: from expected scores where there are any."""
+        """The name of the main figure: concordance, which compares judges that tie with judges that do not."""
         return "concordance_expected" if self.expected is not None else "concordance"
 
 
-def rows_of(judges: Sequence[JudgeEvidence]) -> list[Row]:
-    """Return the lines of the table, a pairwise judge taking one per criterion."""
-    rows = []
-    for evidence in judges:
-        if evidence.relations:
-            for criterion, relation in evidence.relations.items():
-                rows.append(Row(f"{evidence.name}: {criterion}", evidence, relation=relation, criterion=criterion))
-        else:
-            scores = None if np.isnan(evidence.scores).all() else evidence.scores
-            # Where some verdicts lack them, an endpoint's probabilities say nothing about the judge as a whole.
-            lacking = np.isnan(evidence.expected)
-            partly = bool((lacking & ~np.isnan(evidence.scores)).any())
-            rows.append(Row(evidence.name, evidence, scores, None if partly or lacking.all() else evidence.expected))
-    return rows
+def rows_of(judges: Sequence[JudgeVerdicts]) -> list[Row]:
+    """Return the lines of the table, one per criterion of a pairwise judge."""
+    return [Row(judge, criterion) for judge in judges for criterion in judge.criteria or [None]]
+
+
+def read_verdicts(
+    paths: Sequence[str],
+    cases: Cases,
+    rubric: str | None = None,
+    reserved: frozenset[str] = frozenset(),
+    raw: bool = False,
+) -> tuple[list[JudgeVerdicts], list[str]]:
+    """Read verdict files: one `JudgeVerdicts` for every judge and rubric of a file, in the order of the files; and notes.
+
+    Args:
+        paths: files, or folders that hold a verdicts.jsonl; `NAME=PATH` gives the judge in it the name NAME.
+        rubric: the path of a user's own rubric, for its scale and polarities.
+        reserved: names that no judge may have.
+        raw: keep the judges' raw answers, for a caller that writes the verdicts again. They take about half the memory.
+
+    Raises:
+        RecordError: a fault of `read_judges`; two judges of one name; no verdict by the user's own rubric.
+    """
+    found: list[JudgeVerdicts] = []
+    notes: list[str] = []
+    for path in paths:
+        found += read_judges(path, cases, rubric, notes, raw)
+    names = [judge.name for judge in found]
+    if taken := sorted(set(names) & reserved):
+        raise RecordError(f"a judge cannot be called {taken[0]!r} in a report: name it with --verdicts NAME=FILE")
+    if rubric and not any(judge.rubric_name == read_rubric(rubric).name for judge in found):
+        raise RecordError(f"--rubric {rubric}: no verdict was given by {read_rubric(rubric).name}")
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise RecordError(f"two judges are called {twice[0]!r}: name them with --verdicts NAME=FILE")
+    return found, notes
+
+
+def read_judges(
+    given: str, cases: Cases, rubric: str | None, notes: list[str], raw: bool = False
+) -> list[JudgeVerdicts]:
+    """Read one verdict file once, and check every line against its case and its rubric.
+
+    The arguments are those of `read_verdicts`; what the report has to state is added to `notes`.
+
+    Raises:
+        RecordError: a verdict that stands twice, or that does not fit its case or its rubric's scale; no verdict on any of
+            these cases.
+    """
+    label, equals, path = given.partition("=")
+    label, path = (label, path) if equals and not Path(given).exists() else ("", given)
+    file = verdicts_file(path)
+    rubrics: dict[tuple[str, str], Rubric | None] = {}
+    found: dict[tuple[str, str], dict[tuple, tuple[str, Verdict]]] = {}
+    other = UnknownCases(f"{file}: verdicts", cases)
+    for place, verdict in read_placed(file, Verdict):
+        author = verdict.author
+        if author not in rubrics:
+            rubrics[author] = _rubric(verdict.rubric, rubric, notes)
+        if not other.knows(verdict):
+            continue
+        own = found.setdefault(author, {})
+        if verdict.key in own:
+            same = f"the verdict of {verdict.judge} on case {verdict.case_id!r} in this order"
+            raise RecordError(f"{place}: {same} is at {own[verdict.key][0]} already")
+        check_verdict(place, cases.records[cases.index[verdict.case_id]], verdict, rubrics[author])
+        own[verdict.key] = place, verdict if raw else replace(verdict, raw="")
+    notes += other.notes()
+    if not found:
+        raise RecordError(f"{file}: no verdict on any case in {cases.source}")
+    rubrics_of = Counter(judge for judge, _ in found)
+    judges = []
+    for (judge, rubric_name), placed in found.items():
+        name = f"{label}: {judge}" if label and len(rubrics_of) > 1 else label or judge
+        if rubrics_of[judge] > 1:
+            name = f"{name} by {rubric_name}"
+        verdicts = [verdict for _, verdict in placed.values()]
+        judges.append(JudgeVerdicts(cases, verdicts, rubrics[judge, rubric_name], name, file))
+        notes += judges[-1].notes()
+    return judges
+
+
+def _rubric(name: str, own: str | None, notes: list[str]) -> Rubric | None:
+    """Return the rubric that verdicts were given by; None, with a note, where its file is not found."""
+    for candidate in (own, name.partition("@")[0]):
+        try:
+            rubric = read_rubric(candidate) if candidate else None
+        except RubricError:
+            if candidate == own:
+                raise
+            rubric = None
+        if rubric is not None and rubric.name == name:
+            return rubric
+    if not without_scale(name):
+        note = f"the rubric {name} was not found (--rubric its.yaml): its scale and polarities are not checked"
+        notes += [note] if note not in notes else []
+    return None
+
+
+def check_order(place: str, case: Case, verdict: Verdict) -> None:
+    """Raise RecordError unless a verdict is on the present texts of a case, and its order and scores fit the responses."""
+    verdict.check(place, case.digest)
+    count = len(case.responses)
+    if not all(0 <= index < count for index in verdict.order) or len(set(verdict.order)) != len(verdict.order):
+        raise RecordError(f"{place}: 'order' {list(verdict.order)} does not fit the {count} responses of {case.id!r}")
+    for name in ("scores", "expected_scores"):
+        values = getattr(verdict, name)
+        if values is not None and len(values) != count:
+            raise RecordError(f"{place}: {len(values)} {name!r} for the {count} responses of case {case.id!r}")
+
+
+def check_verdict(place: str, case: Case, verdict: Verdict, rubric: Rubric | None) -> None:
+    """Raise RecordError, with the place in front, unless a verdict fits its case and its rubric."""
+    check_order(place, case, verdict)
+    scale = rubric.scale if rubric else None
+    for name in ("scores", "expected_scores"):
+        for index, value in enumerate(getattr(verdict, name) or ()):
+            if value is None:
+                continue
+            check_number(value, name, place)
+            if scale and not scale[0] - 1e-6 <= value <= scale[1] + 1e-6:
+                raise RecordError(f"{place}: {value} is off the scale of {verdict.rubric}, {scale[0]} to {scale[1]}")
+            if index not in verdict.order:
+                raise RecordError(f"{place}: {name!r} has a score for a response that 'order' does not show")
+    if verdict.valid and verdict.scores is None and verdict.expected_scores is None and not verdict.choices:
+        raise RecordError(f"{place}: 'valid' is true, and there are neither scores nor choices")
+    if verdict.choices or verdict.pair is not None:
+        shown = {case.models[index] for index in verdict.order}
+        if verdict.pair is None or len(set(verdict.pair)) != 2 or set(verdict.pair) != shown:
+            raise RecordError(f"{place}: 'pair' {verdict.pair} does not name the two models that 'order' shows")
+    criteria = {criterion.name for criterion in rubric.criteria} if rubric else set()
+    for criterion, choice in (verdict.choices or {}).items():
+        if criteria and criterion not in criteria:
+            has = ", ".join(sorted(criteria))
+            raise RecordError(f"{place}: {verdict.rubric} has no criterion {criterion!r}; it has {has}")
+        if choice not in (*verdict.pair, *CHOICES[2:]):
+            allowed = ", ".join(verdict.pair)
+            raise RecordError(f"{place}: {criterion!r} must be one of {allowed}, tie, neither: {choice!r}")

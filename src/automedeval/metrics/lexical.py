@@ -1,10 +1,6 @@
-"""Judges that need no model: what a real judge has to beat.
-
-Each scores all responses of all cases by something that anybody can count. They know no medicine.
-"""
+"""Lexical scores of responses, which need no model and no medical knowledge: baselines for the judges."""
 
 import hashlib
-import json
 import math
 import re
 from collections import Counter
@@ -14,32 +10,32 @@ from dataclasses import dataclass
 import numpy as np
 from rapidfuzz.distance import LCSseq
 
-from automedeval.records import Case
+from automedeval.records import Case, digest
 
-_UNSPACED = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"  # scripts that put no space between words: a character is a word
+_UNSPACED = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"  # scripts without spaces between words: a character is a word
 WORD = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+")
 
 
 def words(text: str) -> list[str]:
-    """Return the lower-case runs of letters and digits, for English as the ROUGE scripts cut them."""
+    """Return the runs of letters and digits in lower case, for English as in the ROUGE scripts."""
     return WORD.findall(text.lower())
 
 
 def patient_text(case: Case) -> str:
-    """Return the question, or all that the patient wrote in a conversation."""
+    """Return the question; of a conversation, the patient's messages."""
     if isinstance(case.question, str):
         return case.question
     return "\n".join(message["content"] for message in case.question if message["role"] == "user")
 
 
 def longer_text(cases: Sequence[Case]) -> np.ndarray:
-    """Score a response by its number of words."""
+    """Score a response by its number of words; float [responses of all cases]."""
     return np.array([len(words(response.text)) for case in cases for response in case.responses], dtype=float)
 
 
 @dataclass(frozen=True)
 class Collection:
-    """What BM25 knows of a collection of responses: their number, their mean length in words, and how many hold a word."""
+    """The figures of a collection of responses for BM25: number, mean length in words, and number that contain each word."""
 
     size: int
     average: float
@@ -47,7 +43,7 @@ class Collection:
 
     @classmethod
     def of(cls, cases: Iterable[Case]) -> "Collection":
-        """Count the words of all responses of some cases."""
+        """Count the words of all responses of the cases."""
         size = length = 0
         frequency: Counter[str] = Counter()
         for case in cases:
@@ -59,21 +55,21 @@ class Collection:
 
     @property
     def fingerprint(self) -> str:
-        """Return eight hexadecimal digits over all of it."""
-        counted = [self.size, self.average, sorted(self.frequency.items())]
-        return hashlib.sha256(json.dumps(counted).encode()).hexdigest()[:8]
+        """Return eight hexadecimal digits over all figures."""
+        return digest([self.size, self.average, sorted(self.frequency.items())])[:8]
 
     def weight(self, word: str) -> float:
-        """Return how much a word counts, the more the rarer it is."""
+        """Return the inverse document frequency of a word."""
         found = self.frequency.get(word, 0)
         return math.log(1 + (self.size - found + 0.5) / (found + 0.5))
 
 
 def bm25(cases: Sequence[Case], k1: float = 1.5, b: float = 0.75, collection: Collection | None = None) -> np.ndarray:
-    """Score a response by BM25 of the question against it (Robertson and Zaragoza 2009).
+    """Score a response by BM25 with the question as the query (Robertson and Zaragoza 2009).
 
     Args:
-        collection: what tells the rarity of words; by default these cases' own responses.
+        k1, b: the parameters of BM25.
+        collection: for the inverse document frequencies; by default the responses of these cases.
     """
     collection = collection or Collection.of(cases)
     scores = []
@@ -87,7 +83,7 @@ def bm25(cases: Sequence[Case], k1: float = 1.5, b: float = 0.75, collection: Co
 
 
 def rouge_l(cases: Sequence[Case]) -> np.ndarray:
-    """Score a response by ROUGE-L F1 against the reference (Lin 2004, no stemming); NaN where there is no reference."""
+    """Score a response by ROUGE-L F1 against the reference (Lin 2004, no stemming); NaN without a reference."""
     scores = []
     for case in cases:
         reference = words(case.reference) if case.reference is not None else None
@@ -103,7 +99,7 @@ def rouge_l(cases: Sequence[Case]) -> np.ndarray:
 
 
 def random_scores(cases: Sequence[Case], seed: int = 0) -> np.ndarray:
-    """Score a response by a number that only a hash of its text decides."""
+    """Score a response by a hash of seed, case id and text, uniform on [0, 1)."""
     keys = (f"{seed}\0{case.id}\0{response.text}" for case in cases for response in case.responses)
     return np.array(
         [int.from_bytes(hashlib.sha256(key.encode("utf-8", "replace")).digest()[:6]) / 2**48 for key in keys]

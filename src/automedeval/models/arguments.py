@@ -1,26 +1,40 @@
-"""The arguments that choose a model: a checkpoint on this machine, or an endpoint."""
+"""The names and the arguments that choose a model: a checkpoint on this machine, or an endpoint."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from automedeval.records import AutoMedEvalError, RecordError
+from automedeval.records import AutoMedEvalError, RecordError, check_least
+
+_KINDS = ("openai", "likelihood", "channel", "baseline", "recording", "ratings")
+
+
+def parse_model(spec: str) -> tuple[str, str]:
+    """Split the name of a model or judge into its kind and the rest: "openai:gpt" gives ("openai", "gpt").
+
+    A name without a known prefix is a checkpoint's: "models/x" gives ("checkpoint", "models/x").
+    """
+    kind, colon, name = spec.partition(":")
+    return (kind, name) if colon and kind in _KINDS else ("checkpoint", spec)
 
 
 @dataclass
 class ChatArguments:
     """The model that answers: a checkpoint on this machine, or an endpoint."""
 
-    base_url: str | None = field(default=None, metadata={"help": "endpoint of an openai:MODEL judge"})
+    base_url: str | None = field(
+        default=None, metadata={"help": "URL of the endpoint of openai:MODEL; default: OpenAI's own"}
+    )
     dtype: str = field(
         default="auto",
         metadata={
-            "help": "auto: as the device likes it, float32 for a channel judge",
+            "help": "of a checkpoint's weights; auto: bfloat16 where the device computes it in hardware, else float32, and "
+            "float32 for a channel judge, whose small differences bfloat16 would round away",
             "choices": ["auto", "bfloat16", "float16", "float32"],
         },
     )
-    device: str = field(default="auto", metadata={"help": "auto | cpu | cuda | cuda:N"})
+    device: str = field(default="auto", metadata={"help": "cpu, cuda, cuda:N, or auto: a GPU if there is one"})
     attn_implementation: str = field(default="sdpa", metadata={"help": "attention kernel, as in transformers"})
     batch_tokens: int = field(
         default=16384, metadata={"help": "most tokens in one batch, prompts and answers together"}
@@ -53,9 +67,8 @@ class ChatArguments:
     )
 
     def __post_init__(self) -> None:
-        for name, least in (("batch_tokens", 0), ("max_new_tokens", 1), ("concurrency", 1), ("max_retries", 0)):
-            if getattr(self, name) < least:
-                raise RecordError(f"--{name} must be at least {least}, not {getattr(self, name)}")
+        check_least(self, 0, "batch_tokens", "max_retries")
+        check_least(self, 1, "max_new_tokens", "concurrency")
         for name in ("temperature", "price_in", "price_out", "max_cost"):
             value = getattr(self, name)
             if value is not None and not (value >= 0 and math.isfinite(value)):
@@ -64,51 +77,38 @@ class ChatArguments:
             raise RecordError("--max_cost needs --price_in and --price_out")
 
     def load(self, model: str, seed: int = 0, processes: int = 1, auto: str = "auto") -> Any:
-        """Return the chat that `model` names: `openai:MODEL` is an endpoint's, anything else a checkpoint.
+        """Return the chat of a model: `openai:MODEL` is an endpoint's, any other name a checkpoint's.
 
         Args:
-            auto: the dtype that `auto` stands for; itself: what suits the device.
+            seed: of sampling.
+            processes: number of processes that share `max_cost`.
+            auto: the dtype that "auto" stands for; "auto" itself depends on the device.
 
         Raises:
             RecordError: the checkpoint cannot be loaded.
         """
-        if not model.strip() or model == "openai:":
+        kind, name = parse_model(model)
+        if not name.strip():
             raise RecordError("the name of a model is empty")
         if "://" in model:
             raise RecordError(f"{model}: an endpoint is given as openai:MODEL with --base_url {model}")
-        if model.startswith("openai:"):
+        if kind == "openai":
             from automedeval.models.endpoint import Budget, OpenAIChat
 
-            return OpenAIChat(
-                model.removeprefix("openai:"),
-                base_url=self.base_url,
-                max_new_tokens=self.max_new_tokens,
-                temperature=self.temperature,
-                seed=seed,
-                concurrency=self.concurrency,
-                max_retries=self.max_retries,
-                timeout=self.timeout,
-                structured_output=self.structured_output,
-                top_logprobs=self.top_logprobs,
-                cache=None if self.cache == "off" else Path(self.cache).expanduser(),
-                # Each process spends its own share.
-                budget=Budget(self.max_cost and self.max_cost / processes, self.price_in, self.price_out),
-            )
+            cache = None if self.cache == "off" else Path(self.cache).expanduser()
+            # Each process spends its own share.
+            budget = Budget(self.max_cost and self.max_cost / processes, self.price_in, self.price_out)
+            return OpenAIChat(name, **self._shared(OpenAIChat) | {"seed": seed, "cache": cache, "budget": budget})
         from automedeval.models.local import LocalChat  # torch is loaded by those who need it
 
+        dtype = auto if self.dtype == "auto" else self.dtype
         try:
-            return LocalChat(
-                model,
-                dtype=auto if self.dtype == "auto" else self.dtype,
-                device=self.device,
-                batch_tokens=self.batch_tokens,
-                max_new_tokens=self.max_new_tokens,
-                temperature=self.temperature,
-                seed=seed,
-                chat_template_path=self.chat_template_path,
-                attn_implementation=self.attn_implementation,
-            )
+            return LocalChat(model, **self._shared(LocalChat) | {"seed": seed, "dtype": dtype})
         except AutoMedEvalError:
             raise
         except Exception as error:  # noqa: BLE001  a bad checkpoint makes transformers, torch and safetensors raise a dozen kinds
             raise RecordError(f"{model} cannot be loaded: {' '.join(str(error).split())[:300]}") from None
+
+    def _shared(self, kind: type) -> dict[str, Any]:
+        """Return the arguments that a chat of this kind has a field for."""
+        return {each.name: getattr(self, each.name) for each in fields(kind) if hasattr(self, each.name)}

@@ -1,22 +1,25 @@
-"""What a model is to the rest of the package: prompts and answers, and the protocol `Chat`."""
+"""Prompts, answers, and `Chat`, the base class of every model that answers prompts."""
 
+import itertools
 import re
-from collections.abc import Generator, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from automedeval.records import AutoMedEvalError
 
-# Chat-template tokens of the common model families. In a judge's answer they end what the judge said.
+# Chat-template tokens of the common model families. In an answer they mark where the model's own text ends.
 CONTROL_TOKEN = re.compile(
     r"<\|[^<>|\n]{1,40}\|>|</?s>|<(?:start|end)_of_turn>|<(?:bos|eos|pad|unk)>|\[/?(?:INST|SYSTEM_PROMPT)\]|<</?SYS>>"
     r"|<｜[^<>｜\n]{1,40}｜>"
 )
+WINDOW = 64  # dialogues whose prompts a checkpoint answers in the same batches
 
 
 @dataclass(frozen=True)
 class Free:
-    """Free text of an answer. It ends where `stop` begins, which the part after it starts with."""
+    """Free text of an answer. It ends before `stop`, with which the next part begins."""
 
     stop: str
     json_string: bool = False
@@ -31,19 +34,21 @@ class Slot:
 
 
 Part = str | Free | Slot
-
-
 Messages = list[dict[str, str]]
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """What a chat is asked.
+    """One request to a chat.
 
-    `parts` are laid down by chats that can; without them a chat writes as it likes, within `schema` (JSON schema) where the
-    endpoint has a way to hold it to that. `label` names rubric and version for caches. `key` is (case id, number of the call
-    in its dialogue), for chats that play answers back. `proposed` holds (model, score) of a suggestion that is to be reviewed,
-    slot by slot, for a reviewer that is a rule and reads no text.
+    Args:
+        messages: chat messages with "role" and "content".
+        parts: the answer's literals, free texts and slots, for chats with `constrains`. None: the answer is free text.
+        schema: JSON schema of the answer, for endpoints that accept one.
+        run: number of the repetition; a sampled answer depends on it.
+        label: rubric and version, a part of the cache's key.
+        key: (case id, number of the call in its dialogue), by which a recorded chat finds its answer.
+        proposed: (model, score) per slot of a suggestion under review, for a reviewer that is a rule and reads no text.
     """
 
     messages: Messages
@@ -57,11 +62,16 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a chat gave back.
+    """A chat's answer to a prompt.
 
-    `values` and `probabilities` (value → probability, per slot) are there when the answer was laid down in parts, with the
-    free text in `free`. `scored` gives, for text that a model wrote itself, pairs of a character position and the
-    probabilities of the tokens that competed there. `error` says why there is no answer; such an answer is an invalid verdict.
+    Args:
+        text: the whole answer.
+        values, probabilities: the chosen value and the probability of each allowed value, per slot; None without parts.
+        free: the free text of an answer in parts.
+        scored: for free text, (character position, probability by number) of the tokens that begin with a number.
+        truncated: the answer reached the limit of new tokens.
+        usage: "prompt_tokens" and "completion_tokens".
+        error: why there is no answer; such an answer makes an invalid verdict.
     """
 
     text: str = ""
@@ -74,17 +84,22 @@ class Answer:
     error: str | None = None
 
 
-# Yields one prompt after the other, is sent the answer to each, and returns what came of them.
+# Yields prompts one after another, receives the answer to each, and returns a result.
 Dialogue = Generator[Prompt, Answer, Any]
 
 
-def single(prompt: Prompt) -> Dialogue:
-    """Ask one prompt, and return its answer."""
-    return (yield prompt)
+def lead(dialogue: Dialogue, reply: Callable[[Prompt], Answer]) -> Any:
+    """Answer every prompt of a dialogue with `reply`; return the dialogue's result."""
+    answer = None
+    try:
+        while True:
+            answer = reply(dialogue.send(answer))
+    except StopIteration as end:
+        return end.value
 
 
 def own_text(text: str) -> str:
-    """Return what the teacher said itself: what follows a control token is not the teacher's."""
+    """Return the text before the first control token: what follows it is not the model's answer."""
     control = CONTROL_TOKEN.search(text)
     return text[: control.start()] if control else text
 
@@ -93,18 +108,75 @@ class ChatError(AutoMedEvalError):
     """The chat cannot go on: wrong key, no such model, endpoint down, budget spent."""
 
 
-class Chat(Protocol):
-    """What a judge needs of a chat."""
+class Chat(ABC):
+    """A model that answers prompts.
+
+    `name` is the model's. `fingerprint` has twelve hexadecimal digits over everything that changes an answer. `constrains`
+    says that the chat writes the literals of `Prompt.parts` and chooses among the allowed values of each slot.
+    """
 
     name: str
-    fingerprint: str  # twelve hexadecimal digits over everything that changes an answer
-    constrains: bool  # lays down `Prompt.parts` so that only allowed values compete
+    fingerprint: str
+    constrains = False
 
     def overflow(self, prompts: Sequence[Prompt]) -> list[int]:
-        """Return for each prompt how many tokens too long it is for the context window; 0 or less fits."""
+        """Return by how many tokens each prompt exceeds the context window; 0 or less fits, or the window is unknown."""
+        return [0] * len(prompts)
+
+    @abstractmethod
+    def estimate(self, prompts: Sequence[Prompt]) -> tuple[int, float]:
+        """Return about how many tokens the prompts take, and the highest possible cost of answering them."""
+
+    @abstractmethod
+    def answer(self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Answer]]:
+        """Yield (index, answer) for the wanted prompts (None: all), in any order."""
+
+    def follow(
+        self, dialogues: Iterable[tuple[Any, Dialogue]], done: Collection[Any] = ()
+    ) -> Iterator[tuple[Any, Any]]:
+        """Lead the dialogues whose keys are not in `done`; yield (key, result) as they end.
+
+        One prompt of each dialogue of a window is answered per round. A window with any missing result is led as a whole, so
+        that batches, and the last bits of what a network computes, do not depend on interruptions. A prompt beyond the context
+        window gets an answer with an error.
+        """
+        dialogues = iter(dialogues)
+        while window := list(itertools.islice(dialogues, WINDOW)):
+            if not all(key in done for key, _ in window):
+                yield from ((key, result) for key, result in self._in_rounds(window) if key not in done)
+
+    def _in_rounds(self, window: Sequence[tuple[Any, Dialogue]]) -> Iterator[tuple[Any, Any]]:
+        waiting = [(key, dialogue, next(dialogue)) for key, dialogue in window]
+        while waiting:
+            prompts = [prompt for _, _, prompt in waiting]
+            too_long = "the prompt is {} tokens longer than the context window"
+            excess = self.overflow(prompts)
+            answers = {index: Answer(error=too_long.format(over)) for index, over in enumerate(excess) if over > 0}
+            fitting = [index for index in range(len(prompts)) if index not in answers]
+            answers |= {fitting[place]: answer for place, answer in self.answer([prompts[index] for index in fitting])}
+            going_on = []
+            for index, (key, dialogue, _) in enumerate(waiting):
+                try:
+                    going_on.append((key, dialogue, dialogue.send(answers[index])))
+                except StopIteration as end:
+                    yield key, end.value
+            waiting = going_on
+
+
+class SequentialChat(Chat):
+    """A chat that answers one prompt after another, without a model: `reply` returns the answer to one prompt."""
+
+    @abstractmethod
+    def reply(self, prompt: Prompt) -> Answer:
+        """Return the answer to a prompt."""
 
     def estimate(self, prompts: Sequence[Prompt]) -> tuple[int, float]:
-        """Return about how many tokens the prompts take, and what answering them can cost at most."""
+        return 0, 0.0
 
     def answer(self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Answer]]:
-        """Yield (index, answer) for the wanted prompts, in any order."""
+        return ((index, self.reply(prompt)) for index, prompt in enumerate(prompts) if wanted is None or wanted[index])
+
+    def follow(
+        self, dialogues: Iterable[tuple[Any, Dialogue]], done: Collection[Any] = ()
+    ) -> Iterator[tuple[Any, Any]]:
+        return ((key, lead(dialogue, self.reply)) for key, dialogue in dialogues if key not in done)

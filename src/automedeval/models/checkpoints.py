@@ -1,4 +1,4 @@
-"""Checkpoints: where a model's files lie, and what tells one set of them from another."""
+"""Checkpoints: the folder of a model, its fingerprint, and the record of its training."""
 
 import hashlib
 import json
@@ -11,9 +11,9 @@ from automedeval.records import RecordError
 
 @dataclass(frozen=True)
 class Stage:
-    """One finished run of a checkpoint's history: the splits of which data set it was trained on, and how much that was.
+    """One finished training run of a checkpoint: the splits of a data set and their size.
 
-    `fingerprint` is the data set's. Tokens are those of the rows, once; `trained` of them carry the loss.
+    `fingerprint` is the data set's. `tokens` counts the tokens of the rows once; `trained` of them are in the loss.
     """
 
     splits: tuple[str, ...]
@@ -29,7 +29,7 @@ class Stage:
 
 
 def read_record(checkpoint: str | Path) -> dict[str, Any] | None:
-    """Return what is known of how a checkpoint was trained here, None for one that was not."""
+    """Return the record that training left beside a checkpoint; None if the checkpoint was not trained here."""
     file = Path(checkpoint) / "training" / "record.json"
     if not file.exists():
         return None
@@ -40,21 +40,17 @@ def read_record(checkpoint: str | Path) -> dict[str, Any] | None:
 
 
 def read_history(checkpoint: str | Path) -> list[Stage]:
-    """Return the stages that a checkpoint went through, the latest last; none for a base model.
-
-    Raises:
-        RecordError: the training that is to leave its weights there has not finished.
-    """
+    """Return the stages that a checkpoint was trained in, the latest last; RecordError if its training is not finished."""
     record = read_record(checkpoint)
     if record is None:
         return []
     if not record["finished"]:
-        raise RecordError(f"{checkpoint}: its own training is not finished; run that first")
+        raise RecordError(f"{checkpoint}: its training is not finished; run it to its end first")
     return [Stage(**{**stage, "splits": tuple(stage["splits"])}) for stage in record["history"]]
 
 
 def checkpoint_folder(model: str) -> Path:
-    """Return the folder of a checkpoint: a local one as it is, a Hub id from the Hub's cache or the Hub."""
+    """Return the folder of a checkpoint: a local folder, or the cached copy of a Hub id, downloaded if necessary."""
     folder = Path(model)
     if folder.is_dir():
         if not (folder / "config.json").exists():
@@ -66,8 +62,8 @@ def checkpoint_folder(model: str) -> Path:
 
     try:
         return Path(snapshot_download(model, allow_patterns=["*.json", "*.safetensors", "*.jinja", "*.model"]))
-    except Exception as error:  # noqa: BLE001  the client raises many kinds, all meaning that the model is not to be had
-        raise RecordError(f"no folder {model!r}, and the Hub does not give it: {str(error).splitlines()[0]}") from None
+    except Exception as error:  # noqa: BLE001  the client raises many kinds, and all mean that there is no download
+        raise RecordError(f"no folder {model!r}, and no download from the Hub: {str(error).splitlines()[0]}") from None
 
 
 def fingerprint(folder: Path, settings: list) -> str:
@@ -76,7 +72,7 @@ def fingerprint(folder: Path, settings: list) -> str:
 
 
 def fingerprints(folder: Path, *settings: list) -> list[str]:
-    """Return a fingerprint for each of several settings; the files, which may be large, are read once."""
+    """Return a fingerprint for each of several settings; the files, which may be large, are read only once."""
     digest = hashlib.sha256()
     for file in sorted(folder.iterdir()):
         if file.suffix in (".safetensors", ".json", ".jinja", ".model"):

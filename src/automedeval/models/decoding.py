@@ -1,7 +1,7 @@
-"""Rows of a batch that decode together: a key/value buffer, free text token by token, and values that compete.
+"""Decode the rows of a batch together: a key/value buffer, free text token by token, and the choice among allowed values.
 
-All rows share one shape: [prefix common to all | left padding, own prompt | what was fed since]. A row's position ids count
-its real tokens only, and the mask hides the padding, so rows of different lengths go through one forward pass.
+All rows have the same layout: [prefix shared by all | left padding, own prompt | tokens fed since]. Position ids count a
+row's real tokens only, and the mask hides the padding, so rows of different lengths share one forward pass.
 """
 
 import random
@@ -19,11 +19,11 @@ KeyValues = list[tuple[torch.Tensor, torch.Tensor]]
 
 
 def flatten_head_input(model) -> None:
-    """Make a model's output layer take its positions as rows of one matrix; logits come out as (rows x positions, vocabulary).
+    """Flatten the input of a model's output layer to a matrix; logits then have the shape (rows x positions, vocabulary).
 
-    A slice of the hidden states, as `logits_to_keep` makes it, sends `linear` of torch 2.13 on CPU down a path that copies the
-    output matrix once per row: 2,158 ms for 32 rows of a vocabulary of 49,152 in bfloat16, against 7 ms for the same rows as
-    a matrix (two cores of an AMD EPYC, 2026-11-21).
+    With the sliced hidden states that `logits_to_keep` produces, `linear` of torch 2.13 on CPU copies the output matrix once
+    per row: 2,158 ms for 32 rows and a vocabulary of 49,152 in bfloat16, against 7 ms for the same rows as a matrix (two
+    cores of an AMD EPYC, 2026-11-21).
     """
     head = model.get_output_embeddings()
     head.register_forward_pre_hook(lambda _, inputs: (inputs[0].reshape(-1, inputs[0].shape[-1]),))
@@ -33,84 +33,58 @@ GROUPED_ATTENTION = "sdpa_grouped"
 
 
 def _grouped_attention(module, query, key, value, attention_mask, scaling=None, **options):
-    """Attend with all query heads of a key/value head in one group, in the precision of the keys.
+    """Compute attention with the query heads of a key/value head as one group of queries, in the dtype of the keys.
 
-    transformers repeats keys and values for every query head where there is a mask and more than one query: of a long cache
-    that copy costs more than the attention.
+    The interface is that of transformers' attention functions. With a mask, transformers' own "sdpa" copies keys and values
+    once per query head, and it computes in the model's dtype: decoding a token of 24 rows over 800 positions takes 1.2 times
+    as long in float32 and 2.5 times in bfloat16 (one thread of a Xeon at 2.5 GHz without AMX, torch 2.13, 2026-11-22).
     """
-    asked, query = query.dtype, query.to(key.dtype)
+    dtype, query = query.dtype, query.to(key.dtype)
     if attention_mask is None and query.shape[2] > 1:
-        output, weights = sdpa_attention_forward(module, query, key, value, None, scaling=scaling, **options)
-        return output.to(asked), weights
+        return sdpa_attention_forward(module, query, key, value, None, scaling=scaling, **options)[0].to(dtype), None
     batch, heads, length, size = query.shape
     groups = heads // key.shape[1]
-    if attention_mask is not None:
-        rows = attention_mask.shape[0]
-        attention_mask = (
-            attention_mask[:, :, None].expand(rows, 1, groups, length, -1).reshape(rows, 1, groups * length, -1)
-        )
+    mask = None if attention_mask is None else attention_mask.repeat(1, 1, groups, 1)
     packed = query.reshape(batch, key.shape[1], groups * length, size)
-    shared = getattr(key, "shared", 0)
-    if length == 1 and batch > 1 and 0 < shared < key.shape[2] and attention_mask is not None:
-        output = _attend_in_two_parts(packed, key, value, attention_mask, shared, scaling)
-    else:
-        output = scaled_dot_product_attention(packed, key, value, attn_mask=attention_mask, scale=scaling)
-    return output.reshape(batch, heads, length, size).transpose(1, 2).contiguous().to(asked), None
-
-
-def _attend_in_two_parts(query, key, value, mask, shared: int, scaling: float | None) -> torch.Tensor:
-    """Attend to what all rows share once for all rows, to the rest row by row, and join both by their weights.
-
-    A step of decoding is bound by reading keys and values. Where the prompts' common beginning is read once for all rows it
-    takes 0.8 ms instead of 1.6 ms, for 30 rows over 440 + 360 positions, per layer (two cores of an AMD EPYC, 2026-11-21).
-
-    Args:
-        query: (rows, key heads, grouped queries, size); every query has at least one position of its own row to attend to.
-        key, value: (rows, key heads, positions, size); the first `shared` positions are alike in all rows.
-        mask: bool, (rows, 1, grouped queries, positions).
-    """
-    attend = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-    rows, heads, queries, size = query.shape
-    own_mask = torch.zeros_like(mask[..., shared:], dtype=query.dtype).masked_fill_(~mask[..., shared:], -torch.inf)
-    own, own_weight = attend(query, key[:, :, shared:], value[:, :, shared:], attn_mask=own_mask, scale=scaling)
-    together = query.transpose(0, 1).reshape(1, heads, rows * queries, size)
-    common, weight = attend(together, key[:1, :, :shared], value[:1, :, :shared], scale=scaling)
-    common = common.view(heads, rows, queries, size).transpose(0, 1)
-    weight = weight.view(heads, rows, queries).transpose(0, 1)
-    return own + (common - own) * torch.sigmoid(weight - own_weight).unsqueeze(-1)
+    output = scaled_dot_product_attention(packed, key, value, attn_mask=mask, scale=scaling)
+    return output.reshape(batch, heads, length, size).transpose(1, 2).contiguous().to(dtype), None
 
 
 AttentionInterface.register(GROUPED_ATTENTION, _grouped_attention)
 AttentionMaskInterface.register(GROUPED_ATTENTION, sdpa_mask)
 
 
+def cpu_has(feature: str) -> bool:
+    """Return whether the processor has an instruction set extension, by its name in `torch.cpu.get_capabilities`."""
+    return bool(torch.cpu.get_capabilities().get(feature))
+
+
 def attention_for(attention: str, device: str) -> str:
-    """Return the attention to load a model with: on a CPU the grouped form of sdpa, else what was asked for."""
+    """Return the attention implementation to load a model with: on a CPU the grouped form of "sdpa", else `attention`."""
     return GROUPED_ATTENTION if attention == "sdpa" and device == "cpu" else attention
 
 
 def cache_dtype(model) -> torch.dtype:
-    """Return the precision to keep keys and values in.
+    """Return the dtype of the stored keys and values.
 
-    Where a CPU multiplies bfloat16 without matrix tiles (AMX), torch attends over a long cache slower in it than in float32:
-    10.9 ms against 2.2 ms for one token of 24 rows over 800, per layer (two cores of an AMD EPYC, torch 2.13, 2026-11-21).
+    On a CPU without AMX, torch computes attention over a long cache in bfloat16 more slowly than in float32: 10.9 ms against
+    2.2 ms for one token of 24 rows over 800 positions, per layer (two cores of an AMD EPYC, torch 2.13, 2026-11-21).
     """
-    slow = model.device.type == "cpu" and model.dtype == torch.bfloat16 and not torch.cpu._is_amx_tile_supported()
+    slow = model.device.type == "cpu" and model.dtype == torch.bfloat16 and not cpu_has("amx_tile")
     grouped = model.config.get_text_config()._attn_implementation == GROUPED_ATTENTION
     return torch.float32 if slow and grouped else model.dtype
 
 
 class _BufferLayer(DynamicLayer):
-    """A layer's keys and values in one allocation, written in place.
+    """The keys and values of a layer in one allocation, written in place.
 
-    Concatenating anew at every token, as DynamicLayer does, copies the whole cache once per token.
+    DynamicLayer concatenates instead, which copies the whole cache once per token.
     """
 
     def __init__(self, rows: int, capacity: int, dtype: torch.dtype):
         super().__init__()
         self.rows, self.capacity, self.kept_as = rows, capacity, dtype
-        self.first, self.length = 0, 0  # where the next keys go: from this row on, behind so many positions
-        self.shared = 0  # how many of the first positions are alike in all rows
+        self.first, self.length = 0, 0  # the next keys are written from this row on, after so many positions
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         self.dtype, self.device = self.kept_as, key_states.device
@@ -127,9 +101,7 @@ class _BufferLayer(DynamicLayer):
         self.keys[rows, :, self.length : end] = key_states
         self.values[rows, :, self.length : end] = value_states
         self.length = end
-        keys = self.keys[rows, :, :end]
-        keys.shared = self.shared  # the only way from a cache to the attention that transformers leaves open
-        return keys, self.values[rows, :, :end]
+        return self.keys[rows, :, :end], self.values[rows, :, :end]
 
     def get_seq_length(self) -> int:
         return self.length
@@ -141,8 +113,8 @@ class Rows:
     Args:
         model: a causal language model in evaluation mode.
         count: number of rows.
-        capacity: most tokens a row will ever hold, padding included.
-        prefix: keys and values of tokens that every row starts with, from `prefix_key_values`.
+        capacity: largest number of tokens in a row, padding included.
+        prefix: keys and values of the tokens with which every row starts, from `prefix_key_values`.
         pad: any token id; padding is masked.
     """
 
@@ -156,18 +128,17 @@ class Rows:
             self.length = prefix[0][0].shape[2]
             for layer, (keys, values) in zip(layers, prefix, strict=True):
                 layer.update(keys.expand(count, -1, -1, -1), values.expand(count, -1, -1, -1))
-                layer.shared = self.length
             self.mask[:, : self.length] = 1
         self.cache = Cache(layers=layers)
         self.logits: torch.Tensor | None = None
-        self.chance: list[random.Random] = []  # for sampling: one of its own per row, which moves with the row
+        self.chance: list[random.Random] = []  # for sampling: one generator per row, which moves with the row
 
     def start(self, prompts: Sequence[Sequence[int]], forward_tokens: int) -> None:
-        """Feed the rows' own prompts, a few rows at a time, each time padded to the longest of these few only.
+        """Feed the rows' own prompts, a few rows per forward pass, padded to the longest of these few.
 
         Args:
-            prompts: token ids per row, without the prefix; rows of similar length should stand together.
-            forward_tokens: about how many tokens one forward pass takes. Large ones fall out of a CPU's caches.
+            prompts: token ids per row, without the prefix; rows of similar length should be neighbours.
+            forward_tokens: about how many tokens one forward pass takes; too many do not fit a CPU's caches.
         """
         base, end, first = self.length, 0, 0
         logits = []
@@ -185,19 +156,19 @@ class Rows:
         self.logits = torch.cat(logits)
 
     def feed(self, tokens: Sequence[Sequence[int]], keep: int = 1) -> torch.Tensor:
-        """Append tokens to the active rows, left-padded to the longest; return the logits of the last `keep` positions.
+        """Append tokens to the active rows, left-padded to the longest; set `self.logits` to those of the last position.
 
         Returns:
-            float32 tensor of shape (active rows, keep, vocabulary). `self.logits` takes the last position's.
+            logits of the last `keep` positions, float32, (active rows, keep, vocabulary).
         """
         logits, self.length = self._forward(tokens, 0, self.length, keep)
         self.logits = logits[:, -1]
         return logits
 
     def _forward(self, tokens: Sequence[Sequence[int]], first: int, at: int, keep: int) -> tuple[torch.Tensor, int]:
-        """Feed rows from `first` on behind position `at`; return logits, and the position behind what was fed."""
+        """Feed the rows from `first` on after position `at`; return the logits and the position after the fed tokens."""
         width = max(map(len, tokens))
-        if width > 64:  # few shapes: libraries keep a kernel, and allocators a hole, for every one they have seen
+        if width > 64:  # round up: libraries keep a kernel, and allocators a block, for every shape
             width = min(-(-width // 32) * 32, self.mask.shape[1] - at)
         rows, device = slice(first, first + len(tokens)), self.model.device
         ids = torch.tensor([[self.pad] * (width - len(row)) + list(row) for row in tokens], device=device)
@@ -206,18 +177,13 @@ class Rows:
         self.mask[rows, at : at + width] = real
         for layer in self.cache.layers:
             layer.first, layer.length = first, at
-        output = self.model(
-            input_ids=ids,
-            attention_mask=self.mask[rows, : at + width],
-            position_ids=(before + real.cumsum(1) - 1).clamp(min=0),
-            past_key_values=self.cache,
-            use_cache=True,
-            logits_to_keep=keep,
-        )
+        places = (before + real.cumsum(1) - 1).clamp(min=0)
+        fed = {"input_ids": ids, "attention_mask": self.mask[rows, : at + width], "position_ids": places}
+        output = self.model(**fed, past_key_values=self.cache, use_cache=True, logits_to_keep=keep)
         return output.logits.view(len(tokens), keep, -1).float(), at + width
 
     def roll_back(self, length: int) -> None:
-        """Forget everything after the first `length` positions."""
+        """Remove everything after the first `length` positions."""
         self.mask[:, length : self.length] = 0
         self._set_length(length)
 
@@ -227,12 +193,12 @@ class Rows:
             layer.first, layer.length = 0, length
 
     def retire(self, row: int) -> int:
-        """Move an active row behind the others, out of the forward passes to come; return the row that took its place."""
+        """Exclude an active row from later forward passes by swapping it with the last active row; return the latter."""
         last = self.active - 1
         if row != last:
             for layer in self.cache.layers:
                 for states in (layer.keys, layer.values):
-                    # Only what was written so far: the buffer's tail is empty in both.
+                    # Only the written part: the rest of the buffer is empty in both.
                     part = states[row, :, : self.length].clone()
                     states[row, :, : self.length] = states[last, :, : self.length]
                     states[last, :, : self.length] = part
@@ -253,7 +219,11 @@ def prefix_key_values(model, tokens: Sequence[int]) -> KeyValues:
 
 @dataclass
 class Written:
-    """Free text of one row: its token ids, the one that was chosen but not fed (None after an end token), why it ended."""
+    """The free text of one row.
+
+    `tokens` are its ids. `pending` is the id that completed the stop pattern, chosen but not fed; None if an end token or the
+    limit ended the text. `truncated` marks the limit.
+    """
 
     tokens: list[int]
     pending: int | None = None
@@ -268,22 +238,22 @@ def write_free(
     stops_at: Callable[[list[int], bool], bool],
     choose: Callable[[torch.Tensor], torch.Tensor],
 ) -> tuple[list[Written], list[int]]:
-    """Let every row write until an end token, until `stops_at` says so, or for `most` tokens.
+    """Write free text in every row, until an end token, a stop, or `most` tokens.
 
-    Rows that are done drop out of the forward passes to come, and are active again on return, in another order than before.
+    Finished rows are excluded from later forward passes. On return all rows are active again, in another order than before.
 
     Args:
         rows: active rows with `logits` of their last token.
-        most: most tokens a row may write.
+        most: largest number of tokens of a text.
         ends: ids of the tokens that end a text; they are neither fed nor kept.
-        stops_at: told the last dozen tokens and the one just chosen, and whether that is all, says whether the text ends.
+        stops_at: (the last twelve tokens and the new one, whether these are all tokens) → whether the text ends.
         choose: picks a token per row from logits of shape (rows, vocabulary).
 
     Returns:
-        one `Written` per row in the original order, and `owner`: which of them the row at each position now holds.
+        one `Written` per row in the original order, and `owner`: the original row at each present position.
     """
     count = rows.active
-    owner = list(range(count))  # owner[r]: whose text physical row r holds
+    owner = list(range(count))  # owner[r]: the original number of the row now at r
     written = [Written([]) for _ in range(count)]
     logits = rows.logits
     while rows.active:
@@ -291,16 +261,15 @@ def write_free(
         done = []
         for row in range(rows.active):
             text, token = written[owner[row]], chosen[row]
-            if token in ends:
-                done.append(row)
-            elif stops_at([*text.tokens[-12:], token], len(text.tokens) <= 12):
-                text.pending = token
-                done.append(row)
-            elif len(text.tokens) >= most:
-                text.truncated = True
-                done.append(row)
-            else:
-                text.tokens.append(token)
+            if token not in ends:
+                if stops_at([*text.tokens[-12:], token], len(text.tokens) <= 12):
+                    text.pending = token
+                elif len(text.tokens) >= most:
+                    text.truncated = True
+                else:
+                    text.tokens.append(token)
+                    continue
+            done.append(row)
         for row in reversed(done):
             last = rows.retire(row)
             owner[row], owner[last] = owner[last], owner[row]
@@ -312,31 +281,30 @@ def write_free(
 
 
 def draw(rows: Rows, logits: torch.Tensor, temperature: float, top_k: int = 0, top_p: float = 1.0) -> torch.Tensor:
-    """Sample a token for each active row by the row's own chance, whatever other rows are in the batch.
+    """Sample a token for each active row with the row's own generator, independently of the other rows.
 
     Args:
-        rows: with `chance`; each row takes one number of its own.
         logits: (active rows, vocabulary).
         temperature: above 0.
-        top_k: only so many of the likeliest tokens stay in; 0 keeps all.
-        top_p: then the fewest of the likeliest that together reach this probability.
+        top_k: keep so many of the most probable tokens; 0 keeps all.
+        top_p: of these, keep the fewest most probable ones that together reach this probability.
     """
     kept = min(top_k or logits.shape[-1], logits.shape[-1])
     best, tokens = logits.nan_to_num().topk(kept, dim=-1)
     odds = (best.double() / temperature).softmax(dim=-1)
-    odds = odds.masked_fill(odds.cumsum(dim=-1) - odds >= top_p, 0.0)  # the likeliest always stays
+    odds = odds.masked_fill(odds.cumsum(dim=-1) - odds >= top_p, 0.0)  # the most probable token always stays
     reached = odds.cumsum(dim=-1)
     chances = torch.tensor([chance.random() for chance in rows.chance[: len(logits)]], dtype=odds.dtype)
-    # argmax: the first token at which the sum exceeds what was drawn.
+    # argmax: the first token at which the cumulative probability exceeds the drawn number.
     place = (reached > chances.to(odds.device)[:, None] * reached[:, -1:]).int().argmax(dim=-1, keepdim=True)
     return tokens.gather(1, place).squeeze(1)
 
 
 @torch.inference_mode()
 def compete(rows: Rows, values: Sequence[Sequence[int]]) -> torch.Tensor:
-    """Return how probable each of a few values is after what the rows hold, among these values only.
+    """Return the probability of each of a few values as the continuation of each row, normalised over these values.
 
-    A value of several tokens counts with the product of their probabilities. The rows are left as they were.
+    The probability of a value of several tokens is the product of theirs. The rows are left unchanged.
 
     Args:
         rows: active rows with `logits` of their last token.

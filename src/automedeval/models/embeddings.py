@@ -1,6 +1,6 @@
-"""Texts to vectors, for finding passages and for telling verdicts of high from low quality alike.
+"""Texts to vectors, for the search of passages and for the quality classifier of verdicts.
 
-The checkpoint is one of sentence-transformers: a folder or a Hub id. Code that a checkpoint brings along is never run.
+The checkpoint is one of sentence-transformers: a folder or a Hub id. Code inside a checkpoint is never run.
 """
 
 import json
@@ -14,47 +14,43 @@ from sentence_transformers import SentenceTransformer
 
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint
 from automedeval.models.local import best_dtype
-from automedeval.records import RecordError
+from automedeval.records import RecordError, check_least
 
 DTYPES = ("auto", "bfloat16", "float16", "float32")
-ROWS = 256  # most texts of a batch: beyond, short texts gain nothing
+ROWS = 256  # largest number of texts of a batch: more make short texts no faster
 
 
 class Encoder:
-    """Encode texts as unit vectors, in batches of texts of like length.
+    """Encode texts as unit vectors, in batches of texts of similar length.
 
     Args:
         model: checkpoint folder or Hub id.
         device: "auto", "cpu", "cuda" or "cuda:N".
-        dtype: "auto" takes bfloat16 where the device multiplies it in hardware, else float32. Vectors of all dtypes are
-            interchangeable (cosine .999 or more between them), so `fingerprint` is the same for all.
-        batch_tokens: most tokens of one batch, padding included.
+        dtype: "auto" is bfloat16 if the device has instructions for it, else float32. Vectors of all dtypes are
+            interchangeable (their cosine is at least .999), so `fingerprint` is the same for all.
+        batch_tokens: largest number of tokens of a batch, padding included.
 
     Raises:
-        RecordError: no such checkpoint, one that cannot be loaded, or one that wants to run code of its own.
+        RecordError: no such checkpoint, one that cannot be loaded, or one with modules that are its own code.
     """
 
     def __init__(self, model: str, device: str = "auto", dtype: str = "auto", batch_tokens: int = 8192):
         if dtype not in DTYPES:
             raise RecordError(f"--dtype must be one of {', '.join(DTYPES)}, not {dtype!r}")
-        if batch_tokens < 1:
-            raise RecordError(f"--batch_tokens must be at least 1, not {batch_tokens}")
+        self.batch_tokens = batch_tokens
+        check_least(self, 1, "batch_tokens")
         folder = checkpoint_folder(model)
         _refuse_code(folder)
         self.device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
         loaded = best_dtype(self.device) if dtype == "auto" else getattr(torch, dtype)
         try:
-            self._network = SentenceTransformer(
-                str(folder),
-                device=self.device,
-                local_files_only=True,
-                model_kwargs={"dtype": loaded, "use_safetensors": True},
-            ).eval()
+            options = {"dtype": loaded, "use_safetensors": True}
+            network = SentenceTransformer(str(folder), device=self.device, local_files_only=True, model_kwargs=options)
         except Exception as error:  # noqa: BLE001  a bad checkpoint makes three libraries raise a dozen kinds
             raise RecordError(f"{model} cannot be loaded: {' '.join(str(error).split())[:300]}") from None
+        self._network = network.eval()
         self.name = folder.name if Path(model).is_dir() else model
         self.dtype = str(loaded).removeprefix("torch.")
-        self.batch_tokens = batch_tokens
         self._lock = threading.Lock()  # a tokenizer serves one thread at a time
         self._window = self._network.max_seq_length or 512
         modules = [file.read_text(encoding="utf-8") for file in sorted(folder.glob("*/config.json"))]
@@ -67,11 +63,11 @@ class Encoder:
 
     @property
     def max_tokens(self) -> int:
-        """Return how many tokens of a text are read; what stands beyond is left out."""
+        """Return the number of tokens of a text that are encoded; the rest of the text is cut off."""
         return self._window - self._network.tokenizer.num_special_tokens_to_add()
 
     def count(self, texts: Sequence[str]) -> list[int]:
-        """Return the number of tokens of each text, without those that the encoder puts around it."""
+        """Return the number of tokens of each text, without special tokens."""
         if not texts:
             return []
         with self._lock:
@@ -83,7 +79,7 @@ class Encoder:
 
         Args:
             texts: any number, in any order; each is cut to `max_tokens`.
-            on_batch: called with the number of texts of each batch that is done.
+            on_batch: called after each batch with its number of texts.
 
         Returns:
             float32 [texts, dimensions]; every row has length 1.
@@ -93,17 +89,11 @@ class Encoder:
         """
         vectors = np.zeros((len(texts), self.dimensions), dtype=np.float32)
         for batch in self._batches([min(count, self.max_tokens) for count in self.count(texts)]):
+            options = {"batch_size": len(batch), "convert_to_tensor": True, "show_progress_bar": False}
             with self._lock:
-                found = self._network.encode(
-                    [texts[index] for index in batch],
-                    batch_size=len(batch),
-                    convert_to_tensor=True,
-                    show_progress_bar=False,
-                )
-            found = torch.nn.functional.normalize(
-                found.float(), dim=1
-            )  # again: bfloat16 leaves lengths of 0.99 to 1.01
-            vectors[batch] = found.cpu().numpy()
+                found = self._network.encode([texts[index] for index in batch], **options)
+            # Normalised again: in bfloat16 the lengths are between 0.99 and 1.01.
+            vectors[batch] = torch.nn.functional.normalize(found.float(), dim=1).cpu().numpy()
             if on_batch:
                 on_batch(len(batch))
         if not np.isfinite(vectors).all():
@@ -111,7 +101,7 @@ class Encoder:
         return vectors
 
     def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
-        """Yield indices of texts, longest first (a batch that is too large for the memory fails at once)."""
+        """Yield indices of texts in batches, longest first, so that a batch that is too large for the memory fails at once."""
         batch: list[int] = []
         around = self._window - self.max_tokens
         for index in sorted(range(len(lengths)), key=lambda index: (-lengths[index], index)):
@@ -125,7 +115,7 @@ class Encoder:
 
 
 def _refuse_code(folder: Path) -> None:
-    """Refuse a checkpoint whose modules are its own code: from a folder the library would run it unasked."""
+    """Refuse a checkpoint with modules that are its own code: from a local folder the library would run it."""
     file = folder / "modules.json"
     if not file.exists():
         return
@@ -135,4 +125,4 @@ def _refuse_code(folder: Path) -> None:
         raise RecordError(f"{file}: not a list of modules with a type ({error})") from None
     foreign = [kind for kind in kinds if not str(kind).startswith("sentence_transformers.")]
     if foreign:
-        raise RecordError(f"{file}: the module {foreign[0]!r} is code of the checkpoint's own, which is not run")
+        raise RecordError(f"{file}: the module {foreign[0]!r} is code inside the checkpoint, which is not run")

@@ -1,23 +1,24 @@
-"""LocalChat: a transformers checkpoint that answers prompts in batches, and gives likelihoods.
+"""LocalChat: a transformers checkpoint that answers prompts in batches and computes likelihoods.
 
-What makes it fast on a laptop and on a GPU alike: prompts are sorted by length within a window and batched by a token budget;
-the beginning that all prompts of a window share is computed once; rows decode together and drop out when they are done; a
-score costs a few tokens after the prompt, never a text that has to be parsed.
+For speed, on a CPU and on a GPU: prompts are sorted by length within a window and batched by a token budget; the prefix that
+all prompts of a window share is computed once; rows decode together and leave the batch when they end; a score takes a few
+tokens after the prompt, not a text that has to be parsed.
 """
 
 import json
 import os
 import random
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from automedeval.models.base import Answer, Free, Messages, Part, Prompt
+from automedeval.models.base import Answer, Chat, Free, Messages, Part, Prompt
 from automedeval.models.checkpoints import checkpoint_folder, fingerprints
 from automedeval.models.decoding import (
     KeyValues,
@@ -26,6 +27,7 @@ from automedeval.models.decoding import (
     attention_for,
     cache_dtype,
     compete,
+    cpu_has,
     draw,
     flatten_head_input,
     prefix_key_values,
@@ -37,16 +39,16 @@ _NOT_FINITE = "the model's probabilities are not finite: another --dtype may hel
 
 
 def best_dtype(device: str) -> torch.dtype:
-    """Return bfloat16 where the device multiplies it in hardware, else float32."""
+    """Return bfloat16 if the device has instructions for it, else float32."""
     if device.startswith("cuda"):
         return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
-    return torch.bfloat16 if torch.cpu._is_avx512_bf16_supported() else torch.float32
+    return torch.bfloat16 if cpu_has("avx512_bf16") else torch.float32
 
 
 def batch_room(network) -> int:
-    """Return how many tokens of keys and values fit into 2 GiB, on a GPU into half of what the weights leave of it.
+    """Return how many tokens of keys and values fit into 2 GiB, on a GPU into half of the memory without the weights.
 
-    It depends on the hardware alone, not on what is free at the moment: batches have to be the same on the next start.
+    It depends on the hardware alone, not on the free memory: batches have to be the same when a run is resumed.
     """
     config = network.config.get_text_config()
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -60,21 +62,21 @@ def batch_room(network) -> int:
 
 
 @dataclass
-class LocalChat:
+class LocalChat(Chat):
     """A checkpoint on this machine, as a chat.
 
     Args:
-        model: folder or Hub id of a causal language model; only safetensors are read, no remote code is run.
+        model: folder or Hub id of a causal language model; only safetensors are read, and no remote code is run.
         dtype: "auto" (see `best_dtype`), "bfloat16", "float16" or "float32".
         device: "auto", "cpu", "cuda" or "cuda:N".
-        batch_tokens: most tokens, prompt and answer together, that one batch holds; 0 takes what fits (`batch_room`).
-        forward_tokens: about how many tokens of prompts go through one forward pass.
-        max_new_tokens: most tokens of free text.
-        temperature: 0 decodes greedily, anything above samples, each answer seeded by `seed`, its prompt and the prompt's run
-            and label: neither the batch nor a resumed run changes it.
-        top_k, top_p: sampling among so many tokens, or so much probability, only; 0 and 1 for all.
-        stop: free text that no parts follow also ends where this begins; "" for models that end by themselves.
-        chat_template_path: a Jinja file, for checkpoints that have no chat template of their own.
+        batch_tokens: largest number of tokens of a batch, prompts and answers together; 0: see `batch_room`.
+        forward_tokens: about how many prompt tokens one forward pass takes.
+        max_new_tokens: largest number of tokens of free text.
+        temperature: 0 decodes greedily; above 0 the seed of an answer is made of `seed` and its prompt, run and label, so that
+            it depends neither on the batch nor on interruptions.
+        top_k, top_p: sample among so many tokens, or so much probability; 0 and 1 for all.
+        stop: an answer without parts ends before this text; "" for models that end their answers themselves.
+        chat_template_path: a Jinja file, for checkpoints without a chat template.
         attn_implementation: as in transformers.
     """
 
@@ -91,7 +93,7 @@ class LocalChat:
     seed: int = 0
     chat_template_path: str | None = None
     attn_implementation: str = "sdpa"
-    constrains: bool = field(default=True, init=False)
+    constrains = True
     _prefix: tuple[list[int], KeyValues] = field(default=([], []), repr=False)
 
     def __post_init__(self) -> None:
@@ -106,13 +108,11 @@ class LocalChat:
             on_cpu = os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("1", "true") or not torch.cuda.is_available()
             self.device = "cpu" if on_cpu else f"cuda:{local_rank}"
         dtype = best_dtype(self.device) if self.dtype == "auto" else getattr(torch, self.dtype)
-        self.network = AutoModelForCausalLM.from_pretrained(
-            folder,
-            dtype=dtype,
-            use_safetensors=True,
-            attn_implementation=attention_for(self.attn_implementation, self.device),
-        ).to(self.device)
-        self.network.eval().requires_grad_(False)
+        attention = attention_for(self.attn_implementation, self.device)
+        network = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=dtype, use_safetensors=True, attn_implementation=attention
+        )
+        self.network = network.to(self.device).eval().requires_grad_(False)
         self.batch_tokens = self.batch_tokens or batch_room(self.network)
         flatten_head_input(self.network)
         self.window = getattr(self.network.config.get_text_config(), "max_position_embeddings", None) or 2048
@@ -124,17 +124,16 @@ class LocalChat:
         self.fingerprint, self.checkpoint = fingerprints(folder, settings, [])
 
     def count_tokens(self, prompts: Sequence[Prompt]) -> list[int]:
-        """Return how many tokens each prompt takes, the answer not counted."""
+        """Return the number of tokens of each prompt, without the answer."""
         return [len(ids) for ids in self.encoder.encode([prompt.messages for prompt in prompts])] if prompts else []
 
     def estimate(self, prompts: Sequence[Prompt]) -> tuple[int, float]:
-        """Return how many tokens the prompts take, and that they cost nothing."""
         return sum(self.count_tokens(prompts)), 0.0
 
     def overflow(self, prompts: Sequence[Prompt]) -> list[int]:
-        """Return for each prompt by how many tokens it and the longest answer to it exceed the context window; 0 or less fits.
+        """Return by how many tokens each prompt with its longest possible answer exceeds the context window; 0 or less fits.
 
-        No token is shorter than a byte, so that most prompts need not be tokenized to see that they fit.
+        A token has at least one byte, so most prompts are seen to fit without tokenizing them.
         """
         sizes = [sum(len(message["content"].encode()) + 64 for message in prompt.messages) for prompt in prompts]
         over = [size + self._reserve(prompt) - self.window for size, prompt in zip(sizes, prompts)]
@@ -144,40 +143,37 @@ class LocalChat:
         return over
 
     def _reserve(self, prompt: Prompt) -> int:
-        """Return the most tokens that an answer can take: free text, and what is laid down around the values."""
+        """Return the largest number of tokens of an answer: free text, literals and values (a token has at least one byte)."""
         if prompt.parts is None:
             return self.max_new_tokens
-        laid = 0
-        for part in prompt.parts:  # no token is shorter than a byte
-            if isinstance(part, Free):
-                laid += self.max_new_tokens
-            else:
-                laid += max(len(text.encode()) for text in ([part] if isinstance(part, str) else part.values))
-        return laid
+        texts = (
+            [part] if isinstance(part, str) else part.values for part in prompt.parts if not isinstance(part, Free)
+        )
+        free = sum(isinstance(part, Free) for part in prompt.parts) * self.max_new_tokens
+        return free + sum(max(len(text.encode()) for text in values) for values in texts)
 
     # --- answering ---------------------------------------------------------------------------------------------------
 
     def answer(self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Answer]]:
         """Answer the prompts of one window, batch by batch; yield (index, answer) as they come.
 
-        A batch of which nothing is wanted is passed over. Batches are composed of all prompts whatever is wanted, so that a
-        run that was interrupted gives, to the last bit, what it would have given. Prompts have to fit (see `overflow`).
+        A batch without a wanted prompt is skipped. Batches are composed of all prompts, wanted or not, so that a resumed run
+        gives the same answers to the last bit. Prompts have to fit (see `overflow`).
         """
-        wanted = [True] * len(prompts) if wanted is None else wanted
-        if not any(wanted):
+        if wanted is not None and not any(wanted):
             return
         encoded = self.encoder.encode([prompt.messages for prompt in prompts])
         prefix = self._shared_prefix(encoded)
         lengths = [len(ids) + self._reserve(prompt) for ids, prompt in zip(encoded, prompts)]
-        for batch in self._batches(lengths, [repr(prompt.parts) for prompt in prompts]):
-            if any(wanted[index] for index in batch):
-                suffixes = [encoded[index][len(prefix) :] for index in batch]
-                for index, answer in zip(batch, self._answer_batch([prompts[i] for i in batch], suffixes, len(prefix))):
-                    if wanted[index]:
-                        yield index, answer
+
+        def answer_batch(batch: list[int]) -> list[Answer]:
+            suffixes = [encoded[index][len(prefix) :] for index in batch]
+            return self._answer_batch([prompts[index] for index in batch], suffixes, len(prefix))
+
+        yield from self._by_batches(lengths, [repr(prompt.parts) for prompt in prompts], wanted, answer_batch)
 
     def _shared_prefix(self, encoded: list[list[int]]) -> list[int]:
-        """Return the tokens that all prompts begin with, and hold their keys and values ready."""
+        """Return the tokens with which all prompts begin; compute their keys and values."""
         shared: list[int] = []
         if len(encoded) > 1:
             low, high = min(encoded), max(encoded)
@@ -186,6 +182,19 @@ class LocalChat:
         if shared != self._prefix[0]:
             self._prefix = (shared, prefix_key_values(self.network, shared) if shared else [])
         return shared
+
+    def _by_batches(
+        self,
+        lengths: list[int],
+        shapes: Sequence,
+        wanted: Sequence[bool] | None,
+        compute: Callable[[list[int]], Sequence],
+    ) -> Iterator[tuple[int, Any]]:
+        """Compute the batches with at least one wanted index (None: all); yield (index, result) of the wanted ones."""
+        wanted = [True] * len(lengths) if wanted is None else wanted
+        for batch in self._batches(lengths, shapes):
+            if any(wanted[index] for index in batch):
+                yield from ((index, result) for index, result in zip(batch, compute(batch)) if wanted[index])
 
     def _batches(self, lengths: list[int], shapes: Sequence) -> Iterator[list[int]]:
         """Yield indices in batches of one shape, shortest first, each within the token budget."""
@@ -209,48 +218,35 @@ class LocalChat:
         usage = [{"prompt_tokens": prefix_length + len(ids), "completion_tokens": 0} for ids in suffixes]
         if parts is None:
             rows.start(suffixes, self.forward_tokens)
-            lost = rows.logits.isnan().any(dim=1).tolist()
-            stops = self._stopper(Free(self.stop)) if self.stop else lambda *_: False
-            written, _ = write_free(rows, self.max_new_tokens, self._ends, stops, self._chooser(rows))
-            for text, count in zip(written, usage):
-                count["completion_tokens"] = len(text.tokens)
-            texts = [
-                self._join(text, Free(self.stop), "")[0] if self.stop else self._decode(text.tokens) for text in written
-            ]
+            not_finite = rows.logits.isnan().any(dim=1).tolist()
+            written, _ = self._write(rows, Free(self.stop), usage)
+            texts = [self._join(text, Free(self.stop), "")[0] for text in written]
             return [
-                Answer(error=_NOT_FINITE, usage=count) if bad else Answer(text, truncated=whole.truncated, usage=count)
-                for bad, text, whole, count in zip(lost, texts, written, usage)
+                Answer(error=_NOT_FINITE, usage=count) if bad else Answer(text, truncated=made.truncated, usage=count)
+                for bad, text, made, count in zip(not_finite, texts, written, usage)
             ]
-        opening, free, rest = _split(parts)
-        if free is None:
-            return self._lay_down(rows, None, suffixes, rest, usage)
+        at = next((index for index, part in enumerate(parts) if isinstance(part, Free)), None)
+        if at is None:
+            return self._choose_values(rows, None, suffixes, parts, usage)
+        opening, free, rest = "".join(parts[:at]), parts[at], parts[at + 1 :]
         start = self.encoder.after("\n", opening) if opening else []
         rows.start([ids + start for ids in suffixes], self.forward_tokens)
         literal = rest[0]
-        written, owner = write_free(rows, self.max_new_tokens, self._ends, self._stopper(free), self._chooser(rows))
+        written, owner = self._write(rows, free, usage)
         texts, forced = zip(*(self._join(text, free, literal) for text in written))
-        for text, count in zip(written, usage):
-            count["completion_tokens"] = len(text.tokens)
         tail = [self.encoder.after("x", forced[index] + rest[1].values[0]) for index in owner]
         _, values, ending = self.encoder.segment(literal, rest[1], rest[2] if len(rest) > 2 else "")
         spare = len(values[0]) - ending
-        laid = self._lay_down(rows, [ids[:-spare] for ids in tail], [], rest, [usage[i] for i in owner])
+        valued = self._choose_values(rows, [ids[:-spare] for ids in tail], [], rest, [usage[i] for i in owner])
         answers: list[Answer] = [Answer()] * len(prompts)
-        for index, answer in zip(owner, laid):
-            if answer.error:
-                answers[index] = answer
-                continue
-            answers[index] = Answer(
-                text=opening + texts[index] + answer.text,
-                values=answer.values,
-                probabilities=answer.probabilities,
-                free=_unescaped(texts[index]) if free.json_string else texts[index].strip(),
-                truncated=written[index].truncated,
-                usage=answer.usage,
-            )
+        for index, answer in zip(owner, valued):
+            text, cut = texts[index], written[index].truncated
+            own = _unescaped(text) if free.json_string else text.strip()
+            made = replace(answer, text=opening + text + answer.text, free=own, truncated=cut)
+            answers[index] = answer if answer.error else made
         return answers
 
-    def _lay_down(
+    def _choose_values(
         self,
         rows: Rows,
         forced: list[list[int]] | None,
@@ -258,10 +254,10 @@ class LocalChat:
         parts: Sequence[Part],
         usage: list[dict[str, int]],
     ) -> list[Answer]:
-        """Feed literals and let the allowed values compete, slot after slot.
+        """Feed the literals, and choose the most probable allowed value of each slot, one slot after another.
 
-        Behind free text, `forced` is what each row still needs up to its first slot, the first literal included. Without
-        free text it is None, and the `prompts` go through one forward pass together with the first literal.
+        After free text, `forced` holds the tokens that each row still needs up to its first slot, the first literal included.
+        Without free text it is None, and the `prompts` are fed together with the first literal.
         """
         texts = ["" for _ in usage]
         chosen: list[list[str]] = [[] for _ in usage]
@@ -294,33 +290,34 @@ class LocalChat:
             for text, words, chances, count in zip(texts, chosen, probabilities, usage)
         ]
 
-    def _chooser(self, rows: Rows):
+    def _chooser(self, rows: Rows) -> Callable[[torch.Tensor], torch.Tensor]:
         if not self.temperature:
             return lambda logits: logits.argmax(dim=-1)
         return lambda logits: draw(rows, logits, self.temperature, self.top_k, self.top_p)
 
+    def _write(self, rows: Rows, free: Free, usage: list[dict[str, int]]) -> tuple[list[Written], list[int]]:
+        """Let every row write a free text (see `write_free`), and count its tokens in `usage`."""
+
+        def stops(tokens: list[int], whole: bool) -> bool:
+            return bool(free.stop) and pattern.search((lead if whole else "") + self._decode(tokens)) is not None
+
+        pattern, lead = _stop_pattern(free)
+        written, owner = write_free(rows, self.max_new_tokens, self._ends, stops, self._chooser(rows))
+        for text, count in zip(written, usage):
+            count["completion_tokens"] = len(text.tokens)
+        return written, owner
+
     def _decode(self, tokens: list[int]) -> str:
         return self.tokenizer.decode(tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False)
 
-    def _stopper(self, free: Free):
-        pattern = _stop_pattern(free)
-        lead = (
-            "\n" if free.stop.startswith("\n") else ""
-        )  # prompts end a line: what stops at a line's start may come at once
-
-        def stops(tokens: list[int], whole: bool) -> bool:
-            return pattern.search((lead if whole else "") + self._decode(tokens)) is not None
-
-        return stops
-
     def _join(self, written: Written, free: Free, literal: str) -> tuple[str, str]:
-        """Return the free text, and what is still to be fed so that the row continues with `literal`."""
-        lead = "\n" if free.stop.startswith("\n") else ""
+        """Return the free text, and the text that is still to be fed so that the row continues with `literal`."""
+        pattern, lead = _stop_pattern(free)
         fed = lead + self._decode(written.tokens)
         if written.pending is None:
             return fed[len(lead) :], literal
         whole = lead + self._decode([*written.tokens, written.pending])
-        match = _stop_pattern(free).search(whole)
+        match = pattern.search(whole)
         at = match.start() if match else len(fed)
         forced = whole[len(fed) : at] + literal if at >= len(fed) else literal[len(fed) - at :]
         return whole[len(lead) : max(at, len(lead))], forced
@@ -328,7 +325,7 @@ class LocalChat:
     # --- likelihoods ---------------------------------------------------------------------------------------------------
 
     def overflow_pairs(self, pairs: Sequence[tuple[str | Messages, str]]) -> list[int]:
-        """Return by how many tokens each (condition, target) exceeds the context window."""
+        """Return by how many tokens each (condition, target) exceeds the context window; 0 or less fits."""
         return [len(condition) + len(target) - self.window for condition, target in self.encoder.encode_pairs(pairs)]
 
     def likelihoods(
@@ -336,15 +333,13 @@ class LocalChat:
     ) -> Iterator[tuple[int, float]]:
         """Yield (index, mean log-probability of the target's tokens given the condition), in nats per token.
 
-        As in `answer`, batches are composed of all pairs and passed over where nothing is wanted. Pairs have to fit.
+        As in `answer`, batches are composed of all pairs, and skipped if nothing in them is wanted. Pairs have to fit.
         """
-        wanted = [True] * len(pairs) if wanted is None else wanted
         rows = self.encoder.encode_pairs(pairs)
-        for batch in self._batches([len(condition) + len(target) for condition, target in rows], [0] * len(rows)):
-            if any(wanted[index] for index in batch):
-                for index, value in zip(batch, self._likelihood_batch([rows[i] for i in batch])):
-                    if wanted[index]:
-                        yield index, value
+        lengths = [len(condition) + len(target) for condition, target in rows]
+        yield from self._by_batches(
+            lengths, [0] * len(rows), wanted, lambda batch: self._likelihood_batch([rows[index] for index in batch])
+        )
 
     @torch.inference_mode()
     def _likelihood_batch(self, rows: list[tuple[list[int], list[int]]]) -> list[float]:
@@ -354,13 +349,9 @@ class LocalChat:
         ids = torch.tensor([[pad] * (width - len(row)) + row for row in whole], device=self.device)
         mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in whole], device=self.device)
         keep = max(len(target) for _, target in rows) + 1
-        logits = self.network(
-            input_ids=ids,
-            attention_mask=mask,
-            position_ids=(mask.cumsum(1) - 1).clamp(min=0),
-            logits_to_keep=keep,
-            use_cache=False,
-        ).logits.view(len(rows), keep, -1)
+        places = (mask.cumsum(1) - 1).clamp(min=0)
+        fed = {"input_ids": ids, "attention_mask": mask, "position_ids": places, "use_cache": False}
+        logits = self.network(**fed, logits_to_keep=keep).logits.view(len(rows), keep, -1)
         means = []
         for row, (_, target) in enumerate(rows):  # row by row: the full vocabulary in float32 is large
             steps = logits[row, -len(target) - 1 : -1].float()
@@ -369,22 +360,14 @@ class LocalChat:
         return means
 
 
-def _split(parts: Sequence[Part]) -> tuple[str, Free | None, list[Part]]:
-    """Split an answer's parts into the literal before the free text, the free text, and the rest."""
-    at = next((index for index, part in enumerate(parts) if isinstance(part, Free)), None)
-    if at is None:
-        return "", None, list(parts)
-    return "".join(parts[:at]), parts[at], list(parts[at + 1 :])
-
-
-def _stop_pattern(free: Free) -> re.Pattern[str]:
-    if free.json_string:
-        return re.compile(r'(?<!\\)(?:\\\\)*"')
-    return re.compile(re.escape(free.stop), re.I)
+def _stop_pattern(free: Free) -> tuple[re.Pattern[str], str]:
+    """Return the pattern that ends a free text, and what to put in front of the text: the line break that ends the prompt."""
+    pattern = re.compile(r'(?<!\\)(?:\\\\)*"') if free.json_string else re.compile(re.escape(free.stop), re.I)
+    return pattern, "\n" if free.stop.startswith("\n") else ""
 
 
 def _unescaped(text: str) -> str:
-    """Return the text of a JSON string's inside; one that is not quite JSON is returned as it stands."""
+    """Return the text that the inside of a JSON string stands for; invalid JSON is returned unchanged."""
     try:
         return json.loads(f'"{text}"', strict=False)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Prompts to tokens: chat templates, the borders between literals and values, and control tokens that are only text."""
+"""Prompts to tokens: chat templates, literals and values of an answer, and control tokens inside a text."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,15 +13,15 @@ from automedeval.models.base import Messages, Slot
 from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.records import RecordError
 
-_SEAM = "\ue0a1\ue0a2"  # private-use characters that mark where a text is cut before tokenizing
+_SEAM = "\ue0a1\ue0a2"  # private-use characters that mark where a text is cut before it is tokenized
 
 
 @dataclass
 class PromptEncoder:
-    """Turns messages and answers' parts into token ids of one tokenizer.
+    """Turn messages and the parts of answers into token ids of one tokenizer.
 
-    A control token that stands in a content (`<|im_end|>` in a patient's question, say) becomes ordinary characters: the
-    text is cut inside it and the pieces are tokenized apart. All other texts are tokenized whole, as training does.
+    A control token inside a content (for example `<|im_end|>` in a patient's question) becomes ordinary characters: the text
+    is cut inside the token and the pieces are tokenized separately. All other texts are tokenized whole, as in training.
     """
 
     tokenizer: Any
@@ -30,15 +30,15 @@ class PromptEncoder:
     def __post_init__(self) -> None:
         added = sorted(self.tokenizer.get_added_vocab(), key=len, reverse=True)
         self._control = re.compile("|".join(map(re.escape, added)) or r"(?!)")
-        # Some templates know no system role; their models read it at the head of the user's message.
+        # Some templates have no system role; then the system message is put before the user's message.
         self._system_role = self.tokenizer.chat_template is None or self._renders_system()
 
     @classmethod
     def from_checkpoint(cls, model: str, chat_template_path: str | None = None) -> "PromptEncoder":
-        """Load a checkpoint's tokenizer, with the chat template of a Jinja file in its own's place if one is named.
+        """Load a checkpoint's tokenizer, with the chat template of a Jinja file if one is named.
 
         Raises:
-            RecordError: there is no tokenizer, or neither has a chat template.
+            RecordError: there is no tokenizer, or no chat template.
         """
         from transformers import AutoTokenizer  # slow to import
 
@@ -63,14 +63,11 @@ class PromptEncoder:
         return self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=not answered)
 
     def _cut_control(self, text: str) -> str:
-        """Put a seam into every control token that stands in a text, so that it becomes ordinary characters."""
+        """Put a seam into every control token of a text, so that it becomes ordinary characters."""
         return self._control.sub(lambda match: match[0][0] + _SEAM + match[0][1:], text.replace(_SEAM, ""))
 
     def encode(self, prompts: Sequence[Messages], answered: bool = False) -> list[list[int]]:
-        """Tokenize chat messages, up to where the answer begins, or with the answer that the last one holds.
-
-        Control tokens inside a content are data, never control.
-        """
+        """Tokenize chat messages, up to the beginning of the answer, or with `answered` the answer in the last message too."""
         if not prompts:
             return []
         if self.tokenizer.chat_template is None:
@@ -92,7 +89,7 @@ class PromptEncoder:
         return [[token for _ in range(count) for token in next(ids)] for count in counts]
 
     def after(self, anchor: str, text: str) -> list[int]:
-        """Tokenize a text as it would be tokenized behind `anchor`."""
+        """Tokenize a text as it is tokenized after `anchor`."""
         head, whole = self.tokenizer([anchor, anchor + text], add_special_tokens=False).input_ids
         if whole[: len(head)] == head:
             return whole[len(head) :]
@@ -102,8 +99,8 @@ class PromptEncoder:
         """Tokenize a literal and the values that may follow it.
 
         Returns:
-            what literal and values share, what each value has for itself, and how many tokens at its end (0 or 1) belong to
-            what follows: where one value begins another, as "1" does "10", the next token decides between them.
+            the tokens that all values share, the rest of each value, and how many tokens at its end (0 or 1) belong to the
+            text that follows: if one value is the beginning of another, as "1" of "10", the next token decides between them.
         """
         key = (literal, slot.values, following)
         if key not in self._segments:
@@ -119,8 +116,8 @@ class PromptEncoder:
     def encode_pairs(self, pairs: Sequence[tuple[str | Messages, str]]) -> list[tuple[list[int], list[int]]]:
         """Tokenize (condition, target) pairs.
 
-        Of texts each side is tokenized by itself, and conditions begin with the tokenizer's BOS, if it has one. Chat messages
-        are tokenized as training does, with the target as the answer; its end counts with it.
+        If the condition is a text, both sides are tokenized separately, and the condition begins with the tokenizer's BOS, if
+        it has one. Chat messages are tokenized as in training, with the target as the answer, its end included.
         """
         if pairs and not isinstance(pairs[0][0], str):
             prompts = self.encode([messages for messages, _ in pairs])
@@ -128,8 +125,8 @@ class PromptEncoder:
             wholes = self.encode(answered, answered=True)
             if any(whole[: len(ids)] != ids for ids, whole in zip(prompts, wholes)):
                 raise RecordError(
-                    "the chat template renders an answered prompt otherwise than one that waits for its answer, so that no "
-                    "tokens are the answer's alone"
+                    "the chat template renders a prompt with an answer differently from one without, so that the answer's "
+                    "tokens cannot be separated"
                 )
             return [(ids, whole[len(ids) :]) for ids, whole in zip(prompts, wholes)]
         start = [self.tokenizer.bos_token_id] if self.tokenizer.bos_token_id is not None else []
@@ -140,7 +137,7 @@ class PromptEncoder:
 
 
 def row_lengths(rows: Sequence[Mapping[str, Any]], encoder: PromptEncoder | None) -> list[int | None]:
-    """Return how many tokens training reads of each row, prompt and completion; None each without an encoder."""
+    """Return each training row's number of tokens, prompt and completion; None without an encoder."""
     if encoder is None:
         return [None] * len(rows)
     return [len(ids) for ids in encoder.encode([row["prompt"] + row["completion"] for row in rows], answered=True)]

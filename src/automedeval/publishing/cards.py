@@ -1,4 +1,4 @@
-"""Cards as the Hub wants them: which kinds of repository there are, and which fields a card has to fill in."""
+"""Check cards of the Hub: the kinds of repository, and the fields that each kind's card must have."""
 
 import re
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ def front_matter(card: str, place: str = "the card") -> dict[str, Any]:
     """Return the metadata that a card opens with.
 
     Raises:
-        RecordError: it opens with none, or what stands there is no mapping.
+        RecordError: it opens with none, or the metadata is no mapping.
     """
     match = re.match(r"---\n(.*?\n)---\n", card, re.S)
     try:
@@ -38,7 +38,7 @@ def front_matter(card: str, place: str = "the card") -> dict[str, Any]:
 
 
 def check_card(card: str, kind: str, files: Mapping[str, Path], place: str = "the card") -> None:
-    """Raise RecordError if a card lacks a field, holds what nobody filled in, or names a file that is not there."""
+    """Raise RecordError if a card lacks a field, holds a placeholder, or names a file that does not exist."""
     about = front_matter(card, place)
     for name in REQUIRED[kind]:
         if about.get(name) in (None, "", [], {}):

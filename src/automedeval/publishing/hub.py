@@ -1,4 +1,4 @@
-"""Pushing to the Hub: one commit on top of what was looked at, checked afterwards. Nothing else writes there."""
+"""Push to the Hub in one commit; fail if the repository changed meanwhile, and verify the upload."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -15,22 +15,22 @@ from automedeval.records import RecordError
 KEPT = {".gitattributes"}  # the Hub's own file
 REPO_TYPES = {MODEL: "model", DATASET: "dataset", METRIC: "space", PAGE: "space"}
 SPACES = {METRIC: "gradio", PAGE: "docker"}  # what runs a Space
-# What the Hub's errors mean for the one who pushes.
+# Explanations of the Hub's HTTP errors.
 ADVICE = {
-    400: "the Hub does not take it",
+    400: "the Hub refuses it",
     401: "the Hub does not know this token; log in again with `hf auth login`",
     402: "the Hub asks for payment",
     403: "this token may not write there; take one with write access to the organisation",
-    404: "not found, or not to be seen with this token",
-    409: "somebody else is changing it; the same command tries again",
-    412: "somebody else has pushed in the meantime; the same command starts from what is there now",
+    404: "not found, or not visible with this token",
+    409: "somebody else is changing it; run the same command again",
+    412: "somebody else has pushed meanwhile; run the same command again",
     413: "a file is too large for the Hub",
-    429: "too many requests; wait, and the same command goes on",
+    429: "too many requests; wait, then run the same command again",
 }
 
 
 def check_name(repo: str) -> None:
-    """Raise RecordError unless a repository may be called so."""
+    """Raise RecordError unless the Hub accepts a repository's name."""
     try:
         validate_repo_id(repo)
     except HFValidationError as error:
@@ -42,22 +42,21 @@ def check_name(repo: str) -> None:
 def push(
     api: HfApi, parcel: Parcel, repo: str, message: str, public: bool = False, prune: bool = False
 ) -> tuple[str, str]:
-    """Push in one commit on top of what is there; return the commit, as the Hub named it, and the address.
+    """Push in one commit; return the commit's id and the repository's address.
 
     Args:
-        repo: ORG/NAME; it is made, private, if it is not there.
-        message: of the commit.
-        public: whether everybody may read it afterwards.
-        prune: whether files that are there and not in the parcel go in the same commit.
+        repo: ORG/NAME; created as private if it does not exist.
+        public: whether the repository is to be public.
+        prune: whether to remove, in the same commit, files of the repository that are not in the parcel.
 
     Raises:
-        RecordError: the repository is public and the push is not meant to be, or it holds files that the folder has not; or
-            what is there afterwards is not what was sent.
+        RecordError: the repository is public and `public` is false; it holds other files and `prune` is false; or its files
+            differ afterwards from what was sent.
     """
     where: dict[str, Any] = {"repo_id": repo, "repo_type": REPO_TYPES[parcel.kind]}
     try:
         info = api.repo_info(**where)
-    except RepositoryNotFoundError:  # made private, and opened when all is there
+    except RepositoryNotFoundError:  # created private, and made public after the upload
         api.create_repo(**where, private=True, space_sdk=SPACES.get(parcel.kind))
         info = api.repo_info(**where)
     if not info.private and not public:
@@ -72,7 +71,7 @@ def push(
         )
     adds = [CommitOperationAdd(path, file) for path, file in parcel.files.items()]
     removals = [CommitOperationDelete(path) for path in stale]
-    # On the parent that was looked at: if somebody pushes meanwhile, the Hub refuses, and neither push is half lost.
+    # With the parent commit: if somebody pushes meanwhile, the Hub refuses this push.
     done = api.create_commit(**where, operations=[*adds, *removals], commit_message=message, parent_commit=info.sha)
     check_there(files_there(api, where, done.oid), parcel, adds, repo)
     if public and info.private:
@@ -88,29 +87,29 @@ def files_there(api: HfApi, where: dict[str, Any], revision: str) -> dict[str, R
 
 
 def check_there(there: dict[str, RepoFile], parcel: Parcel, adds: Sequence[CommitOperationAdd], repo: str) -> None:
-    """Raise RecordError unless a revision holds what was sent: every file with its size, large ones with their SHA-256."""
+    """Raise RecordError unless a revision holds all files with their sizes, and large ones with their SHA-256."""
     found = {path: entry.size for path, entry in there.items() if path not in KEPT}
     wrong = sorted({path for path, _ in found.items() ^ parcel.sizes.items()} - KEPT)
     digests = {each.path_in_repo: each.upload_info.sha256.hex() for each in adds}
     wrong += [path for path, entry in there.items() if entry.lfs and entry.lfs.sha256 != digests.get(path)]
     if wrong:
-        raise RecordError(f"{repo}: the Hub took the commit, and does not hold what was sent: {', '.join(wrong[:5])}")
+        raise RecordError(f"{repo}: after the commit, files on the Hub differ from those sent: {', '.join(wrong[:5])}")
 
 
 def counted(files: Collection[str]) -> str:
-    """Return how many files these are, in words."""
+    """Return the number of files, in words."""
     return f"{len(files):,} file{'' if len(files) == 1 else 's'}"
 
 
 def reason(error: BaseException) -> str:
-    """Say in a line why a push failed: what the Hub's status means, or what the connection did."""
+    """Return one line about why a push failed, from the HTTP status or the connection's error."""
     chain = [error]
     while chain[-1].__cause__ is not None:
         chain.append(chain[-1].__cause__)
     for each in reversed(chain):
         status = getattr(getattr(each, "response", None), "status_code", None)
         if status is not None:
-            failed = "the Hub has failed; the same command goes on" if status >= 500 else "the Hub refuses"
+            failed = "the Hub failed; run the same command again" if status >= 500 else "the Hub refuses"
             return f"{ADVICE.get(status, failed)} ({status})"
     text = " ".join(str(chain[-1]).split())[:200] or type(chain[-1]).__name__
-    return f"{text}; the same command goes on from what has arrived"
+    return f"{text}; run the same command again"

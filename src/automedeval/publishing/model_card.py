@@ -1,34 +1,32 @@
-"""A judge's card: what a person wrote, with the figures that the program writes in between markers.
+"""Fill a judge's card: write the recorded facts and figures between the markers of a hand-written card.
 
-The hand-written part is `model_card.md`. Between `<!-- results -->` and `<!-- /results -->`, and so for every block of
-`publishing/templates/model_card_parts.md.jinja`, stands what training and measuring left behind, and nothing typed by hand.
+The hand-written part is `model_card.md`. Each block of `templates/model_card_parts.md.jinja`, such as `results`, is written
+between its two markers, `<!-- results -->` and `<!-- /results -->`, from the records of training and measuring alone.
 """
 
 import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import yaml
 
 from automedeval.models.checkpoints import Stage, fingerprint, read_history, read_record
 from automedeval.publishing.cards import front_matter
 from automedeval.records import RecordError, read_text
-from automedeval.reports.page import shown
-from automedeval.reports.text import real_judges
+from automedeval.reports.page import environment
+from automedeval.reports.text import estimates_in, interval
 from automedeval.rubrics import packaged_rubrics, read_rubric
-from automedeval.stats.agreement import ACCURACIES, CORRELATIONS, LABELS
+from automedeval.stats.agreement import LABELS
 
 MARKER = re.compile(r"<!-- (\w+) -->\n(.*?)<!-- /\1 -->", re.S)
 
 
 @dataclass(frozen=True)
-class Told:
-    """What only the owner of a checkpoint can say about it.
+class CardInputs:
+    """What only the owner of a checkpoint knows about it.
 
     Args:
         repo: where it will stand on the Hub.
@@ -52,7 +50,7 @@ class Told:
 def fill_card(
     card: str,
     checkpoint: Path,
-    told: Told,
+    inputs: CardInputs,
     result: Mapping[str, Any] | None = None,
     audit: Mapping[str, Any] | None = None,
 ) -> str:
@@ -61,7 +59,7 @@ def fill_card(
     Args:
         card: the hand-written card, with its markers.
         checkpoint: the folder that recipes/sft.py left.
-        told: what the owner says.
+        inputs: what the owner states.
         result: what recipes/meta_evaluate.py found, `agreement.json`; None where nothing was measured.
         audit: what recipes/audit.py found, `audit.json`, whose headline is shown; or figures at any depth. None where there was
             none.
@@ -75,41 +73,32 @@ def fill_card(
         raise RecordError(
             f"{checkpoint}: no training/record.json; the card tells how recipes/sft.py trained a checkpoint"
         )
-    base = told.base_model or record["base"]
-    if told.base_model is None and (base.startswith("models/") or Path(base).exists()):
+    base = inputs.base_model or record["base"]
+    if inputs.base_model is None and (base.startswith("models/") or Path(base).exists()):
         raise RecordError(
             f"{checkpoint}: was trained from {base}, a folder of this machine; --base_model names its Hub id"
         )
-    records = judge_records(result, told.judge) if result else {}
+    records = judge_records(result, inputs.judge) if result else {}
     tied = measured_on(checkpoint, result, records) if records else False
     facts = {
-        "repo": told.repo,
+        **vars(inputs),
         "base_model": base,
-        "datasets": told.datasets,
-        "channel": told.channel,
-        "watts": told.watts,
         "stages": history,
         "hours": training_hours(checkpoint, history),
         "rows": record["identity"]["rows"],
         "versions": ", ".join(f"{name} {version}" for name, version in record["versions"].items()),
-        "audit": None if audit is None else estimates(audit.get("headline", audit)),
+        "audit": None if audit is None else dict(estimates_in(audit.get("headline", audit))),
         "audited": _audited(checkpoint, audit or {}),
         **{name: record[name] for name in ("rubrics", "device", "commit")},
-        **_rubric_of(record["rubrics"], told.rubric),
+        **_rubric_of(record["rubrics"], inputs.rubric),
         **_result_facts(result, records),
         "tied": tied,
     }
-    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"shown": shown, "cell": _cell}
-    template = environment.from_string(
-        (resources.files("automedeval.publishing") / "templates" / "model_card_parts.md.jinja").read_text(
-            encoding="utf-8"
-        )
-    )
+    template = environment("automedeval.publishing").get_template("model_card_parts.md.jinja")
     context = template.new_context(facts)
     parts = {name: "".join(block(context)).strip() for name, block in template.blocks.items()}
-    about = front_matter(card) | {"base_model": base, "datasets": list(told.datasets)}
-    if tied and (index := model_index(told.repo, result, records)):
+    about = front_matter(card) | {"base_model": base, "datasets": list(inputs.datasets)}
+    if tied and (index := model_index(inputs.repo, result, records)):
         about["model-index"] = index
     opening = yaml.safe_dump(about, sort_keys=False, allow_unicode=True, width=120)
     body = re.sub(r"\A---\n.*?\n---\n", "", card, count=1, flags=re.S)
@@ -143,13 +132,18 @@ def training_hours(checkpoint: Path, history: Sequence[Stage]) -> list[float | N
     return hours
 
 
+def _judges(result: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the records of judges that are no baselines."""
+    return {name: record for name, record in result["judges"].items() if record["kind"] == "judge"}
+
+
 def judge_records(result: Mapping[str, Any], judge: str | None) -> dict[str, dict[str, Any]]:
     """Return what was found about one judge, a record for each criterion that it gave choices on.
 
     Raises:
         RecordError: there is no such judge, or several and none is named.
     """
-    judges = real_judges(dict(result))
+    judges = _judges(result)
     names = list(dict.fromkeys(record["name"] for record in judges.values()))
     if judge is None and len(names) != 1:
         raise RecordError(f"agreement.json: has {len(names)} judges; --judge says which it is: {', '.join(names)}")
@@ -159,22 +153,22 @@ def judge_records(result: Mapping[str, Any], judge: str | None) -> dict[str, dic
 
 
 def measured_on(checkpoint: Path, result: Mapping[str, Any], records: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Return whether a judge's verdicts tell that this checkpoint gave them; False where they do not tell which did.
+    """Return whether a judge's verdicts were given by this checkpoint; False where they do not record which one.
 
     Raises:
         RecordError: another one gave them.
     """
-    (told,) = {record.get("checkpoint") for record in records.values()}
-    if told is None:
+    (recorded,) = {record.get("checkpoint") for record in records.values()}
+    if recorded is None:
         return False
     own, name = fingerprint(checkpoint, []), next(iter(records.values()))["name"]
-    if told == own:
+    if recorded == own:
         return True
-    rows = real_judges(dict(result)).values()
+    rows = _judges(result).values()
     others = dict.fromkeys(row["name"] for row in rows if row.get("checkpoint") == own)
     mend = f"--judge {' or '.join(others)} was measured on it" if others else "judge with it, and evaluate that"
     raise RecordError(
-        f"agreement.json: {name} was measured on the checkpoint {told}, and {checkpoint} is {own}; {mend}"
+        f"agreement.json: {name} was measured on the checkpoint {recorded}, and {checkpoint} is {own}; {mend}"
     )
 
 
@@ -182,13 +176,13 @@ def model_index(repo: str, result: Mapping[str, Any], records: Mapping[str, Mapp
     """Return the measured figures as the Hub's `model-index` has them; an interval stands in a figure's name."""
     metrics = []
     for record in records.values():
-        for measure in (*ACCURACIES, *CORRELATIONS):
+        for measure, label in LABELS.items():
             for key, source in ((measure, ""), (f"{measure}_expected", ", from expected scores")):
                 estimate = record.get(key)
                 if estimate and estimate["value"] is not None:
-                    about = f"{LABELS[measure]}{source}{', ' + record['criterion'] if record['criterion'] else ''}"
-                    interval = "" if estimate["low"] is None else f"95 % interval {_interval(estimate)}, "
-                    name = f"{about} ({interval}n = {estimate['n']})"
+                    about = f"{label}{source}{', ' + record['criterion'] if record['criterion'] else ''}"
+                    within = "" if estimate["low"] is None else f"{interval(estimate, 2, 1)}, "
+                    name = f"{about} ({within}n = {estimate['n']})"
                     metrics.append({"type": key, "value": round(estimate["value"], 4), "name": name})
     if not metrics:
         return []
@@ -199,19 +193,6 @@ def model_index(repo: str, result: Mapping[str, Any], records: Mapping[str, Mapp
         "metrics": metrics,
     }
     return [{"name": repo.split("/")[-1], "results": [found]}]
-
-
-def estimates(value: Mapping[str, Any], prefix: str = "") -> dict[str, dict[str, Any]]:
-    """Return all figures, as {"value", "low", "high", "n"}, of a nested mapping, named by their path in it."""
-    found: dict[str, dict[str, Any]] = {}
-    for key, held in value.items():
-        if isinstance(held, Mapping):
-            name = f"{prefix}{key}".replace("_", " ")
-            if "value" in held:
-                found[name] = {"low": None, "high": None, **held}
-            else:
-                found |= estimates(held, f"{name}, ")
-    return found
 
 
 def _audited(checkpoint: Path, audit: Mapping[str, Any]) -> str | None:
@@ -227,10 +208,10 @@ def _audited(checkpoint: Path, audit: Mapping[str, Any]) -> str | None:
         raise RecordError(f"audit.json: the checkpoint {audited['checkpoint']} was audited, and {checkpoint} is {own}")
     outcomes = [each["outcome"] for each in audit["thresholds"]]
     left = outcomes.count("not measured")
-    told = f"{outcomes.count('passed')} of {len(outcomes) - left} measured thresholds are met, {left} were not measured"
-    word = {True: "passes", False: "does not pass", None: "cannot be said to pass"}[audit["passes"]]
+    met = f"{outcomes.count('passed')} of {len(outcomes) - left} measured thresholds are met, {left} were not measured"
+    word = {True: "passes", False: "does not pass", None: "neither passes nor fails"}[audit["passes"]]
     unknown = "" if audited["checkpoint"] else " The audit does not tell which weights it was made with."
-    return f"Audited on {audit['cases']['cases']:,} cases as {audited['name']}: it {word}; {told}.{unknown}"
+    return f"Audited on {audit['cases']['cases']:,} cases as {audited['name']}: it {word}; {met}.{unknown}"
 
 
 def _rubric_of(trained_for: Sequence[str], file: str | None) -> dict[str, Any]:
@@ -249,26 +230,14 @@ def _rubric_of(trained_for: Sequence[str], file: str | None) -> dict[str, Any]:
 
 def _result_facts(result: Mapping[str, Any] | None, records: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     if not records:
-        return {"tables": []}
+        return {"records": []}
     people = result.get("people")
-    ceiling = (people or {}).get("ceiling") or {}
-    tables = []
-    for record in records.values():
-        rows = [
-            {
-                "label": LABELS[name],
-                "own": record.get(name),
-                "expected": record.get(f"{name}_expected"),
-                "ceiling": ceiling.get(name),
-            }
-            for name in (*ACCURACIES, *CORRELATIONS)
-            if people
-        ]
-        tables.append({"rows": rows, **{name: record[name] for name in ("criterion", "valid_rate", "prefers_longer")}})
     counted = {name: record for name, record in result["judges"].items() if record["kind"] == "baseline"}
     first = next(iter(records.values()))
     return {
-        "tables": tables,
+        "records": list(records.values()),
+        "labels": LABELS if people else {},
+        "ceiling": (people or {}).get("ceiling") or {},
         "judge": first["name"],
         "fingerprint": first["settings"],
         "checkpoint": first.get("checkpoint"),
@@ -279,15 +248,6 @@ def _result_facts(result: Mapping[str, Any] | None, records: Mapping[str, Mappin
         "settings": result["settings"],
         "baselines": {name: record[record["headline"]] for name, record in counted.items()} if people else {},
     }
-
-
-def _interval(estimate: Mapping[str, Any]) -> str:
-    return f"{estimate['low']:.2f} to {estimate['high']:.2f}"
-
-
-def _cell(text: object) -> str:
-    """Return text that cannot break a Markdown table or become HTML."""
-    return str(text).replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
 
 
 def read_result(file: str | Path) -> dict[str, Any]:

@@ -1,6 +1,16 @@
 """Records: what every file holds, how it is read, and how it is written so that a crash loses nothing."""
 
-from automedeval.records.readers import read_cases, read_lines, read_placed, read_records, read_text
+from automedeval.records.readers import (
+    check_number,
+    check_ratings,
+    read_cases,
+    read_lines,
+    read_placed,
+    read_records,
+    read_text,
+    verdicts_file,
+    without_repeats,
+)
 from automedeval.records.types import (
     DECISIONS,
     PAIR_MODELS,
@@ -16,8 +26,9 @@ from automedeval.records.types import (
     Verdict,
     VerdictRating,
     as_shown,
+    check_least,
+    digest,
     question_text,
-    verdict_key,
 )
 
 __all__ = [
@@ -35,11 +46,16 @@ __all__ = [
     "Verdict",
     "VerdictRating",
     "as_shown",
+    "check_least",
+    "check_number",
+    "check_ratings",
+    "digest",
     "question_text",
     "read_cases",
     "read_lines",
     "read_placed",
     "read_records",
     "read_text",
-    "verdict_key",
+    "verdicts_file",
+    "without_repeats",
 ]

@@ -1,31 +1,23 @@
-"""Files that survive being killed at any moment: a JSON Lines file that one writer appends to, and files written whole.
+"""Write files so that a crash loses nothing: append to a JSON Lines file, or replace a file as a whole.
 
-A line counts when its newline is there. Whatever stands after the last newline was cut off by a crash or a full disk; the
-next writer removes it. A lock keeps a second writer off the file; the operating system drops it when the writer dies.
+A line is complete when it ends with a newline. Text after the last newline was cut off by a crash or a full disk; the next
+writer removes it. A lock refuses a second writer; the operating system releases it when the writer ends.
 """
 
 import fcntl
 import json
 import os
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from automedeval.records.readers import read_lines
 from automedeval.records.types import RecordError
 
-if TYPE_CHECKING:
-    pass
-
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a text file so that nobody ever reads half of it: it is complete, or what it was before.
-
-    Raises:
-        RecordError: the file cannot be written.
-    """
+    """Write a text file so that every reader gets either the old content or the complete new one; else RecordError."""
     scratch = path.with_name(f".{path.name}.tmp")
     try:
         scratch.write_text(text, encoding="utf-8", errors="backslashreplace")
@@ -36,7 +28,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 class Processes(NamedTuple):
-    """The processes that share a run: which of them this is, how many there are, and what waits for all of them."""
+    """The processes that share a run: the rank of this one, their number, and a function that waits for all of them."""
 
     rank: int = 0
     count: int = 1
@@ -47,7 +39,7 @@ ALONE = Processes()
 
 
 class Journal:
-    """Append records to a file, one writer at a time. Use as a context manager.
+    """Append records to a JSON Lines file; one writer at a time. Use it as a context manager.
 
     Raises:
         RecordError: on entering, when another process is writing the file; on appending, when the disk is full.
@@ -62,7 +54,8 @@ class Journal:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._lock = open(self.path.with_name(f".{self.path.name}.lock"), "w")
         except OSError as error:
-            raise RecordError(f"{self.path}: cannot be written: {error.strerror or error}") from None
+            why = "its folder is a file" if isinstance(error, FileExistsError) else error.strerror or error
+            raise RecordError(f"{self.path}: cannot be written: {why}") from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -78,28 +71,25 @@ class Journal:
         self._lock.close()
 
     def _remove_torn_line(self) -> int:
-        """Cut what stands after the last newline; return how many bytes that were."""
-        size = self.path.stat().st_size
+        """Remove the bytes after the last newline; return their number."""
+        size = end = self.path.stat().st_size
         with open(self.path, "rb") as file:
-            end = size
-            while end:
+            newline = -1
+            while end and newline < 0:
                 start = max(0, end - 65536)
                 file.seek(start)
                 newline = file.read(end - start).rfind(b"\n")
-                if newline >= 0:
-                    end = start + newline + 1
-                    break
-                end = start
+                end = start + newline + 1 if newline >= 0 else start
         if end < size:
             os.truncate(self.path, end)
         return size - end
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """Yield what the file holds so far."""
+        """Yield the records of the file."""
         return (record for _, record in read_lines(self.path))
 
     def append(self, record: dict[str, Any]) -> None:
-        """Write one record and hand it to the operating system, whole or not at all."""
+        """Write one record, completely or not at all."""
         # A lone surrogate, which JSON can carry and UTF-8 cannot, goes back to its escape.
         text = json.dumps(record, ensure_ascii=False, allow_nan=False)
         line = (text if text.isprintable() else json.dumps(record)).encode() + b"\n"
@@ -114,7 +104,7 @@ class Journal:
         self.appended += 1
 
     def sync(self) -> None:
-        """Wait until what was appended is on the disk."""
+        """Wait until the appended records are on the disk."""
         os.fsync(self._file.fileno())
 
 
@@ -123,8 +113,10 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def arithmetic(what: str, before: int, reasons: Counter) -> str:
+def arithmetic(
+    what: str, before: int, reasons: Mapping[str, int], kept: str = "kept", rejected: str = "rejected"
+) -> str:
     """Return the line that every filter prints: `9,874 verdicts → 9,569 kept, 305 rejected (fluency: 126, …)`."""
-    rejected = reasons.total()
-    told = ", ".join(f"{reason}: {count:,}" for reason, count in sorted(reasons.items()))
-    return f"{before:,} {what} → {before - rejected:,} kept, {rejected:,} rejected" + (f" ({told})" if told else "")
+    out = sum(reasons.values())
+    counts = ", ".join(f"{reason}: {count:,}" for reason, count in sorted(reasons.items()))
+    return f"{before:,} {what} → {before - out:,} {kept}, {out:,} {rejected}" + (f" ({counts})" if counts else "")

@@ -1,20 +1,22 @@
-"""Read records from JSON Lines, Parquet or the Hub; an error names the file, the line and the value."""
+"""Read records from JSON Lines, Parquet or the Hub. An error names the file, the line and the value."""
 
 import codecs
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from datetime import date, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from automedeval.records.types import Case, RecordError, _shown
+from automedeval.records.types import Case, Rating, RecordError, _shown
+
+LARGEST = 1e6  # the squares of larger scores are too coarse to compare
 
 
 def read_lines(path: str | Path, hub: bool = False) -> Iterator[tuple[str, dict]]:
     """Yield `(place, object)` for each record of a JSON Lines file, a parquet file or, with `hub`, a Hub dataset id.
 
-    `place` is "file:line" for error messages. Blank lines are passed over. Memory does not grow with the file.
+    `place` is "file:line" for error messages. Blank lines are skipped. Memory does not grow with the file.
 
     Raises:
         RecordError: the file cannot be read, is not UTF-8, or a line is not a JSON object.
@@ -35,11 +37,11 @@ def read_lines(path: str | Path, hub: bool = False) -> Iterator[tuple[str, dict]
 
 
 def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a number in JSON")
 
 
 def _parsed(line: bytes, place: str) -> dict | None:
-    """Return the object of a line, None for a blank line."""
+    """Return the object in a line, None for a blank line."""
     try:
         text = line.decode("utf-8").strip()
         record = json.loads(text, parse_constant=_no_constant) if text else None
@@ -50,7 +52,7 @@ def _parsed(line: bytes, place: str) -> dict | None:
     except RecursionError:
         raise RecordError(f"{place}: JSON nested too deeply") from None
     if text and not isinstance(record, dict):
-        raise RecordError(f"{place}: expected one JSON object a line, found {_shown(record)}")
+        raise RecordError(f"{place}: expected one JSON object per line, found {_shown(record)}")
     return record
 
 
@@ -59,7 +61,7 @@ def _looks_like_hub_id(path: str) -> bool:
 
 
 def _read_dataset(path: str) -> Iterator[tuple[str, dict]]:
-    import datasets  # heavy, and only parquet and the Hub need it
+    import datasets  # slow to import, and only parquet and the Hub need it
 
     try:
         if path.endswith(".parquet"):
@@ -70,12 +72,12 @@ def _read_dataset(path: str) -> Iterator[tuple[str, dict]]:
             yield f"{path}:{number}", {name: _as_json(value, f"{path}:{number}, {name}") for name, value in row.items()}
     except RecordError:
         raise
-    except Exception as error:  # noqa: BLE001 - the readers below raise a dozen kinds, none of them ours
+    except Exception as error:  # noqa: BLE001 - the readers of `datasets` raise many kinds of errors
         raise RecordError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
 
 
 def _as_json(value: Any, place: str) -> Any:
-    """Return a value of a column as JSON can hold it: dates, times, decimals and bytes as text."""
+    """Return a value of a column as a JSON value: dates, times, decimals and bytes become text."""
     if value is None or isinstance(value, (str, int, float)):
         return value
     if isinstance(value, dict):
@@ -86,11 +88,11 @@ def _as_json(value: Any, place: str) -> Any:
         return value.decode(errors="backslashreplace")
     if isinstance(value, (date, time, timedelta, Decimal)):
         return str(value)
-    raise RecordError(f"{place}: JSON has no {type(value).__name__}; leave the column out, or make it text")
+    raise RecordError(f"{place}: JSON has no {type(value).__name__}; remove the column, or convert it to text")
 
 
 def read_placed(path: str | Path, kind: type, hub: bool = False, **options: Any) -> Iterator[tuple[str, Any]]:
-    """Yield `("file:line", kind.from_dict)` of every record; faults are raised with the file and line in front."""
+    """Yield ("file:line", `kind.from_dict` of the record) for every record; errors begin with the file and line."""
     for place, record in read_lines(path, hub):
         try:
             yield place, kind.from_dict(record, **options)
@@ -99,15 +101,15 @@ def read_placed(path: str | Path, kind: type, hub: bool = False, **options: Any)
 
 
 def read_records(path: str | Path, kind: type) -> Iterator[Any]:
-    """Yield `kind.from_dict` of every record; faults are raised with the file and line in front."""
+    """Yield `kind.from_dict` of every record; errors begin with the file and line."""
     return (record for _, record in read_placed(path, kind))
 
 
 def read_cases(path: str | Path, least_responses: int = 1) -> Iterator[Case]:
-    """Yield the cases of a file one by one; `least_responses=0` takes those that have no response yet.
+    """Yield the cases of a file one by one; `least_responses=0` accepts cases without responses.
 
     Raises:
-        RecordError: a fault of `read_records`, an id that came before, or a file without a single case.
+        RecordError: a fault of `read_records`, a repeated id, or a file without a case.
     """
     seen: dict[str, str] = {}
     for place, case in read_placed(path, Case, hub=True, least_responses=least_responses):
@@ -119,12 +121,60 @@ def read_cases(path: str | Path, least_responses: int = 1) -> Iterator[Case]:
         raise RecordError(f"{path}: the file is empty")
 
 
-def read_text(file: Path) -> str:
-    """Return a text file's text.
+def verdicts_file(path: str | Path) -> Path:
+    """Return the verdicts.jsonl in a folder; a path that is no folder is returned as it is."""
+    return Path(path) / "verdicts.jsonl" if Path(path).is_dir() else Path(path)
+
+
+def check_number(value: float, name: str, place: str) -> None:
+    """Raise RecordError unless a score is a number from -1,000,000 to 1,000,000."""
+    if not abs(value) <= LARGEST:
+        raise RecordError(f"{place}: {name!r} must be a number from -{LARGEST:g} to {LARGEST:g}, not {str(value)[:40]}")
+
+
+def check_ratings(
+    placed: Iterable[tuple[str, Rating]], models: Mapping[str, Collection[str]]
+) -> Iterator[tuple[str, Rating]]:
+    """Yield the ratings of some cases, each checked; ratings of other cases are passed over.
+
+    Args:
+        placed: ("file:line", rating), as `read_placed` yields them.
+        models: case id → the models that the case has a response of.
 
     Raises:
-        RecordError: it is not there, or not UTF-8.
+        RecordError: another model, a score that is no usable number, or a second rating of the same response.
     """
+    ours = (each for each in placed if each[1].case_id in models)
+    for place, rating in without_repeats(ours, lambda each: each.model):
+        check_number(rating.score, "score", place)
+        if rating.model not in models[rating.case_id]:
+            raise RecordError(f"{place}: case {rating.case_id!r} has no response of {rating.model!r}")
+        yield place, rating
+
+
+def without_repeats(placed: Iterable[tuple[str, Any]], about: Callable[[Any], Hashable]) -> Iterator[tuple[str, Any]]:
+    """Yield ("file:line", record) of ratings, choices or preferences.
+
+    Args:
+        about: returns what a record is about within its case: a model, a judge, or two of them.
+
+    Raises:
+        RecordError: an annotator gave two records about the same thing on the same criterion.
+    """
+    seen: set[tuple] = set()
+    for place, record in placed:
+        key = (record.case_id, about(record), record.annotator, record.criterion)
+        if key in seen:
+            about_it = ", ".join(sorted(key[1])) if isinstance(key[1], frozenset) else key[1]
+            raise RecordError(
+                f"{place}: {record.annotator!r} rated {about_it!r} of case {record.case_id!r} on {record.criterion!r} before"
+            )
+        seen.add(key)
+        yield place, record
+
+
+def read_text(file: Path) -> str:
+    """Return the text of a file; RecordError if it cannot be read or is not UTF-8."""
     try:
         return file.read_text(encoding="utf-8")
     except OSError as error:

@@ -1,24 +1,39 @@
-"""The records that every program reads and writes, and reading them from files.
+"""The records that every program reads and writes.
 
-One record is one line of JSON Lines (UTF-8). Unknown keys are kept in `extra` and passed on. `.parquet` files and Hub dataset
-ids serve wherever a JSON Lines file does. Every fault is a `RecordError` that names the file, the line and the value.
+One record is one line of JSON Lines (UTF-8). Unknown keys are kept in `extra` and written again. A fault is a `RecordError`
+that names the value; `readers` adds the file and the line.
 """
 
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from dataclasses import MISSING, dataclass, field, fields, replace
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Self, get_args, get_origin
 
 RESERVED_MODELS = ("tie", "neither")  # a choice is a model's name or one of these
 
 
 class AutoMedEvalError(ValueError):
-    """Something that the person at the keyboard can mend; the message is one readable line."""
+    """An error that the user can correct; the message is one readable line."""
 
 
 class RecordError(AutoMedEvalError):
-    """A record, or the file it stands in, is not what it should be; the message says where, for the one who mends it."""
+    """A record, a file or an argument is wrong; the message names the place and the value."""
+
+
+def digest(value: object, **options: Any) -> str:
+    """Return twelve hexadecimal digits (SHA-256) over a value as JSON; `options` are those of `json.dumps`."""
+    return hashlib.sha256(json.dumps(value, **options).encode()).hexdigest()[:12]
+
+
+def check_least(arguments: object, least: int, *names: str) -> None:
+    """Raise RecordError if one of the named attributes, which are command-line arguments, is less than `least`; None passes."""
+    for name in names:
+        value = getattr(arguments, name)
+        if value is not None and value < least:
+            raise RecordError(f"--{name} must be at least {least}, not {value}")
 
 
 def _shown(value: object) -> str:
@@ -27,23 +42,57 @@ def _shown(value: object) -> str:
 
 
 def _take(record: object, name: str, kinds: tuple[type, ...], default: Any = ...) -> Any:
-    """Return `record[name]` after checking its type; a missing key takes the default, if there is one."""
+    """Return `record[name]` after checking its type; for a missing key the default, if there is one."""
     if not isinstance(record, dict):
         raise RecordError(f"expected an object, found {_shown(record)}")
     value = record.get(name, default)
     if value is ...:
         raise RecordError(f"{name!r} is missing; found the keys {sorted(record)}")
-    # bool is an int to isinstance, never to us
+    # isinstance(True, int) holds, but true is no number in a record
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-        allowed = " or ".join("null" if kind is type(None) else kind.__name__ for kind in kinds)
+        allowed = " or ".join("null" if kind is NoneType else kind.__name__ for kind in kinds)
         raise RecordError(f"{name!r} must be {allowed}, not {_shown(value)}")
     return value
 
 
-def _take_items(record: dict, name: str, kinds: tuple[type, ...], default: Any = ...) -> tuple | None:
-    """Return the list `record[name]` as a tuple after checking each item's type; a missing one or null takes the default."""
-    items = _take(record, name, (list,) if default is ... else (list, type(None)), default)
-    return None if items is None else tuple(_take({name: item}, name, kinds) for item in items)
+def _json_kinds(annotation: Any) -> tuple[type, ...]:
+    """Return the types of a field's values as JSON has them: a tuple is a list, and a float can be a whole number."""
+    options = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
+    kinds = (get_origin(option) or option for option in options)
+    return tuple(found for kind in kinds for found in {float: (int, float), tuple: (list,)}.get(kind, (kind,)))
+
+
+@cache
+def _layout(kind: type) -> list[tuple[str, tuple[type, ...], tuple[type, ...], bool]]:
+    """Return (name, types, types of a tuple's items, whether it must be given) of each field but `extra`."""
+    layout = []
+    for each in fields(kind):
+        options = (each.type, *get_args(each.type))
+        items = next((_json_kinds(get_args(option)[0]) for option in options if get_origin(option) is tuple), ())
+        needed = each.default is each.default_factory is MISSING or "needed" in each.metadata
+        layout.append((each.name, _json_kinds(each.type), items, needed))
+    return [each for each in layout if each[0] != "extra"]
+
+
+class Record:
+    """A dataclass that JSON objects are read as and written from, field by field; `extra` keeps the unknown keys."""
+
+    @classmethod
+    def from_dict(cls, record: dict) -> Self:
+        """Return the record in a JSON object; RecordError if a key is missing or has a value of another type."""
+        known = {}
+        for name, kinds, items, needed in _layout(cls):
+            if needed or name in record:
+                value = _take(record, name, kinds)
+                listed = isinstance(value, list)
+                known[name] = tuple(_take({name: item}, name, items) for item in value) if listed else value
+        return cls(**known, **({"extra": _extra(record, known)} if "extra" in cls.__dataclass_fields__ else {}))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record as a JSON object."""
+        known = {name: getattr(self, name) for name, *_ in _layout(type(self))}
+        known = {name: list(value) if isinstance(value, tuple) else value for name, value in known.items()}
+        return known | getattr(self, "extra", {})
 
 
 def _extra(record: dict, known: Iterable[str]) -> dict[str, Any]:
@@ -51,24 +100,21 @@ def _extra(record: dict, known: Iterable[str]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Response:
-    """What one candidate model answered. An empty text is an answer, and is judged as such."""
+class Response(Record):
+    """The response of one candidate model. An empty text is a response like any other."""
 
     model: str
     text: str
     extra: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def from_dict(cls, record: dict) -> "Response":
-        model = _take(record, "model", (str,))
-        if not model.strip():
+    def from_dict(cls, record: dict) -> Self:
+        response = super().from_dict(record)
+        if not response.model.strip():
             raise RecordError("a response's 'model' must not be empty")
-        if model in RESERVED_MODELS:
-            raise RecordError(f"a model cannot be called {model!r}: the word is an answer of pairwise rubrics")
-        return cls(model, _take(record, "text", (str,)), _extra(record, ("model", "text")))
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"model": self.model, "text": self.text, **self.extra}
+        if response.model in RESERVED_MODELS:
+            raise RecordError(f"a model cannot be called {response.model!r}: the word is an answer of pairwise rubrics")
+        return response
 
 
 @dataclass(frozen=True)
@@ -112,8 +158,8 @@ class Case:
             case_id,
             question,
             responses,
-            _take(record, "reference", (str, type(None)), None),
-            _take(record, "topic", (str, type(None)), None),
+            _take(record, "reference", (str, NoneType), None),
+            _take(record, "topic", (str, NoneType), None),
             _extra(record, ("id", "question", "responses", "reference", "topic")),
         )
 
@@ -129,9 +175,9 @@ class Case:
 
     @property
     def digest(self) -> str:
-        """Return twelve hexadecimal digits over what a judge can be shown of the case."""
+        """Return twelve hexadecimal digits over the texts and models of the case, which is all that a judge can see."""
         shown = [self.question, self.reference, [(response.model, response.text) for response in self.responses]]
-        return hashlib.sha256(json.dumps(shown).encode()).hexdigest()[:12]
+        return digest(shown)
 
     @property
     def models(self) -> list[str]:
@@ -140,7 +186,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Rating:
+class Rating(Record):
     """One number that one annotator gave one response on one criterion."""
 
     case_id: str
@@ -151,43 +197,18 @@ class Rating:
     comment: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
 
-    @classmethod
-    def from_dict(cls, record: dict) -> "Rating":
-        strings = {name: _take(record, name, (str,)) for name in ("case_id", "model", "annotator", "criterion")}
-        comment = _take(record, "comment", (str, type(None)), None)
-        return cls(
-            **strings,
-            score=_take(record, "score", (int, float)),
-            comment=comment,
-            extra=_extra(record, (*strings, "score", "comment")),
-        )
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "case_id": self.case_id,
-            "model": self.model,
-            "annotator": self.annotator,
-            "criterion": self.criterion,
-            "score": self.score,
-            "comment": self.comment,
-            **self.extra,
-        }
-
-
-def _take_choice(record: dict, pair: str, kind: str, words: tuple[str, ...]) -> dict[str, Any]:
-    """Return the fields of a choice between the two that `record[pair]` names: one of them, or one of `words`."""
-    fields = {name: _take(record, name, (str,)) for name in ("case_id", "annotator", "criterion", "choice")}
-    two = _take_items(record, pair, (str,))
+def _check_choice(choice: str, two: tuple[str, ...], names: str, kind: str, words: tuple[str, ...]) -> None:
+    """Raise RecordError unless a choice is one of two different names, which the key `names` holds, or one of `words`."""
     if len(two) != 2 or two[0] == two[1]:
-        raise RecordError(f"{pair!r} must name two {kind}, not {_shown(two)}")
-    if fields["choice"] not in (*two, *words):
-        raise RecordError(f"'choice' must be one of {', '.join((*two, *words))}, not {fields['choice']!r}")
-    return {pair: two, **fields}
+        raise RecordError(f"{names!r} must name two {kind}, not {_shown(two)}")
+    if choice not in (*two, *words):
+        raise RecordError(f"'choice' must be one of {', '.join((*two, *words))}, not {choice!r}")
 
 
 @dataclass(frozen=True)
-class Choice:
-    """What one annotator chose about a pair of responses on one criterion: a model's name, "tie" or "neither"."""
+class Choice(Record):
+    """The choice of one annotator between two responses on one criterion: a model's name, "tie" or "neither"."""
 
     case_id: str
     pair: tuple[str, str]
@@ -195,14 +216,13 @@ class Choice:
     criterion: str
     choice: str
 
-    @classmethod
-    def from_dict(cls, record: dict) -> "Choice":
-        return cls(**_take_choice(record, "pair", "models", RESERVED_MODELS))
+    def __post_init__(self) -> None:
+        _check_choice(self.choice, self.pair, "pair", "models", RESERVED_MODELS)
 
 
 @dataclass(frozen=True)
-class Preference:
-    """Which of two judges' verdicts on a case one annotator preferred on one criterion: a judge's name or "tie"."""
+class Preference(Record):
+    """The preference of one annotator between two judges' verdicts on one criterion: a judge's name or "tie"."""
 
     case_id: str
     judges: tuple[str, str]
@@ -210,13 +230,12 @@ class Preference:
     criterion: str
     choice: str
 
-    @classmethod
-    def from_dict(cls, record: dict) -> "Preference":
-        return cls(**_take_choice(record, "judges", "judges", RESERVED_MODELS[:1]))
+    def __post_init__(self) -> None:
+        _check_choice(self.choice, self.judges, "judges", "judges", RESERVED_MODELS[:1])
 
 
 @dataclass(frozen=True)
-class VerdictRating:
+class VerdictRating(Record):
     """One number that one physician gave a judge's verdict on one criterion."""
 
     case_id: str
@@ -227,23 +246,14 @@ class VerdictRating:
     role: str | None = None
     comment: str | None = None
 
-    @classmethod
-    def from_dict(cls, record: dict) -> "VerdictRating":
-        return cls(
-            **{name: _take(record, name, (str,)) for name in ("case_id", "judge", "annotator", "criterion")},
-            score=_take(record, "score", (int, float)),
-            role=_take(record, "role", (str, type(None)), None),
-            comment=_take(record, "comment", (str, type(None)), None),
-        )
-
 
 @dataclass(frozen=True)
-class Verdict:
-    """What a judge made of a case, or of some of its responses, in one reading.
+class Verdict(Record):
+    """A judge's answer about a case, or about some of its responses.
 
-    `order` lists the indices of the case's responses as they were shown (slot 0 first). `scores` and `expected_scores` stand
-    in the order of the case's responses, None for a response that was not shown. `choices` maps each criterion of a pairwise
-    rubric to a model's name, "tie" or "neither". An invalid verdict carries neither, and says in `error` why.
+    `order` lists the indices of the case's responses as they were shown (slot 0 first). `scores` and `expected_scores` are in
+    the order of the case's responses, None for a response that was not shown. `choices` maps each criterion of a pairwise
+    rubric to a model's name, "tie" or "neither". An invalid verdict has none of these; `error` gives the reason.
     """
 
     case_id: str
@@ -252,7 +262,7 @@ class Verdict:
     order: tuple[int, ...]
     pair: tuple[str, str] | None = None
     run: int = 0
-    valid: bool = False
+    valid: bool = field(default=False, metadata={"needed": True})  # in a file
     error: str | None = None
     rationale: str | None = None
     scores: tuple[int | None, ...] | None = None
@@ -262,39 +272,37 @@ class Verdict:
     usage: dict[str, int] = field(default_factory=dict)
     extra: dict[str, Any] = field(default_factory=dict)
 
-    @classmethod
-    def from_dict(cls, record: dict) -> "Verdict":
-        optional = (type(None),)
-        known = {
-            "case_id": _take(record, "case_id", (str,)),
-            "judge": _take(record, "judge", (str,)),
-            "rubric": _take(record, "rubric", (str,)),
-            "order": _take_items(record, "order", (int,)),
-            "pair": _take_items(record, "pair", (str,), None),
-            "run": _take(record, "run", (int,), 0),
-            "valid": _take(record, "valid", (bool,)),
-            "error": _take(record, "error", (str, *optional), None),
-            "rationale": _take(record, "rationale", (str, *optional), None),
-            "scores": _take_items(record, "scores", (int, *optional), None),
-            "expected_scores": _take_items(record, "expected_scores", (int, float, *optional), None),
-            "choices": _take(record, "choices", (dict, *optional), None),
-            "raw": _take(record, "raw", (str,), ""),
-            "usage": _take(record, "usage", (dict,), {}),
-        }
-        return cls(**known, extra=_extra(record, known))
+    @property
+    def key(self) -> tuple:
+        """Return the key of the request that this verdict answers: case, order, pair and run."""
+        return (self.case_id, self.order, self.pair, self.run)
 
-    def to_dict(self) -> dict[str, Any]:
-        known = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "extra"}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in known.items()} | self.extra
+    @property
+    def author(self) -> tuple[str, ...]:
+        """Return who gave the verdict: the judge and the rubric."""
+        return (self.judge, self.rubric)
+
+    @property
+    def settings(self) -> str | None:
+        """Return the fingerprint of the judge's settings, None if the record has none."""
+        return self.extra.get("settings")
+
+    def check(self, place: str, *digests: str) -> None:
+        """Check that the texts of the case are still those that were judged; a verdict without a digest passes.
+
+        Args:
+            place: "file:line" of the verdict, for the error message.
+            digests: `Case.digest` of the case as it is now, in each form in which it may have been shown.
+
+        Raises:
+            RecordError: the texts of the case changed.
+        """
+        if self.extra.get("case_digest", digests[0]) not in digests:
+            raise RecordError(f"{place}: the texts of case {self.case_id!r} changed after {self.judge!r} judged it")
 
 
-RATER = "rater:"  # how a judge is called where one rater's own scores are the verdict
+RATER = "rater:"  # begins the judge's name if the scores of one rater are the verdict
 PAIR_MODELS = ("answer-right", "answer-near", "answer-far")
-
-
-def verdict_key(verdict: Verdict) -> tuple:
-    """Return the key of the request that a verdict answers."""
-    return (verdict.case_id, verdict.order, verdict.pair, verdict.run)
 
 
 def question_text(question: str | list[dict[str, str]]) -> str:
@@ -304,14 +312,14 @@ def question_text(question: str | list[dict[str, str]]) -> str:
     return "\n".join(f"{message['role']}: {message['content']}" for message in question)
 
 
-REFERENCE = "reference"  # the name under which a teacher was shown the reference as one more response
+REFERENCE = "reference"  # the model's name if a teacher was shown the reference as one more response
 
 
 def as_shown(case: Case, verdict: Verdict) -> Case:
-    """Return the case with the responses that the teacher was shown: its own, or these and the reference as one more.
+    """Return the case with the responses that the teacher was shown: the case's, or these and the reference.
 
     Raises:
-        RecordError: the verdict is on other responses than the case's.
+        RecordError: the verdict is on responses of other models.
     """
     models = list(verdict.extra.get("models", case.models))
     if models == case.models:

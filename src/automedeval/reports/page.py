@@ -1,67 +1,72 @@
-"""Fill the templates of HTML and Markdown reports."""
+"""Fill the templates of reports and cards."""
 
 import base64
 import hashlib
 import re
-import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from importlib import resources
-from importlib.resources.abc import Traversable
 from typing import Any
 
 import jinja2
 from markupsafe import Markup
 
-STYLE = (resources.files("automedeval.reports") / "templates" / "report.css").read_text(encoding="utf-8")
+from automedeval.reports import text
+
 _BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_FILTERS = (text.cell, text.number, text.p_value, text.percent, text.shown)
 
 
-def shown(estimate: dict[str, Any] | None, digits: int = 2, factor: float = 1.0) -> str:
-    """Return a figure with its interval, "–" where it is undefined."""
-    if not estimate or estimate["value"] is None:
-        return "–"
-    text = f"{factor * estimate['value']:.{digits}f}"
-    if estimate["low"] is not None:
-        text += f" [{factor * estimate['low']:.{digits}f}, {factor * estimate['high']:.{digits}f}]"
-    return text + ("*" if estimate.get("approximate") else "")
+def environment(room: str) -> jinja2.Environment:
+    """Return the environment of a room's templates: HTML is escaped, and a name that is not there is an error.
 
-
-def page_script(file: Traversable) -> dict[str, str]:
-    """Return a page's own script, and the hash by which the page allows it and no other."""
-    script = file.read_text(encoding="utf-8")
-    return {
-        "script": Markup(script),
-        "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-    }
-
-
-def fill(template: Traversable, filters: Mapping[str, Callable[..., Any]], **context: Any) -> str:
-    """Fill a template with the style and the filters that all pages share, and with its own filters."""
-    environment = jinja2.Environment(
-        autoescape=".html" in template.name,
+    Args:
+        room: the package whose folder `templates` holds them; "reports/…" names one of the templates that rooms share.
+    """
+    shared = jinja2.PrefixLoader({"reports": jinja2.PackageLoader("automedeval.reports")})
+    made = jinja2.Environment(
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(room), shared]),
+        autoescape=lambda name: ".html" in (name or ""),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        keep_trailing_newline=True,
-        # Such a character in a model's name would turn the rest of the line round.
-        finalize=lambda value: _BIDI.sub("", value) if type(value) is str else value,
     )
-    environment.filters |= {"shown": shown, "cell": _cell, **filters}
-    return environment.from_string(template.read_text(encoding="utf-8")).render(style=Markup(STYLE), **context)
+    made.filters |= {each.__name__: each for each in _FILTERS}
+    return made
 
 
-def _cell(text: object) -> str:
-    """Return text that cannot break a Markdown table, or become HTML, a heading, a link or code."""
-    text = (
-        printable(str(text))
-        .replace("&", "&amp;")
-        .replace("<", "&lt;")
-        .replace("://", ":&#47;/")
-        .replace("www.", "www&#46;")
-    )
-    return re.sub(r"([|\[\]`*_~\\#])", r"\\\1", text)
+def render_twins(
+    room: str,
+    name: str,
+    title: str,
+    *,
+    words: Iterable[str],
+    notes: Iterable[str],
+    figures: Iterable[Any],
+    settings: Mapping[str, Any],
+    script: str | None = None,
+    **context: Any,
+) -> dict[str, str]:
+    """Render a report as one self-contained HTML page and as its Markdown twin.
 
+    Args:
+        room: the package whose `templates` hold `NAME.html.jinja` and `NAME.md.jinja`, which extend the shared pages.
+        words: the results in sentences.
+        notes: gaps and assumptions.
+        figures: the `charts.Figure`s.
+        settings: how the results were made: "command", "version" and "commit".
+        script: the file of the HTML page's script, the only one that the page allows; None: no script.
+        context: what else the room's templates name.
 
-def printable(text: str) -> str:
-    """Return text without what steers a terminal or a page: control characters and line breaks become spaces."""
-    return "".join(" " if unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp") else letter for letter in text)
+    Returns:
+        {"NAME.html": text, "NAME.md": text}
+    """
+    made = environment(room)
+    # Such a character in a model's name would turn the rest of the line round.
+    made.finalize = lambda value: _BIDI.sub("", value) if type(value) is str else value
+    style = resources.files("automedeval.reports").joinpath("templates/report.css").read_text(encoding="utf-8")
+    source = made.loader.get_source(made, script)[0] if script else ""
+    script_hash = base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
+    context |= {"title": title, "words": list(words), "notes": list(notes), "figures": list(figures)}
+    context |= {"settings": settings, "style": Markup(style), "script": Markup(source), "script_hash": script_hash}
+    files = (f"{name}.html", f"{name}.md")
+    return {file: made.get_template(f"{file}.jinja").render(context).rstrip() + "\n" for file in files}

@@ -1,18 +1,78 @@
-"""Tables and percentages as plain text."""
+"""Write figures, tables and hostile text as plain text: what reports, cards and terminals show."""
 
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+UNDEFINED = "–"
+
+
+def number(value: Any, digits: int = 3) -> str:
+    """Return a float with so many decimals and "–" for None; counts and text stay as they are."""
+    if isinstance(value, float):
+        return f"{value:.{digits}f}"
+    return UNDEFINED if value is None else str(value)
+
+
+def span(estimate: Mapping[str, Any] | None, digits: int = 2, factor: float = 1.0) -> str:
+    """Return an estimate {"value", "low", "high"} with its interval, as "0.73 [0.70, 0.76]"; "–" where it is undefined."""
+    if not estimate or estimate["value"] is None:
+        return UNDEFINED
+    value, low, high = (None if e is None else f"{factor * e:.{digits}f}" for e in ends(estimate))
+    return value if low is None else f"{value} [{low}, {high}]"
+
+
+def shown(estimate: Mapping[str, Any] | None, digits: int = 2, factor: float = 1.0) -> str:
+    """Return an estimate with its interval; "*" marks an approximate one."""
+    return span(estimate, digits, factor) + ("*" if estimate and estimate.get("approximate") else "")
+
+
+def interval(estimate: Mapping[str, Any], digits: int = 0, factor: float = 100.0) -> str:
+    """Return an interval as "95 % interval 70–76", by default of shares in per cent; "no interval" where there is none."""
+    if estimate["low"] is None:
+        return "no interval"
+    return f"95 % interval {factor * estimate['low']:.{digits}f}–{factor * estimate['high']:.{digits}f}"
+
+
+def ends(estimate: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+    """Return value, low and high of an estimate."""
+    return estimate["value"], estimate["low"], estimate["high"]
 
 
 def percent(share: float) -> str:
-    """Return a share in whole per cent; what is nearly nothing or nearly all does not become it."""
+    """Return a share in whole per cent; a share near 0 or 1 is not rounded to 0 % or 100 %."""
     if 0 < share < 0.005:
         return "under 1 %"
     return "over 99 %" if 0.995 < share < 1 else f"{100 * share:.0f} %"
 
 
-def real_judges(result: dict[str, Any]) -> dict[str, dict]:
-    """Return the records of judges that are no baselines."""
-    return {name: record for name, record in result["judges"].items() if record["kind"] == "judge"}
+def p_value(p: float | None) -> str:
+    """Return a p-value with three decimals."""
+    return "< 0.001" if p is not None and p < 0.001 else number(p)
+
+
+def estimates_in(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield (path in words, estimate) for every mapping with a "value" in a nested mapping or list."""
+    for key, held in tree.items():
+        name = f"{prefix}{key}".replace("_", " ")
+        if isinstance(held, list):
+            held = {str(place): each for place, each in enumerate(held, 1)}
+        if isinstance(held, Mapping):
+            found = {"low": None, "high": None, **held}
+            yield from [(name, found)] if "value" in held else estimates_in(held, f"{name}, ")
+
+
+def printable(text: str) -> str:
+    """Return text without what steers a terminal or a page: control characters and line breaks become spaces."""
+    return "".join(" " if unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp") else letter for letter in text)
+
+
+def cell(text: object) -> str:
+    """Return text that cannot break a Markdown table, or become HTML, a heading, a link or code."""
+    text = printable(str(text)).replace("&", "&amp;").replace("<", "&lt;")
+    text = text.replace("://", ":&#47;/").replace("www.", "www&#46;")
+    return re.sub(r"([|\[\]`*_~\\#])", r"\\\1", text)
 
 
 def format_table(rows: list[dict[str, str | float | int]], most: int = 20) -> str:
@@ -20,18 +80,9 @@ def format_table(rows: list[dict[str, str | float | int]], most: int = 20) -> st
     if not rows:
         return "no valid verdict"
     names = list(dict.fromkeys(name for row in rows for name in row))
-    cells = [names] + [
-        [f"{row[name]:.2f}" if isinstance(row.get(name), float) else str(row.get(name, "–")) for name in names]
-        for row in rows[:most]
-    ]
+    cells = [names] + [[number(row.get(name), 2) for name in names] for row in rows[:most]]
     widths = [max(len(line[column]) for line in cells) for column in range(len(names))]
-    lines = [
-        "  ".join(
-            cell.ljust(width) if column == 0 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(line, widths))
-        )
-        for line in cells
-    ]
+    lines = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in cells]
     if len(rows) > most:
         lines.append(f"… and {len(rows) - most} more")
     return "\n".join(line.rstrip() for line in lines)

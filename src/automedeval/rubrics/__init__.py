@@ -1,4 +1,4 @@
-"""Rubrics: criteria, scale, answer grammar, prompt templates, and parsing of verdicts and rationales."""
+"""Read rubrics, render prompts, and write and parse verdicts and rationales."""
 
 from automedeval.rubrics.rubric import (
     COUNTED,

@@ -1,11 +1,10 @@
-"""The answer grammar of a rubric: laying an answer out, writing it, and reading it back.
+"""Write and parse answers in the grammar of a rubric.
 
-`answer_parts` says how an answer is built: literal text, free text and slots that hold one of a few allowed values. A
-local judge lays these parts down and lets only the allowed values compete; `format_verdict` fills them with a known
-reading; `parse_verdict` reads a model's own text. Format and parse are each other's inverse. All values stand in slot
-order (the order in which the responses were shown); only `judging` knows models.
+`answer_parts` returns the parts of an answer: literal text, free text, and slots with a few allowed values. A local judge
+chooses among these values; `format_verdict` fills the parts with known values; `parse_verdict` parses a model's text. Format
+and parse are inverse to each other. All values are in slot order, the order in which the responses were shown.
 
-Parsing is linear in the text: every repetition in the patterns below is bounded, or one class that starts a line.
+Parsing takes linear time: every repetition in the patterns below is bounded, or is one character class at the start of a line.
 """
 
 import json
@@ -19,8 +18,8 @@ from automedeval.rubrics.rubric import Rubric
 
 
 @dataclass(frozen=True)
-class Reading:
-    """What an answer says, in slot order; `choices` uses "a", "b", "tie", "neither", `spans` locates the scores."""
+class ParsedAnswer:
+    """An answer in slot order: `choices` are "a", "b", "tie" or "neither", `spans` locate the scores in the text."""
 
     valid: bool
     error: str | None = None
@@ -41,7 +40,7 @@ def answer_parts(rubric: Rubric, slots: int, rationale: bool = True) -> list[Par
             parts.append(Free(stop="\nScore"))
             text = "\nScore:"
         for number in range(1, slots + 1):
-            name = f"{_slot_word(rubric)} {number}"
+            name = f"{rubric.slot_word} {number}"
             parts += [f"{text} {name}: ", Slot(name, values)]
             text = " points."
         return [*parts, text]
@@ -76,17 +75,12 @@ def answer_form(rubric: Rubric, slots: int, rationale: bool = True) -> str:
 
 
 def answer_schema(parts: Sequence[Part]) -> dict[str, Any] | None:
-    """Return the JSON schema of a JSON answer, by way of the answer's own parts; None for other grammars."""
+    """Return the JSON schema of a JSON answer with these parts; None for other grammars."""
     if not (isinstance(parts[0], str) and parts[0].startswith("{")):
         return None
-    marks: list[Free | Slot] = []
-    form = ""
-    for part in parts:
-        if isinstance(part, str):
-            form += part
-        else:
-            form += f"\x1f{len(marks)}"
-            marks.append(part)
+    marks = [part for part in parts if not isinstance(part, str)]
+    numbers = iter(range(len(marks)))
+    form = "".join(part if isinstance(part, str) else f"\x1f{next(numbers)}" for part in parts)
 
     def schema(value: Any) -> dict[str, Any]:
         if isinstance(value, dict):
@@ -99,8 +93,8 @@ def answer_schema(parts: Sequence[Part]) -> dict[str, Any] | None:
     return schema(json.loads(form, strict=False))
 
 
-def format_verdict(reading: Reading, rubric: Rubric) -> str:
-    """Write a valid reading as the rubric's grammar has it; `parse_verdict` gives the reading back."""
+def format_verdict(reading: ParsedAnswer, rubric: Rubric) -> str:
+    """Return the text of valid values in the rubric's grammar; `parse_verdict` returns the values again."""
     slots = len(reading.scores) if reading.scores else 2
     words = reading.scores or [rubric.choices[reading.choices[name]] for name in rubric.output_criteria]
     values = iter(str(word) for word in words)
@@ -114,48 +108,49 @@ def format_verdict(reading: Reading, rubric: Rubric) -> str:
     return text
 
 
-def parse_verdict(text: str, rubric: Rubric, slots: int = 2, *, truncated: bool = False) -> Reading:
-    """Read a model's answer.
+def parse_verdict(text: str, rubric: Rubric, slots: int = 2, *, truncated: bool = False) -> ParsedAnswer:
+    """Parse a model's answer.
 
-    What follows a control token is not the judge's. The last complete answer counts; a malformed one after it (double
-    or extra slot, off the scale, no plain whole number, all slots scored otherwise under a heading that is not read) makes
-    the whole invalid, an incomplete one does not.
+    Text after a control token is ignored. The last complete answer counts. A malformed one after it (a slot twice or too many,
+    a score off the scale or not a whole number, other scores of all slots) makes the answer invalid; an incomplete one does
+    not.
 
     Args:
-        text: the model's raw output.
-        rubric: the rubric it answered to.
-        slots: how many responses the prompt showed.
-        truncated: the output ended at its token limit. An answer that stands earlier in it may be a quotation, so then
-            only one that ends the text counts.
+        slots: number of responses in the prompt.
+        truncated: the output ended at its token limit. Then only an answer at the end of the text counts, because an earlier
+            one may be a quotation.
 
     Returns:
-        A reading; where `valid` is False, `error` says why and neither scores nor choices are there.
+        The parsed answer; if `valid` is False, `error` says why, and there are no scores or choices.
     """
     control = CONTROL_TOKEN.search(text)
     if control:
         text, truncated = text[: control.start()], False
     if not text.strip():
-        return Reading(False, "the answer is empty")
+        return ParsedAnswer(False, "the answer is empty")
     read = {"score_line": _read_score_line, "json": _read_json, "comma_list": _read_comma_list}[rubric.grammar]
     reading, end = read(text, rubric, slots)
     # A number at the very end may be the beginning of another: "1" of "10", "4." of "4.5".
-    cut = text[end:].strip("*_`~ \t\r\n") or (
-        rubric.grammar == "score_line" and re.search(r"[0-9]\.?[*_`~ \t]*\Z", text)
-    )
-    if reading.valid and truncated and cut:
-        return Reading(False, "the answer was cut off at its token limit")
+    number = rubric.grammar == "score_line" and re.search(r"[0-9]\.?[*_`~ \t]*\Z", text)
+    if reading.valid and truncated and (number or text[end:].strip("*_`~ \t\r\n")):
+        return ParsedAnswer(False, "the answer was cut off at its token limit")
     return reading
 
 
-def reading_from_values(values: list[str], rubric: Rubric, rationale: str | None) -> Reading:
-    """Make a reading of values that were chosen slot by slot, in the order of `answer_parts`."""
+def reads_back(text: str, rubric: Rubric, slots: int) -> bool:
+    """Return whether an answer parses, and is the text that its parsed values are written as.
+
+    If not, its rationale holds for instance a control token or a second score line, and a model must not learn it.
+    """
+    parsed = parse_verdict(text, rubric, slots)
+    return parsed.valid and format_verdict(parsed, rubric) == text
+
+
+def reading_from_values(values: list[str], rubric: Rubric, rationale: str | None) -> ParsedAnswer:
+    """Return the parsed answer of values that were chosen slot by slot, in the order of `answer_parts`."""
     if rubric.grammar == "score_line":
-        return Reading(True, rationale=rationale, scores=tuple(int(value) for value in values))
-    return Reading(True, rationale=rationale, choices=_choices(values, rubric))
-
-
-def _slot_word(rubric: Rubric) -> str:
-    return rubric.output.get("slot") or "Response"
+        return ParsedAnswer(True, rationale=rationale, scores=tuple(int(value) for value in values))
+    return ParsedAnswer(True, rationale=rationale, choices=_choices(values, rubric))
 
 
 def _words(rubric: Rubric) -> dict[str, str]:
@@ -163,43 +158,43 @@ def _words(rubric: Rubric) -> dict[str, str]:
 
 
 def _choices(labels: list[str], rubric: Rubric) -> dict[str, str]:
-    """Turn an answer's words, in the order in which it gives them, into choices by criterion."""
+    """Return criterion → choice for the words of an answer, in its order."""
     given = dict(zip(rubric.output_criteria, labels, strict=True))
     return {criterion.name: _words(rubric)[given[criterion.name].casefold()] for criterion in rubric.criteria}
 
 
 _MARK = r"[*_`~]{0,4}"
 _GAP = r"[ \t]{0,20}"
-# "Score:" opens its line, or stands alone on it as a heading. What may precede it is one class, read in one pass.
+# "Score:" begins its line, or is a heading alone on it. One character class may precede it.
 _HEADER = re.compile(
     rf"^[-+•*#_`~ \t]*(?:final |overall )?scores?{_MARK}{_GAP}(?:[:：]{_MARK}|$)\s{{0,20}}", re.I | re.M
 )
-# Something that was meant as a score, whether or not it is one that can be read: "4.5", "４", "-3", "four".
+# Anything that may be meant as a score, for instance "4.5", "４", "-3" or "four".
 _WORDS = "zero|one|two|three|four|five|six|seven|eight|nine|ten"
 _NUMBER_LIKE = re.compile(rf"[^\w\n]{{0,4}}(?:\d|[½¼¾⅓⅔]|(?:{_WORDS})\b)", re.I)
 
 
-def _read_score_line(text: str, rubric: Rubric, slots: int) -> tuple[Reading, int]:
+def _read_score_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int]:
     problem = "no score line"
     for header in reversed(list(_HEADER.finditer(text))):
         scores, end, malformed = _take_scores(text, header.end(), rubric, slots)
         if malformed:
-            return Reading(False, malformed), end
+            return ParsedAnswer(False, malformed), end
         if len(scores) == slots:
             rationale = text[: header.start()].strip() or None
             values = tuple(int(scores[number][1]) for number in sorted(scores))
             if _scored_again(text, end, rubric, values):
-                return Reading(False, "other scores of all slots follow"), end
+                return ParsedAnswer(False, "other scores of all slots follow"), end
             spans = tuple(scores[number].span(1) for number in sorted(scores))
-            return Reading(True, None, rationale, values, spans=spans), end
+            return ParsedAnswer(True, None, rationale, values, spans=spans), end
         problem = f"{len(scores)} scores for {slots} slots"
-    return Reading(False, problem), len(text)
+    return ParsedAnswer(False, problem), len(text)
 
 
 def _patterns(rubric: Rubric) -> tuple[re.Pattern, re.Pattern]:
-    """Return what names a slot, "Doctor 1:", marked up or not, as an item of a list or a sentence; and a score behind it."""
+    """Return the patterns of a slot's name, "Doctor 1:", with or without Markdown, and of the score after it."""
     lead = r"(?:(?:[-+•*]|[0-9]{1,2}[.)]|and|&)\s{1,20})?"
-    word = rf"{re.escape(_slot_word(rubric))}{_GAP}#?([0-9]{{1,4}})"
+    word = rf"{re.escape(rubric.slot_word)}{_GAP}#?([0-9]{{1,4}})"
     slot = re.compile(rf"{lead}{_MARK}{word}{_MARK}{_GAP}[:：=]{_MARK}{_GAP}", re.I)
     # "4 points." or "4/5" with the stop after it, which "4.5" and "4/10" do not have
     out_of = rf"(?:{_GAP}(?:/|out of){_GAP}{rubric.scale[1]}{_MARK})?(?:{_GAP}(?:points?|pts?))?"
@@ -208,9 +203,9 @@ def _patterns(rubric: Rubric) -> tuple[re.Pattern, re.Pattern]:
 
 
 def _scored_again(text: str, end: int, rubric: Rubric, values: tuple[int, ...]) -> bool:
-    """Return whether the text behind an answer has another, under whatever heading: which one counts is then not plain.
+    """Return whether other scores of all slots follow an answer, under any heading; then it is unclear which count.
 
-    A score of one slot or another there may be a quotation, as of a demand in a response.
+    Scores of only some slots may be a quotation, for instance of a demand in a response.
     """
     slot_pattern, score_pattern = _patterns(rubric)
     again: dict[int, int] = {}
@@ -221,7 +216,7 @@ def _scored_again(text: str, end: int, rubric: Rubric, values: tuple[int, ...]) 
 
 
 def _take_scores(text: str, position: int, rubric: Rubric, slots: int) -> tuple[dict[int, re.Match], int, str | None]:
-    """Return the scores that follow one another from `position`, where they end, and what is malformed about them."""
+    """Return the consecutive scores from `position`, where they end, and what is malformed about them."""
     low, high = rubric.scale
     slot_pattern, score_pattern = _patterns(rubric)
     scores: dict[int, re.Match] = {}
@@ -230,7 +225,7 @@ def _take_scores(text: str, position: int, rubric: Rubric, slots: int) -> tuple[
         number, position = int(slot[1]), slot.end()
         score = score_pattern.match(text, position)
         if not score:
-            # Without anything like a number the line is incomplete, as where the judge was cut off.
+            # Without anything like a number the line is incomplete, for instance because the output was cut off.
             ended = not _NUMBER_LIKE.match(text, position)
             break
         if number in scores:
@@ -253,7 +248,7 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str | None, object]:
     return found if len(found) == len(pairs) else {**found, _REPEATED: True}
 
 
-# Numbers are never an answer; as floats, long ones do no harm.
+# Numbers are never an answer; as floats, long ones are parsed quickly.
 _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=float, strict=False)
 
 
@@ -268,7 +263,7 @@ def _json_objects(text: str) -> Iterator[tuple[dict, int]]:
             try:
                 found, end = _DECODER.raw_decode(version, match.start())
             except json.JSONDecodeError as error:
-                end = max(end, error.pos)  # what stands inside a broken object is no answer of its own
+                end = max(end, error.pos)  # objects inside a broken object are no answers
             except RecursionError:
                 return
             else:
@@ -276,7 +271,7 @@ def _json_objects(text: str) -> Iterator[tuple[dict, int]]:
                 break
 
 
-def _read_json(text: str, rubric: Rubric, slots: int) -> tuple[Reading, int]:
+def _read_json(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int]:
     names = {criterion.name for criterion in rubric.criteria}
     inner, value_key = rubric.output.get("choices_key"), rubric.output.get("value_key")
     for found, end in reversed(list(_json_objects(text))):
@@ -284,11 +279,11 @@ def _read_json(text: str, rubric: Rubric, slots: int) -> tuple[Reading, int]:
         if not isinstance(answers, dict) or not names & answers.keys():
             continue
         if _REPEATED in found or _REPEATED in answers:
-            return Reading(False, "a key stands twice"), end
+            return ParsedAnswer(False, "a key stands twice"), end
         if missing := sorted(names - answers.keys()):
-            return Reading(False, f"no answer on {missing[0]}"), end
+            return ParsedAnswer(False, f"no answer on {missing[0]}"), end
         if surplus := sorted(answers.keys() - names):
-            return Reading(False, f"an answer on {surplus[0][:40]!r}, which was not asked"), end
+            return ParsedAnswer(False, f"an answer on {surplus[0][:40]!r}, which was not asked"), end
         labels = []
         for name in rubric.output_criteria:
             value = answers[name]
@@ -296,20 +291,21 @@ def _read_json(text: str, rubric: Rubric, slots: int) -> tuple[Reading, int]:
                 value = value.get(value_key)
             label = value.strip() if isinstance(value, str) else type(value).__name__
             if not isinstance(value, str) or label.casefold() not in _words(rubric):
-                return Reading(False, f"{name}: {label[:40]!r} is not one of {', '.join(rubric.choices.values())}"), end
+                words = ", ".join(rubric.choices.values())
+                return ParsedAnswer(False, f"{name}: {label[:40]!r} is not one of {words}"), end
             labels.append(label)
         if any(re.search(rf'"{re.escape(name)}"\s{{0,20}}:', text[end:]) for name in names):
-            return Reading(False, "another answer follows, which is no JSON"), end
+            return ParsedAnswer(False, "another answer follows, which is no JSON"), end
         rationale = found.get(rubric.output.get("rationale_key", ""))
         rationale = rationale if isinstance(rationale, str) and rationale else None
-        return Reading(True, rationale=rationale, choices=_choices(labels, rubric)), end
-    return Reading(False, "no JSON object with the criteria"), len(text)
+        return ParsedAnswer(True, rationale=rationale, choices=_choices(labels, rubric)), end
+    return ParsedAnswer(False, "no JSON object with the criteria"), len(text)
 
 
 _PREFIX = re.compile(rf"(?:(?:my |the )?(?:final )?(?:answers?|choices?|verdicts?){_MARK}{_GAP}[:：])?(.*)", re.I)
 
 
-def _read_comma_list(text: str, rubric: Rubric, slots: int) -> tuple[Reading, int]:
+def _read_comma_list(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int]:
     wanted, allowed = len(rubric.output_criteria), _words(rubric)
     end = len(text)
     after: list[list[str]] = []
@@ -318,12 +314,12 @@ def _read_comma_list(text: str, rubric: Rubric, slots: int) -> tuple[Reading, in
         labels = [label.strip(" \t*_`.") for label in list_of_labels.split(",")]
         if all(label.casefold() in allowed for label in labels):
             if len(labels) != wanted:
-                return Reading(False, f"{len(labels)} answers for {wanted} criteria"), end
+                return ParsedAnswer(False, f"{len(labels)} answers for {wanted} criteria"), end
             if any(words != [label.casefold() for label in labels] for words in after):
-                return Reading(False, "another list of answers follows, which cannot be read"), end
-            return Reading(True, choices=_choices(labels, rubric)), end
-        # "My final answer is: B, B, C, B": whatever stands before the first word of a list, and among its words.
+                return ParsedAnswer(False, "another list of answers follows, which cannot be read"), end
+            return ParsedAnswer(True, choices=_choices(labels, rubric)), end
+        # "My final answer is: B, B, C, B": words before the first label of a list, and between its labels.
         words = [word.casefold() for word in (labels[0].rpartition(" ")[2], *labels[1:])]
         after += [words] if sum(word in allowed for word in words) > 1 else []
         end -= len(line) + 1
-    return Reading(False, f"no line with {wanted} answers"), len(text)
+    return ParsedAnswer(False, f"no line with {wanted} answers"), len(text)

@@ -1,7 +1,7 @@
-"""The only place where a prompt is put together: a rubric's template and a case's texts become chat messages.
+"""Render every prompt: a template and a case's texts become chat messages.
 
-Dataset building, judging and the tests all render through `judge_messages`, so training and judging prompts cannot drift
-apart. Templates render with StrictUndefined: a name that is not there is an error, never a blank.
+Data sets and judges both use `judge_messages`, so training and judging prompts are equal. Templates render with
+StrictUndefined: an undefined name is an error.
 """
 
 import hashlib
@@ -18,20 +18,20 @@ from automedeval.records import question_text
 from automedeval.rubrics.grammar import answer_form
 from automedeval.rubrics.rubric import TEMPLATES, Rubric, RubricError
 
-CHANNEL_WORDS = 120  # of a response that the channel judge reads; FeedbackQA's median is half as long again
+CHANNEL_WORDS = 120  # of a response that the channel judge reads; the median in FeedbackQA is about 180
 SENTENCE_END = re.compile(r"[.!?…。！？][\"'”’)\]]*(?=\s|\Z)")
 
 
 def fenced(text: str) -> str:
-    """Put a text between fences that it cannot close: one tilde longer than its longest run of them."""
-    text = str(text)  # StrictUndefined speaks up here
+    """Put a text between fences that are one tilde longer than its longest run of tildes, so that it cannot close them."""
+    text = str(text)  # raises for StrictUndefined
     longest = max((len(run) for run in re.findall(r"~+", text)), default=0)
     fence = "~" * max(3, longest + 1)
     return f"{fence}\n{text.strip()}\n{fence}"
 
 
 def _encodable(text: str) -> str:
-    """Turn lone surrogates, which JSON can carry and no tokenizer or request takes, into question marks."""
+    """Replace lone surrogates, which JSON can hold and no tokenizer or request accepts, by question marks."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -45,8 +45,22 @@ def _template(source: str) -> jinja2.Template:
     return environment.from_string(source)
 
 
+def _packaged(name: str) -> jinja2.Template:
+    return _template((TEMPLATES / f"{name}.jinja").read_text(encoding="utf-8"))
+
+
+def template_fingerprint(name: str, settings: str = "") -> str:
+    """Return eight hexadecimal digits over a packaged template, and over settings that its prompts depend on."""
+    return hashlib.sha256((TEMPLATES / f"{name}.jinja").read_bytes() + settings.encode()).hexdigest()[:8]
+
+
 def _block(template: jinja2.Template, name: str, names: dict[str, Any]) -> str:
     return _encodable("".join(template.blocks[name](template.new_context(names))).strip())
+
+
+def _given(reference: str | None) -> dict[str, str]:
+    """Return the name of the reference, if there is one: a template that takes it where there is none is an error."""
+    return {} if reference is None else {"reference": reference}
 
 
 def judge_messages(
@@ -56,17 +70,16 @@ def judge_messages(
     reference: str | None = None,
     rationale: bool = True,
 ) -> Messages:
-    """Render the messages that ask a judge for its verdict on `responses`, in the order in which they are given.
+    """Render the messages that ask a judge for its verdict on `responses`.
 
     Args:
-        rubric: names the template, whose blocks `system` and `user` become one message each.
-        question: the patient's question.
+        rubric: its template's blocks `system` and `user` become one message each.
         responses: the texts, slot 0 first.
         reference: the trusted answer, for rubrics that take one.
-        rationale: whether the answer is to hold a rationale; rubrics without one ignore it.
+        rationale: whether to ask for a rationale; rubrics without one ignore it.
 
     Raises:
-        RubricError: the template is faulty or asks for something that is not there.
+        RubricError: the template is faulty or uses an undefined name.
     """
     names = {
         "rubric": rubric,
@@ -74,19 +87,14 @@ def judge_messages(
         "responses": list(responses),
         "rationale": rationale and rubric.rationale,
         "answer_form": answer_form(rubric, len(responses), rationale),
-    }
-    if reference is not None:
-        names["reference"] = reference
+    } | _given(reference)
     try:
         template = _template(rubric.template_text)
-        messages = [
-            {"role": role, "content": _block(template, role, names)}
-            for role in ("system", "user")
-            if role in template.blocks
-        ]
+        roles = [role for role in ("system", "user") if role in template.blocks]
+        messages = [{"role": role, "content": _block(template, role, names)} for role in roles]
     except jinja2.TemplateError as error:
         raise RubricError(f"{rubric.template}: {error}") from None
-    if not any(message["role"] == "user" for message in messages):
+    if "user" not in roles:
         raise RubricError(f"{rubric.template}: has no block called 'user'")
     return messages
 
@@ -101,14 +109,14 @@ def chain_messages(
 ) -> Messages:
     """Render the messages of one step of a completion chain (paper, Algorithm 1 and Figure 8).
 
-    They are the judge's messages; then, round by round, what the teacher wrote to ask and what was found.
+    They are the judge's messages, and then for each round the teacher's question and the passages found.
 
     Args:
-        asked: per round the teacher's text, and the passages (with `book`, `section`, `page` and `text`) that were found, None
-            for a question that had been asked before.
-        may_ask: whether the first message tells how to ask. Without, the last one asks for the verdict.
+        asked: per round the teacher's text and the passages (with `book`, `section`, `page` and `text`), None if the question
+            was a repetition.
+        may_ask: whether the first message explains how to ask; otherwise the last one asks for the verdict.
     """
-    template = _template((TEMPLATES / "completion_chain.jinja").read_text(encoding="utf-8"))
+    template = _packaged("completion_chain")
     messages = judge_messages(rubric, question, responses, reference)
     names: dict[str, Any] = {"answer_form": answer_form(rubric, len(responses), rationale=False)}
     if may_ask:
@@ -120,14 +128,9 @@ def chain_messages(
     return messages
 
 
-def chain_fingerprint() -> str:
-    """Return eight hexadecimal digits over the completion chain's template."""
-    return hashlib.sha256((TEMPLATES / "completion_chain.jinja").read_bytes()).hexdigest()[:8]
-
-
 @dataclass(frozen=True)
 class Turn:
-    """What a partner of a discussion wrote, and the block of the template, with its names, that replies to it."""
+    """A partner's message in a discussion, and the template's block, with its names, that replies to it."""
 
     text: str
     block: str
@@ -149,44 +152,34 @@ def discussion_messages(
 
     Args:
         verdicts: the one on record and the judge's, each with `rationale`, `scores` by slot, `error` and `raw`.
-        block: "suggestion" or "review", what is asked for.
-        turns: what the partner wrote so far.
-        may_ask: whether the first message tells how to ask the reference books.
-        names: what else the block takes.
+        block: "suggestion" or "review", the message to ask for.
+        turns: the partner's messages so far.
+        may_ask: whether the first message explains how to ask the reference books.
+        names: further names of the block.
     """
-    template = _template(_discussion_template())
+    template = _packaged("discussion")
     known = {
         "rubric": rubric,
-        "slot": rubric.output.get("slot") or "Response",
+        "slot": rubric.slot_word,
         "question": question_text(question),
         "responses": list(responses),
         "on_record": verdicts[0],
         "judged": verdicts[1],
         "answer_form": answer_form(rubric, len(responses), rationale=False),
-        **({"reference": reference} if reference is not None else {}),
-    }
+    } | _given(reference)
     asked = [_block(template, "material", known), _block(template, block, known | names)]
     asked += [_block(template, "query", known)] if may_ask else []
     messages = [{"role": "system", "content": _block(template, "system", known)}]
     messages.append({"role": "user", "content": "\n\n".join(asked)})
     for turn in turns:
-        said = _encodable(turn.text.strip()) or _block(template, "silence", known)
-        messages.append({"role": "assistant", "content": said})
+        text = _encodable(turn.text.strip()) or _block(template, "silence", known)
+        messages.append({"role": "assistant", "content": text})
         messages.append({"role": "user", "content": _block(template, turn.block, known | turn.names)})
     return messages
 
 
-def _discussion_template() -> str:
-    return (TEMPLATES / "discussion.jinja").read_text(encoding="utf-8")
-
-
-def discussion_fingerprint() -> str:
-    """Return eight hexadecimal digits over the discussion's template."""
-    return hashlib.sha256(_discussion_template().encode()).hexdigest()[:8]
-
-
 def clip(text: str, words: int) -> str:
-    """Cut a text of more than `words` words after its last sentence that fits; within a sentence, marked, if none does."""
+    """Cut a text after the last sentence that ends within `words` words; without one, after the words, with an ellipsis."""
     parts = text.split()
     if len(parts) <= words:
         return " ".join(parts)
@@ -197,27 +190,21 @@ def clip(text: str, words: int) -> str:
 
 def likelihood_texts(question: str | list[dict[str, str]], response: str) -> tuple[str, str]:
     """Return (condition, target) for the likelihood judge: the target's tokens are the ones whose probability counts."""
-    source = (TEMPLATES / "likelihood.jinja").read_text(encoding="utf-8")
-    template = _template(source)
+    template = _packaged("likelihood")
     condition = "".join(template.blocks["condition"](template.new_context({"response": response.strip()})))
     target = "".join(template.blocks["target"](template.new_context({"question": question_text(question).strip()})))
     return _encodable(condition.strip("\n")), _encodable(target.strip("\n"))
 
 
-def likelihood_fingerprint() -> str:
-    """Return eight hexadecimal digits over the likelihood judge's template."""
-    return hashlib.sha256((TEMPLATES / "likelihood.jinja").read_bytes()).hexdigest()[:8]
-
-
 def channel_texts(
     rubric: Rubric, question: str | list[dict[str, str]], response: str, score: int
 ) -> tuple[Messages, str]:
-    """Return what the channel judge reads, a response with a score on it, and what it is to find likely: the question.
+    """Return (prompt, target) for the channel judge: the prompt holds a response with a score, the target is the question.
 
-    A noisy channel (Min et al. 2022, arXiv 2108.04106) turns judging round: not the score of an answer to a question, but the
-    question to which an answer of this score was given. Responses are clipped to `CHANNEL_WORDS`.
+    A noisy channel (Min et al. 2022, arXiv 2108.04106) predicts the question from an answer with a given score, instead of the
+    score from the question and the answer. Responses are clipped to `CHANNEL_WORDS`.
     """
-    template = _template((TEMPLATES / "channel.jinja").read_text(encoding="utf-8"))
+    template = _packaged("channel")
     known = {"scale": rubric.scale, "anchor": rubric.anchors.get(score), "score": score}
     condition = _block(template, "condition", known | {"response": clip(response, CHANNEL_WORDS)})
     target = _block(template, "target", {"question": question_text(question).strip()})
@@ -225,6 +212,5 @@ def channel_texts(
 
 
 def channel_fingerprint() -> str:
-    """Return eight hexadecimal digits over the channel judge's template and how responses are clipped for it."""
-    template = (TEMPLATES / "channel.jinja").read_bytes()
-    return hashlib.sha256(template + str(CHANNEL_WORDS).encode()).hexdigest()[:8]
+    """Return eight hexadecimal digits over the channel judge's template and CHANNEL_WORDS."""
+    return template_fingerprint("channel", str(CHANNEL_WORDS))

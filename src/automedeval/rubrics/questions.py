@@ -1,4 +1,4 @@
-"""Read the questions that a teacher asks before it judges (paper, section 3.1, Algorithm 1)."""
+"""Read the questions of a model's message and look them up (paper, section 3.1, Algorithm 1)."""
 
 import re
 import unicodedata
@@ -17,19 +17,26 @@ _QUESTION = re.compile(
     r"[*_`]{0,4}\s{0,20}((?:(?!\[\s{0,3}Question)[^\n]){1,2000})",
     re.I | re.M,
 )
-Search = Callable[[Sequence[str]], list[list[Any]]]  # questions in; for each the passages that were found
+Search = Callable[[Sequence[str]], list[list[Any]]]  # questions → for each question the passages found
+
+
+def find_passages(search: Search, questions: Sequence[str]) -> list[Any]:
+    """Return the passages found for any of the questions, each passage once."""
+    return list({passage.id: passage for found in search(questions) for passage in found}.values())
 
 
 def normalised(question: str) -> str:
-    """Return a question's words alone: two questions with the same ones are the same."""
+    """Return the words of a question in lower case; questions with the same words count as the same question."""
     return " ".join(re.findall(r"\w+", unicodedata.normalize("NFKC", question).casefold()))
 
 
 def questions_of(answer: Answer, rubric: Rubric, slots: int, may_ask: bool = True) -> list[str]:
-    """Return the questions of a teacher's message, at most three; none if the message is a verdict, or neither.
+    """Return the questions of a message, at most three; an empty list if the message is a verdict or has no question.
 
-    A complete question after the last complete score line wins over it where the teacher may ask. Where it was told not to,
-    a verdict is a verdict whatever follows.
+    Args:
+        slots: the number of responses that a verdict scores.
+        may_ask: whether a complete question after the last complete score line makes the message a question; if not, a
+            message with a valid verdict is a verdict.
     """
     text = own_text(answer.text)
     reading = parse_verdict(text, rubric, slots, truncated=answer.truncated)

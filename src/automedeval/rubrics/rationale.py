@@ -1,8 +1,8 @@
-"""The steps of a rationale: which text is about which doctor, and the rationale of doctors shown in another order.
+"""Split a rationale into the steps on each doctor, and renumber its doctors for another order of responses.
 
 A stepwise rationale (paper, Fig. 8 and 9, Table 7) has a step on the question and then one on each doctor's response.
-"Doctor k" is the response in slot k - 1. Read are "Step 2: …", "Step 2 (Doctor 1): …", "Step2(Evaluation on Doctor1): …"
-and "Step 1: Doctor 1: …", marked up or not.
+"Doctor k" is the response in slot k - 1. Headers are "Step 2: …", "Step 2 (Doctor 1): …", "Step2(Evaluation on Doctor1): …"
+and "Step 1: Doctor 1: …", with or without Markdown.
 """
 
 import re
@@ -13,7 +13,7 @@ _MARK = r"[*_]{0,3}"
 _GAP = r"[ \t]{0,3}"
 _NUMBER = r"[1-9][0-9]?(?![0-9]|\.[0-9]|,[0-9]{3})"  # "Doctor 1.", never "Doctor 1.5"
 _DOCTOR = rf"\b(?i:doctor){_GAP}#?({_NUMBER})"
-# A step opens its line; within a line, "Step 3:" does, with its capital and its colon.
+# A header begins a line; within a line only "Step 3:", with a capital and a colon, is one.
 _HEADER = re.compile(
     rf"(?:(?P<line>^[ \t*#>_-]{{0,12}})(?i:step)|(?<=\s){_MARK}Step){_GAP}(?P<number>{_NUMBER})"
     rf"{_MARK}{_GAP}(?:\([^()\n]{{0,80}}\))?{_MARK}{_GAP}"
@@ -22,7 +22,7 @@ _HEADER = re.compile(
     re.M,
 )
 _HEADING = re.compile(r"\s*[*#_ \t]{0,12}analy[sz](?:e|is)[*_]{0,3}[:：][*_]{0,3}\s*", re.I)
-# "Doctor 2", "Doctors 1, 2 and 3", "the first doctor". A single doctor is followed by no list: "Doctor 1, 2 tablets".
+# "Doctor 2", "Doctors 1, 2 and 3", "the first doctor". After a single doctor a comma begins no list: "Doctor 1, 2 tablets".
 _UNIT = r"(?!\s?(?:%|(?:mg|mcg|g|ml|hours?|days?|weeks?|tablets?|times)\b))"
 _NAMES = re.compile(
     rf"\bdoctors\s{{0,3}}#?{_NUMBER}\b(?:(?:[–-]|\s?[,/&]\s?|,?\s(?:and|or|to|vs\.?)\s)#?{_NUMBER}\b{_UNIT}){{0,20}}"
@@ -36,9 +36,9 @@ _NUMBERS = re.compile(r"([0-9]+)(?:([–-]|\sto\s)([0-9]+))?")
 
 @dataclass(frozen=True)
 class Step:
-    """Where one step stands in a rationale: header from `start`, number at `number`, text from `text` to `end`.
+    """The place of one step in a rationale: header from `start` to `opened`, number at `number`, text from `text` to `end`.
 
-    `doctor` is whose step it is, 0 where it is about the question. `regular` says that its number follows from its doctor.
+    `doctor` is the doctor of the step, 0 for the question. `regular` says that the step's number follows from its doctor.
     """
 
     start: int
@@ -51,36 +51,33 @@ class Step:
 
 
 def read_steps(rationale: str) -> tuple[list[Step], int]:
-    """Return the steps of a rationale in the order in which they stand, and by how much their numbers exceed the doctors'.
+    """Return the steps of a rationale in order, and the difference between the numbers of steps and doctors, 0 or 1.
 
-    A step belongs to the doctor whom its header names. One that names none goes by its number: Step 2 is on Doctor 1, or on
-    Doctor 2 where a header such as "Step 1: Doctor 1:" counts the doctors themselves.
+    A step belongs to the doctor that its header names, or else to the one of its number: Step 2 is on Doctor 1, or on Doctor 2
+    if a header such as "Step 1: Doctor 1:" numbers steps as doctors.
     """
     headers = list(_HEADER.finditer(rationale))
-    named = []
-    for header in headers:
-        doctors = re.findall(_DOCTOR, header[0])
-        named.append(int(doctors[0]) if len(doctors) == 1 else None)
+    doctors = (re.findall(_DOCTOR, header[0]) for header in headers)
+    named = [int(found[0]) if len(found) == 1 else None for found in doctors]
     shift = 0 if any(int(header["number"]) == doctor for header, doctor in zip(headers, named)) else 1
     steps = []
-    for place, (header, doctor) in enumerate(zip(headers, named)):
-        limit = headers[place + 1].start() if place + 1 < len(headers) else len(rationale)
+    limits = [*(header.start() for header in headers[1:]), len(rationale)]
+    for header, doctor, limit in zip(headers, named, limits):
         body = rationale[header.end() : limit]
         text = header.end() + len(body) - len(body.lstrip())
         end = max(text, header.end() + len(body.rstrip()))
         number = int(header["number"])
         owner = max(number - shift, 0) if doctor is None else doctor
-        steps.append(
-            Step(header.start(), header.span("number"), header.end(), text, end, owner, number == owner + shift)
-        )
+        place = (header.start(), header.span("number"), header.end(), text, end)
+        steps.append(Step(*place, owner, number == owner + shift))
     return steps, shift
 
 
 def split_steps(rationale: str) -> dict[int, str]:
-    """Return a rationale's texts by doctor: {0: on the question, 1: on Doctor 1, …}; steps that are not there have no key.
+    """Return a rationale's texts by doctor: {0: on the question, 1: on Doctor 1, …}; missing steps have no key.
 
-    What stands before the first step is counted with the question, and so is a whole rationale without steps. A closing
-    step has the number of a doctor whom nobody showed.
+    Text before the first step, or a rationale without steps, belongs to the question. A closing step has the number of a doctor
+    who does not exist.
     """
     steps, _ = read_steps(rationale)
     before = rationale[: steps[0].start] if steps else rationale
@@ -95,7 +92,7 @@ def split_steps(rationale: str) -> dict[int, str]:
 
 
 def without_step(rationale: str, doctor: int) -> str:
-    """Return a rationale without the steps on one doctor; the numbers of the others stay."""
+    """Return a rationale without the steps on one doctor; other steps keep their numbers."""
     steps, _ = read_steps(rationale)
     limits = [*(step.start for step in steps[1:]), len(rationale)]
     for step, limit in reversed(list(zip(steps, limits))):
@@ -105,7 +102,7 @@ def without_step(rationale: str, doctor: int) -> str:
 
 
 def doctors_named(text: str) -> list[int]:
-    """Return the numbers of the doctors whom a text names, in the order in which it does, as often as it does."""
+    """Return the numbers of the doctors that a text names, in order and with repetitions."""
     found: list[int] = []
 
     def note(number: int) -> int:
@@ -117,14 +114,14 @@ def doctors_named(text: str) -> list[int]:
 
 
 def permute(rationale: str, slots: Sequence[int]) -> str:
-    """Return the rationale as it reads when the doctors are shown in another order.
+    """Return the rationale for another order of the doctors.
 
-    Steps change places and numbers with their doctors, and "Doctor k" is renamed everywhere. A rationale without steps is
-    only renamed. With the inverse order the rationale comes back.
+    Steps move and are renumbered with their doctors, and "Doctor k" is renumbered everywhere. The inverse order gives the
+    original rationale.
 
     Args:
-        slots: for each new slot the former one, counted from 0, as `Verdict.order` is: with (2, 0, 1), the former Doctor 3
-            becomes Doctor 1. A verdict of order `order` gets the order `tuple(order[slot] for slot in slots)`.
+        slots: for each new slot the former one, from 0: with (2, 0, 1), the former Doctor 3 becomes Doctor 1. A verdict of
+            order `order` gets the order `tuple(order[slot] for slot in slots)`.
 
     Raises:
         ValueError: `slots` is no permutation.
@@ -138,8 +135,8 @@ def permute(rationale: str, slots: Sequence[int]) -> str:
 
     steps, shift = read_steps(rationale)
     own = [step for step in steps if step.doctor in shown]
-    # The step that comes n-th by doctor stays in the place of the n-th: what was in order stays so, and what was not
-    # comes back with the inverse.
+    # The step that is n-th by its new doctor takes the place of the n-th by its former one: sorted steps stay sorted, and the
+    # inverse order restores unsorted ones.
     places = sorted(own, key=lambda step: step.doctor)
     coming = dict(zip(places, sorted(own, key=lambda step: shown[step.doctor])))
     pieces, position = [], 0
@@ -161,9 +158,9 @@ def permute(rationale: str, slots: Sequence[int]) -> str:
 
 
 def _rename(text: str, name: Callable[[int], int]) -> str:
-    """Give every doctor whom a text names the number that `name` has for it.
+    """Replace the number of every doctor in a text by `name` of it.
 
-    "Doctors 1-3" stays a range where the new numbers make one, and is written out where they do not.
+    "Doctors 1-3" stays a range if the new numbers are consecutive, and is written out otherwise.
     """
 
     def numbers(match: re.Match) -> str:

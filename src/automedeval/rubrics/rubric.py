@@ -1,47 +1,65 @@
-"""Rubrics: named sets of criteria with their scale or choices, inputs, answer grammar and prompt template, read from YAML.
+"""Read rubrics from YAML files: criteria, scale or choices, inputs, answer grammar and prompt template.
 
-One file feeds the prompt, the parser's bounds, the physicians' page and the report. The packaged ones lie in
-`rubrics/packaged/`; a user's own file takes the same keys. `read_rubric` checks every key and names the one that is wrong.
-Questions are what people alone answer, about verdicts: criteria, scale and tags, and nothing that a prompt or parser needs.
+The prompt, the parser, the physicians' page and the report use the same file. Packaged rubrics are in `rubrics/packaged/`; a
+user's own file has the same keys. `Questions` are asked of people alone, about verdicts: criteria, scale and tags.
 """
 
-import hashlib
-import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from automedeval.records import AutoMedEvalError
+from automedeval.records import AutoMedEvalError, digest
+from automedeval.records.yaml_file import YamlFile
 
 MODES = ("pointwise", "pairwise", "listwise")
 GRAMMARS = ("score_line", "json", "comma_list")
 INPUTS = ("question", "responses", "reference")
-LIKELIHOOD, COUNTED = "likelihood@1", "baseline@1"  # in a rubric's place, where numbers have no scale
+LIKELIHOOD, COUNTED = "likelihood@1", "baseline@1"  # stand for a rubric in verdicts of judges without a scale
 CHOICES = ("a", "b", "tie", "neither")
-POLARITIES = ("better", "worse")
-# fmt: off
-KEYS = (
-    "id", "version", "title", "source", "mode", "inputs", "max_responses", "rationale", "scale", "choices", "criteria",
-    "output", "examples", "template",
-)
-# fmt: on
+TAGS = ("incomplete", "outdated", "bias_or_hallucination", "unsupported_rating")  # errors that people find in verdicts
+# The keys of a rubric's file and of its parts: type, default if the key may be missing, allowed values.
+KEYS = {
+    "id": (str,),
+    "version": (int,),
+    "title": (str, ""),
+    "source": (str, ""),
+    "mode": (str, ..., MODES),
+    "inputs": (list, ..., INPUTS),
+    "max_responses": (int,),
+    "rationale": (bool,),
+    "scale": (dict, None),
+    "choices": (dict, {}),
+    "criteria": (list,),
+    "output": (dict,),
+    "examples": (list, []),
+    "template": (str,),
+}
+TEXTS = dict.fromkeys(("value_key", "choices_key", "rationale_key"), (str, None))
+OUTPUT = {"grammar": (str, ..., GRAMMARS), "slot": (str, None), "order": (list, None)} | TEXTS
+CRITERION = {
+    "name": (str,),
+    "description": (str,),
+    "polarity": (str, "better", ("better", "worse")),
+    "neutral": (str, "tie", ("tie", "neither")),
+}
+SCALE = {"minimum": (int,), "maximum": (int,), "anchors": (dict, {})}
+QUESTIONS = {"title": (str, ""), "source": (str, ""), "criteria": (list,), "scale": (dict,), "tags": (dict, {})}
 PACKAGED = resources.files("automedeval.rubrics") / "packaged"
 TEMPLATES = resources.files("automedeval.rubrics") / "templates"
 
 
 class RubricError(AutoMedEvalError):
-    """A rubric file is not what it should be; the message names file and key."""
+    """A rubric file is faulty; the message names file and key."""
 
 
 @dataclass(frozen=True)
 class Criterion:
-    """One question a judge or a physician answers about a response or a pair.
+    """One question that a judge or a physician answers about a response or a pair.
 
-    `polarity` says what a choice means: "better" names the better response, "worse" (risk of harm, bias) the worse one.
-    `neutral` is the choice that prefers neither: "tie" or "neither".
+    A choice names the better response if `polarity` is "better", the worse one (risk of harm, bias) if it is "worse".
+    `neutral`, "tie" or "neither", is the choice that prefers none.
     """
 
     name: str
@@ -52,11 +70,10 @@ class Criterion:
 
 @dataclass(frozen=True)
 class Rubric:
-    """A rubric as its file has it; see `rubrics/packaged/automedeval.yaml` for a commented example.
+    """The content of a rubric's file; `rubrics/packaged/automedeval.yaml` has comments.
 
-    `scale` is (lowest, highest) for score rubrics, None for choices. `choices` maps "a", "b", "tie", "neither" to the word
-    that stands in the answer. `max_responses` bounds how many responses one prompt shows. `template_text` holds the Jinja
-    source, `fingerprint` twelve hexadecimal digits over everything that reaches the judge.
+    `scale` is (lowest, highest), None for choices. `choices` maps "a", "b", "tie", "neither" to the words of the answer.
+    `template_text` is the Jinja source, `fingerprint` has twelve hexadecimal digits over everything that the judge reads.
     """
 
     id: str
@@ -80,7 +97,7 @@ class Rubric:
 
     @property
     def name(self) -> str:
-        """Return what verdicts record, for instance "automedeval@1"."""
+        """Return the name that verdicts record, for instance "automedeval@1"."""
         return f"{self.id}@{self.version}"
 
     @property
@@ -88,8 +105,13 @@ class Rubric:
         return "reference" in self.inputs
 
     @property
+    def slot_word(self) -> str:
+        """Return what an answer calls a response, for instance "Doctor"."""
+        return self.output.get("slot") or "Response"
+
+    @property
     def output_criteria(self) -> tuple[str, ...]:
-        """Return the criteria's names in the order in which an answer gives them."""
+        """Return the names of the criteria in the order of the answer."""
         return tuple(self.output.get("order") or [criterion.name for criterion in self.criteria])
 
     def criterion(self, name: str) -> Criterion:
@@ -98,10 +120,10 @@ class Rubric:
 
 @dataclass(frozen=True)
 class Questions:
-    """What people are asked about a verdict (paper, section 3.1 and Appendices D and E).
+    """The questions about a verdict that people answer (paper, section 3.1 and Appendices D and E).
 
-    `scale` is (lowest, highest), `anchors` say what its values mean, `tags` map the name of an error to what it is.
-    `fingerprint` holds twelve hexadecimal digits over all of the file.
+    `scale` is (lowest, highest), `anchors` maps its values to their meaning, `tags` maps the name of an error to its
+    description. `fingerprint` has twelve hexadecimal digits over the file's content.
     """
 
     title: str
@@ -118,14 +140,14 @@ def packaged_rubrics() -> list[str]:
 
 
 def without_scale(rubric: str) -> bool:
-    """Return whether verdicts by what is called so are numbers of which more is better, and nothing else."""
+    """Return whether the scores of verdicts by this rubric have no scale, only an order."""
     return rubric in (LIKELIHOOD, COUNTED)
 
 
 def read_rubric(name: str | Path) -> Rubric:
     """Read a packaged rubric by id, or a user's own by the path of its YAML file.
 
-    A template is looked for beside the YAML file first, then among the packaged ones.
+    A template is searched beside the YAML file first, then among the packaged ones.
 
     Raises:
         RubricError: no such rubric, not YAML, or a key that is missing, unknown or wrong.
@@ -136,172 +158,85 @@ def read_rubric(name: str | Path) -> Rubric:
     elif text in packaged_rubrics():
         path, place = PACKAGED / f"{text}.yaml", f"{text}.yaml"
     else:
-        raise RubricError(
-            f"no rubric {text!r}: packaged are {', '.join(packaged_rubrics())}; your own needs its .yaml path"
-        )
-    return _Reader(place).rubric(_content(path, place), beside=path.parent if isinstance(path, Path) else None)
+        packaged = ", ".join(packaged_rubrics())
+        raise RubricError(f"no rubric {text!r}: packaged are {packaged}; your own needs its .yaml path")
+    reader = _Reader(place)
+    return reader.rubric(reader.read(path), beside=path.parent if isinstance(path, Path) else None)
 
 
 def read_questions(path: str | Path | None = None) -> Questions:
-    """Read what people are asked about verdicts; without a path the packaged `rubrics/packaged/questions/verdict.yaml`.
+    """Read the questions about verdicts; without a path the packaged `rubrics/packaged/questions/verdict.yaml`.
 
     Raises:
         RubricError: the file cannot be read, is not YAML, or has a key that is missing, unknown or wrong.
     """
-    if path is None:
-        return _Reader("verdict.yaml").questions(_content(PACKAGED / "questions" / "verdict.yaml", "verdict.yaml"))
-    return _Reader(str(path)).questions(_content(Path(path), str(path)))
+    reader = _Reader("verdict.yaml" if path is None else str(path))
+    return reader.questions(reader.read(PACKAGED / "questions" / "verdict.yaml" if path is None else Path(path)))
 
 
-def _content(path: Any, place: str) -> Any:
-    try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise RubricError(f"{place}: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise RubricError(f"{place}: not UTF-8") from None
-    except yaml.YAMLError as error:
-        raise RubricError(f"{place}: not YAML: {' '.join(str(error).split())}") from None
-
-
-class _Reader:
-    """Checks one file, key by key; every complaint starts with the file's name and the key."""
-
-    def __init__(self, place: str):
-        self.place = place
-
-    def fail(self, key: str, problem: str) -> None:
-        raise RubricError(f"{self.place}: {key}: {problem}")
-
-    def take(
-        self, mapping: dict, key: str, kind: type, default: Any = ..., allowed: tuple = (), inside: str = ""
-    ) -> Any:
-        full = f"{inside}{key}"
-        if key not in mapping:
-            if default is ...:
-                self.fail(full, "is missing")
-            return default
-        value = mapping[key]
-        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            self.fail(full, f"must be {kind.__name__}, not {value!r}")
-        for item in value if isinstance(value, list) else [value]:
-            if allowed and item not in allowed:
-                self.fail(full, f"{item!r} is not one of {', '.join(allowed)}")
-        return value
-
-    def only(self, mapping: Any, known: tuple[str, ...], inside: str = "") -> None:
-        if not isinstance(mapping, dict):
-            self.fail(inside.rstrip(".") or "the file", f"must be a mapping, not {mapping!r}")
-        for key in mapping:
-            if key not in known:
-                self.fail(f"{inside}{key}", f"unknown key; known are {', '.join(known)}")
+class _Reader(YamlFile):
+    error = RubricError
 
     def rubric(self, content: Any, beside: Path | None) -> Rubric:
-        self.only(content, KEYS)
-        mode = self.take(content, "mode", str, allowed=MODES)
-        inputs = tuple(self.take(content, "inputs", list, allowed=INPUTS))
-        output = self.take(content, "output", dict)
-        self.only(output, ("grammar", "slot", "order", "value_key", "choices_key", "rationale_key"), "output.")
-        grammar = self.take(output, "grammar", str, allowed=GRAMMARS, inside="output.")
-        for key in ("slot", "value_key", "choices_key", "rationale_key"):
-            self.take(output, key, str, default=None, inside="output.")
-        criteria = tuple(self.criteria(content))
+        given = self.values(content, KEYS)
+        mode, grammar = given["mode"], self.values(given["output"], OUTPUT, "output.")["grammar"]
+        criteria = tuple(self.criteria(given["criteria"]))
         names = [criterion.name for criterion in criteria]
-        order = self.take(output, "order", list, default=names, inside="output.")
-        if sorted(map(str, order)) != sorted(names):
+        if sorted(map(str, given["output"].get("order", names))) != sorted(names):
             self.fail("output.order", f"must name every criterion once: {', '.join(names)}")
-        scale, anchors = self.scale(content)
-        choices = self.choices(content)
+        scale, anchors = (None, {}) if given["scale"] is None else self.scale(given["scale"])
+        choices = self.choices(given["choices"])
         if (mode == "pairwise") != bool(choices) or bool(choices) == bool(scale):
-            self.fail(
-                "mode", "a pairwise rubric needs 'choices' and no 'scale', every other a 'scale' and no 'choices'"
-            )
+            needed = "a pairwise rubric needs 'choices' and no 'scale', every other a 'scale' and no 'choices'"
+            self.fail("mode", needed)
         if (grammar == "score_line") != bool(scale):
             self.fail("output.grammar", "scores are answered as score_line, choices as json or comma_list")
         for criterion in criteria:
             if choices and criterion.neutral not in choices:
                 self.fail(f"criteria.{criterion.name}.neutral", f"{criterion.neutral!r} is not among the choices")
-        most = self.take(content, "max_responses", int)
+        most = given["max_responses"]
         if most < 1 or (mode == "pairwise" and most != 2) or (mode == "pointwise" and most != 1):
             self.fail("max_responses", f"{most} does not fit the mode {mode}")
-        template = self.take(content, "template", str)
-        template_text = self.template(template, beside)
+        template_text = self.template(given["template"], beside)
         reaching_judge = {key: value for key, value in content.items() if key not in ("title", "source")}
-        digest = hashlib.sha256(json.dumps([reaching_judge, template_text], sort_keys=True, default=str).encode())
-        return Rubric(
-            id=self.take(content, "id", str),
-            version=self.take(content, "version", int),
-            mode=mode,
-            inputs=inputs,
-            max_responses=most,
-            criteria=criteria,
-            rationale=self.take(content, "rationale", bool),
-            grammar=grammar,
-            template=template,
-            template_text=template_text,
-            fingerprint=digest.hexdigest()[:12],
-            scale=scale,
-            anchors=anchors,
-            choices=choices,
-            output=output,
-            examples=tuple(self.take(content, "examples", list, default=[])),
-            title=self.take(content, "title", str, default=""),
-            source=self.take(content, "source", str, default=""),
-        )
+        fingerprint = digest([reaching_judge, template_text], sort_keys=True, default=str)
+        given |= {"criteria": criteria, "scale": scale, "anchors": anchors, "choices": choices, "grammar": grammar}
+        given |= {"inputs": tuple(given["inputs"]), "examples": tuple(given["examples"])}
+        return Rubric(**given, template_text=template_text, fingerprint=fingerprint)
 
     def questions(self, content: Any) -> Questions:
-        self.only(content, ("title", "source", "criteria", "scale", "tags"))
-        scale, anchors = self.scale(content)
-        if scale is None:
-            self.fail("scale", "is missing")
-        tags = self.take(content, "tags", dict, default={})
+        given = self.values(content, QUESTIONS)
+        scale, anchors = self.scale(given["scale"])
+        tags = given["tags"]
         for name in tags:
             if not isinstance(name, str):
                 self.fail(f"tags.{name}", "a tag's name must be a text")
-        return Questions(
-            title=self.take(content, "title", str, default=""),
-            criteria=tuple(self.criteria(content)),
-            scale=scale,
-            anchors=anchors,
-            tags={name: self.take(tags, name, str, inside="tags.").strip() for name in tags},
-            fingerprint=hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:12],
-        )
+        tags = {name: self.take(tags, name, str, inside="tags.").strip() for name in tags}
+        fingerprint = digest(content, sort_keys=True, default=str)
+        return Questions(given["title"], tuple(self.criteria(given["criteria"])), scale, anchors, tags, fingerprint)
 
-    def criteria(self, content: dict):
+    def criteria(self, items: list) -> Iterator[Criterion]:
         seen = set()
-        for number, item in enumerate(self.take(content, "criteria", list)):
+        for number, item in enumerate(items):
             inside = f"criteria[{number}]."
-            self.only(item, ("name", "description", "polarity", "neutral"), inside)
-            name = self.take(item, "name", str, inside=inside)
-            if name in seen:
-                self.fail(f"{inside}name", f"{name!r} came before")
-            seen.add(name)
-            yield Criterion(
-                name,
-                self.take(item, "description", str, inside=inside).strip(),
-                self.take(item, "polarity", str, "better", POLARITIES, inside),
-                self.take(item, "neutral", str, "tie", ("tie", "neither"), inside),
-            )
+            given = self.values(item, CRITERION, inside)
+            if given["name"] in seen:
+                self.fail(f"{inside}name", f"{given['name']!r} came before")
+            seen.add(given["name"])
+            yield Criterion(**given | {"description": given["description"].strip()})
         if not seen:
             self.fail("criteria", "needs at least one criterion")
 
-    def scale(self, content: dict) -> tuple[tuple[int, int] | None, dict[int, str]]:
-        scale = self.take(content, "scale", dict, default=None)
-        if scale is None:
-            return None, {}
-        self.only(scale, ("minimum", "maximum", "anchors"), "scale.")
-        low = self.take(scale, "minimum", int, inside="scale.")
-        high = self.take(scale, "maximum", int, inside="scale.")
+    def scale(self, scale: dict) -> tuple[tuple[int, int], dict[int, str]]:
+        low, high, anchors = self.values(scale, SCALE, "scale.").values()
         if not 0 <= low < high <= 100:
             self.fail("scale", f"needs 0 <= minimum < maximum <= 100, not {low} and {high}")
-        anchors = self.take(scale, "anchors", dict, default={}, inside="scale.")
         for value in anchors:
             if not isinstance(value, int) or not low <= value <= high:
                 self.fail(f"scale.anchors.{value}", f"is not on the scale {low} to {high}")
         return (low, high), anchors
 
-    def choices(self, content: dict) -> dict[str, str]:
-        choices = self.take(content, "choices", dict, default={})
+    def choices(self, choices: dict) -> dict[str, str]:
         self.only(choices, CHOICES, "choices.")
         if choices:
             for key in ("a", "b"):
@@ -311,15 +246,10 @@ class _Reader:
         return {key: self.take(choices, key, str, inside="choices.") for key in choices}
 
     def template(self, name: str, beside: Path | None) -> str:
-        places = ([] if beside is None else [beside / name]) + [TEMPLATES / name]
-        for place in places:
+        for place in (TEMPLATES / name if beside is None else beside / name, TEMPLATES / name):
             if place.is_file():
                 try:
                     return place.read_text(encoding="utf-8")
                 except UnicodeDecodeError:
                     self.fail("template", f"{name!r} is not UTF-8")
         self.fail("template", f"no file {name!r} beside the rubric nor among the packaged templates")
-        raise AssertionError  # fail always raises; for the reader of types
-
-
-TAGS = ("incomplete", "outdated", "bias_or_hallucination", "unsupported_rating")

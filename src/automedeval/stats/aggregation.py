@@ -1,17 +1,17 @@
-"""Several judges as one: combined by their agreement with people, and what each of them adds.
+"""Combine several judges into one.
 
-Arrays in, arrays out. Two ways, one for each kind of verdict:
+There is one method for each kind of verdict:
 
-- scores are stacked (Wolpert 1992; with weights of 0 or more, Breiman 1996): a ridge regression of people's scores on every
-  judge's, taken apart into its order within the case and its level;
-- relations and choices are combined as Dawid and Skene (1979) do: each judge has a table of how it errs, learned where people
-  said what is true, or, where nobody said anything, fitted by EM together with what is true.
+- Scores are stacked (Wolpert 1992; with weights of 0 or more, Breiman 1996): a ridge regression of people's scores on the
+  deviation of each judge's score from its mean over the case, and on that mean.
+- Relations and choices are combined by the model of Dawid and Skene (1979): each judge has a confusion matrix, learned from
+  the pairs that people rated, or fitted by EM if there are none.
 
-Both are cross-fitted over cases: what is said of a rated case comes from the ratings of other cases alone, and what is said
-of one that nobody rated is the mean over the folds. So they can be compared with people, and put into `prediction_powered`, as
-any judge's (Zrnic and Candès 2024, "Cross-prediction-powered inference").
+Both are cross-fitted over cases: the combined verdict on a rated case uses the ratings of other folds only, that on an unrated
+case is the mean over the folds. So the result can be compared with people and used in `prediction_powered` like any judge's
+(Zrnic and Candès 2024, "Cross-prediction-powered inference").
 
-No judge is made up for: a response that a judge has no valid verdict on is combined from the judges that have one.
+A missing verdict is not imputed: a response is combined from the judges that have a valid verdict on it.
 """
 
 from collections.abc import Sequence
@@ -24,20 +24,20 @@ from automedeval.stats.agreement import Panel
 
 FOLDS = 5
 RIDGE = 0.1  # penalty per response, on columns of variance 1
-LEAST_RATED = 10  # cases that a combination is learned from; below, there is none
+LEAST_RATED = 10  # rated cases needed to learn a combination
 ROUNDS = 200  # of EM, at most
-STILL = 1e-8  # largest change of a probability at which EM ends
-PRIOR = 1.0  # pseudo-counts in every row of a judge's table of errors, half of them on the right answer
+STILL = 1e-8  # EM ends when no probability changes by more
+PRIOR = 1.0  # pseudo-counts in every row of a confusion matrix, half of them on the diagonal
 
 
 @dataclass(frozen=True)
 class Stack:
-    """Judges' scores combined into one.
+    """Hold the combined scores of several judges.
 
     Args:
-        scores: float [responses], NaN where no judge has one or the ratings are too few.
-        weights: float [judges, 2], each judge's weight within the case and on its level, in people's points per standard
-            deviation of the judge; from all rated cases.
+        scores: float [responses], on people's scale; NaN where no judge has a score or too few cases are rated.
+        weights: float [judges, 2], the weight of each judge's deviation within the case and of its mean over the case, in
+            people's points per standard deviation; from all rated cases.
     """
 
     scores: np.ndarray
@@ -51,9 +51,6 @@ def stack(panel: Panel, people: np.ndarray, judges: np.ndarray, folds: int = FOL
         panel: the responses of all cases.
         people: float [responses], NaN where there is no rating.
         judges: float [judges, responses], on any scales, NaN where a judge has none.
-
-    Returns:
-        The combined scores, on people's scale.
     """
     x, there = _order_and_level(panel, judges)
     rated = ~np.isnan(people)
@@ -64,7 +61,7 @@ def stack(panel: Panel, people: np.ndarray, judges: np.ndarray, folds: int = FOL
         return Stack(scores, weights)
     fold_of = _folds(panel.cases, rated_cases, folds)
     sizes = np.bincount(panel.case[rated], minlength=panel.cases)
-    share = 1 / np.maximum(sizes, 1)[panel.case]  # every case counts alike, however many responses it has
+    share = 1 / np.maximum(sizes, 1)[panel.case]  # every case has the same weight
     patterns, pattern_of = np.unique(there, axis=1, return_inverse=True)
     pattern_of = pattern_of.ravel()
     for number, present in enumerate(patterns.T):
@@ -97,7 +94,7 @@ def stack(panel: Panel, people: np.ndarray, judges: np.ndarray, folds: int = FOL
 
 
 def _order_and_level(panel: Panel, judges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return [responses, 2 x judges], each judge's deviation from its mean of the case and that mean, and where it has any."""
+    """Return each judge's deviation from its case mean and that mean [responses, 2 x judges], and where it has a score."""
     columns = []
     for scores in judges:
         valid = ~np.isnan(scores)
@@ -109,19 +106,19 @@ def _order_and_level(panel: Panel, judges: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def _folds(cases: int, rated: np.ndarray, folds: int) -> np.ndarray:
-    """Return each rated case's fold, as even as can be, -1 for the others."""
+    """Return int [cases]: the fold of each rated case, in folds of equal size, -1 for the others."""
     fold_of = np.full(cases, -1)
     fold_of[rated] = np.arange(len(rated)) % folds
     return fold_of
 
 
 def _fit(x: np.ndarray, y: np.ndarray, share: np.ndarray) -> np.ndarray:
-    """Return [1 + columns]: intercept and weights, 0 or more, of the ridge regression."""
+    """Return the ridge regression's intercept and weights of 0 or more, float [1 + columns]."""
     share = share / share.sum()
     middle, target = share @ x, share @ y
     centred = x - middle
     spread = np.sqrt(share @ centred**2)
-    spread[spread < 1e-9] = np.inf  # what never differs says nothing
+    spread[spread < 1e-9] = np.inf  # a constant column gets the weight 0
     scaled = centred / spread
     root = np.sqrt(share)[:, None]
     penalty = np.sqrt(RIDGE) * np.eye(x.shape[1])
@@ -131,13 +128,14 @@ def _fit(x: np.ndarray, y: np.ndarray, share: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Errors:
-    """What Dawid and Skene's model makes of several judges' answers.
+class DawidSkeneFit:
+    """Hold a fit of Dawid and Skene's model.
 
     Args:
-        chances: float [items, classes], how likely each class is to be the true one; NaN where no judge answered.
-        tables: float [judges, classes, classes], how often a judge answers the column where the row is true.
-        shares: float [classes], how common each class is.
+        chances: float [items, classes], the probability of each class; NaN where no judge answered.
+        tables: float [judges, classes, classes], the confusion matrices: how often a judge answers the column if the row is
+            true.
+        shares: float [classes], the prior probability of each class.
     """
 
     chances: np.ndarray
@@ -147,21 +145,22 @@ class Errors:
 
 def dawid_skene(
     answers: np.ndarray, classes: int, truth: np.ndarray | None = None, turned: Sequence[int] | None = None
-) -> Errors:
-    """Learn how judges err and what is true (Dawid and Skene 1979): from people's word, by EM where there is none.
+) -> DawidSkeneFit:
+    """Fit Dawid and Skene's (1979) model to judges' answers.
+
+    If some true classes are known, the confusion matrices are learned from these items alone, as in the source; otherwise
+    matrices and classes are fitted together by EM. Else judges that make the same errors would define the truth.
 
     Args:
-        answers: int [items, judges], the class that each judge chose, -1 where it has no valid verdict.
-        classes: how many there are.
-        truth: int [items], what people said, -1 where they said nothing.
-        turned: for answers about pairs, what each class becomes when the two change places: every item then counts both ways
-            round, for which of them comes first is of no meaning.
+        answers: int [items, judges], the class that each judge chose, -1 without a valid verdict.
+        classes: the number of classes.
+        truth: int [items], people's classes, -1 where unknown.
+        turned: for answers about pairs, the class that each class becomes if the two responses change places. Every item is
+            then counted both ways, because the order of the responses is arbitrary.
 
     Returns:
-        Chances are those before people's word: an item with a known truth gets what its judges alone make likely, though its
-        truth has helped to learn their tables; `combine_relations` keeps it out of those too. Where some truths are known, the
-        tables are learned from these alone, as the source does where true answers are at hand: else judges that err alike would
-        make their own view the truth, however few or many people's words are.
+        The fit. The chances of an item with a known class follow from its judges' answers, but its class was used to learn
+        the matrices; `combine_relations` avoids that by cross-fitting.
     """
     items, judges = answers.shape
     truth = np.full(items, -1) if truth is None else truth
@@ -173,9 +172,8 @@ def dawid_skene(
     known = truth >= 0
     fixed[known, truth[known]] = 1.0
     total = votes.sum(axis=(0, 2))
-    chances = np.where(
-        known[:, None], fixed, (votes.sum(axis=0) + 1 / classes) / (total[:, None] + 1)
-    )  # the majority, softened
+    softened = (votes.sum(axis=0) + 1 / classes) / (total[:, None] + 1)  # majority
+    chances = np.where(known[:, None], fixed, softened)
     weight = (known if known.any() else total > 0).astype(float)
     prior = PRIOR * (np.eye(classes) / 2 + 0.5 / classes)
     for _ in range(ROUNDS):
@@ -188,56 +186,51 @@ def dawid_skene(
         tables /= tables.sum(axis=2, keepdims=True)
         shares = shares / shares.sum()
         logs = np.log(shares) + np.einsum("jik,jck->ic", votes, np.log(tables))
-        told = np.exp(logs - logs.max(axis=1, keepdims=True))
-        told /= told.sum(axis=1, keepdims=True)
-        fresh = np.where(known[:, None], fixed, told)
+        by_judges = np.exp(logs - logs.max(axis=1, keepdims=True))
+        by_judges /= by_judges.sum(axis=1, keepdims=True)
+        fresh = np.where(known[:, None], fixed, by_judges)
         moved = np.abs(fresh - chances)[weight > 0].max(initial=0.0)
         chances = fresh
         if moved < STILL:
             break
-    return Errors(np.where((total > 0)[:, None], told, np.nan), tables, shares)
+    return DawidSkeneFit(np.where((total > 0)[:, None], by_judges, np.nan), tables, shares)
 
 
 RELATIONS = np.array([-1.0, 0.0, 1.0])  # the classes of a relation
-TURNED = (2, 1, 0)
+TURNED = (2, 1, 0)  # their classes if the responses change places
 
 
 def combine_relations(panel: Panel, people: np.ndarray, judges: np.ndarray, folds: int = FOLDS) -> np.ndarray:
-    """Combine judges' relations of pairs, cross-fitted over cases.
+    """Combine judges' relations of pairs by Dawid and Skene's model, cross-fitted over cases.
 
     Args:
-        people: float [pairs], relations -1, 0, 1, NaN where people said nothing.
-        judges: float [judges, pairs], NaN where a judge has no valid verdict.
+        people: float [pairs], relations -1, 0, 1, NaN where unrated.
+        judges: float [judges, pairs], NaN without a valid verdict.
 
     Returns:
-        float [pairs, 3], how likely each relation is to be people's; NaN where no judge has a verdict, or too few cases are
-        rated.
+        float [pairs, 3], the probability of each relation; NaN where no judge has a verdict or too few cases are rated.
     """
     case = panel.case[panel.pairs[0]]
     rated = np.unique(case[~np.isnan(people)])
-    nothing = np.full((len(people), 3), np.nan)
     if len(rated) < LEAST_RATED:
-        return nothing
+        return np.full((len(people), 3), np.nan)
     fold_of = _folds(panel.cases, rated, folds)
     answers = np.where(np.isnan(judges), -1, np.nan_to_num(judges) + 1).astype(int).T
     truth = np.where(np.isnan(people), -1, np.nan_to_num(people) + 1).astype(int)
-    found = []
-    for fold in range(folds):
-        held = fold_of[case] == fold
-        found.append(dawid_skene(answers, 3, np.where(held, -1, truth), TURNED).chances)
+    held = [fold_of[case] == fold for fold in range(folds)]
+    found = [dawid_skene(answers, 3, np.where(each, -1, truth), TURNED).chances for each in held]
     chances = np.mean(found, axis=0)
-    for fold, told in enumerate(found):
-        held = fold_of[case] == fold
-        chances[held] = told[held]
+    for each, own in zip(held, found):
+        chances[each] = own[each]
     return chances
 
 
 def likeliest(chances: np.ndarray) -> np.ndarray:
-    """Return the likeliest relation of each pair, float [pairs], NaN where nothing is known."""
+    """Return the most probable relation of each pair, float [pairs]; NaN where there are no probabilities."""
     known = ~np.isnan(chances).any(axis=1)
     return np.where(known, RELATIONS[np.argmax(np.where(known[:, None], chances, 0.0), axis=1)], np.nan)
 
 
 def expected_relation(chances: np.ndarray) -> np.ndarray:
-    """Return the mean relation of each pair, float [pairs] from -1 to 1, NaN where nothing is known."""
+    """Return the expected relation of each pair, float [pairs] from -1 to 1; NaN where there are no probabilities."""
     return chances @ RELATIONS

@@ -1,10 +1,10 @@
-"""How far a judge agrees with people: the measures, each as a statistic that `resampling.bootstrap` gives an interval.
+"""Agreement of a judge with people: accuracies, correlations and Cohen's kappa, as statistics for `bootstrap`.
 
-Arrays in, statistics out; no record is known here. A panel lays the responses of all cases out in one flat array; scores of
-people and of judges stand beside it, NaN where there is none. The relation of two responses is -1, 0 or 1 as the first has
-the lower, the same (within 1e-9) or the higher score; a judge that compares pairs gives relations straight away.
+The input is arrays. A panel holds the responses of all cases in one flat array; the scores of people and of judges are arrays
+of the same length, NaN where there is none. The relation of two responses is -1, 0 or 1 if the first has the lower, the same
+(within 1e-9) or the higher score; a judge that compares pairs gives relations directly.
 
-Source: Accuracy 2-tuple and triple, paper section 4.3. How far people agree among themselves is `reliability`'s.
+Source: Accuracy 2-tuple and triple, paper section 4.3. Agreement among people is in `interrater`.
 """
 
 from collections.abc import Sequence
@@ -13,10 +13,15 @@ from functools import cached_property
 
 import numpy as np
 
-from automedeval.stats.bootstrap import Statistic, divide, mean, ratio
+from automedeval.stats.bootstrap import Statistic, divide, mean, ratio, undefined
 
 SAME = 1e-9
 MOST_CELLS = 512  # distinct pairs of scores up to which a rank correlation counts cells and not responses
+
+
+def relation_of(gaps: np.ndarray, band: float | np.ndarray = SAME) -> np.ndarray:
+    """Return the relations by the gaps between two scores: -1, 0 within `band`, 1; NaN where a gap is."""
+    return np.where(np.isnan(gaps), np.nan, np.where(np.abs(gaps) <= band, 0.0, np.sign(gaps)))
 
 
 @dataclass(frozen=True)
@@ -24,10 +29,9 @@ class Panel:
     """The responses of all cases, one after the other.
 
     Args:
-        group: int [responses], not falling, the reading each response belongs to; pairs are formed within it.
-        case_of: int [groups], the case of each group. Usually a group is a case; one case has several groups where it is
-            looked at once per rater.
-        cases: how many cases there are.
+        group: int [responses], ascending, the group of each response; pairs are formed within a group.
+        case_of: int [groups], the case of each group; a case has one group, or one per rater.
+        cases: the number of cases.
     """
 
     group: np.ndarray
@@ -36,11 +40,11 @@ class Panel:
 
     @classmethod
     def of_sizes(cls, sizes: Sequence[int]) -> "Panel":
-        """Return the panel of cases with so many responses each."""
+        """Return the panel of cases with these numbers of responses."""
         return cls(np.repeat(np.arange(len(sizes)), sizes), np.arange(len(sizes)), len(sizes))
 
     def stacked(self, times: int) -> "Panel":
-        """Return this panel several times over, each copy with groups of its own, of the same cases."""
+        """Return this panel repeated; each copy has new groups, of the same cases."""
         shift = np.repeat(np.arange(times), len(self.group)) * len(self.case_of)
         return Panel(np.tile(self.group, times) + shift, np.tile(self.case_of, times), self.cases)
 
@@ -68,11 +72,10 @@ class Panel:
     def relations(self, scores: np.ndarray, band: float | np.ndarray = SAME) -> np.ndarray:
         """Return the relation of every pair: -1, 0, 1, NaN where a score is missing; equal within `band`."""
         first, second = self.pairs
-        gaps = scores[first] - scores[second]
-        return np.where(np.isnan(gaps), np.nan, np.where(np.abs(gaps) <= band, 0.0, np.sign(gaps)))
+        return relation_of(scores[first] - scores[second], band)
 
     def only(self, keep: np.ndarray) -> "Panel":
-        """Return the panel of some responses (bool [responses]), empty groups left out."""
+        """Return the panel of the responses to keep (bool [responses]), without empty groups."""
         groups, group = np.unique(self.group[keep], return_inverse=True)
         return Panel(group, self.case_of[groups], self.cases)
 
@@ -88,9 +91,14 @@ class Panel:
 
 
 def accuracies(panel: Panel, people: np.ndarray, judge: np.ndarray) -> dict[str, Statistic]:
-    """Compare relations [pairs] of people and of a judge; return the accuracies that ARCHITECTURE section 4 defines.
+    """Return the accuracies of a judge's relations [pairs] against people's (paper section 4.3).
 
-    Pairs that people have no relation of are left out; a judge's missing relation is wrong everywhere, 0 in concordance.
+    Pairs without a relation of people are left out. A missing relation of the judge counts as wrong.
+
+    - pairwise_accuracy (the paper's Accuracy 2-tuple): share of pairs with the same relation; a tie is a third outcome.
+    - pairwise_accuracy_untied: the same over pairs that people did not tie.
+    - concordance: over pairs that people did not tie, the mean of 1 if the judge orders them alike, 1/2 if it ties, else 0.
+    - listwise_accuracy: share of groups in which every pair has the same relation.
     """
     known = ~np.isnan(people)
     right = known & (people == judge)
@@ -110,19 +118,18 @@ def accuracies(panel: Panel, people: np.ndarray, judge: np.ndarray) -> dict[str,
 
 
 def correlations(panel: Panel, people: np.ndarray, judge: np.ndarray) -> dict[str, Statistic]:
-    """Correlate scores [responses] of people and of a judge: pooled over all responses, and within cases.
+    """Return the correlations of scores [responses] of people and of a judge, pooled over responses and within cases.
 
-    Responses without either score are left out. The `_within_case` twins average the correlations of the cases, leaving out
-    those in which one side gave all responses the same score; n counts the cases.
+    Responses without one of the scores are left out. `_within_case` is the mean over the cases' correlations, without the
+    cases in which people or the judge gave all responses the same score; n is the number of cases.
     """
     both = ~np.isnan(people) & ~np.isnan(judge)
+    ranks = (_ranks(panel, people, both), _ranks(panel, judge, both))
     return {
         "spearman": rank_correlation(panel, people, judge),
         "pearson": _pearson(panel, people, judge, both),
-        "spearman_within_case": _within_case(
-            panel, _ranks(panel, people, both), _ranks(panel, judge, both), both, "spearman"
-        ),
-        "pearson_within_case": _within_case(panel, people, judge, both, "pearson"),
+        "spearman_within_case": _within_case(panel, *ranks, both),
+        "pearson_within_case": _within_case(panel, people, judge, both),
     }
 
 
@@ -136,7 +143,7 @@ def _pearson(panel: Panel, people: np.ndarray, judge: np.ndarray, both: np.ndarr
 
 
 def _centred(values: np.ndarray, both: np.ndarray) -> np.ndarray:
-    """Return values shifted to mean 0, for numbers that do not cancel, and 0 where there is none."""
+    """Return values shifted to mean 0, against loss of precision; 0 where there is no value."""
     known = np.where(both, values, 0.0)
     return np.where(both, known - known.sum() / max(1, both.sum()), 0.0)
 
@@ -151,7 +158,7 @@ def _pearson_of_sums(sums: np.ndarray) -> np.ndarray:
         return np.where(constant | (n < 2), np.nan, (xy - x * y / n) / np.sqrt(np.abs(spread)))
 
 
-def _within_case(panel: Panel, people: np.ndarray, judge: np.ndarray, both: np.ndarray, name: str) -> Statistic:
+def _within_case(panel: Panel, people: np.ndarray, judge: np.ndarray, both: np.ndarray) -> Statistic:
     per_group = panel.per_group
     count = np.maximum(per_group(both, "responses"), 1)
     x, y = (
@@ -161,16 +168,12 @@ def _within_case(panel: Panel, people: np.ndarray, judge: np.ndarray, both: np.n
     xx, yy, xy = (per_group(values, "responses") for values in (x * x, y * y, x * y))
     defined = (xx > 1e-18) & (yy > 1e-18)
     values = np.where(defined, xy / np.sqrt(np.where(defined, xx * yy, 1.0)), 0.0)
-    return mean(
-        panel.per_case(values, "groups"),
-        panel.per_case(defined, "groups"),
-        int(defined.sum()),
-        "undefined: in every case all scores of one side are the same",
-    )
+    sums = (panel.per_case(values, "groups"), panel.per_case(defined, "groups"))
+    return mean(*sums, int(defined.sum()), "undefined: in every case all scores of one side are the same")
 
 
 def _ranks(panel: Panel, values: np.ndarray, both: np.ndarray) -> np.ndarray:
-    """Return each response's midrank within its group, NaN where there is none."""
+    """Return each response's midrank within its group, NaN where it has none."""
     masked = np.where(both, values, np.nan)
     first, second = panel.pairs
     relation = panel.relations(masked)
@@ -182,14 +185,12 @@ def _ranks(panel: Panel, values: np.ndarray, both: np.ndarray) -> np.ndarray:
 
 
 def rank_correlation(panel: Panel, people: np.ndarray, judge: np.ndarray) -> Statistic:
-    """Return Spearman's correlation over all responses that both scored, ranks taken anew in every resample."""
+    """Return Spearman's correlation over all responses that both scored; every resample is ranked again."""
     both = ~np.isnan(people) & ~np.isnan(judge)
     x, y = people[both], judge[both]
     n = int(both.sum())
     if n < 2:
-        return Statistic(
-            np.zeros((panel.cases, 1)), lambda sums: np.full(len(sums), np.nan), n, "fewer than two responses"
-        )
+        return undefined(panel.cases, n, "fewer than two responses")
     _x_levels, x_of = np.unique(np.round(x, 9), return_inverse=True)
     y_levels, y_of = np.unique(np.round(y, 9), return_inverse=True)
     cells, cell_of = np.unique(x_of * len(y_levels) + y_of, return_inverse=True)
@@ -202,7 +203,7 @@ def rank_correlation(panel: Panel, people: np.ndarray, judge: np.ndarray) -> Sta
 
 
 class _Spearman:
-    """Spearman's correlation of cells with weights: cell i has rank levels x[i] and y[i]."""
+    """Compute Spearman's correlation of weighted cells; cell i has the rank levels x[i] and y[i]."""
 
     def __init__(self, x: np.ndarray, y: np.ndarray):
         self.sides = []
@@ -226,10 +227,10 @@ class _Spearman:
 def cross_fitted_relations(
     panel: Panel, people: np.ndarray, expected: np.ndarray, fold_of: np.ndarray
 ) -> tuple[np.ndarray, list[float]]:
-    """Turn expected scores [responses], which never tie by themselves, into relations with a tie band.
+    """Return the relations [pairs] of expected scores [responses], which seldom tie, with a cross-fitted tie band.
 
-    The band of a case is the one with which the relations of the other folds' cases agree best with people's (relations
-    [pairs]), so that no case has a say in its own; 0 where the other folds are empty.
+    The band of a fold's cases is the one with which the relations of the cases in the other folds agree best with people's
+    relations [pairs]; 0 if the other folds are empty.
 
     Args:
         fold_of: int [cases], each case's fold.
@@ -250,7 +251,7 @@ def cross_fitted_relations(
 
 
 def _best_band(gaps: np.ndarray, tied: np.ndarray, right: np.ndarray) -> float:
-    """Return the band under which most pairs are right: tied ones inside, rightly ordered ones outside; 0 if none helps."""
+    """Return the tie band with which most pairs are right; 0 if none improves on having no band."""
     if not len(gaps):
         return 0.0
     order = np.argsort(gaps)
@@ -265,15 +266,15 @@ CHOICES = ("first", "second", "tie", "neither")
 
 
 def choice_agreement(people: np.ndarray, judge: np.ndarray, case: np.ndarray, cases: int) -> dict[str, Statistic]:
-    """Compare choices about pairs, coded as indices of CHOICES; return accuracy and Cohen's kappa.
+    """Return accuracy and Cohen's kappa of choices about pairs, coded as indices of CHOICES.
 
-    Kappa counts every pair as (first, second) and as (second, first): which response comes first is of no meaning, and must
-    not change what agreement chance would give.
+    Kappa counts every pair as (first, second) and as (second, first): the order of the responses is arbitrary and must not
+    change the agreement expected by chance.
 
     Args:
-        people: what people chose, int [pairs].
-        judge: what the judge chose, -1 where it has none: wrong in the accuracy, left out of kappa.
-        case: the case of each pair.
+        people: int [pairs], people's choices.
+        judge: int [pairs], the judge's choices, -1 if it has none: wrong in the accuracy, left out of kappa.
+        case: int [pairs], the case of each pair.
     """
     valid = judge >= 0
     labels = len(CHOICES)

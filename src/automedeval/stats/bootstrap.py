@@ -1,8 +1,8 @@
-"""Intervals by resampling cases: one bootstrap for every figure, so that differences of figures are paired.
+"""Bootstrap intervals over cases: one set of resamples for all statistics, so that differences are paired.
 
-A statistic is a function of sums over cases. Resampling cases only changes how often each case is counted, so a resample is
-a row of counts, its sums are one matrix product, and thousands of resamples of dozens of statistics take seconds. Raters are
-held fixed; responses, pairs and verdicts of a case stay together (ARCHITECTURE: intervals are over cases).
+A statistic is a function of sums over cases. A resample only changes how often each case is counted: it is a row of counts,
+and its sums are a matrix product. Intervals are of 95 %. Cases are resampled with all their responses, pairs and verdicts;
+raters are held fixed. Below 50 cases an interval is marked approximate.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +15,7 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 CHUNK = 64  # resamples whose counts are held at once
 FEW_CASES = 50  # below, an interval is marked approximate
 RESAMPLES = 2000
+NO_SPREAD = "all cases have the same value, so that no interval can be estimated"
 
 
 @dataclass(frozen=True)
@@ -22,12 +23,12 @@ class Statistic:
     """A figure that is a function of sums over cases.
 
     Args:
-        columns: float [cases, sums], what each case adds to each sum. Or None where `cells` says it.
+        columns: float [cases, sums], what each case adds to each sum; None if `cells` is given.
         of: maps sums [resamples, sums] to figures [resamples]; NaN where the figure is undefined.
-        n: how many units (pairs, responses, cases) it is about.
-        reason: why it may be undefined, in words.
-        bounds: the least and the most that a case can say, where the figure is a mean of such.
-        cells: int [cells], the case of each cell: the sums are then one per cell, its case's count (rank statistics, whose
+        n: the number of units (pairs, responses or cases).
+        reason: why the figure may be undefined, in words.
+        bounds: the lowest and highest value of a unit, if the figure is a mean over units.
+        cells: int [cells], the case of each cell; the sums are then the counts of the cells' cases (rank statistics, whose
             cells are single responses).
     """
 
@@ -44,13 +45,13 @@ class Statistic:
 
     @property
     def cases(self) -> int:
-        """Return how many cases contribute."""
+        """Return the number of cases that contribute."""
         return len(np.unique(self.cells)) if self.columns is None else int(self.columns.any(axis=1).sum())
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure with its interval; `value` is None where it is undefined, and `reason` says why."""
+    """A figure with its interval; `value` is None if it is undefined, and `reason` says why."""
 
     value: float | None
     low: float | None = None
@@ -70,21 +71,22 @@ class Estimate:
 
 
 def ratio(numerators: np.ndarray, denominators: np.ndarray, n: int | None = None, reason: str = "no pair") -> Statistic:
-    """Return the statistic sum(numerators) / sum(denominators), a mean over units of values in 0 to 1; one entry per case."""
+    """Return sum(numerators) / sum(denominators), both float [cases]: a mean over units of values from 0 to 1."""
     n = round(denominators.sum()) if n is None else n
     return mean(numerators, denominators, n, reason, (0.0, 1.0))
 
 
 def mean(
-    numerators: np.ndarray,
-    denominators: np.ndarray,
-    n: int,
-    reason: str = "no value",
-    bounds: tuple[float, float] | None = None,
+    numerators: np.ndarray, denominators: np.ndarray, n: int, reason: str = "no value", bounds: tuple | None = None
 ) -> Statistic:
-    """Return the statistic sum(numerators) / sum(denominators); one entry per case."""
+    """Return sum(numerators) / sum(denominators), both float [cases], of n units."""
     columns = np.column_stack([numerators, denominators]).astype(float)
     return Statistic(columns, lambda sums: divide(sums[:, 0], sums[:, 1]), n, reason, bounds)
+
+
+def undefined(cases: int, n: int, reason: str) -> Statistic:
+    """Return a statistic that has no value in any resample."""
+    return Statistic(np.zeros((cases, 1)), lambda sums: np.full(len(sums), np.nan), n, reason)
 
 
 def divide(numerators: np.ndarray, denominators: np.ndarray) -> np.ndarray:
@@ -94,7 +96,7 @@ def divide(numerators: np.ndarray, denominators: np.ndarray) -> np.ndarray:
 
 
 def resample_counts(cases: int, resamples: int, seed: int = 0) -> Iterator[np.ndarray]:
-    """Yield counts [up to CHUNK, cases]: how often each case stands in each resample of as many cases."""
+    """Yield counts [up to CHUNK, cases]: how often each resample, of as many cases, contains each case."""
     rng = np.random.default_rng(seed)
     for start in range(0, resamples, CHUNK):
         rows = min(CHUNK, resamples - start)
@@ -104,36 +106,32 @@ def resample_counts(cases: int, resamples: int, seed: int = 0) -> Iterator[np.nd
 
 
 def estimate(tree: Any, cases: int, resamples: int = RESAMPLES, seed: int = 0) -> Any:
-    """Return a copy of nested dicts and lists in which every `Statistic` has become an `Estimate`, all from one bootstrap.
+    """Return a copy of nested dicts and lists in which every `Statistic` is replaced by its `Estimate`.
 
-    Percentile intervals of 95 %, with percentiles moved outwards as Student's t asks at this number of cases (Hesterberg
-    2015, "What teachers should know about the bootstrap": the expanded percentile interval). Where all cases agree on 0 or
-    1, no resample differs and the bound is the exact binomial one. Resamples in which a figure is undefined are left out;
-    if they are more than one in twenty, there is no interval.
+    All estimates use the same resamples; see `interval`.
     """
     statistics: list[Statistic] = []
-
-    def collect(node: Any) -> Any:
-        if isinstance(node, Statistic):
-            statistics.append(node)
-        for child in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
-            collect(child)
-
-    collect(tree)
+    _replaced(tree, Statistic, statistics.append)
     estimates = iter(bootstrap(statistics, cases, resamples, seed))
+    return _replaced(tree, Statistic, lambda _: next(estimates))
 
-    def replace(node: Any) -> Any:
-        if isinstance(node, Statistic):
-            return next(estimates)
-        if isinstance(node, dict):
-            return {key: replace(child) for key, child in node.items()}
-        return [replace(child) for child in node] if isinstance(node, list) else node
 
-    return replace(tree)
+def plain(tree: Any, *others: type) -> Any:
+    """Return a copy of nested dicts and lists for JSON: each `Estimate`, and leaf of `others`, is replaced by its `to_dict`."""
+    return _replaced(tree, (Estimate, *others), lambda leaf: leaf.to_dict())
+
+
+def _replaced(node: Any, kind: type | tuple[type, ...], change: Callable[[Any], Any]) -> Any:
+    """Return a copy of nested dicts and lists in which every leaf of a kind is replaced by what `change` returns for it."""
+    if isinstance(node, kind):
+        return change(node)
+    if isinstance(node, dict):
+        return {key: _replaced(child, kind, change) for key, child in node.items()}
+    return [_replaced(child, kind, change) for child in node] if isinstance(node, list) else node
 
 
 def bootstrap(statistics: Sequence[Statistic], cases: int, resamples: int = RESAMPLES, seed: int = 0) -> list[Estimate]:
-    """Estimate statistics from the same resamples; see `estimate`."""
+    """Estimate statistics from the same resamples; see `interval`."""
     wide = [number for number, statistic in enumerate(statistics) if statistic.columns is not None]
     # One product for all sums: the counts are read once.
     columns = np.concatenate([np.empty((cases, 0)), *(statistics[number].columns for number in wide)], axis=1)
@@ -142,12 +140,9 @@ def bootstrap(statistics: Sequence[Statistic], cases: int, resamples: int = RESA
 
     def figures(counts: np.ndarray) -> np.ndarray:
         sums = counts @ columns
-        return np.array(
-            [
-                statistic.of(sums[:, place[number]] if number in place else statistic.sums(counts))
-                for number, statistic in enumerate(statistics)
-            ]
-        ).reshape(len(statistics), len(counts))
+        own = (sums[:, place[n]] if n in place else each.sums(counts) for n, each in enumerate(statistics))
+        values = [statistic.of(given) for statistic, given in zip(statistics, own)]
+        return np.array(values).reshape(len(statistics), len(counts))
 
     values = figures(np.ones((1, cases)))[:, 0]
     parts = [figures(counts) for counts in resample_counts(cases, resamples, seed)]
@@ -159,14 +154,27 @@ def _estimate(statistic: Statistic, value: float, draws: np.ndarray) -> Estimate
     cases = statistic.cases
     if np.isnan(value):
         return Estimate(None, n=statistic.n, reason=statistic.reason, cases=cases, draws=draws)
-    low, high, reason = interval(value, draws, cases, statistic.bounds)
-    return Estimate(value, low, high, statistic.n, reason, cases < FEW_CASES, cases, draws)
+    return estimate_from(value, draws, cases, statistic.n, statistic.bounds)
+
+
+def estimate_from(
+    value: float, draws: np.ndarray, cases: int, n: int, bounds: tuple[float, float] | None = None
+) -> Estimate:
+    """Return the estimate of a figure of n units whose values in the resamples are `draws`."""
+    low, high, reason = interval(value, draws, cases, bounds)
+    return Estimate(value, low, high, n, reason, cases < FEW_CASES, cases, draws)
 
 
 def interval(
     value: float, draws: np.ndarray, cases: int, bounds: tuple[float, float] | None = None
 ) -> tuple[float | None, float | None, str | None]:
-    """Return (low, high, reason): the expanded percentile interval of draws over so many cases, or why there is none."""
+    """Return (low, high, reason): an interval of 95 % for a figure with draws [resamples], or why there is none.
+
+    The expanded percentile interval (Hesterberg 2015, "What teachers should know about the bootstrap"): the percentiles are
+    moved outwards as Student's t requires for this number of cases. If all draws are equal to a bound, it is the exact
+    binomial interval. Resamples in which the figure is undefined are left out; if they are more than 5 %, there is no
+    interval.
+    """
     if cases < 2:
         return None, None, "one case has no interval"
     known = draws[~np.isnan(draws)]
@@ -174,19 +182,23 @@ def interval(
         return None, None, f"undefined in {1 - len(known) / len(draws):.0%} of the resamples"
     if np.ptp(known) == 0:
         if not bounds or value not in bounds:
-            return None, None, "every case says the same: there is no spread to tell an interval from"
-        width = (bounds[1] - bounds[0]) * (1 - 0.025 ** (1 / cases))
-        return (bounds[1] - width, bounds[1], None) if value == bounds[1] else (bounds[0], bounds[0] + width, None)
+            return None, None, NO_SPREAD
+        return *binomial_interval(value, cases, bounds), None
     tail = float(ndtr(stdtrit(cases - 1, 0.025) * np.sqrt(cases / (cases - 1))))
     low, high = np.quantile(known, [tail, 1 - tail])
     return float(low), float(high), None
 
 
-def p_value(estimate: Estimate) -> float | None:
-    """Return the two-sided p-value of a figure being 0: the level at which its interval would end there.
+def binomial_interval(value: float, cases: int, bounds: tuple[float, float]) -> tuple[float, float]:
+    """Return the exact binomial (Clopper-Pearson) interval of a mean whose cases all have one of the bounds as their value."""
+    width = (bounds[1] - bounds[0]) * (1 - 0.025 ** (1 / cases))
+    return (bounds[1] - width, bounds[1]) if value == bounds[1] else (bounds[0], bounds[0] + width)
 
-    None where there is no interval, unless all resamples are alike: at 0 nothing speaks against it, and elsewhere it is the
-    sign test's.
+
+def p_value(estimate: Estimate) -> float | None:
+    """Return the two-sided p-value of the hypothesis that a figure is 0: the level at which its interval ends at 0.
+
+    None if there is no interval. If all resamples are equal, it is 1 at 0 and else the p-value of the sign test.
     """
     known = np.empty(0) if estimate.value is None else estimate.draws[~np.isnan(estimate.draws)]
     if estimate.cases > 1 and len(known) == len(estimate.draws) > 0 and np.ptp(known) == 0:
@@ -199,46 +211,32 @@ def p_value(estimate: Estimate) -> float | None:
 
 
 def value_of(statistic: Statistic, cases: int) -> float:
-    """Return the figure itself, without an interval; NaN where it is undefined."""
+    """Return the figure without an interval; NaN if it is undefined."""
     return float(statistic.of(statistic.sums(np.ones((1, cases))))[0])
 
 
-def plain(node: Any) -> Any:
-    """Return a copy of nested dicts and lists in which every `Estimate` has become a record for JSON."""
-    if isinstance(node, Estimate):
-        return node.to_dict()
-    if isinstance(node, dict):
-        return {key: plain(child) for key, child in node.items()}
-    return [plain(child) for child in node] if isinstance(node, list) else node
-
-
 def difference(first: Estimate, second: Estimate) -> Estimate:
-    """Return the difference of two means of values from 0 to 1 that come from one bootstrap, paired over cases."""
+    """Return the difference of two means of values from 0 to 1, estimated from the same resamples."""
     cases = min(first.cases, second.cases)
     if first.value is None or second.value is None:
         return Estimate(None, cases=cases, reason=first.reason or second.reason)
     value, draws = first.value - second.value, first.draws - second.draws
-    low, high, reason = interval(value, draws, cases, (-1.0, 1.0))
-    return Estimate(value, low, high, min(first.n, second.n), reason, cases < FEW_CASES, cases, draws)
+    return estimate_from(value, draws, cases, min(first.n, second.n), (-1.0, 1.0))
 
 
 def average(estimates: Sequence[Estimate]) -> Estimate:
-    """Return the mean of means of values from 0 to 1 that come from one bootstrap; the interval is over cases."""
+    """Return the mean of several means of values from 0 to 1, estimated from the same resamples."""
     cases = min(each.cases for each in estimates)
     if without := next((each for each in estimates if each.value is None), None):
         return Estimate(None, cases=cases, reason=without.reason)
     value = sum(each.value for each in estimates) / len(estimates)
     draws = np.mean([each.draws for each in estimates], axis=0)
-    low, high, reason = interval(value, draws, cases, (0.0, 1.0))
-    return Estimate(value, low, high, min(each.n for each in estimates), reason, cases < FEW_CASES, cases, draws)
+    return estimate_from(value, draws, cases, min(each.n for each in estimates), (0.0, 1.0))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjust p-values for their number (Holm 1979)."""
+    """Return p-values adjusted for multiple tests by the step-down method (Holm 1979)."""
     order = np.argsort(p_values)
     adjusted = np.empty(len(p_values))
-    highest = 0.0
-    for rank, index in enumerate(order):
-        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[index]))
-        adjusted[index] = highest
+    adjusted[order] = np.maximum.accumulate(np.minimum(1, np.arange(len(order), 0, -1) * np.take(p_values, order)))
     return adjusted.tolist()

@@ -5,16 +5,18 @@ from itertools import combinations
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
+from automedeval.stats.logistic import fit_logistic
+
 
 def count_wins(
     first: np.ndarray, second: np.ndarray, relation: np.ndarray, case: np.ndarray, cases: int, models: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Count (wins, ties) per case: float [cases, models, models], entry (i, j) for i over j, and for ties of i with j.
+    """Return (wins, ties), each float [cases, models, models]: how often i beat j, and how often i and j tied.
 
     Args:
-        first, second: the models of each pair, as numbers.
-        relation: -1, 0, 1 as the first is worse, level or better; NaN where there is none.
-        case: the case of each pair.
+        first, second: int [pairs], the models of each pair.
+        relation: float [pairs], -1, 0 or 1 if the first is worse, equal or better; NaN where unknown.
+        case: int [pairs], the case of each pair.
     """
     wins, ties = np.zeros((2, cases, models, models))
     np.add.at(wins, (case, first, second), (relation == 1).astype(float))
@@ -25,7 +27,7 @@ def count_wins(
 
 
 def unconnected(compared: np.ndarray, models: list[str]) -> str | None:
-    """Return why models cannot be ranked against each other, None if comparisons [models, models] connect them all."""
+    """Return why models cannot be ranked together, None if comparisons, float [models, models], connect them all."""
     parts, part = connected_components(compared > 0, directed=False)
     if parts == 1:
         return None
@@ -35,66 +37,63 @@ def unconnected(compared: np.ndarray, models: list[str]) -> str | None:
     return f"the {len(models)} models fall into {parts} groups that were never compared with each other ({shown} apart)"
 
 
-def bradley_terry(wins: np.ndarray, steps: int = 2000, tolerance: float = 1e-8) -> np.ndarray:
-    """Return log strengths [..., models] of wins [..., models, models], ties counted as half a win for each, mean 0.
+def bradley_terry(wins: np.ndarray) -> np.ndarray:
+    """Return the maximum-likelihood log strengths [..., models] of wins [..., models, models], mean 0.
 
-    Maximum likelihood by Hunter's (2004) minorisation. A model that never won, or never lost, has no finite strength: see
-    `unbeaten`; here it stands far out.
+    A logistic regression: logit P(i beats j) = strength(i) - strength(j) (Bradley and Terry 1952). Ties count as half a win
+    for each. NaN where the strengths are not finite: some models won, or lost, every comparison with the others.
     """
-    played = wins + np.swapaxes(wins, -1, -2)
-    won = np.maximum(wins.sum(-1), 1e-12)
-    strengths = np.ones(wins.shape[:-1])
-    for _ in range(steps):
-        denominators = (played / (strengths[..., :, None] + strengths[..., None, :])).sum(-1)
-        updated = won / np.maximum(denominators, 1e-12)
-        updated = np.maximum(updated / np.exp(np.log(updated).mean(-1, keepdims=True)), 1e-12)
-        moved = np.abs(np.log(updated / strengths)).max(initial=0.0)
-        strengths = updated
-        if moved < tolerance:
-            break
-    logs = np.log(strengths)
-    return logs - logs.mean(-1, keepdims=True)
+    models = wins.shape[-1]
+    tables = wins.reshape(-1, models, models)
+    finite = np.array([_beats(table)[0] == 1 for table in tables], bool)
+    tables = tables[finite]
+    first, second = np.triu_indices(models, 1)
+    # The strength of the last model is held at 0, or only differences would be determined.
+    design = (np.eye(models)[first] - np.eye(models)[second])[:, :-1]
+    won, lost = tables[:, first, second], tables[:, second, first]
+    strengths = np.full((len(finite), models), np.nan)
+    strengths[finite] = np.pad(fit_logistic(design, won, won + lost), ((0, 0), (0, 1)))
+    return (strengths - strengths.mean(-1, keepdims=True)).reshape(wins.shape[:-1])
 
 
 def unbeaten(wins: np.ndarray, models: list[str]) -> str | None:
     """Return why Bradley–Terry strengths are not finite, None if they are."""
-    parts, part = connected_components(wins > 0, directed=True, connection="strong")
+    parts, part = _beats(wins)
     if parts == 1:
         return None
-    names = [[name for name, own in zip(models, part) if own == number] for number in range(parts)]
-    return (
-        "no finite strengths: some models won, or lost, every comparison with the others ("
-        + " | ".join(", ".join(group) for group in names)
-        + ")"
-    )
+    names = [", ".join(name for name, own in zip(models, part) if own == number) for number in range(parts)]
+    return f"no finite strengths: some models won, or lost, every comparison with the others ({' | '.join(names)})"
+
+
+def _beats(wins: np.ndarray) -> tuple[int, np.ndarray]:
+    """Return the number of groups within which wins lead from every model to every other, and the group of each model.
+
+    The strengths are finite if there is one group (Ford 1957).
+    """
+    return connected_components(wins > 0, directed=True, connection="strong")
 
 
 def misfit(wins: np.ndarray, strengths: np.ndarray, models: list[str]) -> dict[str, object]:
-    """Tell how far the win shares are from what Bradley–Terry strengths predict, and which triples go round in a circle.
+    """Return how far observed win shares are from those that Bradley–Terry strengths predict, and the circular triads.
 
     Returns:
-        {"root_mean_square", "largest": {"pair", "observed", "predicted"}, "circles": [[a, b, c], …]} with a over b over c
-        over a by majority.
+        {"root_mean_square", "largest": {"pair", "observed", "predicted"}, "circles": [[a, b, c], …]}: in a circle a wins most
+        games against b, b against c, and c against a (Kendall and Babington Smith 1940).
     """
     played = wins + wins.T
     pairs = [(i, j) for i, j in combinations(range(len(models)), 2) if played[i, j]]
     observed = np.array([wins[i, j] / played[i, j] for i, j in pairs])
     predicted = np.array([1 / (1 + np.exp(strengths[j] - strengths[i])) for i, j in pairs])
     gaps = observed - predicted
-    worst = int(np.argmax(np.abs(gaps)))
+    # With three models the gaps are equal up to rounding: take the first.
+    worst = int(np.argmax(np.abs(gaps) > np.abs(gaps).max() - 1e-9))
     i, j = pairs[worst]
     beats = wins > wins.T
-    circles = []
-    for a, b, c in combinations(range(len(models)), 3):
-        for x, y, z in ((a, b, c), (a, c, b)):
-            if beats[x, y] and beats[y, z] and beats[z, x]:
-                circles.append([models[x], models[y], models[z]])
-    return {
-        "root_mean_square": float(np.sqrt((gaps**2).mean())),
-        "largest": {
-            "pair": [models[i], models[j]],
-            "observed": float(observed[worst]),
-            "predicted": float(predicted[worst]),
-        },
-        "circles": circles,
-    }
+    circles = [
+        [models[x], models[y], models[z]]
+        for a, b, c in combinations(range(len(models)), 3)
+        for x, y, z in ((a, b, c), (a, c, b))
+        if beats[x, y] and beats[y, z] and beats[z, x]
+    ]
+    largest = {"pair": [models[i], models[j]], "observed": float(observed[worst]), "predicted": float(predicted[worst])}
+    return {"root_mean_square": float(np.sqrt((gaps**2).mean())), "largest": largest, "circles": circles}

@@ -9,16 +9,19 @@ BINS = 10
 
 
 def calibration_error(judge: np.ndarray, people: np.ndarray, case: np.ndarray) -> Statistic:
-    """Return the expected calibration error of scores [responses], in points; even a perfect judge's is above 0 by chance."""
+    """Return the expected calibration error of scores [responses], in points (Naeini et al. 2015).
+
+    Chance makes it positive even for a perfect judge.
+    """
     columns = _gaps(judge, people, case)
     return Statistic(columns, lambda sums: divide(np.abs(sums[:, :-1]).sum(axis=1), sums[:, -1]), len(judge))
 
 
 def calibration_noise(judge: np.ndarray, people: np.ndarray, case: np.ndarray) -> Statistic:
-    """Return how far a resample's gaps between judge and people lie from those of the cases, bin by bin: 0 of the cases.
+    """Return the distance between a resample's gaps (judge less people in each bin) and those of the cases themselves.
 
-    No side of a triangle is longer than the others together: with the true gaps in the place of the cases', this bounds by how
-    much chance can have lifted the error.
+    It is 0 for the cases themselves. By the triangle inequality, the distance of the cases' gaps from the true gaps bounds by
+    how much chance increases the error; this is its bootstrap counterpart.
     """
     columns = _gaps(judge, people, case)
     gaps = columns[:, :-1].sum(axis=0) / columns[:, -1].sum()
@@ -30,10 +33,10 @@ def calibration_noise(judge: np.ndarray, people: np.ndarray, case: np.ndarray) -
 
 
 def calibration_floor(judge: np.ndarray, people: np.ndarray, case: np.ndarray) -> Statistic:
-    """Return the sum over bins of judge less people, in points, each bin with the sign that the other cases' folds give it.
+    """Return the mean over bins of judge less people, in points, each bin with its sign in the other folds of cases.
 
-    The expected calibration error is what the right signs give, and no others give more. So this is below it but for chance,
-    about 0 for a perfect judge, and where all signs are plain the error itself.
+    The expected calibration error uses the signs that make this sum largest. Cross-fitted signs give about 0 for a perfect
+    judge, and the error itself if all signs are clear.
     """
     columns = _gaps(judge, people, case)
     fold = np.arange(len(columns)) % FOLDS
@@ -45,7 +48,7 @@ def calibration_floor(judge: np.ndarray, people: np.ndarray, case: np.ndarray) -
 
 
 def _gaps(judge: np.ndarray, people: np.ndarray, case: np.ndarray) -> np.ndarray:
-    """Return each case's sums of judge less people in every bin, and in the last column its responses: [cases, bins + 1]."""
+    """Return float [cases, bins + 1]: each case's sums of judge less people by bin, and its number of responses."""
     place = _places(judge)
     columns = np.zeros((int(case.max()) + 1, int(place.max()) + 2))
     np.add.at(columns, (case, place), judge - people)
@@ -54,16 +57,10 @@ def _gaps(judge: np.ndarray, people: np.ndarray, case: np.ndarray) -> np.ndarray
 
 
 def reliability_bins(judge: np.ndarray, people: np.ndarray) -> list[dict[str, float | int]]:
-    """Return the means of judge and people in bins, as even as ties allow, of the judge's scores [responses]."""
+    """Return the means of judge and people [responses] in bins between quantiles of the judge's scores."""
     place = _places(judge)
-    return [
-        {
-            "judge": float(judge[place == number].mean()),
-            "people": float(people[place == number].mean()),
-            "n": int((place == number).sum()),
-        }
-        for number in np.unique(place).tolist()
-    ]
+    bins = [place == number for number in np.unique(place)]
+    return [{"judge": float(judge[b].mean()), "people": float(people[b].mean()), "n": int(b.sum())} for b in bins]
 
 
 def _places(values: np.ndarray) -> np.ndarray:

@@ -1,8 +1,8 @@
-"""How far further rounds of introspection would go: the growth curve of the paper's Appendix F, fitted to measured rounds.
+"""Forecast the accuracy after further rounds of introspection with the growth curve of the paper's Appendix F.
 
-Numbers in, numbers out. Round 0 is the judge before its first round. The curve is f(t) = a / (1 + e^(-b·t - c))³, for the paper
-takes a triple's accuracy to be the product of three responses' chances of their right score (Eq. 3 to 6). It is worked with
-as f(t)^(-1/3) = u + v·q^t, where u = a^(-1/3), q = e^(-b), v = u·e^(-c): a straight line in q^t.
+Round 0 is the judge before its first round. The curve is f(t) = a / (1 + e^(-b·t - c))³: the paper takes the accuracy of a
+triple as the product of the probabilities that each of its three responses gets the right score (Eq. 3 to 6). It is fitted as
+f(t)^(-1/3) = u + v·q^t, where u = a^(-1/3), q = e^(-b), v = u·e^(-c): a straight line in q^t.
 """
 
 import math
@@ -16,33 +16,33 @@ from scipy.special import stdtrit
 
 LEAST_ROUNDS = 3  # as many as the curve has constants
 SMALL_REST = 0.005  # half a percentage point
-AHEAD = 4  # rounds that are forecast beyond the last one measured
+AHEAD = 4  # rounds to forecast after the last measured one
 TOO_FEW = "too few rounds for a forecast"
-EXACT = "three rounds fit exactly: nothing is left over to tell an interval by"
+EXACT = "three rounds fit exactly: there are no residuals to estimate an interval from"
 NO_RISE = "the measured rounds do not rise"
-NO_REST = "the measured rounds rise all at once: the pace of further ones cannot be told"
-NO_SLOWING = "the measured rounds do not slow down: no limit can be told"
+NO_REST = "the measured rounds rise in a single step: the rate of further rounds cannot be estimated"
+NO_SLOWING = "the measured rounds do not slow down: no limit can be estimated"
 OVER_ONE = "the measured rounds slow down too little: their limit would be above 1"
-VAGUE = "the measured rounds do not settle the constants of the curve"
-# Where least squares look for u, v and q. u = 0.8 is a limit of 1.95: what leads above 1 is seen, and refused.
+VAGUE = "the measured rounds do not determine the constants of the curve"
+# Bounds of u, v and q in the fit. u = 0.8 is a limit of 1.95, so that limits above 1 are found, and then refused.
 LOWEST, HIGHEST = (0.8, 0.0, 0.0), (np.inf, np.inf, 1.0)
 NEARLY = 1e-6
 
 
 @dataclass(frozen=True)
 class Curve:
-    """The curve f(t) = a / (1 + e^(-b·t - c))³ (paper Appendix F, Eq. 6); a is its limit, a share of 1."""
+    """Hold the curve f(t) = a / (1 + e^(-b·t - c))³ (paper Appendix F, Eq. 6); a, from 0 to 1, is its limit."""
 
     a: float
     b: float
     c: float
 
     def at(self, t: float) -> float:
-        """Return the accuracy at round t, a share of 1."""
+        """Return the accuracy at round t, from 0 to 1."""
         return self.a / (1 + math.exp(-self.b * t - self.c)) ** 3
 
     def remaining(self, t: float) -> float:
-        """Return what all rounds after t can still add: the limit less the value at t."""
+        """Return the limit less the value at round t."""
         return self.a - self.at(t)
 
     def round_of_small_rest(self, rest: float = SMALL_REST) -> int:
@@ -51,17 +51,17 @@ class Curve:
             return 0
         # a - f(t) < rest where e^(-b·t - c) < (1 - rest / a)^(-1/3) - 1
         t = max(0, math.floor((-math.log((1 - rest / self.a) ** (-1 / 3) - 1) - self.c) / self.b) - 1)
-        while self.remaining(t) >= rest:  # a few steps, past what the logarithm rounded away
+        while self.remaining(t) >= rest:  # a few steps at most, because of rounding
             t += 1
         return t
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What measured rounds tell of further ones: a curve, or the reason why there is none.
+    """Hold a fitted curve, or the reason why there is none.
 
-    `residual_error` is the standard error of the residuals of least squares, a share of 1, and `spread` the covariance
-    [3, 3] of u, v and q; both are None where `no_interval` says why.
+    `residual_error` is the standard error of the least-squares residuals and `spread` the covariance [3, 3] of u, v and q;
+    where they are None, `no_interval` says why.
     """
 
     rounds: int
@@ -72,11 +72,11 @@ class Forecast:
     no_interval: str | None = None
 
     def interval(self, t: float) -> tuple[float, float] | None:
-        """Return between what a measurement of round t is expected with 95 %, within 0 to 1; None where that is not known.
+        """Return the 95 % prediction interval of a measurement of round t, within 0 to 1; None if there is none.
 
-        The delta method: the variance of the fitted curve at t, its gradient on both sides of `spread`, and that of one more
-        residual, with Student's t at as many degrees of freedom as rounds beyond three. Residuals count as independent and
-        alike; that all rounds were measured on the same cases is in none of them.
+        By the delta method: the variance of the fitted curve at t, which is its gradient times `spread` times its gradient,
+        plus that of a residual, with Student's t at (rounds - 3) degrees of freedom. Residuals are taken as independent with
+        equal variance, although all rounds are measured on the same cases.
         """
         if self.spread is None or self.curve is None or self.residual_error is None:
             return None
@@ -90,16 +90,9 @@ class Forecast:
         """Return the record of `agreement.json`."""
         if self.curve is None:
             return {"reason": self.reason}
-        record: dict[str, Any] = {
-            "a": self.curve.a,
-            "b": self.curve.b,
-            "c": self.curve.c,
-            "exact": self.rounds == LEAST_ROUNDS,
-            "residual_error": self.residual_error,
-            "small_rest": SMALL_REST,
-            "round_of_small_rest": self.curve.round_of_small_rest(),
-            "next": [],
-        }
+        record = {"a": self.curve.a, "b": self.curve.b, "c": self.curve.c, "exact": self.rounds == LEAST_ROUNDS}
+        record |= {"residual_error": self.residual_error, "small_rest": SMALL_REST}
+        record |= {"round_of_small_rest": self.curve.round_of_small_rest(), "next": []}
         for t in range(self.rounds, self.rounds + AHEAD):
             low, high = self.interval(t) or (None, None)
             record["next"].append({"round": t, "value": self.curve.at(t), "low": low, "high": high})
@@ -107,19 +100,19 @@ class Forecast:
 
 
 def fit(values: Sequence[float | None]) -> Forecast:
-    """Fit the curve to the accuracies of rounds 0, 1, 2, …, shares of 1.
+    """Fit the curve to the accuracies of rounds 0, 1, 2, …, from 0 to 1.
 
-    Three rounds are met exactly. More are fitted by least squares. There is no forecast where the curve says nothing: where
-    the rounds do not rise, do not slow down, or slow down towards a limit above 1.
+    Three rounds are fitted exactly, more by least squares. There is no forecast if the rounds do not rise, do not slow down,
+    or slow down towards a limit above 1.
 
     Raises:
         ValueError: a value is below 0 or above 1.
     """
-    # Paper: does not say how its constants were found. They miss Table 5 by up to half a point; three values have an exact
-    # solution, with a limit of 50.76 % where the paper's is 52.74 %.
+    # Paper: does not say how its constants were found. They miss Table 5 by up to half a point. Its three values have an
+    # exact solution, with a limit of 50.76 %; the paper's limit is 52.74 %.
     known = [math.nan if value is None else float(value) for value in values]
     if outside := [value for value in known if math.isfinite(value) and not 0 <= value <= 1]:
-        raise ValueError(f"accuracies are shares from 0 to 1, not {outside[0]}")
+        raise ValueError(f"accuracies must be from 0 to 1, not {outside[0]}")
     rounds = len(known)
     if rounds < LEAST_ROUNDS:
         return Forecast(rounds, reason=TOO_FEW)
@@ -134,7 +127,7 @@ def _exactly(values: np.ndarray) -> Forecast:
     if not values[0] < values[1] < values[2]:
         return Forecast(LEAST_ROUNDS, reason=f"{NO_RISE} from each to the next")
     if values[0] == 0:
-        return Forecast(LEAST_ROUNDS, reason="round 0 has nothing right, and the curve is nowhere 0")
+        return Forecast(LEAST_ROUNDS, reason="the accuracy of round 0 is 0, and the curve is above 0 everywhere")
     first, second, third = values ** (-1 / 3)
     q = (third - second) / (second - first)
     if q >= 1 - NEARLY:
@@ -148,7 +141,7 @@ def _exactly(values: np.ndarray) -> Forecast:
 
 
 def _least_squares(values: np.ndarray) -> Forecast:
-    """Fit u, v and q to four values or more, from several starts: the sum of squares can have more than one valley."""
+    """Fit u, v and q to four values or more, from several starts: the sum of squares can have several minima."""
     rounds, times = len(values), np.arange(len(values), dtype=float)
     if values[-1] - values[0] < NEARLY:
         return Forecast(rounds, reason=NO_RISE)
@@ -172,14 +165,14 @@ def _least_squares(values: np.ndarray) -> Forecast:
     slopes = _gradients(best.x, times)
     error = math.sqrt(2 * best.cost / (rounds - LEAST_ROUNDS))
     scale = np.linalg.norm(slopes, axis=0)
-    if np.linalg.cond(slopes / scale) > 1e8:  # beyond, the inverse is rounding
+    if np.linalg.cond(slopes / scale) > 1e8:  # the inverse would be rounding error
         return Forecast(rounds, _curve(*best.x), residual_error=error, no_interval=VAGUE)
     spread = error**2 * np.linalg.inv((slopes / scale).T @ (slopes / scale)) / np.outer(scale, scale)
     return Forecast(rounds, _curve(*best.x), residual_error=error, spread=spread)
 
 
 def _starts(values: np.ndarray, times: np.ndarray) -> list[np.ndarray]:
-    """Return the straight lines in q^t, for several q, that come nearest to the values."""
+    """Return the three best straight lines in q^t, of one least-squares line for each of several q."""
     lines = []
     for q in (0.05, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97):
         design = np.column_stack([np.ones_like(times), q**times])
@@ -189,7 +182,7 @@ def _starts(values: np.ndarray, times: np.ndarray) -> list[np.ndarray]:
 
 
 def _flaw(u: float, v: float, q: float, rounds: int) -> str | None:
-    """Return why a fitted curve is no forecast; None where it is one."""
+    """Return why a fitted curve gives no forecast; None if it does."""
     if u**-3 - (u + v) ** -3 < NEARLY or v <= 0:
         return NO_RISE
     if q < NEARLY:

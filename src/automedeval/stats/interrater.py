@@ -1,21 +1,23 @@
-"""How far raters agree among themselves: intraclass correlations, Krippendorff's alpha, one rater against the others.
+"""Agreement among raters: intraclass correlations, Krippendorff's alpha, and each rater against the mean of the others.
 
 Sources: ICC, Shrout and Fleiss 1979, with the names of McGraw and Wong 1996; alpha, Krippendorff 2011. One rater against the
-mean of the others is the ceiling that a judge is held against; the paper has none.
+mean of the others is the ceiling that a judge is compared with; the paper reports no ceiling.
 """
 
 import numpy as np
 
-from automedeval.stats.bootstrap import Statistic, divide
+from automedeval.stats.bootstrap import Statistic, divide, undefined
 
 MOST_LEVELS = 30  # distinct ratings up to which ordinal alpha is computed
 
 
 def leave_one_out(ratings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return (own, others), each [raters · responses]: every rater's score, and the mean of the other raters of a response.
+    """Return (own, others), each [raters · responses]: a rater's score and the mean of the response's other raters.
+
+    Where one of the two is missing, both are NaN.
 
     Args:
-        ratings: float [responses, raters], NaN where a rater gave none. Where either is missing, both are NaN.
+        ratings: float [responses, raters], NaN where a rater gave none.
     """
     given = ~np.isnan(ratings)
     total, count = np.nansum(ratings, axis=1, keepdims=True), given.sum(axis=1, keepdims=True)
@@ -25,14 +27,14 @@ def leave_one_out(ratings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def icc(ratings: np.ndarray, case: np.ndarray, cases: int, crossed: bool) -> dict[str, Statistic]:
-    """Return the intraclass correlations of one rater and of the mean of all.
+    """Return the intraclass correlations of one rater and of the mean of all raters.
 
     Args:
         ratings: float [responses, raters], NaN where a rater gave none.
-        case, cases: the case of each response, and how many there are.
-        crossed: True if the columns are persons who rated all: ICC(A,1) and ICC(A,k), two-way, absolute agreement, on the
-            responses that all of them rated. False if a column is only a position: ICC(1,1) and ICC(1,k), one-way, on the
-            responses with two ratings or more (k is then their mean number, corrected for its spread).
+        case, cases: the case of each response, and the number of cases.
+        crossed: True if each column is one person: ICC(A,1) and ICC(A,k), two-way, absolute agreement, on the responses that
+            all of them rated. False if a column is only a position: ICC(1,1) and ICC(1,k), one-way, on the responses with
+            two ratings or more (k is then the mean number of ratings, corrected for its variance).
     """
     given = ~np.isnan(ratings)
     use = given.all(axis=1) if crossed else given.sum(axis=1) >= 2
@@ -71,7 +73,7 @@ def _finite(values: np.ndarray) -> np.ndarray:
 
 
 def krippendorff_alpha(ratings: np.ndarray, case: np.ndarray, cases: int, level: str) -> Statistic:
-    """Return Krippendorff's alpha of ratings [responses, raters], NaN where there is none; `level` "ordinal" or "interval"."""
+    """Return Krippendorff's alpha of ratings [responses, raters], NaN where missing; `level` is "ordinal" or "interval"."""
     given = ~np.isnan(ratings)
     use = given.sum(axis=1) >= 2
     known, values, case = given[use], ratings[use], case[use]
@@ -87,8 +89,8 @@ def krippendorff_alpha(ratings: np.ndarray, case: np.ndarray, cases: int, level:
         return Statistic(columns, _interval_alpha, n, reason)
     levels = np.unique(values[known])
     if not 1 <= len(levels) <= MOST_LEVELS:
-        reason = f"more than {MOST_LEVELS} different ratings: take the interval form" if n else reason
-        return Statistic(np.zeros((cases, 1)), lambda sums: np.full(len(sums), np.nan), n, reason)
+        reason = f"more than {MOST_LEVELS} different ratings: use the interval form" if n else reason
+        return undefined(cases, n, reason)
     tallies = np.stack([(values == step).sum(axis=1) for step in levels], axis=1)
     together = tallies[:, :, None] * tallies[:, None, :] - np.eye(len(levels)) * tallies[:, :, None]
     together = together / np.maximum(count - 1, 1)[:, None, None]
@@ -105,7 +107,7 @@ def _interval_alpha(sums: np.ndarray) -> np.ndarray:
 def _ordinal_alpha(sums: np.ndarray, levels: int) -> np.ndarray:
     together = sums.reshape(len(sums), levels, levels)
     margins = together.sum(axis=2)
-    # The ordinal distance is that of the midranks: the ratings between two levels, half of each end's.
+    # The ordinal distance of two levels is that of their midranks: the ratings between them and half of those on them.
     middle = np.cumsum(margins, axis=1) - margins / 2
     distance = (middle[:, :, None] - middle[:, None, :]) ** 2
     observed = (together * distance).sum(axis=(1, 2))

@@ -1,17 +1,16 @@
-"""Who would win if all wrote at equal length: a logistic regression of preferences on models and length.
+"""Win rates at equal length: a logistic regression of preferences on models and length.
 
-The idea of length-controlled AlpacaEval (Dubois et al. 2024, arXiv 2404.04475): a preference is explained by who wrote the two
-answers and by how much longer one is, and the win rate is predicted anew with the length term set to zero. Theirs has one
-baseline and a term for the difficulty of each instruction; here any two models may meet, so models have strengths as in
-Bradley and Terry's model, and instructions, being the units that are resampled, have no term:
+After length-controlled AlpacaEval (Dubois et al. 2024, arXiv 2404.04475): a preference is explained by the models of the two
+answers and by their difference in length; the win rate is predicted with the length term set to 0. Unlike there, any two models
+may be compared, so models have Bradley-Terry strengths; and the questions, which are the resampled units, have no term:
 
     logit P(first preferred) = strength(first) - strength(second) + tilt * tanh((words(first) - words(second)) / s)
 
-s is the standard deviation of the differences in words. A tie is half a win of both. A ridge penalty keeps a model that always
-wins finite, and fixes the strengths' mean at 0.
+s is the standard deviation of the differences in words. A tie is half a win for both. A ridge penalty keeps the strength of a
+model that always wins finite, and the mean strength at 0.
 
-Intervals are by the one-step bootstrap: from the fit to all cases, a resample's fit is one step of Newton's method away, and
-that step is a function of sums over cases (each case's score vector and information matrix).
+Intervals use the one-step bootstrap: the fit of a resample is one Newton step from the fit of all cases, and that step is a
+function of sums over cases (each case's gradient and information matrix).
 """
 
 from collections.abc import Sequence
@@ -19,11 +18,12 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import expit
 
-from automedeval.stats.bootstrap import Statistic, ratio
+from automedeval.stats.bootstrap import Statistic, ratio, undefined
+from automedeval.stats.logistic import fit_logistic
 
 RIDGE = 0.1
-MOST_MODELS = 10  # beyond, names are no models' or each has too few answers: strengths are left out
-FEW = 5  # comparisons that a model needs
+MOST_MODELS = 10  # with more names, there are no win rates: they may not name models, or each has few answers
+FEW = 5  # comparisons that each model needs
 
 
 def length_controlled(
@@ -35,37 +35,37 @@ def length_controlled(
     cases: int,
     models: Sequence[str],
 ) -> dict[str, object]:
-    """Fit the model to pairs of answers.
+    """Return win rates of models at equal length, and the effect of length.
 
     Args:
-        first, second: int [pairs], whose the answers are, as indices of `models`.
-        longer: float [pairs], by how many words the first is longer.
-        relation: [pairs], 1, 0 or -1 as the first is preferred, level or not; NaN where there is no verdict.
-        case: int [pairs], the case of each, of `cases`.
+        first, second: int [pairs], the models of the two answers, as indices of `models`.
+        longer: float [pairs], words of the first answer less those of the second.
+        relation: float [pairs], 1, 0 or -1 if the first is preferred, tied or not preferred; NaN without a verdict.
+        case: int [pairs], the case of each pair.
+        cases: the number of cases.
 
     Returns:
-        {"longer_wins"}: the probability that of two answers of equal models the one longer by s wins, ½ being no leaning;
-        {"win_rates": {model: {"raw", "controlled"}}} where there are models to compare; {"reason"} where there are not.
+        {"longer_wins", "words"}: the probability that the answer longer by s wins against one of an equally strong model (1/2:
+        no effect of length), and s; with {"win_rates": {model: {"raw", "controlled"}}} or the {"reason"} why there are none.
     """
     known = ~np.isnan(relation)
     first, second, case, longer = first[known], second[known], case[known], longer[known].astype(float)
     won = (relation[known] + 1) / 2
     spread = float(np.std(longer)) if len(longer) else 0.0
     if spread == 0:
-        return {"longer_wins": _nothing(cases, "all answers are equally long" if len(longer) else "no pair was judged")}
+        reason = "all answers are equally long" if len(longer) else "no pair was judged"
+        return {"longer_wins": undefined(cases, 0, reason)}
     counts = np.bincount(np.concatenate([first, second]), minlength=len(models))
     present = np.flatnonzero(counts)
-    reason = None
-    if len(present) > MOST_MODELS or counts[present].min() < FEW:
-        reason = f"{len(present)} model names, some on under {FEW} pairs" if counts[present].min() < FEW else (
-            f"{len(present)} models: more than {MOST_MODELS}"
-        )  # fmt: skip
-        present = present[:0]
+    reason = f"{len(present)} models: more than {MOST_MODELS}" if len(present) > MOST_MODELS else None
+    if counts[present].min() < FEW:
+        reason = f"{len(present)} model names, some on under {FEW} pairs"
+    present = present[:0] if reason else present
     design = np.zeros((len(won), len(present) + 1))
     for column, model in enumerate(present):
         design[:, column] = (first == model).astype(float) - (second == model)
     design[:, -1] = np.tanh(longer / spread)
-    beta = fit(design, won)
+    beta = fit_logistic(design, won, ridge=RIDGE)
     columns, step = _one_step(design, won, beta, case, cases)
     n = len(won)
     found: dict[str, object] = {
@@ -79,7 +79,7 @@ def length_controlled(
         own = np.where(first == model, won, np.where(second == model, 1 - won, 0.0))
         there = (first == model) | (second == model)
         raw = [np.bincount(case, weights=values, minlength=cases) for values in (own, there.astype(float))]
-        # Whom it met, and how often: predicted is its mean chance against them.
+        # The controlled rate is the mean over its opponents, weighted by how often it met them.
         met = np.where(first == model, second, first)[there]
         weights = np.array([(met == other).sum() for other in present]) / there.sum()
 
@@ -94,22 +94,8 @@ def length_controlled(
     return found
 
 
-def fit(design: np.ndarray, won: np.ndarray, steps: int = 50) -> np.ndarray:
-    """Return the coefficients of a logistic regression of shares won on a design [pairs, coefficients], by Newton's method."""
-    beta = np.zeros(design.shape[1])
-    ridge = RIDGE * np.eye(len(beta))
-    for _ in range(steps):
-        chance = expit(design @ beta)
-        gradient = design.T @ (won - chance) - RIDGE * beta
-        change = np.linalg.solve((design * (chance * (1 - chance))[:, None]).T @ design + ridge, gradient)
-        beta += change
-        if np.abs(change).max() < 1e-10:
-            break
-    return beta
-
-
 def _one_step(design: np.ndarray, won: np.ndarray, beta: np.ndarray, case: np.ndarray, cases: int):
-    """Return columns [cases, sums], and the function of sums that gives every resample's coefficients."""
+    """Return columns [cases, sums], and the function of sums that returns every resample's coefficients."""
     size = len(beta)
     chance = expit(design @ beta)
     upper = np.triu_indices(size)
@@ -125,7 +111,3 @@ def _one_step(design: np.ndarray, won: np.ndarray, beta: np.ndarray, case: np.nd
         return beta + np.linalg.solve(matrix, (sums[:, :size] - RIDGE * beta)[:, :, None])[:, :, 0]
 
     return columns, step
-
-
-def _nothing(cases: int, reason: str) -> Statistic:
-    return Statistic(np.zeros((cases, 1)), lambda sums: np.full(len(sums), np.nan), 0, reason)

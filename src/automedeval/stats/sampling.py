@@ -1,18 +1,17 @@
-"""How many cases people have to rate, and which ones next.
+"""Plan how many cases people have to rate, and draw the cases to rate next.
 
-Numbers in, numbers out. The plan turns the variance of `prediction_powered` round: with σ the standard deviation over cases
-of people's difference of two models, and τ that of what the judge leaves unexplained, the mean of n rated out of N judged
-cases has
+The plan inverts the variance of `prediction_powered`. Let σ be the standard deviation over cases of people's difference of two
+models, and τ that of the part that the judge does not explain. The mean of n rated out of N judged cases has the variance
 
     V(n) = τ² / n + (σ² - τ²) / N,          and without the judge σ² / n.
 
-A two-sided t test of level 5 % finds a difference δ with the power that the noncentral t distribution with n - 1 degrees of
-freedom and noncentrality δ / √V(n) gives it.
+The power of a two-sided t test of level 5 % for a difference δ is that of the noncentral t distribution with n - 1 degrees of
+freedom and noncentrality δ / √V(n).
 
-Which cases to rate next: each with a chance that grows with how unsure the judge is of it, mixed with the same chance for
-all (Zrnic and Candès 2024, "Active statistical inference"). The estimate divides by the chance, so any chances are valid; good
-ones make it narrow, and the uniform part keeps a judge that is wrong about its own doubts from doing harm: no case's chance
-falls below that share of the average.
+A case is drawn next with a probability that grows with the judge's uncertainty, mixed with a uniform one (Zrnic and Candès
+2024, "Active statistical inference"). The estimate weights by the inverse probability, so that any positive probabilities are
+valid; good ones give a narrow interval. The uniform part bounds the loss if the judge's uncertainty is misleading: no
+probability is below this share of the average.
 """
 
 from collections.abc import Callable
@@ -21,11 +20,12 @@ import numpy as np
 from scipy.special import nctdtr, stdtrit
 
 LEVEL = 0.05
-UNIFORM = 0.5  # share of the chance that all cases get alike
+MOST = 1_000_000  # ratings that a plan without a judge may need
+UNIFORM = 0.5  # uniform share of the probabilities
 
 
 def variance(rated: float, spread: float, rest: float | None = None, cases: int | None = None) -> float:
-    """Return the variance of a mean over so many rated cases; with `rest` and `cases`, of the prediction-powered one."""
+    """Return the variance of a mean over rated cases; with `rest` and `cases`, of the prediction-powered mean."""
     if rest is None or cases is None:
         return spread**2 / rated
     return rest**2 / rated + max(0.0, spread**2 - rest**2) / cases
@@ -34,13 +34,14 @@ def variance(rated: float, spread: float, rest: float | None = None, cases: int 
 def power_of(
     rated: int, difference: float, spread: float, rest: float | None = None, cases: int | None = None
 ) -> float:
-    """Return with what probability so many rated cases tell a difference from 0 (two-sided t test of 5 %).
+    """Return the power of a two-sided t test of level 5 % for a difference of two models.
 
     Args:
-        difference: how far apart the models are, in the unit of `spread`.
+        rated: the number of rated cases.
+        difference: the true difference, in the unit of `spread`.
         spread: the standard deviation over cases of people's difference.
-        rest: that of what the judge leaves unexplained; None is without a judge.
-        cases: how many cases are judged, the rated ones among them.
+        rest: the standard deviation of the part that the judge does not explain; None without a judge.
+        cases: the number of judged cases, which include the rated ones.
     """
     if rated < 2:
         return 0.0
@@ -51,25 +52,17 @@ def power_of(
     edge, centre = -float(stdtrit(freedom, LEVEL / 2)), abs(difference) / error
     if centre > 30:
         return 1.0
-    # The distribution function gets lost in its far tail, where the wrong side is: below 1e-10 from there on.
+    # The distribution function is inaccurate in its far tail, where the wrong side is; its value is below 1e-10 there.
     wrong_side = float(nctdtr(freedom, centre, -edge)) if centre < 4 else 0.0
     return 1 - float(nctdtr(freedom, centre, edge)) + wrong_side
 
 
 def ratings_needed(
-    difference: float,
-    power: float,
-    spread: float,
-    rest: float | None = None,
-    cases: int | None = None,
-    most: int = 1_000_000,
+    difference: float, power: float, spread: float, rest: float | None = None, cases: int | None = None
 ) -> int | None:
-    """Return the least number of rated cases that tells a difference from 0 with this power.
+    """Return the least number of rated cases with this power; the arguments are those of `power_of`.
 
-    With a judge no more cases can be rated than there are, and verdicts on so many cases may not be enough.
-
-    Returns:
-        The number, or None where no number up to `cases` (without a judge: up to `most`) will do.
+    None if no number up to `cases` (without a judge: up to `MOST`) is enough.
     """
     if not difference:
         return None
@@ -77,11 +70,11 @@ def ratings_needed(
     def enough(rated: int) -> bool:
         return power_of(rated, difference, spread, rest, cases) >= power
 
-    return least(enough, 2, most if rest is None or cases is None else cases)
+    return least(enough, 2, MOST if rest is None or cases is None else cases)
 
 
 def least(enough: Callable[[int], bool], low: int, high: int) -> int | None:
-    """Return the least number from low to high that is enough, None if not even the highest is; more is never worse."""
+    """Return the least number from low to high that is enough, None if none is; any number above it must be enough too."""
     if high < low or not enough(high):
         return None
     while low < high:
@@ -91,16 +84,16 @@ def least(enough: Callable[[int], bool], low: int, high: int) -> int | None:
 
 
 def chances(uncertainty: np.ndarray, open_: np.ndarray, number: int, uniform: float = UNIFORM) -> np.ndarray:
-    """Return the chance of every case to be rated next, such that `number` of the open ones are expected.
+    """Return float [cases], the probability of every case to be rated next; those of open cases sum to `number`.
 
-    A case that is rated already gets the chance that it would have had: `together` needs it.
+    A case that is rated already gets the probability that it would have had; `together` needs it.
 
     Args:
-        uncertainty: float [cases], 0 or more, how unsure the judge is of each case; NaN where it has no valid verdict, which
-            counts as unsure as the most uncertain case.
-        open_: bool [cases], which cases can still be drawn.
-        number: how many are to be drawn.
-        uniform: share of the chance that all cases get alike, above 0 to 1.
+        uncertainty: float [cases], 0 or more, the judge's uncertainty; NaN without a valid verdict, which counts as the
+            largest uncertainty.
+        open_: bool [cases], the cases that can still be drawn.
+        number: the number of cases to draw.
+        uniform: the uniform share of the probabilities, above 0, at most 1.
 
     Raises:
         ValueError: more are to be drawn than are open, or `uniform` is out of range.
@@ -113,7 +106,7 @@ def chances(uncertainty: np.ndarray, open_: np.ndarray, number: int, uniform: fl
     doubt = np.where(known, uncertainty, uncertainty[known].max() if known.any() else 1.0)
     average = doubt[open_].mean()
     share = np.ones(len(doubt)) if average <= 0 else uniform + (1 - uniform) * doubt / average
-    # Chances above 1 are cut off, and what is cut goes to the others, until `number` are expected.
+    # Probabilities above 1 are cut off and the others raised until they sum to `number`.
     scale = number / share[open_].sum()
     for _ in range(int(open_.sum())):
         chance = np.minimum(1.0, scale * share)
@@ -126,15 +119,15 @@ def chances(uncertainty: np.ndarray, open_: np.ndarray, number: int, uniform: fl
 
 
 def draw(chance: np.ndarray, open_: np.ndarray, seed: int = 0) -> np.ndarray:
-    """Draw open cases, each with exactly its chance, as many as the chances sum to; return their numbers.
+    """Draw open cases, each with exactly its probability, as many as the probabilities sum to; return their indices.
 
-    Systematic sampling in a random order (Madow 1949; Hartley and Rao 1962): cases are laid end to end, each as long as its
-    chance, and every whole step from a random start hits one.
+    Systematic sampling in random order (Madow 1949; Hartley and Rao 1962): the probabilities are added up, and a case is drawn
+    for every whole step from a random start.
     """
     rng = np.random.default_rng(seed)
     places = rng.permutation(np.flatnonzero(open_))
     ends = np.cumsum(chance[places])
-    # A sum that should be whole may miss it by rounding; the last step must not be lost or gained by that.
+    # The sum is a whole number but for rounding, which must not change the number of steps.
     total = round(float(ends[-1]), 6)
     steps = np.arange(rng.random(), total, 1.0)
     hit = np.minimum(np.searchsorted(ends, steps, side="right"), len(places) - 1)
@@ -142,9 +135,9 @@ def draw(chance: np.ndarray, open_: np.ndarray, seed: int = 0) -> np.ndarray:
 
 
 def together(earlier: np.ndarray, now: np.ndarray) -> np.ndarray:
-    """Return the chance of a case to be in one of two draws, the later one among what the earlier one left.
+    """Return the probability of a case to be in one of two draws, the later one among the cases that the earlier one left.
 
-    1 - (1 - π₁)(1 - π₂): both the chances of the later draw are a function of the verdicts alone, not of what people said in
-    the earlier one; so ratings of both can be pooled, each weighted with the inverse of this.
+    It is 1 - (1 - π₁)(1 - π₂), because the probabilities of both draws depend on the verdicts alone and not on ratings. So the
+    ratings of both draws can be pooled, each weighted by the inverse of this.
     """
     return 1 - (1 - earlier) * (1 - now)

@@ -1,21 +1,20 @@
-"""Abstention: which verdicts can be kept so that few of their pairs are wrong, and what is promised of them.
+"""Abstention: which verdicts to keep so that the share of wrong pairs is bounded with high probability.
 
-A verdict has a confidence; those at a threshold or above are kept, the others go to people. The risk at a threshold is the
-chance that a pair of a kept verdict is wrong: take a kept case at random, of it at random a pair that people put in an order;
-it is wrong unless the judge puts it in that order (a judge's tie is wrong, a tie of people is no pair). Cases count alike,
-however many responses they have.
+Verdicts whose confidence is at or above a threshold are kept; the others are sent to people. The risk at a threshold is the
+probability that a random pair of a random kept case is wrong, among pairs that people ordered: the judge ties them or orders
+them the other way.
 
-Pairs of a case share their question, their responses and the judge's mood: they are not independent, and counting them all
-promises more than is true. So a rated case gives one unit, a pair drawn by the seed and the case's id. Given how many units a
-threshold keeps, its errors are binomial with the risk at that threshold, whatever the judge is like, if rated and fresh cases
-are drawn alike. `certify` goes through thresholds from the strictest to the laxest and tests at each whether the risk is above
-what is allowed, by the exact binomial p-value. It stops at the first where that cannot be ruled out; the last before is wrongly
-called safe with a probability of delta at most (fixed-sequence testing, as in "Learn then Test", Angelopoulos, Bates, Candès,
-Jordan and Lei 2021). For this the sequence has to be fixed before anything is known of the rated cases: it is made of the fresh
-verdicts' confidences and of how many units there are, never of the rated cases' confidences or errors.
+Pairs of one case are correlated, so each rated case contributes one pair, drawn by the seed and the case's id: a unit. Given
+the number of units that a threshold keeps, the number of errors is binomial with the risk at that threshold, if rated and fresh
+cases are drawn from the same distribution. `certify` tests thresholds from the strictest to the laxest, at each the hypothesis
+that the risk exceeds the allowed one, by the exact binomial p-value. It stops at the first that is not rejected and returns the
+one before. The probability that the returned threshold has a higher risk is at most delta (fixed-sequence testing, as in "Learn
+then Test", Angelopoulos, Bates, Candès, Jordan and Lei 2021). This requires that the sequence does not depend on the rated
+cases: it is computed from the confidences of the fresh verdicts and the number of units.
 """
 
 import hashlib
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,21 +26,21 @@ from scipy.special import bdtr
 from automedeval.stats.agreement import Panel
 from automedeval.stats.bootstrap import divide, ratio
 
-STEPS = 20  # thresholds are laid at twentieths of the fresh verdicts
-LEAST = 4  # twentieths that the strictest threshold keeps: a few units more decide less by chance whether the sequence goes on
-SPARE = 2  # errors that it should be able to bear
+STEPS = 20  # thresholds are at twentieths of the fresh verdicts
+LEAST = 4  # twentieths that the strictest threshold keeps at least: with fewer units, chance would often end the sequence there
+SPARE = 2  # errors that the strictest threshold should tolerate
 POINTS = 10  # of a risk-coverage curve
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """What can be promised.
+    """Hold a certified threshold and its tests.
 
     Args:
-        risk, delta: the share of wrong pairs that is allowed, and how often the promise may be false.
-        units: rated cases with a verdict and a pair that people put in an order.
-        threshold: verdicts of this confidence or more are kept; None keeps none, and `reason` says why.
-        tested: the thresholds in turn, as {"threshold", "units", "errors", "p"}; the last may be the one that failed.
+        risk, delta: the allowed share of wrong pairs, and the allowed probability that the true share is higher.
+        units: the number of rated cases with a valid verdict and a pair that people ordered.
+        threshold: verdicts with this confidence or more are kept; None keeps none, and `reason` says why.
+        tested: the tests in order, {"threshold", "units", "errors", "p"}; the last may have failed.
     """
 
     risk: float
@@ -53,48 +52,41 @@ class Certificate:
 
     @property
     def accepted(self) -> Mapping[str, float] | None:
-        """The line of `tested` that the threshold stands in."""
+        """The test of the certified threshold."""
         return next((line for line in self.tested if line["threshold"] == self.threshold), None)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""
-        told = self.accepted or {}
+        accepted = self.accepted or {}
         promise = (
-            "of a kept case, drawn at random, a pair that people put in an order, drawn at random, is wrong with a probability "
-            f"of {self.risk:g} at most; that this is false has a probability of {self.delta:g} at most"
+            "a random pair, among those that people ordered, of a random kept case is wrong with a probability of "
+            f"{self.risk:g} at most; this statement is false with a probability of {self.delta:g} at most"
         )
-        return {
-            "promise": promise if told else None,
-            "risk": self.risk,
-            "delta": self.delta,
-            "threshold": self.threshold,
-            "reason": self.reason,
-            "units": self.units,
-            "units_kept": told.get("units", 0),
-            "errors": told.get("errors"),
-            "p": told.get("p"),
+        given = {name: getattr(self, name) for name in ("risk", "delta", "threshold", "reason", "units")}
+        return {"promise": promise if accepted else None, **given} | {
+            "units_kept": accepted.get("units", 0),
+            "errors": accepted.get("errors"),
+            "p": accepted.get("p"),
             "units_needed_without_an_error": units_needed(self.risk, self.delta),
             "tested": [dict(line) for line in self.tested],
         }
 
 
 def units_needed(risk: float, delta: float, errors: int = 0) -> int:
-    """Return the least number of units that certify a risk although so many of them are wrong."""
-    number = errors + 1
-    while bdtr(errors, number, risk) > delta:
-        number += 1
-    return number
+    """Return the least number of units that certify a risk with this number of errors among them."""
+    return next(number for number in itertools.count(errors + 1) if bdtr(errors, number, risk) <= delta)
 
 
 def thresholds(fresh: np.ndarray, units: int, risk: float, delta: float) -> np.ndarray:
-    """Return the thresholds to test, strictest first: twentieths of the fresh verdicts, as far as they can be told apart.
+    """Return the thresholds to test, strictest first: the distinct twentieths of the fresh verdicts.
 
-    The strictest is laid where the units to be expected can bear `SPARE` errors, or fewer where that would take more than half
-    of them, and keeps `LEAST` twentieths: one that keeps next to nothing cannot be certified, and the sequence would end there.
+    The strictest keeps so many that the expected units tolerate `SPARE` errors, or fewer errors if that takes more than half
+    of the units, and at least `LEAST` twentieths. A threshold that keeps fewer could not be certified and would end the
+    sequence.
 
     Args:
-        fresh: float [verdicts], the confidences of verdicts that nobody rated.
-        units: how many rated cases there are to test with.
+        fresh: float [verdicts], the confidences of the verdicts on unrated cases.
+        units: the number of rated cases to test with.
     """
     needs = [units_needed(risk, delta, errors) for errors in range(SPARE + 1)]
     need = max([each for each in needs if 2 * each <= units], default=needs[0])
@@ -107,21 +99,19 @@ def thresholds(fresh: np.ndarray, units: int, risk: float, delta: float) -> np.n
 def certify(
     confidence: np.ndarray, wrong: np.ndarray, sequence: Sequence[float], risk: float, delta: float
 ) -> Certificate:
-    """Test thresholds in turn, and certify the last before the first that fails.
+    """Test thresholds in order, and certify the last one before the first that fails.
 
     Args:
         confidence: float [units], of the verdicts on rated cases.
         wrong: bool [units], whether the pair drawn from the case is wrong.
-        sequence: thresholds, strictest first, fixed without a look at either.
-        risk: the share of wrong pairs that is allowed, above 0 and below 1.
-        delta: the probability, above 0 and below 1, with which the risk at the threshold may be higher than that.
+        sequence: thresholds, strictest first, chosen without knowledge of `confidence` and `wrong`.
+        risk: the allowed share of wrong pairs, above 0 and below 1.
+        delta: the allowed probability, above 0 and below 1, that the risk at the certified threshold is higher.
     """
     units, least = len(confidence), units_needed(risk, delta)
     if units < least:
-        reason = (
-            f"{units} rated cases with a pair to test; even without an error it needs {least} for a risk of {risk:g}"
-        )
-        return Certificate(risk, delta, units, None, (), f"{reason} at delta {delta:g}")
+        reason = f"{units} rated cases with a pair to test; even without an error {least} are needed"
+        return Certificate(risk, delta, units, None, (), f"{reason} for a risk of {risk:g} at delta {delta:g}")
     tested: list[dict[str, float]] = []
     accepted = None
     for threshold in map(float, sequence):
@@ -143,11 +133,13 @@ def certify(
 
 
 def drawn_pairs(panel: Panel, pairs: np.ndarray, names: Sequence[str], seed: int = 0) -> np.ndarray:
-    """Return one pair of every case that has some, by a digest of the seed and the case's name: int [units].
+    """Return int [units]: one pair of every case that has any, drawn by a hash of the seed and the case's name.
+
+    The draw of a case depends neither on the order of a file nor on other cases.
 
     Args:
         pairs: bool [pairs], those to draw from.
-        names: of the cases; neither the order of a file nor other cases change what is drawn.
+        names: the names of the cases.
     """
     places = np.flatnonzero(pairs)  # in the order of their cases
     cases, starts, counts = np.unique(panel.case[panel.pairs[0][places]], return_index=True, return_counts=True)
@@ -158,9 +150,9 @@ def drawn_pairs(panel: Panel, pairs: np.ndarray, names: Sequence[str], seed: int
 
 
 def gaps(panel: Panel, scores: np.ndarray) -> np.ndarray:
-    """Return each case's confidence by the gap of the scores of two responses, its mean over the pairs: float [cases].
+    """Return float [cases], a confidence: the mean over pairs of the difference of the two responses' scores.
 
-    NaN where no pair has two scores. The mean, because the least gap of many responses is next to nothing in any case.
+    NaN where no pair has two scores. It is the mean because the smallest difference among many responses is always near 0.
     """
     first, second = panel.pairs
     distance = np.abs(scores[first] - scores[second])
@@ -169,10 +161,10 @@ def gaps(panel: Panel, scores: np.ndarray) -> np.ndarray:
 
 
 def supports(panel: Panel, own: np.ndarray, others: Sequence[np.ndarray]) -> np.ndarray:
-    """Return each case's confidence by how many other judges order a pair as this one does: float [cases], 0 to 1.
+    """Return float [cases], a confidence: the share of other judges that order a pair as this one does, 0 to 1.
 
     Args:
-        own, others: relations [pairs]; one that ties where the other does not agrees by half. NaN where none has both.
+        own, others: relations [pairs]; a tie against an order agrees by half. A case without a common pair is NaN.
     """
     total, count = np.zeros((2, panel.cases))
     for other in others:
@@ -183,7 +175,7 @@ def supports(panel: Panel, own: np.ndarray, others: Sequence[np.ndarray]) -> np.
 
 
 def certainty(probabilities: Sequence[Mapping[str, float]]) -> float | None:
-    """Return how sure a judge is of the values it gave: 1 less their mean entropy, as a share of the highest possible.
+    """Return a judge's certainty: 1 less the mean entropy of its values, as a share of the largest possible entropy.
 
     Args:
         probabilities: for each value of an answer, allowed value → probability, as a verdict records them.
@@ -198,15 +190,15 @@ def certainty(probabilities: Sequence[Mapping[str, float]]) -> float | None:
 
 
 def risk_coverage(panel: Panel, people: np.ndarray, judge: np.ndarray, confidence: np.ndarray) -> list[dict[str, Any]]:
-    """Return the risk at tenths of coverage, the surest verdicts first, down to keeping all there are.
+    """Return the risk at tenths of coverage, from the most confident verdicts to all of them.
 
     Args:
         people, judge: relations [pairs].
-        confidence: float [cases], NaN where there is no verdict: that is kept nowhere, and full coverage is not reached.
+        confidence: float [cases], NaN without a verdict; such cases are never kept, so that coverage stays below 1.
 
     Returns:
-        {"threshold", "coverage", "cases", "risk"} each: coverage is the share kept of the cases that people put a pair of in
-        an order, cases their number, risk a statistic over all such pairs of the kept ones, each case counting alike.
+        {"threshold", "coverage", "cases", "risk"} for each point: coverage is the kept share of the cases with a pair that
+        people ordered, cases the number of kept ones, risk the statistic of wrong pairs, with the same weight for each case.
     """
     known = ~np.isnan(people) & (people != 0)
     pairs = panel.per_case(known)
@@ -219,10 +211,9 @@ def risk_coverage(panel: Panel, people: np.ndarray, judge: np.ndarray, confidenc
         number = min(len(ordered), math.ceil(rated * step / POINTS))
         if not number or (points and points[-1]["threshold"] == ordered[number - 1]):
             continue
-        kept = there & (confidence >= ordered[number - 1])
+        threshold = float(ordered[number - 1])
+        kept = there & (confidence >= threshold)
         count = int(kept.sum())
         risk = ratio(np.where(kept, share, 0.0), kept.astype(float), count, "no verdict is kept")
-        points.append(
-            {"threshold": float(ordered[number - 1]), "coverage": count / rated, "cases": count, "risk": risk}
-        )
+        points.append({"threshold": threshold, "coverage": count / rated, "cases": count, "risk": risk})
     return points

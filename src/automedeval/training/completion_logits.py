@@ -1,9 +1,9 @@
-"""Compute the output layer at trained positions only, on devices where TRL computes it at all (`sft.py` on a CPU).
+"""Compute the output layer only at positions with a label, on devices without Triton (`recipes/sft.py` uses it on a CPU).
 
-TRL's fused output layer leaves out positions without a label where it has Triton. Elsewhere it reads every position, prompts
-included, and sets their losses to zero afterwards. Four fifths of a judge's row are prompt, and a small model spends more on
-the output layer than on all others. Two hooks and the `shift_labels` that TRL's layer takes spare that; losses, gradients and
-the logged measures are the same up to rounding.
+With Triton, TRL's fused output layer skips positions without a label. Without it, TRL computes the logits of all positions,
+prompts included, and sets their losses to 0. Four fifths of a judge's row are prompt, and in a small model the output layer
+takes most of the time. Two hooks and the argument `shift_labels` of TRL's layer avoid that. Losses, gradients and logged
+measures are equal up to rounding.
 """
 
 from typing import Any
@@ -12,27 +12,27 @@ from automedeval.training.stages import UNTRAINED
 
 
 def read_trained_positions(network: Any, backbone: Any) -> None:
-    """Let TRL's output layer read only the positions whose next token is trained on.
+    """Pass only the positions whose next token has a label to TRL's output layer.
 
     Args:
-        network: what the trainer calls: a causal language model that SFTTrainer has fitted with its output layer, or an
-            adapter around one.
-        backbone: the model's part below the output layer, whose last hidden states are [batch, length, width].
+        network: the model that the trainer calls: a causal language model with SFTTrainer's output layer, or an adapter
+            around one.
+        backbone: the part of the model below the output layer, whose last hidden states are [batch, length, width].
     """
-    asked: list[Any] = []  # bool [batch, length - 1], of the pass that runs
+    trained: list[Any] = []  # bool [batch, length - 1], of the current forward pass
 
     def before(_: Any, given: tuple, named: dict[str, Any]) -> tuple[tuple, dict[str, Any]] | None:
-        asked.clear()
+        trained.clear()
         if named.get("labels") is None:  # no loss: generation
             return None
         named = dict(named)
         labels = named.pop("labels")[:, 1:]
-        asked.append(labels != UNTRAINED)
-        return given, {**named, "shift_labels": labels[asked[0]][None]}  # one row of all that is trained on
+        trained.append(labels != UNTRAINED)
+        return given, {**named, "shift_labels": labels[trained[0]][None]}  # one row of all labels
 
     def after(_: Any, given: tuple, output: Any) -> Any:
-        if asked:
-            output.last_hidden_state = output.last_hidden_state[:, :-1][asked.pop()][None]
+        if trained:
+            output.last_hidden_state = output.last_hidden_state[:, :-1][trained.pop()][None]
         return output
 
     network.register_forward_pre_hook(before, with_kwargs=True)

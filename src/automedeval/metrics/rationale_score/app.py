@@ -1,8 +1,8 @@
-"""Show the metric on a page: a reference rationale, a prediction, and how similar they are.
+"""A page for the metric: enter a reference rationale and a prediction, and see how similar they are.
 
     python app.py
 
-It runs as a Space of the Hub, beside `rationale_score.py`; gradio comes with the Space.
+It runs as a Space of the Hub, in the folder of `rationale_score.py`; the Space installs gradio.
 """
 
 import logging
@@ -20,10 +20,10 @@ LONGEST = 20_000  # characters of a text: several times what the models read
 def compare(
     reference: str, prediction: str, bert_model: str, layer: str, bart_model: str, direction: str
 ) -> tuple[list[list[str]], str]:
-    """Return the rows of the table, and what is to be said of them; a name left blank leaves that model's part out.
+    """Return the rows of the table, and a note on them; a blank model name omits that model's part.
 
     Raises:
-        ValueError: a text or a model that nothing can be computed from.
+        ValueError: an empty text, or a model or layer that cannot be used.
     """
     for what, text in (("reference", reference), ("prediction", prediction)):
         if not (text or "").strip():
@@ -42,19 +42,19 @@ def compare(
 
 
 def shown(rows: list[list[str]], note: str) -> str:
-    """Return the figures as a table in Markdown, whose words wrap where the screen is narrow, and the note below."""
+    """Return the figures as a Markdown table, which wraps on narrow screens, and the note below it."""
     table = ["| figure | value |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)]
     return "\n".join([*table, "", note])
 
 
 def page() -> object:
     """Build the page."""
-    import gradio  # here, so that `compare` can be tried where it is not installed
+    import gradio  # here, so that `compare` works without gradio
 
     def answer(*given: object) -> str:
         try:
             return shown(*compare(*given))
-        except ValueError as error:  # for the visitor to mend: said where the figures would stand, until the next try
+        except ValueError as error:  # shown in place of the figures
             return f"**No figures.** {error}"
 
     with gradio.Blocks(title="Rationale score", analytics_enabled=False) as blocks:
@@ -70,7 +70,7 @@ def page() -> object:
                 bert = gradio.Textbox("roberta-large", label="Model for BERTScore")
                 layer = gradio.Textbox(label="Layer for BERTScore")  # a number box sends 0 where it is blank
                 bart = gradio.Textbox("facebook/bart-large-cnn", label="Model for BARTScore")
-                ways = [(way.replace("_", " "), way) for way in DIRECTIONS]  # from what is read to what is predicted
+                ways = [(way.replace("_", " "), way) for way in DIRECTIONS]
                 direction = gradio.Dropdown(ways, value=ways[0][1], label="Direction of BARTScore")
         button.click(answer, [reference, prediction, bert, layer, bart, direction], found)
     return blocks

@@ -1,10 +1,10 @@
 """Measure how similar rationales are to reference rationales: BERTScore and BARTScore in one metric (paper section 4.3).
 
 BERTScore (Zhang et al. 2020) matches the tokens of two texts greedily by the cosine of their contextual embeddings; BARTScore
-(Yuan et al. 2021) is the mean log-probability that a BART gives the tokens of one text after it has read the other. Both tell
-how similar a text is to its reference, and nothing about whether either is right.
+(Yuan et al. 2021) is the mean log-probability of the tokens of one text given the other, under a BART. Both measure how
+similar a text is to its reference, not whether it is correct.
 
-This file stands alone: `evaluate.load` copies it and nothing beside it.
+This file imports nothing of the package: `evaluate.load` copies this file alone.
 """
 
 import csv
@@ -25,19 +25,19 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoConfig, AutoModel, AutoTokenizer, BartForConditionalGeneration
 from transformers.utils.logging import get_verbosity, set_verbosity, set_verbosity_error
 
-# How (prediction, reference) is turned into (source, target).
+# Steps of the slices that turn (prediction, reference) into (source, target).
 DIRECTIONS = {"reference_to_prediction": (-1,), "prediction_to_reference": (1,), "harmonic": (-1, 1)}
 DTYPES = ("float32", "bfloat16", "float16")
 # The layers that bert-score compares for its usual models; its authors chose them on WMT16.
 LAYERS = {"roberta-large": 17, "roberta-base": 10, "bert-base-uncased": 9, "microsoft/deberta-xlarge-mnli": 40}
-# Models that count positions from behind the padding's id: the table of positions is longer than the longest text.
+# Models whose positions begin after the id of the padding: their table of positions is longer than the longest text.
 SHIFTED = {
     "roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "roberta-prelayernorm", "longformer", "xmod", "mpnet",
 }  # fmt: skip
-UNKNOWN_WINDOW = 1_000_000  # a tokenizer that does not know its window says 1e30
-HELD = 8  # batches whose states are held at once: enough to find partners of like length
-LOGITS = 2**20  # most logits that are held at once: 4 MiB in float32, which a processor's cache holds too
-WORDS = 2048  # most tokens of the vocabulary that logits are computed of at once
+UNKNOWN_WINDOW = 1_000_000  # a tokenizer without a known window gives 1e30
+HELD = 8  # batches whose states are kept at once: enough to find pairs of similar length
+LOGITS = 2**20  # largest number of logits at once: 4 MiB in float32, which fits a processor's cache
+WORDS = 2048  # largest number of vocabulary entries whose logits are computed at once
 
 Pair = tuple[int, int]  # the numbers of two texts
 Rows = list[torch.Tensor]  # by text: token ids
@@ -63,27 +63,27 @@ def rationale_score(
 
     Args:
         predictions: texts.
-        references: one text or several for each prediction. Of several, each figure is the best one's.
-        bert_model, bart_model: name on the Hub or folder; None leaves that part out.
-        bert_num_layers: whose hidden states are compared; None takes bert-score's choice for a model that it knows.
-        bart_direction: which text is read and which is predicted; harmonic is the harmonic mean of both ways.
-        rescale_with_baseline: map BERTScore so that unrelated texts have about 0, by bert-score's table for English, or by
-            the one at `baseline_path` (CSV with the columns LAYER, P, R, F).
-        batch_tokens: most tokens of a batch, padding included.
+        references: one text or several for each prediction. Of several, the largest value of each figure counts.
+        bert_model, bart_model: name on the Hub or folder; None omits that part.
+        bert_num_layers: the layer whose hidden states are compared; None: bert-score's choice, for models in `LAYERS`.
+        bart_direction: which text is the source and which the target; harmonic is the harmonic mean of both directions.
+        rescale_with_baseline: rescale BERTScore so that unrelated texts have about 0, with bert-score's table for English, or
+            with the table at `baseline_path` (CSV with the columns LAYER, P, R, F).
+        batch_tokens: largest number of tokens of a batch, padding included.
         device: "auto", "cpu", "cuda" or "cuda:N".
         dtype: of the models; cosines and sums are float32.
 
     Returns:
-        `bert_score` {precision, recall, f1} and `bart_score` (nats per token, None where undefined), one figure an item;
-        `mean_bert_score`, `mean_bart_score`, and `bart_score_undefined`, how many the latter leaves out; `empty` and
-        `truncated`, the items of which a text is blank, or was cut because a model reads no longer ones.
-        A blank text has BERTScore 0 with anything, as in bert-score, and no BARTScore.
+        `bert_score` {precision, recall, f1} and `bart_score` (nats per token, None if undefined), one figure per item;
+        `mean_bert_score`, `mean_bart_score`, and `bart_score_undefined`, the number of items without a BARTScore; `empty` and
+        `truncated`, the items with a blank text, and with a text that was cut to a model's window.
+        A blank text has BERTScore 0, as in bert-score, and no BARTScore.
 
     Raises:
-        ValueError: texts or settings that nothing can be computed from; a model that cannot be loaded; no baseline.
+        ValueError: invalid texts or settings; a model that cannot be loaded; no baseline.
     """
-    # Paper: names neither models nor direction. Taken: the defaults of both methods' own programs, reference → prediction,
-    # and no rescaling, since its BERTScores of 84 to 95 are in the range of the raw F1.
+    # Paper: names neither models nor direction. Here: the defaults of the authors' programs, reference → prediction, and no
+    # rescaling, since the paper's BERTScores of 84 to 95 are in the range of the raw F1.
     predictions, references = check_texts(predictions, references)
     for name, value, allowed in (("bart_direction", bart_direction, DIRECTIONS), ("dtype", dtype, DTYPES)):
         if value not in allowed:
@@ -93,7 +93,7 @@ def rationale_score(
     if bert_model is None and bart_model is None:
         raise ValueError("bert_model and bart_model are both None: nothing to compute")
     if bert_model is None and rescale_with_baseline:
-        raise ValueError("rescale_with_baseline is about BERTScore, and bert_model is None")
+        raise ValueError("rescale_with_baseline needs BERTScore, and bert_model is None")
     if baseline_path and not rescale_with_baseline:
         raise ValueError("baseline_path is given, and rescale_with_baseline is False")
     device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
@@ -109,7 +109,7 @@ def rationale_score(
         bert = _load("bert_model", bert_model, layers, device, dtype)
         rows, over = bert.score([(one.strip(), two.strip()) for one, two in pairs], batch_tokens)
         empty |= {owner for owner, row in zip(owners, rows) if row is None}
-        cut |= bert.say_cut(over, owners, len(predictions))
+        cut |= bert.log_cut(over, owners, len(predictions))
         best = _best([row or [0.0, 0.0, 0.0] for row in rows], owners, len(predictions))
         names = enumerate(("precision", "recall", "f1"))
         columns = {name: [(row[k] - base[k]) / (1 - base[k]) for row in best] for k, name in names}
@@ -122,7 +122,7 @@ def rationale_score(
         if len(ways) == 2:  # of two log-probabilities, which are 0 at most
             rows = [one and [2 * one[0] * two[0] / ((one[0] + two[0]) or 1.0)] for one, two in zip(rows, ways[1][0])]
         empty |= {owner for owner, row in zip(owners, rows) if row is None}
-        cut |= bart.say_cut(over, owners, len(predictions))
+        cut |= bart.log_cut(over, owners, len(predictions))
         scores = [row[0] if row else None for row in _best(rows, owners, len(predictions))]
         defined = [score for score in scores if score is not None]
         result |= {"bart_score": scores, "mean_bart_score": sum(defined) / len(defined) if defined else None}
@@ -131,14 +131,16 @@ def rationale_score(
 
 
 def check_texts(predictions: Sequence[str], references: Sequence) -> tuple[list[str], list[list[str]]]:
-    """Return predictions, and the references of each as a list; ValueError says which item is not what it should be."""
+    """Return the predictions, and the references of each as a list; ValueError names an item that is not a text."""
     for name, each in (("predictions", predictions), ("references", references)):
         if each is None or isinstance(each, str):
-            raise ValueError(f"{name} must be a list with one entry an item, not {each!r:.60}")
+            raise ValueError(f"{name} must be a list with one entry per item, not {each!r:.60}")
     predictions = list(predictions)
     lists = [[each] if isinstance(each, str) else each for each in references]
     if len(predictions) != len(lists) or not predictions:
-        raise ValueError(f"{len(predictions)} predictions, {len(lists)} references: must be as many, and one at least")
+        raise ValueError(
+            f"{len(predictions)} predictions, {len(lists)} references: must be the same number, at least one"
+        )
     for item, (prediction, each) in enumerate(zip(predictions, lists)):
         if not isinstance(each, (list, tuple)) or not each:
             raise ValueError(f"references[{item}] must be a text or a list of one text or more, not {each!r:.60}")
@@ -146,12 +148,14 @@ def check_texts(predictions: Sequence[str], references: Sequence) -> tuple[list[
             if not isinstance(text, str):
                 raise ValueError(f"{name}[{item}] must be a text, not {type(text).__name__}: {text!r:.60}")
             if any("\ud800" <= sign <= "\udfff" for sign in text):
-                raise ValueError(f"{name}[{item}] holds half a surrogate pair, which is no character: {text!r:.60}")
+                raise ValueError(
+                    f"{name}[{item}] contains half a surrogate pair, which is not a character: {text!r:.60}"
+                )
     return predictions, [list(each) for each in lists]
 
 
 def _best(rows: Sequence[list[float] | None], owners: Sequence[int], items: int) -> list[list[float]]:
-    """Return the largest of each figure per item; an item without any has an empty list."""
+    """Return the largest value of each figure per item; an empty list for an item without figures."""
     best: list[list[float]] = [[] for _ in range(items)]
     for owner, row in zip(owners, rows):
         if row is not None:
@@ -179,9 +183,9 @@ def _baseline(name: str, layers: int, path: str | None) -> list[float]:
 
 
 def _batches(sizes: Sequence[tuple[int, ...]], budget: int) -> Iterator[list[int]]:
-    """Yield places, largest sizes first, so that rows × the longest text of a batch stay within the budget.
+    """Yield places in batches, largest sizes first, with rows × longest text of a batch within the budget.
 
-    A batch that is filled to an eighth takes only texts as long as its last: padding costs more than one more batch.
+    A batch that is filled to an eighth accepts only texts as long as its last: padding costs more than one more batch.
     """
     batch: list[int] = []
     longest = 0
@@ -197,7 +201,7 @@ def _batches(sizes: Sequence[tuple[int, ...]], budget: int) -> Iterator[list[int
 
 
 def _groups(sizes: Sequence[int], most: int) -> Iterator[range]:
-    """Yield runs of places; each but the last ends where its sizes come to `most`."""
+    """Yield ranges of places; each except the last ends where the sum of its sizes reaches `most`."""
     start = held = 0
     for place, size in enumerate(sizes, 1):
         held += size
@@ -207,7 +211,7 @@ def _groups(sizes: Sequence[int], most: int) -> Iterator[range]:
 
 
 def _stacked(rows: list[torch.Tensor], padding: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return rows of unequal length as one tensor, and the mask of what is not padding."""
+    """Return rows of unequal length as one padded tensor, and its mask (True: no padding)."""
     stack = pad_sequence(rows, batch_first=True, padding_value=padding)
     mask = torch.arange(stack.shape[1]) < torch.tensor([[len(row)] for row in rows])
     return stack.to(device), mask.to(device)
@@ -227,12 +231,14 @@ class _Model:
         known -= self.pad + 1 if config.model_type in SHIFTED else 0
         windows = [window for window in (tokenizer.model_max_length, known) if 0 < window < UNKNOWN_WINDOW]
         if not windows:
-            raise ValueError(f"{name}: neither tokenizer (model_max_length) nor config says how long a text it reads")
+            raise ValueError(
+                f"{name}: neither tokenizer (model_max_length) nor config gives the length of the longest text"
+            )
         self.window = min(windows)
 
     @torch.inference_mode()
     def score(self, pairs: list[tuple[str, str]], budget: int) -> tuple[list[list[float] | None], list[bool]]:
-        """Return the figures of pairs of texts, None where one is blank, and whether a text was cut."""
+        """Return the figures of pairs of texts, None if one is blank, and whether a text was cut."""
         numbers = {text: number for number, text in enumerate(dict.fromkeys(text for pair in pairs for text in pair))}
         ids, over = self._tokens(list(numbers))
         blank = [not text.strip() or torch.isin(row, self.frame).all() for text, row in zip(numbers, ids)]
@@ -243,15 +249,15 @@ class _Model:
             raise ValueError(f"{self.name}: a score is not finite; dtype='float32' may help")
         return [figures.get(pair) for pair in asked], [over[one] or over[two] for one, two in asked]
 
-    def say_cut(self, over: Sequence[bool], owners: Sequence[int], items: int) -> set[int]:
-        """Return the items of which a text was cut, and log how many there are."""
+    def log_cut(self, over: Sequence[bool], owners: Sequence[int], items: int) -> set[int]:
+        """Return the items with a text that was cut, and log their number."""
         if cut := {owner for owner, flag in zip(owners, over) if flag}:
-            text = "%d of %d items hold a text beyond the %d tokens that %s reads: its end is not compared"
+            text = "%d of %d items have a text beyond the %d tokens that %s reads: its end is not compared"
             logger.warning(text, len(cut), items, self.window, self.name)
         return cut
 
     def _tokens(self, texts: Sequence[str]) -> tuple[Rows, list[bool]]:
-        """Return the ids of texts, and whether their ends were cut off."""
+        """Return the ids of texts, and whether each was cut."""
         ids = self.tokenizer(list(texts), truncation=True, max_length=self.window)["input_ids"]
         over = [False] * len(ids)
         if full := [place for place, row in enumerate(ids) if len(row) >= self.window]:
@@ -285,18 +291,18 @@ class _Bert(_Model):
             for batch in _batches([(len(ids[one]), len(ids[two])) for one, two in chosen], budget):
                 matched = [chosen[place] for place in batch]
                 figures |= zip(matched, self._match(matched, states, ids))
-            uses -= Counter(text for pair in chosen for text in pair)  # drops what comes to nothing
+            uses -= Counter(text for pair in chosen for text in pair)  # also removes texts without further uses
             states = {text: vectors for text, vectors in states.items() if text in uses}
         return figures
 
     def _match(self, pairs: list[Pair], states: States, ids: Rows) -> list[list[float]]:
-        """Match each token with the likest one of the other text (Zhang et al. 2020, section 3)."""
+        """Match each token with the most similar one of the other text (Zhang et al. 2020, section 3)."""
         sides = [[normalize(states[pair[k]].float(), dim=-1) for pair in pairs] for k in (0, 1)]
         (one, mask), (two, other) = (_stacked(side, 0, self.device) for side in sides)
         cosines = torch.bmm(one, two.transpose(1, 2)).masked_fill_(~(mask[:, :, None] & other[:, None, :]), -torch.inf)
         means = []
         for k, best in enumerate((cosines.amax(2), cosines.amax(1))):
-            # What frames a text may be matched, and has no weight of its own; so it is in bert-score.
+            # As in bert-score, the tokens that frame a text may be matched, and have no weight themselves.
             own, _ = _stacked([~torch.isin(ids[pair[k]], self.frame) for pair in pairs], 0, self.device)
             means.append(best.masked_fill(~own, 0.0).sum(1) / own.sum(1))
         precision, recall = means
@@ -329,7 +335,7 @@ class _Bart(_Model):
         output = self.network.model.decoder(input_ids=torch.cat([start, target[:, :-1]], dim=1), **given)
         table = torch.zeros(target.shape, device=self.device)
         table[mask] = self._log_probabilities(output.last_hidden_state[mask], target[mask])  # no logits for padding
-        # A "<pad>" that a text spells out adds nothing, and counts in the length: so it is in BARTScore.
+        # As in BARTScore, a "<pad>" written in a text adds nothing, and counts in the length.
         total = table.masked_fill_(target == self.pad, 0.0).sum(1)
         return (total / mask.sum(1))[:, None].tolist()
 
@@ -347,10 +353,10 @@ class _Bart(_Model):
 
 @lru_cache(maxsize=2)
 def _load(what: str, name: str, layers: int | None, device: str, dtype: str) -> _Model:
-    """Return a model; the last two stay loaded. Only safetensors are read, and no code of a checkpoint's own is run."""
+    """Return a model; the last two stay loaded. Only safetensors are read, and no code inside a checkpoint is run."""
     options = {"dtype": getattr(torch, dtype), "use_safetensors": True, "output_loading_info": True}
     level = get_verbosity()
-    set_verbosity_error()  # or every weight that is left out on purpose is listed; what lacks is looked for below
+    set_verbosity_error()  # else it lists every weight that is not loaded on purpose; missing weights are checked below
     try:
         config = AutoConfig.from_pretrained(name)
         if what == "bart_model":
@@ -362,7 +368,7 @@ def _load(what: str, name: str, layers: int | None, device: str, dtype: str) -> 
                 raise ValueError(f"bert_model {name!r} is a {config.model_type}: BERTScore takes an encoder alone")
             if not isinstance(layers, int) or not 1 <= layers <= config.num_hidden_layers:
                 raise ValueError(f"bert_num_layers must be from 1 to {config.num_hidden_layers}, not {layers!r}")
-            config.num_hidden_layers = layers  # what lies above is neither loaded nor computed
+            config.num_hidden_layers = layers  # higher layers are neither loaded nor computed
             network, report = AutoModel.from_pretrained(name, config=config, **options)
         if missing := sorted(key for key in report["missing_keys"] if "pooler" not in key):
             raise ValueError(f"{what} {name!r} lacks {len(missing)} of its weights, {missing[0]} for one")
@@ -379,19 +385,19 @@ class RationaleScore(evaluate.Metric):
     def _info(self) -> evaluate.MetricInfo:
         texts = datasets.Value("string")
         return evaluate.MetricInfo(
-            description="Similarity of rationales to reference rationales (BERTScore, BARTScore); no measure of truth.",
+            description="Similarity of rationales to reference rationales (BERTScore, BARTScore), not their correctness.",
             citation="Zhang et al. 2020, arXiv:1904.09675 (BERTScore); Yuan et al. 2021, arXiv:2106.11520 (BARTScore)",
             inputs_description=rationale_score.__doc__,
             features=datasets.Features({"predictions": texts, "references": datasets.Sequence(texts)}),
         )
 
     def add_batch(self, *, predictions=None, references=None, **kwargs) -> None:
-        """Add items, each with one reference or several; ValueError says which is no text."""
+        """Add items, each with one reference or several; ValueError names an item that is not a text."""
         predictions, references = check_texts(predictions, references)
         evaluate.Metric.add_batch(self, predictions=predictions, references=references, **kwargs)
 
     def add(self, *, prediction=None, reference=None, **kwargs) -> None:
-        """Add one item with one reference or several; ValueError says what is no text."""
+        """Add one item with one reference or several; ValueError names what is not a text."""
         (prediction,), (reference,) = check_texts([prediction], [reference])
         evaluate.Metric.add(self, prediction=prediction, reference=reference, **kwargs)
 

@@ -1,0 +1,129 @@
+"""Run a judge over a file of cases: judge what is missing, through a batch where that is wanted, and sum the verdicts up."""
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from automedeval.judges.base import WINDOW, BaseJudge, windows_of
+from automedeval.judges.leaderboard import Standings
+from automedeval.judges.requests import Request, Requests
+from automedeval.models.base import Answer, Prompt
+from automedeval.records import RecordError, Verdict
+from automedeval.records.journal import ALONE, Processes, write_whole
+from automedeval.records.log import Log
+from automedeval.reports.text import format_table
+from automedeval.rubrics import Rubric
+
+
+def verdict_log(folder: Path, judge: BaseJudge, settings: str | None = None, processes: Processes = ALONE) -> Log:
+    """Return the log of a judge's verdicts in FOLDER/verdicts.jsonl; `settings` is the judge's fingerprint by default."""
+    author = (judge.name, judge.rubric_name)
+    return Log(folder / "verdicts.jsonl", Verdict, author, settings or judge.fingerprint, processes)
+
+
+def judge_missing(
+    judge: BaseJudge,
+    requests: Iterable[Request],
+    total: int,
+    log: Log,
+    done: Collection[tuple],
+    name: str | None = None,
+) -> None:
+    """Judge this process's share of the requests that are not done, and append every verdict as it comes.
+
+    Args:
+        requests: all requests in their order, `total` in number; iterated twice.
+        log: the open log of the verdicts.
+        done: keys of the requests that have a verdict in the log.
+        name: label of the progress bar.
+
+    Raises:
+        RecordError: a prompt is too long and the judge refuses it; then nothing is judged.
+    """
+    size = max(1, min(WINDOW, -(-total // log.processes.count)))
+
+    def missing_windows() -> Iterator[tuple[list[Request], list[bool]]]:
+        for window in itertools.islice(windows_of(requests, size), log.processes.rank, None, log.processes.count):
+            wanted = [request.key not in done for request in window]
+            if any(wanted):
+                yield window, wanted
+
+    missing = 0
+    for number, (window, wanted) in enumerate(missing_windows()):
+        missing += sum(wanted)
+        if number:  # `judge.judge` checks the first window before it answers any of it
+            judge.refuse_overlong(window)
+    verdicts = (verdict for window, wanted in missing_windows() for _, verdict in judge.judge(window, wanted))
+    log.fill(verdicts, missing, name=name)
+
+
+def collect_or_submit(
+    chat: Any,
+    requests: Mapping[str, Request],
+    log: Log,
+    prompt: Callable[[Request], Prompt],
+    verdict: Callable[[Request, Answer], Verdict],
+) -> str | None:
+    """Collect the endpoint's batch that a folder waits for, or submit one; return what is awaited, None if nothing is.
+
+    Args:
+        requests: those without a verdict, by `Request.id`.
+        log: the open log of the verdicts.
+        prompt, verdict: make the prompt of a request, and the verdict of the answer to it.
+    """
+    if not requests:
+        return None
+    state = log.path.with_name(f"batch-{log.settings}.txt")
+    if not state.exists():
+        batch = chat.submit_batch({name: prompt(request) for name, request in requests.items()}, log.settings)
+        write_whole(state, batch)  # a batch whose id is lost would be paid for twice
+        return f"batch {batch} submitted with {len(requests)} requests; the same command collects it"
+    batch, waiting = state.read_text(), dict(requests)
+    status, answers = chat.collect_batch(batch)
+    found = (verdict(waiting.pop(name), answer) for name, answer in answers if name in waiting)
+    log.fill(found, len(requests))
+    if status in ("completed", "failed", "expired", "cancelled"):
+        state.unlink()
+        return f"batch {batch} {status}: {len(waiting)} not answered" if waiting else None
+    return f"batch {batch}: {status}; the same command collects it"
+
+
+def refuse_failures(judge: BaseJudge) -> None:
+    """Raise RecordError if an endpoint did not answer requests: they have no verdict, and are asked again next time."""
+    if failures := getattr(judge.chat, "failures", ()):
+        raise RecordError(f"{len(failures)} not judged, the last: {failures[-1]}; the same command tries them again")
+
+
+def dry_run(judge: BaseJudge, requests: Iterable[Request], done: Collection[tuple]) -> str:
+    """Count what a run would do: cases, prompts, tokens and, with prices, the most that it could cost."""
+    cases = prompts = tokens = 0
+    worst = 0.0
+    for window in windows_of(requests):
+        missing = [request for request in window if request.key not in done]
+        cases += len({request.case.id for request in missing})
+        prompts += len(missing)
+        if missing:
+            count, cost = judge.estimate(missing)
+            tokens, worst = tokens + count, worst + cost
+    text = f"{cases} cases, {prompts} prompts, {len(done)} judged already, about {tokens:,} prompt tokens"
+    return text + (f", at most {worst:.2f} in cost" if worst else "")
+
+
+def summary(log: Log, rubric: Rubric | None, requests: Requests, seconds: float) -> str:
+    """Return the standings of the models by this judge's verdicts, old and new, and the counts of the run."""
+    standings = Standings(rubric)
+    there = Counter(verdict.case_id for verdict in log.records())  # other orders and pairs of earlier runs among them
+    for verdict in log.records():
+        if verdict.case_id in requests.counts:
+            standings.add(verdict, there[verdict.case_id])
+    lines = [f"\n{' by '.join(log.author)}", format_table(standings.table())]
+    lines += [f"  invalid, {count}: {error}" for error, count in sorted(standings.errors.items())[:8]]
+    per_case = len(requests) / len(requests.counts)
+    rate = f"{log.new / per_case / seconds:.2f} cases/s, " if log.new and seconds else ""
+    counts = f"{standings.cases} cases, {standings.verdicts} verdicts ({log.new} new), {rate}"
+    for count, what in ((standings.clipped, "clipped to fit"), (standings.truncated, "cut off at --max_new_tokens")):
+        counts += f"{count} {what}, " if count else ""
+    lines.append(f"{counts}valid rate {standings.valid_rate:.3f}")
+    return "\n".join([*lines, f"verdicts: {log.path}"])

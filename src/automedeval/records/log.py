@@ -1,0 +1,130 @@
+"""The log of a long run, which can be interrupted, resumed and shared by processes.
+
+One process appends to the file itself. Of several processes each appends to a part of its own beside the file; the first
+process joins the parts at the end of the run, and at the start of a run that follows an interrupted one.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from automedeval.records.journal import ALONE, Journal, Processes
+from automedeval.records.readers import read_records
+from automedeval.records.types import RecordError
+
+_SYNC = 64  # appended records between two waits for the disk
+
+
+class Log:
+    """Append one author's missing records to a file. Use as a context manager; processes enter and leave it together.
+
+    A record counts as done only if the same author wrote it with the same settings about the same texts.
+
+    Args:
+        path: the JSON Lines file. It may hold records of other authors.
+        kind: class of the records, with `author`, `key`, `case_id`, `settings` and `check` as `Verdict` has them.
+        author: whose records are written (`kind.author`).
+        settings: fingerprint of everything that changes such a record.
+        processes: the processes that share the run.
+        renamed_by: the option that gives the author another name, for the error line.
+
+    Raises:
+        RecordError: on entering, when another process is writing the file; on appending, when the disk is full.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        kind: type,
+        author: tuple[str, ...],
+        settings: str,
+        processes: Processes = ALONE,
+        renamed_by: str = "--judge_name",
+    ):
+        self.path, self.kind, self.author, self.settings = path, kind, author, settings
+        self.processes, self.renamed_by = processes, renamed_by
+        self.run_file = path.with_name(f"run-{settings}.json")
+        self.new = 0  # records that this run added, on leaving those of all processes
+        part = path if processes.count == 1 else path.with_name(f"{path.stem}.part{processes.rank}.jsonl")
+        self._journal = Journal(part)
+
+    def __enter__(self) -> "Log":
+        if self.processes.rank == 0:
+            self.join_parts()
+        self.processes.wait()
+        self._journal.__enter__()
+        return self
+
+    def __exit__(self, error: type | None, *rest: object) -> None:
+        self._journal.__exit__(error, *rest)
+        if error is not None:
+            return  # a process that fails does not wait: the launcher stops the others
+        self.new = self._journal.appended
+        self.processes.wait()
+        if self.processes.count > 1:
+            if self.processes.rank == 0:
+                self.new = self.join_parts()
+            self.processes.wait()
+
+    def join_parts(self) -> int:
+        """Move the records of all parts into the file, none twice, and drop torn last lines; return how many were moved."""
+        parts = sorted(self.path.parent.glob(f"{self.path.stem}.part*.jsonl"))
+        if not parts and not self.path.exists():
+            return 0
+        with Journal(self.path) as whole:
+            # The file is read only where something may be in it twice: a set of all keys is large.
+            there = {(*record.author, *record.key) for record in self._read(self.path)} if parts else set()
+            for part in parts:
+                with Journal(part):  # drops a torn line, and refuses while another process writes the part
+                    for record in self._read(part):
+                        if (identity := (*record.author, *record.key)) not in there:
+                            there.add(identity)
+                            whole.append(record.to_dict())
+            whole.sync()
+        for part in parts:
+            part.unlink()
+            part.with_name(f".{part.name}.lock").unlink(missing_ok=True)
+        return whole.appended
+
+    def records(self) -> Iterator[Any]:
+        """Yield the author's records that the file holds."""
+        return (record for record in self._read(self.path) if record.author == self.author)
+
+    def done(self, digests: Mapping[str, str]) -> set[tuple]:
+        """Return the keys of the author's records on these cases. Inside the context nobody else adds to them.
+
+        Args:
+            digests: case id → digest of the texts that the records are about, as `kind.check` compares it.
+
+        Raises:
+            RecordError: the file has a record of this author with other settings, or on a case whose texts have changed.
+        """
+        keys = set()
+        for record in self.records():
+            if record.settings != self.settings:
+                raise RecordError(
+                    f"{self.path} holds records of {' by '.join(self.author)} with other weights, wording or settings "
+                    f"({record.settings}, now {self.settings}): choose another --output or {self.renamed_by}"
+                )
+            if record.case_id in digests:
+                try:
+                    record.check(str(self.path), digests[record.case_id])
+                except RecordError as error:
+                    raise RecordError(f"{error}: choose another --output") from None
+                keys.add(record.key)
+        return keys
+
+    def fill(self, records: Iterable[Any], missing: int, unit: str = "verdict", name: str | None = None) -> None:
+        """Append records as they come, inside the context; a progress bar counts up to the number of missing ones."""
+        with tqdm(total=missing, unit=unit, desc=name, disable=self.processes.rank > 0) as bar:
+            for record in records:
+                self._journal.append(record.to_dict())
+                bar.update()
+                if self._journal.appended % _SYNC == 0:
+                    self._journal.sync()
+        self._journal.sync()
+
+    def _read(self, path: Path) -> Iterator[Any]:
+        return read_records(path, self.kind) if path.exists() else iter(())

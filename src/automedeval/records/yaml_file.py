@@ -1,0 +1,74 @@
+"""Read YAML files key by key; every error names the file and the key."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+
+from automedeval.records.types import AutoMedEvalError, RecordError
+
+_KINDS = {str: "a text", int: "a whole number", bool: "true or false", list: "a list", dict: "a mapping"}
+
+
+class YamlFile:
+    """Check the content of one YAML file; errors call it `place`."""
+
+    error: type[AutoMedEvalError] = RecordError
+
+    def __init__(self, place: str):
+        self.place = place
+
+    def read(self, file: Any = None) -> Any:
+        """Return the content of `file`, a path or packaged resource; by default of the file at `place`.
+
+        Raises:
+            AutoMedEvalError: the file cannot be read, is not UTF-8 or is not YAML.
+        """
+        try:
+            return yaml.safe_load((file or Path(self.place)).read_text(encoding="utf-8"))
+        except OSError as error:
+            problem = str(error.strerror or error)
+        except UnicodeDecodeError:
+            problem = "not UTF-8"
+        except yaml.YAMLError as error:
+            problem = f"not YAML: {' '.join(str(error).split())}"
+        raise self.error(f"{self.place}: {problem}")
+
+    def fail(self, key: str, problem: str) -> NoReturn:
+        """Raise the error that names the file and the key."""
+        raise self.error(f"{self.place}: {key}: {problem}")
+
+    def take(
+        self, mapping: Mapping, key: str, kind: type, default: Any = ..., allowed: Sequence[str] = (), inside: str = ""
+    ) -> Any:
+        """Return `mapping[key]` after checking its type and, if some values are `allowed`, its value or items.
+
+        Args:
+            default: for a missing key; without a default the key is required.
+            inside: stands before the key in errors, for instance "scale.".
+        """
+        if key not in mapping:
+            if default is ...:
+                self.fail(inside + key, "is missing")
+            return default
+        value = mapping[key]
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            self.fail(inside + key, f"must be {_KINDS[kind]}, not {value!r}")
+        for item in value if isinstance(value, list) else [value]:
+            if allowed and item not in allowed:
+                self.fail(inside + key, f"{item!r} is not one of {', '.join(allowed)}")
+        return value
+
+    def values(self, mapping: Any, keys: Mapping[str, tuple], inside: str = "") -> dict[str, Any]:
+        """Return the values of all `keys`, each with its type, default and allowed values as `take` has them."""
+        self.only(mapping, list(keys), inside)
+        return {key: self.take(mapping, key, *given, inside=inside) for key, given in keys.items()}
+
+    def only(self, mapping: Any, known: Sequence[str], inside: str = "") -> None:
+        """Fail unless `mapping` is a mapping without unknown keys."""
+        if not isinstance(mapping, dict):
+            self.fail(inside.rstrip(".") or "the file", f"must be a mapping with the keys {', '.join(known)}")
+        for key in mapping:
+            if key not in known:
+                self.fail(f"{inside}{key}", f"unknown key; known are {', '.join(known)}")

@@ -1,0 +1,66 @@
+"""Translate verdicts between the slots of a prompt and the responses of a case.
+
+`order` lists which response of the case stands in which slot: "Doctor k" is the response in slot k - 1, and of a pair "a" is
+slot 0 and "b" slot 1. A ParsedAnswer goes by slots. A record has scores in the order of the case's responses and choices as
+names of models; its rationale names the doctors by its own order.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from automedeval.records import Verdict
+from automedeval.rubrics.grammar import ParsedAnswer
+from automedeval.rubrics.rationale import permute
+
+
+def by_response(values: Iterable[Any], order: Sequence[int], count: int) -> tuple:
+    """Return the values of slots in the order of a case's `count` responses, None for a response that has no slot."""
+    found = dict(zip(order, values))
+    return tuple(found.get(index) for index in range(count))
+
+
+def by_slot(values: Sequence[Any], order: Sequence[int]) -> tuple:
+    """Return the values of a case's responses in the order of the slots, None for a response that has no value."""
+    return tuple(values[index] if index < len(values) else None for index in order)
+
+
+def choice_names(models: Sequence[str], order: Sequence[int]) -> dict[str, str]:
+    """Return choice → its name in a record: "a" and "b" become models, "tie" and "neither" stay."""
+    letters = {letter: models[index] for index, letter in zip(order, "ab")}
+    return letters | {"tie": "tie", "neither": "neither"}
+
+
+def as_recorded(answer: ParsedAnswer, order: Sequence[int], models: Sequence[str]) -> dict[str, Any]:
+    """Return the rationale, scores and choices of an answer as a record holds them; `models` are the case's."""
+    names = choice_names(models, order)
+    return {
+        "rationale": answer.rationale,
+        "scores": list(by_response(answer.scores, order, len(models))) if answer.scores else None,
+        "choices": {name: names[choice] for name, choice in answer.choices.items()} if answer.choices else None,
+    }
+
+
+def renamed(text: str, given: Sequence[int], order: Sequence[int]) -> str:
+    """Return a text on the doctors of the order `given` with the doctors' numbers of `order`; steps are sorted anew.
+
+    Responses that only one of the orders holds are put behind the others: a text may be on fewer responses than are shown, or
+    on more.
+    """
+    own = [*given, *(index for index in order if index not in given)]
+    whole = [*order, *(index for index in given if index not in order)]
+    return permute(text, [own.index(index) for index in whole]) if whole else text
+
+
+def reordered(answer: ParsedAnswer, given: Sequence[int], order: Sequence[int]) -> ParsedAnswer:
+    """Return a scored answer on the order `given` with the same responses in the slots of `order`."""
+    if tuple(given) == tuple(order):
+        return answer
+    scores = tuple(answer.scores[list(given).index(index)] for index in order) if answer.scores else None
+    return ParsedAnswer(True, None, answer.rationale and renamed(answer.rationale, given, order), scores)
+
+
+def seen_from(verdict: Verdict, order: Sequence[int]) -> ParsedAnswer:
+    """Return a scored verdict with the responses in the slots of `order`; a score is None where the judge gave none."""
+    rationale = verdict.rationale and renamed(verdict.rationale, verdict.order, order)
+    scores = None if verdict.scores is None else by_slot(verdict.scores, order)
+    return ParsedAnswer(verdict.valid, verdict.error, rationale, scores)

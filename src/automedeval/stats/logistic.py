@@ -1,0 +1,68 @@
+"""Fit a logistic regression by Newton's method: one fit, or many with the same design at once."""
+
+import numpy as np
+from scipy.special import expit
+
+STEPS = 100
+TOLERANCE = 1e-8  # largest entry of the gradient, in trials, from which one more step is taken and the fit ends
+SETTLED = 1e-3  # a larger step at a gradient of 0 means that the coefficients grow without end
+
+
+def fit_logistic(
+    design: np.ndarray, won: np.ndarray, played: np.ndarray | None = None, ridge: float = 0.0, nonnegative: bool = False
+) -> np.ndarray:
+    """Return the coefficients that maximise the binomial log-likelihood less ridge / 2 times their squared length.
+
+    Newton's method (iteratively reweighted least squares), with a step halved until it does not lower the objective. With
+    `nonnegative` it is the projected Newton method of Bertsekas (1982, "Projected Newton methods for optimization problems
+    with simple constraints").
+
+    Args:
+        design: float [rows, coefficients].
+        won: float [..., rows], the successes of each row, 0 to `played`; fractions are allowed.
+        played: float [..., rows], the trials of each row; 1 everywhere by default.
+        nonnegative: whether every coefficient must be 0 or more.
+
+    Returns:
+        float [..., coefficients]; NaN for a fit without a finite maximum (separable data, ridge 0) or one that does not
+        converge within `STEPS` steps.
+
+    Raises:
+        ValueError: with ridge 0, columns of the design are linearly dependent on the rows that have trials.
+    """
+    played = np.ones(won.shape) if played is None else played
+    identity = np.eye(design.shape[1])
+    beta = np.zeros((*won.shape[:-1], design.shape[1]))
+    settled = endless = np.zeros(won.shape[:-1], bool)
+
+    def loss(beta: np.ndarray) -> np.ndarray:
+        logit = beta @ design.T
+        return (played * np.logaddexp(0, logit) - won * logit).sum(-1) + ridge / 2 * (beta**2).sum(-1)
+
+    def moved(size: np.ndarray) -> np.ndarray:
+        return np.maximum(beta + size * change, 0.0) if nonnegative else beta + size * change
+
+    for _ in range(STEPS):
+        chance = expit(beta @ design.T)
+        gradient = (won - played * chance) @ design - ridge * beta
+        # A coefficient at its bound that the gradient pushes further is left out of the step.
+        free = ((beta > 0) | (gradient > 0) | (not nonnegative)) & ~endless[..., None]
+        gradient = np.where(free, gradient, 0.0)
+        information = (design.T * (played * chance * (1 - chance))[..., None, :]) @ design + ridge * identity
+        information = np.where(free[..., :, None] & free[..., None, :], information, identity)
+        try:
+            change = np.linalg.solve(information, gradient[..., None])[..., 0]
+        except np.linalg.LinAlgError:
+            problem = "columns of the design are linearly dependent; a ridge above 0 makes the fit unique"
+            raise ValueError(problem) from None
+        flat = np.abs(gradient).max(-1, initial=0.0) <= TOLERANCE
+        endless = endless | (flat & (np.abs(change).max(-1, initial=0.0) > SETTLED))
+        settled = flat | endless
+        size = np.ones((*settled.shape, 1))
+        limit = loss(beta) * (1 + 1e-12)  # equal up to rounding is not worse
+        while ((worse := loss(moved(size)) > limit) & ~settled).any() and size.min() > 1e-9:
+            size[worse] /= 2
+        beta = moved(size)
+        if settled.all():
+            break
+    return np.where((settled & ~endless)[..., None], beta, np.nan)

@@ -1,0 +1,90 @@
+"""A small study with two teachers' verdicts; `build` runs recipes/build_dataset.py on it."""
+
+import hashlib
+import json
+import random
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import datasets
+import yaml
+from programs import run_recipe
+
+from automedeval.records import Case, Response, Verdict
+
+WORDS = [
+    f"{a}{b}{c}" for a in ("ka", "lo", "mi", "nu", "pe") for b in ("ra", "so", "ti", "vu") for c in ("x", "ll", "m")
+]
+PLAN = {
+    "test": {"take": 4, "teacher": "strong"},
+    "teachers": {"strong": {"take": "50%"}, "weak": {"take": "rest"}},
+    "stages": {
+        "stage1": [{"teacher": "weak", "take": "50%"}],
+        "stage2": [{"teacher": "strong", "take": "rest"}, {"teacher": "weak", "take": "rest"}],
+        "stage3": [{"teacher": "strong", "take": "50%"}],
+    },
+}
+
+
+def text(rng: random.Random, words: int) -> str:
+    return " ".join(rng.choices(WORDS, k=words)).capitalize() + "."
+
+
+def case_of(number: int, **more) -> Case:
+    rng = random.Random(number)
+    responses = tuple(Response(name, text(rng, 25)) for name in ("ash", "birch"))
+    return Case(
+        **{"id": f"case-{number}", "question": text(rng, 12), "responses": responses, "reference": text(rng, 20)} | more
+    )
+
+
+def verdict_of(case: Case, teacher: str, **more) -> Verdict:
+    known = {
+        "case_id": case.id,
+        "judge": f"judge-{teacher}",
+        "rubric": "automedeval@1",
+        "order": (1, 0),
+        "valid": True,
+        "rationale": "Analyze:\nStep 1: a question.\nStep 2: Doctor 1 is right.\nStep 3: Doctor 2 is wrong.",
+        "scores": (2, 4),
+        "extra": {"teacher": teacher, "models": case.models, "case_digest": case.digest, "transcript": [{"role": "x"}]},
+    }
+    return Verdict(**known | more)
+
+
+class Study:
+    """The files of a small study; `build` runs the recipe on them."""
+
+    def __init__(self, folder: Path, number: int = 24):
+        self.folder, self.output = folder, folder / "instructions"
+        self.cases = [case_of(at) for at in range(number)]
+        self.verdicts = {name: [verdict_of(case, name) for case in self.cases] for name in ("strong", "weak")}
+        self.plan = PLAN
+
+    def write(self, name: str, records: list) -> Path:
+        file = self.folder / name
+        lines = [each if isinstance(each, dict) else each.to_dict() for each in records]
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return file
+
+    def build(self, *options: object, **run: object) -> CompletedProcess:
+        cases = self.write("cases.jsonl", self.cases)
+        verdicts = [self.write(f"{name}.jsonl", records) for name, records in self.verdicts.items()]
+        (self.folder / "plan.yaml").write_text(yaml.safe_dump(self.plan, sort_keys=False))
+        command = ["--cases", f"made-up={cases}", "--verdicts", *verdicts, "--plan", self.folder / "plan.yaml"]
+        return run_recipe("build_dataset", *command, "--output", self.output, "--topics", "0", *options, **run)
+
+    def splits(self) -> datasets.DatasetDict:
+        return datasets.load_dataset(str(self.output), cache_dir=str(self.folder / "cache"))
+
+    def dropped(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for line in (self.output / "dropped.jsonl").read_text().splitlines():
+            record = json.loads(line)
+            found.setdefault(record["reason"], []).append(record["case_id"])
+        return found
+
+    def bytes(self) -> dict[str, str]:
+        """Return a digest of every file but run.json, which tells when and where."""
+        files = [file for file in sorted(self.output.iterdir()) if file.name != "run.json"]
+        return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}

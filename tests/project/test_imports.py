@@ -1,0 +1,49 @@
+"""The import contract in setup.cfg: the package keeps it, and a breach of either rule fails."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from programs import ROOT
+
+LINT = Path(sys.executable).with_name("lint-imports")
+
+
+def lint(folder: Path) -> subprocess.CompletedProcess:
+    """Check the package under `folder` by the contract of this project."""
+    environment = os.environ | {"PYTHONPATH": str(folder)}
+    command = [str(LINT), "--no-cache", "--config", str(ROOT / "setup.cfg")]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("room", "line", "contract"),
+    [
+        ("", "", ""),
+        ("stats", "from automedeval.records import Case", "A room imports only from the floors below its own"),
+        ("audit", "from automedeval.training import stages", "A room imports only from the floors below its own"),
+        ("rubrics", "import torch", "torch, transformers, openai and trl stay out"),
+    ],
+)
+def test_a_breach_of_the_contract_fails(tmp_path: Path, room: str, line: str, contract: str) -> None:
+    package = tmp_path / "automedeval"
+    shutil.copytree(ROOT / "src" / "automedeval", package, ignore=shutil.ignore_patterns("__pycache__", "sample"))
+    if room:
+        with open(package / room / "__init__.py", "a", encoding="utf-8") as stream:
+            stream.write(f"\n{line}\n")
+    done = lint(tmp_path)
+    assert done.returncode == bool(room), done.stdout + done.stderr
+    if room:
+        (broken,) = [each for each in done.stdout.splitlines() if each.endswith("BROKEN")]
+        assert broken.startswith(contract)
+
+
+def test_a_new_room_needs_a_floor(tmp_path: Path) -> None:
+    package = tmp_path / "automedeval"
+    shutil.copytree(ROOT / "src" / "automedeval", package, ignore=shutil.ignore_patterns("__pycache__", "sample"))
+    (package / "helpers").mkdir()
+    (package / "helpers" / "__init__.py").touch()
+    assert lint(tmp_path).returncode == 1

@@ -1,0 +1,87 @@
+"""The log: what is there is kept, other settings are refused, and the parts of several processes become one file."""
+
+import json
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from automedeval.records import RecordError, Verdict, read_records
+from automedeval.records.journal import Journal, Processes
+from automedeval.records.log import Log
+
+AUTHOR = ("judge", "automedeval@1")
+
+
+def verdict(number: int, settings: str = "s1", **more: object) -> Verdict:
+    extra = {"settings": settings, "case_digest": f"d{number}"}
+    return Verdict(f"c{number}", *AUTHOR, order=(0, 1), valid=True, extra=extra, **more)
+
+
+def log_of(folder: Path, settings: str = "s1", processes: Processes = Processes()) -> Log:  # noqa: B008
+    return Log(folder / "verdicts.jsonl", Verdict, AUTHOR, settings, processes)
+
+
+def ids(folder: Path) -> list[str]:
+    return [found.case_id for found in read_records(folder / "verdicts.jsonl", Verdict)]
+
+
+def test_only_what_is_missing_is_written(tmp_path: Path) -> None:
+    digests = {f"c{number}": f"d{number}" for number in range(4)}
+    with log_of(tmp_path) as log:
+        assert log.done(digests) == set()
+        log.fill(map(verdict, range(2)), 2)
+    assert (log.new, ids(tmp_path)) == (2, ["c0", "c1"])
+    with open(log.path, "a") as file:
+        file.write('{"case_id": "c2", "ju')  # a run was killed here
+    with log_of(tmp_path) as log:
+        assert log.done(digests) == {verdict(0).key, verdict(1).key}
+        assert log.done({"c1": "d1"}) == {verdict(1).key}
+        log.fill(map(verdict, range(2, 4)), 2)
+    assert (log.new, ids(tmp_path)) == (2, ["c0", "c1", "c2", "c3"])
+
+
+def test_other_settings_and_changed_texts_are_refused(tmp_path: Path) -> None:
+    with log_of(tmp_path) as log:
+        log.fill([verdict(0), replace(verdict(0, "s9"), judge="other")], 2)
+    with (
+        log_of(tmp_path, "s2") as log,
+        pytest.raises(RecordError, match=r"\(s1, now s2\): choose another --output or --ju"),
+    ):
+        log.done({})
+    with (
+        log_of(tmp_path) as log,
+        pytest.raises(RecordError, match=r"the texts of case 'c0' changed .*another --output"),
+    ):
+        log.done({"c0": "d1"})
+    assert [found.judge for found in log.records()] == ["judge"]
+
+
+def test_a_second_writer_is_refused(tmp_path: Path) -> None:
+    with Journal(tmp_path / "verdicts.jsonl"), pytest.raises(RecordError, match="another process"):
+        log_of(tmp_path).__enter__()
+
+
+def test_processes_share_a_file_and_leave_no_part(tmp_path: Path) -> None:
+    (tmp_path / "verdicts.jsonl").write_text(json.dumps(verdict(0).to_dict()) + "\n")
+    # an interrupted run: the first record of the part was moved already, the last one is torn
+    part = [json.dumps(verdict(number).to_dict()) + "\n" for number in (0, 1, 2)]
+    (tmp_path / "verdicts.part1.jsonl").write_text("".join(part)[:-9])
+    barrier, found = threading.Barrier(2, timeout=20), {}
+
+    def one(rank: int) -> None:
+        with log_of(tmp_path, processes=Processes(rank, 2, barrier.wait)) as log:
+            found[rank] = log.done({f"c{number}": f"d{number}" for number in range(6)})
+            log.fill((verdict(number) for number in range(2 + rank, 6, 2)), 2)
+        found[rank, "new"] = log.new
+
+    threads = [threading.Thread(target=one, args=(rank,)) for rank in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found[0] == found[1] == {verdict(0).key, verdict(1).key}
+    assert found[0, "new"] == 4
+    assert ids(tmp_path) == ["c0", "c1", "c2", "c4", "c3", "c5"]
+    assert not list(tmp_path.glob("*part*"))

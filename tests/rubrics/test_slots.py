@@ -1,0 +1,42 @@
+"""Verdicts between the slots of a prompt and the responses of a case."""
+
+from dataclasses import replace
+
+from doubles.introspection_study import MODELS, case_of, rationale_of, verdict_of
+
+from automedeval.rubrics.grammar import ParsedAnswer
+from automedeval.rubrics.rationale import split_steps
+from automedeval.rubrics.slots import as_recorded, renamed, reordered, seen_from
+
+
+def test_a_verdict_is_seen_in_other_slots() -> None:
+    verdict = verdict_of(case_of(0), (1, 3, 5), order=(2, 0, 1))
+    seen = seen_from(verdict, (1, 2, 0))
+    assert seen.scores == (3, 5, 1)
+    steps = split_steps(seen.rationale)
+    assert [steps[slot].split()[0] for slot in (1, 2, 3)] == [MODELS[index] for index in (1, 2, 0)]
+    part = verdict_of(case_of(0), (1, None, 5), order=(2, 0), rationale=rationale_of(MODELS, (2, 0)))
+    seen = seen_from(part, (1, 2, 0))
+    assert seen.scores == (None, 5, 1)
+    assert split_steps(seen.rationale)[2].startswith("cedar"), "Doctor 2 is the third response"
+    assert renamed("Doctor 1 is right, the second doctor is not.", (2, 0, 1), (0, 1, 2)) == (
+        "Doctor 3 is right, the first doctor is not."
+    )
+    assert seen_from(replace(verdict, rationale=None, scores=None), (0, 1, 2)).scores is None
+
+
+def test_an_answer_is_recorded_in_the_order_of_the_case_and_by_models() -> None:
+    answer = ParsedAnswer(True, rationale="Doctor 1 is right.", scores=(5, 2))
+    recorded = as_recorded(answer, (2, 0), MODELS)
+    assert recorded == {"rationale": "Doctor 1 is right.", "scores": [2, None, 5], "choices": None}
+    answer = ParsedAnswer(True, choices={"warmth": "b", "correctness": "a", "harm": "tie", "bias": "neither"})
+    recorded = as_recorded(answer, (2, 0), MODELS)
+    assert list(recorded["choices"].values()) == [MODELS[0], MODELS[2], "tie", "neither"]
+
+
+def test_a_reordered_answer_comes_back() -> None:
+    answer = ParsedAnswer(True, None, rationale_of(MODELS, (2, 0, 1)), (5, 1, 3))
+    there = reordered(answer, (2, 0, 1), (0, 1, 2))
+    assert there.scores == (1, 3, 5)
+    assert there.rationale == rationale_of(MODELS, (0, 1, 2))
+    assert reordered(there, (0, 1, 2), (2, 0, 1)) == answer

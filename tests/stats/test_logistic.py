@@ -1,0 +1,145 @@
+"""Logistic regression by Newton's method, held against independent fits of the same likelihood."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from sklearn.linear_model import LogisticRegression
+
+from automedeval.stats.bradley_terry import bradley_terry
+from automedeval.stats.logistic import fit_logistic
+
+
+def data(rows: int = 300, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    design = np.column_stack([np.ones(rows), rng.normal(size=(rows, 2)), rng.normal(size=rows) ** 3])
+    won = rng.random(rows) < 1 / (1 + np.exp(-design @ [0.3, -1.0, 0.5, 0.4]))
+    return design, won.astype(float)
+
+
+def test_the_fit_is_that_of_scikit_learn_with_and_without_a_ridge() -> None:
+    design, won = data()
+    for ridge in (0.0, 0.7):
+        theirs = LogisticRegression(C=1 / ridge if ridge else np.inf, fit_intercept=False, tol=1e-12, max_iter=10_000)
+        found = fit_logistic(design, won, ridge=ridge)
+        assert found == pytest.approx(theirs.fit(design, won).coef_[0], abs=1e-5)
+        gradient = design.T @ (won - 1 / (1 + np.exp(-design @ found))) - ridge * found
+        assert np.abs(gradient).max() < 1e-10
+
+
+def test_rows_with_several_trials_count_as_often() -> None:
+    design, _ = data(40)
+    rng = np.random.default_rng(1)
+    played = rng.integers(0, 6, 40)
+    won = rng.binomial(played, 0.4)
+    single = np.concatenate([np.tile(row, (n, 1)) for row, n in zip(design, played)])
+    outcomes = np.concatenate([np.r_[np.ones(w), np.zeros(n - w)] for w, n in zip(won, played)])
+    assert fit_logistic(design, won, played) == pytest.approx(fit_logistic(single, outcomes), abs=1e-10)
+
+
+def test_many_fits_at_once_are_those_one_by_one() -> None:
+    design, _ = data(60)
+    won = np.random.default_rng(2).random((5, 2, 60))
+    together = fit_logistic(design, won)
+    assert together.shape == (5, 2, 4)
+    for place in np.ndindex(5, 2):
+        assert together[place] == pytest.approx(fit_logistic(design, won[place]), abs=1e-10)
+
+
+def test_nonnegative_coefficients_are_those_of_a_bounded_search() -> None:
+    at_bound = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        design = rng.normal(size=(50, 4)) @ rng.normal(size=(4, 4))  # correlated columns
+        won = (rng.random(50) < 0.5).astype(float)
+
+        def loss(beta: np.ndarray, design: np.ndarray = design, won: np.ndarray = won) -> float:
+            logit = design @ beta
+            return float(np.logaddexp(0, logit).sum() - won @ logit + 0.005 * beta @ beta)
+
+        bounded = minimize(loss, np.zeros(4), bounds=[(0, None)] * 4, options={"ftol": 1e-15, "gtol": 1e-9})
+        found = fit_logistic(design, won, ridge=0.01, nonnegative=True)
+        assert (found >= 0).all()
+        assert loss(found) <= bounded.fun + 1e-10
+        assert found == pytest.approx(bounded.x, abs=1e-3)
+        at_bound += (found == 0).sum()
+    assert 10 < at_bound < 70
+
+
+def test_separable_data_has_no_finite_maximum_without_a_ridge() -> None:
+    design = np.array([[1.0, -2.0], [1.0, -1.0], [1.0, 1.0], [1.0, 2.0]])
+    won = np.array([[0.0, 0.0, 1.0, 1.0], [0.0, 1.0, 0.0, 1.0]])
+    found = fit_logistic(design, won)
+    assert np.isnan(found[0]).all()
+    assert np.isfinite(found[1]).all()
+    assert np.isfinite(fit_logistic(design, won, ridge=0.1)).all()
+
+
+def test_dependent_columns_are_refused_without_a_ridge() -> None:
+    design, won = data(30)
+    doubled = np.column_stack([design, design[:, 0]])
+    with pytest.raises(ValueError, match="linearly dependent"):
+        fit_logistic(doubled, won)
+    assert np.isfinite(fit_logistic(doubled, won, ridge=0.1)).all()
+
+
+def test_steps_that_would_overshoot_are_halved() -> None:
+    # Without halving, the steps from 0 reach coefficients at which every chance rounds to 0 or 1.
+    design = np.array([[1.0, 9.1], [1.0, 0.1], [1.0, 5.3], [1.0, 11.1], [1.0, -0.2]])
+    won, played = np.array([0.5, 0.5, 0.5, 0.5, 329.0]), np.array([5369.0, 19694.0, 65.0, 57.0, 520.0])
+    found = fit_logistic(design, won, played)
+    assert np.isfinite(found).all()
+    assert np.abs(design.T @ (won - played / (1 + np.exp(-design @ found)))).max() < 1e-8
+
+
+def clusters(games: int) -> np.ndarray:
+    """Return the wins of two clusters of five candidates, joined by four games of which the first wins three."""
+    rng = np.random.default_rng(0)
+    wins, strength = np.zeros((10, 10)), rng.normal(size=10)
+    for start in (0, 5):
+        for i in range(start, start + 5):
+            for j in range(i + 1, start + 5):
+                won = rng.binomial(games, 1 / (1 + math.exp(strength[j] - strength[i])))
+                wins[i, j], wins[j, i] = won, games - won
+    wins[0, 5], wins[5, 0] = 3, 1
+    return wins
+
+
+@pytest.mark.parametrize("games", [40, 200, 2000])
+def test_strengths_of_two_clusters_joined_by_four_games_are_the_most_likely(games: int) -> None:
+    wins = clusters(games)
+    strengths = bradley_terry(wins)
+    # Four games alone decide how far apart the clusters are: odds of 3 to 1 between the two that met.
+    assert strengths[0] - strengths[5] == pytest.approx(math.log(3), abs=1e-8)
+    assert strengths.mean() == pytest.approx(0, abs=1e-12)
+    for one in range(10):  # at the maximum, each candidate wins as many games as its strength predicts
+        expected = 0.0
+        for other in range(10):
+            played = wins[one, other] + wins[other, one]
+            expected += played / (1 + math.exp(strengths[other] - strengths[one]))
+        assert expected == pytest.approx(wins[one].sum(), abs=1e-8)
+
+
+def test_strengths_are_those_that_a_general_optimiser_finds() -> None:
+    wins = clusters(40)
+
+    def loss(strengths: np.ndarray) -> float:
+        total = 0.0
+        for one in range(10):
+            for other in range(10):
+                total += wins[one, other] * math.log1p(math.exp(strengths[other] - strengths[one]))
+        return total
+
+    theirs = minimize(loss, np.zeros(10), method="BFGS", options={"gtol": 1e-6}).x
+    assert bradley_terry(wins) == pytest.approx(theirs - theirs.mean(), abs=1e-5)
+
+
+def test_candidates_without_finite_strengths_are_nan_and_leave_the_other_tables_alone() -> None:
+    wins = clusters(40)
+    swept, apart = wins.copy(), wins.copy()
+    swept[5, 0] = 0  # all games between the clusters go one way
+    apart[0, 5] = apart[5, 0] = 0
+    found = bradley_terry(np.stack([swept, wins, apart]))
+    assert np.isnan(found[[0, 2]]).all()
+    assert found[1] == pytest.approx(bradley_terry(wins), abs=1e-12)
