@@ -8,9 +8,11 @@ One run is one stage. It writes its weights to OUTPUT_DIR, from which the next s
 `trl sft --config` reads the same files. The same command again resumes from the last complete checkpoint.
 """
 
+import argparse
 import json
 import os
 import shutil
+import sys
 import time
 import warnings
 from pathlib import Path
@@ -21,6 +23,7 @@ from accelerate import PartialState
 from datasets import Dataset
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, TrainerCallback
+from transformers.hf_argparser import string_to_bool
 from trl import (
     DatasetMixtureConfig,
     ModelConfig,
@@ -34,8 +37,10 @@ from trl import (
 
 from automedeval.cli import git_commit, installed_versions, run
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint, read_history, read_record
+from automedeval.models.precision import bfloat16_missing
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError
+from automedeval.records.yaml_file import YamlFile
 from automedeval.training.completion_logits import read_trained_positions
 from automedeval.training.stages import (
     DECISIVE,
@@ -106,6 +111,7 @@ def main() -> None:
         "versions": installed_versions("trl", "peft", "deepspeed", "datasets"),
         "commit": git_commit(),
         "device": device_name(),
+        "precision": precision(training, model.dtype),
     }
     state.wait_for_everyone()  # the folder is reserved only after all processes have checked the input
     finished = begin(output, record) if state.is_main_process else False
@@ -121,6 +127,7 @@ def main() -> None:
         f"{place}: {stage.rows:,} rows, {stage.tokens:,} tokens, {stage.trained:,} of them trained on; "
         f"{stage.epochs:g} epochs = {budget:,} tokens, {update} rows an update"
     )
+    tell(f"precision: {record['precision']}")
     checkpoint, seconds = whole_checkpoint(output)
     timer = WholeCheckpoints(seconds)
     trainer = SFTTrainer(
@@ -149,7 +156,7 @@ def parse() -> tuple[ScriptArguments, SFTConfig, ModelConfig, DatasetMixtureConf
     """Parse YAML and command line; unknown keys and arguments that would run foreign code are errors."""
     parser = TrlParser((ScriptArguments, SFTConfig, ModelConfig, DatasetMixtureConfig))
     try:
-        script, training, model, mixture = parser.parse_args_and_config()
+        script, training, model, mixture = parser.parse_args_and_config([*sys.argv[1:], *without_bfloat16()])
     except (ValueError, OSError) as error:
         raise RecordError(" ".join(str(error).split())) from None
     refuse_unused({**vars(script), **vars(training), **vars(model)})
@@ -162,6 +169,34 @@ def parse() -> tuple[ScriptArguments, SFTConfig, ModelConfig, DatasetMixtureConf
         "use_safetensors": True,
     }
     return script, training, model, mixture
+
+
+def without_bfloat16() -> list[str]:
+    """Return the arguments that replace a YAML's bfloat16 on a device without instructions for it.
+
+    A processor computes in float32. A GPU gets autocast to float16, with weights in float32 because the scaled gradients of
+    float16 weights are not supported. An argument on the command line is kept. Without a GPU and without `use_cpu` nothing is
+    replaced: transformers refuses such a run, which should not go on unnoticed on a CPU.
+    """
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for name in ("config", "dtype"):
+        parser.add_argument(f"--{name}")
+    for name in ("use_cpu", "bf16", "fp16"):
+        parser.add_argument(f"--{name}", type=string_to_bool, nargs="?", const=True)
+    given = {name: value for name, value in vars(parser.parse_known_args()[0]).items() if value is not None}
+    asked = (YamlFile(given["config"]).read() if "config" in given else None) or {}
+    asked = {**asked, **given}
+    on_cpu = asked.get("use_cpu") or string_to_bool(os.environ.get("ACCELERATE_USE_CPU", "false"))
+    if not (on_cpu or torch.cuda.is_available()) or not bfloat16_missing("cpu" if on_cpu else "cuda"):
+        return []
+    more = []
+    if "bf16" not in given:
+        more += ["--bf16", "false"]
+        half = not on_cpu and asked.get("bf16", True) and not os.environ.get("AUTOMEDEVAL_BF16")
+        more += ["--fp16", "true"] if half and "fp16" not in given else []
+    if asked.get("dtype") == "bfloat16" and "dtype" not in given:
+        more += ["--dtype", "float32"]
+    return more
 
 
 def whole_checkpoint(output: Path) -> tuple[Path | None, float]:
@@ -206,6 +241,14 @@ def device_name() -> str:
     state = PartialState()
     name = torch.cuda.get_device_name() if state.device.type == "cuda" else f"CPU, {os.cpu_count()} cores"
     return f"{state.num_processes} × {name}" if state.num_processes > 1 else name
+
+
+def precision(training: SFTConfig, dtype: str) -> str:
+    """Return the number formats of the run in words; where the device has no bfloat16 instructions, with that reason."""
+    computed = "bfloat16" if training.bf16 else "float16" if training.fp16 else dtype
+    why = bfloat16_missing(training.device.type)
+    text = f"computes in {computed}, weights in {dtype}"
+    return f"{text} ({why})" if why else text
 
 
 def tell(line: str) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import runpy
 import signal
 import subprocess
 import sys
@@ -232,3 +233,68 @@ def test_an_unknown_key_fails(tmp_path: Path) -> None:
     config = tmp_path / "run.yaml"
     config.write_text((ROOT / CONFIG).read_text() + "learning_rat: 1.0\n")
     assert "learning_rat" in error_line(run_recipe("sft", "--config", config))
+
+
+# --- number formats ---------------------------------------------------------------------------------------------------
+
+
+def parsed(monkeypatch: pytest.MonkeyPatch, *given: object) -> tuple[Any, Any, str]:
+    """Return what the recipe parses: TRL's arguments of training and of the model, and the precision in words."""
+    monkeypatch.setattr("sys.argv", ["recipes/sft.py", *map(str, given)])
+    recipe = runpy.run_path(str(ROOT / "recipes/sft.py"))
+    _, training, model, _ = recipe["parse"]()
+    return training, model, recipe["precision"](training, model.dtype)
+
+
+def test_a_processor_without_bfloat16_trains_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {"avx2": True})
+    paper = ROOT / "recipes/runs/automedeval-13b/stage1.yaml"
+    training, model, words = parsed(monkeypatch, "--config", paper, "--use_cpu", "true")
+    assert (training.bf16, training.fp16, model.dtype, training.model_init_kwargs["dtype"]) == (
+        False, False, "float32", "float32",
+    )  # fmt: skip
+    assert words == "computes in float32, weights in float32 (this processor has no bfloat16 instructions)"
+    # What the command line says is kept.
+    training, model, words = parsed(
+        monkeypatch, "--config", paper, "--use_cpu", "--bf16", "true", "--dtype", "bfloat16"
+    )
+    assert (training.bf16, model.dtype) == (True, "bfloat16")
+    assert words.startswith("computes in bfloat16, weights in bfloat16")
+    # A processor with the instructions keeps the YAML's bfloat16.
+    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {"avx512_bf16": True})
+    training, model, words = parsed(monkeypatch, "--config", paper, "--use_cpu", "true")
+    assert (training.bf16, model.dtype) == (True, "bfloat16")
+    assert words == "computes in bfloat16, weights in bfloat16"
+    monkeypatch.setenv("AUTOMEDEVAL_BF16", "off")
+    training, model, words = parsed(monkeypatch, "--config", paper, "--use_cpu", "true")
+    assert (training.bf16, model.dtype) == (False, "float32")
+    assert words.endswith("(AUTOMEDEVAL_BF16=off)")
+
+
+def test_a_gpu_without_bfloat16_gets_float16(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "sys.argv", ["recipes/sft.py", "--config", str(ROOT / "recipes/runs/automedeval-13b/stage1.yaml")]
+    )
+    chosen = runpy.run_path(str(ROOT / "recipes/sft.py"))["without_bfloat16"]
+    assert chosen() == []  # no GPU and no use_cpu: transformers refuses the run
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda including_emulation=True: including_emulation)
+    assert chosen() == ["--bf16", "false", "--fp16", "true", "--dtype", "float32"]
+    monkeypatch.setenv("AUTOMEDEVAL_BF16", "off")
+    assert chosen() == ["--bf16", "false", "--dtype", "float32"]
+    monkeypatch.delenv("AUTOMEDEVAL_BF16")
+    monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda including_emulation=True: True)
+    assert chosen() == []
+
+
+def test_a_run_says_and_records_its_number_formats(
+    tiny_model: Path, instructions: Path, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setenv("AUTOMEDEVAL_BF16", "off")
+    given = arguments(tiny_model, instructions, tmp_path / "run", "--max_steps", "1")
+    done = train(*(given[: given.index("--bf16")] + given[given.index("--bf16") + 2 :]))
+    words = "computes in float32, weights in float32 (AUTOMEDEVAL_BF16=off)"
+    assert f"precision: {words}\n" in done.stdout
+    assert read_record(tmp_path / "run")["precision"] == words
+    assert read_record(tmp_path / "run")["identity"]["bf16"] is False
+    assert words in (tmp_path / "run/README.md").read_text()

@@ -245,7 +245,7 @@ def test_deepspeed_takes_its_numbers_from_the_run(machine: Path) -> None:
     # With its parameters in the host's memory DeepSpeed wants its own, compiled Adam; torch's needs no compiler.
     assert optimizer["params"].pop("torch_adam", False) == ("offload" not in machine.stem)
     assert set(scheduler["params"].values()) == set(optimizer["params"].values()) == {"auto"}
-    assert held.pop("bf16") == {"enabled": "auto"}
+    assert held.pop("bf16") == held.pop("fp16") == {"enabled": "auto"}
     assert set(held.values()) == {"auto"}
 
 

@@ -202,7 +202,7 @@ def test_a_start_that_it_does_not(history: list[Stage], split: str, statistics: 
 
 def record(**identity: object) -> dict:
     """Return a record as a run begins with."""
-    about = {"start": "base", "base": "base", "rubrics": [], "device": "CPU", "seconds": 3600.0}
+    about = {"start": "base", "base": "base", "rubrics": [], "device": "CPU", "seconds": 3600.0, "precision": "float32"}
     return {"identity": {"learning_rate": 1e-4, **identity}, **about}
 
 

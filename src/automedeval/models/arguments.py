@@ -1,6 +1,8 @@
 """The names and the arguments that choose a model: a checkpoint on this machine, or an endpoint."""
 
 import math
+import os
+import sys
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -65,6 +67,8 @@ class ChatArguments:
     max_cost: float | None = field(
         default=None, metadata={"help": "endpoint: stop before a call whose worst case would exceed this sum"}
     )
+    # By the checkpoint's name: what --dtype auto chose here. Not an argument; it is recorded with them.
+    computed: dict[str, str] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         check_least(self, 0, "batch_tokens", "max_retries")
@@ -103,11 +107,16 @@ class ChatArguments:
 
         dtype = auto if self.dtype == "auto" else self.dtype
         try:
-            return LocalChat(model, **self._shared(LocalChat) | {"seed": seed, "dtype": dtype})
+            chat = LocalChat(model, **self._shared(LocalChat) | {"seed": seed, "dtype": dtype})
         except AutoMedEvalError:
             raise
         except Exception as error:  # noqa: BLE001  a bad checkpoint makes transformers, torch and safetensors raise a dozen kinds
             raise RecordError(f"{model} cannot be loaded: {' '.join(str(error).split())[:300]}") from None
+        if chat.precision:
+            self.computed[chat.name] = chat.precision
+            if os.environ.get("RANK", "0") == "0":
+                print(f"{chat.name}: {chat.precision}", file=sys.stderr)
+        return chat
 
     def _shared(self, kind: type) -> dict[str, Any]:
         """Return the arguments that a chat of this kind has a field for."""

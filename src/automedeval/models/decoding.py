@@ -15,6 +15,8 @@ from transformers.cache_utils import Cache, DynamicLayer
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from automedeval.models.precision import cpu_has
+
 KeyValues = list[tuple[torch.Tensor, torch.Tensor]]
 
 
@@ -52,11 +54,6 @@ def _grouped_attention(module, query, key, value, attention_mask, scaling=None, 
 
 AttentionInterface.register(GROUPED_ATTENTION, _grouped_attention)
 AttentionMaskInterface.register(GROUPED_ATTENTION, sdpa_mask)
-
-
-def cpu_has(feature: str) -> bool:
-    """Return whether the processor has an instruction set extension, by its name in `torch.cpu.get_capabilities`."""
-    return bool(torch.cpu.get_capabilities().get(feature))
 
 
 def attention_for(attention: str, device: str) -> str:

@@ -13,7 +13,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint
-from automedeval.models.local import best_dtype
+from automedeval.models.precision import best_dtype
 from automedeval.records import RecordError, check_least
 
 DTYPES = ("auto", "bfloat16", "float16", "float32")

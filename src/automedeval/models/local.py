@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from automedeval.models.base import Answer, Chat, Free, Messages, Part, Prompt
 from automedeval.models.checkpoints import checkpoint_folder, fingerprints
@@ -27,22 +27,15 @@ from automedeval.models.decoding import (
     attention_for,
     cache_dtype,
     compete,
-    cpu_has,
     draw,
     flatten_head_input,
     prefix_key_values,
     write_free,
 )
+from automedeval.models.precision import best_dtype, described
 from automedeval.models.tokenization import PromptEncoder
 
 _NOT_FINITE = "the model's probabilities are not finite: another --dtype may help"
-
-
-def best_dtype(device: str) -> torch.dtype:
-    """Return bfloat16 if the device has instructions for it, else float32."""
-    if device.startswith("cuda"):
-        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
-    return torch.bfloat16 if cpu_has("avx512_bf16") else torch.float32
 
 
 def batch_room(network) -> int:
@@ -94,6 +87,7 @@ class LocalChat(Chat):
     chat_template_path: str | None = None
     attn_implementation: str = "sdpa"
     constrains = True
+    precision = ""  # what dtype "auto" chose, in words
     _prefix: tuple[list[int], KeyValues] = field(default=([], []), repr=False)
 
     def __post_init__(self) -> None:
@@ -107,7 +101,11 @@ class LocalChat(Chat):
             local_rank = os.environ.get("LOCAL_RANK", "0")
             on_cpu = os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("1", "true") or not torch.cuda.is_available()
             self.device = "cpu" if on_cpu else f"cuda:{local_rank}"
-        dtype = best_dtype(self.device) if self.dtype == "auto" else getattr(torch, self.dtype)
+        if self.dtype == "auto":
+            dtype = best_dtype(self.device, AutoConfig.from_pretrained(folder).dtype)
+            self.precision = described(dtype, self.device)
+        else:
+            dtype = getattr(torch, self.dtype)
         attention = attention_for(self.attn_implementation, self.device)
         network = AutoModelForCausalLM.from_pretrained(
             folder, dtype=dtype, use_safetensors=True, attn_implementation=attention

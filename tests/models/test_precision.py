@@ -1,0 +1,84 @@
+"""The number format of a machine: bfloat16 only where the hardware computes it, and the choice is said and recorded."""
+
+import json
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+import torch
+from programs import SAMPLE, error_line, run_recipe
+
+from automedeval.models.embeddings import Encoder
+from automedeval.models.local import LocalChat
+from automedeval.models.precision import best_dtype, bfloat16_missing
+
+FAST = {"Xeon with AMX": {"amx_bf16": True, "avx512_bf16": True}, "Zen 4": {"avx512_bf16": True}, "Arm": {"bf16": True}}
+SLOW = {"AVX2": {"avx2": True}, "Xeon of 2019": {"avx512_f": True, "avx512_vnni": True}}
+
+
+@pytest.fixture(autouse=True)
+def unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AUTOMEDEVAL_BF16", raising=False)
+
+
+def processor(monkeypatch: pytest.MonkeyPatch, features: dict[str, bool]) -> None:
+    """Make torch report a processor with these instruction sets."""
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: MappingProxyType(features))
+
+
+@pytest.mark.parametrize("features", FAST.values(), ids=FAST)
+def test_bfloat16_where_the_processor_has_it(features, monkeypatch: pytest.MonkeyPatch) -> None:
+    processor(monkeypatch, features)
+    assert (best_dtype("cpu"), bfloat16_missing("cpu")) == (torch.bfloat16, "")
+    monkeypatch.setenv("AUTOMEDEVAL_BF16", "off")
+    assert (best_dtype("cpu"), bfloat16_missing("cpu")) == (torch.float32, "AUTOMEDEVAL_BF16=off")
+
+
+@pytest.mark.parametrize("features", SLOW.values(), ids=SLOW)
+def test_float32_where_the_processor_lacks_it(features, monkeypatch: pytest.MonkeyPatch) -> None:
+    processor(monkeypatch, features)
+    assert best_dtype("cpu") == best_dtype("cpu", torch.float16) == torch.float32
+    assert bfloat16_missing("cpu") == "this processor has no bfloat16 instructions"
+
+
+def test_a_gpu_that_only_emulates_bfloat16_does_not_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: including_emulation)  # a T4
+    assert best_dtype("cuda:0") == best_dtype("cuda:0", torch.bfloat16) == torch.float32
+    assert best_dtype("cuda:0", torch.float16) == torch.float16
+    monkeypatch.setenv("AUTOMEDEVAL_BF16", "off")
+    assert best_dtype("cuda:0", torch.float16) == torch.float32
+    monkeypatch.delenv("AUTOMEDEVAL_BF16")
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: True)  # an A100
+    assert best_dtype("cuda:0") == torch.bfloat16
+    assert best_dtype("mps") == torch.float32
+
+
+def test_another_value_of_the_switch_is_an_error(tiny_model: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("AUTOMEDEVAL_BF16", "0")
+    given = ("--judge", tiny_model, "--cases", SAMPLE / "test_cases.jsonl", "--output", tmp_path / "verdicts")
+    assert error_line(run_recipe("judge", *given)) == "error: AUTOMEDEVAL_BF16=0: must be off or unset"
+
+
+def test_the_choice_of_the_judge_is_said_and_recorded(tiny_model: Path, tmp_path: Path, monkeypatch) -> None:
+    processor(monkeypatch, FAST["Zen 4"])
+    given = ("--judge", tiny_model, "--cases", SAMPLE / "test_cases.jsonl", "--limit", 1, "--rationale", "false")
+    found = {}
+    for switch, words in (("", "bfloat16 on cpu"), ("off", "float32 on cpu (AUTOMEDEVAL_BF16=off)")):
+        monkeypatch.setenv("AUTOMEDEVAL_BF16", switch)
+        done = run_recipe("judge", *given, "--device", "cpu", "--output", tmp_path / words[:8])
+        assert done.returncode == 0, done.stderr
+        assert f"{tiny_model.name}: {words}\n" in done.stderr
+        (run,) = (tmp_path / words[:8]).glob("run-*.json")
+        assert json.loads(run.read_text())["arguments"]["computed"] == {tiny_model.name: words}
+        found[words] = LocalChat(str(tiny_model), device="cpu").network.dtype
+    assert list(found.values()) == [torch.bfloat16, torch.float32]
+    chosen = run_recipe("judge", *given, "--device", "cpu", "--dtype", "float32", "--output", tmp_path / "chosen")
+    assert "on cpu" not in chosen.stderr  # the user's own choice needs no announcement
+
+
+def test_the_index_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    models = Path(__file__).parents[2] / "models/all-MiniLM-L6-v2"
+    processor(monkeypatch, FAST["Zen 4"])
+    assert Encoder(str(models), device="cpu").dtype == "bfloat16"
+    processor(monkeypatch, SLOW["AVX2"])
+    assert Encoder(str(models), device="cpu").dtype == "float32"
