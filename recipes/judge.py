@@ -8,16 +8,18 @@ Writes OUTPUT/verdicts.jsonl as it goes; the same command again does only what i
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from automedeval.cli import join_processes, parse, record_run, run
+from automedeval.introspection.mistakes import read_recorded
 from automedeval.judges.judge import load_judge, planner
-from automedeval.judges.requests import Requests
+from automedeval.judges.requests import Request, Requests
 from automedeval.judges.run import collect_or_submit, dry_run, judge_missing, refuse_failures, summary, verdict_log
 from automedeval.models.arguments import ChatArguments, parse_model
-from automedeval.records import RecordError, check_least
-from automedeval.rubrics import read_rubric
+from automedeval.records import Case, RecordError, check_least, read_cases
+from automedeval.rubrics import Rubric, read_rubric
 
 
 @dataclass
@@ -33,6 +35,13 @@ class JudgeArguments:
     )
     cases: str = field(metadata={"help": "cases: .jsonl, .parquet or a Hub dataset id"})
     output: str = field(metadata={"help": "folder for verdicts.jsonl"})
+    dataset: str | None = field(
+        default=None,
+        metadata={
+            "help": "folder of a data set of recipes/build_dataset.py: judge the prompts of its training rows, with their "
+            "responses and slots, as a round of introspection needs them"
+        },
+    )
     rubric: str = field(default="automedeval", metadata={"help": "a packaged rubric, or the path of your own .yaml"})
     rationale: bool = field(default=True, metadata={"help": "false asks for scores or choices alone"})
     score_decoding: str = field(
@@ -71,6 +80,8 @@ class JudgeArguments:
         check_least(self, 1, "runs", "limit")
         if self.batch and parse_model(self.judge)[0] != "openai":
             raise RecordError("--batch needs an endpoint: --judge openai:MODEL")
+        if self.dataset and (self.orders != "1" or self.models is not None or self.baseline is not None):
+            raise RecordError("--dataset: its rows say what is judged: no --orders, --models or --baseline")
 
 
 def main() -> None:
@@ -79,7 +90,8 @@ def main() -> None:
     rubric = read_rubric(args.rubric)
     models = [name.strip() for name in args.models.split(",")] if args.models is not None else None
     plan = {"orders": args.orders, "seed": args.seed, "runs": args.runs, "baseline": args.baseline, "models": models}
-    requests = Requests(args.cases, args.limit, planner(args.judge, rubric, **plan))
+    planned = planner(args.judge, rubric, **plan)
+    requests = Requests(args.cases, args.limit, of_rows(args, rubric) if args.dataset else planned)
     if not len(requests):
         raise RecordError(
             f"{args.cases}: nothing to judge: {rubric.name} compares pairs, and no case has two responses"
@@ -115,6 +127,21 @@ def main() -> None:
             print(awaited)
     ours.wait()  # a process that ends with an error stops the others
     refuse_failures(judge)
+
+
+def of_rows(args: JudgeArguments, rubric: Rubric) -> Callable[[Case], list[Request]]:
+    """Return the plan that judges the prompts of a data set's training rows, those by this rubric.
+
+    Raises:
+        RecordError: no row by this rubric, or a row whose case is not in --cases or has changed.
+    """
+    from automedeval.dataset.folder import read_dataset  # pyarrow takes its time, and only rows need it
+
+    rows = [row for row in read_dataset(args.dataset).training if row["rubric"] == rubric.name]
+    wanted = {row["case_id"] for row in rows}
+    cases = {case.id: case for case in read_cases(args.cases) if case.id in wanted}
+    recorded = {each.case.id: each for each in read_recorded(rows, cases, {rubric.name: rubric}, args.dataset)}
+    return lambda case: recorded[case.id].requests(args.runs) if case.id in recorded else []
 
 
 if __name__ == "__main__":

@@ -102,7 +102,8 @@ for ((run = 1; run <= runs; run++)); do
     [ -f "$folder/$yaml.yaml" ] || { printf '\n== round %s: left out, there is no %s\n' "$round" "$folder/$yaml.yaml" && break; }
     judged=$(value "$yaml" verdicts)$suffix$again revised=$(value "$yaml" output)$suffix$again
     step judge "${series[-1]} judges its training cases" \
-      --judge "$model" --judge_name "${series[-1]}" --cases "$(value "$yaml" cases)" --output "$judged"
+      --judge "$model" --judge_name "${series[-1]}" --cases "$(value "$yaml" cases)" \
+      --dataset "$trained_on" --output "$judged"
     step "$yaml" "its mistakes are discussed and revised" --dataset "$trained_on" --verdicts "$judged" --output "$revised"
     trained_on=$revised
     train "introspection$round" "training: round $round" --dataset_name "$revised"

@@ -69,23 +69,26 @@ def slot_line(scores: Sequence[int]) -> str:
 class Lessons:
     """The files of a small study; `introspect` runs the recipe on them."""
 
-    def __init__(self, folder: Path, number: int = 8):
+    def __init__(self, folder: Path, number: int = 8, build: bool = True):
         self.folder, self.output = folder, folder / "round1"
         self.cases = [case_of(at) for at in range(number)]
         self.order = {case.id: random.Random(case.id).sample(range(3), 3) for case in self.cases}
         self.record = {case.id: scores_of(at) for at, case in enumerate(self.cases)}
         self.verdicts = [verdict_of(case, self.record[case.id]) for case in self.cases[:-1]]
         self.said: list[dict] = []
-        self.build()
+        if build:
+            self.build()
 
-    def build(self) -> None:
-        """Write the data set: the last case is its test split, the others are two stages."""
+    def build(self, teacher: Sequence[Verdict] | None = None) -> None:
+        """Write the data set of a teacher's verdicts: the last case is its test split, the others are two stages."""
+        if teacher is None:
+            made = zip(self.cases, self.record.values(), self.order.values())
+            teacher = [verdict_of(case, scores, "teacher", order=order) for case, scores, order in made]
         place, splits, origins = self.folder / "data", {}, Counter()
         place.mkdir(exist_ok=True)
-        at = {"stage1": self.cases[:3], "stage2": self.cases[3:-1], "test": self.cases[-1:]}
-        for name, cases in at.items():
-            verdicts = [verdict_of(case, self.record[case.id], "teacher", order=self.order[case.id]) for case in cases]
-            rows = [instruction(case, verdict, AUTOMEDEVAL, "strong", "high") for case, verdict in zip(cases, verdicts)]
+        judged = list(zip(self.cases, teacher))
+        for name, part in {"stage1": judged[:3], "stage2": judged[3:-1], "test": judged[-1:]}.items():
+            rows = [instruction(case, verdict, AUTOMEDEVAL, "strong", "high") for case, verdict in part]
             written = write_rows(place / f"{name}.parquet", rows)
             splits[name] = written.statistics
             origins += written.origins

@@ -8,10 +8,19 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from doubles.endpoint import EndpointDouble, answer, error
-from doubles.introspection_study import AUTOMEDEVAL, MODELS, Lessons, rationale_of, slot_line, verdict_of
+from doubles.introspection_study import (
+    AUTOMEDEVAL,
+    MODELS,
+    Lessons,
+    case_of,
+    rationale_of,
+    slot_line,
+    verdict_of,
+)
 from doubles.tiny_dataset import FACTS
 from programs import ROOT, SAMPLE, error_line, run_recipe
 
@@ -131,6 +140,84 @@ def test_the_recording_speaks_of_every_training_case() -> None:
             assert revised.scores == reading.scores
             assert format_verdict(revised, AUTOMEDEVAL) == text
     assert rounds == {1: 53, 2: 5, None: 2}
+
+
+# --- the judge of a round reads what the verdict on record is on ------------------------------------------------------
+
+
+@pytest.fixture
+def with_reference(tmp_path, monkeypatch):
+    """Return a data set whose verdicts are on two responses and the reference; the last training row has no rationale."""
+    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
+    lessons = Lessons(tmp_path, build=False)
+    lessons.cases = [case_of(at, MODELS[:2]) for at in range(8)]
+    teacher = []
+    for case in lessons.cases:
+        shown = verdict_of(
+            case, lessons.record[case.id], "teacher", models=[*MODELS[:2], "reference"], order=lessons.order[case.id]
+        )
+        teacher.append(replace(shown, rationale=None) if case is lessons.cases[6] else shown)
+    lessons.build(teacher)
+    return lessons
+
+
+def test_the_judge_of_a_round_is_asked_the_prompts_of_the_rows(with_reference, tmp_path) -> None:
+    given = ("--judge", "openai:m", "--cases", tmp_path / "cases.jsonl", "--dataset", tmp_path / "data")
+    given += ("--output", tmp_path / "judged", "--cache", "off")
+    rows = with_reference.old_rows()
+    with EndpointDouble(lambda body: answer("Step 1: All alike.\nScore: Doctor 1: 3 points. Doctor 2: 3 points. "
+                                            "Doctor 3: 3 points.")) as endpoint:  # fmt: skip
+        done = run_recipe("judge", *given, "--base_url", endpoint.url, "--seed", 5)
+        assert done.returncode == 0, done.stderr
+        asked = [json.dumps(request["body"]["messages"]) for request in endpoint.requests if "body" in request]
+        assert run_recipe("judge", *given, "--base_url", endpoint.url, "--seed", 5).returncode == 0
+        assert len(endpoint.asked) == len(rows) == 7, "the second run has nothing to do"
+    assert sorted(asked) == sorted(json.dumps(row["prompt"]) for row in rows.values())
+    verdicts = [json.loads(line) for line in (tmp_path / "judged/verdicts.jsonl").read_text().splitlines()]
+    assert {tuple(verdict["models"]) for verdict in verdicts} == {(*MODELS[:2], "reference")}
+    given = ("--dataset", tmp_path / "data", "--verdicts", tmp_path / "judged", "--cases", tmp_path / "cases.jsonl")
+    done = run_recipe("introspect", *given, "--output", tmp_path / "round1", "--partners", "none")
+    assert done.returncode == 0, done.stderr
+    assert "judged without all of their responses" not in done.stdout
+    # A naive count over the records: the verdict on record has one or more scores that are not 3.
+    wrong = {case_id for case_id in rows if set(with_reference.record[case_id]) != {3}}
+    queue = [json.loads(line) for line in (tmp_path / "round1.discussion/jury.jsonl").read_text().splitlines()]
+    assert {line["case_id"] for line in queue} == wrong
+
+
+def test_a_score_of_the_reference_alone_is_a_mistake(with_reference, tmp_path) -> None:
+    """The judge gives the two responses their points, and the reference others."""
+    record = {case.question: with_reference.record[case.id] for case in with_reference.cases}
+    rows = with_reference.old_rows()
+    order = {case.question: rows[case.id]["order"] for case in with_reference.cases if case.id in rows}
+
+    def script(body):
+        question = re.search(r"What helps with complaint \d+\?", body["messages"][-1]["content"])[0]
+        points = [record[question][index] if index < 2 else 6 - record[question][2] for index in order[question]]
+        return answer(f"Step 1: Well.\n{slot_line(points)}")
+
+    given = ("--dataset", tmp_path / "data", "--cases", tmp_path / "cases.jsonl")
+    with EndpointDouble(script) as endpoint:
+        judge = ("--judge", "openai:m", "--output", tmp_path / "judged", "--cache", "off", "--base_url", endpoint.url)
+        assert run_recipe("judge", *given, *judge).returncode == 0
+    done = run_recipe(
+        "introspect", *given, "--verdicts", tmp_path / "judged", "--output", tmp_path / "round1", "--partners", "none"
+    )
+    wrong = sum(with_reference.record[case_id][2] != 3 for case_id in rows)
+    assert f"introspection: 7 cases → {wrong} mistakes" in done.stdout, done.stderr
+    assert 0 < wrong < 7
+
+
+def test_rows_leave_no_choice_of_responses(with_reference, tmp_path) -> None:
+    given = ("--judge", "openai:m", "--cases", tmp_path / "cases.jsonl", "--output", tmp_path / "judged")
+    given += ("--dataset", tmp_path / "data", "--base_url", "http://127.0.0.1:9/v1")
+    for more in (("--orders", "all"), ("--models", "ash"), ("--baseline", "ash")):
+        assert error_line(run_recipe("judge", *given, *more)).startswith(
+            "error: --dataset: its rows say what is judged"
+        )
+    assert "not a single training row" in error_line(run_recipe("judge", *given, "--rubric", "medical_pairwise"))
+    with_reference.write("cases.jsonl", [case_of(at, MODELS[:2], reference="Another.").to_dict() for at in range(8)])
+    assert "its texts" in error_line(run_recipe("judge", *given))
 
 
 # --- an endpoint ------------------------------------------------------------------------------------------------------

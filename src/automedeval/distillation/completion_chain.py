@@ -71,14 +71,14 @@ class CompletionChain:
         Raises:
             RecordError: more responses than the rubric shows at once, or no reference where one is to be shown.
         """
-        models = self.judge.models
+        models, given = self.judge.models, None
         if self.reference_as_response:
             # Paper: the tuple has two responses and the answer, the figures show three doctors, the third a retrieved text.
             if case.reference is None or REFERENCE in case.models:
                 problem = "has no reference" if case.reference is None else f"has a response of {REFERENCE!r} already"
                 raise RecordError(f"case {case.id!r} {problem}: --reference_as_response cannot show it")
             models = [*(case.models if models is None else models), REFERENCE]
-            case = replace(case, responses=(*case.responses, Response(REFERENCE, case.reference)))
+            given, case = case, replace(case, responses=(*case.responses, Response(REFERENCE, case.reference)))
         requests = plan_requests(case, self.judge.rubric, seed=self.judge.seed, models=models)
         if len(requests) != 1:
             shown, most = len(case.models if models is None else models), self.judge.rubric.max_responses
@@ -86,7 +86,8 @@ class CompletionChain:
                 f"case {case.id!r} has {shown} responses to show, and a teacher sees {most} at most: choose them by --models"
             )
         # Paper: slots are permuted, or the judge learns that a slot is a model.
-        return requests[0] if self.shuffle else replace(requests[0], slots=tuple(sorted(requests[0].slots)))
+        slots = requests[0].slots if self.shuffle else tuple(sorted(requests[0].slots))
+        return replace(requests[0], slots=slots, given=given)
 
     def dialogue(self, request: Request) -> Dialogue:
         """Run Algorithm 1 on one case; yield its prompts, receive the answers, and return the verdict.
@@ -129,7 +130,6 @@ class CompletionChain:
             answer = replace(answer, error="the teacher asked a question instead of giving its verdict")
         verdict = self.judge.verdict(request, answer, {"settings": self.fingerprint})
         verdict.extra.update(
-            case_digest=self._digest(case),
             teacher=self.teacher,
             knowledge=knowledge,
             rounds=call,
@@ -159,10 +159,6 @@ class CompletionChain:
     def _judged(self, answer: Answer, slots: int) -> bool:
         text = own_text(answer.text)
         return bool(answer.error) or parse_verdict(text, self.judge.rubric, slots, truncated=answer.truncated).valid
-
-    def _digest(self, case: Case) -> str:
-        """Return the digest of the case as in its file, without the reference among the responses."""
-        return replace(case, responses=case.responses[:-1]).digest if self.reference_as_response else case.digest
 
 
 def overview(verdicts: Iterable[Verdict], cases: int, new: int) -> str:

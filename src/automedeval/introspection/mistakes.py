@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from automedeval.judges.requests import Request
 from automedeval.records import Case, RecordError, Verdict, as_shown, digest, read_placed
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.grammar import ParsedAnswer, parse_verdict
@@ -27,17 +28,17 @@ class Recorded:
 
     Args:
         row: the row of the data set.
+        given: the case as in its file.
         case: the case with the responses that were judged: its own, or these and the reference.
         rubric: the rubric of the verdict.
         reading: the verdict on record, in the slots of `row["order"]`.
-        digests: of the case with and without the reference as a response; the judge may have judged either.
     """
 
     row: dict[str, Any]
+    given: Case
     case: Case
     rubric: Rubric
     reading: ParsedAnswer
-    digests: frozenset[str]
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -53,6 +54,13 @@ class Recorded:
     def choices(self) -> dict[str, str]:
         """Return criterion → a model's name, "tie" or "neither", as on record; empty under a rubric with scores."""
         return as_recorded(self.reading, self.order, self.case.models)["choices"] or {}
+
+    def requests(self, runs: int = 1) -> list[Request]:
+        """Return the requests whose prompt is the row's own: the same responses in the same slots (Algorithm 2, line 5)."""
+        slots, case = self.order, self.case
+        pair = (case.models[min(slots)], case.models[max(slots)]) if self.rubric.mode == "pairwise" else None
+        asks = self.reading.rationale is not None
+        return [Request(case, slots, pair, run, asks, self.given) for run in range(runs)]
 
 
 @dataclass(frozen=True)
@@ -131,7 +139,7 @@ def read_recorded(
         prompt = judge_messages(rubric, case.question, texts, case.reference, reading.rationale is not None)
         if prompt != row["prompt"]:
             raise RecordError(f"{where}: its texts, or the rubric's wording, have changed since the data set was built")
-        found[case.id] = Recorded(row, case, rubric, reading, frozenset((given.digest, case.digest)))
+        found[case.id] = Recorded(row, given, case, rubric, reading)
     if not found:
         raise RecordError(f"{place}: not a single training row")
     return list(found.values())
@@ -185,7 +193,7 @@ def read_judge(path: str, recorded: Sequence[Recorded], name: str | None = None)
 def _check(verdict: Verdict, recorded: Recorded, place: str) -> None:
     """Raise RecordError if a verdict is on changed texts or does not fit its case."""
     case = recorded.case
-    verdict.check(place, case.digest, *recorded.digests)
+    verdict.check(place, recorded.given.digest, case.digest)
     there = len(case.responses)
     if not verdict.order or not set(verdict.order) <= set(range(there)):
         raise RecordError(f"{place}: the order {list(verdict.order)} does not fit {there} responses of {case.id!r}")

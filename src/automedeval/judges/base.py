@@ -128,7 +128,7 @@ class BaseJudge(ABC):
     def record(self, request: Request, error: str | None, notes: dict[str, Any] | None, **values: Any) -> Verdict:
         """Return a verdict, invalid if there is an error, with its origin: models, digest of the case, settings, weights."""
         case, checkpoint = request.case, getattr(self.chat, "checkpoint", None)
-        made = {"models": case.models, "case_digest": case.digest, "settings": self.fingerprint}
+        made = {"models": case.models, "case_digest": request.digest, "settings": self.fingerprint}
         made |= {"checkpoint": checkpoint} if checkpoint else {}
         return Verdict(
             case.id, self.name, self.rubric_name, request.slots, request.pair, request.run, error is None, error,

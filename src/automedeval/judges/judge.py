@@ -78,8 +78,9 @@ class Judge(BaseJudge):
     def prompt(self, request: Request, texts: Sequence[str] | None = None) -> Prompt:
         case = request.case
         texts = [case.responses[index].text for index in request.slots] if texts is None else texts
-        messages = judge_messages(self.rubric, case.question, texts, case.reference, self.rationale)
-        parts = tuple(answer_parts(self.rubric, len(texts), self.rationale))
+        rationale = self.rationale if request.rationale is None else request.rationale
+        messages = judge_messages(self.rubric, case.question, texts, case.reference, rationale)
+        parts = tuple(answer_parts(self.rubric, len(texts), rationale))
         given = parts if self.score_decoding == "constrained" else None
         label = f"{self.rubric_name}:{self.rubric.fingerprint}"
         return Prompt(messages, given, answer_schema(parts), request.run, label)

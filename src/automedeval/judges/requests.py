@@ -15,17 +15,33 @@ from automedeval.rubrics import Rubric
 
 @dataclass(frozen=True)
 class Request:
-    """One prompt of a case: the responses in the order of their slots, the pair of a pairwise rubric, the number of the run."""
+    """One prompt of a case.
+
+    Args:
+        case: the case with the responses that are shown.
+        slots: index of the response in each slot of the prompt.
+        pair: the two models that a pairwise rubric compares.
+        run: number of the repetition.
+        rationale: whether the prompt asks for one; None leaves it to the judge.
+        given: the case as in its file, if `case` has the reference as one more response.
+    """
 
     case: Case
     slots: tuple[int, ...]
     pair: tuple[str, str] | None = None
     run: int = 0
+    rationale: bool | None = None
+    given: Case | None = None
 
     @property
     def key(self) -> tuple:
         """Return the key of this request's verdict, `Verdict.key`: no two of a judge and rubric are equal."""
         return (self.case.id, self.slots, self.pair, self.run)
+
+    @property
+    def digest(self) -> str:
+        """Return the digest of the case as in its file."""
+        return (self.given or self.case).digest
 
     @property
     def id(self) -> str:
@@ -44,7 +60,7 @@ class Requests:
         plan: returns the requests that a case takes.
 
     Attributes:
-        counts, digests: number of requests and `Case.digest` by case id.
+        counts, digests: number of requests and `Case.digest` by case id, of the cases that take a request.
 
     Raises:
         RecordError: a fault of the cases or of a plan.
@@ -54,7 +70,8 @@ class Requests:
         self.file, self.limit, self.plan = file, limit, plan
         self.counts, self.digests = {}, {}
         for case in self.cases():
-            self.counts[case.id], self.digests[case.id] = len(plan(case)), case.digest
+            if planned := plan(case):
+                self.counts[case.id], self.digests[case.id] = len(planned), case.digest
 
     def cases(self) -> Iterator[Case]:
         return itertools.islice(read_cases(self.file), self.limit)
