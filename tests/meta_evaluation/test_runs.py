@@ -51,7 +51,7 @@ def test_the_report_has_a_line_for_the_runs_of_a_judge(judged: list[str], tmp_pa
         assert line[measure]["mean"]["value"] == pytest.approx(mean(values))
         assert line[measure]["mean"]["low"] < mean(values) < line[measure]["mean"]["high"]
         assert line[measure]["spread"] == pytest.approx(stdev(values))
-    told = f"{100 * line['listwise_accuracy']['spread']:.2f}"
+    told = f"{100 * line['triple_accuracy']['spread']:.2f}"
     for kind in ("html", "md"):
         text = re.sub(r"\s+", " ", (tmp_path / "out" / f"report.{kind}").read_text())
         assert "Repeated runs" in text

@@ -52,10 +52,10 @@ def test_three_rounds_are_followed_and_forecast(tmp_path):
     assert rounds["scores"] == "own"
     assert rounds["values"] == pytest.approx([count / 30 for count in RIGHT[:3]])
     for place, line in enumerate(rounds["table"]):
-        assert line["listwise_accuracy"] == found["judges"][f"r{place}"]["listwise_accuracy"]
+        assert line["triple_accuracy"] == found["judges"][f"r{place}"]["triple_accuracy"]
         assert line["pairwise_accuracy"] == found["judges"][f"r{place}"]["pairwise_accuracy"]
     assert rounds["table"][0]["change"] is None
-    change = rounds["table"][1]["change"]["listwise_accuracy"]
+    change = rounds["table"][1]["change"]["triple_accuracy"]
     assert change["value"] == pytest.approx(3 / 30)
     # paired: the three cases are gained in every resample that has them, and none is ever lost
     assert 0 <= change["low"] < change["value"] < change["high"] < 0.25
@@ -81,7 +81,7 @@ def test_the_order_is_that_of_the_argument(tmp_path):
     found, page, _ = outcome(tmp_path, judge_rounds(tmp_path, "--ratings", RATINGS, names="r2,r1,r0"))
     assert found["rounds"]["values"] == pytest.approx([17 / 30, 15 / 30, 12 / 30])
     assert "do not rise" in found["rounds"]["forecast"]["reason"]
-    assert "No curve of listwise accuracy: the measured rounds do not rise" in page
+    assert "No curve of triple accuracy: the measured rounds do not rise" in page
 
 
 def test_five_rounds_have_intervals(tmp_path):
@@ -143,7 +143,7 @@ def test_judges_without_whole_scores_are_followed_by_expected_ones_all_alike(tmp
     found, page, _ = outcome(tmp_path, done)
     assert found["rounds"]["scores"] == "expected"
     for place, line in enumerate(found["rounds"]["table"]):
-        assert line["listwise_accuracy"] == found["judges"][f"r{place}"]["listwise_accuracy_expected"]
+        assert line["triple_accuracy"] == found["judges"][f"r{place}"]["triple_accuracy_expected"]
     assert "in per cent, from the judges&#39; expected scores" in page
 
 
@@ -161,7 +161,7 @@ def test_rounds_of_no_common_kind_have_a_stated_gap(tmp_path):
     found, page, _ = outcome(tmp_path, done)
     assert found["rounds"]["values"][1] is None
     assert found["rounds"]["forecast"] == {"reason": "round 1 has no accuracy: this judge gives no whole scores"}
-    assert "No curve of listwise accuracy: round 1 has no accuracy" in page
+    assert "No curve of triple accuracy: round 1 has no accuracy" in page
 
 
 def test_a_criterion_of_a_pairwise_judge_can_be_a_round(tmp_path):

@@ -40,12 +40,12 @@ def _agreement(result: dict[str, Any], in_series: bool) -> Iterator[Figure]:
     yield from charts.estimates("Agreement with people", text, found, label, 0.5, band, head)
     if in_series and len(judges) > 1:
         lines = {LABELS["concordance"]: [record[record["headline"]] for record in judges.values()]}
-        for measure in ("pairwise_accuracy", "listwise_accuracy"):
+        for measure in ("pairwise_accuracy", "triple_accuracy"):
             both = [(record[measure], record[f"{measure}_expected"]) for record in judges.values()]
             lines[LABELS[measure]] = [expected if own["value"] is None else own for own, expected in both]
         yield Figure(
             "Agreement over the series",
-            "Concordance, pairwise and listwise accuracy of the judges in the order of the files, with 95 % intervals.",
+            "Concordance, pairwise and triple accuracy of the judges in the order of the files, with 95 % intervals.",
             partial(charts.series, list(judges), lines),
             ["judge", *lines],
             [[name, *(line[place]["value"] for line in lines.values())] for place, name in enumerate(judges)],
@@ -86,15 +86,15 @@ def _agreement(result: dict[str, Any], in_series: bool) -> Iterator[Figure]:
 
 def _rounds(rounds: dict[str, Any], paper: dict[str, Any] | None) -> Iterator[Figure]:
     table, forecast = rounds["table"], rounds["forecast"]
-    known = {line["round"]: line["listwise_accuracy"] for line in table}
+    known = {line["round"]: line["triple_accuracy"] for line in table}
     measured = [(place, estimate) for place, estimate in known.items() if estimate["value"] is not None]
     if not measured:
         return
     curve = None if "reason" in forecast else Curve(*(forecast[name] for name in "abc"))
     ahead = {each["round"]: each for each in forecast.get("next", [])}
-    published = [share / 100 for share in paper["listwise_accuracy"]] if paper else []
+    published = [share / 100 for share in paper["triple_accuracy"]] if paper else []
     end = max(len(table) - 1 + (AHEAD if curve else 0), len(published) - 1)
-    text = "Listwise accuracy of the judge after each round, with 95 % intervals."
+    text = "Triple accuracy of the judge after each round, with 95 % intervals."
     drawn = None
     if curve is not None:
         drawn = [(step / 8, curve.at(step / 8)) for step in range(8 * end + 1)]

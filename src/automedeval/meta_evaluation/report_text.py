@@ -134,13 +134,13 @@ def _kept(judge: str, curve: list[dict[str, Any]]) -> list[str]:
 def _rounds(rounds: dict[str, Any]) -> list[str]:
     """Say what the rounds of introspection reached, and what further ones are expected to reach."""
     sentences = []
-    known = [(line, line["listwise_accuracy"]) for line in (rounds["table"][0], rounds["table"][-1])]
+    known = [(line, line["triple_accuracy"]) for line in (rounds["table"][0], rounds["table"][-1])]
     if len(rounds["table"]) > 1 and all(share["value"] is not None for _, share in known):
         ends = (
             f"{100 * share['value']:.1f} % after round {line['round']} ({line['judge']}; {interval(share)})"
             for line, share in known
         )
-        sentences.append(f"Listwise accuracy is {' and '.join(ends)}.")
+        sentences.append(f"Triple accuracy is {' and '.join(ends)}.")
     forecast = rounds["forecast"]
     if "reason" in forecast:
         return [*sentences, f"There is no forecast for further rounds: {forecast['reason']}."]

@@ -1,6 +1,6 @@
 """Summarise judges of one kind: several trainings of one judge, and the judges of introspection rounds.
 
-The judge of round 0 comes from the last curriculum stage (paper Tables 3 and 5). The forecast is of listwise accuracy, the
+The judge of round 0 comes from the last curriculum stage (paper Tables 3 and 5). The forecast is of triple accuracy, the
 paper's Accuracy triple, which its Appendix F models.
 """
 
@@ -14,8 +14,8 @@ from automedeval.records import RecordError
 from automedeval.stats import bootstrap
 from automedeval.stats.growth_curve import LEAST_ROUNDS, fit
 
-TRAINING_MEASURES = ("concordance", "pairwise_accuracy", "listwise_accuracy")
-ROUND_MEASURES = ("listwise_accuracy", "pairwise_accuracy")
+TRAINING_MEASURES = ("concordance", "pairwise_accuracy", "triple_accuracy")
+ROUND_MEASURES = ("triple_accuracy", "pairwise_accuracy")
 SCORES = {
     "own": "",
     "expected": "_expected",
@@ -79,18 +79,18 @@ def follow_rounds(judges: dict[str, dict[str, Any]], names: Sequence[str]) -> di
         names: the judges in the order of their rounds; see `check_rounds`.
 
     Returns:
-        "names"; "scores", own or expected, that the accuracies are from; "values", the listwise accuracies; "table", a line
+        "names"; "scores", own or expected, that the accuracies are from; "values", the triple accuracies; "table", a line
         per round with both accuracies and their change against the round before; "forecast".
     """
     records = [judges[name] for name in names]
-    scores = _scores_of_all(records, "listwise_accuracy")
+    scores = _scores_of_all(records, "triple_accuracy")
     table: list[dict[str, Any]] = []
     for number, (name, record) in enumerate(zip(names, records)):
         line = {measure: record[measure + SCORES[scores]] for measure in ROUND_MEASURES}
         change = {each: bootstrap.difference(line[each], table[-1][each]) for each in ROUND_MEASURES if table}
         table.append({"round": number, "judge": name, **line, "change": change or None})
-    values = [line["listwise_accuracy"].value for line in table]
+    values = [line["triple_accuracy"].value for line in table]
     forecast = fit(values).to_dict()
     if None in values and len(values) >= LEAST_ROUNDS:
-        forecast["reason"] += f": {table[values.index(None)]['listwise_accuracy'].reason}"
+        forecast["reason"] += f": {table[values.index(None)]['triple_accuracy'].reason}"
     return {"names": list(names), "scores": scores, "values": values, "table": table, "forecast": forecast}

@@ -291,7 +291,7 @@ def rounds(
         axes.annotate(f"{value:.2f}", (place, value), (6, -10), textcoords="offset points", fontsize=8)
     last = max(place for place, *_ in [*measured, *ahead, *enumerate(published)])
     axes.set_xticks(range(last + 1))
-    axes.set(xlim=(-0.3, last + 0.5), xlabel="round of introspection", ylabel="listwise accuracy")
+    axes.set(xlim=(-0.3, last + 0.5), xlabel="round of introspection", ylabel="triple accuracy")
     axes.legend(ncols=3, **ABOVE)
 
 

@@ -10,6 +10,7 @@ Source: Accuracy 2-tuple and triple, paper section 4.3. Agreement among people i
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 
@@ -69,6 +70,20 @@ class Panel:
         order = np.lexsort((seconds, firsts))
         return firsts[order], seconds[order]
 
+    @cached_property
+    def triples(self) -> np.ndarray:
+        """All sets of three responses within groups, each as the indices of its three pairs: int [triples, 3]."""
+        sizes = np.bincount(self.group, minlength=len(self.case_of))
+        before = np.cumsum(sizes * (sizes - 1) // 2) - sizes * (sizes - 1) // 2  # pairs of the groups before
+        found = [np.empty((0, 3), int)]
+        for size in np.unique(sizes[sizes >= 3]):
+            number = np.zeros((size, size), int)  # of the pair (row, column) within its group
+            number[np.triu_indices(size, 1)] = np.arange(size * (size - 1) // 2)
+            one, two, three = np.array(list(combinations(range(size), 3))).T
+            within = np.column_stack([number[one, two], number[one, three], number[two, three]])
+            found.append((before[sizes == size][:, None, None] + within).reshape(-1, 3))
+        return np.concatenate(found)
+
     def relations(self, scores: np.ndarray, band: float | np.ndarray = SAME) -> np.ndarray:
         """Return the relation of every pair: -1, 0, 1, NaN where a score is missing; equal within `band`."""
         first, second = self.pairs
@@ -80,8 +95,11 @@ class Panel:
         return Panel(group, self.case_of[groups], self.cases)
 
     def per_case(self, values: np.ndarray, of: str = "pairs") -> np.ndarray:
-        """Sum values of pairs, responses or groups over each case."""
-        index = {"pairs": self.case[self.pairs[0]], "responses": self.case, "groups": self.case_of}[of]
+        """Sum values of pairs, triples, responses or groups over each case."""
+        if of == "triples":
+            index = self.case[self.pairs[0][self.triples[:, 0]]]
+        else:
+            index = {"pairs": self.case[self.pairs[0]], "responses": self.case, "groups": self.case_of}[of]
         return np.bincount(index, weights=values, minlength=self.cases)
 
     def per_group(self, values: np.ndarray, of: str = "pairs") -> np.ndarray:
@@ -98,7 +116,10 @@ def accuracies(panel: Panel, people: np.ndarray, judge: np.ndarray) -> dict[str,
     - pairwise_accuracy (the paper's Accuracy 2-tuple): share of pairs with the same relation; a tie is a third outcome.
     - pairwise_accuracy_untied: the same over pairs that people did not tie.
     - concordance: over pairs that people did not tie, the mean of 1 if the judge orders them alike, 1/2 if it ties, else 0.
-    - listwise_accuracy: share of groups in which every pair has the same relation.
+    - triple_accuracy (the paper's Accuracy triple): share of the sets of three responses of a group whose three pairs have the
+      same relation. Sets in which a relation of people is missing are left out.
+    - listwise_accuracy: share of groups in which every pair has the same relation. With three responses in every group it is
+      the triple accuracy.
     """
     known = ~np.isnan(people)
     right = known & (people == judge)
@@ -106,6 +127,7 @@ def accuracies(panel: Panel, people: np.ndarray, judge: np.ndarray) -> dict[str,
     credit = np.where(untied, (people == judge) + 0.5 * (judge == 0), 0.0)
     groups = panel.per_group(known) > 0
     all_right = groups & (panel.per_group(known & ~right) == 0)
+    known_triples, right_triples = (which[panel.triples].all(axis=1) for which in (known, right))
     in_cases = panel.per_case
     no_pair = "people rated no pair of responses"
     no_order = "people tied every pair" if known.any() else no_pair
@@ -113,6 +135,11 @@ def accuracies(panel: Panel, people: np.ndarray, judge: np.ndarray) -> dict[str,
         "pairwise_accuracy": ratio(in_cases(right), in_cases(known), reason=no_pair),
         "pairwise_accuracy_untied": ratio(in_cases(right & untied), in_cases(untied), reason=no_order),
         "concordance": ratio(in_cases(credit), in_cases(untied), reason=no_order),
+        "triple_accuracy": ratio(
+            in_cases(right_triples, "triples"),
+            in_cases(known_triples, "triples"),
+            reason="no case has three responses that people rated",
+        ),
         "listwise_accuracy": ratio(in_cases(all_right, "groups"), in_cases(groups, "groups"), reason=no_pair),
     }
 
@@ -298,12 +325,13 @@ def choice_agreement(people: np.ndarray, judge: np.ndarray, case: np.ndarray, ca
     }
 
 
-ACCURACIES = ("pairwise_accuracy", "pairwise_accuracy_untied", "concordance", "listwise_accuracy")
+ACCURACIES = ("pairwise_accuracy", "pairwise_accuracy_untied", "concordance", "triple_accuracy", "listwise_accuracy")
 CORRELATIONS = ("spearman", "pearson", "spearman_within_case", "pearson_within_case")
 LABELS = {
     "pairwise_accuracy": "Pairwise accuracy",
     "pairwise_accuracy_untied": "Pairwise accuracy, untied",
     "concordance": "Concordance",
+    "triple_accuracy": "Triple accuracy",
     "listwise_accuracy": "Listwise accuracy",
     "spearman": "Spearman",
     "pearson": "Pearson",
