@@ -19,7 +19,7 @@ from automedeval.annotation.export import write_export
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import Study, read_study
 from automedeval.cli import parse, run
-from automedeval.records import RecordError
+from automedeval.records import RecordError, check_least
 
 PASSWORD = "AUTOMEDEVAL_COORDINATOR_PASSWORD"
 SECRET = "session_secret"
@@ -41,9 +41,12 @@ class AnnotateArguments:
             "help": "public address of the page, for instance https://rate.example.org; https makes its cookies secure"
         },
     )
-    proxy: str = field(
-        default="127.0.0.1",
-        metadata={"help": "address of the proxy whose X-Forwarded headers are trusted; *: any"},
+    proxies: int = field(
+        default=0,
+        metadata={
+            "help": "number of proxies in front of the page: the visitor's address is the so-many-th from the right in "
+            "X-Forwarded-For; 0: that header is ignored"
+        },
     )
     invite: str | None = field(
         default=None, metadata={"help": "print a new invitation link for this annotator, and exit"}
@@ -53,6 +56,7 @@ class AnnotateArguments:
     def __post_init__(self) -> None:
         if not 0 < self.port < 65536:
             raise RecordError(f"--port must be from 1 to 65535, not {self.port}")
+        check_least(self, 0, "proxies")
         if self.invite is not None and self.export is not None:
             raise RecordError("--invite and --export cannot be combined")
         if self.url is not None:
@@ -99,7 +103,8 @@ def serve(args: AnnotateArguments, study: Study, store: Store) -> None:
         if (secret := store.setting(SECRET)) is None:
             secret = secrets.token_urlsafe(32)
             store.set_setting(SECRET, secret)
-        app = make_app(study, store, secret=secret, secure=args.address.startswith("https://"))
+        secure = args.address.startswith("https://")
+        app = make_app(study, store, secret=secret, secure=secure, proxies=args.proxies)
         greet(args, study, store)
         sys.stdout.flush()
         # The access log is off, because addresses of invitations hold their tokens. Connections are kept open for longer than
@@ -110,7 +115,7 @@ def serve(args: AnnotateArguments, study: Study, store: Store) -> None:
             "server_header": False,
             "timeout_keep_alive": KEEP_ALIVE,
         }
-        config = uvicorn.Config(app, forwarded_allow_ips=args.proxy, **options)
+        config = uvicorn.Config(app, proxy_headers=False, **options)  # the page reads them itself
         uvicorn.Server(config).run(sockets=[port])
 
 

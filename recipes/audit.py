@@ -25,7 +25,7 @@ from automedeval.audit.run import decodings_of, judge_tampered, recorded
 from automedeval.audit.thresholds import decide, figures_of, passes, read_thresholds
 from automedeval.audit.trials import Outcome, Templates, trial_figures
 from automedeval.cli import git_commit, join_processes, parse, record_run, run
-from automedeval.judges.judge import load_judge
+from automedeval.judges.judge import judge_rubric, load_judge
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.ratings import People, read_ratings
 from automedeval.meta_evaluation.verdicts import JudgeVerdicts
@@ -33,7 +33,6 @@ from automedeval.models.arguments import ChatArguments
 from automedeval.records import RecordError, check_least
 from automedeval.records.journal import Processes, write_whole
 from automedeval.reports.text import printable
-from automedeval.rubrics import read_rubric
 from automedeval.stats.bootstrap import RESAMPLES, estimate, plain, ratio
 
 CHECKS = (*biases.CHECKS, *trials.CHECKS)
@@ -53,7 +52,13 @@ class AuditArguments:
     raters: str | None = field(
         default=None, metadata={"help": "as in recipes/meta_evaluate.py", "choices": ["crossed", "anonymous"]}
     )
-    rubric: str = field(default="automedeval", metadata={"help": "a packaged rubric, or the path of your own .yaml"})
+    rubric: str | None = field(
+        default=None,
+        metadata={
+            "help": "a packaged rubric, or the path of your own .yaml; default: the one that the judge was published with, "
+            "else automedeval"
+        },
+    )
     rationale: bool = field(default=True, metadata={"help": "false asks for scores or choices alone"})
     score_decoding: str = field(
         default="both",
@@ -171,7 +176,7 @@ def judged(
     ours: Processes,
 ) -> dict[str, tuple[JudgeVerdicts, list[Outcome]]]:
     """Load the judge and judge the clean cases and the changed ones; return readings and outcomes by decoding."""
-    rubric = read_rubric(args.rubric)
+    rubric = judge_rubric(args.judge, args.rubric)
     judge = load_judge(
         args.judge, rubric, chat_args, rationale=args.rationale, seed=args.seed, on_overlong=args.on_overlong,
         name=args.judge_name, cases=cases.records, processes=ours.count,

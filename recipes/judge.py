@@ -14,12 +14,12 @@ from pathlib import Path
 
 from automedeval.cli import join_processes, parse, record_run, run
 from automedeval.introspection.mistakes import read_recorded
-from automedeval.judges.judge import load_judge, planner
+from automedeval.judges.judge import judge_rubric, load_judge, planner
 from automedeval.judges.requests import Request, Requests
 from automedeval.judges.run import collect_or_submit, dry_run, judge_missing, refuse_failures, summary, verdict_log
 from automedeval.models.arguments import ChatArguments, parse_model
 from automedeval.records import Case, RecordError, check_least, read_cases
-from automedeval.rubrics import Rubric, read_rubric
+from automedeval.rubrics import Rubric
 
 
 @dataclass
@@ -42,7 +42,13 @@ class JudgeArguments:
             "responses and slots, as a round of introspection needs them"
         },
     )
-    rubric: str = field(default="automedeval", metadata={"help": "a packaged rubric, or the path of your own .yaml"})
+    rubric: str | None = field(
+        default=None,
+        metadata={
+            "help": "a packaged rubric, or the path of your own .yaml; default: the one that the judge was published with, "
+            "else automedeval"
+        },
+    )
     rationale: bool = field(default=True, metadata={"help": "false asks for scores or choices alone"})
     score_decoding: str = field(
         default="constrained",
@@ -87,7 +93,7 @@ class JudgeArguments:
 def main() -> None:
     """Judge what is missing, then print the standings of the models."""
     args, chat_args = parse((JudgeArguments, ChatArguments), __doc__)
-    rubric = read_rubric(args.rubric)
+    rubric = judge_rubric(args.judge, args.rubric)
     models = [name.strip() for name in args.models.split(",")] if args.models is not None else None
     plan = {"orders": args.orders, "seed": args.seed, "runs": args.runs, "baseline": args.baseline, "models": models}
     planned = planner(args.judge, rubric, **plan)

@@ -27,6 +27,7 @@ from automedeval.publishing.cards import CARD, KINDS, METRIC, MODEL, PAGE
 from automedeval.publishing.checks import Parcel, pack, pack_page, write_parcel
 from automedeval.publishing.hub import check_name, counted, push, reason
 from automedeval.records import RecordError, read_text
+from automedeval.rubrics.published import files_to_publish, rubric_to_publish
 
 METRIC_FOLDER = Path(automedeval.__file__).parent / "metrics" / "rationale_score"
 ANNOTATE = Path(__file__).parent / "annotate.py"
@@ -45,7 +46,9 @@ class PublishArguments:
         },
     )
     study: str | None = field(default=None, metadata={"help": "page: the study's .yaml"})
-    public: bool = field(default=False, metadata={"help": "make the repository public"})
+    public: bool = field(
+        default=False, metadata={"help": "make the repository public; a private one with another past is refused"}
+    )
     dry_run: bool = field(default=False, metadata={"help": "list all files with their sizes, and send nothing"})
     prune: bool = field(
         default=False,
@@ -72,7 +75,8 @@ class CardArguments:
     base_model: str | None = field(default=None, metadata={"help": "model: Hub id of the model before training"})
     datasets: list[str] = field(default_factory=list, metadata={"help": "model: Hub ids of its training data"})
     rubric: str | None = field(
-        default=None, metadata={"help": "model: its rubric's .yaml, unless it is a packaged one"}
+        default=None,
+        metadata={"help": "model: its rubric's .yaml, unless it is a packaged one; it goes out with its template"},
     )
     channel: bool = field(default=False, metadata={"help": "model: it is a channel judge"})
     watts: float | None = field(
@@ -159,7 +163,7 @@ def parcel_of(args: PublishArguments, about: CardArguments) -> Parcel:
     folder, card, extra = Path(args.folder), None, {}
     if args.kind == MODEL:
         card = filled_card(folder, args.repo, about)
-        extra = {"rubric.yaml": Path(about.rubric)} if about.rubric else {}
+        extra = files_to_publish(rubric_to_publish(folder, about.rubric), automedeval.__version__, about.channel)
     elif (folder / CARD).is_file():  # its example names the local folder
         example = r'(load_dataset|evaluate\.load)\("[^"\n]*"\)'
         card = re.sub(example, rf'\1("{args.repo}")', read_text(folder / CARD))
@@ -177,7 +181,7 @@ def filled_card(folder: Path, repo: str, about: CardArguments) -> str:
         raise RecordError(f"{folder}: no such folder")
     result = read_result(about.agreement) if about.agreement else None
     audit = read_result(about.audit) if about.audit else None
-    given = {name: getattr(about, name) for name in ("base_model", "judge", "rubric", "channel", "watts")}
+    given = {name: getattr(about, name) for name in ("base_model", "judge", "channel", "watts")}
     card = fill_card(
         read_text(Path(about.card)), folder, CardInputs(repo, datasets=tuple(about.datasets), **given), result, audit
     )

@@ -16,11 +16,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NoReturn
 
-import yaml
 from transformers import HfArgumentParser
 
 from automedeval.records import AutoMedEvalError, RecordError
 from automedeval.records.journal import ALONE, Processes, write_whole
+from automedeval.records.yaml_file import load_yaml
 
 
 def comma_list(values: str | Sequence[str] | None) -> list[str]:
@@ -68,8 +68,8 @@ def parse(kinds: Sequence[type], description: str, argv: Sequence[str] | None = 
 
 def _config_arguments(file: str, known: set[str]) -> list[str]:
     try:
-        content = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        content = load_yaml(Path(file).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         raise RecordError(f"{file}: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict):
         raise RecordError(f"{file}: must be a mapping of arguments to values")

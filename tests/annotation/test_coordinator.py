@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from doubles.agreement_study import meta_evaluate
 from doubles.study_page import HOSTILE, JUDGES, MODELS, Physician, client_of, opened, write_study
-from starlette.testclient import TestClient
 
 from automedeval.annotation.assignment import Assignment
 from automedeval.annotation.coordinator import has_password, set_password
@@ -115,33 +114,6 @@ def test_without_the_password_there_is_only_the_question_for_it(store: Store, pa
     physician = Physician(client)
     physician.sign_in(store.invite("physician-2"))  # a physician is no coordinator
     assert client.get(f"/coordinator{path}", follow_redirects=False).status_code == 303
-
-
-def test_the_wrong_password_five_times_and_the_right_one_has_to_wait(store: Store, clock: Clock) -> None:
-    visitor = Physician(client_of(store))
-    visitor.get("/coordinator/login")
-    for _ in range(5):
-        assert visitor.post("/coordinator/login", password="guess").status_code == 403
-        assert "This is not the password." in visitor.page
-    clock.now += 14 * 60
-    answer = visitor.post("/coordinator/login", password=PASSWORD)
-    assert answer.status_code == 429
-    assert "Please wait 15 minutes" in visitor.page
-    elsewhere = Physician(TestClient(visitor.client.app, client=("198.51.100.7", 1)))
-    elsewhere.get("/coordinator/login")
-    assert elsewhere.post("/coordinator/login", password=PASSWORD).status_code == 200
-    clock.now += 61
-    assert visitor.post("/coordinator/login", password=PASSWORD).status_code == 200
-    assert "How the study goes" in visitor.page
-
-
-def test_many_addresses_together_have_fifty_attempts(store: Store) -> None:
-    for number in range(50):
-        store.fail("coordinator")
-        store.fail(f"coordinator 198.51.100.{number}")
-    visitor = Physician(client_of(store))
-    visitor.get("/coordinator/login")
-    assert visitor.post("/coordinator/login", password=PASSWORD).status_code == 429
 
 
 def test_a_session_ends_with_its_password_with_time_and_by_leaving(store: Store, clock: Clock) -> None:

@@ -266,8 +266,10 @@ def test_settings_and_failed_attempts(open_store, clock) -> None:
         store.fail("10.0.0.1")
         clock.now += 300
     store.fail("\udc80\0")
-    assert (store.failures("10.0.0.1", 900.5), store.failures("10.0.0.1", 900)) == (3, 2)
-    assert (store.failures("10.0.0.2", 900), store.failures("\udc80\0", 900)) == (0, 1)
+    last = clock.now - 300
+    assert (store.failures("10.0.0.1", 900.5), store.failures("10.0.0.1", 900)) == ((3, last), (2, last))
+    assert (store.failures("10.0.0.2", 900), store.failures("\udc80\0", 900)) == ((0, 0.0), (1, clock.now))
+    assert store.failures(None, 900.5) == (4, clock.now)
 
 
 def test_events_are_only_ever_added(open_store) -> None:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
+PAGE = 2  # commits in one answer
 LARGE = (".safetensors", ".parquet")  # what the Hub keeps by LFS whatever its size
 WRITER, READER = "a-token-that-writes", "a-token-that-reads"
 MIME = {"bytes": "application/octet-stream", "json": "application/json"}
@@ -48,13 +49,14 @@ class File:
 
 @dataclass
 class Repo:
-    """A repository: its revisions, oldest first."""
+    """A repository: its revisions, oldest first, and the refs besides `main`, each with its revision."""
 
     kind: str
     name: str
     private: bool
     revisions: dict[str, dict[str, File]] = field(default_factory=dict)
     messages: list[str] = field(default_factory=list)
+    refs: dict[str, str] = field(default_factory=dict)
 
     @property
     def head(self) -> str:
@@ -158,6 +160,7 @@ class HubDouble:
         variables = {"HF_ENDPOINT": self.url, "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
         variables |= {"HOME": str(home), "HF_HOME": str(home / "hf"), "PATH": os.environ["PATH"]}
         variables |= {"TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "2")}
+        variables |= {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
         return variables | ({"HF_TOKEN": token} if token else {})
 
     def paths(self, method: str) -> list[str]:
@@ -291,8 +294,9 @@ class HubDouble:
             case ["GET", ""] | ["GET", "revision", _]:
                 return 200, self._info(repo, parts[-1] or "main"), {}
             case ["GET", "refs"]:
-                main = {"name": "main", "ref": "refs/heads/main", "targetCommit": repo.head}
-                return 200, {"branches": [main], "tags": [], "converts": []}, {}
+                return 200, self._refs(repo, query), {}
+            case ["GET", "commits", revision]:
+                return self._commits(repo, revision, int(query.get("p", ["0"])[0]))
             case ["GET", "tree", revision, *folder]:
                 found = list(self._tree(repo.at(revision), "/".join(folder), query.get("recursive", [""])[0]))
                 if folder and not found:
@@ -318,6 +322,24 @@ class HubDouble:
         about = {"id": repo.name, "sha": name, "private": repo.private, "disabled": False, "gated": False}
         about |= {"siblings": [{"rfilename": path} for path in files], "tags": [], "downloads": 0, "likes": 0}
         return about | {"lastModified": "2026-01-01T00:00:00.000Z", "createdAt": "2026-01-01T00:00:00.000Z"}
+
+    def _refs(self, repo: Repo, query: dict) -> dict[str, list[dict[str, str]]]:
+        folders = {"heads": "branches", "tags": "tags", "convert": "converts"}
+        folders |= {"pr": "pullRequests"} if query.get("include_prs") else {}
+        found: dict[str, list[dict[str, str]]] = {kind: [] for kind in folders.values()}
+        for ref, commit in {"refs/heads/main": repo.head, **repo.refs}.items():
+            _, folder, name = ref.split("/", 2)
+            if folder in folders:
+                found[folders[folder]].append({"name": name, "ref": ref, "targetCommit": commit})
+        return found
+
+    def _commits(self, repo: Repo, revision: str, page: int) -> tuple:
+        repo.at(revision)
+        about = {"authors": [{"user": "somebody"}], "date": "2026-01-01T00:00:00.000Z", "message": ""}
+        found = [{"id": name, "title": title, **about} for name, title in zip(repo.revisions, repo.messages)][::-1]
+        link = f'<{self.url}/api/{repo.kind}s/{repo.name}/commits/{revision}?p={page + 1}>; rel="next"'
+        more = {"Link": link} if len(found) > (page + 1) * PAGE else {}
+        return 200, found[page * PAGE : (page + 1) * PAGE], more
 
     def _tree(self, files: dict[str, File], folder: str, recursive: str) -> Iterator[dict[str, Any]]:
         folders = set()

@@ -22,6 +22,18 @@ KEYS = {
     "an API key": "sk-" + "proj-a1b2c3d4e5f6g7h8",
     "an access key": "AKIA" + "ABCDEFGHIJKLMNOP",
     "a GitHub token": "ghp_" + "a1B2" * 9,
+    "a GitHub access token": "github_" + "pat_" + "a1B2" * 15,
+    "a GitLab token": "glpat" + "-" + "a1B2c" * 4,
+    "a chat token": "xoxb" + "-123456789012-" + "a1B2" * 6,
+    "a chat webhook": "https://hooks.slack.com" + "/services/T0123/B0123/" + "a1B2" * 6,
+    "a Google key": "AIza" + "a1B2c" * 7,
+    "a storage key": "AccountKey" + "=" + "a1B2" * 21 + "a1==",
+    "an npm token": "npm" + "_" + "a1B2" * 9,
+    "a PyPI token": "pypi" + "-AgEIcHlwaS5vcmc" + "a1B2" * 20,
+    "a payment key": "sk" + "_live_" + "a1B2" * 6,
+    "a mail key": "SG" + "." + "a1" * 11 + "." + "a1B2" * 10 + "abc",
+    "a signed token": "eyJ" + "hbGciOiJIUzI1NiJ9." + "eyJ" + "zdWIiOiIxMjM0NTY3ODkwIn0." + "a1B2" * 8,
+    "a password in an address": "postgresql://page:" + "s3cret@db.example.org/study",
     "a bearer token": "Authorization: " + "Bearer abcdef123456",
     "a private key": "-----BEGIN RSA " + "PRIVATE KEY-----",
 }
@@ -147,7 +159,16 @@ def test_a_key_in_the_header_of_weights_or_in_the_filled_card_is_found(checkpoin
 
 @pytest.mark.parametrize(
     "text",
-    ["hf_hub_download", "HF_TOKEN=$HF_TOKEN", "Authorization: Bearer $KEY", "risk-adjusted-mortality-2020-study"],
+    [
+        "hf_hub_download",
+        "HF_TOKEN=$HF_TOKEN",
+        "Authorization: Bearer $KEY",
+        "risk-adjusted-mortality-2020-study",
+        "postgresql://page:$PASSWORD@db.example.org/study",
+        "postgresql://page:<password>@db.example.org/study",
+        "https://example.org:8000/a?mail=somebody@example.org",
+        "prompt_digest: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+    ],
 )
 def test_what_is_no_key_goes_out(dataset: Path, text: str) -> None:
     (dataset / "notes.md").write_text(text)

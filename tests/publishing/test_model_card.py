@@ -16,6 +16,7 @@ from automedeval.publishing.cards import MODEL, check_card
 from automedeval.publishing.model_card import CardInputs, fill_card, model_index, read_result, write_in
 from automedeval.records import RecordError
 from automedeval.reports.text import estimates_in
+from automedeval.rubrics.published import files_to_publish, rubric_to_publish
 
 TOLD = CardInputs("org/judge", base_model="some-org/base", datasets=("org/data",))
 CARD = (ROOT / "model_card.md").read_text(encoding="utf-8")
@@ -190,11 +191,12 @@ def test_the_lines_of_the_card_run(
     name = "feedbackqa@1" if own_rubric else "automedeval@1"
     rubric = str(ROOT / "recipes/runs/automedeval-135m/feedbackqa.yaml") if own_rubric else None
     folder = trained(tiny_model, tmp_path / "judge", rubrics=[name])
-    card = fill_card(CARD, folder, CardInputs(**vars(TOLD) | {"rubric": rubric, "channel": channel}))
+    (folder / "rubric").mkdir()
+    for path, content in files_to_publish(rubric_to_publish(folder, rubric), "0.1.0", channel).items():
+        (folder / path).write_bytes(content)
+    card = fill_card(CARD, folder, CardInputs(**vars(TOLD) | {"channel": channel}))
     code = part(card, "example").removeprefix("```python\n").removesuffix("```")
     assert len(code.strip().splitlines()) <= 8
-    if own_rubric:
-        code = code.replace('snapshot_download("org/judge") + "/rubric.yaml"', repr(rubric))
     exec(compile(code.replace("org/judge", str(folder)), "card", "exec"), {})
     assert re.match(r"True None \(-?\d" if channel else r"True \(\d, \d\) \(\d\.\d+, ", capsys.readouterr().out)
     assert ("channel judge" in part(card, "about")) == channel
@@ -210,8 +212,9 @@ def test_a_rubric_of_ones_own_goes_out_beside_the_weights(tiny_model: Path, tmp_
     output = tmp_path / "card.md"
     done = run_recipe("publish", *command, "--dry_run", "--rubric", rubric, "--card_output", output)
     assert done.returncode == 0, done.stderr
-    size = (ROOT / rubric).stat().st_size
-    assert f"{size:>15,}  rubric.yaml\n" in done.stdout
+    for file in (ROOT / rubric, ROOT / "src/automedeval/rubrics/templates/automedeval.jinja"):
+        name = "rubric.yaml" if file.suffix == ".yaml" else file.name
+        assert f"{file.stat().st_size:>15,}  rubric/{name}\n" in done.stdout
     assert f"{len(output.read_bytes()):>15,}  README.md\n" in done.stdout
 
 
@@ -221,7 +224,6 @@ def test_a_rubric_of_ones_own_goes_out_beside_the_weights(tiny_model: Path, tmp_
         ({"base_model": None}, "was trained from models/base, a folder of this machine; --base_model names its Hub id"),
         ({"judge": "nobody"}, "no judge 'nobody'; there are tiny, other"),
         ({"judge": None}, "has 2 judges; --judge says which it is: tiny, other"),
-        ({"rubric": str(ROOT / "recipes/runs/automedeval-135m/feedbackqa.yaml")}, "it was trained for automedeval@1"),
     ],
 )
 def test_what_is_not_known_is_asked_for(checkpoint: Path, results: Path, changes: dict, told: str) -> None:

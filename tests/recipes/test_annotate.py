@@ -117,9 +117,32 @@ def test_behind_https_the_cookie_travels_by_https_alone(tmp_path: Path) -> None:
         assert "server" not in answer.headers
 
 
+def test_a_forged_address_neither_hides_a_guesser_nor_locks_the_coordinator_out(tmp_path: Path) -> None:
+    port, password = free_port(), "a longer password"
+    options = ("--proxies", "1")
+    with running(write_study(tmp_path), port, *options, AUTOMEDEVAL_COORDINATOR_PASSWORD=password):
+
+        def attempt(forwarded: str, password: str) -> int:
+            with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers={"X-Forwarded-For": forwarded}) as client:
+                someone = Physician(client)
+                someone.get("/coordinator/login")
+                return someone.post("/coordinator/login", password=password).status_code
+
+        # The proxy appends the guesser's address; what stands before it is another one each time.
+        found = [attempt(f"203.0.113.{number}, 198.51.100.1", "guess") for number in range(60)]
+        assert found[:3] == [403, 403, 403]
+        assert 429 in found
+        assert found.count(403) < 20  # of 60, by pauses that double
+        # The guesser pretends to be the coordinator, who gets in all the same.
+        for _ in range(10):
+            attempt("192.0.2.7, 198.51.100.1", "guess")
+        assert attempt("192.0.2.7", password) == 200
+
+
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [
+        (("--proxies", "-1"), "--proxies must be at least 0, not -1"),
         (("--study", "nowhere.yaml"), "nowhere.yaml"),
         (("--invite", "nobody"), "'nobody' is none of physician-1, physician-2, physician-3"),
         (("--port", "0"), "--port must be from 1 to 65535, not 0"),

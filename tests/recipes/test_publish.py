@@ -7,12 +7,13 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 from doubles.clean_machine import install, load_back
-from doubles.hub import WRITER, HubDouble, Repo
+from doubles.hub import WRITER, Fault, File, HubDouble, Repo
 from doubles.publishable import agreement, sharded, trained
 from doubles.tiny_bart import build_bart, build_roberta
 from doubles.tiny_dataset import build_instructions
 from programs import ROOT, error_line, run_recipe
 
+RUBRIC = ("rubric.yaml", "automedeval.jinja", "published.json")
 TOLD = ("--base_model", "some-org/base", "--datasets", "org/instructions")
 
 
@@ -75,6 +76,9 @@ def test_what_was_pushed_comes_back_where_there_is_no_source_tree(
     for repo, folder, public in ((rows, dataset, False), (judge, checkpoint, False), (score, space, True)):
         assert (len(repo.revisions), repo.private) == (2, not public)
         sent, here = contents(repo), {path: text for path, text in files(folder).items() if "__pycache__" not in path}
+        rubric = {path for path in sent if path.startswith("rubric/")}
+        assert rubric == ({f"rubric/{name}" for name in RUBRIC} if repo is judge else set())
+        sent = {path: text for path, text in sent.items() if path not in rubric}
         assert sent.keys() == here.keys()
         assert {path for path in sent if sent[path] != here[path]} <= {"README.md"}
     assert b'load_dataset("org/instructions")' in contents(rows)["README.md"]
@@ -155,3 +159,93 @@ def test_a_public_repository_takes_no_private_push_and_opens_last(
     line = error_line(publish(hub, tmp_path, *command, "--watts", "65"))
     assert "org/judge: is public; --public true pushes there" in line
     assert list(repo.revisions) == before
+
+
+# --- opening a private repository -------------------------------------------------------------------------------------
+
+OPEN = ("--public", "true")
+
+
+def refused(hub: HubDouble, home: Path, repo: Repo, *command: object) -> str:
+    """Return the line of a push that is refused; nothing was sent, and the repository is as it was."""
+    before, asked = (dict(repo.revisions), repo.private), len(hub.requests)
+    line = error_line(publish(hub, home, *command))
+    assert {method for method, _ in hub.requests[asked:]} <= {"GET", "HEAD"}
+    assert (dict(repo.revisions), repo.private) == before
+    return line
+
+
+def open_rows(folder: Path) -> Path:
+    """Write a data set whose rows may be public; return its folder."""
+    build_instructions(folder, {"stage1": 1, "test": 1})
+    for file in folder.glob("*.parquet"):
+        table = pyarrow.parquet.read_table(file)
+        place = table.column_names.index("license")
+        pyarrow.parquet.write_table(table.set_column(place, "license", [["cc-by-4.0"] * len(table)]), file)
+    return folder
+
+
+def test_a_repository_with_another_past_is_not_opened(hub: HubDouble, tmp_path: Path) -> None:
+    folder = open_rows(tmp_path / "data")
+    command = ("dataset", folder, "--repo", "org/data")
+    (folder / "notes.txt").write_text("Ward 7, Mrs. X.")
+    pushed(publish(hub, tmp_path, *command))
+    repo = hub.repos["dataset", "org/data"]
+    (folder / "notes.txt").unlink()
+    line = refused(hub, tmp_path, repo, *command, *OPEN, "--prune", "true")
+    assert f"org/data: is private, and its revision {repo.head[:8]}" in line
+    assert "holds another notes.txt than is published now" in line
+    assert line.endswith("publish to a new one: another --repo")
+    pushed(publish(hub, tmp_path, *command, "--prune", "true"))  # privately it goes on
+    for _ in range(3):  # further pages of commits, the newest of which hold what is published
+        repo.commit(dict(repo.files), "again")
+    assert "holds another notes.txt" in refused(hub, tmp_path, repo, *command, *OPEN)
+    pushed(publish(hub, tmp_path, "dataset", folder, "--repo", "org/new", *OPEN))
+    assert not hub.repos["dataset", "org/new"].private
+
+
+def test_a_changed_file_is_a_past_too_also_a_large_one(hub: HubDouble, tmp_path: Path) -> None:
+    for name in ("README.md", "test.parquet"):
+        folder = open_rows(tmp_path / name)
+        command = ("dataset", folder, "--repo", f"org/{name}")
+        pushed(publish(hub, tmp_path, *command))
+        if name == "README.md":
+            (folder / name).write_text((folder / name).read_text().replace("\n# ", "\n# A "))
+        else:
+            shutil.copy(folder / "stage1.parquet", folder / name)
+        repo = hub.repos["dataset", f"org/{name}"]
+        assert f"holds another {name} than" in refused(hub, tmp_path, repo, *command, *OPEN)
+
+
+@pytest.mark.parametrize("ref", ["refs/heads/old", "refs/tags/v1", "refs/pr/1", "refs/convert/parquet"])
+def test_squashing_leaves_refs_and_they_are_a_past(hub: HubDouble, tmp_path: Path, ref: str) -> None:
+    folder = open_rows(tmp_path / "data")
+    pushed(publish(hub, tmp_path, "dataset", folder, "--repo", "org/data"))
+    repo = hub.repos["dataset", "org/data"]
+    files = dict(repo.files)
+    repo.refs[ref] = repo.head
+    repo.revisions.clear()  # as squashing does: one commit, with the files of the last
+    repo.messages.clear()
+    repo.commit(files, "Super-squash branch 'main'")
+    line = refused(hub, tmp_path, repo, "dataset", folder, "--repo", "org/data", *OPEN)
+    assert f"org/data: is private and has {ref}: what is in there becomes public with the repository" in line
+
+
+def test_what_was_pushed_privately_is_opened_as_it_is(hub: HubDouble, tmp_path: Path) -> None:
+    command = ("dataset", open_rows(tmp_path / "data"), "--repo", "org/data")
+    commit = pushed(publish(hub, tmp_path, *command))
+    repo = hub.repos["dataset", "org/data"]
+    hub.faults = [Fault("PUT", "/settings", 503, times=9)]
+    assert "not pushed: the Hub failed" in error_line(publish(hub, tmp_path, *command, *OPEN))
+    assert repo.private
+    hub.faults = []
+    assert pushed(publish(hub, tmp_path, *command, *OPEN)) == commit
+    assert (repo.private, len(repo.revisions)) == (False, 2)
+
+
+def test_a_space_is_made_with_a_card_of_the_hub_and_opens(hub: HubDouble, tmp_path: Path) -> None:
+    pushed(publish(hub, tmp_path, "metric", "--repo", "org/rationale_score"))
+    repo = hub.repos["space", "org/rationale_score"]
+    repo.revisions[next(iter(repo.revisions))]["README.md"] = File(b"---\ntitle: a title\n---\n", False)
+    pushed(publish(hub, tmp_path, "metric", "--repo", "org/rationale_score", *OPEN))
+    assert not repo.private

@@ -264,7 +264,7 @@ def test_without_a_place_that_lasts_it_says_that_answers_will_be_lost(study: Pat
     done = subprocess.run(["sh", folder / "start.sh"], env=environment, capture_output=True, text=True, cwd=tmp_path)
     assert "the answers are lost" in done.stderr
     assert done.stdout.split() == [
-        "annotate.py", "--study", "study.yaml", "--host", "0.0.0.0", "--port", "7860", "--proxy", "*", "--url",
+        "annotate.py", "--study", "study.yaml", "--host", "0.0.0.0", "--port", "7860", "--proxies", "1", "--url",
         "https://o-s.hf.space",
     ]  # fmt: skip
     assert (folder / "state").is_dir()

@@ -47,12 +47,13 @@ def make_templates() -> Jinja2Templates:
     return Jinja2Templates(env=made, context_processors=[lambda request: {"csrf": csrf_of(request)}])
 
 
-def make_app(study: Study, store: Store, *, secret: str, secure: bool) -> FastAPI:
-    """Return the page of a study, for browsers that reach it by https alone if `secure`.
+def make_app(study: Study, store: Store, *, secret: str, secure: bool, proxies: int = 0) -> FastAPI:
+    """Return the page of a study, for browsers that reach it by https alone if `secure`, through so many proxies.
 
     `secret` signs session cookies; a new one ends all sessions.
     """
-    app = FastAPI(title=study.title, docs_url=None, redoc_url=None, openapi_url=None, middleware=layers(secret, secure))
+    middleware = layers(secret, secure, proxies)
+    app = FastAPI(title=study.title, docs_url=None, redoc_url=None, openapi_url=None, middleware=middleware)
     templates = make_templates()
     _add_errors(app, templates)
     _add_start(app, study, store, templates, secret)

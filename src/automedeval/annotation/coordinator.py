@@ -4,13 +4,16 @@ A password protects them; only its argon2 hash is stored. The pages name models,
 same study should not have the password.
 """
 
+import asyncio
 import hashlib
 import hmac
 import io
 import ipaddress
-import threading
+import math
+import secrets
 import zipfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import resources
@@ -19,6 +22,7 @@ from typing import Any
 from argon2 import PasswordHasher
 from argon2.exceptions import VerificationError
 from fastapi import APIRouter, Depends, FastAPI
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -35,11 +39,14 @@ from automedeval.reports import charts
 from automedeval.stats.bootstrap import plain
 
 SHORTEST = 12  # characters of a password
-WITHIN = 15 * 60.0  # seconds in which failed attempts count
-FROM_ONE, FROM_ALL = 5, 50  # failed attempts of one address, and of all, after which no password is accepted
+# An address has FREE attempts that fail; after each further one it pauses, twice as long each time, up to LONGEST. That makes
+# 107 attempts a day: 13 in the first 17 minutes, then one in 15 minutes.
+DAY, FREE, LONGEST = 24 * 3600.0, 3, 15 * 60.0  # seconds, attempts, seconds
+# Failures of all addresses in RECENT seconds delay the next attempt: by a second for PER_SECOND of them, up to SLOWEST.
+RECENT, PER_SECOND, SLOWEST = 15 * 60.0, 50, 4.0
 SIGNED_IN = 12 * 3600.0  # seconds of a session
 PASSWORD = "coordinator_password"  # the setting that holds the hash
-EVERYWHERE = "coordinator"
+KNOWN = "coordinator_browser"  # the session's key of a browser in which the coordinator has signed in
 FIGURE_POLICY = "default-src 'none'; style-src 'unsafe-inline'"  # an SVG has inline styles
 PAGES = resources.files("automedeval.annotation") / "templates"
 ALL = "export.zip"
@@ -117,30 +124,71 @@ def set_password(store: Store, password: str) -> None:
 
 
 class Door:
-    """Sign the coordinator in by the password, and limit failed attempts."""
+    """Sign the coordinator in by the password, and slow down those who guess it.
+
+    Nobody is locked out by the failures of others. An address whose attempts failed pauses, while every other address gets in
+    with the right password, at most `SLOWEST` seconds later. A browser in which the coordinator has signed in before is known
+    by its signed cookie: it has pauses of its own alone, also where it shares its address with others.
+
+    Attempts are verified one after another, each by argon2, however many addresses there are. Even a hundred a second would
+    take 10^26 years for half of the 2^120 passwords that the program may make, and 15 million for half of the 26^12 of twelve
+    letters. A password from a list of common ones would be found.
+    """
 
     def __init__(self, store: Store):
         self.store = store
-        # One attempt at a time: many at once would all pass the limit before any of them has failed.
-        self._one = threading.Lock()
+        # One thread, and none of the page's: many attempts at once would pass a check before any of them has failed.
+        self._one = ThreadPoolExecutor(1, "password")
 
-    def enter(self, request: Request, password: str) -> str | None:
-        """Sign in; return None, or the reason for refusal as a sentence."""
-        who = f"{EVERYWHERE} {address_of(request)}"
-        with self._one:
-            if self.store.failures(who, WITHIN) >= FROM_ONE or self.store.failures(EVERYWHERE, WITHIN) >= FROM_ALL:
-                return f"Too many attempts failed. Please wait {WITHIN / 60:.0f} minutes; until then no password is looked at."
-            hashed = self.store.setting(PASSWORD)
-            try:
-                if hashed is not None and PasswordHasher().verify(hashed, password):
-                    request.session.clear()
-                    request.session["coordinator"] = [self._mark(hashed), self.store.clock() + SIGNED_IN]
-                    return None
-            except VerificationError:
-                pass  # a wrong password is counted below
-            self.store.fail(who)
-            self.store.fail(EVERYWHERE)
-        return "This is not the password."
+    async def enter(self, request: Request, password: str) -> tuple[str, int] | None:
+        """Sign in; return None, or the reason for refusal as a sentence, and for how many seconds no attempt is looked at."""
+        mark, browser = request.session.get(KNOWN) or ("", "")
+        hashed = await run_in_threadpool(self.store.setting, PASSWORD)
+        known = hashed is not None and hmac.compare_digest(mark, self._mark(hashed))
+        who = f"coordinator {browser if known else address_of(request)}"
+        if left := await run_in_threadpool(self._pause, who):
+            return self._refusal(left)
+        if not known:
+            recent, _ = await run_in_threadpool(self.store.failures, None, RECENT)
+            await asyncio.sleep(min(SLOWEST, recent / PER_SECOND))
+        refusal = await asyncio.get_running_loop().run_in_executor(self._one, self._look, who, hashed, password)
+        if refusal is None:
+            mark = self._mark(hashed)
+            request.session.clear()
+            request.session["coordinator"] = [mark, self.store.clock() + SIGNED_IN]
+            request.session[KNOWN] = [mark, browser if known else secrets.token_urlsafe(12)]
+        return refusal
+
+    def leave(self, request: Request) -> None:
+        """End the session; the browser stays known."""
+        known = request.session.get(KNOWN)
+        request.session.clear()
+        if known:
+            request.session[KNOWN] = known
+
+    def _look(self, who: str, hashed: str | None, password: str) -> tuple[str, int] | None:
+        if left := self._pause(who):
+            return self._refusal(left)
+        try:
+            if hashed is not None and PasswordHasher().verify(hashed, password):
+                return None
+        except VerificationError:
+            pass  # a wrong password is counted below
+        self.store.fail(who)
+        return "This is not the password.", 0
+
+    def _pause(self, who: str) -> float:
+        """Return for how many seconds no attempt of an address or known browser is looked at."""
+        failed, last = self.store.failures(who, DAY)
+        pause = 0.0 if failed < FREE else min(LONGEST, 2.0 ** min(failed - FREE, 30))
+        return max(0.0, last + pause - self.store.clock())
+
+    def _refusal(self, left: float) -> tuple[str, int]:
+        seconds = math.ceil(left)
+        wait = (
+            f"{math.ceil(seconds / 60)} minutes" if seconds > 90 else f"{seconds} second{'' if seconds == 1 else 's'}"
+        )
+        return f"Too many attempts failed. Please wait {wait}; until then no password from here is looked at.", seconds
 
     def entered(self, request: Request) -> bool:
         """Return whether the session is the coordinator's, under the current password, and not expired."""
@@ -187,15 +235,19 @@ def add_coordinator(app: FastAPI, study: Study, store: Store, templates: Jinja2T
         return page(request, "coordinator_login", trouble=None)
 
     @app.post("/coordinator/login")
-    def enter(request: Request) -> Response:
-        trouble = door.enter(request, field_of(request, "password"))
-        if trouble is None:
+    async def enter(request: Request) -> Response:
+        refusal = await door.enter(request, field_of(request, "password"))
+        if refusal is None:
             return RedirectResponse("/coordinator", 303)
-        return page(request, "coordinator_login", 429 if "wait" in trouble else 403, trouble=trouble)
+        trouble, seconds = refusal
+        shown = page(request, "coordinator_login", 429 if seconds else 403, trouble=trouble)
+        if seconds:
+            shown.headers["Retry-After"] = str(seconds)
+        return shown
 
     @app.post("/coordinator/leave")
     def leave(request: Request) -> Response:
-        request.session.clear()
+        door.leave(request)
         return RedirectResponse("/coordinator/login", 303)
 
     @app.get("/coordinator/coordinator.css")

@@ -84,7 +84,7 @@ FAILURES = sa.Table(
     METADATA,
     sa.Column("id", sa.Integer, primary_key=True),
     sa.Column("who", Json, nullable=False, index=True),
-    *_columns(at=sa.Double),
+    sa.Column("at", sa.Double, nullable=False, index=True),
 )
 
 

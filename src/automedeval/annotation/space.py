@@ -13,6 +13,7 @@ import yaml
 import automedeval
 from automedeval.annotation.study import Study
 from automedeval.records import RecordError, read_text, verdicts_file
+from automedeval.records.yaml_file import load_yaml
 
 PORT = 7860  # of a Space
 PACKAGE = Path(automedeval.__file__).parent
@@ -66,7 +67,7 @@ def _rendered(name: str, **context: Any) -> bytes:
 
 def _carried(study: Study) -> tuple[dict[str, Any], dict[str, Path | bytes]]:
     """Return the study's YAML with the paths of the folder, and the files by these paths."""
-    content = yaml.safe_load(read_text(Path(study.place)))
+    content = load_yaml(read_text(Path(study.place)))
     files: dict[str, Path | bytes] = {}
 
     def carry(given: str, key: str, inside: str | None = None) -> str:
@@ -91,7 +92,7 @@ def _carried(study: Study) -> tuple[dict[str, Any], dict[str, Path | bytes]]:
         given = content.get(key) or ""
         if given.endswith((".yaml", ".yml")):
             content[key] = carry(given, key)
-            template = (yaml.safe_load(read_text(Path(given))) or {}).get("template")
+            template = (load_yaml(read_text(Path(given))) or {}).get("template")
             if template and (beside := Path(given).with_name(template)).is_file():
                 carry(str(beside), key, f"study/{template}")
     if jury := content.get("jury"):

@@ -246,11 +246,16 @@ class Store:
         with self._write() as connection:
             db.put(connection, db.SETTINGS, {"name": name}, value=value)
 
-    def failures(self, who: str, within: float) -> int:
-        """Return how many attempts of `who` failed within the last seconds, at most a day."""
+    def failures(self, who: str | None, within: float) -> tuple[int, float]:
+        """Return how many attempts of `who` failed within the last seconds, at most a day, and when the last one did.
+
+        Without `who` all attempts count; without a failure the time is 0.
+        """
+        failed = db.FAILURES.c.at > self.clock() - within
+        failed = failed if who is None else sa.and_(failed, db.FAILURES.c.who == who)
         with self._read() as connection:
-            failed = sa.and_(db.FAILURES.c.who == who, db.FAILURES.c.at > self.clock() - within)
-            return connection.scalar(sa.select(sa.func.count()).where(failed))
+            found = connection.execute(sa.select(sa.func.count(), sa.func.max(db.FAILURES.c.at)).where(failed)).one()
+        return found[0], found[1] or 0.0
 
     def fail(self, who: str) -> None:
         """Store a failed attempt of `who`."""

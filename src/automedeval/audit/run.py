@@ -23,7 +23,7 @@ from automedeval.records.journal import ALONE, Processes, write_whole
 from automedeval.rubrics import Rubric, read_rubric
 
 
-def recorded(place: str, cases: Cases, rubric: str, judge_name: str | None, notes: list[str]) -> JudgeVerdicts:
+def recorded(place: str, cases: Cases, rubric: str | None, judge_name: str | None, notes: list[str]) -> JudgeVerdicts:
     """Read the recorded verdicts of one judge in a file, or in a folder that holds a verdicts.jsonl.
 
     Args:
@@ -34,7 +34,7 @@ def recorded(place: str, cases: Cases, rubric: str, judge_name: str | None, note
         RecordError: a fault of `read_verdicts`, or the file holds several judges' verdicts and no name is given.
     """
     path = verdicts_file(place)
-    own = read_rubric(rubric) if rubric.endswith((".yaml", ".yml")) else None
+    own = read_rubric(rubric) if (rubric or "").endswith((".yaml", ".yml")) else None
     found, more = read_verdicts([str(path)], cases, rubric if own else None)
     chosen = [each for each in found if judge_name in (None, each.judge)]
     if own is not None and len(chosen) > 1:

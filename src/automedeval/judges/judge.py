@@ -10,12 +10,13 @@ from automedeval.judges.baseline import BaselineJudge
 from automedeval.judges.likelihood import LikelihoodJudge
 from automedeval.judges.requests import Request, plan_apart, plan_requests
 from automedeval.metrics.lexical import Collection
-from automedeval.models.arguments import ChatArguments, parse_model
+from automedeval.models.arguments import ChatArguments, checked_model, parse_model
 from automedeval.models.base import Answer, Chat, Prompt
 from automedeval.records import Case, RecordError, Verdict, digest
 from automedeval.rubrics import Rubric, read_rubric
 from automedeval.rubrics.grammar import ParsedAnswer, answer_parts, answer_schema, parse_verdict, reading_from_values
 from automedeval.rubrics.prompts import judge_messages
+from automedeval.rubrics.published import PACKAGED, rubric_of
 from automedeval.rubrics.slots import by_response, choice_names
 
 # The default dtype: the difference of two log-likelihoods that differ little is lost in bfloat16.
@@ -64,7 +65,7 @@ class Judge(BaseJudge):
 
     @classmethod
     def from_pretrained(
-        cls, model: str, rubric: Rubric | str = "automedeval", *, chat: dict | None = None, **options: Any
+        cls, model: str, rubric: Rubric | str | None = None, *, chat: dict | None = None, **options: Any
     ) -> BaseJudge:
         """Return `load_judge(model, rubric, chat, **options)`."""
         return load_judge(model, rubric, chat, **options)
@@ -128,7 +129,7 @@ class Judge(BaseJudge):
 
 def load_judge(
     spec: str,
-    rubric: Rubric | str = "automedeval",
+    rubric: Rubric | str | None = None,
     chat: ChatArguments | Mapping[str, Any] | None = None,
     *,
     seed: int = 0,
@@ -145,7 +146,8 @@ def load_judge(
     Args:
         spec: `MODEL` (a checkpoint's folder or Hub id) or `openai:MODEL` is a `Judge`, `likelihood:MODEL` or `channel:MODEL`
             a `LikelihoodJudge`, and `baseline:NAME` a `BaselineJudge`.
-        rubric: a `Rubric`, a packaged rubric's id or the path of a YAML file. Likelihoods and baselines use none.
+        rubric: a `Rubric`, a packaged rubric's id or the path of a YAML file; see `judge_rubric`. Likelihoods and baselines
+            use none.
         chat: how the model is loaded and asked: `ChatArguments`, or a dict of its fields.
         seed: of the orders, and of sampling.
         cases: what a baseline takes for the frequency of words; None takes the cases that are judged together.
@@ -153,12 +155,15 @@ def load_judge(
         options: the other arguments of `Judge`; `rationale`, `score_decoding` and `on_overlong` matter where they apply.
 
     Raises:
-        RecordError: the model cannot be loaded, or the judge cannot do what the options ask for.
+        RecordError: the model cannot be loaded, the judge cannot do what the options ask for, or its rubric or prompts differ
+            from those that it was published with.
         RubricError: there is no such rubric.
     """
     if unknown := options.keys() - {each.name for each in fields(Judge)}:
         raise TypeError(f"load_judge() has no argument {min(unknown)!r}")
     rubric = read_rubric(rubric) if isinstance(rubric, str) else rubric
+    planner(spec, rubric or read_rubric(PACKAGED), seed=seed, **options)  # faults of the options before a download
+    rubric = judge_rubric(spec, rubric)
     planner(spec, rubric, seed=seed, **options)
     kind, model = parse_model(spec)
     shared = {name: value for name, value in options.items() if name in ("models", "name")}
@@ -171,6 +176,23 @@ def load_judge(
     shared |= {"on_overlong": options.get("on_overlong", "error")}
     loaded = chat.load(model, seed, processes, _DTYPES.get(kind, "auto"))
     return LikelihoodJudge(loaded, rubric if kind == "channel" else None, **shared)
+
+
+def judge_rubric(spec: str, rubric: Rubric | str | None = None) -> Rubric:
+    """Return the rubric by which the judge of a name judges: the given one, else the one that it was published with.
+
+    A checkpoint that was published without a rubric, and an endpoint, judge by `automedeval`.
+
+    Raises:
+        RecordError: there is no such checkpoint; its rubric or prompts differ from those that it was published with; or the
+            given rubric has its rubric's id and another wording.
+        RubricError: there is no such rubric.
+    """
+    given = read_rubric(rubric) if isinstance(rubric, str) else rubric
+    kind, model = checked_model(spec)
+    if kind in ("checkpoint", "channel"):
+        return rubric_of(model, kind, given)
+    return given or read_rubric(PACKAGED)
 
 
 def planner(spec: str, rubric: Rubric, **options: Any) -> Callable[[Case], list[Request]]:

@@ -21,6 +21,16 @@ def parse_model(spec: str) -> tuple[str, str]:
     return (kind, name) if colon and kind in _KINDS else ("checkpoint", spec)
 
 
+def checked_model(spec: str) -> tuple[str, str]:
+    """Split the name of a model like `parse_model`; raise RecordError if it is empty or an endpoint's URL."""
+    kind, name = parse_model(spec)
+    if not name.strip():
+        raise RecordError("the name of a model is empty")
+    if "://" in spec:
+        raise RecordError(f"{spec}: an endpoint is given as openai:MODEL with --base_url {spec}")
+    return kind, name
+
+
 @dataclass
 class ChatArguments:
     """The model that answers: a checkpoint on this machine, or an endpoint."""
@@ -91,11 +101,7 @@ class ChatArguments:
         Raises:
             RecordError: the checkpoint cannot be loaded.
         """
-        kind, name = parse_model(model)
-        if not name.strip():
-            raise RecordError("the name of a model is empty")
-        if "://" in model:
-            raise RecordError(f"{model}: an endpoint is given as openai:MODEL with --base_url {model}")
+        kind, name = checked_model(model)
         if kind == "openai":
             from automedeval.models.endpoint import Budget, OpenAIChat
 

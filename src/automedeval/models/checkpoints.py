@@ -61,7 +61,7 @@ def checkpoint_folder(model: str) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        return Path(snapshot_download(model, allow_patterns=["*.json", "*.safetensors", "*.jinja", "*.model"]))
+        return Path(snapshot_download(model, allow_patterns=["*.json", "*.safetensors", "*.jinja", "*.model", "rubric/*"]))
     except Exception as error:  # noqa: BLE001  the client raises many kinds, and all mean that there is no download
         raise RecordError(f"no folder {model!r}, and no download from the Hub: {str(error).splitlines()[0]}") from None
 

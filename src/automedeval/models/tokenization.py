@@ -7,8 +7,6 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-import jinja2
-
 from automedeval.models.base import Messages, Slot
 from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.records import RecordError
@@ -55,7 +53,7 @@ class PromptEncoder:
     def _renders_system(self) -> bool:
         try:
             self._render([{"role": "system", "content": "s"}, {"role": "user", "content": "u"}])
-        except jinja2.TemplateError:
+        except Exception:  # noqa: BLE001  a template can make every operation fail; without a system role it may work
             return False
         return True
 
@@ -81,8 +79,9 @@ class PromptEncoder:
                 messages = [{**messages[1], "content": content}, *messages[2:]]
             try:
                 parts = self._render(messages, answered).split(_SEAM)
-            except jinja2.TemplateError as error:
-                raise RecordError(f"the chat template cannot be rendered: {error}") from None
+            except Exception as error:  # noqa: BLE001  a template can make every operation fail
+                problem = " ".join(str(error).split())[:300] or type(error).__name__
+                raise RecordError(f"the chat template cannot be rendered: {problem}") from None
             pieces += parts
             counts.append(len(parts))
         ids = iter(self.tokenizer(pieces, add_special_tokens=False).input_ids)

@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from automedeval.records import RecordError
+from automedeval.records.yaml_file import load_yaml
 
 MODEL, DATASET, METRIC, PAGE = KINDS = ("model", "dataset", "metric", "page")
 CARD = "README.md"
@@ -29,9 +28,9 @@ def front_matter(card: str, place: str = "the card") -> dict[str, Any]:
     """
     match = re.match(r"---\n(.*?\n)---\n", card, re.S)
     try:
-        found = yaml.safe_load(match[1]) if match else None
-    except yaml.YAMLError as error:
-        raise RecordError(f"{place}: its front matter: {' '.join(str(error).split())}") from None
+        found = load_yaml(match[1]) if match else None
+    except ValueError as error:
+        raise RecordError(f"{place}: its front matter: {error}") from None
     if not isinstance(found, dict):
         raise RecordError(f"{place}: must open with metadata between two lines ---")
     return found

@@ -14,10 +14,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet
-import yaml
 
 from automedeval.publishing.cards import CARD, DATASET, METRIC, MODEL, PAGE, check_card
 from automedeval.records import RATER, RecordError, read_text
+from automedeval.records.yaml_file import load_yaml
 
 PLAIN = {".json", ".jsonl", ".md", ".txt", ".csv", ".yaml", ".yml", ".cff", ""}
 IMAGES = {".png", ".jpg", ".jpeg", ".svg", ".gif", ".webp", ".pdf"}
@@ -32,18 +32,29 @@ WEIGHTS = {
     ".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".h5", ".msgpack", ".onnx", ".gguf", ".npz", ".npy", ".joblib",
 }  # fmt: skip
 
-# Patterns of keys. An error names the file and the line, but does not repeat the key.
+# Keys: a part that each of them has, and their pattern. Most texts lack the part, and are searched for it fast. An error names
+# the file and the line, but does not repeat the key. Only keys of a known form are here: whatever merely looks random is, in
+# these repositories, a digest.
 SECRETS = {
-    "a Hub token": rb"(?<![A-Za-z0-9])hf_[A-Za-z0-9]{20,}",
-    "an API key": rb"(?<![A-Za-z0-9_-])sk-(?=[\w-]*[0-9])[\w-]{20,}",
-    "an access key": rb"(?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}",
-    "a GitHub token": rb"(?<![A-Za-z0-9])(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,})",
-    "a chat token": rb"(?<![A-Za-z0-9])xox[abeoprs]-[A-Za-z0-9-]{10,}",
-    "a Google key": rb"(?<![A-Za-z0-9])AIza[\w-]{35}",
-    "a bearer token": rb"(?i:authorization[\"']?\s*[:=]\s*[\"']?bearer\s+[\w.~+/=-]{8,})",
-    "a private key": rb"-----BEGIN [A-Z ]*PRIVATE KEY-----",
+    "a Hub token": (b"hf_", rb"(?<![A-Za-z0-9])hf_[A-Za-z0-9]{20,}"),
+    "an API key": (b"sk-", rb"(?<![A-Za-z0-9_-])sk-(?=[\w-]*[0-9])[\w-]{20,}"),
+    "an access key": (b"IA", rb"(?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}"),
+    "a GitHub token": (b"gh", rb"(?<![A-Za-z0-9])gh[pousr]_[A-Za-z0-9]{20,}"),
+    "a GitHub access token": (b"github_pat_", rb"(?<![A-Za-z0-9])github_pat_\w{20,}"),
+    "a GitLab token": (b"glpat-", rb"(?<![A-Za-z0-9])glpat-[\w-]{20,}"),
+    "a chat token": (b"xox", rb"(?<![A-Za-z0-9])xox[abeoprs][.-][A-Za-z0-9.-]{10,}"),
+    "a chat webhook": (b"hooks.slack.com", rb"hooks\.slack\.com/services/T\w+/B\w+/\w{10,}"),
+    "a Google key": (b"AIza", rb"(?<![A-Za-z0-9])AIza[\w-]{35}"),
+    "a storage key": (b"AccountKey=", rb"AccountKey=[A-Za-z0-9+/]{60,}"),
+    "an npm token": (b"npm_", rb"(?<![A-Za-z0-9])npm_[A-Za-z0-9]{36}"),
+    "a PyPI token": (b"pypi-AgE", rb"pypi-AgE[\w-]{50,}"),
+    "a payment key": (b"k_live_", rb"(?<![A-Za-z0-9])[rs]k_live_[A-Za-z0-9]{20,}"),
+    "a mail key": (b"SG.", rb"(?<![A-Za-z0-9])SG\.[\w-]{22}\.[\w-]{43}"),
+    "a signed token": (b"eyJ", rb"(?<![A-Za-z0-9])eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}"),
+    "a password in an address": (b"://", rb"://[^\s:/?#@\"'\[\]]{1,99}:[^\s:/?#@\"'\[\]${}<>*]{1,99}@[\w\[]"),
+    "a bearer token": (b"", rb"(?i:authorization[\"']?\s*[:=]\s*[\"']?bearer\s+[\w.~+/=-]{8,})"),
+    "a private key": (b"PRIVATE KEY", rb"-----BEGIN [A-Z ]*PRIVATE KEY-----"),
 }
-_ANY_SECRET = re.compile(b"|".join(SECRETS.values()))
 
 ANNOTATORS = ("annotator", "annotators")  # keys and columns that hold names of annotators
 _PEOPLE = re.compile(rb"annotator|rater:(?=\S)", re.I)
@@ -85,7 +96,7 @@ def pack(
     card: str | None = None,
     public: bool = False,
     pseudonyms: bool = False,
-    extra: Mapping[str, Path] | None = None,
+    extra: Mapping[str, Path | bytes] | None = None,
 ) -> Parcel:
     """Return the files of a folder that are published, after all checks.
 
@@ -94,17 +105,16 @@ def pack(
         card: text to publish as README.md instead of the folder's own.
         public: whether the repository is public.
         pseudonyms: whether annotators' names in the files are pseudonyms.
-        extra: further files by their path in the repository.
+        extra: further files, or their content, by their path in the repository.
 
     Raises:
         RecordError: a check fails; the line names the file.
     """
     folder = Path(folder)
     files, left_out = gather(folder)
-    files |= extra or {}
     if card is None and CARD not in files:
         raise RecordError(f"{folder}: no {CARD}: a repository needs a card")
-    sent: dict[str, Path | bytes] = files if card is None else files | {CARD: card.encode()}
+    sent: dict[str, Path | bytes] = files | dict(extra or {}) | ({} if card is None else {CARD: card.encode()})
     for path, file in sent.items():
         _check_file(str(folder / path), kind, file, pseudonyms)
     _check_complete(folder, kind, files)
@@ -257,10 +267,9 @@ def _header(file: Path) -> bytes:
 
 def _check_secrets(place: str, content: bytes, unit: str = "line", first: int = 1) -> None:
     """Raise RecordError if a text holds a key or a token; `unit` and `first` count its lines in the message."""
-    if not _ANY_SECRET.search(content):  # one pass over what is nearly always clean
-        return
-    for number, line in enumerate(content.split(b"\n"), first):
-        for name, pattern in SECRETS.items():
+    found = {name: each for name, (part, each) in SECRETS.items() if part in content and re.search(each, content)}
+    for number, line in enumerate(content.split(b"\n") if found else (), first):
+        for name, pattern in found.items():
             if re.search(pattern, line):
                 raise RecordError(f"{place}, {unit} {number}: looks like {name}; remove it and revoke it")
 
@@ -274,11 +283,11 @@ def _check_annotators(place: str, suffix: str, content: bytes) -> None:
         header = re.split(r"[,;|\t]", content.decode("utf-8-sig", "replace").partition("\n")[0])
         named = any(name.strip("\"' \r").lower() in ANNOTATORS for name in header)
     elif suffix in (".json", ".jsonl", ".yaml", ".yml"):
-        read = json.loads if suffix.startswith(".json") else yaml.safe_load
+        read = json.loads if suffix.startswith(".json") else load_yaml
         texts = content.split(b"\n") if suffix == ".jsonl" else [content]
         try:
             named = any(_PEOPLE.search(text) and _names_people(read(text)) for text in texts)
-        except (ValueError, yaml.YAMLError):
+        except (ValueError, RecursionError):
             raise RecordError(f"{place}: cannot be read as {suffix[1:].upper()}") from None
     if named or (suffix in (".md", ".txt", ".csv") and re.search(rb"\b" + RATER.encode() + rb"(?=[^\s`])", content)):
         raise RecordError(NAMES.format(place))

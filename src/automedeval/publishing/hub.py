@@ -1,4 +1,7 @@
-"""Push to the Hub in one commit; fail if the repository changed meanwhile, and verify the upload."""
+"""Push to the Hub in one commit; fail if the repository changed meanwhile, and verify the upload.
+
+A private repository becomes public only if nothing that it ever held differs from what is published.
+"""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -7,12 +10,15 @@ from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, co
 from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
 from huggingface_hub.hf_api import RepoFile
 from huggingface_hub.utils import validate_repo_id
+from huggingface_hub.utils.sha import git_hash
 
-from automedeval.publishing.cards import DATASET, METRIC, MODEL, PAGE
+from automedeval.publishing.cards import CARD, DATASET, METRIC, MODEL, PAGE
 from automedeval.publishing.checks import Parcel
 from automedeval.records import RecordError
 
 KEPT = {".gitattributes"}  # the Hub's own file
+MAIN = "refs/heads/main"
+INITIAL = "initial commit"  # the Hub's title of the commit that makes a repository; of a Space, it has a card
 REPO_TYPES = {MODEL: "model", DATASET: "dataset", METRIC: "space", PAGE: "space"}
 SPACES = {METRIC: "gradio", PAGE: "docker"}  # what runs a Space
 # Explanations of the Hub's HTTP errors.
@@ -50,8 +56,8 @@ def push(
         prune: whether to remove, in the same commit, files of the repository that are not in the parcel.
 
     Raises:
-        RecordError: the repository is public and `public` is false; it holds other files and `prune` is false; or its files
-            differ afterwards from what was sent.
+        RecordError: the repository is public and `public` is false; it is private, `public` is true, and its history holds
+            something else; it holds other files and `prune` is false; or its files differ afterwards from what was sent.
     """
     where: dict[str, Any] = {"repo_id": repo, "repo_type": REPO_TYPES[parcel.kind]}
     try:
@@ -70,6 +76,8 @@ def push(
             "--prune true removes them in the same commit"
         )
     adds = [CommitOperationAdd(path, file) for path, file in parcel.files.items()]
+    if public and info.private:
+        check_history(api, where, adds)
     removals = [CommitOperationDelete(path) for path in stale]
     # With the parent commit: if somebody pushes meanwhile, the Hub refuses this push.
     done = api.create_commit(**where, operations=[*adds, *removals], commit_message=message, parent_commit=info.sha)
@@ -84,6 +92,38 @@ def files_there(api: HfApi, where: dict[str, Any], revision: str) -> dict[str, R
     """Return the files of a revision."""
     tree = api.list_repo_tree(**where, revision=revision, recursive=True)
     return {entry.path: entry for entry in tree if isinstance(entry, RepoFile)}
+
+
+def check_history(api: HfApi, where: dict[str, Any], adds: Sequence[CommitOperationAdd]) -> None:
+    """Raise RecordError if opening a private repository shows anything but the files that are published.
+
+    Every earlier commit stays readable, and every branch, tag and pull request; squashing a branch does not remove the others.
+    A revision that holds the same files, of an earlier push or an interrupted one, shows nothing more.
+    """
+    repo, advice = where["repo_id"], "becomes public with the repository; publish to a new one: another --repo"
+    refs = api.list_repo_refs(**where, include_pull_requests=True)
+    every = [each.ref for each in (*refs.branches, *refs.tags, *refs.converts, *(refs.pull_requests or ()))]
+    if others := [ref for ref in every if ref != MAIN]:
+        named = ", ".join(others[:5]) + (", …" if len(others) > 5 else "")
+        raise RecordError(f"{repo}: is private and has {named}: what is in there {advice}")
+    sent = {add.path_in_repo: add for add in adds}
+    commits = api.list_repo_commits(**where)
+    for number, commit in enumerate(commits, 1):
+        made = number == len(commits) and commit.title == INITIAL
+        for path, entry in files_there(api, where, commit.commit_id).items():
+            if path not in (KEPT | {CARD} if made else KEPT) and not (path in sent and _same(entry, sent[path])):
+                raise RecordError(
+                    f"{repo}: is private, and its revision {commit.commit_id[:8]} ({commit.title!r}) holds another {path} than "
+                    f"is published now, which {advice}"
+                )
+
+
+def _same(entry: RepoFile, add: CommitOperationAdd) -> bool:
+    """Return whether a file on the Hub has the content of one that is sent."""
+    if entry.lfs:
+        return entry.lfs.sha256 == add.upload_info.sha256.hex()
+    with add.as_file() as stream:
+        return entry.size == add.upload_info.size and entry.blob_id == git_hash(stream.read())
 
 
 def check_there(there: dict[str, RepoFile], parcel: Parcel, adds: Sequence[CommitOperationAdd], repo: str) -> None:

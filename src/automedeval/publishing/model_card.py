@@ -18,7 +18,6 @@ from automedeval.publishing.cards import front_matter
 from automedeval.records import RecordError, read_text
 from automedeval.reports.page import environment
 from automedeval.reports.text import estimates_in, interval
-from automedeval.rubrics import packaged_rubrics, read_rubric
 from automedeval.stats.agreement import LABELS
 
 MARKER = re.compile(r"<!-- (\w+) -->\n(.*?)<!-- /\1 -->", re.S)
@@ -33,7 +32,6 @@ class CardInputs:
         base_model: the Hub id of the model that training started from; None takes the training record's, if that is one.
         datasets: the Hub ids of the data that it was trained on.
         judge: its name in the results; None where there is one judge.
-        rubric: the file of its rubric, if that is not a packaged one.
         channel: whether it is a channel judge.
         watts: what the training machine draws.
     """
@@ -42,7 +40,6 @@ class CardInputs:
     base_model: str | None = None
     datasets: tuple[str, ...] = ()
     judge: str | None = None
-    rubric: str | None = None
     channel: bool = False
     watts: float | None = None
 
@@ -66,7 +63,7 @@ def fill_card(
 
     Raises:
         RecordError: the checkpoint's training is not finished, or not known here; a marker is missing; the results have no such
-            judge, or several; they or the audit are of another checkpoint; the rubric is another than it was trained for.
+            judge, or several; they or the audit are of another checkpoint.
     """
     history, record = read_history(checkpoint), read_record(checkpoint)
     if record is None:
@@ -90,7 +87,6 @@ def fill_card(
         "audit": None if audit is None else dict(estimates_in(audit.get("headline", audit))),
         "audited": _audited(checkpoint, audit or {}),
         **{name: record[name] for name in ("rubrics", "device", "commit")},
-        **_rubric_of(record["rubrics"], inputs.rubric),
         **_result_facts(result, records),
         "tied": tied,
     }
@@ -212,20 +208,6 @@ def _audited(checkpoint: Path, audit: Mapping[str, Any]) -> str | None:
     word = {True: "passes", False: "does not pass", None: "neither passes nor fails"}[audit["passes"]]
     unknown = "" if audited["checkpoint"] else " The audit does not tell which weights it was made with."
     return f"Audited on {audit['cases']['cases']:,} cases as {audited['name']}: it {word}; {met}.{unknown}"
-
-
-def _rubric_of(trained_for: Sequence[str], file: str | None) -> dict[str, Any]:
-    """Return which rubric the example takes: a packaged one by its id, or the file that goes out beside the weights."""
-    packaged = {read_rubric(name).name: name for name in packaged_rubrics()}
-    if file is None:
-        own = [name for name in trained_for if name not in packaged]
-        if own:
-            raise RecordError(f"was trained for the rubric {own[0]}, which is not packaged; --rubric names its file")
-        return {"own_rubric": False, "rubric_id": packaged[trained_for[0]] if trained_for else "automedeval"}
-    name = read_rubric(file).name
-    if trained_for and name not in trained_for:
-        raise RecordError(f"{file}: is {name}; it was trained for {', '.join(trained_for)}")
-    return {"own_rubric": True, "rubric_id": name}
 
 
 def _result_facts(result: Mapping[str, Any] | None, records: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -8,7 +8,31 @@ import yaml
 
 from automedeval.records.types import AutoMedEvalError, RecordError
 
+MOST_VALUES = 100_000  # in one file, with every alias written out
 _KINDS = {str: "a text", int: "a whole number", bool: "true or false", list: "a list", dict: "a mapping"}
+
+
+def load_yaml(text: str | bytes) -> Any:
+    """Return the content of a YAML text; it consists of plain values, and tags cannot make other objects.
+
+    Raises:
+        ValueError: it is not YAML, or holds more than `MOST_VALUES` values: a few lines of aliases of aliases stand for
+            billions, and a digest visits each of them. The message has one line.
+    """
+    try:
+        content = yaml.safe_load(text)
+    except Exception as error:  # noqa: BLE001  faulty values raise ten kinds beside YAMLError
+        raise ValueError(f"not YAML: {' '.join(str(error).split())[:300]}") from None
+    found, waiting = 0, [content]
+    while waiting:
+        value = waiting.pop()
+        waiting += (
+            [*value.keys(), *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else []
+        )
+        found += 1
+        if found + len(waiting) > MOST_VALUES:
+            raise ValueError(f"holds more than {MOST_VALUES:,} values, with its aliases written out")
+    return content
 
 
 class YamlFile:
@@ -23,16 +47,16 @@ class YamlFile:
         """Return the content of `file`, a path or packaged resource; by default of the file at `place`.
 
         Raises:
-            AutoMedEvalError: the file cannot be read, is not UTF-8 or is not YAML.
+            AutoMedEvalError: the file cannot be read, is not UTF-8, or `load_yaml` refuses it.
         """
         try:
-            return yaml.safe_load((file or Path(self.place)).read_text(encoding="utf-8"))
+            return load_yaml((file or Path(self.place)).read_text(encoding="utf-8"))
         except OSError as error:
             problem = str(error.strerror or error)
         except UnicodeDecodeError:
             problem = "not UTF-8"
-        except yaml.YAMLError as error:
-            problem = f"not YAML: {' '.join(str(error).split())}"
+        except ValueError as error:
+            problem = str(error)
         raise self.error(f"{self.place}: {problem}")
 
     def fail(self, key: str, problem: str) -> NoReturn:

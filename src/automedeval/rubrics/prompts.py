@@ -1,7 +1,8 @@
 """Render every prompt: a template and a case's texts become chat messages.
 
 Data sets and judges both use `judge_messages`, so training and judging prompts are equal. Templates render with
-StrictUndefined: an undefined name is an error.
+StrictUndefined: an undefined name is an error. They render in Jinja's sandbox, because people pass rubrics on: a template reads
+what it is given, but no file, and runs no Python.
 """
 
 import hashlib
@@ -12,12 +13,14 @@ from functools import lru_cache
 from typing import Any
 
 import jinja2
+from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
 
 from automedeval.models.base import Messages
-from automedeval.records import question_text
+from automedeval.records import digest, question_text
 from automedeval.rubrics.grammar import answer_form
 from automedeval.rubrics.rubric import TEMPLATES, Rubric, RubricError
 
+LONGEST = 10_000_000  # characters that a template may write
 CHANNEL_WORDS = 120  # of a response that the channel judge reads; the median in FeedbackQA is about 180
 SENTENCE_END = re.compile(r"[.!?…。！？][\"'”’)\]]*(?=\s|\Z)")
 
@@ -35,11 +38,34 @@ def _encodable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
+class _Sandbox(ImmutableSandboxedEnvironment):
+    """Jinja's sandbox without other templates, and without operators that make a huge value of a short text.
+
+    It bounds what a template can reach, not how long it takes: loops within loops can run for hours.
+    """
+
+    intercepted_binops = frozenset({"*", "**"})
+
+    def call_binop(self, context: jinja2.runtime.Context, operator: str, left: Any, right: Any) -> Any:
+        numbers = isinstance(left, int | float) and isinstance(right, int | float)
+        if operator == "**" or not numbers:
+            raise SecurityError(f"a template may not use {operator} {'' if numbers else 'on a text or list'}".rstrip())
+        return super().call_binop(context, operator, left, right)
+
+
+def _no_other(name: str) -> None:
+    raise SecurityError(f"a template may not read another file: {name!r}")
+
+
 @lru_cache(maxsize=64)
 def _template(source: str) -> jinja2.Template:
     # Plain text for a model, not HTML: escaping would change what is judged.
-    environment = jinja2.Environment(
-        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=False
+    environment = _Sandbox(
+        loader=jinja2.FunctionLoader(_no_other),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=False,
     )
     environment.filters["fenced"] = fenced
     return environment.from_string(source)
@@ -55,7 +81,13 @@ def template_fingerprint(name: str, settings: str = "") -> str:
 
 
 def _block(template: jinja2.Template, name: str, names: dict[str, Any]) -> str:
-    return _encodable("".join(template.blocks[name](template.new_context(names))).strip())
+    pieces, size = [], 0
+    for piece in template.blocks[name](template.new_context(names)):
+        pieces.append(piece)
+        size += len(piece)
+        if size > LONGEST:
+            raise SecurityError(f"writes more than {LONGEST:,} characters")
+    return _encodable("".join(pieces).strip())
 
 
 def _given(reference: str | None) -> dict[str, str]:
@@ -79,7 +111,7 @@ def judge_messages(
         rationale: whether to ask for a rationale; rubrics without one ignore it.
 
     Raises:
-        RubricError: the template is faulty or uses an undefined name.
+        RubricError: the template is faulty, uses an undefined name, or does what the sandbox refuses.
     """
     names = {
         "rubric": rubric,
@@ -92,8 +124,9 @@ def judge_messages(
         template = _template(rubric.template_text)
         roles = [role for role in ("system", "user") if role in template.blocks]
         messages = [{"role": role, "content": _block(template, role, names)} for role in roles]
-    except jinja2.TemplateError as error:
-        raise RubricError(f"{rubric.template}: {error}") from None
+    except Exception as error:  # noqa: BLE001  a template can make every operation fail
+        problem = " ".join(str(error).split())[:300] or type(error).__name__
+        raise RubricError(f"{rubric.template}: {problem}") from None
     if "user" not in roles:
         raise RubricError(f"{rubric.template}: has no block called 'user'")
     return messages
@@ -214,3 +247,30 @@ def channel_texts(
 def channel_fingerprint() -> str:
     """Return eight hexadecimal digits over the channel judge's template and CHANNEL_WORDS."""
     return template_fingerprint("channel", str(CHANNEL_WORDS))
+
+
+_SAMPLE_QUESTIONS = (
+    "A question?",
+    [{"role": "user", "content": "A word."}, {"role": "assistant", "content": "A question?"}],
+)
+# The second is longer than what a channel judge reads.
+_SAMPLE_RESPONSES = ("Short ~~~ response.", " ".join(["word"] * 200), "A third.")
+
+
+def prompt_fingerprint(rubric: Rubric, channel: bool = False) -> str:
+    """Return twelve hexadecimal digits over sample prompts as a judge reads them, with everything that this package adds.
+
+    Raises:
+        RubricError: a fault of `judge_messages`.
+    """
+    made: list[Any] = []
+    for question in _SAMPLE_QUESTIONS:
+        if channel:
+            made += [
+                channel_texts(rubric, question, text, score) for text in _SAMPLE_RESPONSES for score in rubric.scale
+            ]
+        else:
+            responses = _SAMPLE_RESPONSES[: rubric.max_responses]
+            reference = "A reference." if rubric.needs_reference else None
+            made += [judge_messages(rubric, question, responses, reference, rationale) for rationale in (True, False)]
+    return digest(made)

@@ -4,6 +4,7 @@ The prompt, the parser, the physicians' page and the report use the same file. P
 user's own file has the same keys. `Questions` are asked of people alone, about verdicts: criteria, scale and tags.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib import resources
@@ -152,16 +153,33 @@ def read_rubric(name: str | Path) -> Rubric:
     Raises:
         RubricError: no such rubric, not YAML, or a key that is missing, unknown or wrong.
     """
-    text = str(name)
-    if text.endswith((".yaml", ".yml")):
-        path, place = Path(text), text
-    elif text in packaged_rubrics():
-        path, place = PACKAGED / f"{text}.yaml", f"{text}.yaml"
-    else:
-        packaged = ", ".join(packaged_rubrics())
-        raise RubricError(f"no rubric {text!r}: packaged are {packaged}; your own needs its .yaml path")
+    path, place = _rubric_path(name)
     reader = _Reader(place)
     return reader.rubric(reader.read(path), beside=path.parent if isinstance(path, Path) else None)
+
+
+def rubric_files(name: str | Path) -> tuple[bytes, bytes]:
+    """Return the content of a rubric's YAML file and of its template, as `read_rubric` finds them."""
+    path, _ = _rubric_path(name)
+    template = _template_path(read_rubric(name).template, path.parent if isinstance(path, Path) else None)
+    return path.read_bytes(), template.read_bytes()
+
+
+def _rubric_path(name: str | Path) -> tuple[Any, str]:
+    """Return the path or packaged resource of a rubric, and what errors call it."""
+    text = str(name)
+    if text.endswith((".yaml", ".yml")):
+        return Path(text), text
+    if text in packaged_rubrics():
+        return PACKAGED / f"{text}.yaml", f"{text}.yaml"
+    packaged = ", ".join(packaged_rubrics())
+    raise RubricError(f"no rubric {text!r}: packaged are {packaged}; your own needs its .yaml path")
+
+
+def _template_path(name: str, beside: Path | None) -> Any:
+    """Return the path of a template, beside the rubric's file or else among the packaged ones; None if there is none."""
+    places = (TEMPLATES / name if beside is None else beside / name, TEMPLATES / name)
+    return next((place for place in places if place.is_file()), None)
 
 
 def read_questions(path: str | Path | None = None) -> Questions:
@@ -246,10 +264,12 @@ class _Reader(YamlFile):
         return {key: self.take(choices, key, str, inside="choices.") for key in choices}
 
     def template(self, name: str, beside: Path | None) -> str:
-        for place in (TEMPLATES / name if beside is None else beside / name, TEMPLATES / name):
-            if place.is_file():
-                try:
-                    return place.read_text(encoding="utf-8")
-                except UnicodeDecodeError:
-                    self.fail("template", f"{name!r} is not UTF-8")
-        self.fail("template", f"no file {name!r} beside the rubric nor among the packaged templates")
+        # A rubric may come from other people: its template stands beside it, and no file elsewhere is read.
+        if not re.fullmatch(r"[^/\\:]+", name):
+            self.fail("template", f"must be the name of a file without a folder, such as my_rubric.jinja, not {name!r}")
+        if (place := _template_path(name, beside)) is None:
+            self.fail("template", f"no file {name!r} beside the rubric nor among the packaged templates")
+        try:
+            return place.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            self.fail("template", f"{name!r} is not UTF-8")

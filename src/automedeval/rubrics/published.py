@@ -1,0 +1,132 @@
+"""The rubric that goes out with a judge, so that whoever loads the judge asks in exactly the words that it was published with.
+
+A published checkpoint holds the folder `rubric`:
+
+    rubric.yaml, TEMPLATE    the rubric, also if it is a packaged one: its wording may change in a later version of the package
+    published.json           the fingerprints of the rubric and of the prompts that it made
+
+They are not beside the weights, because files there are part of the weights' fingerprint.
+"""
+
+import json
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from automedeval.models.checkpoints import checkpoint_folder, read_record
+from automedeval.records import RecordError, read_text
+from automedeval.rubrics.prompts import prompt_fingerprint
+from automedeval.rubrics.rubric import Rubric, packaged_rubrics, read_rubric, rubric_files
+
+FOLDER, RUBRIC, RECORD = "rubric", "rubric.yaml", "published.json"
+PACKAGED = "automedeval"  # the rubric of a checkpoint that was published without one
+
+
+def rubric_to_publish(checkpoint: Path, given: str | None = None) -> str:
+    """Return the rubric that goes out with a checkpoint: the given one, the one in its folder, or the packaged one.
+
+    Args:
+        given: the path of a .yaml file or the id of a packaged rubric.
+
+    Raises:
+        RecordError: the checkpoint was trained for another rubric, or for one that is not packaged and is not given.
+    """
+    trained_for: Sequence[str] = (read_record(checkpoint) or {}).get("rubrics", ())
+    packaged = {read_rubric(name).name: name for name in packaged_rubrics()}
+    beside = checkpoint / FOLDER / RUBRIC
+    if given is None and beside.is_file():
+        given = str(beside)
+    if given is None:
+        if own := [name for name in trained_for if name not in packaged]:
+            raise RecordError(f"was trained for the rubric {own[0]}, which is not packaged; --rubric names its file")
+        return packaged[trained_for[0]] if trained_for else PACKAGED
+    name = read_rubric(given).name
+    if trained_for and name not in trained_for:
+        raise RecordError(f"{given}: is {name}; it was trained for {', '.join(trained_for)}")
+    return given
+
+
+def files_to_publish(name: str, version: str, channel: bool = False) -> dict[str, bytes]:
+    """Return the folder that goes out with a judge, by path: the rubric, its template, and the record of both.
+
+    Args:
+        name: of the rubric, as `read_rubric` takes it.
+        version: of AutoMedEval.
+        channel: whether it is a channel judge.
+
+    Raises:
+        RubricError: the rubric is faulty, or its template cannot be rendered.
+    """
+    rubric = read_rubric(name)
+    record = {
+        "automedeval": version,
+        "judge": "channel" if channel else "checkpoint",
+        "rubric": rubric.name,
+        "fingerprint": rubric.fingerprint,
+        "prompts": prompt_fingerprint(rubric, channel),
+    }
+    text, template = rubric_files(name)
+    files = {RUBRIC: text, rubric.template: template, RECORD: (json.dumps(record, indent=1) + "\n").encode()}
+    return {f"{FOLDER}/{path}": content for path, content in files.items()}
+
+
+def published_rubric(model: str, kind: str = "checkpoint") -> Rubric | None:
+    """Return the rubric that a checkpoint was published with; None for one that was published without.
+
+    Args:
+        model: its folder or Hub id; what is not on this machine is downloaded.
+        kind: what it is loaded as: "checkpoint", or "channel" for a channel judge.
+
+    Raises:
+        RecordError: there is no such checkpoint; it was published as a judge of another kind; or the rubric, or the prompts
+            that this version makes of it, are not those that it was published with.
+    """
+    folder = checkpoint_folder(model) / FOLDER
+    if not (folder / RECORD).is_file():
+        return None
+    try:
+        record = json.loads(read_text(folder / RECORD))
+        made, judge, name, fingerprint, prompts = (
+            str(record[key]) for key in ("automedeval", "judge", "rubric", "fingerprint", "prompts")
+        )
+    except (ValueError, KeyError, TypeError):
+        raise RecordError(f"{folder / RECORD}: must hold automedeval, judge, rubric, fingerprint and prompts") from None
+    if judge != kind:
+        spec = f"channel:{model}" if judge == "channel" else model
+        raise RecordError(f"{model}: was published as a {judge} judge; load it as {spec}")
+    rubric = read_rubric(folder / RUBRIC)
+    if (rubric.name, rubric.fingerprint) != (name, fingerprint):
+        raise RecordError(
+            f"{folder / RUBRIC}: is {rubric.name} ({rubric.fingerprint}), but the judge was published with {name} "
+            f"({fingerprint}): the rubric or its template was changed"
+        )
+    if (now := prompt_fingerprint(rubric, kind == "channel")) != prompts:
+        raise RecordError(
+            f"{model}: was published with AutoMedEval {made}, and this version makes other prompts of {name} ({now}, then "
+            f"{prompts}); pip install automedeval=={made}"
+        )
+    return rubric
+
+
+def rubric_of(model: str, kind: str, given: Rubric | None) -> Rubric:
+    """Return the rubric by which a checkpoint judges: the given one, else its own, else `automedeval`.
+
+    Warns if the given one differs from its own in the version alone.
+
+    Raises:
+        RecordError: a fault of `published_rubric`, or the given one has the id of its own, and another wording.
+    """
+    own = published_rubric(model, kind)
+    if given is None:
+        return own or read_rubric(PACKAGED)
+    if own is None or given.id != own.id or given.fingerprint == own.fingerprint:
+        return given
+    aside = {name: getattr(own, name) for name in ("version", "fingerprint", "template", "title", "source")}
+    if replace(given, **aside) != own:
+        raise RecordError(
+            f"{model}: was published with {own.name} ({own.fingerprint}), and the rubric {given.name} ({given.fingerprint}) "
+            "has another wording; name no rubric, and the judge takes its own"
+        )
+    warnings.warn(f"{model}: was published with {own.name}; {given.name} has the same wording", stacklevel=3)
+    return given

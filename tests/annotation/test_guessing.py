@@ -1,0 +1,178 @@
+"""Guessing the coordinator's password: pauses that grow, an address that cannot be forged, and nobody locked out by others."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from argon2 import PasswordHasher
+from doubles.study_page import Physician, opened, write_study
+from starlette.testclient import TestClient
+
+from automedeval.annotation import coordinator
+from automedeval.annotation.app import make_app
+from automedeval.annotation.security import Forwarded
+from automedeval.annotation.store import Store
+
+PASSWORD = "correct horse battery"
+CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)  # a test guesses hundreds of times
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: Clock):
+    with opened(write_study(tmp_path), clock=clock) as store:
+        store.set_setting(coordinator.PASSWORD, CHEAP.hash(PASSWORD))
+        yield store
+
+
+def visitor(store: Store, address: str, proxies: int = 0, **headers: str) -> Physician:
+    app = make_app(store.study, store, secret="of the test", secure=False, proxies=proxies)
+    someone = Physician(TestClient(app, client=(address, 1), headers=headers))
+    someone.get("/coordinator/login")
+    return someone
+
+
+def attempt(someone: Physician, password: str = "guess") -> httpx.Response:
+    return someone.post("/coordinator/login", password=password)
+
+
+def test_pauses_double_and_an_address_has_107_attempts_a_day(store: Store, clock: Clock) -> None:
+    someone, begin, looked_at, waits = visitor(store, "198.51.100.1"), clock.now, 0, []
+    while clock.now < begin + 24 * 3600:
+        assert attempt(someone).status_code == 403
+        assert "This is not the password." in someone.page
+        looked_at += 1
+        if looked_at >= 3:
+            answer = attempt(someone, PASSWORD)  # in a pause not even the right one is looked at
+            assert answer.status_code == 429
+            assert "Too many attempts failed. Please wait " in someone.page
+            waits.append(int(answer.headers["Retry-After"]))
+            clock.now += waits[-1]
+    assert waits[:12] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900]
+    assert looked_at == 107
+    assert attempt(someone, PASSWORD).status_code == 200  # after the pause
+
+
+def test_an_attempt_in_a_pause_does_not_lengthen_it(store: Store, clock: Clock) -> None:
+    someone = visitor(store, "198.51.100.1")
+    for _ in range(50):
+        attempt(someone)
+    clock.now += 1
+    assert attempt(someone, PASSWORD).status_code == 200
+
+
+def test_who_fails_elsewhere_locks_nobody_out(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    slept = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(coordinator.asyncio, "sleep", sleep)
+    for number in range(1000):
+        assert attempt(visitor(store, f"198.51.100.{number}")).status_code == 403 if number < 5 else True
+        store.fail(f"coordinator 203.0.113.{number}")
+    assert attempt(visitor(store, "192.0.2.7"), PASSWORD).status_code == 200
+    assert slept[:5] == [pytest.approx(2 * number / 50) for number in range(5)]  # more failures, more delay
+    assert slept[-1] == coordinator.SLOWEST == 4.0
+
+
+def test_a_known_browser_gets_in_beside_a_guesser_at_its_own_address(store: Store, clock: Clock) -> None:
+    known = visitor(store, "198.51.100.1")
+    assert attempt(known, PASSWORD).status_code == 200
+    known.post("/coordinator/leave")
+    guesser = visitor(store, "198.51.100.1")
+    for _ in range(20):
+        attempt(guesser)
+        clock.now += 900
+    attempt(guesser)
+    assert attempt(guesser, PASSWORD).status_code == 429
+    known.get("/coordinator/login")
+    before = time.monotonic()
+    assert attempt(known, PASSWORD).status_code == 200
+    assert time.monotonic() - before < 2
+    known.post("/coordinator/leave")
+    for _ in range(3):
+        known.get("/coordinator/login")
+        assert attempt(known).status_code == 403
+    assert attempt(known, PASSWORD).status_code == 429  # its own failures count
+    store.set_setting(coordinator.PASSWORD, CHEAP.hash(PASSWORD))  # under another password it is a stranger
+    assert attempt(known, PASSWORD).status_code == 429
+    assert "password from here" in known.page
+
+
+def test_many_at_once_are_looked_at_one_after_another(store: Store) -> None:
+    app = make_app(store.study, store, secret="of the test", secure=False)
+    transport = httpx.ASGITransport(app, client=("198.51.100.1", 1))
+
+    async def guess() -> list[int]:
+        async with httpx.AsyncClient(transport=transport, base_url="http://page") as client:
+            someone = Physician(client)
+            someone.page = (await client.get("/coordinator/login")).text
+            form = {**someone.hidden(), "password": "guess"}
+            answers = await asyncio.gather(*(client.post("/coordinator/login", data=form) for _ in range(40)))
+        return [answer.status_code for answer in answers]
+
+    found = asyncio.run(guess())
+    assert (found.count(403), found.count(429)) == (3, 37)
+
+
+# --- the address ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("proxies", "forwarded", "expected"),
+    [
+        (0, ["203.0.113.9"], "10.0.0.1"),
+        (1, [], "10.0.0.1"),
+        (1, ["198.51.100.1"], "198.51.100.1"),
+        (1, ["203.0.113.9, 198.51.100.1"], "198.51.100.1"),
+        (1, ["203.0.113.9", "198.51.100.1"], "198.51.100.1"),  # the header twice is one list
+        (2, ["203.0.113.9, 198.51.100.1, 10.0.0.2"], "198.51.100.1"),
+        (2, ["203.0.113.9,203.0.113.9", "198.51.100.1", "10.0.0.2"], "198.51.100.1"),
+        (2, ["10.0.0.2"], "10.0.0.2"),  # through the inner proxy alone
+        (1, ["203.0.113.9, 198.51.100.1:4711"], "198.51.100.1"),
+        (1, ["[2001:db8::1]:4711"], "2001:db8::1"),
+        (1, ["2001:db8::1"], "2001:db8::1"),
+        (1, [", "], "10.0.0.1"),
+    ],
+)
+def test_the_nth_address_from_the_right_counts(proxies: int, forwarded: list[str], expected: str) -> None:
+    seen = []
+
+    async def app(scope, receive, send) -> None:
+        seen.append(scope["client"][0])
+
+    headers = [(b"x-forwarded-for", line.encode()) for line in forwarded]
+    scope = {"type": "http", "headers": headers, "client": ("10.0.0.1", 5), "scheme": "http"}
+    asyncio.run(Forwarded(app, proxies)(scope, None, None))
+    assert seen == [expected]
+
+
+def test_links_have_the_scheme_that_the_proxy_was_called_by(store: Store) -> None:
+    for proxies, scheme in ((0, "http"), (1, "https")):
+        someone = visitor(store, "10.0.0.1", proxies, **{"X-Forwarded-For": "192.0.2.7", "X-Forwarded-Proto": "https"})
+        attempt(someone, PASSWORD)
+        someone.post("/coordinator/invite", annotator="physician-1")
+        assert f"{scheme}://testserver/invitation/" in someone.page
+
+
+def test_a_proxy_that_was_not_stated_is_told_once(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    someone = visitor(store, "10.0.0.1", **{"X-Forwarded-For": "192.0.2.7"})
+    someone.get("/")
+    assert [record.message for record in caplog.records] == [
+        "a request came through a proxy: --proxies says how many are in front of the page"
+    ]

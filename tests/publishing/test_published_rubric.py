@@ -1,0 +1,214 @@
+"""A judge goes out with its rubric and template, and whoever loads it asks in exactly these words, or gets one line."""
+
+import json
+import shutil
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import jinja2
+import pytest
+import yaml
+from doubles.hub import READER, HubDouble
+from doubles.publishable import trained
+from programs import ROOT, SAMPLE, error_line, run_recipe
+
+from automedeval import Case, Judge, RecordError, load_judge, packaged_rubrics, read_cases, read_rubric
+from automedeval.models.checkpoints import fingerprint
+from automedeval.rubrics import prompts, rubric
+from automedeval.rubrics.published import files_to_publish
+
+FAST = {"dtype": "float32", "device": "cpu", "max_new_tokens": 8}
+TOLD = ("--base_model", "some-org/base", "--datasets", "org/data")
+TEMPLATE = (
+    "{% block system %}You are a nurse of the night shift.{% endblock %}\n"
+    "{% block user %}Who is kind? {{ question }}\n{% for each in responses %}{{ loop.index }}) {{ each }}\n{% endfor %}"
+    "{{ answer_form }}{% endblock %}\n"
+)
+CASE = {
+    "id": "1",
+    "question": "May I sleep?",
+    "responses": [{"model": "a", "text": "Yes."}, {"model": "b", "text": "No."}],
+}
+READ = """
+import json, sys
+from automedeval import Case, Judge
+case = Case.from_dict(json.loads(sys.argv[1]))
+judge = Judge.from_pretrained("org/judge", chat={"dtype": "float32", "device": "cpu", "max_new_tokens": 8})
+(verdict,) = judge([case])
+print("FOUND", json.dumps([judge.prompt(judge.plan(case)[0]).messages, verdict.rubric, judge.fingerprint]))
+"""
+
+
+def own_rubric(folder: Path) -> Path:
+    content = yaml.safe_load((ROOT / "src/automedeval/rubrics/packaged/automedeval.yaml").read_text())
+    content |= {"id": "night", "template": "night.jinja"}
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "night.jinja").write_text(TEMPLATE, encoding="utf-8")
+    (folder / "night.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    return folder / "night.yaml"
+
+
+def published(model: Path, folder: Path, name: str, channel: bool = False) -> Path:
+    """Return a checkpoint with the files that go out with it."""
+    shutil.copytree(model, folder)
+    (folder / "rubric").mkdir()
+    for path, content in files_to_publish(name, "0.1.0", channel).items():
+        (folder / path).write_bytes(content)
+    return folder
+
+
+def asked(judge: Judge) -> list[dict[str, str]]:
+    case = Case.from_dict(CASE)
+    return judge.prompt(judge.plan(case)[0]).messages
+
+
+@pytest.mark.slow
+def test_a_reader_asks_in_the_words_of_the_rubric_that_was_published(tiny_model: Path, tmp_path: Path) -> None:
+    name = own_rubric(tmp_path / "mine")
+    folder = trained(tiny_model, tmp_path / "judge", rubrics=["night@1"])
+    with HubDouble() as hub:
+        command = ("model", folder, "--repo", "org/judge", *TOLD, "--rubric", name)
+        done = run_recipe("publish", *command, env=hub.environment(tmp_path / "writer"))
+        assert done.returncode == 0, done.stderr
+        shutil.rmtree(tmp_path / "mine")
+        command = [sys.executable, "-c", READ, json.dumps(CASE)]
+        read = subprocess.run(
+            command, env=hub.environment(tmp_path / "reader", READER), cwd=tmp_path, capture_output=True, text=True
+        )
+        assert read.returncode == 0, read.stderr
+        held = {path: file.content for path, file in hub.repos["model", "org/judge"].files.items()}
+    (line,) = [line for line in read.stdout.splitlines() if line.startswith("FOUND ")]
+    messages, given, _ = json.loads(line.removeprefix("FOUND "))
+    assert given == "night@1"
+    # beside plain Jinja, which knows nothing of the package
+    template = jinja2.Environment(trim_blocks=True, lstrip_blocks=True).from_string(TEMPLATE)
+    texts = [message["content"] for message in messages]
+    assert texts[0] == "You are a nurse of the night shift."
+    order = ["Yes.", "No."] if texts[1].index("Yes.") < texts[1].index("No.") else ["No.", "Yes."]
+    names = {"question": "May I sleep?", "responses": order, "answer_form": "|"}
+    before, _, after = "".join(template.blocks["user"](template.new_context(names))).partition("|")
+    assert texts[1].startswith(before)
+    assert texts[1].endswith(after.strip())
+    # the weights' fingerprint, by which verdicts and results know the checkpoint, is that of the folder
+    there = tmp_path / "there"
+    for path, content in held.items():
+        if "/" not in path:
+            there.mkdir(exist_ok=True)
+            (there / path).write_bytes(content)
+    assert fingerprint(there, []) == fingerprint(folder, [])
+
+
+@pytest.mark.parametrize("name", [*packaged_rubrics(), str(ROOT / "recipes/runs/automedeval-135m/feedbackqa.yaml")])
+def test_a_published_judge_keeps_its_wording_when_the_package_changes(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    folder = published(tiny_model, tmp_path / "judge", name)
+    before, case = load_judge(str(folder), name, FAST), next(read_cases(SAMPLE / "test_cases.jsonl"))
+    later = shutil.copytree(ROOT / "src/automedeval/rubrics", tmp_path / "later")
+    for template in (later / "templates").glob("*.jinja"):
+        template.write_text(template.read_text().replace("{% block user %}\n", "{% block user %}\nBe strict.\n"))
+    monkeypatch.setattr(rubric, "TEMPLATES", later / "templates")
+    monkeypatch.setattr(rubric, "PACKAGED", later / "packaged")
+    if name in packaged_rubrics():
+        assert "Be strict." in read_rubric(name).template_text
+    for given in (str(folder), folder.as_posix()):
+        after = Judge.from_pretrained(given, chat=FAST)
+        assert after.fingerprint == before.fingerprint
+        case = Case.from_dict(case.to_dict() | {"reference": "Rest."})
+        assert [after.prompt(each) for each in after.plan(case)] == [before.prompt(each) for each in before.plan(case)]
+    if name in packaged_rubrics():
+        with pytest.raises(
+            RecordError, match=rf"was published with {name}@1 .* has another wording; name no rubric"
+        ) as no:
+            load_judge(str(folder), name, FAST)
+        assert len(str(no.value).splitlines()) == 1
+
+
+def changed(file: str, old: str, new: str) -> Callable[[Path, pytest.MonkeyPatch], None]:
+    def change(folder: Path, patch: pytest.MonkeyPatch) -> None:
+        text = (folder / "rubric" / file).read_text()
+        assert old in text
+        (folder / "rubric" / file).write_text(text.replace(old, new))
+
+    return change
+
+
+def other_prompts(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(prompts, "fenced", lambda text: f'"""{text}"""')
+    prompts._template.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (changed("automedeval.jinja", "step by step", "at once"), "the rubric or its template was changed"),
+        (changed("rubric.yaml", "version: 1", "version: 2"), r"is automedeval@2 .* published with automedeval@1"),
+        (
+            changed("published.json", '"prompts"', '"words"'),
+            "must hold automedeval, judge, rubric, fingerprint and prompts",
+        ),
+        (changed("published.json", "{", "["), "must hold automedeval"),
+        (lambda folder, _: (folder / "rubric/rubric.yaml").unlink(), r"rubric\.yaml: No such file"),
+        (
+            other_prompts,
+            r"published with AutoMedEval 0\.1\.0, and this version makes other prompts .* automedeval==0\.1\.0",
+        ),
+    ],
+)
+def test_other_words_are_one_line(tiny_model: Path, tmp_path: Path, monkeypatch, change: Callable, told: str) -> None:
+    folder = published(tiny_model, tmp_path / "judge", "automedeval")
+    prompts._template.cache_clear()
+    change(folder, monkeypatch)
+    with pytest.raises((RecordError, rubric.RubricError), match=told) as error:
+        load_judge(str(folder), chat=FAST)
+    assert len(str(error.value).splitlines()) == 1
+    prompts._template.cache_clear()
+
+
+def test_a_rubric_that_differs_in_its_version_alone_is_named(tiny_model: Path, tmp_path: Path) -> None:
+    folder = published(tiny_model, tmp_path / "judge", str(own_rubric(tmp_path / "mine")))
+    later = own_rubric(tmp_path / "later")
+    later.write_text(later.read_text().replace("version: 1", "version: 2"))
+    with pytest.warns(UserWarning, match="was published with night@1; night@2 has the same wording"):
+        assert load_judge(str(folder), str(later), FAST).rubric_name == "night@2"
+    with warnings.catch_warnings(action="error"):
+        assert load_judge(str(folder), "medical_pairwise", FAST).rubric_name == "medical_pairwise@1"  # another, by name
+        assert load_judge(str(folder), str(own_rubric(tmp_path / "same")), FAST).rubric_name == "night@1"
+        assert load_judge(str(tiny_model), chat=FAST).rubric_name == "automedeval@1"
+
+
+def test_a_channel_judge_is_loaded_as_one(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    feedback = ROOT / "recipes/runs/automedeval-135m/feedbackqa.yaml"
+    folder = published(tiny_model, tmp_path / "judge", str(feedback), channel=True)
+    judge = load_judge(f"channel:{folder}", chat=FAST)
+    assert judge.fingerprint == load_judge(f"channel:{tiny_model}", str(feedback), FAST).fingerprint
+    with pytest.raises(RecordError, match=f"was published as a channel judge; load it as channel:{folder}"):
+        load_judge(str(folder), chat=FAST)
+    plain = published(tiny_model, tmp_path / "plain", "automedeval")
+    with pytest.raises(RecordError, match=f"was published as a checkpoint judge; load it as {plain}"):
+        load_judge(f"channel:{plain}", chat=FAST)
+    monkeypatch.setattr(prompts, "CHANNEL_WORDS", 100)
+    with pytest.raises(RecordError, match="this version makes other prompts of feedbackqa@1"):
+        load_judge(f"channel:{folder}", chat=FAST)
+
+
+def test_the_recipe_takes_the_judges_own_rubric(tiny_model: Path, tmp_path: Path) -> None:
+    folder = published(tiny_model, tmp_path / "judge", str(own_rubric(tmp_path / "mine")))
+    command = ("--judge", folder, "--cases", SAMPLE / "test_cases.jsonl", "--limit", 1)
+    command += ("--rationale", "false", "--dtype", "float32", "--device", "cpu")
+    assert run_recipe("judge", *command, "--output", tmp_path / "verdicts").returncode == 0
+    (verdict,) = map(json.loads, (tmp_path / "verdicts/verdicts.jsonl").read_text().splitlines())
+    assert verdict["rubric"] == "night@1"
+    (folder / "rubric/night.jinja").write_text(TEMPLATE.replace("kind", "rude"))
+    line = error_line(run_recipe("judge", *command, "--output", tmp_path / "more"))
+    assert line.endswith("the rubric or its template was changed")
+
+
+def test_the_rubric_must_be_one_that_it_was_trained_for(tiny_model: Path, tmp_path: Path) -> None:
+    folder = trained(tiny_model, tmp_path / "judge")
+    command = ("publish", "model", folder, "--repo", "org/judge", *TOLD, "--dry_run", "--rubric")
+    line = error_line(run_recipe(*command, own_rubric(tmp_path / "mine")))
+    assert line.endswith("is night@1; it was trained for automedeval@1")

@@ -1,0 +1,214 @@
+"""A rubric may come from anybody: its template runs no code and reads no file, and each attempt ends with one line."""
+
+import itertools
+import json
+import os
+from pathlib import Path
+
+import jinja2
+import pytest
+import yaml
+from doubles.study_page import client_of, opened, write_study
+from programs import ROOT, SAMPLE, error_line, run_recipe
+
+from automedeval.models.tokenization import PromptEncoder
+from automedeval.publishing.cards import front_matter
+from automedeval.records import RecordError
+from automedeval.rubrics import RubricError, packaged_rubrics, read_rubric
+from automedeval.rubrics.grammar import answer_form
+from automedeval.rubrics.prompts import fenced, judge_messages
+
+RUN = "system('touch MARK')"
+ATTACKS = {
+    "globals of a global": f"{{{{ cycler.__init__.__globals__.os.{RUN} }}}}",
+    "globals of lipsum": f"{{{{ lipsum.__globals__['os'].{RUN} }}}}",
+    "globals of a macro": f"{{% macro m() %}}{{% endmacro %}}{{{{ m._func.__globals__.os.{RUN} }}}}",
+    "the template's context": "{{ self._TemplateReference__context.parent }}",
+    "environment": "{{ self._TemplateReference__context.environment.from_string }}",
+    "subclasses": "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+    "subclasses by subscript": "{{ ''['__class__']['__mro__'] }}",
+    "subclasses by attr": "{{ ''|attr('__class__')|attr('__mro__') }}",
+    "attr with escapes": "{{ ''|attr('\\x5f\\x5fclass\\x5f\\x5f') }}",
+    "names joined": "{{ ''|attr(['_' * 1, '_class__']|join) }}",
+    "attr by map": "{{ (['']|map(attribute='__class__')|first).__mro__ }}",
+    "a filter of attr": "{{ (['']|map('attr', '__class__')|first).__mro__ }}",
+    "attr by groupby": "{{ (['']|groupby('__class__')|first).grouper.__mro__ }}",
+    "format": "{{ '{0.__class__.__mro__}'.format('') }}",
+    "format_map": "{{ '{a.__class__}'.format_map({'a': ''}) }}",
+    "format by reference": "{% set f = '{0.__class__}'.format %}{{ f('') }}",
+    "format by a filter": "{{ ['{0.__class__}'.format]|map('string')|list }}{{ ('{0.__class__}'|attr('format'))('') }}",
+    "code of a method": "{{ rubric.criterion.__func__.__code__ }}",
+    "globals of a method": f"{{{{ rubric.criterion.__globals__['Path'] }}}}{{{{ x.{RUN} }}}}",
+    "class of the rubric": "{{ rubric.__class__.__init__.__globals__ }}",
+    "frame of a generator": "{{ ([1]|map('string')).gi_frame.f_globals }}",
+    "write to a list": "{% do responses.append('more') %}{{ responses.append('more') }}",
+    "write to the rubric": "{{ rubric.anchors.update({5: 'always'}) }}",
+    "write to an item": "{% set responses[0] = 'mine' %}",
+    "clear": "{{ rubric.anchors.clear() }}",
+    "include": "{% include '/etc/hostname' %}",
+    "include or go on": "{% include ['/etc/hostname', '../own.yaml'] ignore missing %}",
+    "import": "{% import '/etc/hostname' as x %}",
+    "import a name": "{% from '../own.yaml' import x %}",
+    "a huge range": "{% for n in range(10 ** 9) %}{% endfor %}",
+    "a large range": "{% for n in range(1000000000) %}{% endfor %}",
+    "ranges that write": "{% for n in range(99999) %}{% for m in range(99999) %}xxxxxxxxxxxxxxxx{% endfor %}{% endfor %}",
+    "a huge number": "{{ 9 ** 9 ** 9 ** 9 }}",
+    "a huge text": "{{ 'a' * 99999999999 }}",
+    "a huge list": "{{ [1] * 99999999999 }}",
+    "recursion": "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+    "division": "{{ 1 / 0 }}",
+    "a call of a text": "{{ question() }}",
+    "debugging": "{% debug %}",
+}
+
+
+def own_rubric(folder: Path, text: str, **changes: object) -> Path:
+    content = {
+        "id": "own",
+        "version": 1,
+        "mode": "listwise",
+        "inputs": ["question", "responses"],
+        "max_responses": 9,
+        "criteria": [{"name": "tact", "description": "Is it tactful?"}],
+        "scale": {"minimum": 1, "maximum": 5, "anchors": {5: "good"}},
+        "rationale": True,
+        "output": {"grammar": "score_line"},
+        "template": "own.jinja",
+        **changes,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "own.jinja").write_text(text, encoding="utf-8")
+    (folder / "own.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    return folder / "own.yaml"
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_a_template_runs_no_code_and_reads_no_file(tmp_path: Path, monkeypatch, attack: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    template = f"{{% block user %}}{{{{ question }}}}{ATTACKS[attack]}{{% endblock %}}"
+    rubric = read_rubric(own_rubric(tmp_path, template))
+    responses, anchors = ["one", "two"], dict(rubric.anchors)
+    with pytest.raises(RubricError) as error:
+        judge_messages(rubric, "Why?", responses)
+    line = str(error.value)
+    assert line.startswith("own.jinja: ")
+    assert len(line) > len("own.jinja: ")
+    assert "\n" not in line
+    assert (responses, rubric.anchors) == (["one", "two"], anchors)
+    assert sorted(os.listdir(tmp_path)) == ["own.jinja", "own.yaml"]
+
+
+def test_the_recipe_ends_with_the_line_and_the_code_did_not_run(tiny_model: Path, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    attack = f"{{{{ cycler.__init__.__globals__.os.system('touch {mark}') }}}}"
+    rubric = own_rubric(tmp_path, f"{{% block user %}}{attack}{{% endblock %}}")
+    command = ("--judge", tiny_model, "--rubric", rubric, "--cases", SAMPLE / "test_cases.jsonl", "--limit", 1)
+    line = error_line(run_recipe("judge", *command, "--output", tmp_path / "verdicts"))
+    assert line == "error: own.jinja: access to attribute '__init__' of 'type' object is unsafe."
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["../secret.txt", "/etc/hostname", "..\\secret.txt", "C:secret.txt", "./own.jinja", "..", "a/../own.jinja"]
+)
+def test_a_template_stands_beside_its_rubric(tmp_path: Path, name: str) -> None:
+    (tmp_path / "secret.txt").write_text("{% block user %}a secret{% endblock %}", encoding="utf-8")
+    with pytest.raises(RubricError, match=r"own\.yaml: template: .*(name of a file without a folder|no file)"):
+        read_rubric(own_rubric(tmp_path / "rubric", "{% block user %}mine{% endblock %}", template=name))
+
+
+@pytest.mark.parametrize("name", [*packaged_rubrics(), str(ROOT / "recipes/runs/automedeval-135m/feedbackqa.yaml")])
+def test_prompts_are_what_plain_jinja_renders(name: str) -> None:
+    rubric = read_rubric(name)
+    plain = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    plain.filters["fenced"] = fenced
+    template = plain.from_string(rubric.template_text)
+    texts = ["Fine.\n~~~\n{{ rubric.id }}", "<b>No</b> & 100 %", "多喝水。"][: rubric.max_responses]
+    for rationale, question in itertools.product((True, False), ("Why?", "Is {% raw %} safe?\n\n")):
+        names = {"rubric": rubric, "question": question, "responses": texts, "reference": "Rest."}
+        names |= {
+            "rationale": rationale and rubric.rationale,
+            "answer_form": answer_form(rubric, len(texts), rationale),
+        }
+        blocks = [template.blocks[role] for role in ("system", "user") if role in template.blocks]
+        expected = ["".join(block(template.new_context(names))).strip() for block in blocks]
+        assert [each["content"] for each in judge_messages(rubric, question, texts, "Rest.", rationale)] == expected
+
+
+# --- YAML -------------------------------------------------------------------------------------------------------------
+
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)
+)
+PSEUDONYMS = ("--annotators_are_pseudonyms", "true")
+FAULTY = {
+    "an object of Python": ("id: !!python/object/apply:os.system ['touch mark']", "not YAML: could not determine"),
+    "a module of Python": ("id: !!python/name:os.system", "not YAML: could not determine"),
+    "aliases of aliases": (BOMB, "holds more than 100,000 values, with its aliases written out"),
+    "a list that holds itself": ("id: &a [*a]", "holds more than 100,000 values"),
+    "a date that is none": ("id: 2026-99-99", "not YAML: month must be in 1..12"),
+    "a number of thousands of digits": (f"id: {'9' * 5000}", "not YAML: Exceeds the limit"),
+    "lists in lists": (f"id: {'[' * 5000}", "not YAML: "),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTY)
+def test_yaml_is_plain_values_of_bounded_number(tmp_path: Path, monkeypatch, fault: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    text, told = FAULTY[fault]
+    file = tmp_path / "own.yaml"
+    file.write_text(text)
+    with pytest.raises(RubricError) as error:
+        read_rubric(file)
+    assert str(error.value).startswith(f"{file}: {told}")
+    assert len(str(error.value).splitlines()) == 1
+    assert os.listdir(tmp_path) == ["own.yaml"]
+
+
+@pytest.mark.parametrize("fault", FAULTY)
+@pytest.mark.parametrize(("recipe", "option"), [("annotate", "--study"), ("judge", "--config")])
+def test_a_study_and_a_run_are_read_alike(tmp_path: Path, recipe: str, option: str, fault: str) -> None:
+    text, told = FAULTY[fault]
+    file = tmp_path / "own.yaml"
+    file.write_text(text)
+    assert error_line(run_recipe(recipe, option, file)).startswith(f"error: {file}: {told}")
+
+
+def test_a_card_is_read_alike() -> None:
+    with pytest.raises(RecordError, match="the card: its front matter: holds more than 100,000 values"):
+        front_matter(f"---\n{BOMB}---\n")
+
+
+def test_the_words_of_a_study_are_text_and_no_template(tmp_path: Path) -> None:
+    title = "Pain {{ cycler.__init__.__globals__ }}"
+    with opened(write_study(tmp_path, title=title)) as store:
+        assert f"<h1>{title}</h1>" in client_of(store).get("/").text
+    line = error_line(run_recipe("publish", "page", tmp_path / "page", "--study", tmp_path / "study.yaml", *PSEUDONYMS))
+    assert line.endswith("'{{ cycler.__init__.__globals__ }}' is not filled in")
+
+
+# --- chat templates, which transformers renders -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "attack",
+    ["{{ cycler.__init__.__globals__ }}", "{{ messages.append(1) }}", "{% include '/etc/hostname' %}", "{{ 1 / 0 }}"],
+)
+def test_a_chat_template_runs_no_code_either(tiny_model: Path, tmp_path: Path, attack: str) -> None:
+    file = tmp_path / "chat.jinja"
+    file.write_text(attack)
+    with pytest.raises(RecordError) as error:
+        PromptEncoder.from_checkpoint(str(tiny_model), str(file)).encode([[{"role": "user", "content": "Why?"}]])
+    assert len(str(error.value).splitlines()) == 1
+    command = (
+        "--judge",
+        tiny_model,
+        "--chat_template_path",
+        file,
+        "--cases",
+        SAMPLE / "test_cases.jsonl",
+        "--limit",
+        1,
+    )
+    line = error_line(run_recipe("judge", *command, "--output", tmp_path / "verdicts"))
+    assert json.dumps(line).count("\\n") == 0
