@@ -24,7 +24,7 @@ from automedeval.audit.perturbations import Trial, harm, read_attacks, read_harm
 from automedeval.audit.run import decodings_of, judge_tampered, recorded
 from automedeval.audit.thresholds import decide, figures_of, passes, read_thresholds
 from automedeval.audit.trials import Outcome, Templates, trial_figures
-from automedeval.cli import git_commit, join_processes, parse, record_run, run
+from automedeval.cli import git_commit, join_processes, parse, print_notes, record_run, run
 from automedeval.judges.judge import judge_rubric, load_judge
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.ratings import People, read_ratings
@@ -182,13 +182,16 @@ def judged(
         name=args.judge_name, cases=cases.records, processes=ours.count,
     )  # fmt: skip
     judges = decodings_of(judge, args.score_decoding, args.orders, args.checks)
-    return {
+    found = {
         name: judge_tampered(
             judge, cases, Path(args.output) / name, args.checks if number == 0 else ["planting"], templates, rubric,
             args.seed, people, notes, ours,
         )
         for number, (name, judge) in enumerate(judges.items())
     }  # fmt: skip
+    if judge.chat is not None:
+        print_notes(judge.chat.notes(), ours)
+    return found
 
 
 def figures(

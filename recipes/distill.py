@@ -11,12 +11,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from automedeval.cli import parse, record_run, run
+from automedeval.cli import parse, print_notes, record_run, run
 from automedeval.distillation.arguments import KnowledgeArguments
 from automedeval.distillation.completion_chain import CompletionChain, overview
 from automedeval.judges.judge import Judge
 from automedeval.judges.requests import Requests
-from automedeval.judges.run import collect_or_submit, refuse_failures, verdict_log
+from automedeval.judges.run import collect_or_submit, expect_answers, refuse_failures, verdict_log
 from automedeval.models.arguments import ChatArguments, parse_model
 from automedeval.models.base import lead
 from automedeval.models.replay import RecordedChat
@@ -91,16 +91,18 @@ def main() -> None:
             if args.batch:
                 missing = {request.id: request for request in requests if request.key not in done}
                 awaited = collect_or_submit(
-                    chain.judge.chat, missing, log,
+                    chain.judge, missing, log,
                     lambda request: next(chain.dialogue(request)),
                     lambda request, answer: lead(chain.dialogue(request), lambda _: answer),
                 )  # fmt: skip
                 print(awaited or "batch: nothing is missing")
             else:
+                expect_answers(chain.judge, log)
                 log.fill(chain.verdicts(requests, done), len(requests) - len(done))
     found = (verdict for verdict in log.records() if verdict.case_id in requests.digests)
     print(f"{args.teacher} teacher, {' by '.join(log.author)}: {overview(found, len(requests), log.new)}")
     print(f"verdicts: {log.path}")
+    print_notes(chain.judge.chat.notes())
     refuse_failures(chain.judge)
 
 

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from automedeval.cli import comma_list, join_processes, parse, record_run, run
+from automedeval.cli import comma_list, join_processes, parse, print_notes, record_run, run
 from automedeval.dataset.responses import (
     Generated,
     answer_missing,
@@ -134,6 +134,7 @@ def generate(
         timing = {"responses": log.new, "seconds": round(time.monotonic() - started, 1)}
         record_run(log.run_file, args, chat_args, timing=timing)
         print(summary(name, list(found.values()), **timing))
+    print_notes(chat.notes(), ours)
     del chat
     gc.collect()  # the next candidate needs the memory
     return found, failures

@@ -17,7 +17,7 @@ from typing import Any
 from tqdm import tqdm
 
 import automedeval
-from automedeval.cli import comma_list, parse, record_run, run
+from automedeval.cli import comma_list, parse, print_notes, record_run, run
 from automedeval.dataset.card import card_facts, write_card
 from automedeval.dataset.folder import DatasetFolder, read_dataset
 from automedeval.distillation.arguments import KnowledgeArguments
@@ -142,6 +142,8 @@ def main() -> None:
             with tqdm(unit="message", desc="discussion") as bar:
                 for _ in partners.lead(discussions, journal):
                     bar.update()
+            for chat in {id(each): each for each in (partners.suggester, partners.reviewer)}.values():
+                print_notes(chat.notes())
             partners.refuse_unanswered(discussions)
             refuse_silence(discussions, names)
             this.report_discussions(discussions, names)

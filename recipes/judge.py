@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from automedeval.cli import join_processes, parse, record_run, run
+from automedeval.cli import join_processes, parse, print_notes, record_run, run
 from automedeval.introspection.mistakes import read_recorded
 from automedeval.judges.judge import judge_rubric, load_judge, planner
 from automedeval.judges.requests import Request, Requests
@@ -51,11 +51,12 @@ class JudgeArguments:
     )
     rationale: bool = field(default=True, metadata={"help": "false asks for scores or choices alone"})
     score_decoding: str = field(
-        default="constrained",
+        default="auto",
         metadata={
-            "help": "constrained: each score is the likeliest of the allowed values (a checkpoint); free: scores are parsed "
-            "from the text that the judge writes (an endpoint always does this)",
-            "choices": ["constrained", "free"],
+            "help": "constrained: each score is chosen among the allowed values, the likeliest one or with --temperature a "
+            "sampled one (needs a checkpoint); free: scores are parsed from the text that the judge writes; auto: constrained "
+            "with a checkpoint, free with an endpoint",
+            "choices": ["auto", "constrained", "free"],
         },
     )
     orders: str = field(
@@ -109,6 +110,7 @@ def main() -> None:
         args.judge, rubric, chat_args, rationale=args.rationale, score_decoding=args.score_decoding, **plan,
         on_overlong=args.on_overlong, name=args.judge_name, cases=requests.cases(), processes=ours.count,
     )  # fmt: skip
+    args.score_decoding = getattr(judge, "score_decoding", args.score_decoding)
     log = verdict_log(Path(args.output), judge, processes=ours)
     if args.dry_run:
         log.join_parts()
@@ -121,7 +123,7 @@ def main() -> None:
         done = log.done(requests.digests)
         if args.batch:
             missing = {request.id: request for request in requests if request.key not in done}
-            awaited = collect_or_submit(judge.chat, missing, log, judge.prompt, judge.verdict)
+            awaited = collect_or_submit(judge, missing, log, judge.prompt, judge.verdict)
         else:
             judge_missing(judge, requests, len(requests), log, done)
     if ours.rank == 0:
@@ -131,6 +133,8 @@ def main() -> None:
             print(summary(log, None if judge.apart else rubric, requests, seconds))
         if awaited:
             print(awaited)
+    if judge.chat is not None:
+        print_notes(judge.chat.notes(), ours)
     ours.wait()  # a process that ends with an error stops the others
     refuse_failures(judge)
 

@@ -138,6 +138,12 @@ def join_processes() -> Processes:
     return Processes(rank, count, PartialState(timeout=timedelta(days=30)).wait_for_everyone)
 
 
+def print_notes(notes: Sequence[str], processes: Processes = ALONE) -> None:
+    """Print the lines with which a process ends (`Chat.notes`); of several processes each says which one it is."""
+    for note in notes:
+        print(f"process {processes.rank}: {note}" if processes.count > 1 else note)
+
+
 def record_run(file: Path, *groups: Any, timing: dict[str, float] | None = None) -> None:
     """Write the arguments, versions and git commit of a run to a JSON file; `timing` is added to those of earlier starts."""
     file.parent.mkdir(parents=True, exist_ok=True)

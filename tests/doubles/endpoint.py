@@ -16,9 +16,13 @@ from typing import Any
 
 
 def answer(text: str | None, **changes: Any) -> dict[str, Any]:
-    """Return a chat completion that says `text`; `changes` are `finish_reason`, `logprobs`, `usage`, `status`, `delay`."""
+    """Return a chat completion that says `text`.
+
+    `changes` are `finish_reason`, `logprobs`, `usage`, `delay`, and `thoughts`: more fields of the message.
+    """
     choice = {"index": 0, "finish_reason": changes.get("finish_reason", "stop")}
-    choice |= {"message": {"role": "assistant", "content": text}, "logprobs": changes.get("logprobs")}
+    message = {"role": "assistant", "content": text} | changes.get("thoughts", {})
+    choice |= {"message": message, "logprobs": changes.get("logprobs")}
     usage = changes.get("usage", {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110})
     body = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "double", "choices": [choice]}
     return {"status": 200, "json": body | ({"usage": usage} if usage else {}), "delay": changes.get("delay", 0.0)}
@@ -45,6 +49,40 @@ def error(status: int, message: str = "no", code: str | None = None, **headers: 
     return {"status": status, "json": content, "headers": {name.replace("_", "-"): headers[name] for name in headers}}
 
 
+def takes_no(name: str, like: str) -> dict[str, Any]:
+    """Return the error with which servers refuse a parameter by its name, as OpenAI and others word it."""
+    value = f"Unsupported value: '{name}' does not support 0 with this model. Only the default (1) value is supported."
+    detail = [{"type": "extra_forbidden", "loc": ["body", name], "msg": "Extra inputs are not permitted", "input": 1}]
+    if like == "openai":
+        reply = error(400, value, "unsupported_value")
+        reply["json"]["error"]["param"] = name
+        return reply
+    return {
+        "parameter": error(
+            400, f"Unsupported parameter: '{name}' is not supported with this model.", "unsupported_parameter"
+        ),
+        "openai 403": error(403, f"You are not allowed to request {name} from this model."),
+        "vllm 0.6": {"status": 400, "json": {"object": "error", "message": str(detail), "param": None, "code": 400}},
+        "fastapi": {"status": 422, "json": {"detail": detail}},
+        "mistral": {"status": 422, "json": {"object": "error", "message": {"detail": detail}, "code": None}},
+        "anthropic": error(400, f"`{name}` may only be set to 1 when thinking is enabled"),
+        "litellm": error(400, f"UnsupportedParamsError: the model does not support parameters: ['{name}']"),
+        "list": error(400, f"Unknown parameter '{name}'; known are model, messages, temperature, seed, max_tokens"),
+    }[like]
+
+
+def without(reply: "Reply", *names: str, like: str = "openai") -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Return a script of a server that refuses these parameters, the first one that it sees, and else replies."""
+
+    def script(body: dict[str, Any]) -> dict[str, Any]:
+        for name in names:
+            if name in body:
+                return takes_no(name, like)
+        return reply(body) if callable(reply) else reply
+
+    return script
+
+
 NO_CHOICES = {
     "status": 200,
     "json": {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": []},
@@ -62,7 +100,8 @@ class EndpointDouble:
 
     `requests` are the requests so far: path, body, headers, and the times (monotonic seconds) of arrival and answer.
     `most_at_once` is the largest number of simultaneous chat requests. `batches` are those of the Batch API; they end when
-    `finish_batches` is called.
+    `finish_batches` is called. `models` is what GET /v1/models lists: entries, which get another `created` each time as vLLM's
+    do; a reply, such as an `error`; None for a server without a list.
     """
 
     def __init__(self, *script: Reply):
@@ -71,6 +110,7 @@ class EndpointDouble:
         self.most_at_once = self._at_once = 0
         self.files: dict[str, str] = {}
         self.batches: list[dict[str, Any]] = []
+        self.models: list[dict[str, Any]] | dict[str, Any] | None = None
         self._lock = threading.Lock()
         self._closing = threading.Event()
 
@@ -138,6 +178,13 @@ class EndpointDouble:
         }
         with self._lock:
             self.requests.append(request)
+        if path == "/v1/models" and self.models is not None:
+            entries = self.models
+            if isinstance(entries, list):
+                made = {"object": "model", "created": time.time_ns()}
+                entries = {"status": 200, "json": {"object": "list", "data": [made | entry for entry in entries]}}
+            self._send(handler, entries)
+            return
         if path != "/v1/chat/completions":
             self._send(handler, self._batch_api(path, request))
             return

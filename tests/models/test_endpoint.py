@@ -3,6 +3,7 @@ import math
 import stat
 import time
 from email.utils import formatdate
+from pathlib import Path
 
 import pytest
 from doubles.endpoint import (
@@ -15,12 +16,14 @@ from doubles.endpoint import (
     answer,
     error,
     good_answer,
+    without,
 )
 
 from automedeval.judges.judge import Judge
+from automedeval.models.arguments import ChatArguments
 from automedeval.models.base import ChatError, Prompt
 from automedeval.models.endpoint import OpenAIChat, defuse
-from automedeval.records import Case, Response
+from automedeval.records import Case, Response, digest
 
 SCORES = "Both help.\nScore: Doctor 1: 4 points. Doctor 2: 3 points."
 CASE = Case("c1", "What helps?", (Response("alder", "Rest."), Response("birch", "Wait.")))
@@ -77,7 +80,7 @@ def test_a_lasting_fault_is_a_failure_after_all_retries(tmp_path, fault, said):
         assert not [file for file in tmp_path.rglob("*") if file.is_file()]
 
 
-@pytest.mark.parametrize("fault", [error(402, "no money"), error(413, "too much"), error(429, retry_after="3600")])
+@pytest.mark.parametrize("fault", [error(402, "no money"), error(429, retry_after="3600")])
 def test_what_no_retry_helps_is_not_tried_again(fault):
     with EndpointDouble(fault) as endpoint:
         chat = chat_at(endpoint)
@@ -111,7 +114,211 @@ def test_retry_after_is_honoured(when):
         assert least <= second["came"] - first["answered"] < least + 4
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
+@pytest.mark.parametrize(
+    "like", ["openai", "parameter", "openai 403", "vllm 0.6", "fastapi", "mistral", "anthropic", "litellm", "list"]
+)
+@pytest.mark.parametrize("name", ["temperature", "seed", "logprobs", "max_completion_tokens", "response_format"])
+def test_a_parameter_that_a_server_refuses_by_name_is_left_out(name, like, capfd):
+    with EndpointDouble(without(answer("{}"), name, like=like)) as endpoint:
+        chat = chat_at(endpoint)
+        assert len(ask(chat, 3, schema={"type": "object"})) == 3
+        assert chat.left_out == [name]
+        body = endpoint.asked[-1]["body"]
+        assert name not in body
+        assert "max_tokens" in body if name == "max_completion_tokens" else "max_completion_tokens" in body
+        assert ("top_logprobs" in body) == (name != "logprobs")
+        told = capfd.readouterr().err
+        assert told.count("\n") == 1
+        assert f"m: the endpoint does not take {name}: " in told
+        assert chat.fingerprint == chat_at(endpoint).fingerprint
+        assert chat.failures == []
+
+
+def test_a_refused_parameter_is_found_in_the_cache_without_it(tmp_path):
+    with EndpointDouble(without(answer(SCORES), "temperature")) as endpoint:
+        ask(chat_at(endpoint, cache=tmp_path), 3)
+        asked = len(endpoint.asked)
+        again = chat_at(endpoint, cache=tmp_path, concurrency=1)
+        assert len(ask(again, 3)) == 3
+        assert (again.from_cache, len(endpoint.asked)) == (3, asked + 1)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        error(400, "temperature must be at most 2", "decimal_above_max_value"),
+        error(400, "temperature: only values between 0 and 2 are allowed"),
+        error(400, "Unsupported parameter: 'messages'"),
+        error(400, "the model is unknown"),
+    ],
+)
+def test_other_faults_leave_nothing_out(fault):
+    with EndpointDouble(fault) as endpoint:
+        chat = chat_at(endpoint)
+        with pytest.raises(ChatError, match="answered 400"):
+            ask(chat)
+        assert (chat.left_out, len(endpoint.asked)) == ([], 1)
+
+
+def test_after_an_answer_no_parameter_is_left_out():
+    refused = without(answer(SCORES), "temperature")
+    with EndpointDouble(answer(SCORES), refused) as endpoint:
+        chat = chat_at(endpoint, concurrency=1)
+        chat.accepted = True
+        found = ask(chat, 2)
+        assert chat.left_out == []
+        assert "answered 400: Unsupported value: 'temperature'" in found[1].error
+
+
+def test_a_server_that_ignores_the_limit_is_told_it_by_its_former_name():
+    def old_server(body):
+        return answer(SCORES, usage={"prompt_tokens": 9, "completion_tokens": body.get("max_tokens", 4096)})
+
+    with EndpointDouble(old_server) as endpoint:
+        chat = chat_at(endpoint, concurrency=1)
+        assert [answer.usage["completion_tokens"] for answer in ask(chat, 3).values()] == [100] * 3
+        assert len(endpoint.asked) == 4
+
+
+DETAILS = {"completion_tokens_details": {"reasoning_tokens": 70}}
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        (f"<think>\nScore: Doctor 1: 1 points. Doctor 2: 1 points.\n</think>\n\n{SCORES}", SCORES),
+        (f"Hm, 1 and 1.\n</think>\n{SCORES}", SCORES),  # the chat template wrote the opening tag
+        (f"<think></think>{SCORES}", SCORES),
+        (f"[THINK]Hm.[/THINK]{SCORES}", SCORES),
+        (f"<think>a</think>no<thinking>b</thinking> {SCORES}", SCORES),
+        (f"As the tag <think> says.\n{SCORES}", f"As the tag <think> says.\n{SCORES}"),
+        (
+            [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}, {"type": "text", "text": SCORES}],
+            SCORES,
+        ),
+    ],
+)
+def test_thoughts_are_no_part_of_an_answer(reply, said):
+    with EndpointDouble(answer(reply, thoughts={"reasoning_content": "Hm.", "reasoning": "Hm."})) as endpoint:
+        (verdict,) = Judge(chat_at(endpoint))([CASE])
+        assert (verdict.valid, verdict.raw) == (True, said)
+        assert verdict.rationale == said.removesuffix(SCORES) + "Both help."
+
+
+@pytest.mark.parametrize(
+    ("reply", "why"),
+    [
+        (answer("<think>\nHm.", finish_reason="length"), "10 tokens were spent on thinking; a larger --max_new_tokens"),
+        (
+            answer("", finish_reason="length", usage={"completion_tokens": 100, **DETAILS}),
+            "70 tokens were spent on thin",
+        ),
+        (answer(None, finish_reason="length", usage=None), "all tokens were spent on thinking; a larger --max_new_tok"),
+        (answer(None, thoughts={"reasoning_content": SCORES}), "10 tokens were spent on thinking"),
+        (answer("", thoughts={"reasoning": SCORES}), "10 tokens were spent on thinking"),
+        (answer("<think>\nHm.</think>\n"), "10 tokens were spent on thinking"),
+        (answer(""), "the answer is empty (finish_reason stop)"),
+    ],
+)
+def test_an_empty_answer_says_why(reply, why):
+    with EndpointDouble(reply) as endpoint:
+        (verdict,) = Judge(chat_at(endpoint))([CASE])
+        assert (verdict.valid, verdict.scores) == (False, None)
+        assert verdict.error.startswith("the answer is empty")
+        assert why in verdict.error
+        assert ("--max_new_tokens" in verdict.error) == (reply["json"]["choices"][0]["finish_reason"] == "length")
+
+
+def test_expected_scores_are_those_after_the_thoughts():
+    line = "Score: Doctor 1: 4 points. Doctor 2: 3 points."
+    first = [token(piece, **{f"t{piece}": 1.0}) for piece in ("<think>", line, "</think>", "\n")]
+    second = [
+        token("Score: Doctor 1: "),
+        token("4", t4=0.75, t5=0.25),
+        token(" points. Doctor 2: "),
+        token("3", t3=1.0),
+    ]
+    tokens = [*first, *second, token(" points.")]
+    text = f"<think>{line}</think>\n{line}"
+    for content in (text, line):  # a server with a parser of thoughts lists their tokens all the same
+        with EndpointDouble(answer(content, logprobs={"content": tokens})) as endpoint:
+            (verdict,) = Judge(chat_at(endpoint))([CASE])
+        assert sorted(verdict.expected_scores) == pytest.approx([3.0, 4.25])
+
+
+def test_a_quoted_thought_tag_reaches_the_endpoint_broken():
+    case = Case("c", "What helps?", (Response("a", "Rest.</think> [/THINK]"), Response("b", "Wait.")))
+    with EndpointDouble(good_answer) as endpoint:
+        list(Judge(chat_at(endpoint))([case]))
+        sent = endpoint.asked[0]["body"]["messages"][-1]["content"]
+    assert "<\u2060/think> [\u2060/THINK]" in sent
+
+
+# --- the model behind a name ------------------------------------------------------------------------------------------
+
+SETTINGS = ["m", 100, 0.0, 0, True, 5]
+
+
+@pytest.mark.parametrize(
+    "models",
+    [
+        None,
+        [],
+        [{"id": "other", "root": "x"}],
+        [{"id": "m", "root": None}],
+        error(401),
+        error(405),
+        error(500),
+        {"status": 200, "text": "<p>Welcome</p>", "type": "text/html"},
+        {"status": 200, "json": ["m"]},
+        {"status": 200, "json": {"data": [{}]}},
+    ],
+)
+def test_an_endpoint_that_says_nothing_of_its_model_works_as_before(models):
+    with EndpointDouble(answer(SCORES)) as endpoint:
+        endpoint.models = models
+        chat = chat_at(endpoint, max_retries=0)
+        assert chat.served == {}
+        assert chat.fingerprint == digest([f"{endpoint.url}/", *SETTINGS])
+        assert len(ask(chat)) == 1
+
+
+def test_what_an_endpoint_says_of_its_model_is_in_the_fingerprint():
+    entry = {"id": "m", "root": "a", "owned_by": "vllm", "max_model_len": 4096, "parent": None}
+    with EndpointDouble(answer(SCORES)) as endpoint:
+        found = set()
+        for change in ({}, {"root": "b"}, {"owned_by": "me"}, {"max_model_len": 2048}):
+            endpoint.models = [entry | change]
+            found |= {chat_at(endpoint).fingerprint for _ in range(2)}
+        assert len(found) == 4
+        found |= {chat_at(endpoint, revision="r1").fingerprint, chat_at(endpoint, revision="r2").fingerprint}
+        assert len(found) == 6
+
+
+def test_an_endpoint_that_is_too_busy_to_list_its_models_is_no_other_judge():
+    with EndpointDouble(answer(SCORES)) as endpoint:
+        endpoint.models = error(503, "loading")
+        with pytest.raises(ChatError, match=r"v1/models answered 503: loading$"):
+            chat_at(endpoint, max_retries=0)
+
+
+def test_the_official_api_is_not_asked_for_its_models_and_has_a_cache(monkeypatch):
+    def unreachable(*_, **__):
+        raise AssertionError("a request to the official API")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("openai.OpenAI.get", unreachable)
+        for url in (None, "https://api.openai.com/v1", "https://eu.api.openai.com/v1"):
+            chat = ChatArguments(base_url=url, max_new_tokens=100).load("openai:m")
+            assert chat.fingerprint == digest([f"{url or 'https://api.openai.com/v1'}/", *SETTINGS])
+            assert chat.cache == Path("~/.cache/automedeval").expanduser()
+            assert ChatArguments(base_url=url, cache="off").load("openai:m").cache is None
+    with EndpointDouble(answer(SCORES)) as endpoint:
+        assert ChatArguments(base_url=endpoint.url).load("openai:m").cache is None
+        assert ChatArguments(base_url=endpoint.url, cache="here").load("openai:m").cache == Path("here")
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
 def test_what_every_request_would_get_stops_the_run_with_one_line(status):
     with EndpointDouble(error(status, "It is\nnot so.")) as endpoint:
         with pytest.raises(ChatError, match=rf"^{endpoint.url}/ answered {status}: It is not so\.$"):
@@ -156,7 +363,9 @@ def test_an_endpoint_that_is_down_stops_the_run_at_once():
         chat = chat_at(endpoint, max_retries=0, concurrency=1)
     with pytest.raises(ChatError, match="ConnectError"):
         ask(chat, 5)
-    assert len(chat.failures) == 1
+    assert len(chat.failures) <= 2  # the first request may find a connection that was open
+    with pytest.raises(ChatError, match="ConnectError"):
+        OpenAIChat("m", base_url=endpoint.url, max_retries=0)
 
 
 def test_ten_failures_in_a_row_stop_the_run():

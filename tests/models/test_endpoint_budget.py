@@ -56,7 +56,7 @@ def test_a_budget_below_the_first_call_makes_none():
     with EndpointDouble(answer(TEXT)) as endpoint:
         with pytest.raises(BudgetError, match=r"0\.0000 is spent"):
             list(chat_at(endpoint, WORST - 1).answer([PROMPT]))
-        assert endpoint.requests == []
+        assert endpoint.asked == []
 
 
 @pytest.mark.parametrize("reply", [answer(TEXT, usage=None), answer(TEXT, usage={"prompt_tokens": 3})])
@@ -113,7 +113,7 @@ def test_a_batch_is_submitted_once_and_collected_when_it_has_ended():
         assert {(line["method"], line["url"]) for line in lines} == {("POST", "/v1/chat/completions")}
         assert [line["body"] for line in lines] == [chat.body(prompt) for prompt in prompts.values()]
 
-        status, answers = chat.collect_batch(name)
+        status, answers = chat.collect_batch(name, list(prompts))
         assert (status, list(answers)) == ("in_progress", [])
         assert chat.submit_batch(prompts, "marker") == name
         assert len(endpoint.batches) == 1
@@ -125,7 +125,7 @@ def test_a_batch_is_submitted_once_and_collected_when_it_has_ended():
 
         endpoint.finish_batches(quoting)
         assert chat.submit_batch(prompts, "marker") == name
-        status, answers = chat.collect_batch(name)
+        status, answers = chat.collect_batch(name, list(prompts))
         answers = dict(answers)
         assert status == "completed"
         assert answers.keys() == prompts.keys()
@@ -156,7 +156,7 @@ def test_a_batch_may_answer_in_part():
         prompts = batch_of(Judge(chat))
         name = chat.submit_batch(prompts, "marker")
         endpoint.finish_batches(partly)
-        status, answers = chat.collect_batch(name)
+        status, answers = chat.collect_batch(name, list(prompts))
         first, _, third = prompts
         answers = dict(answers)
         assert status == "completed"
@@ -174,7 +174,7 @@ def test_a_batch_without_any_answer_is_submitted_anew(status):
         name = chat.submit_batch(prompts, "marker")
         endpoint.finish_batches(error(500, "lost"), status)
         endpoint.batches[0]["errors"] = {"object": "list", "data": [{"code": "x", "message": "no such model"}]}
-        ended, answers = chat.collect_batch(name)
+        ended, answers = chat.collect_batch(name, list(prompts))
         assert (ended, list(answers)) == (status, [])
         assert f"batch {name} {status}: no such model" in chat.failures
         assert chat.submit_batch(prompts, "marker") != name
@@ -183,10 +183,11 @@ def test_a_batch_without_any_answer_is_submitted_anew(status):
 def test_a_line_of_a_batch_that_cannot_be_read_is_a_failure():
     with EndpointDouble(error(500)) as endpoint:
         chat = chat_at(endpoint)
-        name = chat.submit_batch(batch_of(Judge(chat)), "marker")
+        prompts = batch_of(Judge(chat))
+        name = chat.submit_batch(prompts, "marker")
         endpoint.finish_batches(good_answer)
         endpoint.files["output-0"] += '{"custom_id": \n[]\n{"response": {}}\n'
-        _, answers = chat.collect_batch(name)
+        _, answers = chat.collect_batch(name, list(prompts))
         assert len(dict(answers)) == 3
         assert len(chat.failures) == 3
 
@@ -203,6 +204,6 @@ def test_an_endpoint_without_batches_is_told_in_one_line():
     with EndpointDouble(error(500)) as endpoint:
         chat = chat_at(endpoint)
         with pytest.raises(ChatError, match=r"batch nothing: no such thing$"):
-            chat.collect_batch("nothing")
+            chat.collect_batch("nothing", [])
     with pytest.raises(ChatError, match=r"the batch was not accepted: Connection error\.$"):
         chat.submit_batch(batch_of(Judge(chat)), "marker")

@@ -11,6 +11,7 @@ from transformers import AttentionInterface, AutoModelForCausalLM, AutoTokenizer
 
 from automedeval.judges.judge import Judge
 from automedeval.models.base import Free, Prompt, Slot
+from automedeval.models.checkpoints import fingerprint
 from automedeval.models.local import LocalChat
 from automedeval.records import RecordError, read_cases
 from automedeval.rubrics import read_rubric
@@ -329,3 +330,52 @@ def test_grouped_attention_is_that_of_transformers(length) -> None:
         AttentionInterface()[name](module, query, key, value, mask, scaling=0.2)[0] for name in ("sdpa_grouped", "sdpa")
     )
     assert torch.allclose(ours, theirs, atol=1e-6)
+
+
+# --- sampling, and thoughts -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.5])
+def test_values_are_sampled_by_the_probabilities_of_the_plain_way(temperature, tiny_model, plain):
+    (asked,) = prompts("automedeval", rationale=False, count=1)
+    runs = [Prompt(asked.messages, asked.parts, run=run) for run in range(400)]
+    chat = LocalChat(str(tiny_model), dtype="float32", device="cpu", temperature=temperature, batch_tokens=60_000)
+    answers = dict(chat.answer(runs))
+    text = chat.tokenizer.apply_chat_template(asked.messages, tokenize=False, add_generation_prompt=True)
+    slot = asked.parts[1]
+    odds = value_log_probabilities(plain, chat.tokenizer, text + asked.parts[0], slot.values)
+    expected = (odds.log() / temperature).softmax(0)
+    drawn = [answers[run].values[0] for run in range(len(runs))]
+    for value, one, chance in zip(slot.values, odds.tolist(), expected.tolist()):
+        assert abs(drawn.count(value) / len(runs) - chance) < 4 * (chance * (1 - chance) / len(runs)) ** 0.5 + 1e-3
+        assert {round(answers[run].probabilities[0][value], 3) for run in range(len(runs))} == {round(one, 3)}
+    assert len({answers[run].text for run in range(len(runs))}) > 1
+    # the same values in other batches, in another process, and with a seed of their own
+    alone = LocalChat(str(tiny_model), dtype="float32", device="cpu", temperature=temperature, batch_tokens=1)
+    for run in (3, 1, 2):
+        assert next(alone.answer([runs[run]]))[1].values == answers[run].values
+    other = LocalChat(str(tiny_model), dtype="float32", device="cpu", temperature=temperature, seed=1)
+    assert [answer.values for _, answer in sorted(other.answer(runs[:40]))] != [
+        answers[run].values for run in range(40)
+    ]
+
+
+SWITCH = CHAT_TEMPLATE.replace(
+    "assistant\n{%",
+    "assistant\n{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% endif %}{%",
+)
+
+
+@pytest.mark.parametrize(("template", "switched"), [(SWITCH, True), (CHAT_TEMPLATE, False)])
+def test_a_template_that_can_have_a_model_think_is_told_not_to(template, switched, tmp_path):
+    folder = build_tiny_model(tmp_path, chat_template=template)
+    chat = LocalChat(str(folder), dtype="float32", device="cpu")
+    messages = [{"role": "user", "content": "Which helps?"}]
+    (ids,) = chat.encoder.encode([messages])
+    plain = AutoTokenizer.from_pretrained(folder)
+    text = plain.apply_chat_template(messages, add_generation_prompt=True, enable_thinking=False, tokenize=False)
+    assert plain.decode(ids) == text
+    assert text.endswith("<think>\n\n</think>\n\n" if switched else "assistant\n")
+    # only a judge whose prompts have changed is another one
+    settings = [str(torch.float32), 512, 0.0, 0, template]
+    assert (chat.fingerprint == fingerprint(folder, settings)) is not switched

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from doubles.dataset_study import PLAN, Study, case_of, text, verdict_of
 from programs import SAMPLE, error_line
+from pyarrow.parquet import read_table
 
 from automedeval.records import Case, Response
 
@@ -308,3 +309,15 @@ def test_a_build_that_fails_leaves_the_former_data_set_and_nothing_else(study: S
     assert study.bytes() == before
     left = {file.name for file in study.folder.iterdir() if file.name.startswith(".")}
     assert left == {".instructions.lock"}
+
+
+def test_an_equals_sign_may_be_in_a_path(tmp_path: Path) -> None:
+    folder = tmp_path / "lr=0.1"
+    folder.mkdir()
+    study = Study(folder)
+    done = study.build()
+    assert done.returncode == 0, done.stderr
+    assert set(read_table(study.output / "test.parquet")["source"].to_pylist()) == {"made-up"}
+    done = study.build("--cases", folder / "cases.jsonl")
+    assert done.returncode == 0, done.stderr
+    assert set(read_table(study.output / "test.parquet")["source"].to_pylist()) == {None}

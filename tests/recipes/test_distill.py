@@ -134,7 +134,8 @@ def test_the_ablation_opens_no_store(tmp_path, books):
 
 def test_a_chain_asks_an_endpoint_and_a_second_run_its_cache(distill, tmp_path):
     with EndpointDouble(asks_once) as endpoint:
-        done, verdicts = distill(endpoint.url)
+        kept = ("--cache", tmp_path / "cache")
+        done, verdicts = distill(endpoint.url, *kept)
         assert done.returncode == 0, done.stderr
         assert len(endpoint.asked) == 12
         assert "6 questions asked and 6 passages found" in done.stdout
@@ -145,8 +146,9 @@ def test_a_chain_asks_an_endpoint_and_a_second_run_its_cache(distill, tmp_path):
             (found,) = verdict.extra["knowledge"]
             assert found["passages"][0]["text"] == found["query"]
         assert len({verdict.order for verdict in verdicts}) > 1, "slots are shuffled"
-        again, cached = distill(endpoint.url, output="again")
+        again, cached = distill(endpoint.url, *kept, output="again")
         assert again.returncode == 0
+        assert f"12 answers came from the cache {tmp_path / 'cache'}, 0 from the endpoint" in again.stdout
         assert len(endpoint.asked) == 12, "the cache answers"
         assert by_case(tmp_path / "again") == by_case(tmp_path / "out")
         assert len(cached) == 6
@@ -156,15 +158,38 @@ def test_an_endpoint_that_dies_in_the_middle_loses_nothing(distill, tmp_path):
     with EndpointDouble(asks_once) as endpoint:
         distill(endpoint.url, "--cache", "off", output="whole")
         endpoint.script = [asks_once] * 5 + [error(500)]  # two cases, and half of the third
-        broken, before = distill(endpoint.url, "--concurrency", 1)
+        kept = ("--concurrency", 1, "--cache", tmp_path / "cache")
+        broken, before = distill(endpoint.url, *kept)
         assert "answered 500" in error_line(broken)
         assert len(before) == 2
         endpoint.script, asked = [asks_once], len(endpoint.asked)
-        done, after = distill(endpoint.url, "--concurrency", 1)
+        done, after = distill(endpoint.url, *kept)
         assert done.returncode == 0, done.stderr
         assert after[:2] == before
         assert len(endpoint.asked) - asked == 7, "the third case's question is in the cache"
         assert by_case(tmp_path / "out") == by_case(tmp_path / "whole")
+
+
+def test_a_prompt_that_is_refused_in_the_middle_of_a_chain_is_one_invalid_verdict(distill):
+    def refuses_one(body):
+        messages = body["messages"]
+        questions.add(messages[1]["content"])
+        if len(messages) > 2 and messages[1]["content"] == min(questions):
+            return error(400, "Input rejected")
+        return asks_once(body)
+
+    questions = set()
+    with EndpointDouble(refuses_one) as endpoint:
+        distill(endpoint.url, "--concurrency", 1, limit=1)
+        first, questions = questions, set()  # only later cases are refused from now on
+        done, verdicts = distill(endpoint.url, "--concurrency", 6)
+        assert done.returncode == 0, done.stderr
+        assert first
+    wrong = [verdict for verdict in verdicts if not verdict.valid]
+    assert (len(verdicts), len(wrong)) == (6, 1)
+    assert wrong[0].error == "the endpoint answered 400: Input rejected"
+    assert wrong[0].extra["rounds"] == 2
+    assert len(wrong[0].extra["knowledge"]) == 1
 
 
 def test_a_killed_run_goes_on_to_the_same_file(distill, tmp_path):

@@ -62,7 +62,7 @@ def asked_of_endpoint(tmp_path: Path, script, *cases: dict, options=()) -> tuple
     with EndpointDouble(*script) as endpoint:
         given = ["--candidates", "openai:m", "--base_url", endpoint.url, "--cases", file, "--output", tmp_path / "out"]
         done = generate(*given, "--max_retries", 0, "--concurrency", 1, *options)
-        return done, [request["body"] for request in endpoint.requests]
+        return done, [request["body"] for request in endpoint.asked]
 
 
 def test_candidates_answer_every_question_once(tiny_model, questions, tmp_path):
@@ -277,7 +277,24 @@ def test_what_failed_is_asked_again_by_the_same_command(tmp_path):
         assert "1 not answered" in error_line(generate(*command))
         assert generate(*command).returncode == 0
         assert [case.responses[0].text for case in read_cases(tmp_path / "o" / "cases.jsonl")] == ["", *["Rest."] * 3]
-        assert len(endpoint.requests) == 5
+        assert len(endpoint.asked) == 5
+
+
+def test_a_refused_question_is_an_empty_response_with_the_reason(tmp_path):
+    cases = [{"id": str(number), "question": f"Question {number}?"} for number in range(4)]
+    script = [
+        answer("Rest."),
+        error(400, "Input rejected"),
+        answer("<think>Well", finish_reason="length"),
+        answer("Wait."),
+    ]
+    done, _ = asked_of_endpoint(tmp_path, script, *cases)
+    assert done.returncode == 0, done.stderr
+    assert "m: 4 responses (4 new), 2 empty" in done.stdout
+    assert "empty, 1: the endpoint answered 400: Input rejected" in done.stdout
+    assert "empty, 1: the answer is empty: 10 tokens were spent on thinking; a larger --max_new_tokens" in done.stdout
+    found = [case.responses[0].text for case in read_cases(tmp_path / "out" / "cases.jsonl")]
+    assert found == ["Rest.", "", "", "Wait."]
 
 
 def test_other_settings_or_another_question_never_reuse_answers(tiny_model, questions, tmp_path):

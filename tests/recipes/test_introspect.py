@@ -251,11 +251,32 @@ def test_an_endpoint_suggests_and_reviews(lessons) -> None:
         again = lessons.introspect(*ENDPOINT, "--base_url", endpoint.url)
         assert again.stdout == done.stdout
         assert len(endpoint.asked) == 3 * 5, "the journal answers"
+        other = lessons.introspect(*ENDPOINT, "--base_url", endpoint.url, "--exchanges", 1)
+        assert "choose another --discussion" in error_line(other)
     for record in lessons.revisions().values():
         assert record["revised_verdict"]["scores"] == [5, 4, 1]
         assert "rewritten" in record["revised_verdict"]["rationale"]
-    other = lessons.introspect(*ENDPOINT, "--base_url", endpoint.url, "--exchanges", 1)
-    assert "choose another --discussion" in error_line(other)
+
+
+def test_a_discussion_goes_on_after_a_refused_prompt(lessons) -> None:
+    for number in (0, 2, 4):
+        lessons.misjudge(number, (3, 3, 3))
+
+    def refuses_one(body):
+        text = str(body["messages"])
+        return (
+            error(400, "Input rejected") if "Answer 2 of" in text and "A colleague suggests" in text else partner(body)
+        )
+
+    with EndpointDouble(refuses_one) as endpoint:
+        done = lessons.introspect(*ENDPOINT, "--base_url", endpoint.url, "--concurrency", 1)
+        assert done.returncode == 0, done.stderr
+        assert "3 mistakes → 2 consensus (exchange 2: 2), 1 without" in done.stdout
+    pieces = [piece for piece in lessons.read("round1.discussion/discussion.jsonl") if piece["error"]]
+    assert {(piece["role"], piece["error"]) for piece in pieces} == {
+        ("review", "the endpoint answered 400: Input rejected")
+    }
+    assert len({piece["case_id"] for piece in pieces}) == 1
 
 
 def test_both_partners_spend_one_sum(lessons) -> None:

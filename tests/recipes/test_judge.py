@@ -95,6 +95,25 @@ def test_free_decoding_records_invalid_verdicts(tiny_model, tmp_path):
     assert "valid rate 0.000" in done.stdout
 
 
+def test_runs_at_a_temperature_without_a_rationale_differ_and_can_be_repeated(tiny_model, tmp_path):
+    arguments = ["--judge", tiny_model, "--cases", CASES, "--limit", 2, "--rationale", "false", *FAST]
+    arguments += ["--runs", 6, "--temperature", 1]
+    for folder in ("one", "two"):
+        assert judge(*arguments, "--output", tmp_path / folder).returncode == 0
+    one, two = ({key(each): each for each in verdicts(tmp_path / folder)} for folder in ("one", "two"))
+    assert one == two
+    for case_id in {each["case_id"] for each in one.values()}:
+        runs = [each for each in one.values() if each["case_id"] == case_id]
+        assert len({tuple(each["scores"]) for each in runs}) > 1
+        first = {
+            each["expected_scores"][each["order"][0]] for each in runs
+        }  # of the slot before which nothing was drawn
+        assert max(first) - min(first) < 1e-4
+    greedy = judge(*arguments, "--temperature", 0, "--output", tmp_path / "greedy")
+    assert greedy.returncode == 0, greedy.stderr
+    assert len({tuple(each["scores"]) for each in verdicts(tmp_path / "greedy") if each["case_id"] == case_id}) == 1
+
+
 def test_killed_at_any_moment_then_resumed_gives_the_same(tiny_model, tmp_path):
     arguments = ["--judge", tiny_model, "--cases", CASES, "--orders", "all", "--batch_tokens", "9000", *FAST]
     assert judge(*arguments, "--output", tmp_path / "whole").returncode == 0

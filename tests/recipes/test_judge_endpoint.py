@@ -8,10 +8,11 @@ import subprocess
 import sys
 import time
 import urllib.request
+from functools import partial
 from pathlib import Path
 
 import pytest
-from doubles.endpoint import CUT_OFF, HANG, EndpointDouble, answer, error, good_answer
+from doubles.endpoint import CUT_OFF, HANG, EndpointDouble, answer, error, good_answer, without
 from programs import ROOT, SAMPLE
 
 from automedeval.records import Verdict, read_cases, read_records
@@ -162,7 +163,7 @@ def test_a_dry_run_counts_and_asks_nothing(judge, tmp_path):
         tokens, cost = out.split("about ")[1].split(" prompt tokens, at most ")
         assert 12 * 200 < int(tokens.replace(",", "")) < 12 * 2000
         assert 12 * 100 * 10 / 1e6 < float(cost.split()[0]) < 0.2
-        assert endpoint.requests == []
+        assert [request["path"] for request in endpoint.requests] == ["/v1/models"]
         assert not (tmp_path / "out").exists()
         judge(endpoint.url, limit=3)
         assert "1 cases, 1 prompts, 3 judged already" in judge(endpoint.url, "--dry_run")[1]
@@ -187,16 +188,249 @@ def good_text(body):
     return good_answer(body)["json"]["choices"][0]["message"]["content"]
 
 
-def test_answers_are_kept_for_another_folder_unless_the_cache_is_off(judge, tmp_path):
+def test_answers_are_kept_for_another_folder_where_a_cache_is_asked_for(judge, tmp_path):
+    cache = tmp_path / "home" / "kept"
     with EndpointDouble(good_answer) as endpoint:
-        first = judge(endpoint.url)[3]
+        _, out, _, first = judge(endpoint.url, "--cache", "~/kept")
+        assert f"0 answers came from the cache {cache}, 4 from the endpoint" in out
         (tmp_path / "out").rename(tmp_path / "earlier")
-        assert sorted(keys(judge(endpoint.url)[3])) == sorted(keys(first))
-        assert len(endpoint.asked) == 4
-        assert len(list((tmp_path / "home" / ".cache" / "automedeval").glob("*/*.json"))) == 4
-        (tmp_path / "out").rename(tmp_path / "later")
-        judge(endpoint.url, "--cache", "off")
+        _, out, _, again = judge(endpoint.url, "--cache", "~/kept", limit=5)
+        assert f"4 answers came from the cache {cache}, 1 from the endpoint" in out
+        assert sorted(keys(again))[:4] == sorted(keys(first)) or set(keys(first)) < set(keys(again))
+        assert len(endpoint.asked) == 5
+        assert len(list(cache.glob("*/*.json"))) == 5
+        for folder, options in (("later", ()), ("last", ("--cache", "off"))):
+            (tmp_path / "out").rename(tmp_path / folder)
+            assert "cache" not in judge(endpoint.url, *options)[1]
+        assert len(endpoint.asked) == 5 + 4 + 4
+    assert not (tmp_path / "home" / ".cache").exists()
+
+
+@pytest.mark.parametrize("cache", [(), ("--cache", "~/kept")])
+def test_another_model_behind_the_same_name_and_url_is_another_judge(judge, tmp_path, cache):
+    """Round 1 and round 2 of a study, on one local server."""
+    with EndpointDouble(partial(good_answer, score=2)) as endpoint:
+        endpoint.models = [{"id": "other"}, {"id": "m", "root": "checkpoints/round1", "owned_by": "vllm"}]
+        _, out, told, first = judge(endpoint.url, *cache)
+        assert (told, {verdict.scores for verdict in first}) == ([], {(2, 2, 2)})
+        assert "m at " + endpoint.url in out
+        assert "root checkpoints/round1, owned_by vllm" in out
+        assert judge(endpoint.url, *cache)[3] == first  # `created` is another each time
+        endpoint.script = [partial(good_answer, score=5)]
+        endpoint.models[1]["root"] = "checkpoints/round2"
+        status, _, told, _ = judge(endpoint.url, *cache)
+        assert (status, len(told)) == (1, 1)
+        assert "with other weights, wording or settings" in told[0]
+        (tmp_path / "out").rename(tmp_path / "round1")
+        status, out, told, second = judge(endpoint.url, *cache)
+        assert (status, told, {verdict.scores for verdict in second}) == (0, [], {(5, 5, 5)})
+        assert keys(second) == keys(first) or sorted(keys(second)) == sorted(keys(first))
+        assert {verdict.settings for verdict in first}.isdisjoint(verdict.settings for verdict in second)
         assert len(endpoint.asked) == 8
+
+
+def test_a_revision_tells_models_apart_where_the_server_says_nothing(judge, tmp_path):
+    with EndpointDouble(partial(good_answer, score=2)) as endpoint:
+        first = judge(endpoint.url, "--cache", "~/kept", "--judge_revision", "round1")[3]
+        endpoint.script = [partial(good_answer, score=5)]
+        status, _, told, _ = judge(endpoint.url, "--cache", "~/kept", "--judge_revision", "round2")
+        assert (status, "with other weights" in told[0]) == (1, True)
+        (tmp_path / "out").rename(tmp_path / "round1")
+        second = judge(endpoint.url, "--cache", "~/kept", "--judge_revision", "round2")[3]
+        assert {verdict.scores for verdict in second} == {(5, 5, 5)} != {verdict.scores for verdict in first}
+
+
+def test_constrained_decoding_is_refused_at_an_endpoint(judge):
+    with EndpointDouble(good_answer) as endpoint:
+        status, _, told, verdicts = judge(endpoint.url, "--score_decoding", "constrained")
+        assert (status, verdicts, len(told)) == (1, [], 1)
+        assert "--score_decoding constrained needs a checkpoint" in told[0]
+        assert endpoint.asked == []
+        assert judge(endpoint.url, "--score_decoding", "free")[0] == 0
+        status, out, *_ = judge(endpoint.url)  # the default is the same judge
+        assert (status, len(endpoint.asked)) == (0, 4)
+        assert "(0 new)" in out
+
+
+# --- refused prompts --------------------------------------------------------------------------------------------------
+
+
+def refuses(*numbers, words="Input rejected (request req_{}).", status=400, slow=0.0):
+    """Return a script that refuses the prompts of these cases of the sample, and answers the others."""
+    questions = [case.question for case in read_cases(CASES)]
+    count = iter(range(1000))
+
+    def script(body):
+        text = body["messages"][-1]["content"]
+        if any(questions[number] in text for number in numbers):
+            return error(status, words.format(next(count)))
+        return good_answer(body) | {"delay": slow}
+
+    return script
+
+
+@pytest.mark.parametrize(("status", "slow"), [(400, 0.0), (400, 0.3), (413, 0.0), (422, 0.0)])
+def test_one_refused_prompt_is_its_own_invalid_verdict(judge, status, slow):
+    with EndpointDouble(refuses(0, 3, status=status, slow=slow)) as endpoint:
+        ended, out, told, verdicts = judge(endpoint.url, limit=6)
+        assert (ended, told) == (0, [])
+        invalid = {verdict.case_id: verdict.error for verdict in verdicts if not verdict.valid}
+        ids = [case.id for case in read_cases(CASES)]
+        assert invalid.keys() == {ids[0], ids[3]}
+        assert all(f"the endpoint answered {status}: Input rejected (request req_" in each for each in invalid.values())
+        assert "6 verdicts (6 new)" in out
+        assert "valid rate 0.667" in out
+        assert judge(endpoint.url, limit=6)[0] == 0
+        assert len(endpoint.asked) == 6
+
+
+def test_a_refusal_before_any_valid_verdict_stops_the_run_and_not_the_next(judge):
+    with EndpointDouble(refuses(0)) as endpoint:
+        status, _, told, verdicts = judge(endpoint.url, "--concurrency", 1)
+        assert (status, verdicts, len(endpoint.asked)) == (1, [], 1)
+        assert told == [f"error: {endpoint.url}/ answered 400: Input rejected (request req_0)."]
+        endpoint.script = [answer("I do not say.")]  # it answers, but of no use
+        judge(endpoint.url, limit=1)
+        endpoint.script = [refuses(1)]
+        assert judge(endpoint.url, "--concurrency", 1)[0] == 1
+        endpoint.script = [refuses(0)]
+        assert judge(endpoint.url, "--concurrency", 1)[0] == 0
+        endpoint.script = [refuses(4)]  # the folder has valid verdicts now
+        status, _, told, verdicts = judge(endpoint.url, "--concurrency", 1, limit=5)
+        assert (status, told, len(verdicts)) == (0, [], 5)
+        assert "Input rejected" in verdicts[4].error
+
+
+@pytest.mark.parametrize("concurrency", [1, 8])
+def test_five_refusals_in_a_row_stop_the_run_and_are_asked_again(judge, concurrency):
+    with EndpointDouble(good_answer) as endpoint:
+        before = judge(endpoint.url, limit=2)[3]
+        endpoint.script = [refuses(*range(100), words="Your credit is too low (request req_{}).")]
+        status, _, told, verdicts = judge(endpoint.url, "--concurrency", concurrency, limit=30)
+        assert (status, verdicts, len(told)) == (1, before, 1)
+        assert "answered 400: Your credit is too low" in told[0]
+        assert "in a row; the same command asks them again" in told[0]
+        assert 5 <= len(endpoint.asked) - 2 < 5 + concurrency
+        endpoint.script = [good_answer]
+        status, _, told, verdicts = judge(endpoint.url, limit=30)
+        assert (status, told, len(verdicts)) == (0, [], 30)
+        assert all(verdict.valid for verdict in verdicts)
+
+
+def test_four_refusals_in_a_row_or_other_words_do_not_stop_the_run(judge):
+    with EndpointDouble(refuses(1, 2, 3, 4, 6, 7, 8, 9)) as endpoint:
+        status, _, told, verdicts = judge(endpoint.url, "--concurrency", 1, limit=11)
+        assert (status, told, sum(verdict.valid for verdict in verdicts)) == (0, [], 3)
+    with EndpointDouble(good_answer, error(400, "one"), error(400, "two")) as endpoint:
+        endpoint.script = [good_answer, *[error(400, word) for word in ("one", "two") * 5], good_answer]
+        status, _, told, verdicts = judge(endpoint.url, "--concurrency", 1, "--judge_name", "n", limit=12)
+        assert (status, told, len(verdicts)) == (0, [], 11 + 12)
+
+
+def test_refused_cases_at_the_front_do_not_stop_a_run_whose_later_requests_are_answered(judge):
+    with EndpointDouble(good_answer) as endpoint:
+        judge(endpoint.url, limit=2)
+        endpoint.script = [refuses(*range(2, 7), slow=0.3)]
+        status, _, told, verdicts = judge(endpoint.url, limit=20)
+        assert (status, told, len(verdicts)) == (0, [], 20)
+        assert sum(not verdict.valid for verdict in verdicts) == 5
+
+
+def test_processes_that_share_a_run_record_refused_prompts(judge, tmp_path):
+    launch = ["-m", "accelerate.commands.launch", "--num_processes", "2", "--cpu", "--num_machines", "1"]
+    launch += ["--mixed_precision", "no", "--dynamo_backend", "no", str(ROOT / "recipes" / "judge.py")]
+    with EndpointDouble(refuses(0, 8)) as endpoint:
+        given = ["--judge", "openai:m", "--base_url", endpoint.url, "--cases", str(CASES), "--limit", "12"]
+        command = [sys.executable, *launch, *given, "--output", str(tmp_path / "two")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=180, cwd=ROOT)
+        assert done.returncode == 0, done.stderr
+    verdicts = list(read_records(tmp_path / "two" / "verdicts.jsonl", Verdict))
+    assert (len(verdicts), sum(verdict.valid for verdict in verdicts)) == (12, 10)
+
+
+def test_a_batch_records_what_was_refused_and_asks_a_row_of_five_again(judge):
+    with EndpointDouble(error(500)) as endpoint:
+        judge(endpoint.url, "--batch", limit=10)
+        endpoint.finish_batches(refuses(0, *range(3, 8)))
+        status, _, told, verdicts = judge(endpoint.url, "--batch", limit=10)
+        assert (status, len(told)) == (1, 1)
+        assert "5 not judged, the last: the endpoint answered 400: Input rejected" in told[0]
+        assert (len(verdicts), sum(verdict.valid for verdict in verdicts)) == (5, 4)
+        judge(endpoint.url, "--batch", limit=10)
+        endpoint.finish_batches(good_answer)
+        status, _, told, verdicts = judge(endpoint.url, "--batch", limit=10)
+        assert (status, told, len(verdicts)) == (0, [], 10)
+
+
+def test_a_batch_that_is_refused_as_a_whole_records_nothing(judge):
+    with EndpointDouble(error(500)) as endpoint:
+        judge(endpoint.url, "--batch", limit=3)
+        endpoint.finish_batches(error(400, "Bad format"))
+        status, _, told, verdicts = judge(endpoint.url, "--batch", limit=3)
+        assert (status, verdicts) == (1, [])
+        assert "3 not judged, the last: the endpoint answered 400: Bad format" in told[0]
+
+
+# --- reasoning models -------------------------------------------------------------------------------------------------
+
+
+def thinks(body):
+    """Answer like a reasoning model of OpenAI: temperature and log-probabilities are refused, thoughts are only counted."""
+    usage = {"prompt_tokens": 100, "completion_tokens": 90, "completion_tokens_details": {"reasoning_tokens": 64}}
+    return answer(good_text(body), usage=usage)
+
+
+def test_a_reasoning_model_is_asked_without_what_it_does_not_take(judge):
+    with EndpointDouble(without(thinks, "temperature", "logprobs")) as endpoint:
+        status, out, told, verdicts = judge(endpoint.url, limit=12)
+        assert status == 0
+        assert told == [
+            "m: the endpoint does not take temperature: the endpoint samples with its own temperature, so that answers can "
+            "differ from run to run",
+            "m: the endpoint does not take logprobs: verdicts get no expected scores",
+        ]
+        assert "m was asked without temperature, logprobs" in out
+        assert all(verdict.valid and verdict.extra["left_out"] == ["temperature", "logprobs"] for verdict in verdicts)
+        bodies = [
+            request["body"] for request in endpoint.asked if not {"temperature", "logprobs"} & request["body"].keys()
+        ]
+        assert len(bodies) == 12
+        assert all("top_logprobs" not in body and body["seed"] == 0 for body in bodies)
+        assert len(endpoint.asked) <= 12 + 2 * 8
+        assert judge(endpoint.url, limit=12)[3] == verdicts  # the same judge: its folder goes on
+
+
+def test_a_batch_of_a_reasoning_model_is_submitted_again_without_it(judge):
+    with EndpointDouble(error(500)) as endpoint:
+        judge(endpoint.url, "--batch")
+        endpoint.finish_batches(without(thinks, "temperature"))
+        status, out, told, verdicts = judge(endpoint.url, "--batch")
+        assert (status, verdicts, len(told)) == (0, [], 1)
+        assert "the endpoint does not take temperature" in told[0]
+        assert "batch batch-1 submitted with 4 requests" in out
+        sent = [json.loads(line)["body"] for line in endpoint.files[endpoint.batches[1]["input_file_id"]].split("\n")]
+        assert len(sent) == 4
+        assert not any("temperature" in body for body in sent)
+        endpoint.finish_batches(without(thinks, "temperature"))
+        status, _, _, verdicts = judge(endpoint.url, "--batch")
+        assert (status, sum(verdict.valid for verdict in verdicts)) == (0, 4)
+
+
+def test_thoughts_are_no_part_of_a_rationale_and_no_answer_is_said_why(judge):
+    def spent(body):
+        usage = {"prompt_tokens": 9, "completion_tokens": 512, "completion_tokens_details": {"reasoning_tokens": 512}}
+        return answer("", finish_reason="length", usage=usage)
+
+    def tagged(body):
+        return answer(f"<think>\nScore: Doctor 1: 1 points.\n</think>\n\n{good_text(body)}")
+
+    with EndpointDouble(tagged, spent) as endpoint:
+        status, out, told, verdicts = judge(endpoint.url, "--concurrency", 1, limit=2)
+        assert (status, told) == (0, [])
+        assert (verdicts[0].rationale, verdicts[0].scores) == ("All of them help.", (4, 4, 4))
+        why = "the answer is empty: 512 tokens were spent on thinking; a larger --max_new_tokens may leave room for an answer"
+        assert verdicts[1].error == why
+        assert f"invalid, 1: {why}" in out
 
 
 def test_a_batch_is_submitted_and_collected_by_the_same_command(judge):
@@ -259,11 +493,12 @@ def served_model(tiny_model):
 def test_a_served_checkpoint_judges(judge, served_model):
     url, model = served_model
     options = ("--top_logprobs", 0, "--structured_output", "false", "--max_new_tokens", 32, "--timeout", 120)
+    options += ("--cache", "~/kept")
     status, _, told, verdicts = judge(url, *options, process=True, limit=2, model=f"openai:{model}")
     assert (status, told) == (0, [])
     assert len(verdicts) == 2
     assert all(verdict.raw for verdict in verdicts)
     assert all(verdict.valid or verdict.error for verdict in verdicts)
     assert all(0 < verdict.usage["completion_tokens"] <= 32 for verdict in verdicts)
-    lines = (Path(os.environ["HOME"]) / ".cache" / "automedeval").glob("*/*.json")
+    lines = (Path(os.environ["HOME"]) / "kept").glob("*/*.json")
     assert {json.loads(line.read_text())["model"].split("@")[0] for line in lines} == {model}

@@ -1,9 +1,20 @@
 """recipes/meta_evaluate.py on bad input: one readable line, exit status 1, nothing written."""
 
+import json
 import re
 
 import pytest
-from doubles.agreement_study import CASES, FAST, RATINGS, meta_evaluate, pairwise_verdicts, read, verdict, write
+from doubles.agreement_study import (
+    CASES,
+    FAST,
+    RATINGS,
+    agreeing_verdicts,
+    meta_evaluate,
+    pairwise_verdicts,
+    read,
+    verdict,
+    write,
+)
 from programs import error_line
 
 CASE = read(CASES)[0]
@@ -76,3 +87,19 @@ def test_bad_arguments_get_one_line(tmp_path):
     assert "huggingface" not in done.stderr
     (tmp_path / "out").write_text("in the way")
     assert "out" in error_line(meta_evaluate("--verdicts", file, *common, *FAST))
+
+
+def test_an_equals_sign_may_be_in_the_path_and_in_the_name_of_a_judge(tmp_path):
+    folder = tmp_path / "lr=0.1"
+    folder.mkdir()
+    file = write(folder / "verdicts.jsonl", agreeing_verdicts())
+    for given, name in (
+        (file, "echo"),
+        (folder, "echo"),
+        (f"A judge={file}", "A judge"),
+        (f"lr=0.1={folder}", "lr=0.1"),
+    ):
+        options = ("--cases", CASES, "--verdicts", given, "--ratings", RATINGS, "--output", tmp_path / "report", *FAST)
+        done = meta_evaluate(*options)
+        assert done.returncode == 0, done.stderr
+        assert next(iter(json.loads((tmp_path / "report" / "agreement.json").read_text())["judges"])) == name

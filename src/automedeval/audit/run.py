@@ -52,14 +52,18 @@ def decodings_of(judge: BaseJudge, score_decoding: str, orders: str, checks: Seq
     """Return the judge in each decoding that is audited, by the decoding's name; the first is audited by all checks.
 
     Args:
-        score_decoding: "constrained", "free", or "both": the second decoding is then only attacked by planted texts.
+        score_decoding: "constrained", "free", or "both" where the judge can: the second decoding is then only attacked by
+            planted texts.
         orders: of the first decoding's clean run, as `plan_requests` takes them.
         checks: names of the checks.
+
+    Raises:
+        RecordError: constrained decoding by a judge that cannot.
     """
     if judge.apart:
         return {"counts" if judge.chat is None else "likelihood": judge}
     both = ["constrained", "free"] if judge.chat.constrains else ["free"]
-    first, *rest = [name for name in both if score_decoding in (name, "both")] or both
+    first, *rest = both if score_decoding == "both" else [score_decoding]
     judges = {first: replace(judge, score_decoding=first, orders=orders)}
     return judges | {name: replace(judge, score_decoding=name) for name in rest if "planting" in checks}
 

@@ -18,7 +18,6 @@ from typing import Any
 from automedeval.models.arguments import parse_model
 from automedeval.models.base import Answer, Messages, Prompt
 from automedeval.models.checkpoints import checkpoint_folder
-from automedeval.models.endpoint import refusal
 from automedeval.records import Case, RecordError, Response, digest, read_cases, read_records
 from automedeval.records.journal import Journal, Processes, write_whole
 from automedeval.records.log import Log
@@ -26,7 +25,6 @@ from automedeval.records.log import Log
 ROLES = ("system", "user", "assistant")
 PLAIN_TEMPLATE = resources.files("automedeval.dataset") / "templates" / "response.jinja"
 _NEXT_QUESTION = "\nQuestion:"  # where PLAIN_TEMPLATE's next turn would begin, which a base model goes on to write
-_FILTERED = refusal("content_filter", "").error
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ class Generated:
     """One line of responses.jsonl: a candidate's answer to a case.
 
     `question_digest` is the digest of the question, `settings` that of everything else that changes the answer. `error` is the
-    reason where an endpoint refused to answer; the text is empty then.
+    reason where an endpoint refused to answer, or answered with nothing; the text is empty then.
     """
 
     case_id: str
@@ -159,9 +157,10 @@ def respond(
     prompts = [response_prompt(case, name, system) for case in cases]
     for index, answer in chat.answer(prompts, [case.id not in done for case in cases]):
         case = cases[index]
-        if answer.error and answer.error != _FILTERED:
+        if answer.error and not answer.refused:
             raise RecordError(f"case {case.id!r}: {name} gave no answer: {answer.error}")
         text = "" if answer.error else response_text(answer)
+        chat.accepted = chat.accepted or not answer.error
         about = question_digest(case)
         yield Generated(case.id, name, text, answer.truncated, answer.usage, settings, about, answer.error)
 
@@ -190,7 +189,9 @@ def answer_missing(chat: Any, cases: Sequence[Case], window: int, log: Log, syst
             raise RecordError(
                 f"case {case.id!r}: the question and --max_new_tokens exceed the context window of {name} by {excess} tokens"
             )
-    done = set(answered(log, cases))
+    there = answered(log, cases)
+    chat.accepted = chat.accepted or any(not response.error for response in there.values())
+    done = set(there)
     answers = (response for some in mine for response in respond(chat, name, log.settings, some, done, system))
     log.fill(answers, sum(case.id not in done for some in mine for case in some), "response", name)
 

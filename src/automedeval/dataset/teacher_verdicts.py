@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from automedeval.records import Case, RecordError, Verdict, read_cases, read_placed
+from automedeval.records import Case, RecordError, Verdict, named_file, read_cases, read_placed
 from automedeval.records.journal import Journal, arithmetic
 
 Key = tuple[str, str]  # (case id, teacher)
@@ -67,7 +67,7 @@ class JudgedCases(AbstractContextManager):
         self._database.execute("BEGIN")
         digests: dict[str, str] = {}
         for given in cases:
-            source, _, path = given.rpartition("=")
+            source, path = named_file(given)
             for case in read_cases(path):
                 if case.id in digests:
                     raise RecordError(f"{path}: the id {case.id!r} stands in another file already")

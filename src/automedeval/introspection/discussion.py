@@ -287,6 +287,7 @@ class Partners:
                     "changed: choose another --discussion"
                 )
             discussion.add(piece)
+            self._chat(piece["role"]).accepted |= not piece["error"]
         return list(found.values())
 
     def lead(self, discussions: Sequence[Discussion], journal: Journal) -> Iterator[dict[str, Any]]:
@@ -310,6 +311,7 @@ class Partners:
                     piece |= {"when": now(), "settings": self.fingerprint, "digest": reached[case_id].mistake.digest}
                     journal.append(piece)
                     reached[case_id].add(piece)
+                    self._chat(step[0]).accepted |= not piece["error"]
                     yield piece
             journal.sync()
 
@@ -326,11 +328,14 @@ class Partners:
         """Return the suggesting model's first prompts."""
         return [next(self._suggestion(discussion, 1)) for discussion in discussions if not discussion.pieces]
 
+    def _chat(self, role: str) -> Chat:
+        return {"suggestion": self.suggester, "review": self.reviewer, "revision": self.reviser}[role]
+
     def _answers(
         self, step: Step, reached: dict[str, Discussion], missing: set[str]
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         role, exchange = step
-        chat = {"suggestion": self.suggester, "review": self.reviewer, "revision": self.reviser}[role]
+        chat = self._chat(role)
         dialogue = {"suggestion": self._suggestion, "review": self._review, "revision": self._revision}[role]
         order = reached if chat.constrains else sorted(reached)
         dialogues = ((case_id, dialogue(reached[case_id], exchange)) for case_id in order)

@@ -130,6 +130,8 @@ class BaseJudge(ABC):
         case, checkpoint = request.case, getattr(self.chat, "checkpoint", None)
         made = {"models": case.models, "case_digest": request.digest, "settings": self.fingerprint}
         made |= {"checkpoint": checkpoint} if checkpoint else {}
+        if left_out := getattr(self.chat, "left_out", None):
+            made["left_out"] = list(left_out)
         return Verdict(
             case.id, self.name, self.rubric_name, request.slots, request.pair, request.run, error is None, error,
             extra=made | (notes or {}), **values,

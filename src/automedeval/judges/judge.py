@@ -32,18 +32,21 @@ class Judge(BaseJudge):
         chat: the model that answers the prompts.
         rubric: a `Rubric`, a packaged rubric's id or the path of a YAML file.
         rationale: False asks for scores or choices alone.
-        score_decoding: "constrained" fixes the form of the answer and chooses each score among the allowed values (a
-            checkpoint can, an endpoint cannot); "free" parses what the model writes.
+        score_decoding: "constrained" fixes the form of the answer and chooses each score among the allowed values, which only
+            a checkpoint can; "free" parses what the model writes; "auto" is constrained where the chat can.
         orders, seed, runs, baseline, models: see `plan_requests`.
         on_overlong: for a prompt longer than the context window: "error" raises RecordError, "skip" records an invalid
             verdict, "clip" shortens the longest responses until it fits.
         name: what verdicts record as their judge; by default the chat's name.
+
+    Raises:
+        RecordError: constrained decoding with a chat that cannot.
     """
 
     chat: Chat
     rubric: Rubric | str = "automedeval"
     rationale: bool = True
-    score_decoding: str = "constrained"
+    score_decoding: str = "auto"
     orders: str = "1"
     seed: int = 0
     runs: int = 1
@@ -58,10 +61,17 @@ class Judge(BaseJudge):
         self.name = self.name or self.chat.name
         self.rubric_name = self.rubric.name
         self.rationale = self.rationale and self.rubric.rationale
-        if not self.chat.constrains:
-            self.score_decoding = "free"
+        if self.score_decoding == "constrained" and not self.chat.constrains:
+            raise RecordError(
+                f"--score_decoding constrained needs a checkpoint: {self.chat.name} writes freely, and its text is parsed"
+            )
+        if self.score_decoding == "auto":
+            self.score_decoding = "constrained" if self.chat.constrains else "free"
         settings = [self.chat.fingerprint, self.rubric.fingerprint, self.rationale]
-        self.fingerprint = digest([*settings, self.score_decoding, self.on_overlong])
+        settings += [self.score_decoding, self.on_overlong]
+        # Before values were sampled, a temperature changed the rationale alone.
+        sampled = self.score_decoding == "constrained" and getattr(self.chat, "temperature", 0)
+        self.fingerprint = digest(settings + (["sampled values"] if sampled else []))
 
     @classmethod
     def from_pretrained(
@@ -107,6 +117,8 @@ class Judge(BaseJudge):
         if reading.choices:
             names = choice_names(case.models, slots)
             values["choices"] = {name: names[choice] for name, choice in reading.choices.items()}
+        if reading.valid:
+            self.chat.accepted = True
         rationale = reading.rationale if reading.valid else None
         values |= {"rationale": rationale, "usage": answer.usage, "raw": answer.text}
         return self.record(request, reading.error, extra, **values)

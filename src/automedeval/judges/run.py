@@ -4,7 +4,6 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from automedeval.judges.base import WINDOW, BaseJudge, windows_of
 from automedeval.judges.leaderboard import Standings
@@ -21,6 +20,12 @@ def verdict_log(folder: Path, judge: BaseJudge, settings: str | None = None, pro
     """Return the log of a judge's verdicts in FOLDER/verdicts.jsonl; `settings` is the judge's fingerprint by default."""
     author = (judge.name, judge.rubric_name)
     return Log(folder / "verdicts.jsonl", Verdict, author, settings or judge.fingerprint, processes)
+
+
+def expect_answers(judge: BaseJudge, log: Log) -> None:
+    """Mark the judge's chat as `accepted` if the log holds a valid verdict (see `Chat`)."""
+    if judge.chat is not None and not judge.chat.accepted:
+        judge.chat.accepted = any(verdict.valid for verdict in log.records())
 
 
 def judge_missing(
@@ -43,9 +48,13 @@ def judge_missing(
         RecordError: a prompt is too long and the judge refuses it; then nothing is judged.
     """
     size = max(1, min(WINDOW, -(-total // log.processes.count)))
+    expect_answers(judge, log)
 
     def missing_windows() -> Iterator[tuple[list[Request], list[bool]]]:
-        for window in itertools.islice(windows_of(requests, size), log.processes.rank, None, log.processes.count):
+        windows = itertools.islice(windows_of(requests, size), log.processes.rank, None, log.processes.count)
+        if judge.chat is not None and not judge.chat.constrains:  # there are no batches whose composition matters
+            windows = windows_of(request for window in windows for request in window if request.key not in done)
+        for window in windows:
             wanted = [request.key not in done for request in window]
             if any(wanted):
                 yield window, wanted
@@ -60,13 +69,15 @@ def judge_missing(
 
 
 def collect_or_submit(
-    chat: Any,
+    judge: BaseJudge,
     requests: Mapping[str, Request],
     log: Log,
     prompt: Callable[[Request], Prompt],
     verdict: Callable[[Request, Answer], Verdict],
 ) -> str | None:
     """Collect the endpoint's batch that a folder waits for, or submit one; return what is awaited, None if nothing is.
+
+    A batch that was refused for a parameter is submitted again without it.
 
     Args:
         requests: those without a verdict, by `Request.id`.
@@ -75,17 +86,22 @@ def collect_or_submit(
     """
     if not requests:
         return None
+    expect_answers(judge, log)
+    chat = judge.chat
     state = log.path.with_name(f"batch-{log.settings}.txt")
     if not state.exists():
         batch = chat.submit_batch({name: prompt(request) for name, request in requests.items()}, log.settings)
         write_whole(state, batch)  # a batch whose id is lost would be paid for twice
         return f"batch {batch} submitted with {len(requests)} requests; the same command collects it"
     batch, waiting = state.read_text(), dict(requests)
-    status, answers = chat.collect_batch(batch)
+    left_out = len(chat.left_out)
+    status, answers = chat.collect_batch(batch, list(requests))
     found = (verdict(waiting.pop(name), answer) for name, answer in answers if name in waiting)
     log.fill(found, len(requests))
     if status in ("completed", "failed", "expired", "cancelled"):
         state.unlink()
+        if len(chat.left_out) > left_out:
+            return collect_or_submit(judge, waiting, log, prompt, verdict)
         return f"batch {batch} {status}: {len(waiting)} not answered" if waiting else None
     return f"batch {batch}: {status}; the same command collects it"
 

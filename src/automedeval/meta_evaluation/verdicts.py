@@ -15,7 +15,7 @@ import numpy as np
 
 from automedeval.meta_evaluation.cases import Cases, UnknownCases
 from automedeval.meta_evaluation.ratings import People
-from automedeval.records import Case, RecordError, Verdict, check_number, read_placed, verdicts_file
+from automedeval.records import Case, RecordError, Verdict, check_number, named_file, read_placed, verdicts_file
 from automedeval.rubrics import Rubric, RubricError, read_rubric, without_scale
 from automedeval.stats.agreement import CHOICES, Panel, relation_of
 from automedeval.stats.bootstrap import divide
@@ -507,8 +507,7 @@ def read_judges(
         RecordError: a verdict that stands twice, or that does not fit its case or its rubric's scale; no verdict on any of
             these cases.
     """
-    label, equals, path = given.partition("=")
-    label, path = (label, path) if equals and not Path(given).exists() else ("", given)
+    label, path = named_file(given)
     file = verdicts_file(path)
     rubrics: dict[tuple[str, str], Rubric | None] = {}
     found: dict[tuple[str, str], dict[tuple, tuple[str, Verdict]]] = {}

@@ -70,7 +70,18 @@ class ChatArguments:
         default=5, metadata={"help": "endpoint: alternatives per token, for expected scores; 0: none"}
     )
     cache: str = field(
-        default="~/.cache/automedeval", metadata={"help": "endpoint: folder that keeps answers (mode 0600), or off"}
+        default="auto",
+        metadata={
+            "help": "endpoint: folder that keeps answers (mode 0600), or off; auto: ~/.cache/automedeval for OpenAI's own API, "
+            "else off, because another model may come to answer under the same name"
+        },
+    )
+    judge_revision: str | None = field(
+        default=None,
+        metadata={
+            "help": "endpoint: your name for what now answers as openai:MODEL, as a commit; verdicts and cached answers of "
+            "another revision are not used"
+        },
     )
     price_in: float = field(default=0.0, metadata={"help": "endpoint: price of a million prompt tokens"})
     price_out: float = field(default=0.0, metadata={"help": "endpoint: price of a million completion tokens"})
@@ -105,10 +116,13 @@ class ChatArguments:
         if kind == "openai":
             from automedeval.models.endpoint import Budget, OpenAIChat
 
-            cache = None if self.cache == "off" else Path(self.cache).expanduser()
             # Each process spends its own share.
             budget = Budget(self.max_cost and self.max_cost / processes, self.price_in, self.price_out)
-            return OpenAIChat(name, **self._shared(OpenAIChat) | {"seed": seed, "cache": cache, "budget": budget})
+            own = {"seed": seed, "cache": None, "budget": budget, "revision": self.judge_revision}
+            chat = OpenAIChat(name, **self._shared(OpenAIChat) | own)
+            cache = self.cache if self.cache != "auto" else "~/.cache/automedeval" if chat.official else "off"
+            chat.cache = None if cache == "off" else Path(cache).expanduser()
+            return chat
         from automedeval.models.local import LocalChat  # torch is loaded by those who need it
 
         dtype = auto if self.dtype == "auto" else self.dtype

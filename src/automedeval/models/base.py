@@ -72,6 +72,7 @@ class Answer:
         truncated: the answer reached the limit of new tokens.
         usage: "prompt_tokens" and "completion_tokens".
         error: why there is no answer; such an answer makes an invalid verdict.
+        refused: whether the error is what the model's endpoint made of this very prompt: a refusal, or an empty answer.
     """
 
     text: str = ""
@@ -82,15 +83,19 @@ class Answer:
     truncated: bool = False
     usage: dict[str, int] = field(default_factory=dict)
     error: str | None = None
+    refused: bool = False
 
 
 # Yields prompts one after another, receives the answer to each, and returns a result.
 Dialogue = Generator[Prompt, Answer, Any]
 
 
-def lead(dialogue: Dialogue, reply: Callable[[Prompt], Answer]) -> Any:
-    """Answer every prompt of a dialogue with `reply`; return the dialogue's result."""
-    answer = None
+def lead(dialogue: Dialogue, reply: Callable[[Prompt], Answer], answer: Answer | None = None) -> Any:
+    """Answer every prompt of a dialogue with `reply`; return the dialogue's result.
+
+    Args:
+        answer: the answer to the prompt at which the dialogue waits; None if it has not begun.
+    """
     try:
         while True:
             answer = reply(dialogue.send(answer))
@@ -112,16 +117,23 @@ class Chat(ABC):
     """A model that answers prompts.
 
     `name` is the model's. `fingerprint` has twelve hexadecimal digits over everything that changes an answer. `constrains`
-    says that the chat writes the literals of `Prompt.parts` and chooses among the allowed values of each slot.
+    says that the chat writes the literals of `Prompt.parts` and chooses among the allowed values of each slot. `accepted` says
+    that an answer was of use in this run or in the folder that it goes on with; whoever reads the answers sets it. As long as
+    it is False, an endpoint that refuses a request is taken to refuse all of them.
     """
 
     name: str
     fingerprint: str
     constrains = False
+    accepted = False
 
     def overflow(self, prompts: Sequence[Prompt]) -> list[int]:
         """Return by how many tokens each prompt exceeds the context window; 0 or less fits, or the window is unknown."""
         return [0] * len(prompts)
+
+    def notes(self) -> list[str]:
+        """Return lines for the end of a run: who answered, and how."""
+        return []
 
     @abstractmethod
     def estimate(self, prompts: Sequence[Prompt]) -> tuple[int, float]:

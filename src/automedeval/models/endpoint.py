@@ -1,7 +1,11 @@
 """OpenAIChat: a model behind any OpenAI-compatible endpoint, asked concurrently, within a budget, with a cache of answers.
 
-An endpoint's answer that cannot be parsed is an invalid verdict. A request that gets no answer after all retries (endpoint
-down, out of quota, connection broken) is a failure: it is counted, and no verdict is recorded for it.
+An endpoint's answer that cannot be parsed is an invalid verdict, and so is a prompt that the endpoint refuses while it answers
+others. A request that gets no answer after all retries (endpoint down, out of quota, connection broken) is a failure: it is
+counted, and no verdict is recorded for it.
+
+Servers differ in the parameters that they take. One that a server refuses by its name before it has answered anything is left
+out for the rest of the run. A reasoning model's thoughts are no part of its answer.
 """
 
 import email.utils
@@ -12,6 +16,7 @@ import math
 import os
 import random
 import re
+import sys
 import tempfile
 import threading
 import time
@@ -24,12 +29,16 @@ from pathlib import Path
 from typing import Any
 
 import openai
+from tqdm import tqdm
 
 from automedeval.models.base import CONTROL_TOKEN, Answer, Chat, ChatError, Dialogue, Prompt, lead
 from automedeval.records import digest
 
-_FATAL = (400, 401, 403, 404, 422)  # a retry does not help, and every other request would get the same status
+_FATAL = (401, 403, 404)  # a retry does not help, and every other request would get the same status
+_REFUSED = (400, 413, 422)  # a retry does not help; the fault may be this prompt's or every request's
+_MOST_REFUSALS = 5  # with the same words in a row, before a run stops
 _MOST_FAILURES = 10  # in a row, before a run stops
+_BUSY = (408, 409, 429, 502, 503, 504)  # says nothing about whether the endpoint lists its models
 _LONGEST_PAUSE = 120.0  # seconds; a longer Retry-After counts as a failure
 _ENDED = ("completed", "failed", "expired", "cancelled")  # final states of a batch
 # The exceptions of parsing text that is not JSON, or JSON of an unexpected shape.
@@ -37,6 +46,22 @@ UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, Type
 _FILTERED = "the endpoint's content filter refused"
 _OVERLONG = re.compile(r"context (?:length|window|size)", re.I)  # vLLM, SGLang and llama.cpp give no code
 _NUMBER = re.compile(r"\s*([0-9]+)")
+# Parameters that a run can do without, and what is different without them.
+_OPTIONAL = {
+    "temperature": "the endpoint samples with its own temperature, so that answers can differ from run to run",
+    "seed": "sampled answers cannot be repeated",
+    "logprobs": "verdicts get no expected scores",
+    "response_format": "JSON is asked for in the prompt alone",
+    "max_completion_tokens": "max_tokens is sent in its place",
+}
+_NOT_TAKEN = re.compile(
+    r"unsupported|not (?:\w+ )?support|n't support|not allowed|not permitted|not enabled|unrecogni[sz]ed|unknown|unexpected"
+    r"|extra.forbidden|deprecated|may only be|only (?:\S+ ){1,3}allowed",
+    re.I,
+)
+# What a served model says of itself; `created` is left out because vLLM makes it anew at each request.
+_IDENTITY = ("root", "owned_by", "max_model_len")
+_THOUGHT = re.compile(r"</?think(?:ing)?>|\[/?THINK\]")
 
 
 class BudgetError(ChatError):
@@ -44,12 +69,15 @@ class BudgetError(ChatError):
 
 
 def defuse(text: str) -> str:
-    """Put a word joiner into chat-template tokens, which an endpoint might tokenize as control tokens.
+    """Put a word joiner into chat-template tokens, which an endpoint might tokenize as control tokens, and into thought tags.
 
-    A lone surrogate, which cannot be encoded as UTF-8, becomes a question mark.
+    A quoted thought tag would otherwise cut the answer. A lone surrogate, which cannot be encoded as UTF-8, becomes a question
+    mark.
     """
     text = text.encode("utf-8", "replace").decode("utf-8")
-    return CONTROL_TOKEN.sub(lambda match: match[0][0] + "\u2060" + match[0][1:], text)
+    for pattern in (CONTROL_TOKEN, _THOUGHT):
+        text = pattern.sub(lambda match: match[0][0] + "\u2060" + match[0][1:], text)
+    return text
 
 
 class Budget:
@@ -108,8 +136,21 @@ class OpenAIChat(Chat):
         timeout: seconds without a byte after which an attempt ends.
         structured_output: send a JSON schema for rubrics that answer in JSON.
         top_logprobs: number of alternatives requested per token (for expected scores); 0 requests none.
-        cache: a folder for answers, keyed by everything that changes them; None: no cache.
+        cache: a folder for answers, keyed by everything that changes them; None: no cache. Away from OpenAI's own API another
+            model may come to answer under the same name; the key knows it by what GET /v1/models says of it, and `revision`.
         budget: see `Budget`.
+        revision: the user's own name for the model behind `model`; another one makes other fingerprints and keys.
+
+    Attributes:
+        official: whether this is OpenAI's own API.
+        served: what tells the model behind the name: its `root`, `owned_by` and `max_model_len` where an endpoint that is not
+            OpenAI's lists them, and the revision.
+        left_out: parameters that the endpoint refused; they are not sent.
+        failures: why requests got no answer.
+        from_cache, asked: number of answers from the cache, and from the endpoint.
+
+    Raises:
+        ChatError: no key, a malformed URL, or an endpoint that cannot be reached.
     """
 
     model: str
@@ -124,6 +165,7 @@ class OpenAIChat(Chat):
     top_logprobs: int = 5
     cache: Path | None = None
     budget: Budget = field(default_factory=lambda: Budget(None))
+    revision: str | None = None
 
     def __post_init__(self) -> None:
         key = os.environ.get("OPENAI_API_KEY", "").strip()
@@ -139,10 +181,49 @@ class OpenAIChat(Chat):
         # Retries are done here: the client's own retries would spend money outside the budget.
         self._once = self.client.with_options(max_retries=0)
         self.name = self.model
+        self.official = f".{self.client.base_url.host}".endswith(".api.openai.com")  # eu.api.openai.com is one as well
+        self.served: dict[str, Any] = {} if self.official else self._identity()
+        self.served |= {"revision": self.revision} if self.revision else {}
         settings = [str(self.client.base_url), self.model, self.max_new_tokens, self.temperature, self.seed]
         settings += [self.structured_output, self.top_logprobs]
-        self.fingerprint = digest(settings)
+        self.fingerprint = digest(settings + ([self.served] if self.served else []))
         self.failures: list[str] = []
+        self.left_out: list[str] = []
+        self.from_cache = self.asked = 0
+        self._sent = itertools.count(1)  # numbers the requests
+        self._latest = 0  # the highest number of a request that was answered
+        self._lock = threading.Lock()
+
+    def _identity(self) -> dict[str, Any]:
+        """Return what the endpoint's list of models says of this one; nothing if there is no list, or the model is not in it.
+
+        Raises:
+            ChatError: the endpoint cannot be reached, or is busy: without its list the model behind the name is not known.
+        """
+        asking = self.client.with_options(max_retries=min(2, self.max_retries), timeout=min(20.0, self.timeout))
+        try:
+            listed = asking.get("/models", cast_to=object)
+            entry = next((entry for entry in listed["data"] if entry["id"] == self.model), {})
+            return {name: entry[name] for name in _IDENTITY if isinstance(entry.get(name), str | int)}
+        except openai.APIStatusError as error:
+            if error.status_code in _BUSY:
+                problem = f"answered {error.status_code}: {error_text(error)}"
+                raise ChatError(f"{self.client.base_url}models {problem}") from None
+            return {}
+        except openai.APIConnectionError as error:
+            cause = error.__cause__ or error
+            raise ChatError(f"{self.client.base_url}: {type(cause).__name__}: {cause}") from None
+        except (openai.OpenAIError, *UNREADABLE):
+            return {}
+
+    def notes(self) -> list[str]:
+        """Return who answered by the endpoint's own list, what was left out, and how many answers came from the cache."""
+        told = ", ".join(f"{name} {value}" for name, value in self.served.items())
+        lines = [f"{self.name} at {self.client.base_url}: {told}"] if told else []
+        lines += [f"{self.name} was asked without {', '.join(self.left_out)}"] if self.left_out else []
+        if self.cache:
+            lines.append(f"{self.from_cache} answers came from the cache {self.cache}, {self.asked} from the endpoint")
+        return lines
 
     def estimate(self, prompts: Sequence[Prompt]) -> tuple[int, float]:
         # A token has about four bytes.
@@ -151,19 +232,21 @@ class OpenAIChat(Chat):
     def body(self, prompt: Prompt) -> dict[str, Any]:
         """Return the request body of a prompt."""
         messages = [{**message, "content": defuse(message["content"])} for message in prompt.messages]
+        # The cap on all tokens, those of thoughts included. Older servers know it by its former name.
+        limit = "max_tokens" if "max_completion_tokens" in self.left_out else "max_completion_tokens"
         body: dict[str, Any] = {
             "model": self.model,
             "messages": messages,
-            "max_completion_tokens": self.max_new_tokens,
+            limit: self.max_new_tokens,
             "temperature": self.temperature,
             "seed": self.seed + prompt.run,
         }
-        if self.top_logprobs:
+        if self.top_logprobs and "logprobs" not in self.left_out:
             body |= {"logprobs": True, "top_logprobs": self.top_logprobs}
         if self.structured_output and prompt.schema:
             schema = {"name": "verdict", "strict": True, "schema": prompt.schema}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
-        return body
+        return {name: value for name, value in body.items() if name not in self.left_out}
 
     def worst_cost(self, prompt: Prompt) -> float:
         """Return the highest possible cost of a call: a token has at least one byte."""
@@ -186,27 +269,60 @@ class OpenAIChat(Chat):
         Each dialogue runs in its own thread and may wait for other things between its prompts. A request that fails after all
         retries is added to `failures` and ends its dialogue without a result.
 
+        A prompt that the endpoint refuses (400, 413, 422) gets an answer with the endpoint's words as its error. That waits
+        until it is clear that the prompt alone is refused: an answer was `accepted`, and a request sent later was answered, or
+        fewer than five were refused in a row with the same words.
+
         Raises:
-            ChatError: the endpoint is down, refuses the key or the model, failed ten times in a row, or the budget is spent.
-                Requests in progress are answered first.
+            ChatError: the endpoint is down, refuses the key, the model or any request, failed ten times in a row, refused five
+                prompts in a row with the same words, or the budget is spent. Requests in progress are answered first.
         """
         in_a_row, waiting = 0, (each for each in dialogues if each[0] not in done)
+        # The last ones in a row. Whether they are about their prompts alone is not clear yet.
+        refused: list[_Refusal] = []
         problem: ChatError | None = None
         halt = threading.Event()  # ends the pauses between attempts, and dialogues before their next prompt
         pool = ThreadPoolExecutor(self.concurrency, thread_name_prefix="chat")
-        running: dict[Future, Any] = {}
+        running: dict[Future, tuple[Any, Dialogue]] = {}
+
+        def start(key: Any, dialogue: Dialogue, answer: Answer | None = None) -> None:
+            running[pool.submit(lead, dialogue, partial(self._ask, halt=halt), answer)] = (key, dialogue)
+
+        def settle(some: Iterable[_Refusal]) -> None:
+            for each in some:
+                start(each.key, each.dialogue, Answer(error=f"the endpoint {each}", refused=True))
+
         try:
             while True:
                 if not problem:
-                    for key, dialogue in itertools.islice(waiting, self.concurrency - len(running)):
-                        running[pool.submit(lead, dialogue, partial(self._ask, halt=halt))] = key
+                    if self.accepted:
+                        latest = self._latest
+                        settle(each for each in refused if each.sent < latest)
+                        refused = [each for each in refused if each.sent > latest]
+                    doubtful = refused and (not self.accepted or len(refused) >= _MOST_REFUSALS)
+                    if not doubtful:
+                        for key, dialogue in itertools.islice(waiting, max(0, self.concurrency - len(running))):
+                            start(key, dialogue)
+                    if refused and not running:
+                        if doubtful:
+                            again = f" ({len(refused)} requests in a row; the same command asks them again)"
+                            problem = ChatError(f"{self.client.base_url} {refused[0]}{again if self.accepted else ''}")
+                        else:
+                            settle(refused)
+                            refused = []
                 if not running:
                     break
                 ended, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in ended:
-                    key = running.pop(future)
+                    key, dialogue = running.pop(future)
                     try:
                         outcome = future.result()
+                    except _Refusal as refusal:
+                        refusal.key, refusal.dialogue = key, dialogue
+                        if self.accepted and refused and refused[-1].alike != refusal.alike:
+                            settle(refused)
+                            refused = []
+                        refused.append(refusal)
                     except _Failure as failure:
                         self.failures.append(str(failure))
                         in_a_row += 1
@@ -226,23 +342,31 @@ class OpenAIChat(Chat):
             pool.shutdown(wait=True, cancel_futures=True)
 
     def _ask(self, prompt: Prompt, halt: threading.Event) -> Answer:
-        if halt.is_set():  # the cache keeps the answers so far
-            raise _Failure("stopped")
-        body = self.body(prompt)
-        file = self._cache_file(body, prompt)
-        if file:
-            try:
-                return answer_from_completion(json.loads(file.read_text(encoding="utf-8")))
-            except (OSError, *UNREADABLE):  # missing or damaged: the request is sent again
-                pass
-        for attempt in itertools.count():
+        attempt = 0
+        while True:
+            if halt.is_set():  # the cache keeps the answers so far
+                raise _Failure("stopped")
+            body = self.body(prompt)
+            file = self._cache_file(body, prompt)
+            if file:
+                try:
+                    answer = answer_from_completion(json.loads(file.read_text(encoding="utf-8")))
+                except (OSError, *UNREADABLE):  # missing or damaged: the request is sent again
+                    pass
+                else:
+                    with self._lock:
+                        self.from_cache += 1
+                    return answer
             try:
                 with self.budget.call(self.worst_cost(prompt)) as paid:
                     completion, answer = self._request(body, paid)
+            except _LeftOut:
+                continue
             except _Failure as failure:
                 pause = failure.pause or 0.5 * 2 ** min(attempt, 4) * random.uniform(0.75, 1.0)
                 if attempt == self.max_retries or not failure.again or halt.wait(pause):
                     raise _Failure(f"{failure} (attempt {attempt + 1})", down=failure.down) from None
+                attempt += 1
             else:
                 if file and completion:
                     self._keep(file, completion)
@@ -250,18 +374,23 @@ class OpenAIChat(Chat):
 
     def _request(self, body: dict[str, Any], paid: list[float]) -> tuple[dict[str, Any] | None, Answer]:
         """Make one attempt; return the completion (None if the endpoint refuses this prompt) and the answer."""
+        sent = next(self._sent)
         try:
             completion = json.loads(self._once.chat.completions.with_raw_response.create(**body).content)
             answer = answer_from_completion(completion)
         except openai.APIStatusError as error:
             paid.append(0.0)
             status, words = error.status_code, error_text(error)
-            if status == 400 and (refused := refusal(error.code, words)):
-                return None, refused
+            if status in (*_REFUSED, 403):  # OpenAI forbids log-probabilities with 403
+                name = refused_parameter(error.param, error_text(error, 2000), body)
+                if name and self._leave_out(name):
+                    raise _LeftOut from None
+            if status in _REFUSED:
+                if refused := refusal(error.code, words):
+                    return None, refused
+                raise _Refusal(f"answered {status}: {words}{_hint(words)}", sent) from None
             if status in _FATAL:
-                hint = any(word in str(error) for word in ("response_format", "logprobs", "json_schema"))
-                hint = " (--structured_output false or --top_logprobs 0 may help)" if hint else ""
-                raise ChatError(f"{self.client.base_url} answered {status}: {words}{hint}") from None
+                raise ChatError(f"{self.client.base_url} answered {status}: {words}{_hint(words)}") from None
             pause = retry_after(error.response.headers.get("retry-after", ""))
             again = (status in (408, 409, 429) or status >= 500) and pause <= _LONGEST_PAUSE
             raise _Failure(f"answered {status}: {words}", again, pause) from None
@@ -277,12 +406,30 @@ class OpenAIChat(Chat):
             raise _Failure(f"the answer cannot be read: {type(error).__name__}: {error_text(error)}") from None
         if len(answer.usage) == 2:
             paid.append(self.budget.cost(**answer.usage))
+        # A server that does not know the parameter may ignore it in silence.
+        beyond = answer.usage.get("completion_tokens", 0) > self.max_new_tokens and "max_completion_tokens" in body
+        if beyond and self._leave_out("max_completion_tokens"):
+            raise _LeftOut
+        with self._lock:
+            self.asked, self._latest = self.asked + 1, max(self._latest, sent)
         return completion, answer
+
+    def _leave_out(self, name: str) -> bool:
+        """Leave a parameter out of all later requests, and say so once; return False if answers were given with it."""
+        with self._lock:
+            if name in self.left_out:
+                return True
+            if self.asked:  # a run does not change its way of asking after its first answer
+                return False
+            self.left_out.append(name)
+        tqdm.write(f"{self.name}: the endpoint does not take {name}: {_OPTIONAL[name]}", file=sys.stderr)
+        return True
 
     def _cache_file(self, body: dict[str, Any], prompt: Prompt) -> Path | None:
         if self.cache is None:
             return None
-        key = json.dumps([str(self.client.base_url), prompt.label, prompt.run, body], sort_keys=True)
+        asked = [str(self.client.base_url), prompt.label, prompt.run, body]
+        key = json.dumps(asked + ([self.served] if self.served else []), sort_keys=True)
         name = hashlib.sha256(key.encode()).hexdigest()
         return self.cache / name[:2] / f"{name}.json"
 
@@ -332,8 +479,16 @@ class OpenAIChat(Chat):
         except (openai.OpenAIError, *UNREADABLE) as error:
             raise ChatError(f"{self.client.base_url}: the batch was not accepted: {error_text(error)}") from None
 
-    def collect_batch(self, batch_id: str) -> tuple[str, Iterator[tuple[str, Answer]]]:
-        """Return a batch's status and, once it has ended, its (custom id, answer) pairs; errors are added to `failures`."""
+    def collect_batch(self, batch_id: str, names: Sequence[str]) -> tuple[str, Iterator[tuple[str, Answer]]]:
+        """Return a batch's status and, once it has ended, its (custom id, answer) pairs; errors are added to `failures`.
+
+        The prompts that were refused come last, and as in `follow`: they are failures if no answer was accepted, or if five in
+        a row were refused with the same words. A parameter that the endpoint refuses in a batch without any answer is left out
+        of the next one.
+
+        Args:
+            names: the custom ids that are wanted, in the order in which they were submitted.
+        """
         try:
             batch = self.client.batches.retrieve(batch_id)
             if batch.status not in _ENDED:
@@ -345,21 +500,58 @@ class OpenAIChat(Chat):
             raise ChatError(f"{self.client.base_url}: batch {batch_id}: {error_text(error)}") from None
         for problem in (batch.errors and batch.errors.data) or ():
             self.failures.append(f"batch {batch_id} {batch.status}: {problem.message}")
-        return batch.status, self._batch_answers(filter(None, lines))
+        return batch.status, self._batch_answers(filter(None, lines), names)
 
-    def _batch_answers(self, lines: Iterable[str]) -> Iterator[tuple[str, Answer]]:
+    def _batch_answers(self, lines: Iterable[str], names: Sequence[str]) -> Iterator[tuple[str, Answer]]:
+        refused: dict[str, _Refusal] = {}
+        not_taken: set[str | None] = set()
+        sent = [name for name in _OPTIONAL if name not in self.left_out]
         for line in lines:
+            name = None
             try:
                 record = json.loads(line)
-                name, body = record["custom_id"], (record.get("response") or {}).get("body") or {}
+                response = record.get("response") or {}
+                status, body = response.get("status_code"), response.get("body") or {}
                 problem = record.get("error") or body.get("error")
                 answer = refusal(problem.get("code"), str(problem)) if problem else answer_from_completion(body)
+                name = record["custom_id"]
+                if problem and not answer and status in _REFUSED:
+                    words = _one_line(problem.get("message") or problem)
+                    refused[name] = _Refusal(f"answered {status}: {words}")
+                    not_taken.add(refused_parameter(problem.get("param"), words, sent))
             except UNREADABLE:
                 answer, problem = None, line
             if answer:
+                self.asked += not problem
                 yield name, answer
-            else:
+            elif name not in refused:
                 self.failures.append(f"the batch could not answer: {json.dumps(problem)[:120]}")
+        left_out = [name for name in _OPTIONAL if name in not_taken and self._leave_out(name)]
+        if left_out:
+            return  # the next batch asks them again
+        for alike, row in itertools.groupby(names, lambda name: refused[name].alike if name in refused else None):
+            row = [] if alike is None else list(row)
+            if self.accepted and len(row) < _MOST_REFUSALS:
+                yield from ((name, Answer(error=f"the endpoint {refused[name]}", refused=True)) for name in row)
+            else:
+                self.failures += [f"the endpoint {refused[name]}" for name in row]
+
+
+class _LeftOut(Exception):
+    """The endpoint does not take a parameter of the request: ask without it."""
+
+
+class _Refusal(Exception):
+    """The endpoint refuses a request, in words that may be about its prompt alone or about every request.
+
+    `sent` is the number of the request. `alike` are the words without those that have a digit, such as a request's id.
+    """
+
+    def __init__(self, message: str, sent: int = 0):
+        super().__init__(message)
+        self.sent, self.alike = sent, re.sub(r"\S*\d\S*", "", message)
+        self.key: Any = None
+        self.dialogue: Dialogue | None = None
 
 
 class _Failure(Exception):
@@ -381,7 +573,7 @@ def prompt_bytes(prompt: Prompt) -> int:
 
 
 def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
-    """Return the answer in a chat completion.
+    """Return the answer in a chat completion, without thoughts before it.
 
     Raises:
         UNREADABLE: it does not have the shape of a completion, or has no choice.
@@ -391,10 +583,24 @@ def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
     usage = completion.get("usage") or {}
     kept = {name: usage[name] for name in ("prompt_tokens", "completion_tokens") if isinstance(usage.get(name), int)}
     text = message.get("content") or message.get("refusal") or ""
+    if isinstance(text, list):  # in parts, of which those of another type are thoughts
+        text = "".join(part["text"] for part in text if part["type"] == "text")
     if not isinstance(text, str):
         raise TypeError(f"the content is {type(text).__name__}, not text")
+    whole, text = text, without_thoughts(text)
     if reason == "content_filter":
-        return Answer(text, error=_FILTERED, usage=kept)
+        return Answer(text, error=_FILTERED, usage=kept, refused=True)
+    if not text.strip():
+        # vLLM and DeepSeek return thoughts in a field of their own; OpenAI returns only their number of tokens.
+        details = usage.get("completion_tokens_details") or {}
+        thought = (whole, message.get("reasoning_content"), message.get("reasoning"), details.get("reasoning_tokens"))
+        spent = details.get("reasoning_tokens") or kept.get("completion_tokens") or "all"
+        why = f" (finish_reason {reason})"
+        if any(thought) or reason == "length":
+            why = f": {spent} tokens were spent on thinking"
+        why += "; a larger --max_new_tokens may leave room for an answer" if reason == "length" else ""
+        error = f"the answer is empty{why}"
+        return Answer(error=error, truncated=reason == "length", usage=kept, refused=True)
     try:
         scored = _scored(choice.get("logprobs"), text)
     except UNREADABLE:  # a verdict does not need them
@@ -402,18 +608,55 @@ def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
     return Answer(text, scored=scored, truncated=reason == "length", usage=kept)
 
 
+def without_thoughts(text: str) -> str:
+    """Return what follows a reasoning model's last thought; nothing if the text ends within its first one.
+
+    Some chat templates open the thought in the prompt, so that the text has only the end of it.
+    """
+    marks = list(_THOUGHT.finditer(text))
+    ends = [mark.end() for mark in marks if "/" in mark[0]]
+    if ends:
+        return text[ends[-1] :].lstrip()
+    return "" if marks and not text[: marks[0].start()].strip() else text
+
+
 def refusal(code: Any, message: str) -> Answer | None:
     """Return an answer with an error if the endpoint's error refuses this very prompt; None for other errors."""
     if code == "context_length_exceeded" or _OVERLONG.search(message):
         return Answer(error="prompt and --max_new_tokens exceed the endpoint's context window")
-    return Answer(error=_FILTERED) if code == "content_filter" else None
+    return Answer(error=_FILTERED, refused=True) if code == "content_filter" else None
 
 
-def error_text(error: Exception) -> str:
-    """Return the message of an error in one line of at most 200 characters."""
+def refused_parameter(named: Any, message: str, sent: Collection[str]) -> str | None:
+    """Return which of the parameters that were sent, and that are not needed, an endpoint's error says it does not take.
+
+    Args:
+        named: the error's own field for the parameter, if it has one.
+        message: the error's message, or all of its text.
+        sent: names of the request's parameters.
+    """
+    if not _NOT_TAKEN.search(message):
+        return None
+    text = named if isinstance(named, str) else message
+    found = {name: re.search(rf"\b(?:top_)?{name}\b", text, re.I) for name in _OPTIONAL}
+    places = {name: match.start() for name, match in found.items() if match and name in sent}
+    return min(places, key=places.get, default=None)  # what follows may be a list of what the endpoint takes
+
+
+def error_text(error: Exception, most: int = 200) -> str:
+    """Return the message of an error in one line of at most so many characters."""
     body = getattr(error, "body", None)
     message = (body.get("message") or body.get("detail")) if isinstance(body, dict) else None
-    return " ".join(str(message or error).split())[:200]
+    return _one_line(message or error, most)
+
+
+def _one_line(message: Any, most: int = 200) -> str:
+    return " ".join(str(message).split())[:most]
+
+
+def _hint(words: str) -> str:
+    known = any(word in words for word in ("response_format", "logprobs", "json_schema"))
+    return " (--structured_output false or --top_logprobs 0 may help)" if known else ""
 
 
 def retry_after(header: str) -> float:
@@ -432,7 +675,7 @@ def _scored(logprobs: Mapping[str, Any] | None, text: str) -> tuple[tuple[int, d
     # A token may be a part of a character, so positions are counted in bytes.
     pieces = [bytes(token["bytes"]) if token.get("bytes") else token["token"].encode() for token in tokens]
     whole = text.encode("utf-8", "surrogatepass")
-    before = b"".join(pieces).find(whole)  # an endpoint may strip the ends of its answer
+    before = b"".join(pieces).rfind(whole)  # an endpoint may strip the ends of its answer, and thoughts before it
     if before < 0:
         return ()
     found, position = [], -before

@@ -119,6 +119,7 @@ class LocalChat(Chat):
         settings = [str(dtype), self.max_new_tokens, self.temperature, self.seed, self.tokenizer.chat_template]
         more = [self.top_k, self.top_p, self.stop]
         settings += more if more != [0, 1.0, ""] else []
+        settings += ["no thoughts"] if self.encoder.has_thinking_switch else []
         self.fingerprint, self.checkpoint = fingerprints(folder, settings, [])
 
     def count_tokens(self, prompts: Sequence[Prompt]) -> list[int]:
@@ -252,7 +253,10 @@ class LocalChat(Chat):
         parts: Sequence[Part],
         usage: list[dict[str, int]],
     ) -> list[Answer]:
-        """Feed the literals, and choose the most probable allowed value of each slot, one slot after another.
+        """Feed the literals, and choose an allowed value of each slot, one slot after another.
+
+        It is the most probable one, or with a temperature one that is sampled by these probabilities at that temperature. The
+        probabilities of an answer are those at temperature 1 in either case.
 
         After free text, `forced` holds the tokens that each row still needs up to its first slot, the first literal included.
         Without free text it is None, and the `prompts` are fed together with the first literal.
@@ -273,7 +277,7 @@ class LocalChat(Chat):
             else:
                 rows.start([ids + shared for ids in prompts], self.forward_tokens)
             odds = compete(rows, values)
-            best = odds.argmax(dim=1).tolist()
+            best = (draw(rows, odds.log(), self.temperature) if self.temperature else odds.argmax(dim=1)).tolist()
             for row, (winner, chances) in enumerate(zip(best, odds.tolist())):
                 chosen[row].append(slot.values[winner])
                 probabilities[row].append(dict(zip(slot.values, chances)))

@@ -3,6 +3,7 @@
 from automedeval.records.readers import (
     check_number,
     check_ratings,
+    named_file,
     read_cases,
     read_lines,
     read_placed,
@@ -50,6 +51,7 @@ __all__ = [
     "check_number",
     "check_ratings",
     "digest",
+    "named_file",
     "question_text",
     "read_cases",
     "read_lines",

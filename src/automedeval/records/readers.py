@@ -121,6 +121,17 @@ def read_cases(path: str | Path, least_responses: int = 1) -> Iterator[Case]:
         raise RecordError(f"{path}: the file is empty")
 
 
+def named_file(given: str) -> tuple[str, str]:
+    """Split NAME=FILE into the name and the file; the name is empty where there is none.
+
+    Names and paths may hold "=" themselves: an existing file decides, or else the first "=".
+    """
+    parts = given.split("=")
+    splits = [("=".join(parts[:at]), "=".join(parts[at:])) for at in range(len(parts))]
+    found = next((split for split in splits if split[1] and Path(split[1]).exists()), None)
+    return found or splits[min(1, len(parts) - 1)]
+
+
 def verdicts_file(path: str | Path) -> Path:
     """Return the verdicts.jsonl in a folder; a path that is no folder is returned as it is."""
     return Path(path) / "verdicts.jsonl" if Path(path).is_dir() else Path(path)
