@@ -50,6 +50,14 @@ class BuildDatasetArguments:
     encoder: str = field(
         default="models/all-MiniLM-L6-v2", metadata={"help": "checkpoint that embeds texts for the quality classifier"}
     )
+    encoder_pooling: str | None = field(
+        default=None,
+        metadata={
+            "help": "how a checkpoint without modules.json makes one vector of a text's tokens: cls, mean, or "
+            "pooler (supervised SimCSE); not for a checkpoint of sentence-transformers, which says it itself",
+            "choices": ["cls", "mean", "pooler"],
+        },
+    )
     tokenizer: str | None = field(
         default=None,
         metadata={"help": "checkpoint to be trained, whose tokens are counted (default: lengths are not checked)"},
@@ -164,7 +172,7 @@ def label_quality(args: BuildDatasetArguments, data: InstructionSet) -> tuple[st
     if args.labels or args.corrupt or args.classifier:
         from automedeval.models.embeddings import Encoder  # torch is loaded by those who need it
 
-        embed = Encoder(args.encoder)
+        embed = Encoder(args.encoder, pooling=args.encoder_pooling)
         if args.labels or args.corrupt:
             classifier = QualityClassifier(embed)
             report = data.fit(classifier, spoil=args.corrupt)

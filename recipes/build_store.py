@@ -22,7 +22,15 @@ class BuildStoreArguments:
     """The books and the store."""
 
     books: list[str] = field(metadata={"help": "files or folders (.pdf, .md, .txt, .jsonl)"})
-    encoder: str = field(metadata={"help": "sentence-transformers checkpoint: folder or Hub id"})
+    encoder: str = field(metadata={"help": "checkpoint that embeds passages: folder or Hub id"})
+    encoder_pooling: str | None = field(
+        default=None,
+        metadata={
+            "help": "how a checkpoint without modules.json makes one vector of a text's tokens: cls, mean, or "
+            "pooler (supervised SimCSE); not for a checkpoint of sentence-transformers, which says it itself",
+            "choices": ["cls", "mean", "pooler"],
+        },
+    )
     store: str | None = field(default=None, metadata={"help": "folder of the embedded store"})
     qdrant_url: str | None = field(default=None, metadata={"help": "a Qdrant server, in place of --store"})
     collection: str = field(default="knowledge", metadata={"help": "name of the collection"})
@@ -67,7 +75,7 @@ def main() -> None:
         Encoder,
     )  # slow to import, and not needed to report faults of the arguments
 
-    encoder = Encoder(args.encoder, args.device, args.dtype, args.batch_tokens)
+    encoder = Encoder(args.encoder, args.device, args.dtype, args.batch_tokens, args.encoder_pooling)
     if chunking.tokens > encoder.max_tokens:
         raise RecordError(
             f"--passage_tokens {chunking.tokens}: {encoder.name} reads no more than {encoder.max_tokens} tokens"

@@ -28,6 +28,7 @@ from automedeval.meta_evaluation.runs import average_runs, check_rounds, follow_
 from automedeval.meta_evaluation.verdicts import Baseline, JudgeVerdicts, read_verdicts, rows_of
 from automedeval.metrics.lexical import BASELINES
 from automedeval.records import Preference, RecordError, check_least, read_placed
+from automedeval.records.hub_names import hub_commits
 from automedeval.records.journal import write_whole
 from automedeval.reports.text import printable
 from automedeval.stats.bootstrap import RESAMPLES, estimate, plain
@@ -86,6 +87,10 @@ class MetaEvaluateArguments:
         default=None,
         metadata={"help": "layer for BERTScore (default: that of the package bert-score for this encoder)"},
     )
+    bert_backend: str = field(
+        default="own",
+        metadata={"help": "how tokens are matched for BERTScore", "choices": ["own", "bert_score"]},
+    )
     bart_model: str = field(
         default="facebook/bart-large-cnn",
         metadata={"help": "model for BARTScore, a folder or Hub id; none: no BARTScore"},
@@ -141,6 +146,7 @@ def main() -> None:
             "command": shlex.join(["python", "recipes/meta_evaluate.py", *sys.argv[1:]]),
             "version": automedeval.__version__,
             "commit": git_commit(),
+            "revisions": hub_commits(),
             "resamples": args.resamples,
             "seed": args.seed,
         },
@@ -169,7 +175,8 @@ def similarity(
     except ImportError as error:
         raise RecordError(f"--teacher_verdicts: {error}; install automedeval[metric]") from None
     models = {name: None if value == "none" else value for name, value in vars(args).items() if name.endswith("_model")}
-    found = compare_rationales(cases, judges, teacher, rationale_score, bert_num_layers=args.bert_num_layers, **models)
+    options = {"bert_num_layers": args.bert_num_layers, "bert_backend": args.bert_backend, **models}
+    found = compare_rationales(cases, judges, teacher, rationale_score, **options)
     return estimate(found, len(cases), args.resamples, args.seed), notes
 
 

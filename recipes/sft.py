@@ -36,10 +36,12 @@ from trl import (
 )
 
 from automedeval.cli import git_commit, installed_versions, run
+from automedeval.models.attention import attention_here
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint, read_history, read_record
 from automedeval.models.precision import bfloat16_missing
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError
+from automedeval.records.hub_names import hub_commits
 from automedeval.records.yaml_file import YamlFile
 from automedeval.training.completion_logits import read_trained_positions
 from automedeval.training.stages import (
@@ -105,11 +107,12 @@ def main() -> None:
     record = {
         "identity": plain(identity),
         "start": model.model_name_or_path,
-        "base": (read_record(start) or {}).get("base", model.model_name_or_path),
+        **base_of(start, model.model_name_or_path),
         "rubrics": sorted(set(rows["rubric"])) if "rubric" in rows.column_names else [],
         "arguments": plain({name: value for group in (script, training, model) for name, value in vars(group).items()}),
         "versions": installed_versions("trl", "peft", "deepspeed", "datasets"),
         "commit": git_commit(),
+        "revisions": hub_commits(),
         "device": device_name(),
         "precision": precision(training, model.dtype),
     }
@@ -165,7 +168,7 @@ def parse() -> tuple[ScriptArguments, SFTConfig, ModelConfig, DatasetMixtureConf
     training.model_init_kwargs = {
         **(training.model_init_kwargs or {}),
         "dtype": model.dtype,
-        "attn_implementation": model.attn_implementation,
+        "attn_implementation": attention_here(model.attn_implementation),
         "use_safetensors": True,
     }
     return script, training, model, mixture
@@ -229,6 +232,12 @@ def save(trainer: SFTTrainer, output: Path, adapter: bool, dtype: str) -> None:
         merged.save_pretrained(output)
         trainer.processing_class.save_pretrained(output)
     trainer.accelerator.wait_for_everyone()
+
+
+def base_of(start: Path, name: str) -> dict[str, str | None]:
+    """Return the model that the first stage started from, and its commit if it came from the Hub."""
+    before = read_record(start) or {"base": name, "base_commit": hub_commits().get(name)}
+    return {key: before.get(key) for key in ("base", "base_commit")}
 
 
 def plain(value: Any) -> Any:

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 from transformers import HfArgumentParser
 
 from automedeval.records import AutoMedEvalError, RecordError
+from automedeval.records.hub_names import hub_commits
 from automedeval.records.journal import ALONE, Processes, write_whole
 from automedeval.records.yaml_file import load_yaml
 
@@ -145,7 +146,10 @@ def print_notes(notes: Sequence[str], processes: Processes = ALONE) -> None:
 
 
 def record_run(file: Path, *groups: Any, timing: dict[str, float] | None = None) -> None:
-    """Write the arguments, versions and git commit of a run to a JSON file; `timing` is added to those of earlier starts."""
+    """Write the arguments, versions and git commit of a run to a JSON file; `timing` is added to those of earlier starts.
+
+    `revisions` has the commits of what the run has read from the Hub until now.
+    """
     file.parent.mkdir(parents=True, exist_ok=True)
     try:
         timings = json.loads(file.read_text(encoding="utf-8"))["timings"]
@@ -155,6 +159,7 @@ def record_run(file: Path, *groups: Any, timing: dict[str, float] | None = None)
         "arguments": {name: value for group in groups for name, value in vars(group).items()},
         "versions": installed_versions(),
         "commit": git_commit(),
+        "revisions": hub_commits(),
         "timings": timings + ([timing] if timing else []),
     }
     write_whole(file, json.dumps(record, indent=1) + "\n")

@@ -1,6 +1,5 @@
 import json
 
-import datasets
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -155,23 +154,6 @@ def test_rows_are_read_from_every_kind_of_file(tmp_path):
     for name in ("a.json", "b.json", "c.jsonl", "d.csv", "e.parquet"):
         assert [row for _, row in read_rows(str(tmp_path / name))] == rows, name
     assert [place for place, _ in read_rows(str(tmp_path / "d.csv"))] == [f"{tmp_path}/d.csv:{line}" for line in (3, 4)]
-
-
-def test_a_hub_dataset_is_read_by_its_split(monkeypatch):
-    asked = []
-
-    def load_dataset(name, **options):
-        asked.append((name, options))
-        if options["split"] == "test":
-            raise ValueError("Unknown split\n'test'")
-        return iter([{"Prompt": "a", "Completion": "b"}])
-
-    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    ((place, row),) = read_rows("someone/medtext")
-    assert (place, row["Prompt"]) == ("someone/medtext[train]:1", "a")
-    assert asked == [("someone/medtext", {"split": "train", "streaming": True})]
-    with pytest.raises(RecordError, match="someone/medtext: split 'test' cannot be read: Unknown split 'test'"):
-        next(read_rows("someone/medtext", "test"))
 
 
 FILES = {

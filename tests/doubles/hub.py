@@ -77,7 +77,10 @@ class Repo:
 
     def at(self, revision: str) -> dict[str, File]:
         """Return the files of a revision."""
-        name = self.head if unquote(revision) in ("main", "refs/heads/main") else revision
+        revision = unquote(revision)
+        name = (
+            self.head if revision in ("main", "refs/heads/main") else self.refs.get(f"refs/tags/{revision}", revision)
+        )
         if name not in self.revisions:
             raise Refusal(404, f"no revision {revision}", "RevisionNotFound")
         return self.revisions[name]
@@ -162,6 +165,16 @@ class HubDouble:
         variables |= {"TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "2")}
         variables |= {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
         return variables | ({"HF_TOKEN": token} if token else {})
+
+    def add(self, kind: str, name: str, folder: Path, tag: str | None = None) -> str:
+        """Commit a folder as a repository's only files; return the revision's name."""
+        repo = self.repos.setdefault((kind, name), Repo(kind, name, False))
+        paths = {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*")) if path.is_file()}
+        files = {each: File(path.read_bytes(), each.endswith(LARGE)) for each, path in paths.items()}
+        revision = repo.commit(files, f"add {folder.name}")
+        if tag:
+            repo.refs[f"refs/tags/{tag}"] = revision
+        return revision
 
     def paths(self, method: str) -> list[str]:
         """Return the paths of the requests with a method."""

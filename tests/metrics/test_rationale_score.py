@@ -4,6 +4,7 @@ import csv
 import logging
 import random
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -94,9 +95,53 @@ def test_the_packaged_baseline_is_bert_scores(tmp_path: Path, monkeypatch: pytes
     with open(table, encoding="utf-8") as stream:
         row = list(csv.DictReader(stream))[17]
     assert metric._baseline("roberta-large", 17, None) == [float(row[name]) for name in "PRF"]
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ValueError, match="install bert-score"):
-        metric._baseline("roberta-large", 17, None)
+
+
+def test_layers_and_hash_are_those_of_bert_score(tiny: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    bert_score = pytest.importorskip("bert_score")
+    folder = tiny["roberta"]
+    monkeypatch.setitem(bert_score.utils.model2layers, folder, 2)
+    found = berts(tiny, PREDICTIONS, REFERENCES, bert_num_layers=None)
+    expected, name = bert_score.score(PREDICTIONS, REFERENCES, model_type=folder, return_hash=True)
+    assert same_as_bert_score(found, expected)
+    assert found["bert_score_hash"] == name
+    half = berts(tiny, ["a"], ["a"], dtype="bfloat16")
+    assert half["bert_score_hash"] == f"{name}_bfloat16"
+    assert found["revisions"] == {}, "a folder has no revision"
+
+
+def test_only_what_needs_bert_score_asks_for_it(tiny: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = berts(tiny, PREDICTIONS, REFERENCES)
+    monkeypatch.setitem(sys.modules, "bert_score", None)  # as if it were not installed
+    found = berts(tiny, PREDICTIONS, REFERENCES)
+    assert found == expected | {"bert_score_hash": None}
+    for options, message in (
+        ({"bert_num_layers": None}, "give bert_num_layers, or install bert-score"),
+        ({"bert_backend": "bert_score"}, "bert_backend 'bert_score' needs bert-score"),
+        ({"rescale_with_baseline": True}, "give baseline_path, or install bert-score"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            berts(tiny, PREDICTIONS, REFERENCES, **options)
+
+
+@pytest.mark.parametrize(("kind", "layers"), [("roberta", 1), ("bert", 3)])
+def test_both_backends_give_the_same_figures(tiny: dict[str, str], tmp_path: Path, kind: str, layers: int) -> None:
+    pytest.importorskip("bert_score")
+    predictions = [*PREDICTIONS, "", LONG, "a", " padded with blanks \n"]
+    references = [[text, "a"] for text in REFERENCES] + [["a"], ["a"], [" \n"], ["see a doctor", LONG]]
+    file = tmp_path / "baseline.csv"
+    file.write_text(f"LAYER,P,R,F\n{layers},0.35,0.25,0.15\n", encoding="utf-8")
+    options = {"bert_model": tiny[kind], "bert_num_layers": layers, "batch_tokens": 300}
+    for more in ({}, {"rescale_with_baseline": True, "baseline_path": str(file)}):
+        own, package = (
+            berts(tiny, predictions, references, bert_backend=backend, **options, **more) for backend in metric.BACKENDS
+        )
+        for name, figures in own["bert_score"].items():
+            assert near(package["bert_score"][name], figures, 1e-5)
+        assert {**package, "bert_score": 0, "mean_bert_score": 0} == {**own, "bert_score": 0, "mean_bert_score": 0}
+        assert own["empty"] == [7, 9]
+    with pytest.raises(ValueError, match="computes in float32, not in bfloat16"):
+        berts(tiny, ["a"], ["a"], bert_backend="bert_score", dtype="bfloat16")
 
 
 def test_bart_score_is_the_published_formula_both_ways(tiny: dict[str, str]) -> None:
@@ -162,7 +207,7 @@ def test_ten_thousand_items_read_each_text_once(tiny: dict[str, str]) -> None:
     for score, what, most in ((berts, "bert_model", len(texts)), (barts, "bart_model", 20)):
         score(tiny, PREDICTIONS, REFERENCES)  # loads the model
         layers = 2 if what == "bert_model" else None
-        network = metric._load(what, tiny["roberta" if layers else "bart"], layers, "cpu", "float32").network
+        network = metric._load(what, tiny["roberta" if layers else "bart"], layers, "cpu", "float32", "own").network
         rows: list[int] = []
         encoder = network if layers else network.model.encoder
         handle = encoder.register_forward_hook(lambda *given, rows=rows: rows.append(len(given[-1].last_hidden_state)))
@@ -219,7 +264,7 @@ def test_a_tokenizer_that_knows_no_window_takes_the_models(tiny: dict[str, str],
     }
     for score in (berts, barts):
         one, two = (score(folders, [LONG, "a"], ["a", LONG]) for folders in (tiny, unknown))
-        assert one == two
+        assert one == two | {key: name for key, name in one.items() if key == "bert_score_hash"}  # it names the folder
         assert one["truncated"] == [0, 1]
 
 
@@ -257,7 +302,7 @@ def weights_gone(tiny: dict[str, str], folder: Path) -> str:
         ({"bert_model": None, "rescale_with_baseline": True}, "bert_model is None"),
         ({"baseline_path": "x.csv"}, "rescale_with_baseline is False"),
         ({"rescale_with_baseline": True, "baseline_path": "nowhere.csv"}, "there is no file nowhere.csv"),
-        ({"bert_num_layers": None}, "bert_num_layers must be given; known are roberta-large"),
+        ({"bert_num_layers": None}, "bert_num_layers must be given; bert-score's table has no such model"),
         ({"bert_num_layers": 4}, "bert_num_layers must be from 1 to 3, not 4"),
         ({"bert_num_layers": 2.5}, r"must be from 1 to 3, not 2\.5"),
         ({"bert_model": "nowhere/at-all"}, "bert_model 'nowhere/at-all' cannot be loaded"),

@@ -82,6 +82,6 @@ def test_what_cannot_be_loaded_is_told(tmp_path: Path) -> None:
         Encoder("models/nowhere")
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(RecordError, match="cannot be loaded"):
-        Encoder(str(tmp_path))
+        Encoder(str(tmp_path), pooling="cls")
     with pytest.raises(RecordError, match="--dtype must be one of"):
         Encoder(str(MODEL), dtype="int8")

@@ -1,5 +1,6 @@
 """One training run by its documented command, on a tiny model: what it leaves, how it goes on, what it refuses."""
 
+import importlib.util
 import json
 import os
 import resource
@@ -209,7 +210,7 @@ def test_a_full_disk_is_one_line(tiny_model: Path, instructions: Path, tmp_path:
         (("--trust_remote_code", "true"), "code in a checkpoint is not run"),
         (("--push_to_hub", "true"), "training does not publish"),
         (("--save_only_model", "true"), "save_only_model: an interrupted run reaches"),
-        (("--attn_implementation", "flash_attention_2"), "FlashAttention2"),
+        (("--attn_implementation", "flash_attention_3"), "FlashAttention3"),
     ],
 )
 def test_bad_input_is_one_line(
@@ -233,6 +234,22 @@ def test_an_unknown_key_fails(tmp_path: Path) -> None:
     config = tmp_path / "run.yaml"
     config.write_text((ROOT / CONFIG).read_text() + "learning_rat: 1.0\n")
     assert "learning_rat" in error_line(run_recipe("sft", "--config", config))
+
+
+def test_without_flash_attn_a_run_says_so_and_uses_sdpa(tiny_model: Path, instructions: Path, tmp_path: Path) -> None:
+    """Attention differs only by its kernel, so the paper's YAML trains on a machine without one."""
+    if importlib.util.find_spec("flash_attn"):
+        pytest.skip("flash-attn is installed")
+    runs = {kind: tmp_path / kind for kind in ("flash_attention_2", "sdpa")}
+    told = {
+        kind: train(*arguments(tiny_model, instructions, output, "--attn_implementation", kind)).stderr
+        for kind, output in runs.items()
+    }
+    line = "flash-attn is not usable here, so attention is computed by sdpa (pip install --no-build-isolation "
+    assert {kind: line in text for kind, text in told.items()} == {"flash_attention_2": True, "sdpa": False}
+    assert losses(runs["flash_attention_2"]) == losses(runs["sdpa"])
+    record = read_record(runs["flash_attention_2"])
+    assert record["identity"]["model_init_kwargs"]["attn_implementation"] == "sdpa"
 
 
 # --- number formats ---------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from automedeval.records import Case, Choice, RecordError, Response, question_text, read_lines
+from automedeval.records.hub_names import hub_rows, is_hub_dataset
 from automedeval.records.yaml_file import YamlFile
 
 EXCLUSIONS = resources.files("automedeval.dataset") / "templates" / "exclusions.yaml"
@@ -164,7 +165,7 @@ def read_rows(path: str, split: str = "train") -> Iterator[tuple[str, dict]]:
             raise RecordError(f"{file}: {error.strerror or error}") from None
         except UnicodeDecodeError:
             raise RecordError(f"{file}: not UTF-8") from None
-    elif file.exists() or file.suffix or path.count("/") != 1 or path.startswith((".", "/")):
+    elif file.exists() or not is_hub_dataset(path):
         yield from read_lines(path)
     else:
         yield from _read_hub(path, split)
@@ -200,11 +201,11 @@ def _read_json(file: Path) -> Iterator[tuple[str, dict]]:
 
 
 def _read_hub(name: str, split: str) -> Iterator[tuple[str, dict]]:
-    import datasets  # heavy, and only the Hub needs it
-
     try:
-        for number, row in enumerate(datasets.load_dataset(name, split=split, streaming=True), 1):
+        for number, row in enumerate(hub_rows(name, split, streaming=True), 1):
             yield f"{name}[{split}]:{number}", row
+    except RecordError:
+        raise
     except Exception as error:  # noqa: BLE001 - the library raises a dozen kinds, none of them ours
         raise RecordError(f"{name}: split {split!r} cannot be read: {' '.join(str(error).split())[:300]}") from None
 

@@ -25,6 +25,13 @@ class KnowledgeArguments:
     encoder: str = field(
         default="models/all-MiniLM-L6-v2", metadata={"help": "the encoder that the store was built with"}
     )
+    encoder_pooling: str | None = field(
+        default=None,
+        metadata={
+            "help": "the pooling that the store was built with, if one was given",
+            "choices": ["cls", "mean", "pooler"],
+        },
+    )
     questions: int = field(
         default=3, metadata={"help": "largest number of rounds of questions"}
     )  # Paper: Algorithm 1's T
@@ -58,7 +65,7 @@ class KnowledgeArguments:
         from automedeval.models.embeddings import Encoder
 
         # In float32 the passages found for a question do not depend on the other questions of the batch.
-        encoder = Encoder(self.encoder, device=device, dtype="float32")
+        encoder = Encoder(self.encoder, device=device, dtype="float32", pooling=self.encoder_pooling)
         base = opened.enter_context(KnowledgeBase(self.store, encoder, self.qdrant_url, self.collection))
         if base.advice:
             print(base.advice, file=sys.stderr)

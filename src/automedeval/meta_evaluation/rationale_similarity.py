@@ -79,8 +79,9 @@ def compare_rationales(
             references the best figure counts.
 
     Returns:
-        `teacher`, `label`, `settings`, and under `judges` for each name: `bert_score` {precision, recall, f1} and `bart_score`
-        as `Statistic`s, `rationales` (how many were compared), `left_out` {reason: count}, `truncated`; or `reason`.
+        `teacher`, `label`, `settings`, the metric's `bert_score_hash` and `revisions`, and under `judges` for each name:
+        `bert_score` {precision, recall, f1} and `bart_score` as `Statistic`s, `rationales` (how many were compared), `left_out`
+        {reason: count}, `truncated`; or `reason`.
 
     Raises:
         RecordError: `score` refuses the texts or the settings.
@@ -113,6 +114,7 @@ def compare_rationales(
         found = score(predictions=list(predictions), references=list(of_teacher), **settings)
     except ValueError as error:
         raise RecordError(f"the rationales cannot be compared: {error}") from None
+    result |= {name: found[name] for name in ("bert_score_hash", "revisions") if name in found}
     cut = Counter(names[item] for item in found["truncated"])
     for name in dict.fromkeys(names):
         rows = np.flatnonzero(np.array(names) == name)

@@ -7,6 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from automedeval.records import RecordError
+from automedeval.records.hub_names import hub_name, note_commit
+
+# What is downloaded of a checkpoint beside its weights; the tokenizers of older ones are text files.
+FILES = ("*.json", "*.jinja", "*.model", "vocab.txt", "merges.txt", "rubric/*")
 
 
 @dataclass(frozen=True)
@@ -49,21 +53,45 @@ def read_history(checkpoint: str | Path) -> list[Stage]:
     return [Stage(**{**stage, "splits": tuple(stage["splits"])}) for stage in record["history"]]
 
 
-def checkpoint_folder(model: str) -> Path:
-    """Return the folder of a checkpoint: a local folder, or the cached copy of a Hub id, downloaded if necessary."""
+def checkpoint_folder(model: str, weights: str = "*.safetensors") -> Path:
+    """Return the folder of a checkpoint: a local folder, or the cached copy of ORG/NAME or ORG/NAME@REVISION from the Hub.
+
+    `weights` is the pattern of the files of weights that are downloaded.
+
+    Raises:
+        RecordError: neither a folder with a config.json nor a checkpoint that can be downloaded.
+    """
     folder = Path(model)
     if folder.is_dir():
         if not (folder / "config.json").exists():
             raise RecordError(f"{model} is a folder without a config.json: not a checkpoint")
         return folder
-    if model.count("/") > 1 or model.startswith((".", "/", "~")) or model.startswith("models/"):
+    name, revision = hub_name(model)
+    if name.count("/") > 1 or name.startswith((".", "/", "~", "models/")):
         raise RecordError(f"no checkpoint at {model}")
     from huggingface_hub import snapshot_download
 
     try:
-        return Path(snapshot_download(model, allow_patterns=["*.json", "*.safetensors", "*.jinja", "*.model", "rubric/*"]))
+        folder = Path(snapshot_download(name, revision=revision, allow_patterns=[*FILES, weights]))
     except Exception as error:  # noqa: BLE001  the client raises many kinds, and all mean that there is no download
         raise RecordError(f"no folder {model!r}, and no download from the Hub: {str(error).splitlines()[0]}") from None
+    note_commit(model, folder.name)
+    return folder
+
+
+def check_architecture(folder: Path) -> None:
+    """Raise RecordError if transformers does not know a checkpoint's architecture; code in a checkpoint is not run."""
+    from transformers import CONFIG_MAPPING  # slow to import
+
+    file = folder / "config.json"
+    try:
+        kind = json.loads(file.read_text(encoding="utf-8")).get("model_type")
+    except (OSError, ValueError, AttributeError) as error:
+        raise RecordError(f"{file}: {error}") from None
+    if kind not in CONFIG_MAPPING:
+        raise RecordError(
+            f"{file}: the model_type {kind!r} is not known to transformers, and code in a checkpoint is not run"
+        )
 
 
 def fingerprint(folder: Path, settings: list) -> str:

@@ -1,6 +1,7 @@
 """Texts to vectors, for the search of passages and for the quality classifier of verdicts.
 
-The checkpoint is one of sentence-transformers: a folder or a Hub id. Code inside a checkpoint is never run.
+A checkpoint of sentence-transformers says in its modules.json how the vectors of a text's tokens become one. For a plain
+checkpoint of transformers this pooling has to be named. Code inside a checkpoint is never run.
 """
 
 import json
@@ -10,13 +11,19 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors import safe_open
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Transformer
+from sentence_transformers.sentence_transformer.modules import Pooling
 
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint
 from automedeval.models.precision import best_dtype
 from automedeval.records import RecordError, check_least
 
 DTYPES = ("auto", "bfloat16", "float16", "float32")
+# The vector of the first token; the mean over the tokens; the first token's after the checkpoint's own dense layer.
+# SimCSE is tested with the first, unsupervised, or the last, supervised (README of github.com/princeton-nlp/SimCSE).
+POOLINGS = ("cls", "mean", "pooler")
 ROWS = 256  # largest number of texts of a batch: more make short texts no faster
 
 
@@ -29,23 +36,38 @@ class Encoder:
         dtype: "auto" is bfloat16 if the device has instructions for it, else float32. Vectors of all dtypes are
             interchangeable (their cosine is at least .999), so `fingerprint` is the same for all.
         batch_tokens: largest number of tokens of a batch, padding included.
+        pooling: one of `POOLINGS`, for a checkpoint without a modules.json; None for one with it.
 
     Raises:
-        RecordError: no such checkpoint, one that cannot be loaded, or one with modules that are its own code.
+        RecordError: no such checkpoint, one that cannot be loaded, or one with modules that are its own code; a pooling that is
+            missing, not needed, or not possible.
     """
 
-    def __init__(self, model: str, device: str = "auto", dtype: str = "auto", batch_tokens: int = 8192):
+    def __init__(
+        self,
+        model: str,
+        device: str = "auto",
+        dtype: str = "auto",
+        batch_tokens: int = 8192,
+        pooling: str | None = None,
+    ):
         if dtype not in DTYPES:
             raise RecordError(f"--dtype must be one of {', '.join(DTYPES)}, not {dtype!r}")
         self.batch_tokens = batch_tokens
         check_least(self, 1, "batch_tokens")
         folder = checkpoint_folder(model)
         _refuse_code(folder)
+        _check_pooling(model, folder, pooling)
         self.device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
         loaded = best_dtype(self.device) if dtype == "auto" else getattr(torch, dtype)
         try:
             options = {"dtype": loaded, "use_safetensors": True}
-            network = SentenceTransformer(str(folder), device=self.device, local_files_only=True, model_kwargs=options)
+            source = {"model_name_or_path": str(folder), "local_files_only": True, "model_kwargs": options}
+            if pooling:
+                source = {"modules": _modules(folder, pooling, options)}
+            network = SentenceTransformer(**source, device=self.device)
+        except RecordError:
+            raise
         except Exception as error:  # noqa: BLE001  a bad checkpoint makes three libraries raise a dozen kinds
             raise RecordError(f"{model} cannot be loaded: {' '.join(str(error).split())[:300]}") from None
         self._network = network.eval()
@@ -53,8 +75,8 @@ class Encoder:
         self.dtype = str(loaded).removeprefix("torch.")
         self._lock = threading.Lock()  # a tokenizer serves one thread at a time
         self._window = self._network.max_seq_length or 512
-        modules = [file.read_text(encoding="utf-8") for file in sorted(folder.glob("*/config.json"))]
-        self.fingerprint = fingerprint(folder, ["encoder", self._window, *modules])
+        written = [file.read_text(encoding="utf-8") for file in sorted(folder.glob("*/config.json"))]
+        self.fingerprint = fingerprint(folder, ["encoder", self._window, *([pooling] if pooling else written)])
 
     @property
     def dimensions(self) -> int:
@@ -126,3 +148,34 @@ def _refuse_code(folder: Path) -> None:
     foreign = [kind for kind in kinds if not str(kind).startswith("sentence_transformers.")]
     if foreign:
         raise RecordError(f"{file}: the module {foreign[0]!r} is code inside the checkpoint, which is not run")
+
+
+def _check_pooling(model: str, folder: Path, pooling: str | None) -> None:
+    """Check that the pooling is known, and named where the checkpoint does not say it, and only there."""
+    if pooling is not None and pooling not in POOLINGS:
+        raise RecordError(f"--encoder_pooling must be one of {', '.join(POOLINGS)}, not {pooling!r}")
+    if (folder / "modules.json").exists():
+        if pooling:
+            raise RecordError(f"{model}: its modules.json says how tokens are pooled; leave out --encoder_pooling")
+    elif not pooling:
+        raise RecordError(
+            f"{model} has no modules.json, which says how tokens are pooled: give --encoder_pooling cls (as for unsupervised "
+            "SimCSE), mean, or pooler (as for supervised SimCSE)"
+        )
+
+
+def _modules(folder: Path, pooling: str, options: dict) -> list[torch.nn.Module]:
+    """Return the modules of sentence-transformers for a plain checkpoint."""
+    kind = {"model_kwargs": options | {"local_files_only": True}}
+    if pooling != "pooler":
+        network = Transformer(str(folder), **kind)
+        return [network, Pooling(network.get_embedding_dimension(), pooling)]
+    whole = {"text": {"method": "forward", "method_output_name": "pooler_output"}}
+    network = Transformer(str(folder), modality_config=whole, module_output_name="sentence_embedding", **kind)
+    # The library would draw weights that are missing at random, with no more than a warning.
+    layer = getattr(network.model, "pooler", None)
+    wanted = [] if layer is None else [f"pooler.{name}" for name in layer.state_dict()]
+    stored = [name for file in folder.glob("*.safetensors") for name in safe_open(file, "pt").keys()]  # noqa: SIM118
+    if not wanted or not all(any(f".{name}".endswith(f".{each}") for name in stored) for each in wanted):
+        raise RecordError(f"{folder} has no weights of a pooler; --encoder_pooling must be cls or mean")
+    return [network]

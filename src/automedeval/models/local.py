@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
+from automedeval.models.attention import attention_here
 from automedeval.models.base import Answer, Chat, Free, Messages, Part, Prompt
 from automedeval.models.checkpoints import checkpoint_folder, fingerprints
 from automedeval.models.decoding import (
@@ -93,6 +94,7 @@ class LocalChat(Chat):
     def __post_init__(self) -> None:
         folder = checkpoint_folder(self.model)
         self.name = folder.name if Path(self.model).exists() else self.model
+        self.attn_implementation = attention_here(self.attn_implementation)
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
         if self.chat_template_path:
             self.tokenizer.chat_template = Path(self.chat_template_path).read_text(encoding="utf-8")

@@ -16,6 +16,7 @@ import yaml
 from automedeval.models.checkpoints import Stage, fingerprint, read_history, read_record
 from automedeval.publishing.cards import front_matter
 from automedeval.records import RecordError, read_text
+from automedeval.records.hub_names import hub_name
 from automedeval.reports.page import environment
 from automedeval.reports.text import estimates_in, interval
 from automedeval.stats.agreement import LABELS
@@ -80,6 +81,7 @@ def fill_card(
     facts = {
         **vars(inputs),
         "base_model": base,
+        "base_commit": None if inputs.base_model else record.get("base_commit"),
         "stages": history,
         "hours": training_hours(checkpoint, history),
         "rows": record["identity"]["rows"],
@@ -93,7 +95,7 @@ def fill_card(
     template = environment("automedeval.publishing").get_template("model_card_parts.md.jinja")
     context = template.new_context(facts)
     parts = {name: "".join(block(context)).strip() for name, block in template.blocks.items()}
-    about = front_matter(card) | {"base_model": base, "datasets": list(inputs.datasets)}
+    about = front_matter(card) | {"base_model": hub_name(base)[0], "datasets": list(inputs.datasets)}
     if tied and (index := model_index(inputs.repo, result, records)):
         about["model-index"] = index
     opening = yaml.safe_dump(about, sort_keys=False, allow_unicode=True, width=120)

@@ -8,13 +8,14 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from automedeval.records.hub_names import hub_rows, is_hub_dataset
 from automedeval.records.types import Case, Rating, RecordError, _shown
 
 LARGEST = 1e6  # the squares of larger scores are too coarse to compare
 
 
 def read_lines(path: str | Path, hub: bool = False) -> Iterator[tuple[str, dict]]:
-    """Yield `(place, object)` for each record of a JSON Lines file, a parquet file or, with `hub`, a Hub dataset id.
+    """Yield `(place, object)` for each record of a JSON Lines file, a parquet file or, with `hub`, a dataset of the Hub.
 
     `place` is "file:line" for error messages. Blank lines are skipped. Memory does not grow with the file.
 
@@ -22,7 +23,7 @@ def read_lines(path: str | Path, hub: bool = False) -> Iterator[tuple[str, dict]
         RecordError: the file cannot be read, is not UTF-8, or a line is not a JSON object.
     """
     file = Path(path)
-    if file.suffix == ".parquet" or (hub and not file.exists() and _looks_like_hub_id(str(path))):
+    if file.suffix == ".parquet" or (hub and not file.exists() and is_hub_dataset(str(path))):
         yield from _read_dataset(str(path))
         return
     try:
@@ -56,10 +57,6 @@ def _parsed(line: bytes, place: str) -> dict | None:
     return record
 
 
-def _looks_like_hub_id(path: str) -> bool:
-    return path.count("/") == 1 and not path.startswith((".", "/")) and not Path(path).suffix
-
-
 def _read_dataset(path: str) -> Iterator[tuple[str, dict]]:
     import datasets  # slow to import, and only parquet and the Hub need it
 
@@ -67,7 +64,7 @@ def _read_dataset(path: str) -> Iterator[tuple[str, dict]]:
         if path.endswith(".parquet"):
             rows = datasets.load_dataset("parquet", data_files=path, split="train", streaming=True)
         else:
-            rows = datasets.load_dataset(path, split="test", streaming=True)
+            rows = hub_rows(path, "test", streaming=True)
         for number, row in enumerate(rows, 1):
             yield f"{path}:{number}", {name: _as_json(value, f"{path}:{number}, {name}") for name, value in row.items()}
     except RecordError:

@@ -16,6 +16,7 @@ from automedeval.dataset.folder import TEST, read_statistics, read_table
 from automedeval.models.checkpoints import Stage, read_record
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError
+from automedeval.records.hub_names import hub_rows
 from automedeval.records.journal import write_whole
 from automedeval.reports.page import environment
 
@@ -32,7 +33,7 @@ _UNUSED = {
     "ignore_data_skip": (False, "a resumed run would train again on the rows that it has seen"),
     "dataset_streaming": (False, "all rows are read, because their lengths are checked before training starts"),
     "dataset_config": (None, "a data set is a folder, or a Hub id with a single configuration"),
-    "model_revision": ("main", "download another revision, and name its folder with model_name_or_path"),
+    "model_revision": ("main", "write it behind the name: model_name_or_path: ORG/NAME@REVISION"),
 }
 # TRL's arguments that determine the weights, together with the rows and the start; not speed, device or logging. A run is
 # resumed only if all of them are unchanged.
@@ -68,18 +69,18 @@ def read_rows(parts: Sequence[tuple[str | None, str]]) -> tuple[str, list[str], 
     (dataset,) = names
     if TEST in splits:
         raise RecordError(f"{dataset}: the split {TEST!r} is held out; no run trains on it")
-    from datasets import Dataset, concatenate_datasets, load_dataset  # slow to import, and only training needs it
+    from datasets import Dataset, concatenate_datasets  # slow to import, and only training needs it
 
     if (Path(dataset) / "statistics.json").exists():
         statistics = read_statistics(dataset)
         if missing := [split for split in splits if split not in statistics["splits"]]:
             raise RecordError(f"{dataset}: no split {missing[0]!r}; there are {', '.join(statistics['splits'])}")
-        # Not load_dataset: it caches a folder by name, and returns the old rows of a folder that was built again.
+        # Not by `datasets`: it caches a folder by name, and returns the old rows of a folder that was built again.
         rows = concatenate_datasets([Dataset(read_table(dataset, split)) for split in splits])
         return dataset, splits, rows, statistics
     statistics = {}  # a data set that was not built here, as one of the Hub, has no statistics.json
     try:
-        rows = concatenate_datasets([load_dataset(dataset, split=split) for split in splits])
+        rows = concatenate_datasets([hub_rows(dataset, split, streaming=False) for split in splits])
     except (ValueError, OSError) as error:  # raised for a wrong name, split or file
         raise RecordError(f"{dataset}, {'+'.join(splits)}: {' '.join(str(error).split())[:300]}") from None
     return dataset, splits, rows, statistics

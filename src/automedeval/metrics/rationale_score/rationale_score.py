@@ -8,9 +8,8 @@ This file imports nothing of the package: `evaluate.load` copies this file alone
 """
 
 import csv
-import importlib.util
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from math import isfinite
@@ -20,6 +19,7 @@ from typing import Any
 import datasets
 import evaluate
 import torch
+from huggingface_hub import snapshot_download
 from torch.nn.functional import linear, normalize
 from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoConfig, AutoModel, AutoTokenizer, BartForConditionalGeneration
@@ -28,8 +28,8 @@ from transformers.utils.logging import get_verbosity, set_verbosity, set_verbosi
 # Steps of the slices that turn (prediction, reference) into (source, target).
 DIRECTIONS = {"reference_to_prediction": (-1,), "prediction_to_reference": (1,), "harmonic": (-1, 1)}
 DTYPES = ("float32", "bfloat16", "float16")
-# The layers that bert-score compares for its usual models; its authors chose them on WMT16.
-LAYERS = {"roberta-large": 17, "roberta-base": 10, "bert-base-uncased": 9, "microsoft/deberta-xlarge-mnli": 40}
+BACKENDS = ("own", "bert_score")
+FILES = ["*.json", "*.safetensors", "vocab.txt", "merges.txt", "*.model"]  # of a model on the Hub
 # Models whose positions begin after the id of the padding: their table of positions is longer than the longest text.
 SHIFTED = {
     "roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "roberta-prelayernorm", "longformer", "xmod", "mpnet",
@@ -51,6 +51,7 @@ def rationale_score(
     references: Sequence[str | Sequence[str]],
     bert_model: str | None = "roberta-large",
     bert_num_layers: int | None = None,
+    bert_backend: str = "own",
     bart_model: str | None = "facebook/bart-large-cnn",
     bart_direction: str = "reference_to_prediction",
     rescale_with_baseline: bool = False,
@@ -64,8 +65,9 @@ def rationale_score(
     Args:
         predictions: texts.
         references: one text or several for each prediction. Of several, the largest value of each figure counts.
-        bert_model, bart_model: name on the Hub or folder; None omits that part.
-        bert_num_layers: the layer whose hidden states are compared; None: bert-score's choice, for models in `LAYERS`.
+        bert_model, bart_model: name on the Hub, NAME@REVISION, or folder; None omits that part.
+        bert_num_layers: the layer whose hidden states are compared; None: the one in the table of the package bert-score.
+        bert_backend: "own", or "bert_score" to match tokens by the package bert-score, on the same network in float32.
         bart_direction: which text is the source and which the target; harmonic is the harmonic mean of both directions.
         rescale_with_baseline: rescale BERTScore so that unrelated texts have about 0, with bert-score's table for English, or
             with the table at `baseline_path` (CSV with the columns LAYER, P, R, F).
@@ -77,15 +79,18 @@ def rationale_score(
         `bert_score` {precision, recall, f1} and `bart_score` (nats per token, None if undefined), one figure per item;
         `mean_bert_score`, `mean_bart_score`, and `bart_score_undefined`, the number of items without a BARTScore; `empty` and
         `truncated`, the items with a blank text, and with a text that was cut to a model's window.
-        A blank text has BERTScore 0, as in bert-score, and no BARTScore.
+        A blank text has BERTScore 0, as in bert-score, and no BARTScore. `bert_score_hash` is how bert-score names the
+        settings, None if it is not installed; `revisions` has the commit on the Hub of each model from there.
 
     Raises:
-        ValueError: invalid texts or settings; a model that cannot be loaded; no baseline.
+        ValueError: invalid texts or settings; a model that cannot be loaded; no baseline; bert-score is needed and is not
+            installed.
     """
     # Paper: names neither models nor direction. Here: the defaults of the authors' programs, reference → prediction, and no
     # rescaling, since the paper's BERTScores of 84 to 95 are in the range of the raw F1.
     predictions, references = check_texts(predictions, references)
-    for name, value, allowed in (("bart_direction", bart_direction, DIRECTIONS), ("dtype", dtype, DTYPES)):
+    choices = (("bart_direction", bart_direction, DIRECTIONS), ("bert_backend", bert_backend, BACKENDS))
+    for name, value, allowed in (*choices, ("dtype", dtype, DTYPES)):
         if value not in allowed:
             raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
     if isinstance(batch_tokens, bool) or not isinstance(batch_tokens, int) or batch_tokens < 1:
@@ -94,19 +99,19 @@ def rationale_score(
         raise ValueError("bert_model and bart_model are both None: nothing to compute")
     if bert_model is None and rescale_with_baseline:
         raise ValueError("rescale_with_baseline needs BERTScore, and bert_model is None")
+    if bert_backend == "bert_score" and dtype != "float32":
+        raise ValueError(f"bert_backend 'bert_score' computes in float32, not in {dtype}")
     if baseline_path and not rescale_with_baseline:
         raise ValueError("baseline_path is given, and rescale_with_baseline is False")
     device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     pairs = [(prediction, reference) for prediction, each in zip(predictions, references) for reference in each]
     owners = [item for item, each in enumerate(references) for _ in each]
-    result: dict[str, Any] = {}
+    result: dict[str, Any] = {"revisions": {}}
     empty, cut = set(), set()
     if bert_model is not None:
-        layers = LAYERS.get(bert_model) if bert_num_layers is None else bert_num_layers
-        if layers is None:
-            raise ValueError(f"bert_model {bert_model!r}: bert_num_layers must be given; known are {', '.join(LAYERS)}")
+        layers = _usual_layers(bert_model) if bert_num_layers is None else bert_num_layers
         base = _baseline(bert_model, layers, baseline_path) if rescale_with_baseline else [0.0, 0.0, 0.0]
-        bert = _load("bert_model", bert_model, layers, device, dtype)
+        bert = _load("bert_model", bert_model, layers, device, dtype, bert_backend)
         rows, over = bert.score([(one.strip(), two.strip()) for one, two in pairs], batch_tokens)
         empty |= {owner for owner, row in zip(owners, rows) if row is None}
         cut |= bert.log_cut(over, owners, len(predictions))
@@ -115,8 +120,11 @@ def rationale_score(
         columns = {name: [(row[k] - base[k]) / (1 - base[k]) for row in best] for k, name in names}
         means = {name: sum(column) / len(column) for name, column in columns.items()}
         result |= {"bert_score": columns, "mean_bert_score": means}
+        result["bert_score_hash"] = _hash(bert_model, layers, dtype, rescale_with_baseline, baseline_path)
+        result["revisions"] |= bert.revision
     if bart_model is not None:
-        bart = _load("bart_model", bart_model, None, device, dtype)
+        bart = _load("bart_model", bart_model, None, device, dtype, "own")
+        result["revisions"] |= bart.revision
         ways = [bart.score([pair[::turn] for pair in pairs], batch_tokens) for turn in DIRECTIONS[bart_direction]]
         rows, over = ways[0]
         if len(ways) == 2:  # of two log-probabilities, which are 0 at most
@@ -163,13 +171,39 @@ def _best(rows: Sequence[list[float] | None], owners: Sequence[int], items: int)
     return best
 
 
+def _package(why: str) -> Any:
+    """Return the module `utils` of bert-score; ValueError with the reason if it is not installed."""
+    try:
+        from bert_score import utils  # here: not every setting needs it
+    except ImportError:
+        raise ValueError(why) from None
+    return utils
+
+
+def _usual_layers(name: str) -> int:
+    """Return the layer that bert-score compares for a model; its authors chose them on WMT16."""
+    package = _package(f"bert_model {name!r}: give bert_num_layers, or install bert-score, which has a table of layers")
+    plain = name.partition("@")[0]
+    if plain not in package.model2layers:
+        raise ValueError(f"bert_model {name!r}: bert_num_layers must be given; bert-score's table has no such model")
+    return package.model2layers[plain]
+
+
+def _hash(name: str, layers: int, dtype: str, rescaled: bool, baseline_path: str | None) -> str | None:
+    """Return bert-score's name of the settings, with the dtype if it is not float32; None without the package."""
+    try:
+        found = _package("").get_hash(name, layers, False, rescaled, baseline_path is not None, False)
+    except ValueError:
+        return None
+    return found if dtype == "float32" else f"{found}_{dtype}"
+
+
 def _baseline(name: str, layers: int, path: str | None) -> list[float]:
     """Return the baselines of precision, recall and F1 at a layer."""
+    name = name.partition("@")[0]
     if path is None:
-        package = importlib.util.find_spec("bert_score")
-        if package is None:
-            raise ValueError("no baseline: give baseline_path, or install bert-score, which has tables for English")
-        path = str(Path(package.origin).parent / "rescale_baseline" / "en" / f"{name}.tsv")
+        package = _package("no baseline: give baseline_path, or install bert-score, which has tables for English")
+        path = str(Path(package.__file__).parent / "rescale_baseline" / "en" / f"{name}.tsv")
     if not Path(path).is_file():
         raise ValueError(f"no baseline for bert_model {name!r}: there is no file {path}")
     with open(path, encoding="utf-8", newline="") as stream:
@@ -220,10 +254,9 @@ def _stacked(rows: list[torch.Tensor], padding: int, device: torch.device) -> tu
 class _Model:
     """A network with its tokenizer, which scores pairs of texts."""
 
-    def __init__(self, name: str, network: torch.nn.Module):
-        self.name, self.network = name, network.eval()
+    def __init__(self, name: str, network: torch.nn.Module, tokenizer: Any, revision: dict[str, str]):
+        self.name, self.network, self.tokenizer, self.revision = name, network.eval(), tokenizer, revision
         self.device = next(network.parameters()).device
-        self.tokenizer = tokenizer = AutoTokenizer.from_pretrained(name)
         self.frame = torch.tensor(sorted({tokenizer.cls_token_id, tokenizer.sep_token_id} - {None}), dtype=torch.long)
         config = network.config
         self.pad = config.pad_token_id or 0
@@ -244,7 +277,7 @@ class _Model:
         blank = [not text.strip() or torch.isin(row, self.frame).all() for text, row in zip(numbers, ids)]
         asked = [(numbers[one], numbers[two]) for one, two in pairs]
         todo = [pair for pair in dict.fromkeys(asked) if not (blank[pair[0]] or blank[pair[1]])]
-        figures = self._figures(todo, ids, budget)
+        figures = self._figures(todo, list(numbers), ids, budget)
         if not all(isfinite(figure) for row in figures.values() for figure in row):
             raise ValueError(f"{self.name}: a score is not finite; dtype='float32' may help")
         return [figures.get(pair) for pair in asked], [over[one] or over[two] for one, two in asked]
@@ -278,7 +311,7 @@ class _Model:
 
 
 class _Bert(_Model):
-    def _figures(self, pairs: list[Pair], ids: Rows, budget: int) -> dict[Pair, list[float]]:
+    def _figures(self, pairs: list[Pair], texts: list[str], ids: Rows, budget: int) -> dict[Pair, list[float]]:
         """Return precision, recall and F1 of (prediction, reference) pairs."""
         figures: dict[Pair, list[float]] = {}
         pairs = sorted(pairs, key=lambda pair: (len(ids[pair[0]]), pair), reverse=True)
@@ -310,8 +343,22 @@ class _Bert(_Model):
         return torch.stack([precision, recall, f1], dim=1).tolist()
 
 
+class _PackageBert(_Model):
+    def _figures(self, pairs: list[Pair], texts: list[str], ids: Rows, budget: int) -> dict[Pair, list[float]]:
+        """Return precision, recall and F1 of (prediction, reference) pairs as bert-score computes them, without idf."""
+        if not pairs:
+            return {}
+        package = _package("bert_backend 'bert_score' needs bert-score")
+        self.tokenizer.model_max_length = self.window  # bert-score cuts there, and fails where it is unknown
+        weights = defaultdict(lambda: 1.0, dict.fromkeys(self.frame.tolist(), 0.0))
+        predictions, references = ([texts[pair[k]] for pair in pairs] for k in (0, 1))
+        options = {"batch_size": max(1, budget // self.window), "device": self.device}
+        found = package.bert_cos_score_idf(self.network, references, predictions, self.tokenizer, weights, **options)
+        return dict(zip(pairs, found.tolist()))
+
+
 class _Bart(_Model):
-    def _figures(self, pairs: list[Pair], ids: Rows, budget: int) -> dict[Pair, list[float]]:
+    def _figures(self, pairs: list[Pair], texts: list[str], ids: Rows, budget: int) -> dict[Pair, list[float]]:
         """Return the mean log-probability of the target's tokens of (source, target) pairs."""
         figures, targets = {}, {}
         for source, target in pairs:
@@ -352,27 +399,34 @@ class _Bart(_Model):
 
 
 @lru_cache(maxsize=2)
-def _load(what: str, name: str, layers: int | None, device: str, dtype: str) -> _Model:
+def _load(what: str, name: str, layers: int | None, device: str, dtype: str, backend: str) -> _Model:
     """Return a model; the last two stay loaded. Only safetensors are read, and no code inside a checkpoint is run."""
     options = {"dtype": getattr(torch, dtype), "use_safetensors": True, "output_loading_info": True}
+    revision: dict[str, str] = {}
     level = get_verbosity()
     set_verbosity_error()  # else it lists every weight that is not loaded on purpose; missing weights are checked below
     try:
-        config = AutoConfig.from_pretrained(name)
+        folder = name
+        if not Path(name).is_dir():
+            repo, _, wanted = name.partition("@")
+            folder = snapshot_download(repo, revision=wanted or None, allow_patterns=FILES)
+            revision = {what: Path(folder).name}
+        config = AutoConfig.from_pretrained(folder)
         if what == "bart_model":
             if config.model_type != "bart":
                 raise ValueError(f"bart_model {name!r} is a {config.model_type}: BARTScore takes a BART")
-            network, report = BartForConditionalGeneration.from_pretrained(name, config=config, **options)
+            network, report = BartForConditionalGeneration.from_pretrained(folder, config=config, **options)
         else:
             if config.is_encoder_decoder:
                 raise ValueError(f"bert_model {name!r} is a {config.model_type}: BERTScore takes an encoder alone")
             if not isinstance(layers, int) or not 1 <= layers <= config.num_hidden_layers:
                 raise ValueError(f"bert_num_layers must be from 1 to {config.num_hidden_layers}, not {layers!r}")
             config.num_hidden_layers = layers  # higher layers are neither loaded nor computed
-            network, report = AutoModel.from_pretrained(name, config=config, **options)
+            network, report = AutoModel.from_pretrained(folder, config=config, **options)
         if missing := sorted(key for key in report["missing_keys"] if "pooler" not in key):
             raise ValueError(f"{what} {name!r} lacks {len(missing)} of its weights, {missing[0]} for one")
-        return (_Bart if what == "bart_model" else _Bert)(name, network.to(device))
+        kind = _Bart if what == "bart_model" else {"own": _Bert, "bert_score": _PackageBert}[backend]
+        return kind(name, network.to(device), AutoTokenizer.from_pretrained(folder), revision)
     except OSError as error:
         raise ValueError(f"{what} {name!r} cannot be loaded: {' '.join(str(error).split())[:300]}") from None
     finally:

@@ -1,0 +1,195 @@
+"""Convert a checkpoint whose weights are pickles into safetensors, the only format that the other recipes read.
+
+    python recipes/convert_checkpoint.py --input chaoyi-wu/MedLLaMA_13B --output models/MedLLaMA-13B
+    python recipes/convert_checkpoint.py --input FOLDER --output models/NAME
+
+A pickle can hold a program. Here `torch.load(weights_only=True)` reads it, which builds tensors and nothing else, in a process
+that does nothing but this. A checkpoint of an architecture that needs code of its own is refused, and no code is copied. Names,
+shapes, dtypes and values stay as they are: every shard is read back after it was written, and compared bit by bit. Memory holds
+one shard at a time; the disk has to hold both checkpoints. OUTPUT gets its name when it is complete; the same command
+resumes an interrupted run.
+"""
+
+import json
+import os
+import shutil
+import zipfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from pickle import UnpicklingError
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from automedeval.cli import parse, run
+from automedeval.models.checkpoints import FILES, check_architecture, checkpoint_folder
+from automedeval.records import RecordError
+from automedeval.records.journal import write_whole
+
+PICKLES, INDEX = "pytorch_model*.bin", "pytorch_model.bin.index.json"
+
+
+@dataclass
+class ConvertArguments:
+    """Which checkpoint, and where to."""
+
+    input: str = field(
+        metadata={"help": "checkpoint with pytorch_model*.bin: a folder, or ORG/NAME or ORG/NAME@REVISION"}
+    )
+    output: str = field(metadata={"help": "folder for the converted checkpoint"})
+
+
+def main() -> None:
+    """Convert shard by shard, write the index, copy configuration and tokenizer, and give the folder its name."""
+    (args,) = parse((ConvertArguments,), __doc__)
+    output = Path(args.output)
+    if (output / "config.json").exists():
+        print(f"{output} is there already")
+        return
+    if output.exists():
+        raise RecordError(f"{output}: holds something else than a checkpoint; choose another --output")
+    source = checkpoint_folder(args.input, weights=PICKLES)
+    check_architecture(source)
+    shards, promised = shards_of(source)
+    count = len(shards)
+    names = (
+        ["model.safetensors"]
+        if count == 1
+        else [f"model-{n:05}-of-{count:05}.safetensors" for n in range(1, count + 1)]
+    )
+    scratch = output.with_name(f".{output.name}.unfinished")
+    scratch.mkdir(parents=True, exist_ok=True)
+    for left in [file for file in scratch.iterdir() if file.name not in names]:
+        left.unlink()
+    places: dict[str, str] = {}
+    size = 0
+    for shard, name in zip(shards, names):
+        tensors = read_pickle(shard)
+        if twice := sorted(places.keys() & tensors):
+            raise RecordError(f"{shard}: {twice[0]!r} is in {places[twice[0]]} too")
+        resumed = same(scratch / name, tensors)
+        if not resumed:
+            write(tensors, scratch / name, shard)
+        places |= dict.fromkeys(tensors, name)
+        size += sum(tensor.nbytes for tensor in tensors.values())
+        print(
+            f"{shard.name} → {name}: {len(tensors):,} tensors, {described(tensors)}{', there already' * resumed}",
+            flush=True,
+        )
+        del tensors
+    if promised is not None and promised != set(places):
+        name = min(promised ^ set(places))
+        raise RecordError(
+            f"{source / INDEX}: {name!r} is {'missing in the shards' if name in promised else 'not listed'}"
+        )
+    if count > 1:
+        index = {"metadata": {"total_size": size}, "weight_map": dict(sorted(places.items()))}
+        write_whole(scratch / "model.safetensors.index.json", json.dumps(index, indent=1) + "\n")
+    copied = copy_files(source, scratch)
+    scratch.rename(output)
+    print(
+        f"{output}: {len(places):,} tensors, {size / 1e9:.2f} GB, equal to those of {args.input}; copied {', '.join(copied)}"
+    )
+
+
+def shards_of(source: Path) -> tuple[list[Path], set[str] | None]:
+    """Return the pickles of a checkpoint, and the names of its tensors by its index, None without one."""
+    index = source / INDEX
+    if not index.exists():
+        if not (source / "pytorch_model.bin").exists():
+            there = (
+                "its weights are safetensors already" if any(source.glob("*.safetensors")) else "there are no weights"
+            )
+            raise RecordError(f"{source}: no pytorch_model.bin and no {INDEX}; {there}")
+        return [source / "pytorch_model.bin"], None
+    try:
+        weights = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        names = sorted(set(weights.values()))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RecordError(f"{index}: no index of shards ({error})") from None
+    for name in names:
+        if name != Path(name).name or not (source / name).exists():
+            raise RecordError(f"{index}: names the shard {name!r}, which is not in the folder")
+    return [source / name for name in names], set(weights)
+
+
+def read_pickle(shard: Path) -> dict[str, torch.Tensor]:
+    """Return the tensors of a shard, mapped from the disk where its format allows that.
+
+    Raises:
+        RecordError: a file that cannot be read, that holds more than tensors by name, or a tensor that is not dense.
+    """
+    try:
+        mapped = zipfile.is_zipfile(shard)  # not those that torch before 1.6 wrote
+        found = torch.load(shard, map_location="cpu", weights_only=True, mmap=mapped)
+    except (UnpicklingError, RuntimeError, EOFError, OSError, ValueError) as error:
+        raise RecordError(f"{shard}: not a pickle of tensors alone: {' '.join(str(error).split())[:200]}") from None
+    if not isinstance(found, dict) or not found:
+        raise RecordError(f"{shard}: holds a {type(found).__name__}, not tensors by their names")
+    for name, value in found.items():
+        if not isinstance(name, str) or type(value) not in (torch.Tensor, torch.nn.Parameter):
+            raise RecordError(f"{shard}: {name!r} is a {type(value).__name__}, not a tensor")
+        if value.layout != torch.strided or value.is_quantized:
+            raise RecordError(f"{shard}: {name!r} is not a dense tensor, which safetensors cannot hold")
+    return {name: value.detach() for name, value in found.items()}
+
+
+def write(tensors: dict[str, torch.Tensor], file: Path, shard: Path) -> None:
+    """Write the tensors of a shard, read them back, and give the file its name."""
+    seen: set[int] = set()
+    apart = {}  # the format refuses tensors that share their memory, as tied weights do
+    for name, tensor in tensors.items():
+        memory = tensor.untyped_storage().data_ptr()
+        apart[name] = tensor.clone(memory_format=torch.contiguous_format) if memory in seen else tensor.contiguous()
+        seen.add(memory)
+    part = file.with_name(f"{file.name}.part")
+    try:
+        save_file(apart, part, metadata={"format": "pt"})
+    except SafetensorError as error:
+        raise RecordError(f"{part}: cannot be written: {' '.join(str(error).split())[:200]}") from None
+    if not same(part, tensors):
+        raise RecordError(f"{part}: differs from {shard} after writing; the disk may be faulty")
+    os.replace(part, file)
+
+
+def same(file: Path, tensors: dict[str, torch.Tensor]) -> bool:
+    """Return whether a safetensors file holds exactly these tensors, bit by bit."""
+    try:
+        with safe_open(file, "pt") as written:
+            return set(written.keys()) == set(tensors) and all(
+                equal(written.get_tensor(name), tensor) for name, tensor in tensors.items()
+            )
+    except (OSError, SafetensorError):  # not there, or cut off
+        return False
+
+
+def equal(one: torch.Tensor, two: torch.Tensor) -> bool:
+    """Return whether two tensors have the same dtype, shape and bits; NaN is equal to the same NaN."""
+    if (one.dtype, one.shape) != (two.dtype, two.shape):
+        return False
+    return torch.equal(*(each.contiguous().reshape(-1).view(torch.uint8) for each in (one, two)))
+
+
+def described(tensors: dict[str, torch.Tensor]) -> str:
+    """Return size and dtypes of tensors in words, and how many share their memory, as tied weights do."""
+    dtypes = sorted({str(tensor.dtype).removeprefix("torch.") for tensor in tensors.values()})
+    memory = {
+        (tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tensor.shape) for tensor in tensors.values()
+    }
+    tied = len(tensors) - len(memory)
+    size = sum(tensor.nbytes for tensor in tensors.values()) / 1e9
+    return f"{size:.2f} GB of {', '.join(dtypes)}" + (f", {tied} tied, each written in full" if tied else "")
+
+
+def copy_files(source: Path, target: Path) -> list[str]:
+    """Copy configuration, tokenizer and card of a checkpoint; return their names."""
+    names = {file.name for pattern in [*FILES, "README.md", "LICENSE*"] for file in source.glob(pattern)}
+    names = {name for name in names if not name.endswith((".safetensors", ".index.json"))}
+    for name in sorted(names):
+        shutil.copyfile(source / name, target / name)
+    return sorted(names)
+
+
+if __name__ == "__main__":
+    run(main)

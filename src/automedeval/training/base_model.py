@@ -1,0 +1,139 @@
+"""Check a base model before a study is trained on it: everything that a later step needs of it.
+
+A base needs an architecture that transformers knows as a causal language model; all of its weights in safetensors; a context
+window of `max_length` tokens; a tokenizer whose tokens all have a row in the embeddings, that has an end-of-sequence token, and
+that gives score lines and the signs of medical texts back unchanged; and a chat template, its own or a Jinja file, that begins
+an answered prompt as it begins the prompt, and ends an answer with a token that ends generation. A padding token is not needed:
+without one, training pads with the end-of-sequence token.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from automedeval.models.checkpoints import check_architecture, checkpoint_folder
+from automedeval.models.tokenization import PromptEncoder
+from automedeval.records import RecordError, read_text
+from automedeval.rubrics import Rubric, read_rubric
+from automedeval.rubrics.grammar import ParsedAnswer, format_verdict
+
+SIGNS = "38.5 °C, 5 µg, ≥ 2 × 10⁹/l, β-blocker, naïve, “yes” – no"  # what medical answers hold beside ASCII
+_SHOWN = 80  # characters of a text in a fault
+
+
+def base_faults(
+    model: str, chat_template_path: str | None = None, max_length: int = 2048, rubric: str = "automedeval"
+) -> list[str]:
+    """Return what a base model lacks, each in one line; an empty list if a study can be trained on it.
+
+    No weights are read, only their names and shapes.
+
+    Args:
+        model: folder, or ORG/NAME or ORG/NAME@REVISION on the Hub.
+        chat_template_path: Jinja file with the chat template that the study uses, for a base without one.
+        max_length: longest training row, in tokens.
+        rubric: the rubric whose answers the judge will write.
+
+    Raises:
+        RecordError: there is no such checkpoint, rubric or template file.
+    """
+    from transformers import AutoConfig  # slow to import
+
+    folder = checkpoint_folder(model)
+    template = read_text(Path(chat_template_path)) if chat_template_path else None
+    try:
+        check_architecture(folder)
+        config = AutoConfig.from_pretrained(folder)
+    except (RecordError, OSError, ValueError) as error:
+        return [_line(error)]
+    window = getattr(config.get_text_config(), "max_position_embeddings", None)
+    faults = weight_faults(folder, config)
+    if window is not None and window < max_length:
+        faults.append(f"its context window has {window:,} tokens, and the longest row {max_length:,}")
+    return faults + tokenizer_faults(folder, config, template, rubric)
+
+
+def weight_faults(folder: Path, config: Any) -> list[str]:
+    """Return what is wrong with a checkpoint's weights: not a causal model's, not in safetensors, not all there."""
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoModelForCausalLM
+
+    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+        return [f"its architecture {config.model_type!r} is no causal language model"]
+    index = folder / "model.safetensors.index.json"
+    if index.exists():
+        try:
+            shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            return [f"{index.name}: no index of shards ({_line(error)})"]
+        if missing := sorted(name for name in shards if not (folder / name).exists()):
+            return [f"{index.name} names {missing[0]}, which is not there"]
+    elif not (folder / "model.safetensors").exists():
+        return ["no weights in safetensors; recipes/convert_checkpoint.py makes them of pytorch_model*.bin"]
+    options = {"device_map": "meta", "use_safetensors": True, "ignore_mismatched_sizes": True}
+    try:
+        _, report = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True, **options)
+    except Exception as error:  # noqa: BLE001  a bad checkpoint makes transformers and safetensors raise a dozen kinds
+        return [f"its weights cannot be loaded: {_line(error)}"]
+    faults = []
+    if missing := sorted(report["missing_keys"]):
+        faults.append(f"{len(missing):,} of its weights are missing, {missing[0]} for one")
+    if other := sorted(report["mismatched_keys"]):
+        faults.append(
+            f"{len(other):,} of its weights have another shape than its config.json says, {other[0][0]} for one"
+        )
+    return faults
+
+
+def tokenizer_faults(folder: Path, config: Any, template: str | None, rubric: str) -> list[str]:
+    """Return what is wrong with a checkpoint's tokenizer and chat template; `template` replaces its own."""
+    from transformers import AutoTokenizer, GenerationConfig
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+    except Exception as error:  # noqa: BLE001  a library that is missing, a file that is, or one that cannot be read
+        return [f"no tokenizer: {_line(error)}"]
+    tokenizer.chat_template = template or tokenizer.chat_template
+    faults = []
+    rows = config.get_text_config().vocab_size
+    if beyond := sorted(token for token, number in tokenizer.get_vocab().items() if number >= rows):
+        faults.append(f"its token {beyond[0]!r} has no row in the embeddings, which have {rows:,}")
+    faults += round_trip_faults(tokenizer, read_rubric(rubric))
+    if tokenizer.eos_token_id is None:
+        faults.append("its tokenizer has no end-of-sequence token, with which answers end")
+    if tokenizer.chat_template is None:
+        return [*faults, "no chat template; name a Jinja file with --chat_template_path"]
+    try:
+        ends = GenerationConfig.from_pretrained(folder).eos_token_id
+    except OSError:
+        ends = config.get_text_config().eos_token_id
+    ends = {*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id} - {None}
+    messages = [{"role": "system", "content": "Judge."}, {"role": "user", "content": "Is it right?"}]
+    encoder = PromptEncoder(tokenizer)
+    try:
+        ((prompt, answer),) = encoder.encode_pairs([(messages, "Yes.")])
+    except RecordError as error:
+        return [*faults, _line(error)]
+    if not prompt or not answer:
+        return [*faults, "its chat template renders no prompt, or no answer"]
+    if not ends & set(answer):
+        faults.append("its chat template ends an answer with no end-of-sequence token, so the judge would not stop")
+    return faults
+
+
+def round_trip_faults(tokenizer: Any, rubric: Rubric) -> list[str]:
+    """Return which texts a tokenizer changes: each of the rubric's answers to one response, and a line of medical signs."""
+    low, high = rubric.scale or (0, -1)
+    answers = [ParsedAnswer(True, rationale="Step 1.", scores=(score,)) for score in range(low, high + 1)]
+    labels = [dict.fromkeys(rubric.output_criteria, choice) for choice in rubric.choices or ()]
+    answers += [ParsedAnswer(True, rationale="Step 1.", choices=choices) for choices in labels]
+    texts = [format_verdict(answer, rubric) for answer in answers]
+    for text in [*texts, SIGNS]:
+        ids = tokenizer(text, add_special_tokens=False).input_ids
+        back = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
+        if back.strip() != text.strip():
+            return [f"its tokenizer gives {text[-_SHOWN:]!r} back as {back[-_SHOWN:]!r}"]
+    return []
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]

@@ -1,0 +1,242 @@
+"""Pickles to safetensors: the recipe by its documented command, beside what transformers loads from both."""
+
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from doubles.hub import HubDouble
+from doubles.tiny_model import build_tiny_model
+from programs import ROOT, error_line, run_recipe
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+
+
+class Program:
+    """Runs when an ordinary pickle of it is loaded."""
+
+    def __init__(self, place: Path):
+        self.place = place
+
+    def __reduce__(self) -> tuple:
+        return os.mkdir, (str(self.place),)
+
+
+def pickled(folder: Path, shards: int = 1, **how: bool) -> dict[str, torch.Tensor]:
+    """Replace a checkpoint's safetensors by pickles, with an index if there are several; return its tensors."""
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    names = list(tensors)
+    files = {name: f"pytorch_model-{at % shards + 1:05}-of-{shards:05}.bin" for at, name in enumerate(names)}
+    if shards == 1:
+        torch.save(tensors, folder / "pytorch_model.bin", **how)
+        return tensors
+    for file in set(files.values()):
+        torch.save({name: tensors[name] for name in names if files[name] == file}, folder / file, **how)
+    index = {"metadata": {}, "weight_map": files}
+    (folder / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+    return tensors
+
+
+def written(folder: Path) -> dict[str, torch.Tensor]:
+    return {name: tensor for file in folder.glob("*.safetensors") for name, tensor in load_file(file).items()}
+
+
+def same(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> bool:
+    return one.keys() == two.keys() and all(
+        one[name].dtype == two[name].dtype and torch.equal(one[name], two[name]) for name in one
+    )
+
+
+def convert(source: Path | str, target: Path) -> subprocess.CompletedProcess:
+    return run_recipe("convert_checkpoint", "--input", source, "--output", target)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return build_tiny_model(tmp_path / "source")
+
+
+@pytest.mark.parametrize("how", [{}, {"_use_new_zipfile_serialization": False}], ids=["zip", "before torch 1.6"])
+@pytest.mark.parametrize("shards", [1, 3])
+def test_the_converted_checkpoint_is_the_same(source: Path, tmp_path: Path, shards: int, how: dict[str, bool]) -> None:
+    (source / "modeling_own.py").write_text("raise SystemExit('ran')")
+    expected = AutoModelForCausalLM.from_pretrained(source).state_dict()
+    tensors = pickled(source, shards, **how)
+    done = convert(source, tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert same(written(tmp_path / "out"), tensors)
+    network = AutoModelForCausalLM.from_pretrained(tmp_path / "out", use_safetensors=True)
+    assert same(network.state_dict(), expected)
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"config.json", "tokenizer.json", "tokenizer_config.json"} <= names
+    assert [name for name in names if name.endswith((".bin", ".py", ".part")) or "pytorch" in name] == []
+    if shards == 3:
+        index = json.loads((tmp_path / "out" / "model.safetensors.index.json").read_text())
+        assert index["weight_map"].keys() == tensors.keys()
+        assert index["metadata"]["total_size"] == sum(tensor.nbytes for tensor in tensors.values())
+        assert "pytorch_model-00003-of-00003.bin → model-00003-of-00003.safetensors: " in done.stdout
+    assert f"{len(tensors)} tensors, " in done.stdout
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+    again = convert(source, tmp_path / "out")
+    assert (again.returncode, again.stdout) == (0, f"{tmp_path / 'out'} is there already\n")
+
+
+def test_tied_weights_views_and_every_dtype_are_kept(tmp_path: Path) -> None:
+    shape = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = LlamaConfig(vocab_size=64, tie_word_embeddings=True, **shape)
+    network = LlamaForCausalLM(config).to(torch.bfloat16)
+    network.save_pretrained(tmp_path / "in")
+    tensors = dict(network.state_dict())  # embeddings and head share their memory
+    tensors["extra.half"] = torch.tensor([float("nan"), float("-inf")], dtype=torch.float16)
+    tensors["extra.number"] = torch.tensor(7)
+    tensors["extra.turned"] = torch.arange(6).reshape(2, 3).T
+    tensors["extra.part"] = torch.arange(100.0)[10:20]
+    (tmp_path / "in" / "model.safetensors").unlink()
+    torch.save(tensors, tmp_path / "in" / "pytorch_model.bin")
+    done = convert(tmp_path / "in", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert "of bfloat16, float16, float32, int64, 1 tied, each written in full" in done.stdout
+    found = written(tmp_path / "out")
+    assert found.keys() == tensors.keys()
+    assert all(found[name].dtype == tensor.dtype for name, tensor in tensors.items())
+    assert all(torch.equal(found[name].nan_to_num(), tensor.nan_to_num()) for name, tensor in tensors.items())
+    assert found["extra.half"].isnan().tolist() == [True, False]
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "out", use_safetensors=True, dtype=torch.bfloat16)
+    assert same(loaded.state_dict(), network.state_dict())
+    assert loaded.lm_head.weight is loaded.model.embed_tokens.weight
+
+
+def test_an_interrupted_conversion_goes_on(source: Path, tmp_path: Path) -> None:
+    tensors = pickled(source, 3)
+    shutil.copytree(source, tmp_path / "cut")
+    last = tmp_path / "cut" / "pytorch_model-00003-of-00003.bin"
+    last.write_bytes(last.read_bytes()[:1000])  # stops the run in its third shard
+    assert "pytorch_model-00003-of-00003.bin: not a pickle of tensors alone" in error_line(
+        convert(tmp_path / "cut", tmp_path / "out")
+    )
+    assert not (tmp_path / "out").exists()
+    scratch = tmp_path / ".out.unfinished"
+    first, second = (scratch / f"model-0000{n}-of-00003.safetensors" for n in (1, 2))
+    kept = first.stat().st_mtime_ns
+    second.write_bytes(second.read_bytes()[:-7])  # cut off
+    (scratch / "model-00003-of-00003.safetensors.part").write_bytes(b"half")
+    done = convert(source, tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert [line.endswith("there already") for line in lines[:3]] == [True, False, False]
+    assert (tmp_path / "out" / first.name).stat().st_mtime_ns == kept
+    assert same(written(tmp_path / "out"), tensors)
+    assert not scratch.exists()
+
+
+def with_program(folder: Path) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    with open(folder / "pytorch_model.bin", "wb") as stream:
+        pickle.dump(tensors | {"x": Program(folder / "ran")}, stream)
+
+
+def with_other_content(content: object) -> Callable[[Path], None]:
+    return lambda folder: torch.save(content, folder / "pytorch_model.bin")
+
+
+def with_missing_shard(folder: Path) -> None:
+    pickled(folder, 3)
+    (folder / "pytorch_model-00002-of-00003.bin").unlink()
+
+
+def with_path_in_index(folder: Path) -> None:
+    index = {"weight_map": {"x": "../pytorch_model.bin"}}
+    (folder / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+
+
+def with_name_not_stored(folder: Path) -> None:
+    pickled(folder, 2)
+    file = folder / "pytorch_model.bin.index.json"
+    index = json.loads(file.read_text())
+    index["weight_map"]["model.lost.weight"] = "pytorch_model-00001-of-00002.bin"
+    file.write_text(json.dumps(index))
+
+
+def with_name_twice(folder: Path) -> None:
+    pickled(folder, 2)
+    torch.save(
+        torch.load(folder / "pytorch_model-00001-of-00002.bin")
+        | torch.load(folder / "pytorch_model-00002-of-00002.bin"),
+        folder / "pytorch_model-00002-of-00002.bin",
+    )
+
+
+def with_own_architecture(folder: Path) -> None:
+    pickled(folder)
+    config = json.loads((folder / "config.json").read_text())
+    own = {"model_type": "own", "auto_map": {"AutoModelForCausalLM": "modeling_own.Own"}}
+    (folder / "config.json").write_text(json.dumps(config | own))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda folder: None,
+            "no pytorch_model.bin and no pytorch_model.bin.index.json; its weights are safetensors already",
+        ),
+        (with_program, "pytorch_model.bin: not a pickle of tensors alone: "),
+        (with_other_content([torch.zeros(2)]), "holds a list, not tensors by their names"),
+        (with_other_content({"step": 3}), "'step' is a int, not a tensor"),
+        (with_other_content({"x": torch.eye(2).to_sparse()}), "'x' is not a dense tensor"),
+        (with_missing_shard, "names the shard 'pytorch_model-00002-of-00003.bin', which is not in the folder"),
+        (with_path_in_index, "names the shard '../pytorch_model.bin', which is not in the folder"),
+        (with_name_not_stored, "'model.lost.weight' is missing in the shards"),
+        (with_name_twice, " is in model-00001-of-00002.safetensors too"),
+        (
+            with_own_architecture,
+            "the model_type 'own' is not known to transformers, and code in a checkpoint is not run",
+        ),
+    ],
+)
+def test_what_cannot_be_converted_is_told(
+    source: Path, tmp_path: Path, change: Callable[[Path], None], message: str
+) -> None:
+    change(source)
+    line = error_line(convert(source, tmp_path / "out"))
+    assert message in line
+    assert not (tmp_path / "out").exists()
+    assert not (source / "ran").exists(), "the program in the pickle has run"
+
+
+def test_memory_holds_one_shard(tmp_path: Path) -> None:
+    size, shards = 48 * 2**20, 6
+    build_tiny_model(tmp_path / "in")
+    (tmp_path / "in" / "model.safetensors").unlink()
+    files = {f"w{at}": f"pytorch_model-{at + 1:05}-of-{shards:05}.bin" for at in range(shards)}
+    for name, file in files.items():
+        torch.save({name: torch.randint(256, (size,), dtype=torch.uint8)}, tmp_path / "in" / file)
+    (tmp_path / "in" / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": files}))
+    program = (
+        "import resource, runpy, sys; import torch, transformers; from transformers import CONFIG_MAPPING;"
+        "held = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss;"
+        "before = held(); sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__');"
+        "print((held() - before) * 1024)"
+    )
+    command = [sys.executable, "-c", program, "recipes/convert_checkpoint.py", "--input", tmp_path / "in", "--output"]
+    done = subprocess.run([*map(str, command), str(tmp_path / "out")], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout.splitlines()[-1]) < 4 * size, "all shards together are six times as large as one"
+
+
+def test_a_revision_on_the_hub_is_converted(source: Path, tmp_path: Path) -> None:
+    tensors = pickled(source, 2)
+    with HubDouble() as hub:
+        hub.add("model", "org/old", source, tag="v1")
+        shutil.rmtree(source)
+        environment = hub.environment(tmp_path / "home", token=None) | {"PYTHONPATH": str(ROOT / "src")}
+        done = run_recipe("convert_checkpoint", "--input", "org/old@v1", "--output", tmp_path / "out", env=environment)
+    assert done.returncode == 0, done.stderr
+    assert same(written(tmp_path / "out"), tensors)
