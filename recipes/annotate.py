@@ -1,4 +1,4 @@
-"""Serve the physicians' page: rate responses and verdicts, decide for the jury, compare verdicts (paper, section 4.2).
+"""Serve the physicians' page: rate responses and verdicts, verify, decide as the jury, compare (paper, sections 3.1, 3.3, 4.2).
 
     python recipes/annotate.py --study recipes/runs/automedeval-135m/annotate.yaml
 
@@ -131,6 +131,11 @@ def listening(host: str, port: int) -> socket.socket:
 def greet(args: AnnotateArguments, study: Study, store: Store) -> None:
     """Print the numbers of the study, new invitation links, a new password, and the addresses."""
     print(f"{study.title}: {len(study.cases):,} cases, {len(study.items):,} items, {len(study.annotators)} annotators")
+    for kind, plan in study.plans.items():
+        needed = [item.needed for item in study.items if item.kind == kind]
+        roles = ", ".join(role.replace("_", " ") for role in plan.roles)
+        draw = "" if plan.draw is None else f" drawn with seed {study.seed}"
+        print(f"  {kind}: {len(needed):,} cases{draw}, {sum(needed):,} tasks for {roles}")
     print(f"answers are kept in {study.database}")
     known = store.invited()
     if fresh := [each for each in study.annotators if each.name not in known]:

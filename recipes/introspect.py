@@ -6,7 +6,8 @@
     python recipes/introspect.py --config recipes/runs/automedeval-135m/introspect1.yaml
 
 Writes OUTPUT/{train,test}.parquet with a card, statistics.json, revisions.jsonl, dropped.jsonl and run.json. The partners'
-messages and the jury's queue, jury.jsonl, are in OUTPUT.discussion/; the same command again goes on from there.
+messages and the jury's queue, jury.jsonl, are in OUTPUT.discussion/; the same command again goes on from there. While cases
+wait for the jury, nothing is written to OUTPUT and the exit status is 1, unless --waiting says what becomes of their rows.
 """
 
 from contextlib import ExitStack
@@ -22,9 +23,9 @@ from automedeval.dataset.card import card_facts, write_card
 from automedeval.dataset.folder import DatasetFolder, read_dataset
 from automedeval.distillation.arguments import KnowledgeArguments
 from automedeval.introspection.discussion import EXCHANGES, Partners
-from automedeval.introspection.jury import Ruling, read_readings, read_rulings, write_queue
+from automedeval.introspection.jury import DECIDED, Ruling, read_readings, read_rulings, write_queue
 from automedeval.introspection.mistakes import Mistake, Recorded, RoundJudge, find_mistakes, read_judge, read_recorded
-from automedeval.introspection.round import Round, decide, refuse_silence
+from automedeval.introspection.round import STOP, WAITING, Round, decide, refuse_silence
 from automedeval.introspection.rule_reviewer import RuleOnRatings
 from automedeval.models.arguments import ChatArguments, parse_model
 from automedeval.models.replay import RecordedChat
@@ -75,6 +76,13 @@ class IntrospectArguments:
         default=False,
         metadata={"help": "--jury holds raters' readings of recipes/prepare_cases.py; one of each case decides"},
     )
+    waiting: str = field(
+        default=STOP,
+        metadata={
+            "help": "if cases wait for the jury: stop, leave_out their rows, or keep_old: keep the rows with the old verdicts",
+            "choices": list(WAITING),
+        },
+    )
     train_on: str = field(
         default="all",
         metadata={"help": "rows of the data set: all, or only the revised ones", "choices": ["all", "revised"]},
@@ -120,7 +128,7 @@ def main() -> None:
     recorded = read_recorded(dataset.training, cases, rubrics, args.dataset)
     judge = read_judge(str(verdicts_file(args.verdicts)), recorded, args.judge_name)
     mistakes, lines = find_mistakes(recorded, judge, args.tolerance)
-    this = Round(dataset, recorded)
+    this = Round(dataset, recorded, args.waiting)
     this.report(*lines)
     encoder = PromptEncoder.from_checkpoint(args.tokenizer, args.tokenizer_template) if args.tokenizer else None
     work = Path(args.discussion or f"{args.output.rstrip('/')}.discussion")
@@ -158,23 +166,39 @@ def main() -> None:
             drawn, readings = read_readings(args.jury, known, needed, dataset.statistics["seed"], this.number)
             rulings = drawn | rulings
         this.decisions = decide(mistakes, discussed, rulings, journal)
-        undecided = [each.mistake for each in this.decisions if each.by is None]
-        write_queue(queue, undecided, filled)
+        write_queue(queue, this.waiting, filled)
+        this.write_revisions(work)
         this.report_decisions(rulings, readings)
+        if this.waiting and args.waiting == STOP:
+            raise RecordError(
+                f"{waits(this, queue)}: fill them in there, or decide on the physicians' page (docs/annotation.md) and "
+                f"export into {work / DECIDED}; then run the same command again. To go on without the jury: --waiting "
+                "leave_out or --waiting keep_old"
+            )
         names["jury"] = "raters' readings" if args.readings else "the jury"
         write(this, (args, books, chat_args), encoder, judge, names)
-    if undecided:
-        print(f"jury: {len(undecided):,} cases wait in {queue}; fill them in and run the same command again")
+    if this.waiting:
+        print(f"{waits(this, queue)}; the same command takes their decisions")
+
+
+def waits(this: Round, queue: Path) -> str:
+    """Return how many cases wait for the jury, and where."""
+    count = len(this.waiting)
+    return f"{count:,} {'case waits' if count == 1 else 'cases wait'} for the jury in {queue}"
 
 
 def read_jury(
     args: IntrospectArguments, queue: Path, this: Round, known: dict[str, Recorded]
 ) -> tuple[dict[str, Ruling], dict[str, dict]]:
-    """Return the jury's decisions in the queue and in --jury's file, and their lines, by case id."""
+    """Return the jury's decisions and their lines, by case id.
+
+    They are read from the queue, the page's export beside it, and the file of --jury; of two on a case the later one counts.
+    """
     seed = this.dataset.statistics["seed"]
     rulings, filled = read_rulings(queue, known, seed) if queue.exists() else ({}, {})
-    if args.jury and not args.readings:
-        given, more = read_rulings(args.jury, known, seed)
+    files = [file for file in [queue.parent / DECIDED / queue.name] if file.exists()]
+    for file in files + [args.jury] * bool(args.jury and not args.readings):
+        given, more = read_rulings(file, known, seed)
         rulings, filled = rulings | given, filled | {case_id: more[case_id] for case_id in given}
     return rulings, filled
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from doubles.introspection_study import Lessons
 from doubles.small_study import ASKED, CRITERIA, a_study, filled, finish, send
+from programs import error_line
 
 from automedeval.annotation.store import Stale, Store
 from automedeval.annotation.study import Study
@@ -234,8 +235,8 @@ def disputed(tmp_path: Path) -> Study:
     lessons = Lessons(tmp_path)
     lessons.misjudge(0, (3, 3, 3))
     lessons.misjudge(2, (3, 3, 3))
-    assert lessons.introspect("--partners", "none").returncode == 0
-    jury = {"queue": str(tmp_path / "round1.discussion" / "jury.jsonl"), "dataset": str(tmp_path / "round1")}
+    assert "2 cases wait" in error_line(lessons.introspect("--partners", "none"))
+    jury = {"queue": str(tmp_path / "round1.discussion" / "jury.jsonl")}
     return a_study(tmp_path, number=8, rate=None, verdicts=None, jury=jury)
 
 

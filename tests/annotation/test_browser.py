@@ -184,6 +184,43 @@ def test_every_kind_of_task(
     visit.context.close()
 
 
+@pytest.mark.parametrize("screen", [WIDE, TELEPHONE], ids=["wide", "telephone"])
+def test_verdicts_are_verified_and_the_way_back_shows_what_is_stored(
+    browser: "playwright.Browser", tmp_path: Path, screen: dict
+) -> None:
+    with opened(write_study(tmp_path, ("verify",))) as store, served(store) as address:
+        visit = Visit(browser, address, viewport=screen)
+        visit.sign_in(store.invite("physician-2"))
+        visit.examine()
+        visit.press("Begin")
+        assert visit.heading() == "Check the verdict"
+        assert visit.page.locator("header").inner_text().endswith("0 done, 2 to do")
+        visit.examine()
+        rows = [visit.page.get_by_role("group", name=name) for name in ("Knowledge", "Attribution", "Fluency")]
+        for row, answer in zip(rows, ("Yes", "No", "Yes")):
+            row.get_by_role("radio", name=answer).click()
+        visit.page.locator("h1").click()
+        visit.press("Store and go on")
+        assert visit.heading() == "Check the verdict"
+        # Back: the first task is stored, and can be opened again with its answers.
+        visit.page.go_back()
+        visit.page.get_by_role("heading", name="This task is stored").wait_for()
+        visit.press("Undo my last task")
+        for row, answer in zip(rows, ("Yes", "No", "Yes")):
+            assert row.get_by_role("radio", name=answer).is_checked()
+        visit.press("Store and go on")
+        keys = visit.page.keyboard
+        for key in "110":
+            keys.press(key)
+        with visit.page.expect_navigation():
+            keys.press("Enter")
+        assert "There is nothing to do for you now" in visit.page.locator("main").inner_text()
+        scores = [list(answer.content["scores"].values()) for answer in store.answers()]
+        assert scores == [[1, 0, 1], [1, 1, 0]]
+        assert visit.complaints == []
+        visit.context.close()
+
+
 def test_a_keyboard_alone_does(browser: "playwright.Browser", store: Store, address: str) -> None:
     visit = Visit(browser, address)
     visit.begin(store.invite("physician-2"))

@@ -10,7 +10,7 @@ import yaml
 from doubles.dataset_study import Study as BuildStudy
 from doubles.introspection_study import MODELS, Lessons, case_of, rationale_of, verdict_of
 from doubles.small_study import ASKED, CRITERIA, a_study, filled, finish, send, write_lines, write_study
-from programs import ROOT, SAMPLE, run_recipe
+from programs import ROOT, SAMPLE, error_line, run_recipe
 
 from automedeval.annotation.export import write_export
 from automedeval.annotation.store import Store
@@ -205,8 +205,9 @@ def test_introspect_takes_the_jurys_decisions_up(tmp_path: Path, opened) -> None
     lessons = Lessons(tmp_path / "round")
     for number in range(6):
         lessons.misjudge(number, (3, 3, 3))
-    assert "6 cases wait" in lessons.introspect("--partners", "none").stdout
-    jury = {"queue": str(lessons.folder / "round1.discussion" / "jury.jsonl"), "dataset": str(lessons.output)}
+    assert "6 cases wait" in error_line(lessons.introspect("--partners", "none"))
+    discussion = lessons.folder / "round1.discussion"
+    jury = {"queue": str(discussion / "jury.jsonl")}
     study = a_study(tmp_path, 8, rate=None, verdicts=None, jury=jury)
     store = opened(study)
     points = dict(zip(MODELS, (2, 1, 5)))
@@ -221,9 +222,10 @@ def test_introspect_takes_the_jurys_decisions_up(tmp_path: Path, opened) -> None
         dispute = study.disputes[line["case_id"]]
         assert (line["order"], line["models"], line["annotator"]) == (list(dispute.order), list(MODELS), "cleo")
         assert line["scores"] == (list(points.values()) if line["decision"] == "revise" else None)
-    done = lessons.introspect("--partners", "none", "--jury", tmp_path / "out" / "jury.jsonl")
+    write_export(store, discussion / "decided")
+    assert "1 case waits" in error_line(lessons.introspect("--partners", "none"))
+    done = lessons.introspect("--partners", "none", "--waiting", "keep_old")
     assert done.returncode == 0, done.stderr
-    assert "1 cases wait" in done.stdout
     records = lessons.revisions()
     kept, *revised = seen
     assert (records[kept]["decision"], records[kept]["annotator"]) == ("keep", "cleo")
@@ -238,3 +240,6 @@ def test_introspect_takes_the_jurys_decisions_up(tmp_path: Path, opened) -> None
     for case_id in seen:
         assert seen_from(again.study.disputes[case_id].recorded, (0, 1, 2)).scores == lessons.record[case_id]
     assert len(list(again.answers())) == 5
+    finish(again, again.next("cleo"))
+    write_export(again, discussion / "decided")
+    assert "6 cases → 2 kept, 4 revised, 0 waiting" in lessons.introspect("--partners", "none").stdout

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from doubles.introspection_study import MODELS, Lessons
 from doubles.small_study import a_study, write_lines
+from programs import error_line
 
 from automedeval.records import RecordError
 from automedeval.rubrics.rationale import split_steps
@@ -29,13 +30,18 @@ def round_1(tmp_path_factory):
             points = "Score: Doctor 1: 5 points. Doctor 2: 4 points. Doctor 3: 2 points."
             lessons.say(number, "suggestion", f"Suggestion: Doctor 1 is ash.\n{points}", call)
             lessons.say(number, "review", f"Review: object\nNot Doctor 3, objection {call}.", call)
-    done = lessons.discuss("--exchanges", 2)
-    assert done.returncode == 0, done.stderr
+    assert "2 cases wait for the jury" in error_line(lessons.discuss("--exchanges", 2))
     return lessons
 
 
 def jury_of(lessons) -> dict[str, str]:
-    return {"queue": str(lessons.folder / "round1.discussion" / "jury.jsonl"), "dataset": str(lessons.output)}
+    return {"queue": str(lessons.folder / "round1.discussion" / "jury.jsonl")}
+
+
+def copied(lessons, folder: Path) -> dict[str, str]:
+    """Copy what the jury is shown into a folder, where a test may change it."""
+    shutil.copytree(lessons.folder / "round1.discussion", folder / "queue")
+    return {"queue": str(folder / "queue" / "jury.jsonl")}
 
 
 def test_the_jury_is_shown_both_verdicts_and_the_discussion(round_1, tmp_path: Path) -> None:
@@ -64,11 +70,11 @@ def test_the_jury_is_shown_both_verdicts_and_the_discussion(round_1, tmp_path: P
 
 
 def test_what_the_queue_has_decided_is_not_asked_again(round_1, tmp_path: Path) -> None:
-    jury = jury_of(round_1)
+    jury = copied(round_1, tmp_path)
     lines = [json.loads(line) for line in Path(jury["queue"]).read_text().splitlines()]
     before = a_study(tmp_path, 8, rate=None, jury=jury)
     lines[0] |= {"decision": "keep", "annotator": "cleo"}
-    jury["queue"] = str(write_lines(tmp_path / "queue.jsonl", lines))
+    write_lines(Path(jury["queue"]), lines)
     after = a_study(tmp_path, 8, rate=None, jury=jury)
     assert cases_asked(after) == ["case-4"]
     assert after.fingerprint == before.fingerprint, "what was stored so far is still this study's"
@@ -77,9 +83,9 @@ def test_what_the_queue_has_decided_is_not_asked_again(round_1, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"case_id": "case-99"}, "queue.jsonl:1: no case 'case-99' among the study's cases"),
+        ({"case_id": "case-99"}, "jury.jsonl:1: no case 'case-99' among the study's cases"),
         ({"case_id": None}, "no case None"),
-        ({"case_id": "case-4"}, "queue.jsonl:2: case 'case-4' has a line already"),
+        ({"case_id": "case-4"}, "jury.jsonl:2: case 'case-4' has a line already"),
         ({"case_id": "case-7"}, "revisions.jsonl has no record of case 'case-7'"),
         ({"judge": "another"}, "is on a verdict of 'another', and the one on record is of 'teacher'"),
         ({"order": [0, 1]}, "'order' and 'models' are not those of the data set"),
@@ -87,19 +93,20 @@ def test_what_the_queue_has_decided_is_not_asked_again(round_1, tmp_path: Path) 
     ],
 )
 def test_a_queue_that_does_not_fit_is_named(round_1, tmp_path: Path, change: dict, told: str) -> None:
-    jury = jury_of(round_1)
+    jury = copied(round_1, tmp_path)
     first, *rest = (json.loads(line) for line in Path(jury["queue"]).read_text().splitlines())
-    jury["queue"] = str(write_lines(tmp_path / "queue.jsonl", [first | change, *rest]))
+    write_lines(Path(jury["queue"]), [first | change, *rest])
     with pytest.raises(RecordError) as error:
         a_study(tmp_path, 8, rate=None, jury=jury)
     assert told in str(error.value)
 
 
 def test_a_record_of_another_program_is_named(round_1, tmp_path: Path) -> None:
-    shutil.copytree(round_1.output, tmp_path / "round")
-    records = [json.loads(line) for line in (tmp_path / "round" / "revisions.jsonl").read_text().splitlines()]
+    jury = copied(round_1, tmp_path)
+    revisions = Path(jury["queue"]).with_name("revisions.jsonl")
+    records = [json.loads(line) for line in revisions.read_text().splitlines()]
     for record in records:
         del record["old_verdict"]
-    write_lines(tmp_path / "round" / "revisions.jsonl", records)
+    write_lines(revisions, records)
     with pytest.raises(RecordError, match=r"revisions.jsonl:1: not a record of recipes/introspect.py"):
-        a_study(tmp_path, 8, rate=None, jury=jury_of(round_1) | {"dataset": str(tmp_path / "round")})
+        a_study(tmp_path, 8, rate=None, jury=jury)

@@ -115,6 +115,19 @@ def test_the_overlap_comes_first_and_goes_to_everybody(open_store) -> None:
     assert store.progress("p0").left == 0
 
 
+def test_what_everybody_answers_comes_in_one_order_so_that_an_early_end_leaves_whole_cases(open_store) -> None:
+    store = open_store(number=10, rate={"raters": 3, "judges": []})
+    first = [store.next(name) for name in ("ann", "bob", "cleo")]  # at the same time, as it were
+    assert [task.item.case_id for task in first] == ["case-0"] * 3
+    for task in first:
+        finish(store, task)
+    for name, tasks in (("ann", 4), ("bob", 3), ("cleo", 2)):
+        for _ in range(tasks):
+            finish(store, store.next(name))
+    rated = Counter(answer.item.case_id for answer in store.answers())
+    assert rated == {"case-0": 3, "case-1": 3, "case-2": 3, "case-3": 2, "case-4": 1}
+
+
 def test_roles_decide_who_is_asked_what(open_store) -> None:
     store = open_store(
         number=2, rate={"raters": 3, "verify_roles": ["chief"]}, prefer={"judges": ["x", "y"], "roles": ["chief"]}

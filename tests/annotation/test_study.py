@@ -52,11 +52,10 @@ def test_the_sample_study(monkeypatch) -> None:
 def test_the_sample_study_shows_its_jury_in_a_comment(tmp_path: Path) -> None:
     lines = SAMPLE_STUDY.read_text().splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith("# jury:"))
-    shown = [line.removeprefix("# ") for line in lines[start : start + 5]]
+    shown = [line.removeprefix("# ") for line in lines[start : start + 4]]
     jury = yaml.safe_load("\n".join(shown))["jury"]
-    assert jury.keys() == {"queue", "dataset", "raters", "roles"}
+    assert jury.keys() == {"queue", "raters", "roles"}
     settings = yaml.safe_load((SAMPLE_STUDY.parent / "introspect1.yaml").read_text())
-    assert jury["dataset"] == settings["output"]
     assert jury["queue"] == f"{settings['output']}.discussion/jury.jsonl"
 
 
@@ -71,7 +70,7 @@ def test_the_packaged_questions_are_the_papers() -> None:
 
 def test_defaults_and_plans(tmp_path: Path) -> None:
     study = a_study(tmp_path, prefer={"judges": ["y", "x"], "overlap": 1, "raters": 2}, rate=None)
-    assert study.plans == {"prefer": Plan("prefer", 2, 1, ("attending", "chief"), ("y", "x"))}
+    assert study.plans == {"prefer": Plan("prefer", 2, 1, ("attending", "chief", "master_candidate"), ("y", "x"))}
     assert [(item.key, item.needed) for item in study.items[:2]] == [("prefer/case-0/y/x", 3), ("prefer/case-1/y/x", 2)]
     study = a_study(tmp_path, rate={})
     assert study.plans["rate"].judges == ("x", "y")
@@ -198,7 +197,7 @@ def test_the_fingerprint_is_of_what_is_asked(tmp_path: Path) -> None:
         ({"order": "best"}, "order: 'best' is not one of file, random, uncertainty"),
         ({"order": "uncertainty", "verdicts": None, "rate": {}}, "order: uncertainty needs verdicts"),
         ({"seed": "x"}, "seed: must be a whole number, not 'x'"),
-        ({"rate": None}, "the file: needs at least one of rate, jury, prefer"),
+        ({"rate": None}, "the file: needs at least one of rate, verify, jury, prefer"),
         ({"rate": 5}, "rate: must be a mapping with the keys raters, "),
         ({"rate": {"rater": 1}}, "rate.rater: unknown key; known are raters, "),
         ({"rate": {"raters": 0}}, "rate.raters: must be from 1 to the 3 annotators with the roles, not 0"),
@@ -213,12 +212,27 @@ def test_the_fingerprint_is_of_what_is_asked(tmp_path: Path) -> None:
             "rate.judges: no valid verdict with a rationale of 'z' on these cases; there are x, y",
         ),
         ({"rate": {"judges": ["x"]}, "verdicts": None}, "'x' on these cases; there is none of any judge"),
+        ({"rate": None, "verify": {}, "verdicts": None}, "verify: no case has a valid verdict"),
+        ({"verify": {}}, "verify: asks other questions about verdicts than rate: it needs a study of its own"),
+        (
+            {"verify": {"verify_roles": ["chief"]}},
+            "verify.verify_roles: unknown key; known are raters, overlap, draw, ",
+        ),
+        (
+            {"rate": None, "verify": {}, "rubric": "medical_pairwise"},
+            "rubric: medical_pairwise@1 gives choices about pairs; checking verdicts needs a scale",
+        ),
+        (
+            {"prefer": {"judges": ["x", "y"], "draw": 5}},
+            "prefer.draw: must be from 1 to the 4 cases to draw from, not 5",
+        ),
+        ({"prefer": {"judges": ["x", "y"], "draw": "all"}}, "prefer.draw: must be a whole number, not 'all'"),
         ({"prefer": {}}, "prefer.judges: is missing"),
         ({"prefer": {"judges": ["x"]}}, "prefer.judges: must name two judges, not 1"),
         ({"prefer": {"judges": ["x", "x"]}}, "prefer.judges: names one twice: x, x"),
         ({"jury": {}}, "jury.queue: is missing"),
-        ({"jury": {"queue": "q", "dataset": "d", "overlap": 2}}, "jury.overlap: unknown key"),
-        ({"jury": {"queue": "nowhere.jsonl", "dataset": "nowhere"}}, "nowhere/revisions.jsonl: No such file"),
+        ({"jury": {"queue": "q", "overlap": 2}}, "jury.overlap: unknown key"),
+        ({"jury": {"queue": "nowhere/jury.jsonl"}}, "nowhere/revisions.jsonl: No such file"),
         ({"annotators": []}, "annotators: needs one annotator at least"),
         ({"annotators": "ann"}, "annotators: must be a list, not 'ann'"),
         ({"annotators": ["ann"]}, "annotators[0]: must be a mapping with the keys name, role"),

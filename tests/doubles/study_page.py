@@ -92,7 +92,8 @@ def write_study(
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     plans = {
         "rate": {"raters": 2, "overlap": 1, "judges": [JUDGES[0]]},
-        "jury": {"queue": str(folder / "queue.jsonl"), "dataset": str(folder), "raters": 1},
+        "verify": {"judges": [JUDGES[0]], "raters": 2},
+        "jury": {"queue": str(folder / "queue.jsonl"), "raters": 1},
         "prefer": {"judges": list(JUDGES), "raters": 1},
     }
     content = {

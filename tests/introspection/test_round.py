@@ -95,10 +95,11 @@ def test_the_statistics_and_the_records_say_what_happened(lessons) -> None:
     lessons.say(3, "review", "Review: object\nNever.")
     for call in (2, 3):
         lessons.say(3, "suggestion", "I shall not repeat myself.", call)
-    done = lessons.discuss()
+    done = lessons.discuss("--waiting", "keep_old")
     assert done.returncode == 0, done.stderr
     assert "discussion: could not be read, suggestion: 2" in done.stdout
-    assert "jury: 1 cases → 0 kept, 0 revised, 1 unresolved: their verdicts stay" in done.stdout
+    assert "jury: 1 cases → 0 kept, 0 revised, 1 waiting" in done.stdout
+    assert "rows: 7 verdicts → 7 kept, 0 rejected; 1 revised; 1 wait for the jury and keep their old" in done.stdout
     statistics, old = lessons.statistics(), read_dataset(lessons.folder / "data").statistics
     assert statistics["round"] == 1
     assert statistics["follows"] == old["fingerprint"] != statistics["fingerprint"]
@@ -107,14 +108,14 @@ def test_the_statistics_and_the_records_say_what_happened(lessons) -> None:
     assert statistics["splits"]["test"] == old["splits"]["test"]
     assert statistics["arithmetic"][0] == "8 cases"
     counts = statistics["counts"]
-    assert (counts["cases"], counts["mistakes"], counts["unresolved"]) == (7, 2, 1)
+    assert (counts["cases"], counts["mistakes"], counts["unresolved"], statistics["waiting"]) == (7, 2, 1, "keep_old")
     assert counts["kinds"] == {"relations": 1, "scores": 0, "choices": 0, "invalid": 1}
     assert counts["consensus_at"] == {"1": 1}
     assert counts["consensus"] == {"keep": 0, "revise": 1}
     assert counts["unreadable"]["suggestion"] == 2
     card = (lessons.output / "README.md").read_text()
     assert "Round 1" in card
-    assert "1 of the judge's mistakes are unresolved" in card
+    assert "1 of the judge's mistakes are unresolved; their verdicts are unchanged." in card
     revised, unresolved = lessons.revisions()["case-1"], lessons.revisions()["case-3"]
     assert revised["old_verdict"]["scores"] == list(lessons.record["case-1"])
     assert revised["judge_verdict"]["scores"] == [3, 3, 3]
@@ -156,20 +157,20 @@ def test_without_mistakes_the_rows_are_the_old_ones(lessons) -> None:
 def test_the_jury_decides_where_nobody_discusses(lessons) -> None:
     for number in (0, 1, 2):
         lessons.misjudge(number, (3, 3, 3))
-    done = lessons.introspect("--partners", "none")
+    done = lessons.introspect("--partners", "none", "--waiting", "keep_old")
     queue = "round1.discussion/jury.jsonl"
     lines = lessons.read(queue)
     assert [line["case_id"] for line in lines] == ["case-0", "case-1", "case-2"]
-    assert f"jury: 3 cases wait in {lessons.folder / queue}" in done.stdout
+    assert f"3 cases wait for the jury in {lessons.folder / queue}; the same command takes" in done.stdout
     assert lessons.rows() == lessons.old_rows()
     order = lines[0]["order"]
     told = {"rationale": rationale_of(MODELS, order, "decided"), "scores": [5, 4, 1], "annotator": "chief"}
     lines[0] |= {"decision": "revise"} | told
     lines[1]["decision"] = "keep"
     lessons.write(queue, lines)
-    done = lessons.introspect("--partners", "none")
+    done = lessons.introspect("--partners", "none", "--waiting", "keep_old")
     assert done.returncode == 0, done.stderr
-    assert "jury: 3 cases → 1 kept, 1 revised, 1 unresolved" in done.stdout
+    assert "jury: 3 cases → 1 kept, 1 revised, 1 waiting" in done.stdout
     row = lessons.rows()["case-0"]
     assert row["judge"] == "jury"
     assert reading_of(row) == {model: (score, f"{model} is decided.") for model, score in zip(MODELS, (5, 4, 1))}
@@ -182,22 +183,82 @@ def test_the_jury_decides_where_nobody_discusses(lessons) -> None:
     lessons.write(
         "round1.discussion/discussion.jsonl", [piece | {"when": "2020-01-01T00:00:00+00:00"} for piece in journal]
     )
-    assert lessons.introspect("--partners", "none").returncode == 0
+    assert lessons.introspect("--partners", "none", "--waiting", "keep_old").returncode == 0
     assert {each["when"] for each in lessons.revisions().values()} == {None, "2020-01-01T00:00:00+00:00"}
     assert lessons.rows()["case-0"] == row
+
+
+def test_a_case_that_waits_stops_the_round_until_the_jury_has_decided(lessons) -> None:
+    for number in (0, 1):
+        lessons.misjudge(number, (3, 3, 3))
+    done = lessons.introspect("--partners", "none")
+    queue = lessons.folder / "round1.discussion" / "jury.jsonl"
+    told = error_line(done)
+    assert f"error: 2 cases wait for the jury in {queue}: fill them in there, or decide on the physicians' page" in told
+    assert f"export into {queue.parent / 'decided'}; then run the same command again" in told
+    assert told.endswith("To go on without the jury: --waiting leave_out or --waiting keep_old")
+    assert not lessons.output.exists(), "there is nothing that could be trained on"
+    # What the page shows the jury is there already.
+    records = {record["case_id"]: record for record in lessons.read("round1.discussion/revisions.jsonl")}
+    assert {name: record["decided_by"] for name, record in records.items()} == {"case-0": None, "case-1": None}
+    # One of two decisions is not enough; the page's export is found beside the queue.
+    first, second = lessons.read("round1.discussion/jury.jsonl")
+    lessons.write("round1.discussion/jury.jsonl", [first | {"decision": "keep"}, second])
+    assert "1 case waits for the jury" in error_line(lessons.introspect("--partners", "none"))
+    (queue.parent / "decided").mkdir()
+    revised = second | {"decision": "revise", "rationale": rationale_of(MODELS, second["order"]), "scores": [5, 4, 1]}
+    lessons.write("round1.discussion/decided/jury.jsonl", [revised | {"annotator": "chief"}])
+    done = lessons.introspect("--partners", "none")
+    assert done.returncode == 0, done.stderr
+    assert "jury: 2 cases → 1 kept, 1 revised, 0 waiting" in done.stdout
+    assert lessons.rows()["case-1"]["judge"] == "jury"
+    assert lessons.statistics()["counts"]["unresolved"] == 0
+    assert lessons.read("round1.discussion/revisions.jsonl") == lessons.read("round1/revisions.jsonl")
+    assert "unresolved;" not in (lessons.output / "README.md").read_text()
+
+
+def test_a_case_that_waits_can_be_left_out(lessons) -> None:
+    for number in (0, 4):
+        lessons.misjudge(number, (3, 3, 3))
+    done = lessons.introspect("--partners", "none", "--waiting", "leave_out")
+    assert done.returncode == 0, done.stderr
+    counted = "rows: 7 verdicts → 5 kept, 2 rejected (waits for the jury: 2); 0 revised"
+    assert counted in done.stdout.splitlines()
+    old, statistics = lessons.old_rows(), lessons.statistics()
+    assert lessons.rows() == {name: row for name, row in old.items() if name not in ("case-0", "case-4")}
+    assert (statistics["waiting"], statistics["counts"]["unresolved"]) == ("leave_out", 2)
+    assert counted in statistics["arithmetic"]
+    assert statistics["splits"]["train"]["rows"] == 5
+    dropped = {(line["case_id"], line["reason"]) for line in lessons.read("round1/dropped.jsonl")}
+    assert dropped == {("case-0", "waits for the jury"), ("case-4", "waits for the jury")}
+    card = (lessons.output / "README.md").read_text()
+    assert "2 of the judge's mistakes are unresolved; their rows are left out." in card
+    assert "| unresolved, left out | 2 |" in card
+    assert "wait for the jury and keep" not in done.stdout
+
+
+def test_an_earlier_round_is_not_replaced_while_cases_wait(lessons) -> None:
+    lessons.misjudge(0, (3, 3, 3))
+    assert lessons.introspect("--partners", "none", "--waiting", "leave_out").returncode == 0
+    before = (lessons.output / "train.parquet").read_bytes()
+    assert "1 case waits" in error_line(lessons.introspect("--partners", "none"))
+    assert (lessons.output / "train.parquet").read_bytes() == before
+    told = error_line(lessons.introspect("--partners", "none", "--waiting", "never"))
+    assert "--waiting" in told
 
 
 def test_the_jurys_answers_may_come_in_a_copy(lessons) -> None:
     for number in (0, 1):
         lessons.misjudge(number, (3, 3, 3))
     copy = lessons.write("copy.jsonl", [{"case_id": "case-0", "decision": "revise", "scores": [5, 4, 1]}])
-    done = lessons.introspect("--partners", "none", "--jury", copy)
-    assert "jury: 2 cases → 0 kept, 1 revised, 1 unresolved" in done.stdout
+    alone = ["--partners", "none", "--waiting", "keep_old"]
+    done = lessons.introspect(*alone, "--jury", copy)
+    assert "jury: 2 cases → 0 kept, 1 revised, 1 waiting" in done.stdout
     assert parse_verdict(lessons.rows()["case-0"]["completion"][0]["content"], AUTOMEDEVAL, 3).rationale is None
     assert {line["case_id"] for line in lessons.read("round1.discussion/jury.jsonl")} == {"case-0", "case-1"}
-    assert "1 revised" in lessons.introspect("--partners", "none").stdout, "the queue has taken the answer over"
+    assert "1 revised" in lessons.introspect(*alone).stdout, "the queue has taken the answer over"
     lessons.misjudge(0, lessons.record["case-0"])
-    assert "jury: 1 decisions on cases that needed none" in lessons.introspect("--partners", "none").stdout
+    assert "jury: 1 decisions on cases that needed none" in lessons.introspect(*alone).stdout
     lessons.write("copy.jsonl", [{"case_id": "case-0", "decision": "revise", "scores": [5, 4, 9]}])
     assert "from 1 to 5, not 9" in error_line(lessons.introspect("--partners", "none", "--jury", copy))
 
@@ -213,9 +274,11 @@ def test_readings_kept_aside_sit_on_the_jury(lessons) -> None:
         "case-3": [1, 1, 1],
     }
     readings = lessons.write("kept.jsonl", [about | {"case_id": name, "scores": one} for name, one in scores.items()])
-    done = lessons.introspect("--partners", "none", "--jury", readings, "--readings", "true")
+    options = ["--partners", "none", "--jury", readings, "--readings", "true"]
+    assert "1 case waits for the jury in" in error_line(lessons.introspect(*options))
+    done = lessons.introspect(*options, "--waiting", "keep_old")
     assert done.returncode == 0, done.stderr
-    assert "jury: 3 cases → 1 kept, 1 revised, 1 unresolved" in done.stdout
+    assert "jury: 3 cases → 1 kept, 1 revised, 1 waiting" in done.stdout
     assert "jury: 2 readings were usable, 1 lack a score" in done.stdout
     assert lessons.statistics()["partners"] == {"suggester": "nobody", "reviewer": "nobody", "jury": "raters' readings"}
     changed = {name for name, row in lessons.rows().items() if row != lessons.old_rows()[name]}
@@ -228,7 +291,7 @@ def test_a_second_round_follows_the_first(lessons) -> None:
     lessons.agree(1, (5, 1, 1))
     assert lessons.discuss().returncode == 0
     first = lessons.statistics()
-    more = ["--dataset", lessons.output, "--partners", "none"]
+    more = ["--dataset", lessons.output, "--partners", "none", "--waiting", "keep_old"]
     lessons.output = lessons.folder / "round2"
     done = lessons.introspect(*more)
     assert done.returncode == 0, done.stderr

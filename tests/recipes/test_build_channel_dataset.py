@@ -177,7 +177,7 @@ def test_stages_follow_one_another_as_in_the_source(lessons: Lessons) -> None:
 
 def test_a_round_follows_the_stages_that_were_turned_with_it(lessons: Lessons) -> None:
     lessons.misjudge(0, (5, 5, 5))
-    done = lessons.introspect("--partners", "none")
+    done = lessons.introspect("--partners", "none", "--waiting", "keep_old")
     assert done.returncode == 0, done.stderr
     source, stages = read_dataset(lessons.folder / "data"), turn(lessons.folder)
     dataset = turn(lessons.folder, "turned-round", "round1")

@@ -97,6 +97,7 @@ def test_round_1_of_the_small_study(sample, tmp_path, tiny_model) -> None:
     assert counts["consensus_at"].keys() == {"1", "2"}
     assert 0 < counts["consensus_at"]["2"] <= 5
     assert 0 < counts["unresolved"] <= 2
+    assert statistics["waiting"] == "keep_old"
     assert counts["consensus"]["keep"] > 5
     assert counts["consensus"]["revise"] > 5
     rows = {row["case_id"]: row for row in read_dataset(tmp_path / "round1").splits["train"]}
@@ -356,7 +357,7 @@ def test_the_jury_has_the_last_word_on_what_partners_leave(lessons) -> None:
 def test_what_the_jury_fills_in_during_the_discussion_is_not_lost(lessons) -> None:
     for number in (0, 2):
         lessons.misjudge(number, (3, 3, 3))
-    assert lessons.introspect(*ALONE).returncode == 0
+    assert "2 cases wait for the jury" in error_line(lessons.introspect(*ALONE))
     queue = lessons.folder / "round1.discussion" / "jury.jsonl"
 
     def meanwhile(body):
@@ -367,7 +368,7 @@ def test_what_the_jury_fills_in_during_the_discussion_is_not_lost(lessons) -> No
     with EndpointDouble(meanwhile) as endpoint:
         options = [*ENDPOINT, "--base_url", endpoint.url, "--exchanges", 1, "--concurrency", 1]
         done = lessons.introspect(*options)
-    assert "jury: 2 cases → 2 kept, 0 revised, 0 unresolved" in done.stdout, done.stderr
+    assert "jury: 2 cases → 2 kept, 0 revised, 0 waiting" in done.stdout, done.stderr
     assert [line["decision"] for line in lessons.read("round1.discussion/jury.jsonl")] == ["keep"] * 2
 
 

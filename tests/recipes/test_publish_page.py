@@ -97,7 +97,7 @@ def test_own_rubrics_several_files_and_a_server_of_ones_own_go_along(
     assert there.database == "postgresql://page@db.example.org/study"
     assert "psycopg[binary]==" in (folder / "requirements.txt").read_text()
     assert sorted(path.name for path in (folder / "study").iterdir() if path.suffix == ".jsonl") == [
-        "cases-2.jsonl", "cases.jsonl", "queue.jsonl", "verdicts.jsonl",
+        "cases-2.jsonl", "cases.jsonl", "verdicts.jsonl",
     ]  # fmt: skip
 
 

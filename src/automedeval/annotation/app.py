@@ -128,11 +128,12 @@ def _add_start(app: FastAPI, study: Study, store: Store, templates: Jinja2Templa
 
     @app.get("/")
     def start(request: Request) -> Response:
-        tasks = [forms.TASKS[kind] for kind in study.plans]
-        content = {"study": study, "tasks": tasks, "annotator": None, "invite_again": INVITE_AGAIN}
+        content = {"study": study, "annotator": None, "invite_again": INVITE_AGAIN}
         with suppress(SignedOut):
             annotator = _signed_in(request, store)
+            kinds = [kind for kind, plan in study.plans.items() if annotator.role in plan.roles]
             content |= {"annotator": annotator, "progress": store.progress(annotator.name)}
+            content |= {"kinds": kinds, "tasks": forms.TASKS, "meanings": forms.meanings}
             request.session["day"] = int(time.time() // 86400)  # renews the cookie once a day
         return templates.TemplateResponse(request, "start.html.jinja", content)
 

@@ -19,8 +19,8 @@ class Assignment:
     """An item that is assigned to one annotator.
 
     Args:
-        order: which response is in which slot (indices of `Study.case_of(item).responses`, random, stored); for a "prefer"
-            item, which of `item.judges` is on which side.
+        order: which response is in which slot (indices of `Study.case_of(item).responses`, stored): random, except that a
+            "verify" item has the slots of its first verdict; for a "prefer" item, which of `item.judges` is on which side.
         parts: the parts to answer, in this order; the judges' verdicts are in a random order.
         answers, drafts: the stored content of answered parts, and of partly filled ones.
         part: the part to answer now, None if done or skipped.
@@ -73,7 +73,8 @@ def free_items(connection: sa.Connection, study: Study, who: Annotator, since: f
     """Return the items that can be assigned to an annotator, the next one first.
 
     They are sorted by kind (in the order of the study's file), the items of the overlap first, then by the number of
-    assignments, then in the study's order. An annotator gets a case once under each kind.
+    assignments, then in the study's order. Items that everybody answers are in the study's order alone: then a study that ends
+    early has cases that all have answered. An annotator gets a case once under each kind.
 
     Args:
         since: open assignments without activity after this time do not count.
@@ -86,26 +87,38 @@ def free_items(connection: sa.Connection, study: Study, who: Annotator, since: f
     seen = {tuple(row) for row in own}
     free = []
     for number, (kind, plan) in enumerate(study.plans.items()):
+        if who.role not in plan.roles:
+            continue
+        able = sum(each.role in plan.roles for each in study.annotators)
         for place, item in enumerate(item for item in study.items if item.kind == kind):
             count = taken.get(item.key, 0)
-            if who.role in plan.roles and count < item.needed and (kind, item.case_id) not in seen:
-                free.append(((number, place >= plan.overlap, count, place), item))
+            if count < item.needed and (kind, item.case_id) not in seen:
+                free.append(((number, place >= plan.overlap, count if item.needed < able else 0, place), item))
     return [item for _, item in sorted(free, key=lambda pair: pair[0])]
 
 
 def new_row(study: Study, item: Item, who: Annotator) -> dict[str, Any]:
-    """Return the row of a new assignment, with slots and verdicts in a random order."""
+    """Return the row of a new assignment, with slots and verdicts in a random order.
+
+    A verdict that is verified is shown in its own slots: nothing in its text is renamed before it is checked.
+    """
     rng = random.Random(f"{study.seed}:{who.name}:{item.key}".encode("utf-8", "backslashreplace"))
     if item.kind == "prefer":
         slots, parts = [0, 1], [PREFERENCE]
     elif item.kind == "jury":
         slots, parts = list(study.disputes[item.case_id].order), [DECISION]
+    elif item.kind == "verify":
+        judges = rng.sample(item.judges, len(item.judges))
+        own = study.verdicts[item.case_id, judges[0]].order
+        rest = [index for index in range(len(study.case_of(item).responses)) if index not in own]
+        slots, parts = [*own, *rest], [VERDICT + judge for judge in judges]
     else:
         slots = list(range(len(study.cases[item.case_id].responses)))
         may_verify = who.role in study.plans["rate"].verify_roles
         judges = rng.sample(item.judges, len(item.judges)) if may_verify else []
         parts = [RESPONSES, *(VERDICT + judge for judge in judges)]
-    rng.shuffle(slots)
+    if item.kind != "verify":
+        rng.shuffle(slots)
     numbers = dict.fromkeys(("version", "since", "opened", "closed"), 0)
     about = {"item": item.key, "kind": item.kind, "case_id": item.case_id, "judges": item.judges, "annotator": who.name}
     return about | numbers | {"slots": slots, "parts": parts, "state": OPEN}

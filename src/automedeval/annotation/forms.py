@@ -18,6 +18,7 @@ from automedeval.rubrics.slots import renamed, reordered, seen_from
 MOST_BUTTONS = 11  # a scale with more values has a number field
 TASKS = {
     "rate": "Rate the responses to a question, then the verdict that a judge gave on them",
+    "verify": "Check the verdict that a model gave on the responses to a question",
     "jury": "Decide, where a judge and the verdict on record differ",
     "prefer": "Compare two verdicts on the same responses",
 }
@@ -29,6 +30,10 @@ HEADINGS = {
     VERDICT: (
         "Rate the verdict",
         "A judge gave this verdict on the responses that you rated. Rate the verdict, not the responses.",
+    ),
+    "verify": (
+        "Check the verdict",
+        "A model gave this verdict on the responses. Check the verdict, not the responses.",
     ),
     DECISION: (
         "Keep the verdict on record, or revise it",
@@ -69,7 +74,8 @@ def sheet_of(study: Study, assignment: Assignment, part: str) -> Sheet:
     messages = [] if isinstance(case.question, str) else case.question
     question = [(speakers.get(each["role"], each["role"].capitalize()), each["content"]) for each in messages]
     shown, exchanges = [], []
-    anchors = study.rubric_of(item).anchors
+    rubric, questions = study.rubric_of(item), study.verdict_questions
+    anchors = meanings(rubric.scale, rubric.anchors)
     if part == DECISION:
         dispute = study.disputes[case.id]
         shown = [("The verdict on record", dispute.recorded), ("The verdict that differs from it", dispute.judged)]
@@ -79,11 +85,11 @@ def sheet_of(study: Study, assignment: Assignment, part: str) -> Sheet:
         places = enumerate(assignment.order, 1)
         shown = [(f"Verdict {side}", study.verdicts[case.id, item.judges[place]]) for side, place in places]
     elif part != RESPONSES:
-        anchors = study.verdict_questions.anchors
+        anchors = meanings(questions.scale, questions.anchors)
         shown = [("The verdict", study.verdicts[case.id, part.removeprefix(VERDICT)])]
     return Sheet(
         slug_of(assignment, part),
-        *HEADINGS[part if part in HEADINGS else VERDICT],
+        *HEADINGS[part if part in HEADINGS else "verify" if item.kind == "verify" else VERDICT],
         question or [("Question", case.question)],
         [(slot, case.responses[index].text) for slot, index in enumerate(order, 1)],
         [(title, seen_from(verdict, order)) for title, verdict in shown if verdict.valid],
@@ -149,6 +155,16 @@ def fields_of(study: Study, assignment: Assignment, part: str) -> list[Field]:
     return [*found, Field(("tags",), "tags", "What is wrong with it", "Tick what applies, or nothing.", tags), comment]
 
 
+def meanings(scale: tuple[int, int] | None, anchors: Mapping[int, str]) -> Mapping[int, str]:
+    """Return what is shown of the meaning of points beside the rows: nothing if the buttons show it."""
+    return {} if _named(scale, anchors) else anchors
+
+
+def _named(scale: tuple[int, int] | None, anchors: Mapping[int, str]) -> bool:
+    """Return whether a scale has two values, both with a meaning: then its buttons show the meanings."""
+    return scale is not None and tuple(sorted(anchors)) == scale and scale[1] - scale[0] == 1
+
+
 def words(name: str) -> str:
     """Return the name of a criterion or tag for display: "knowledge_correctness" becomes "Knowledge correctness"."""
     text = name.replace("_", " ")
@@ -161,8 +177,10 @@ def _points(
     low, high = scale
     options: tuple[Option, ...] = ()
     if high - low < MOST_BUTTONS:
+        texts = anchors if _named(scale, anchors) else {value: str(value) for value in range(low, high + 1)}
+        hints = meanings(scale, anchors)
         options = tuple(
-            Option(str(value), str(value), anchors.get(value, ""), str(value) if value < 10 else "")
+            Option(str(value), texts[value], hints.get(value, ""), str(value) if value < 10 else "")
             for value in range(low, high + 1)
         )
     kind = "options" if options else "number"

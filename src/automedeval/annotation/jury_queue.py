@@ -1,6 +1,6 @@
 """Read the mistakes that the jury decides about, with their discussions (paper, section 3.3, Figure 3).
 
-The queue is the jury.jsonl of recipes/introspect.py; verdicts and discussions are in the revisions.jsonl of the same run.
+The queue is the jury.jsonl of recipes/introspect.py; verdicts and discussions are in the revisions.jsonl beside it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,6 +11,8 @@ from typing import Any
 from automedeval.models.base import own_text
 from automedeval.records import Case, RecordError, Verdict, as_shown, read_lines
 from automedeval.rubrics import Rubric
+
+REVISIONS = "revisions.jsonl"
 
 
 @dataclass(frozen=True)
@@ -52,14 +54,12 @@ class Dispute:
         return tuple(self.line["order"])
 
 
-def read_disputes(
-    queue: str, dataset: str, cases: Mapping[str, Case], rubrics: Mapping[str, Rubric]
-) -> dict[str, Dispute]:
-    """Read the jury's `queue`, and revisions.jsonl in the folder `dataset`; return the disputes by case id, in its order.
+def read_disputes(queue: str, cases: Mapping[str, Case], rubrics: Mapping[str, Rubric]) -> dict[str, Dispute]:
+    """Read the jury's `queue`, and revisions.jsonl beside it; return the disputes by case id, in the order of the queue.
 
-    Raise RecordError for an empty queue, a line on an unknown or repeated case, or one without a record in the data set.
+    Raise RecordError for an empty queue, a line on an unknown or repeated case, or one without a record in revisions.jsonl.
     """
-    revisions = Path(dataset) / "revisions.jsonl"
+    revisions = Path(queue).with_name(REVISIONS)
     records = {record.get("case_id"): (place, record) for place, record in read_lines(revisions)}
     found: dict[str, Dispute] = {}
     for place, line in read_lines(queue):

@@ -84,6 +84,8 @@ def physicians(study: Study, store: Store, answers: Sequence[Answer]) -> list[Ph
 def _finished(study: Study, annotator: Annotator, task: Sequence[Answer]) -> bool:
     """Return whether every part of a task is answered."""
     item = task[0].item
+    if item.kind == "verify":
+        return len(task) >= len(item.judges)
     verifies = item.kind == "rate" and annotator.role in study.plans["rate"].verify_roles
     return len(task) >= (1 + len(item.judges) if verifies else 1)
 
@@ -96,7 +98,7 @@ def live_agreement(study: Study, answers: Sequence[Answer], seed: int = 0) -> di
         crossed where each rated all that was rated, otherwise as anonymous, just as meta_evaluate takes the exported ratings.
     """
     tree: dict[str, Any] = {}
-    rated = _rated_cases(study, answers, "rate")
+    rated = _rated_cases(study, answers, "verify" if "verify" in study.plans else "rate")
     for about, tables in _tables(study, answers, rated).items():
         case = rated.panel.case if about is None else np.arange(len(rated))
         complete = all(not np.isnan(table[~np.isnan(table).all(axis=1)]).any() for table in tables.values())

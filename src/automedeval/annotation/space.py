@@ -11,6 +11,7 @@ import jinja2
 import yaml
 
 import automedeval
+from automedeval.annotation.jury_queue import REVISIONS
 from automedeval.annotation.study import Study
 from automedeval.records import RecordError, read_text, verdicts_file
 from automedeval.records.yaml_file import load_yaml
@@ -96,8 +97,7 @@ def _carried(study: Study) -> tuple[dict[str, Any], dict[str, Path | bytes]]:
             if template and (beside := Path(given).with_name(template)).is_file():
                 carry(str(beside), key, f"study/{template}")
     if jury := content.get("jury"):
-        jury["queue"] = carry(jury["queue"], "jury.queue")
-        revisions = Path(jury["dataset"]) / "revisions.jsonl"
-        carry(str(revisions), "jury.dataset", "study/dataset/revisions.jsonl")
-        jury["dataset"] = "study/dataset"
+        revisions = Path(jury["queue"]).with_name(REVISIONS)
+        jury["queue"] = carry(jury["queue"], "jury.queue", "study/jury/jury.jsonl")
+        carry(str(revisions), "jury.queue", f"study/jury/{REVISIONS}")
     return content, files

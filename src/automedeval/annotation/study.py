@@ -1,8 +1,8 @@
 """Read a study: its cases, its verdicts, its annotators, and the items that each of them answers (paper, section 4.2).
 
-A study is one YAML file; recipes/runs/automedeval-135m/annotate.yaml explains its keys. There are three kinds of items: "rate"
-(score each response, then the verdicts on them), "jury" (decide about a mistake without a consensus) and "prefer" (choose the
-better of two verdicts, blinded to the judges).
+A study is one YAML file; recipes/runs/automedeval-135m/annotate.yaml explains its keys. There are four kinds of items: "rate"
+(score each response, then the verdicts on them), "verify" (check a teacher's verdict before it is trained on), "jury" (decide
+about a mistake without a consensus) and "prefer" (choose the better of two verdicts, blinded to the judges).
 """
 
 import itertools
@@ -17,13 +17,17 @@ from typing import Any
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
-from automedeval.annotation.jury_queue import Dispute, read_disputes
+from automedeval.annotation.jury_queue import REVISIONS, Dispute, read_disputes
 from automedeval.records import Case, RecordError, Verdict, as_shown, digest, read_cases, read_placed, verdicts_file
 from automedeval.records.yaml_file import YamlFile
 from automedeval.rubrics import TAGS, Questions, Rubric, RubricError, packaged_rubrics, read_questions, read_rubric
 
-ROLES = ("attending", "chief")
-KINDS = ("rate", "jury", "prefer")
+DOCTORS = ("attending", "chief")
+ROLES = (*DOCTORS, "master_candidate")
+KINDS = ("rate", "verify", "jury", "prefer")
+# Paper: chief physicians verify the data set and are the jury; all five doctors rate responses and verdicts. Master candidates
+# compare verdicts; here everybody of a study does, if it does not say who.
+ROLES_OF = {"rate": DOCTORS, "verify": ("chief",), "jury": ("chief",), "prefer": ROLES}
 ORDERS = ("file", "random", "uncertainty")
 # Parts of an assignment; the part on a judge's verdict is VERDICT and the judge's name.
 RESPONSES, VERDICT, DECISION, PREFERENCE = "responses", "verdict:", "decision", "preference"
@@ -31,15 +35,16 @@ KEYS = (
     "title", "cases", "limit", "verdicts", "rubric", "verdict_rubric", *KINDS, "annotators", "order", "seed", "database",
 )  # fmt: skip
 PLAN_KEYS = {
-    "rate": ("raters", "overlap", "roles", "judges", "verify_roles"),
-    "jury": ("queue", "dataset", "raters", "roles"),
-    "prefer": ("judges", "raters", "overlap", "roles"),
+    "rate": ("raters", "overlap", "draw", "roles", "judges", "verify_roles"),
+    "verify": ("raters", "overlap", "draw", "roles", "judges"),
+    "jury": ("queue", "raters", "roles"),
+    "prefer": ("judges", "raters", "overlap", "draw", "roles"),
 }
 
 
 @dataclass(frozen=True)
 class Annotator:
-    """A physician who takes part; `role` is "attending" or "chief"."""
+    """A physician who takes part; `role` is one of ROLES."""
 
     name: str
     role: str
@@ -49,8 +54,9 @@ class Annotator:
 class Plan:
     """How the items of one kind are assigned.
 
-    An item needs `raters` annotators; the first `overlap` items need every annotator of the `roles`. The verdicts of `judges`
-    are rated by the `verify_roles`, or two judges are compared.
+    An item needs `raters` annotators; the first `overlap` items need every annotator of the `roles`. Of the cases, `draw` are
+    drawn at random (None: all are asked about). The verdicts of `judges` are rated, by the `verify_roles` where responses are
+    rated, too; or two judges are compared.
     """
 
     kind: str
@@ -58,7 +64,8 @@ class Plan:
     overlap: int
     roles: tuple[str, ...]
     judges: tuple[str, ...]
-    verify_roles: tuple[str, ...] = ROLES
+    verify_roles: tuple[str, ...] = DOCTORS
+    draw: int | None = None
 
 
 @dataclass(frozen=True)
@@ -180,20 +187,32 @@ class _Reader(YamlFile):
         plans = {kind: self.plan(kind, content[kind], annotators, verdicts) for kind in content if kind in KINDS}
         if not plans:
             self.fail("the file", f"needs at least one of {', '.join(KINDS)}")
+        if "verify" in plans and (other := [kind for kind in ("rate", "prefer") if kind in plans]):
+            self.fail("verify", f"asks other questions about verdicts than {other[0]}: it needs a study of its own")
         disputes = self.disputes(content, every, rubric) if "jury" in plans else {}
         waiting = [name for name, dispute in disputes.items() if dispute.line.get("decision") is None]
         items = []
         for plan in plans.values():
-            ids = waiting if plan.kind == "jury" else list(cases)
-            able, place = sum(each.role in plan.roles for each in annotators), 0
-            for case_id in in_order(ids, order, seed, by_case):
-                judges = tuple(judge for judge in plan.judges if (case_id, judge) in verdicts)
-                if plan.kind != "prefer" or len(judges) == 2:
-                    key = "/".join((plan.kind, case_id, *(judges if plan.kind == "prefer" else ())))
-                    items.append(Item(key, plan.kind, case_id, judges, able if place < plan.overlap else plan.raters))
-                    place += 1
-            if not place and plan.kind != "jury":
-                self.fail(plan.kind, f"no case has a valid verdict of both {' and '.join(plan.judges)}")
+            judges = {name: tuple(judge for judge in plan.judges if (name, judge) in verdicts) for name in every}
+            if plan.kind == "jury":
+                ids = waiting
+            else:
+                least = {"rate": 0, "verify": 1, "prefer": 2}[plan.kind]
+                ids = [case_id for case_id in cases if len(judges[case_id]) >= least]
+                if not ids:
+                    whose = f" of both {' and '.join(plan.judges)}" if least == 2 else ""
+                    self.fail(plan.kind, f"no case has a valid verdict{whose}")
+            if plan.draw is not None:
+                if not 1 <= plan.draw <= len(ids):
+                    self.fail(
+                        f"{plan.kind}.draw", f"must be from 1 to the {len(ids):,} cases to draw from, not {plan.draw}"
+                    )
+                ids = drawn(ids, plan.draw, f"{seed}:draw:{plan.kind}")
+            able = sum(each.role in plan.roles for each in annotators)
+            for place, case_id in enumerate(in_order(ids, order, seed, by_case)):
+                key = "/".join((plan.kind, case_id, *(judges[case_id] if plan.kind == "prefer" else ())))
+                needed = able if place < plan.overlap else plan.raters
+                items.append(Item(key, plan.kind, case_id, judges[case_id], needed))
         return Study(
             title=title,
             place=self.place,
@@ -241,7 +260,7 @@ class _Reader(YamlFile):
 
     def rubrics(self, content: Mapping[str, Any]) -> tuple[Rubric, Questions]:
         given = self.take(content, "rubric", str, "automedeval")
-        own = self.take(content, "verdict_rubric", str, None)
+        own = self.take(content, "verdict_rubric", str, "verification" if "verify" in content else "verdict")
         key = "rubric"
         try:
             rubric = read_rubric(given)
@@ -249,12 +268,13 @@ class _Reader(YamlFile):
             questions = read_questions(own)
         except RubricError as error:
             self.fail(key, str(error))
-        self.files += [file for file in (given, own) if file and file.endswith((".yaml", ".yml"))]
+        self.files += [file for file in (given, own) if file.endswith((".yaml", ".yml"))]
         template = Path(given).parent / rubric.template
         if given in self.files and template.is_file():  # a user's rubric may have its template beside it
             self.files.append(str(template))
-        if "rate" in content and not rubric.scale:
-            self.fail("rubric", f"{rubric.name} gives choices about pairs; rating responses needs a scale")
+        if ("rate" in content or "verify" in content) and not rubric.scale:
+            asked = "rating responses" if "rate" in content else "checking verdicts"
+            self.fail("rubric", f"{rubric.name} gives choices about pairs; {asked} needs a scale")
         if unknown := [tag for tag in questions.tags if tag not in TAGS]:
             self.fail("verdict_rubric", f"the tag {unknown[0]!r} is none of {', '.join(TAGS)}")
         return rubric, questions
@@ -297,10 +317,10 @@ class _Reader(YamlFile):
         return found
 
     def disputes(self, content: Mapping[str, Any], cases: Mapping[str, Case], rubric: Rubric) -> dict[str, Dispute]:
-        queue, dataset = (self.take(content["jury"] or {}, key, str, inside="jury.") for key in ("queue", "dataset"))
-        self.files += [queue, str(Path(dataset) / "revisions.jsonl")]
+        queue = self.take(content["jury"] or {}, "queue", str, inside="jury.")
+        self.files += [queue, str(Path(queue).with_name(REVISIONS))]
         known = {each.name: each for each in (*map(read_rubric, packaged_rubrics()), rubric)}
-        return read_disputes(queue, dataset, cases, known)
+        return read_disputes(queue, cases, known)
 
     def plan(
         self, kind: str, given: Any, annotators: Sequence[Annotator], verdicts: Mapping[tuple[str, str], Verdict]
@@ -309,22 +329,32 @@ class _Reader(YamlFile):
         self.only(given, PLAN_KEYS[kind], inside)
         raters = self.take(given, "raters", int, 1, inside=inside)
         overlap = self.take(given, "overlap", int, 0, inside=inside)
-        # Paper: chief physicians verify the data set and are the jury; all five doctors rate responses and verdicts.
-        roles = self.texts(given, "roles", ("chief",) if kind == "jury" else ROLES, ROLES, inside)
-        verify_roles = self.texts(given, "verify_roles", ROLES, ROLES, inside)
+        draw = self.take(given, "draw", int, None, inside=inside)
+        roles = self.texts(given, "roles", ROLES_OF[kind], ROLES, inside)
+        verify_roles = self.texts(given, "verify_roles", DOCTORS, ROLES, inside)
         able = sum(each.role in roles for each in annotators)
         if not 1 <= raters <= able:
             self.fail(f"{inside}raters", f"must be from 1 to the {able} annotators with the roles, not {raters}")
         if overlap < 0:
             self.fail(f"{inside}overlap", f"must be at least 0, not {overlap}")
         known = list(dict.fromkeys(judge for _, judge in verdicts))
-        judges = self.texts(given, "judges", {"rate": known, "jury": ()}.get(kind, ...), inside=inside)
+        judges = self.texts(given, "judges", {"prefer": ..., "jury": ()}.get(kind, known), inside=inside)
         if kind == "prefer" and len(judges) != 2:
             self.fail(f"{inside}judges", f"must name two judges, not {len(judges)}")
         if missing := [judge for judge in judges if judge not in known]:
             there = f"there are {', '.join(known)}" if known else "there is none of any judge"
             self.fail(f"{inside}judges", f"no valid verdict with a rationale of {missing[0]!r} on these cases; {there}")
-        return Plan(kind, raters, overlap, roles, judges, verify_roles)
+        return Plan(kind, raters, overlap, roles, judges, verify_roles, draw)
+
+
+def drawn(case_ids: Sequence[str], count: int, seed: str) -> list[str]:
+    """Return `count` of the cases, drawn at random without replacement, in the given order.
+
+    The draw depends on the ids and the seed alone, not on the order of the files.
+    """
+    # Paper: Appendix E has "87 randomly selected test samples".
+    chosen = set(random.Random(seed).sample(sorted(case_ids), count))
+    return [case_id for case_id in case_ids if case_id in chosen]
 
 
 def in_order(case_ids: Sequence[str], order: str, seed: int, verdicts: Mapping[str, Sequence[Verdict]]) -> list[str]:

@@ -60,7 +60,8 @@ def known_faults(facts: Mapping[str, Any]) -> list[str]:
     if facts["tokenizer"] is None:
         found.append("Lengths were not checked; some rows may be too long to train on.")
     if unresolved := facts.get("counts", {}).get("unresolved"):
-        found.append(f"{unresolved:,} of the judge's mistakes are unresolved; their verdicts are unchanged.")
+        what = "rows are left out" if facts.get("waiting") == "leave_out" else "verdicts are unchanged"
+        found.append(f"{unresolved:,} of the judge's mistakes are unresolved; their {what}.")
     empty = [name for name, split in facts["splits"].items() if not split["rows"]]
     if empty:
         found.append(f"Without a single row: {', '.join(empty)}.")

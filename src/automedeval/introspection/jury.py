@@ -8,6 +8,8 @@ In the paper one chief physician is the jury. The queue is a file, jury.jsonl, w
 slots of `order`. A rubric with choices has `choices` instead of `scores`. `digest` depends on the answers and the verdict on
 record; it may be missing. recipes/prepare_cases.py --verdicts_from ratings writes raters' verdicts in this layout, undecided;
 they can be the jury as well.
+
+The physicians' page takes the same decisions; its export in the folder DECIDED beside the queue is read with the queue.
 """
 
 import json
@@ -25,6 +27,7 @@ from automedeval.records.journal import write_whole
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, reads_back
 from automedeval.rubrics.slots import choice_names, reordered
 
+DECIDED = "decided"  # folder beside the queue for the export of the physicians' page
 KEYS = ("case_id", "judge", "annotator", "decision", "rationale", "scores")
 
 

@@ -1,7 +1,8 @@
 """Build the data set of a round of introspection (paper, Algorithm 2): training rows with revised verdicts.
 
 A decision, by consensus or by the jury, keeps or revises the verdict of a mistake. A revised row keeps its case, its slots and
-its teacher; its `judge` becomes "consensus" or "jury". All other rows stay as they are.
+its teacher; its `judge` becomes "consensus" or "jury". The row of a case that still waits for the jury is left out or keeps its
+old verdict, as the round says. All other rows stay as they are.
 """
 
 import json
@@ -18,12 +19,16 @@ from automedeval.introspection.jury import Ruling
 from automedeval.introspection.mistakes import KINDS, Mistake, Recorded, RoundJudge
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError, digest
-from automedeval.records.journal import Journal, arithmetic, now
+from automedeval.records.journal import Journal, arithmetic, now, write_whole
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict
 from automedeval.rubrics.prompts import judge_messages
 from automedeval.rubrics.slots import as_recorded, reordered
 
 TRAIN = "train"
+REVISIONS = "revisions.jsonl"  # the records of all mistakes
+# What is done while a case waits for the jury: the round is not written, or the row is left out, or keeps its old verdict.
+STOP, LEAVE_OUT, KEEP_OLD = WAITING = ("stop", "leave_out", "keep_old")
+WAITS = "waits for the jury"  # the reason of a row that is left out
 SHOWN = 80  # characters of an answer that an error shows
 
 
@@ -33,7 +38,7 @@ class Decision:
 
     Args:
         mistake, discussion: the mistake, and its discussion if there was one.
-        by: "consensus" or "jury"; None if undecided, then the verdict on record stays.
+        by: "consensus" or "jury"; None if the case waits for the jury.
         decision: "keep" or "revise".
         reading: the revised verdict, in the slots of the row.
         annotator: the member of the jury who decided.
@@ -165,10 +170,14 @@ def revised_row(recorded: Recorded, reading: ParsedAnswer, by: str) -> dict[str,
 
 @dataclass
 class Round:
-    """A round's data set under construction: the data set before, the decisions, and the lines reported so far."""
+    """A round's data set under construction: the data set before, the decisions, and the lines reported so far.
+
+    `on_waiting` is one of WAITING.
+    """
 
     dataset: Dataset
     recorded: Sequence[Recorded]
+    on_waiting: str = STOP
     decisions: Sequence[Decision] = ()
     arithmetic: list[str] = field(default_factory=list)
     unreadable: dict[str, int] = field(default_factory=dict)
@@ -177,6 +186,11 @@ class Round:
     def number(self) -> int:
         """Return the number of the round; a data set of recipes/build_dataset.py is round 0."""
         return self.dataset.statistics.get("round", 0) + 1
+
+    @property
+    def waiting(self) -> list[Mistake]:
+        """Return the mistakes that wait for the jury."""
+        return [decision.mistake for decision in self.decisions if decision.by is None]
 
     def report(self, *lines: str) -> None:
         """Print the lines that report a step, and keep them for the card."""
@@ -207,10 +221,9 @@ class Round:
         """Report the decisions, the unneeded `rulings` (case ids), and how many raters' `readings` were usable."""
         counts = Counter((decision.by, decision.decision) for decision in self.decisions)
         for by in ("consensus", "jury"):
-            kept, revised, open_cases = counts[by, "keep"], counts[by, "revise"], counts[None, None] * (by == "jury")
-            if kept + revised + open_cases:
-                more = f", {open_cases:,} unresolved: their verdicts stay" if by == "jury" else ""
-                total = kept + revised + open_cases
+            kept, revised, waiting = counts[by, "keep"], counts[by, "revise"], counts[None, None] * (by == "jury")
+            if total := kept + revised + waiting:
+                more = f", {waiting:,} waiting" if by == "jury" else ""
                 self.report(f"{by}: {total:,} cases → {kept:,} kept, {revised:,} revised{more}")
         needed = {decision.recorded.case.id for decision in self.decisions if decision.by == "jury"}
         if idle := len(set(rulings) - needed):
@@ -238,6 +251,8 @@ class Round:
     ) -> tuple[dict[str, dict[str, Any]], Counter]:
         """Write the training rows, the test split, and the records of all mistakes.
 
+        The report counts the rows of waiting cases that are left out, or that keep their old verdict.
+
         Args:
             train_on: "all" writes every row, "revised" only the revised ones.
             encoder, max_length: see `write_rows`.
@@ -252,15 +267,23 @@ class Round:
         decisions = {decision.recorded.case.id: decision for decision in self.decisions if decision.reading}
         chosen = [each for each in self.recorded if train_on == "all" or each.case.id in decisions]
         made = {name: revised_row(each.recorded, each.reading, each.by) for name, each in decisions.items()}
-        rows = [made.get(each.case.id, each.row) for each in chosen]
+        waiting = {mistake.case_id for mistake in self.waiting}
+        left_out = waiting if self.on_waiting == LEAVE_OUT else set()
+        rows = [made.get(each.case.id, each.row) for each in chosen if each.case.id not in left_out]
         rubrics = {each.rubric.name: each.rubric for each in chosen}
         written = write_rows(folder / f"{TRAIN}.parquet", rows, encoder, max_length, rubrics)
-        splits, origins, reasons = {TRAIN: written.statistics}, written.origins, Counter(written.rejected.values())
+        splits, origins = {TRAIN: written.statistics}, written.origins
+        rejected = [(each.row, WAITS) for each in chosen if each.case.id in left_out]
+        rejected += [(rows[number], reason) for number, reason in written.rejected.items()]
         dropped = [
-            {name: rows[number][name] for name in ("case_id", "teacher", "judge")} | {"reason": reason}
-            for number, reason in written.rejected.items()
+            {name: row[name] for name in ("case_id", "teacher", "judge")} | {"reason": reason}
+            for row, reason in rejected
         ]
-        self.report(f"rows: {arithmetic('verdicts', len(chosen), reasons)}; {len(decisions):,} revised")
+        counted = arithmetic("verdicts", len(chosen), Counter(reason for _, reason in rejected))
+        gone = {row["case_id"] for row, _ in rejected}
+        old = sum(each.case.id in waiting - gone for each in chosen)
+        more = f"; {old:,} wait for the jury and keep their old verdict" if old else ""
+        self.report(f"rows: {counted}; {len(decisions):,} revised{more}")
         if not splits[TRAIN]["rows"]:
             raise RecordError(f"{self.dataset.place}: no training row is left (--train_on {train_on})")
         if TEST in self.dataset.splits:
@@ -268,10 +291,15 @@ class Round:
             splits[TEST] = self.dataset.statistics["splits"][TEST]
             origins.update(map(origin, self.dataset.splits[TEST]))
         _write_lines(folder / "dropped.jsonl", dropped)
-        _write_lines(folder / "revisions.jsonl", (decision.to_dict() for decision in self.decisions))
+        self.write_revisions(folder)
         if (self.dataset.place / "topics.svg").exists():
             shutil.copyfile(self.dataset.place / "topics.svg", folder / "topics.svg")
         return splits, origins
+
+    def write_revisions(self, folder: Path) -> None:
+        """Write the records of all mistakes; in the jury's folder the physicians' page reads them while cases wait."""
+        records = (json.dumps(decision.to_dict(), ensure_ascii=False) + "\n" for decision in self.decisions)
+        write_whole(folder / REVISIONS, "".join(records))
 
     def facts(self, judge: RoundJudge, partners: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the statistics record of the round."""
@@ -281,6 +309,7 @@ class Round:
             "judge": {"name": judge.name, "settings": judge.settings},
             "partners": dict(partners),
             "counts": self.counts(),
+            "waiting": self.on_waiting,
             "arithmetic": [*self.dataset.statistics["arithmetic"], *self.arithmetic],
         }
 

@@ -47,6 +47,7 @@ CRITERION = {
 }
 SCALE = {"minimum": (int,), "maximum": (int,), "anchors": (dict, {})}
 QUESTIONS = {"title": (str, ""), "source": (str, ""), "criteria": (list,), "scale": (dict,), "tags": (dict, {})}
+PACKAGED_QUESTIONS = ("verdict", "verification")  # about verdicts
 PACKAGED = resources.files("automedeval.rubrics") / "packaged"
 TEMPLATES = resources.files("automedeval.rubrics") / "templates"
 
@@ -182,14 +183,17 @@ def _template_path(name: str, beside: Path | None) -> Any:
     return next((place for place in places if place.is_file()), None)
 
 
-def read_questions(path: str | Path | None = None) -> Questions:
-    """Read the questions about verdicts; without a path the packaged `rubrics/packaged/questions/verdict.yaml`.
+def read_questions(name: str | Path = "verdict") -> Questions:
+    """Read the questions about verdicts: the packaged "verdict" or "verification", or your own by the path of a YAML file.
 
     Raises:
         RubricError: the file cannot be read, is not YAML, or has a key that is missing, unknown or wrong.
     """
-    reader = _Reader("verdict.yaml" if path is None else str(path))
-    return reader.questions(reader.read(PACKAGED / "questions" / "verdict.yaml" if path is None else Path(path)))
+    if str(name) in PACKAGED_QUESTIONS:
+        reader, path = _Reader(f"{name}.yaml"), PACKAGED / "questions" / f"{name}.yaml"
+    else:
+        reader, path = _Reader(str(name)), Path(name)
+    return reader.questions(reader.read(path))
 
 
 class _Reader(YamlFile):

@@ -170,6 +170,11 @@ if (form) {
     }
   });
 
+  // Going back can show the form as it was left, with its button pressed: ask for the task as it stands now.
+  window.addEventListener("pageshow", (event) => {
+    if (event.persisted) location.reload();
+  });
+
   measure();
   kept = fields().toString();
 }

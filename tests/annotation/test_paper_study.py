@@ -1,0 +1,199 @@
+"""The paper's human work at its size: who is asked about how many items, by the files of recipes/runs/automedeval-13b."""
+
+import itertools
+import json
+import random
+import runpy
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+from doubles.dataset_study import Study as BuildStudy
+from doubles.introspection_study import case_of, verdict_of
+from doubles.small_study import a_study, filled, finish, send, write_lines, write_study
+from programs import ROOT, error_line, run_recipe
+from scipy import stats
+
+from automedeval.annotation.export import write_export
+from automedeval.annotation.store import Store
+from automedeval.annotation.study import drawn, read_study
+from automedeval.dataset.curriculum import read_plan
+
+PAPER = Path("recipes/runs/automedeval-13b")
+CANDIDATES = ("ChatDoctor", "Baize-Healthcare", "MedAlpaca", "MedLlama2")
+OURS, GPT4 = "introspection2", "gpt-4-turbo-2024-04-09"
+DOCTORS = ("attending-1", "attending-2", "attending-3", "chief-1", "chief-2")
+MASTERS = ("master-1", "master-2", "master-3")
+
+
+def settings(name: str) -> dict:
+    return yaml.safe_load((ROOT / PAPER / f"{name}.yaml").read_text())
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    """Write cases and verdicts in the paper's numbers, where the files of the study name them."""
+    folder = tmp_path_factory.mktemp("paper")
+    tests, trained = (
+        [case_of(at, CANDIDATES) for at in range(1130)],
+        [case_of(at, CANDIDATES[:2]) for at in range(9874)],
+    )
+    for name, cases in (("test", tests), ("wikidoc", trained)):
+        (folder / "responses" / name).mkdir(parents=True)
+        write_lines(folder / "responses" / name / "cases.jsonl", cases)
+    judged = [verdict_of(case, (1, 3, 5, 2), judge) for judge in (OURS, GPT4, "stage3") for case in tests]
+    judged[7] = verdict_of(tests[7], None, OURS)  # cannot be compared
+    teacher = [verdict_of(case, (4, 2), "gpt-4", order=(1, 0)) for case in trained]
+    for name, verdicts in (("wikidoc", judged), ("wikidoc-strong", teacher)):
+        (folder / "verdicts" / name).mkdir(parents=True)
+        write_lines(folder / "verdicts" / name / "verdicts.jsonl", verdicts)
+    return folder
+
+
+@pytest.fixture
+def opened(place: Path, tmp_path: Path, monkeypatch):
+    """Return what opens the store of a study of the paper, with a database of its own."""
+    monkeypatch.chdir(place)
+    stores = []
+
+    def make(name: str, **more: object) -> Store:
+        content = settings(name) | {"database": str(tmp_path / f"{name}.sqlite")} | more
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+        stores.append(Store(read_study(tmp_path / f"{name}.yaml")))
+        return stores[-1]
+
+    yield make
+    for store in stores:
+        store.close()
+
+
+def test_five_doctors_rate_1130_cases_and_three_master_candidates_compare_87(opened, tmp_path: Path) -> None:
+    store = opened("annotate")
+    items = {kind: [item for item in store.study.items if item.kind == kind] for kind in ("rate", "prefer")}
+    assert Counter(item.needed for item in items["rate"]) == {5: 1130}
+    assert Counter(item.needed for item in items["prefer"]) == {3: 87}
+    assert Counter(item.judges for item in items["rate"]) == {(OURS,): 1129, (): 1}
+    assert {item.judges for item in items["prefer"]} == {(OURS, GPT4)}
+    assert [store.progress(name).left for name in (*DOCTORS, *MASTERS)] == [1130] * 5 + [87] * 3
+    first = [store.next(name) for name in DOCTORS]
+    assert {task.item for task in first} == {items["rate"][0]}, "all begin with the same case"
+    assert {len(task.order) for task in first} == {4}
+    for task in first:
+        finish(store, task)
+    for name in MASTERS:
+        task = store.next(name)
+        assert (task.item.kind, task.parts) == ("prefer", ("preference",))
+        finish(store, task)
+    counts = write_export(store, tmp_path / "out")
+    assert (counts["ratings.jsonl"], counts["verdict_ratings.jsonl"]) == (5 * 4 * 3, 5 * 3)
+    assert counts["preferences.jsonl"] == 3 * 3
+    roles = Counter(json.loads(line)["role"] for line in (tmp_path / "out" / "preferences.jsonl").open())
+    assert roles == {"master_candidate": 9}
+
+
+def test_two_chiefs_verify_9874_verdicts(opened, tmp_path: Path) -> None:
+    store = opened("annotate_teacher")
+    assert Counter((item.kind, item.needed, item.judges) for item in store.study.items) == {
+        ("verify", 2, ("gpt-4",)): 9874
+    }
+    for name in ("chief-1", "chief-2"):
+        assert store.progress(name).left == 9874
+        task = store.next(name)
+        assert (task.item.case_id, task.order) == ("case-0", (1, 0))
+        send(store, task, filled(task, 1))
+    assert write_export(store, tmp_path / "out")["verdict_ratings.jsonl"] == 6
+
+
+def test_the_files_fit_the_steps_before_and_after_them() -> None:
+    teacher, ours = settings("annotate_teacher"), settings("annotate")
+    strong, judge = settings("distill_strong"), settings("judge")
+    assert (teacher["cases"], teacher["verdicts"]) == (strong["cases"], strong["output"])
+    assert (ours["cases"], ours["verdicts"]) == (judge["cases"], judge["output"])
+    assert (ROOT / PAPER / f"{ours['rate']['judges'][0]}.yaml").is_file(), (
+        "the checkpoint's YAML gives the judge its name"
+    )
+    assert read_plan(ROOT / PAPER / "plan.yaml").verification.scale == (0, 1)
+    for number in (1, 2):
+        jury, introspect = settings(f"annotate_jury{number}"), settings(f"introspect{number}")
+        assert jury["jury"]["queue"] == f"{introspect['output']}.discussion/jury.jsonl"
+        assert jury["cases"] == introspect["cases"]
+        assert introspect.get("waiting", "stop") == "stop", "the paper's jury decides about every case"
+    studies = [settings(path.stem) for path in (ROOT / PAPER).glob("annotate*.yaml")]
+    assert len({study["database"] for study in studies}) == len(studies) == 4
+
+
+def test_the_coordinator_is_told_how_many_tasks_there_are(opened, capsys) -> None:
+    store = opened("annotate")
+    recipe = runpy.run_path(str(ROOT / "recipes" / "annotate.py"))
+    recipe["greet"](recipe["AnnotateArguments"]("study.yaml"), store.study, store)
+    told = capsys.readouterr().out
+    assert "  rate: 1,130 cases, 5,650 tasks for attending, chief\n" in told
+    assert "  prefer: 87 cases drawn with seed 0, 261 tasks for master candidate\n" in told
+
+
+# --- the draw ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_draw_is_the_same_for_the_same_seed_whatever_the_order_of_the_file(
+    opened, place: Path, tmp_path: Path
+) -> None:
+    def compared(**more: object) -> list[str]:
+        return [item.case_id for item in opened("annotate", **more).study.items if item.kind == "prefer"]
+
+    before = compared()
+    assert len(set(before)) == 87
+    assert "case-7" not in before, "it has one verdict alone"
+    lines = (place / "responses" / "test" / "cases.jsonl").read_text().splitlines(keepends=True)
+    random.Random(5).shuffle(lines)
+    (tmp_path / "turned.jsonl").write_text("".join(lines))
+    turned = compared(cases=str(tmp_path / "turned.jsonl"))
+    assert set(turned) == set(before)
+    assert set(compared(seed=1)) != set(before)
+
+
+def test_every_case_is_as_likely_to_be_drawn() -> None:
+    ids = [f"case-{at}" for at in range(1130)]
+    counts = Counter(itertools.chain.from_iterable(drawn(ids, 87, f"{seed}:draw:prefer") for seed in range(1000)))
+    assert sum(counts.values()) == 87_000
+    # A case's count is binomial, so that the counts vary by (1 − 87/1130) of what chisquare expects.
+    found = stats.chisquare([counts[case_id] for case_id in ids])
+    assert stats.chi2.sf(found.statistic / (1 - 87 / 1130), 1129) > 0.001
+    assert stats.chi2.sf(found.statistic / (1 - 87 / 1130), 1129) < 0.999
+    pairs = Counter(len({"case-0", "case-1"} & set(drawn(ids[:6], 3, str(seed)))) for seed in range(3000))
+    expected = [3000 * share for share in (4 / 20, 12 / 20, 4 / 20)]  # of the 20 draws of 3 from 6, by hand
+    assert stats.chisquare([pairs[count] for count in range(3)], expected).pvalue > 0.001
+    assert drawn(ids, 87, "0") == sorted(drawn(ids, 87, "0"), key=ids.index)
+
+
+def test_no_training_case_is_drawn(tmp_path: Path) -> None:
+    built = BuildStudy(tmp_path, 60)
+    built.plan = built.plan | {"test": {"take": 20, "teacher": "strong"}}
+    done = built.build()
+    assert done.returncode == 0, done.stderr
+    splits = built.splits()
+    test = set(splits["test"]["case_id"])
+    trained = {case_id for name, rows in splits.items() if name != "test" for case_id in rows["case_id"]}
+    by_id = {case.id: case for case in built.cases}
+    (tmp_path / "page").mkdir()
+    cases = write_lines(tmp_path / "page" / "test.jsonl", [by_id[name] for name in sorted(test)])
+    judged = [verdict for verdicts in built.verdicts.values() for verdict in verdicts]
+    more = {"verdicts": [str(write_lines(tmp_path / "page" / "judged.jsonl", judged))], "rate": None}
+    more["prefer"] = {"judges": ["judge-strong", "judge-weak"], "draw": 8}
+    (tmp_path / "page" / "study").mkdir()
+    study = a_study(tmp_path / "page" / "study", cases=str(cases), **more)
+    compared = {item.case_id for item in study.items}
+    assert len(compared) == 8
+    assert compared <= test
+    assert not compared & trained
+    assert trained, "there are training cases that could have been drawn"
+
+
+def test_more_cases_than_there_are_cannot_be_drawn(tmp_path: Path) -> None:
+    for draw in (0, 5):
+        file = write_study(tmp_path, rate={"judges": ["x"], "draw": draw})
+        told = error_line(run_recipe("annotate", "--study", file, "--export", tmp_path / "out"))
+        assert f"rate.draw: must be from 1 to the 4 cases to draw from, not {draw}" in told
+    file = write_study(tmp_path, verify={}, prefer={"judges": ["x", "y"]}, rate=None)
+    told = error_line(run_recipe("annotate", "--study", file, "--export", tmp_path / "out"))
+    assert "verify: asks other questions about verdicts than prefer: it needs a study of its own" in told

@@ -1,0 +1,181 @@
+"""The verification of teachers' verdicts: a task about verdicts alone, whose export build_dataset.py reads as it is."""
+
+import json
+import re
+from collections import Counter
+from html import unescape
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+from doubles.dataset_study import Study as BuildStudy
+from doubles.small_study import ASKED, a_study, filled, send, write_lines, write_study
+from doubles.study_page import Physician, client_of, opened, served
+from programs import ROOT, run_recipe
+
+from automedeval.annotation.progress import divisions, live_agreement, physicians
+from automedeval.annotation.study import Plan
+from automedeval.annotation.validation import Invalid
+from automedeval.rubrics import read_questions
+
+pytest_plugins = ["doubles.study_databases"]
+PEOPLE = {"attending-1": "attending", "attending-2": "attending", "attending-3": "attending", "chief-1": "chief"}
+PEOPLE |= {"chief-2": "chief"}
+PAPER = ROOT / "recipes" / "runs" / "automedeval-13b"
+
+
+def write_verification(folder: Path, built: BuildStudy, **verify: object) -> Path:
+    content = {
+        "title": "Verification",
+        "cases": str(write_lines(folder / "asked.jsonl", built.cases)),
+        "verdicts": str(write_lines(folder / "verdicts.jsonl", built.verdicts["strong"])),
+        "verify": {"raters": 5, "roles": ["attending", "chief"], **verify},
+        "annotators": [{"name": name, "role": role} for name, role in PEOPLE.items()],
+        "database": str(folder / "answers.sqlite"),
+    }
+    (folder / "verify.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    return folder / "verify.yaml"
+
+
+def test_five_people_verify_and_build_dataset_reads_their_export_unchanged(tmp_path: Path) -> None:
+    built = BuildStudy(tmp_path)
+    file = write_verification(tmp_path, built)
+    asked = {case.question: case for case in built.cases}
+    noes = {
+        ("case-3", "attending-2"): "knowledge",
+        ("case-5", "chief-1"): "attribution",
+        ("case-5", "chief-2"): "fluency",
+    }
+    seen = Counter()
+    with opened(file) as store, served(store) as address:
+        for name in PEOPLE:
+            with httpx.Client(base_url=address, timeout=60) as client:
+                someone = Physician(client)
+                someone.sign_in(store.invite(name))
+                assert "0 done, 24 to do" in " ".join(someone.page.split())
+                someone.post("/next")
+                while '<form id="task"' in someone.page:
+                    assert "<h1>Check the verdict</h1>" in someone.page
+                    text = unescape(someone.page)
+                    (case,) = [case for question, case in asked.items() if question in text]
+                    assert someone.asked() == {f"scores-{name}": ["0", "1"] for name in ASKED}
+                    assert not [word for word in ("judge-strong", "ash", "birch") if word in text.split()]
+                    no = noes.get((case.id, name))
+                    someone.post(someone.place(), **{f"scores-{each}": int(each != no) for each in ASKED})
+                    seen[case.id] += 1
+                assert "There is nothing to do for you now" in someone.page
+    assert seen == dict.fromkeys((case.id for case in built.cases), 5)
+    exported = run_recipe("annotate", "--study", file, "--export", tmp_path / "ratings")
+    assert exported.returncode == 0, exported.stderr
+    lines = [json.loads(line) for line in (tmp_path / "ratings" / "verdict_ratings.jsonl").open()]
+    assert len(lines) == 24 * 5 * 3
+    given = {(line["case_id"], line["annotator"], line["criterion"]): line["score"] for line in lines}
+    for case in built.cases:
+        for name in PEOPLE:
+            for criterion in ASKED:
+                assert given[case.id, name, criterion] == int(noes.get((case.id, name)) != criterion)
+    assert {(line["annotator"], line["role"]) for line in lines} == set(PEOPLE.items())
+    # The rule is the one of the paper's plan.
+    built.plan = built.plan | {"verification": yaml.safe_load((PAPER / "plan.yaml").read_text())["verification"]}
+    done = built.build("--verdict_ratings", tmp_path / "ratings" / "verdict_ratings.jsonl")
+    assert done.returncode == 0, done.stderr
+    for criterion in ASKED:
+        assert f"{criterion}: 23 of 24 verdicts meet it (95.83 %" in done.stdout
+    failed = {
+        case_id for reason, ids in built.dropped().items() if any(name in reason for name in ASKED) for case_id in ids
+    }
+    assert failed == {"case-3", "case-5"}
+
+
+def test_a_verdict_is_checked_in_its_own_words_and_slots(tmp_path: Path) -> None:
+    built = BuildStudy(tmp_path, 6)
+    with opened(write_verification(tmp_path, built)) as store:
+        someone = Physician(client_of(store))
+        someone.sign_in(store.invite("chief-1"))
+        someone.post("/next")
+        task = store.next("chief-1")
+        assert task.parts == ("verdict:judge-strong",)
+        assert task.order == (1, 0), "as the teacher saw them"
+        case, text = built.cases[0], unescape(someone.page)
+        assert built.verdicts["strong"][0].rationale in text
+        first, second = (text.index(case.responses[index].text) for index in (1, 0))
+        assert text.index("<h2>Doctor 1</h2>") < first < text.index("<h2>Doctor 2</h2>") < second
+
+
+def test_the_first_page_speaks_of_this_task_alone(tmp_path: Path) -> None:
+    built = BuildStudy(tmp_path, 6)
+    with opened(write_verification(tmp_path, built)) as store:
+        someone = Physician(client_of(store))
+        someone.sign_in(store.invite("chief-1"))
+        page = someone.get("/").text
+        assert "Check the verdict that a model gave on the responses to a question." in page
+        for other in ("Rate the responses", "only after your own ratings", "order of chance", "For a response"):
+            assert other not in page
+        assert "really in that doctor's response" in unescape(page)
+        # What was stored can be seen to be stored, and taken back.
+        someone.post("/next")
+        place = someone.place()
+        someone.post(place, **someone.fill(), tags="outdated")
+        assert "1 done, 5 to do" in someone.page
+        someone.get(place.rpartition("/")[0])
+        assert "This task is stored" in someone.page
+        someone.post("/undo")
+        assert someone.place() == place
+        assert len(re.findall('name="scores-[a-z]+" value="1"[^>]* checked', someone.page)) == 3
+        assert re.search('name="tags" value="outdated" checked', someone.page)
+
+
+def test_the_coordinator_sees_who_agrees(tmp_path: Path) -> None:
+    built = BuildStudy(tmp_path, 6)
+    with opened(write_verification(tmp_path, built)) as store:
+        for name in PEOPLE:
+            while (task := store.next(name)) is not None:
+                low = name == "chief-2" and task.item.case_id == "case-4"
+                send(store, task, {"scores": dict.fromkeys(ASKED, 1) | {"fluency": int(not low)}})
+        answers = list(store.answers())
+        assert [each.seconds for each in physicians(store.study, store, answers)] == [2.0] * 5
+        assert set(live_agreement(store.study, answers)) == {"verdicts of judge-strong"}
+        (widest,) = divisions(store.study, answers)
+        assert (widest.case_id, widest.criterion, widest.width) == ("case-4", "fluency", 1)
+
+
+def test_several_judges_verdicts_are_parts_of_one_task(open_store) -> None:
+    store = open_store(rate=None, verify={"roles": ["attending", "chief"]})
+    assert store.study.plans["verify"] == Plan("verify", 1, 0, ("attending", "chief"), ("x", "y"))
+    task = store.next("ann")
+    assert sorted(task.parts) == ["verdict:x", "verdict:y"]
+    with pytest.raises(Invalid):
+        send(store, task, {"scores": dict.fromkeys(ASKED, 2)})
+    with pytest.raises(Invalid):
+        send(store, task, {"scores": dict.fromkeys(ASKED[:2], 1)})
+    while task.part is not None:
+        task = send(store, task, filled(task, 1))
+    assert store.progress("ann").done == 1
+
+
+def test_who_verifies_and_on_which_scale(tmp_path: Path) -> None:
+    study = a_study(tmp_path, rate=None, verify={})
+    assert (study.plans["verify"].roles, study.verdict_questions.scale) == (("chief",), (0, 1))
+    assert study.verdict_questions == read_questions("verification")
+    assert [criterion.name for criterion in study.verdict_questions.criteria] == list(ASKED)
+    wider = a_study(tmp_path, rate=None, verify={}, verdict_rubric="verdict")
+    assert wider.verdict_questions.scale == (1, 5)
+    assert wider.fingerprint != study.fingerprint
+
+
+def test_two_answers_are_buttons_with_words_and_points_are_numbers(tmp_path: Path) -> None:
+    with opened(write_verification(tmp_path, BuildStudy(tmp_path, 6))) as store:
+        someone = Physician(client_of(store))
+        someone.sign_in(store.invite("chief-1"))
+        someone.post("/next")
+        assert '<span class="face">No</span>' in someone.page
+        assert '<span class="face">Yes</span>' in someone.page
+        assert "What the points mean" not in someone.page
+        assert "<kbd>0</kbd> No" in someone.page
+    with opened(write_study(tmp_path)) as store:
+        someone = Physician(client_of(store))
+        someone.sign_in(store.invite("ann"))
+        someone.post("/next")
+        assert '<span class="face">5</span>' in someone.page
+        assert "What the points mean" in someone.page
