@@ -122,7 +122,7 @@ def main() -> None:
             )
             topics, topic_cases = data.topics(assignment, args.topics)
         for rest in (scratch, place / ".dropped.jsonl.lock"):
-            rest.unlink()
+            rest.unlink(missing_ok=True)  # on Windows a lock's file goes with the lock
         if topics:
             rows = [(", ".join(topic.words[:5]), topic.share) for topic in topics]
             write_whole(place / "topics.svg", svg_file(topic_shares, rows))

@@ -44,7 +44,7 @@ class BuildStoreArguments:
     passage_tokens: int = field(default=200, metadata={"help": "longest passage, in tokens of the encoder"})
     overlap_tokens: int = field(default=40, metadata={"help": "most tokens repeated from the passage before"})
     prune: bool = field(default=False, metadata={"help": "remove stored passages that are not in these books"})
-    device: str = field(default="auto", metadata={"help": "auto | cpu | cuda | cuda:N"})
+    device: str = field(default="auto", metadata={"help": "cpu, cuda, cuda:N, mps, or auto: a GPU if there is one"})
     dtype: str = field(
         default="auto",
         metadata={

@@ -81,7 +81,7 @@ def main() -> None:
             whole = Path(scratch) / name
             whole.mkdir()
             unpack(Path(scratch), whole)
-            json.loads((whole / "config.json").read_text())
+            json.loads((whole / "config.json").read_text(encoding="utf-8"))
             whole.rename(target)
         print(f"{target} unpacked")
 

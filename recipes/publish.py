@@ -186,7 +186,7 @@ def filled_card(folder: Path, repo: str, about: CardArguments) -> str:
         read_text(Path(about.card)), folder, CardInputs(repo, datasets=tuple(about.datasets), **given), result, audit
     )
     if about.card_output:
-        Path(about.card_output).write_text(card, encoding="utf-8")
+        Path(about.card_output).write_text(card, encoding="utf-8", newline="\n")
     return card
 
 

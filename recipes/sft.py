@@ -22,8 +22,10 @@ import torch
 from accelerate import PartialState
 from datasets import Dataset
 from safetensors import SafetensorError
+from torch.utils.cpp_extension import get_default_build_root
 from transformers import AutoModelForCausalLM, TrainerCallback
 from transformers.hf_argparser import string_to_bool
+from transformers.integrations import unset_hf_deepspeed_config
 from trl import (
     DatasetMixtureConfig,
     ModelConfig,
@@ -85,6 +87,7 @@ class WholeCheckpoints(TrainerCallback):
 
 def main() -> None:
     """Check the rows and the start, train with TRL, and save the checkpoint that the next stage starts from."""
+    tell_of_locks()
     script, training, model, mixture = parse()
     state, output = PartialState(), Path(training.output_dir)
     parts = [(each.path, each.split) for each in mixture.datasets]
@@ -146,13 +149,13 @@ def main() -> None:
         network = trainer.model.get_base_model() if peft else trainer.model
         read_trained_positions(network, network.base_model)
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-    save(trainer, output, peft is not None, model.dtype)
+    save(trainer, output, start if peft else None, model.dtype)
     if state.is_main_process:
         losses = [line for line in trainer.state.log_history if "loss" in line]
         finish(output, record | {"seconds": round(timer.seconds, 1)}, [*history, stage], losses)
     state.wait_for_everyone()
     tell(f"{output}: {timer.seconds / 3600:.2f} hours, {budget / timer.seconds:,.0f} tokens/s")
-    trainer.end()
+    trainer.accelerator.end_training()
 
 
 def parse() -> tuple[ScriptArguments, SFTConfig, ModelConfig, DatasetMixtureConfig]:
@@ -202,6 +205,16 @@ def without_bfloat16() -> list[str]:
     return more
 
 
+def tell_of_locks() -> None:
+    """Print the lock files that DeepSpeed waits for without a word, and without end if a killed compilation has left them."""
+    if os.environ.get("ACCELERATE_USE_DEEPSPEED") == "true" and os.environ.get("LOCAL_RANK", "0") == "0":
+        for lock in Path(os.environ.get("TORCH_EXTENSIONS_DIR") or get_default_build_root()).rglob("lock"):
+            print(
+                f"{lock}: another process is compiling this extension; if none is, because it was killed, delete this file",
+                flush=True,
+            )
+
+
 def whole_checkpoint(output: Path) -> tuple[Path | None, float]:
     """Return the checkpoint to resume from, if there is one, and its seconds; incomplete checkpoints are removed."""
     state = PartialState()
@@ -217,18 +230,19 @@ def whole_checkpoint(output: Path) -> tuple[Path | None, float]:
     return checkpoint, seconds
 
 
-def save(trainer: SFTTrainer, output: Path, adapter: bool, dtype: str) -> None:
-    """Save weights and tokenizer; an adapter is also merged, so that judging and the next stage do not need it."""
-    if not adapter:
+def save(trainer: SFTTrainer, output: Path, base: Path | None, dtype: str) -> None:
+    """Save weights and tokenizer; an adapter of `base` is also merged, so that judging and the next stage do not need it."""
+    if base is None:
         trainer.save_model(str(output))
         return
     trainer.save_model(str(output / "adapter"))
     if trainer.accelerator.is_main_process:
         from peft import PeftModel  # only adapters need it
 
-        start = trainer.model.peft_config["default"].base_model_name_or_path
-        base = AutoModelForCausalLM.from_pretrained(start, dtype=dtype)
-        merged = PeftModel.from_pretrained(base, output / "adapter").merge_and_unload()
+        # While a ZeRO-3 configuration is set, every process has to load a model together with the others.
+        unset_hf_deepspeed_config()
+        model = AutoModelForCausalLM.from_pretrained(base, dtype=dtype, use_safetensors=True)
+        merged = PeftModel.from_pretrained(model, output / "adapter").merge_and_unload()
         merged.save_pretrained(output)
         trainer.processing_class.save_pretrained(output)
     trainer.accelerator.wait_for_everyone()
@@ -248,7 +262,10 @@ def plain(value: Any) -> Any:
 def device_name() -> str:
     """Return the name of the device, with the number of processes."""
     state = PartialState()
-    name = torch.cuda.get_device_name() if state.device.type == "cuda" else f"CPU, {os.cpu_count()} cores"
+    if state.device.type == "cuda":
+        name = torch.cuda.get_device_name()
+    else:
+        name = "Apple GPU" if state.device.type == "mps" else f"CPU, {os.cpu_count()} cores"
     return f"{state.num_processes} × {name}" if state.num_processes > 1 else name
 
 

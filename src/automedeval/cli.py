@@ -5,6 +5,7 @@ both override the defaults. An unknown key is an error.
 """
 
 import argparse
+import io
 import json
 import os
 import subprocess
@@ -88,6 +89,10 @@ def _config_arguments(file: str, known: set[str]) -> list[str]:
 
 def run(main: Callable[[], None]) -> None:
     """Run a recipe; an error that the user can correct becomes one line and exit status 1."""
+    if isinstance(
+        sys.stdout, io.TextIOWrapper
+    ):  # as on stderr, a character that the terminal's encoding lacks is escaped
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         main()
     except AutoMedEvalError as error:

@@ -251,6 +251,18 @@ def test_markers_and_parts_belong_together() -> None:
         write_in(text, {})
 
 
+@pytest.mark.parametrize(
+    "path",
+    ["/home/somebody/data/cases.jsonl", "C:\\Users\\somebody\\data\\cases.jsonl", "C:/somebody/data/cases.jsonl"],
+)
+def test_of_a_path_the_card_tells_the_last_folder_alone(checkpoint: Path, results: Path, path: str) -> None:
+    found = of_weights(results, tiny=checkpoint)
+    found["cases"]["file"] = path
+    card = fill_card(CARD, checkpoint, CardInputs(**vars(TOLD) | {"judge": "tiny"}), found)
+    assert "somebody" not in card
+    assert card.count("data/cases.jsonl") == 2  # in the text, and in the index
+
+
 def test_no_figure_means_no_index() -> None:
     record = {"criterion": None, "concordance": {"value": None, "low": None, "high": None, "n": 0}}
     assert model_index("org/judge", {"cases": {"file": "cases.jsonl"}}, {"tiny": record}) == []

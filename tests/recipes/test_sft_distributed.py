@@ -16,6 +16,7 @@ import pytest
 import torch
 from doubles.tiny_dataset import build_instructions
 from doubles.tiny_model import build_tiny_model
+from filelock import FileLock
 from programs import ROOT
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
@@ -31,9 +32,33 @@ pytestmark = [
 ]
 deepspeed = pytest.importorskip("deepspeed")
 
+BINARIES = Path(sys.executable).parent  # accelerate and ninja are there
 SMALL = "recipes/runs/automedeval-135m/stage1.yaml"
 PAPER = "recipes/runs/automedeval-13b/stage1.yaml"
-TIMEOUT = 240  # seconds; a run takes about twenty, its first one on a machine a minute more
+COMPILE = (
+    "from deepspeed.accelerator import get_accelerator; "
+    "get_accelerator().create_op_builder('ShareMemCommBuilder').load(verbose=False)"
+)
+TIMEOUT = 240  # seconds; a run takes about twenty
+
+
+@pytest.fixture(scope="module", autouse=True)
+def extension(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Compile the extension that DeepSpeed's processes talk through, a minute or two, once for each checkout.
+
+    A killed compilation leaves a file `lock`, and every later one waits for it without end. The folder is therefore the
+    tests' own. Only who holds `.lock` compiles there, and `.lock` ends with its process: a `lock` found then is left over.
+    """
+    place = request.config.cache.mkdir("torch_extensions")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DS_ACCELERATOR", "cpu")
+        patch.setenv("TORCH_EXTENSIONS_DIR", str(place))
+        patch.setenv("PATH", f"{BINARIES}{os.pathsep}{os.environ['PATH']}")
+        with FileLock(place / ".lock"):
+            for left in place.glob("*/lock"):
+                left.unlink()
+            subprocess.run([sys.executable, "-c", COMPILE], check=True, timeout=900)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -58,10 +83,10 @@ def arguments(folder: Path, output: Path, *more: object, config: str = SMALL) ->
     return ["recipes/sft.py", "--config", config, *map(str, (*paths, *more))]
 
 
-def small(folder: Path, output: Path) -> list[str]:
+def small(folder: Path, output: Path, *more: object) -> list[str]:
     """Return the arguments of eight updates, four rows each, saved after every other one."""
     updates = ("--gradient_accumulation_steps", 2, "--num_train_epochs", 2, "--save_steps", 2, "--bf16", "false")
-    return arguments(folder, output, *updates)
+    return arguments(folder, output, *updates, *more)
 
 
 def start(
@@ -74,17 +99,14 @@ def start(
     **environment: str,
 ) -> subprocess.Popen:
     """Start `accelerate launch` on a machine's description; what it prints goes to a file."""
-    binaries = Path(sys.executable).parent  # ninja is there too
     environment = {
         **os.environ,
-        "DS_ACCELERATOR": "cpu",
         "CUDA_VISIBLE_DEVICES": "",
         "OMP_NUM_THREADS": "1",
         "HF_DATASETS_CACHE": str(log.parent / "datasets"),
-        "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}",
         **environment,
     }
-    command = [*within, str(binaries / "accelerate"), "launch", "--config_file", f"accelerate_configs/{machine}.yaml"]
+    command = [*within, str(BINARIES / "accelerate"), "launch", "--config_file", f"accelerate_configs/{machine}.yaml"]
     with open(log, "wb") as stream:
         return subprocess.Popen(
             [*command, *launch, *recipe],
@@ -104,6 +126,18 @@ def kill(process: subprocess.Popen) -> None:
         for each in [launcher, *launcher.children(recursive=True)]:
             each.send_signal(signal.SIGKILL)
     process.wait()
+
+
+def start_and_kill(recipe: list[str], output: Path) -> None:
+    """Start a run that writes to `output`, and kill it when its second checkpoint is whole."""
+    process = start("zero3_cpu", recipe, output.with_suffix(".log"))
+    until = time.monotonic() + TIMEOUT
+    while not (output / "checkpoint-4" / WHOLE).exists() and process.poll() is None and time.monotonic() < until:
+        time.sleep(0.01)
+    kill(process)
+    assert process.returncode == -signal.SIGKILL
+    assert not read_record(output)["finished"]
+    assert not (output / "checkpoint-8").exists()
 
 
 def ended(process: subprocess.Popen, log: Path, status: int = 0) -> str:
@@ -141,14 +175,7 @@ def uninterrupted(folder: Path) -> tuple[Path, str]:
 def killed(folder: Path, uninterrupted: tuple[Path, str]) -> Path:
     """Return what a run leaves that is killed when its second checkpoint is whole."""
     output = folder / "killed"
-    process = start("zero3_cpu", small(folder, output), folder / "killed.log")
-    until = time.monotonic() + TIMEOUT
-    while not (output / "checkpoint-4" / WHOLE).exists() and process.poll() is None and time.monotonic() < until:
-        time.sleep(0.01)
-    kill(process)
-    assert process.returncode == -signal.SIGKILL
-    assert not read_record(output)["finished"]
-    assert not (output / "checkpoint-8").exists()
+    start_and_kill(small(folder, output), output)
     return output
 
 
@@ -197,6 +224,53 @@ def test_killed_while_it_saved_it_goes_on_from_what_is_whole(
     assert losses(output) == losses(uninterrupted[0])
 
 
+def test_an_adapter_is_gathered_and_merged_and_a_killed_run_goes_on_to_the_same_one(folder: Path) -> None:
+    from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
+
+    pytest.importorskip("peft")
+    rank, alpha = 4, 32
+    lora = (
+        "--use_peft",
+        "true",
+        "--lora_r",
+        rank,
+        "--lora_alpha",
+        alpha,
+        "--lora_dropout",
+        0.1,
+        "--learning_rate",
+        0.05,
+    )
+    whole, killed = folder / "adapter", folder / "adapter-killed"
+    told = ended(start("zero3_cpu", small(folder, whole, *lora), folder / "adapter.log"), folder / "adapter.log")
+    assert told.count("stage1: 16 rows, ") == 1
+    # Beside a merge by hand, in float64: W + alpha / r * B A.
+    before, after = load_file(folder / "model/model.safetensors"), load_file(whole / "model.safetensors")
+    adapter = load_file(whole / "adapter/adapter_model.safetensors")
+    pairs = {name.removesuffix(".lora_A.weight") for name in adapter if name.endswith(".lora_A.weight")}
+    assert adapter.keys() == {f"{name}.lora_{part}.weight" for name in pairs for part in "AB"}
+    assert before.keys() == after.keys()
+    for name, weight in before.items():
+        expected, pair = weight.double(), f"base_model.model.{name.removesuffix('.weight')}"
+        if pair in pairs:
+            down, up = (adapter[f"{pair}.lora_{part}.weight"].double() for part in "AB")
+            assert up.abs().max() > 0.01  # trained: it starts as zero
+            expected = expected + alpha / rank * up @ down
+            pairs.remove(pair)
+        torch.testing.assert_close(after[name].double(), expected, rtol=1e-6, atol=1e-6)
+    assert not pairs
+    # What is gathered, beside DeepSpeed's own reader of the parts that each process holds.
+    start_and_kill(small(folder, killed, *lora), killed)
+    parts = get_fp32_state_dict_from_zero_checkpoint(str(killed / "checkpoint-4"))
+    for name, weight in load_file(killed / "checkpoint-4/adapter_model.safetensors").items():
+        assert torch.equal(weight, parts[name.replace(".weight", ".default.weight")]), name
+    told = ended(start("zero3_cpu", small(folder, killed, *lora), folder / "resumed.log"), folder / "resumed.log")
+    assert f"resuming from {killed}/checkpoint-4" in told
+    assert losses(killed) == losses(whole)
+    for name in ("adapter/adapter_model.safetensors", "model.safetensors"):
+        assert (killed / name).read_bytes() == (whole / name).read_bytes()
+
+
 def test_a_disk_that_fills_up_spares_the_whole_checkpoints(folder: Path, killed: Path) -> None:
     output, log = folder / "full", folder / "full.log"
     shutil.copytree(killed, output)
@@ -228,6 +302,24 @@ def test_more_processes_than_rows_is_one_error(folder: Path) -> None:
     told = errors(ended(start("zero3_cpu", recipe, log), log, status=1))
     assert told == {f"error: {folder}/single, stage1: 1 rows for 2 processes; start fewer"}
     assert not output.exists()
+
+
+def test_the_lock_of_a_killed_compilation_is_named(folder: Path) -> None:
+    lock, log = folder / "extensions/deepspeed_shm_comm/lock", folder / "locked.log"
+    lock.parent.mkdir(parents=True)
+    lock.touch()
+    recipe = small(folder, folder / "locked")
+    process = start("zero3_cpu", recipe, log, TORCH_EXTENSIONS_DIR=str(folder / "extensions"))
+    until, told = time.monotonic() + TIMEOUT, ""
+    while str(lock) not in told and process.poll() is None and time.monotonic() < until:
+        time.sleep(0.1)
+        told = log.read_text(errors="replace")
+    kill(process)
+    (line,) = [line for line in told.splitlines() if str(lock) in line]
+    assert (
+        line
+        == f"{lock}: another process is compiling this extension; if none is, because it was killed, delete this file"
+    )
 
 
 def ip(*words: str) -> str:

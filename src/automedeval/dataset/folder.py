@@ -3,7 +3,6 @@
 `write_rows` writes one split. `DatasetFolder` builds the folder beside its place and moves it there when it is complete.
 """
 
-import fcntl
 import hashlib
 import itertools
 import json
@@ -20,6 +19,7 @@ import pyarrow.parquet
 
 from automedeval.models.tokenization import PromptEncoder, row_lengths
 from automedeval.records import REFERENCE, RecordError
+from automedeval.records.lock import lock
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.grammar import reads_back
 
@@ -121,20 +121,14 @@ class DatasetFolder:
         self._old = self.place.with_name(f".{self.place.name}.old")
 
     def __enter__(self) -> "DatasetFolder":
-        self.place.parent.mkdir(parents=True, exist_ok=True)
-        self._lock = open(self.place.with_name(f".{self.place.name}.lock"), "w")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._lock.close()
-            raise RecordError(f"{self.place}: another process is building there") from None
+        self._lock = lock(self.place, "building there")
         if self._old.exists() and not self.place.exists():
             self._old.rename(self.place)  # killed between the two renames of `publish`
         for rest in (self.scratch, self._old):
             if rest.exists():
                 shutil.rmtree(rest)
         if self.place.exists() and not self._replaceable():
-            self._lock.close()
+            self._lock.release()
             raise RecordError(
                 f"{self.place}: is not an instruction data set, and is not replaced; choose another --output"
             )
@@ -147,7 +141,7 @@ class DatasetFolder:
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self.scratch.exists():
             shutil.rmtree(self.scratch)
-        self._lock.close()
+        self._lock.release()
 
     def publish(self) -> None:
         """Move the folder to its place and delete what was there before."""

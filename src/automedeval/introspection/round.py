@@ -316,5 +316,5 @@ class Round:
 
 def _write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
     # A lone surrogate, which JSON can carry and UTF-8 cannot, goes back to its escape.
-    with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
+    with open(path, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
         file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in records)

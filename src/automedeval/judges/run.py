@@ -93,7 +93,7 @@ def collect_or_submit(
         batch = chat.submit_batch({name: prompt(request) for name, request in requests.items()}, log.settings)
         write_whole(state, batch)  # a batch whose id is lost would be paid for twice
         return f"batch {batch} submitted with {len(requests)} requests; the same command collects it"
-    batch, waiting = state.read_text(), dict(requests)
+    batch, waiting = state.read_text(encoding="utf-8"), dict(requests)
     left_out = len(chat.left_out)
     status, answers = chat.collect_batch(batch, list(requests))
     found = (verdict(waiting.pop(name), answer) for name, answer in answers if name in waiting)

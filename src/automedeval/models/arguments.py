@@ -46,7 +46,7 @@ class ChatArguments:
             "choices": ["auto", "bfloat16", "float16", "float32"],
         },
     )
-    device: str = field(default="auto", metadata={"help": "cpu, cuda, cuda:N, or auto: a GPU if there is one"})
+    device: str = field(default="auto", metadata={"help": "cpu, cuda, cuda:N, mps, or auto: a GPU if there is one"})
     attn_implementation: str = field(
         default="sdpa",
         metadata={"help": "attention kernel, as in transformers; flash_attention_2 becomes sdpa without flash-attn"},

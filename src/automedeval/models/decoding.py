@@ -288,13 +288,15 @@ def draw(rows: Rows, logits: torch.Tensor, temperature: float, top_k: int = 0, t
     """
     kept = min(top_k or logits.shape[-1], logits.shape[-1])
     best, tokens = logits.nan_to_num().topk(kept, dim=-1)
+    if logits.device.type == "mps":  # it has no float64
+        best, tokens = best.cpu(), tokens.cpu()
     odds = (best.double() / temperature).softmax(dim=-1)
     odds = odds.masked_fill(odds.cumsum(dim=-1) - odds >= top_p, 0.0)  # the most probable token always stays
     reached = odds.cumsum(dim=-1)
     chances = torch.tensor([chance.random() for chance in rows.chance[: len(logits)]], dtype=odds.dtype)
     # argmax: the first token at which the cumulative probability exceeds the drawn number.
     place = (reached > chances.to(odds.device)[:, None] * reached[:, -1:]).int().argmax(dim=-1, keepdim=True)
-    return tokens.gather(1, place).squeeze(1)
+    return tokens.gather(1, place).squeeze(1).to(logits.device)
 
 
 @torch.inference_mode()

@@ -17,6 +17,7 @@ from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint
+from automedeval.models.device import best_device
 from automedeval.models.precision import best_dtype
 from automedeval.records import RecordError, check_least
 
@@ -32,7 +33,7 @@ class Encoder:
 
     Args:
         model: checkpoint folder or Hub id.
-        device: "auto", "cpu", "cuda" or "cuda:N".
+        device: "auto" (see `best_device`), "cpu", "cuda", "cuda:N" or "mps".
         dtype: "auto" is bfloat16 if the device has instructions for it, else float32. Vectors of all dtypes are
             interchangeable (their cosine is at least .999), so `fingerprint` is the same for all.
         batch_tokens: largest number of tokens of a batch, padding included.
@@ -58,7 +59,7 @@ class Encoder:
         folder = checkpoint_folder(model)
         _refuse_code(folder)
         _check_pooling(model, folder, pooling)
-        self.device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+        self.device = best_device() if device == "auto" else device
         loaded = best_dtype(self.device) if dtype == "auto" else getattr(torch, dtype)
         try:
             options = {"dtype": loaded, "use_safetensors": True}

@@ -440,7 +440,7 @@ class OpenAIChat(Chat):
             file.parent.mkdir(exist_ok=True, mode=0o700)
             # mkstemp makes a file that only its owner can read; it gets its name when it is complete.
             handle, scratch = tempfile.mkstemp(dir=file.parent)
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
                 json.dump(completion, stream)
             Path(scratch).replace(file)
         except OSError as error:

@@ -34,6 +34,7 @@ from automedeval.models.decoding import (
     write_free,
 )
 from automedeval.models.precision import best_dtype, described
+from automedeval.models.device import best_device
 from automedeval.models.tokenization import PromptEncoder
 
 _NOT_FINITE = "the model's probabilities are not finite: another --dtype may help"
@@ -62,7 +63,7 @@ class LocalChat(Chat):
     Args:
         model: folder or Hub id of a causal language model; only safetensors are read, and no remote code is run.
         dtype: "auto" (see `best_dtype`), "bfloat16", "float16" or "float32".
-        device: "auto", "cpu", "cuda" or "cuda:N".
+        device: "auto" (see `best_device`), "cpu", "cuda", "cuda:N" or "mps".
         batch_tokens: largest number of tokens of a batch, prompts and answers together; 0: see `batch_room`.
         forward_tokens: about how many prompt tokens one forward pass takes.
         max_new_tokens: largest number of tokens of free text.
@@ -100,9 +101,7 @@ class LocalChat(Chat):
             self.tokenizer.chat_template = Path(self.chat_template_path).read_text(encoding="utf-8")
         self.encoder = PromptEncoder(self.tokenizer)
         if self.device == "auto":
-            local_rank = os.environ.get("LOCAL_RANK", "0")
-            on_cpu = os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("1", "true") or not torch.cuda.is_available()
-            self.device = "cpu" if on_cpu else f"cuda:{local_rank}"
+            self.device = best_device()
         if self.dtype == "auto":
             dtype = best_dtype(self.device, AutoConfig.from_pretrained(folder).dtype)
             self.precision = described(dtype, self.device)

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any
 
 import yaml
@@ -184,13 +184,19 @@ def model_index(repo: str, result: Mapping[str, Any], records: Mapping[str, Mapp
                     metrics.append({"type": key, "value": round(estimate["value"], 4), "name": name})
     if not metrics:
         return []
-    cases = "/".join(result["cases"]["file"].split("/")[-2:])
+    cases = short_path(result["cases"]["file"])
     found = {
         "task": {"type": "text-generation", "name": "Judging medical answers"},
         "dataset": {"type": re.sub(r"[^\w-]+", "-", cases), "name": cases},
         "metrics": metrics,
     }
     return [{"name": repo.split("/")[-1], "results": [found]}]
+
+
+def short_path(path: str) -> str:
+    """Return a file's name and the folder that it lies in; the rest of a path may tell a user's name."""
+    parts = PureWindowsPath(path)  # of either system: it takes "/" and "\\" alike
+    return "/".join(filter(None, (parts.parent.name, parts.name)))
 
 
 def _audited(checkpoint: Path, audit: Mapping[str, Any]) -> str | None:
@@ -228,7 +234,7 @@ def _result_facts(result: Mapping[str, Any] | None, records: Mapping[str, Mappin
         "people": people,
         # Sample ratings are made up, and say so in their annotators' names.
         "simulated": bool(people) and all(name.startswith("simulated") for name in people["annotators"]),
-        "cases": result["cases"],
+        "cases": {**result["cases"], "file": short_path(result["cases"]["file"])},
         "settings": result["settings"],
         "baselines": {name: record[record["headline"]] for name, record in counted.items()} if people else {},
     }

@@ -1,10 +1,9 @@
 """Write files so that a crash loses nothing: append to a JSON Lines file, or replace a file as a whole.
 
 A line is complete when it ends with a newline. Text after the last newline was cut off by a crash or a full disk; the next
-writer removes it. A lock refuses a second writer; the operating system releases it when the writer ends.
+writer removes it. A lock refuses a second writer.
 """
 
-import fcntl
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -12,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from automedeval.records.lock import lock
 from automedeval.records.readers import read_lines
 from automedeval.records.types import RecordError
 
@@ -20,7 +20,7 @@ def write_whole(path: Path, text: str) -> None:
     """Write a text file so that every reader gets either the old content or the complete new one; else RecordError."""
     scratch = path.with_name(f".{path.name}.tmp")
     try:
-        scratch.write_text(text, encoding="utf-8", errors="backslashreplace")
+        scratch.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
         scratch.replace(path)
     except OSError as error:
         scratch.unlink(missing_ok=True)
@@ -50,17 +50,7 @@ class Journal:
         self.appended = 0
 
     def __enter__(self) -> "Journal":
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._lock = open(self.path.with_name(f".{self.path.name}.lock"), "w")
-        except OSError as error:
-            why = "its folder is a file" if isinstance(error, FileExistsError) else error.strerror or error
-            raise RecordError(f"{self.path}: cannot be written: {why}") from None
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._lock.close()
-            raise RecordError(f"{self.path}: another process is writing this file") from None
+        self._lock = lock(self.path, "writing this file")
         # Unbuffered: a buffer that failed to reach a full disk would be written again on closing.
         self._file = open(self.path, "ab", buffering=0)
         self.removed = self._remove_torn_line()
@@ -68,7 +58,7 @@ class Journal:
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
-        self._lock.close()
+        self._lock.release()
 
     def _remove_torn_line(self) -> int:
         """Remove the bytes after the last newline; return their number."""

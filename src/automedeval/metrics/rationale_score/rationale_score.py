@@ -72,7 +72,7 @@ def rationale_score(
         rescale_with_baseline: rescale BERTScore so that unrelated texts have about 0, with bert-score's table for English, or
             with the table at `baseline_path` (CSV with the columns LAYER, P, R, F).
         batch_tokens: largest number of tokens of a batch, padding included.
-        device: "auto", "cpu", "cuda" or "cuda:N".
+        device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:N" or "mps".
         dtype: of the models; cosines and sums are float32.
 
     Returns:
@@ -103,7 +103,8 @@ def rationale_score(
         raise ValueError(f"bert_backend 'bert_score' computes in float32, not in {dtype}")
     if baseline_path and not rescale_with_baseline:
         raise ValueError("baseline_path is given, and rescale_with_baseline is False")
-    device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     pairs = [(prediction, reference) for prediction, each in zip(predictions, references) for reference in each]
     owners = [item for item, each in enumerate(references) for _ in each]
     result: dict[str, Any] = {"revisions": {}}
