@@ -40,7 +40,16 @@ class BuildDatasetArguments:
     verdict_ratings: str | None = field(default=None, metadata={"help": "physicians' ratings of the verdicts"})
     labels: str | None = field(
         default=None,
-        metadata={"help": "quality labels by people: JSON Lines with case_id, judge and quality (high or low)"},
+        metadata={
+            "help": "quality labels by people: JSON Lines with case_id, judge, verdict_digest and quality (high or low)"
+        },
+    )
+    require_digest: bool = field(
+        default=False,
+        metadata={
+            "help": "leave out ratings and labels without the verdict_digest of what was rated; by default they are applied to "
+            "the verdict of the same case and judge, whatever its text"
+        },
     )
     corrupt: bool = field(default=False, metadata={"help": "fit the quality classifier on corrupted verdicts"})
     classifier: str | None = field(
@@ -113,7 +122,7 @@ def main() -> None:
             data = InstructionSet(judged, plan)
             licenses = dict(each.split("=", 1) for each in args.licenses)
             data.report(*judged.read(args.cases, args.verdicts, rubrics, licenses))
-            verification, unrated = data.verify(args.verdict_ratings)
+            verification, unrated = data.verify(args.verdict_ratings, args.require_digest)
             quality_by, quality_report = label_quality(args, data)
             assignment = data.assign()
             data.compare(assignment, evaluation_cases(args), args.on_leak == "drop")
@@ -167,7 +176,7 @@ def label_quality(args: BuildDatasetArguments, data: InstructionSet) -> tuple[st
     """Label the quality of every verdict (Appendix B); return the origin of the labels, and the classifier's report."""
     by, report = "the label that came with the verdict", None
     if args.labels:
-        data.report(f"quality: {data.read_labels(args.labels):,} labels by people")
+        data.report(data.read_labels(args.labels, args.require_digest))
         by = "people's labels"
     if args.labels or args.corrupt or args.classifier:
         from automedeval.models.embeddings import Encoder  # torch is loaded by those who need it

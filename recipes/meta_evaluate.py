@@ -124,7 +124,8 @@ def main() -> None:
         choices, more = read_choices(args.choices, cases)
         notes += more
     if args.verdict_ratings:
-        verdict_ratings, more = read_verdict_ratings(args.verdict_ratings, cases)
+        given = (verdict for judge in judges for verdict in judge.verdicts)
+        verdict_ratings, more = read_verdict_ratings(args.verdict_ratings, cases, given)
         notes += more
     preferences = {}
     if args.preferences:

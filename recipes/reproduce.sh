@@ -54,7 +54,8 @@ step generate_responses "the candidates answer them"
 step build_store "reference books into the knowledge store"
 data=$(value build_dataset output) changed=()
 if [ "$ablation" = no_chain ]; then # Table 2: the teachers judge without the books
-  data+=$suffix changed=(--output "$data" --verdicts)
+  # Physicians' checks of the other run's texts are left out: these have no verdict_digest, or that of another text.
+  data+=$suffix changed=(--output "$data" --require_digest true --verdicts)
   for teacher in strong weak; do
     output=$(value "distill_$teacher" output)$suffix
     step "distill_$teacher" "the $teacher teacher judges, and may not ask" --knowledge none --output "$output"

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import yaml
 from doubles.dataset_study import Study as BuildStudy
+from doubles.dataset_study import verdict_of as verdict_of_teacher
 from doubles.introspection_study import MODELS, Lessons, case_of, rationale_of, verdict_of
 from doubles.small_study import ASKED, CRITERIA, a_study, filled, finish, send, write_lines, write_study
 from programs import ROOT, SAMPLE, error_line, run_recipe
@@ -15,7 +16,7 @@ from programs import ROOT, SAMPLE, error_line, run_recipe
 from automedeval.annotation.export import write_export
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import read_study
-from automedeval.records import RecordError
+from automedeval.records import RecordError, Verdict, read_records
 from automedeval.rubrics.rationale import split_steps
 from automedeval.rubrics.slots import seen_from
 
@@ -80,6 +81,8 @@ def test_ratings_of_verdicts_carry_role_tags_and_comment(tmp_path: Path, opened)
     assert [
         (line["criterion"], line["tags"], line["comment"]) for line in lines if line["tags"] or line["comment"]
     ] == [("attribution", ["incomplete", "unsupported_rating"], "Mixes\nthem up.")]
+    (rated,) = (each for each in read_records(tmp_path / "verdicts.jsonl", Verdict) if each.author[0] == "y")
+    assert {line["verdict_digest"] for line in lines} == {rated.digest}
 
 
 def test_preferences_name_the_judges_whatever_side_they_stood_on(tmp_path: Path, opened) -> None:
@@ -192,9 +195,14 @@ def test_build_dataset_reads_the_ratings_of_verdicts(tmp_path: Path, opened) -> 
         send(store, task, {"scores": dict.fromkeys(ASKED, 5) | ({"knowledge": 2} if bad else {}), "tags": tags})
     write_export(store, tmp_path / "out")
     built.plan = built.plan | {"verification": {"scale": [1, 5], "fail_below": 3, "fails": "any"}}
+    built.verdicts["strong"][7] = verdict_of_teacher(
+        built.cases[7], "strong", rationale="Judged again, in other words."
+    )
     done = built.build("--verdict_ratings", tmp_path / "out" / "verdict_ratings.jsonl")
     assert done.returncode == 0, done.stderr
-    assert "knowledge: 22 of 24 verdicts meet it" in done.stdout
+    assert "knowledge: 21 of 23 verdicts meet it" in done.stdout
+    assert f"{len(ASKED)} ratings are of other texts of these judges on these cases: not applied" in done.stdout
+    assert "verdict_digest" not in done.stdout  # every rating has one
     assert "tags: outdated 2" in done.stdout
     (reason,) = [reason for reason in built.dropped() if "knowledge" in reason]
     assert built.dropped()[reason] == ["case-3", "case-5"]

@@ -237,6 +237,10 @@ def test_repeats_compare_runs_of_one_request() -> None:
     ]  # fmt: skip
     found = biases.repeats(JudgeVerdicts(cases, runs, RUBRIC))
     assert (value(found["tied"], cases), value(found["gap"], cases)) == (0.5, 1.0)
+    for run in (2, 3):  # a response that was shown and has no score
+        runs.append(verdict(1, (0, 1, 2), (1, None, 3), run=run))
+    found = biases.repeats(JudgeVerdicts(cases, runs, RUBRIC))
+    assert (value(found["tied"], cases), value(found["gap"], cases)) == (0.5, 1.0)
 
 
 RATIONALE = (
@@ -268,5 +272,11 @@ def test_self_preference_is_how_much_oftener_than_people() -> None:
     assert value(found["own"], cases) == 1.0  # people put it last each time, the judge first
     assert value(found["models"]["cedar"]["favour"], cases) == -0.75
     assert value(found["models"]["alder"]["concordance"], cases) == 0
+    invalid = [verdict(number, (0, 1, 2), None, error="no score line") for number in (2, 3)]
+    partly = JudgeVerdicts(cases, [*readings.verdicts[:2], *invalid], RUBRIC)
+    found = biases.self_preference(partly, people_of(cases, {case.id: (5, 3, 1) for case in cases.records}), "alder")
+    for figure in found["models"]["alder"].values():
+        assert figure.n == 4  # two pairs of each case with a valid verdict
+    assert value(found["models"]["alder"]["concordance"], cases) == 1
     assert "no response is by" in biases.self_preference(readings, people, "yew")["reason"]
     assert "ratings" in biases.self_preference(readings, None)["reason"]

@@ -4,10 +4,15 @@ import json
 from pathlib import Path
 
 import pytest
+from programs import ROOT, SAMPLE
 
 from automedeval.dataset.verification import Rule, verify
-from automedeval.records import RecordError
+from automedeval.records import RecordError, Verdict, read_cases, read_lines
 from automedeval.records.yaml_file import YamlFile
+from automedeval.rubrics import read_rubric
+from automedeval.rubrics.grammar import parse_verdict
+
+RUN = ROOT / "recipes" / "runs" / "automedeval-135m"
 
 
 def rating(case: str = "c1", annotator: str = "a", criterion: str = "knowledge", score: float = 1, **more) -> dict:
@@ -20,7 +25,7 @@ def written(folder: Path, *ratings: dict) -> str:
     return str(file)
 
 
-OURS = {("c1", "t"), ("c2", "t"), ("c3", "t")}
+OURS = {("c1", "t"): {"aaa"}, ("c2", "t"): {"bbb"}, ("c3", "t"): {"ccc"}}
 
 
 @pytest.mark.parametrize(
@@ -41,7 +46,7 @@ OURS = {("c1", "t"), ("c2", "t"), ("c3", "t")}
 def test_each_rule_decides_by_hand(tmp_path: Path, rule: dict, scores: list[int], failed: bool) -> None:
     file = written(tmp_path, *(rating(annotator=str(at), score=score) for at, score in enumerate(scores)))
     found = verify(file, OURS, Rule.read(YamlFile("plan"), rule))
-    assert found.failures == {("c1", "t"): ("knowledge",) if failed else ()}
+    assert found.failures == {("c1", "t", "aaa"): ("knowledge",) if failed else ()}
 
 
 def test_shares_are_counted_by_criterion_with_the_papers_beside(tmp_path: Path) -> None:
@@ -56,7 +61,7 @@ def test_shares_are_counted_by_criterion_with_the_papers_beside(tmp_path: Path) 
         rating("elsewhere"),
     )
     found = verify(file, OURS, Rule())
-    assert found.failures == {("c1", "t"): ("knowledge",), ("c2", "t"): ("attribution",)}  # c3 is unrated
+    assert found.failures == {("c1", "t", "aaa"): ("knowledge",), ("c2", "t", "bbb"): ("attribution",)}  # c3 is unrated
     assert found.lines() == [
         "knowledge: 1 of 2 verdicts meet it (50.00 %; paper: 94.06 %)",
         "attribution: 0 of 1 verdicts meet it (0.00 %; paper: 90.71 %)",
@@ -64,7 +69,57 @@ def test_shares_are_counted_by_criterion_with_the_papers_beside(tmp_path: Path) 
         "tone: 1 of 1 verdicts meet it (100.00 %)",
         "tags: incomplete 2, outdated 1",
         "1 ratings are of verdicts that are not among these",
+        "6 ratings have no verdict_digest: applied by case and judge alone",
     ]
+
+
+def test_a_rating_is_of_the_text_that_its_digest_names(tmp_path: Path) -> None:
+    file = written(
+        tmp_path,
+        rating("c1", verdict_digest="aaa"),
+        rating("c1", score=0, verdict_digest="old"),  # the same verifier on an earlier text
+        rating("c2", score=0, verdict_digest="aaa"),
+        rating("c3", score=0),
+    )
+    found = verify(file, OURS, Rule())
+    assert found.failures == {("c1", "t", "aaa"): (), ("c3", "t", "ccc"): ("knowledge",)}
+    assert found.lines()[1:] == [
+        "2 ratings are of other texts of these judges on these cases: not applied",
+        "1 ratings have no verdict_digest: applied by case and judge alone",
+    ]
+    strict = verify(file, OURS, Rule(), require_digest=True)
+    assert strict.failures == {("c1", "t", "aaa"): ()}
+    assert strict.lines()[-1] == "1 ratings have no verdict_digest: not applied (require_digest)"
+    assert strict.to_dict() | {"criteria": None} == {
+        "criteria": None,
+        "tags": {},
+        "elsewhere": 0,
+        "other_texts": 2,
+        "without_digest": 1,
+    }
+
+
+def test_the_packaged_checks_are_of_the_recorded_verdicts_with_the_chain_alone() -> None:
+    cases = {case.id: case for case in read_cases(SAMPLE / "train_cases.jsonl")}
+    digests: dict[str, dict[tuple[str, str], str]] = {"chain": {}, "none": {}}
+    for _, line in read_lines(RUN / "teacher.jsonl"):
+        answer = parse_verdict(line["text"], read_rubric("automedeval"), 3)
+        if answer.valid and line["case_id"] in cases:
+            about = (line["case_id"], f"recording:{line['teacher']}")
+            extra = {"case_digest": cases[line["case_id"]].digest}
+            said = {"rationale": answer.rationale, "scores": answer.scores, "extra": extra}
+            digests[line["knowledge"]][about] = Verdict(*about, "automedeval@1", (0, 1, 2), **said).digest
+    checks = [line for _, line in read_lines(RUN / "verdict_ratings.jsonl")]
+    assert len(checks) == 360
+    for check in checks:
+        assert digests["chain"][check["case_id"], check["judge"]] == check["verdict_digest"]
+        assert digests["none"].get((check["case_id"], check["judge"])) != check["verdict_digest"]
+
+
+def test_two_verdicts_of_one_judge_on_a_case_are_told_apart(tmp_path: Path) -> None:
+    file = written(tmp_path, rating(score=0, verdict_digest="aaa"), rating(verdict_digest="bbb"))
+    found = verify(file, {("c1", "t"): {"aaa", "bbb"}}, Rule())
+    assert found.failures == {("c1", "t", "aaa"): ("knowledge",), ("c1", "t", "bbb"): ()}
 
 
 @pytest.mark.parametrize(
@@ -89,8 +144,10 @@ def test_a_faulty_rating_is_refused_by_line(tmp_path: Path, ratings: list[dict],
 
 def test_one_is_the_worst_of_a_declared_scale_of_five(tmp_path: Path) -> None:
     file = written(tmp_path, rating(score=1))
-    assert verify(file, OURS, Rule()).failures["c1", "t"] == ()
-    assert verify(file, OURS, Rule.read(YamlFile("plan"), {"scale": [1, 5]})).failures["c1", "t"] == ("knowledge",)
+    assert verify(file, OURS, Rule()).failures["c1", "t", "aaa"] == ()
+    assert verify(file, OURS, Rule.read(YamlFile("plan"), {"scale": [1, 5]})).failures["c1", "t", "aaa"] == (
+        "knowledge",
+    )
 
 
 @pytest.mark.parametrize(

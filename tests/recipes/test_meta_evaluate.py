@@ -20,6 +20,7 @@ from doubles.agreement_study import (
 )
 from programs import error_line
 
+from automedeval.records import Verdict
 from automedeval.reports import text
 
 
@@ -240,6 +241,26 @@ def test_ratings_of_verdicts_are_counted(tmp_path):
     found = evaluate(tmp_path, agreeing_verdicts(), "--verdict_ratings", file)
     assert found["verdict_ratings"]["echo"]["knowledge"]["counts"] == {"4": 30}
     assert "Figure 5a" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+
+
+def test_ratings_of_other_texts_of_a_judge_are_left_out_and_counted(tmp_path):
+    verdicts = agreeing_verdicts()
+    about = {"judge": "echo", "annotator": "chief", "criterion": "knowledge"}
+    given = [
+        {"case_id": each["case_id"], **about, "score": 5, "verdict_digest": Verdict.from_dict(each).digest}
+        for each in verdicts
+    ]
+    given += [each | {"score": 1, "verdict_digest": "0123456789ab"} for each in given[:4]]  # of an earlier run
+    given += [{"case_id": given[0]["case_id"], **about, "annotator": "other", "score": 3}]
+    given += [each | {"judge": "absent"} for each in given[:2]]
+    found = evaluate(tmp_path, verdicts, "--verdict_ratings", write(tmp_path / "verdict_ratings.jsonl", given))
+    assert found["verdict_ratings"]["echo"]["knowledge"]["counts"] == {"3": 1, "5": 30}
+    assert found["verdict_ratings"]["absent"]["knowledge"]["mean"]["n"] == 2
+    notes = [note.partition(": ")[2] for note in found["notes"] if "verdict_ratings" in note]
+    assert notes == [
+        "4 left out: of other texts than the judges' verdicts given here",
+        "1 have no verdict_digest: counted by case and judge alone",
+    ]
 
 
 def test_names_that_are_no_models_leave_a_stated_gap(tmp_path):

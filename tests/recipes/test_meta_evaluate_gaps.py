@@ -164,6 +164,41 @@ def test_habits_of_a_criterion_are_its_own(tmp_path):
     assert judges["pairs: correctness"]["usage"] == judges["pairs: harmfulness"]["usage"] == {}
 
 
+def test_people_who_rated_a_part_prefer_longer_responses_there(tmp_path):
+    cases = [
+        {
+            "id": f"n{n}",
+            "question": "Why?",
+            "responses": [{"model": m, "text": "w " * w} for m, w in (("a", 1), ("b", 9))],
+        }
+        for n in range(10)
+    ]
+    ratings = [
+        {"case_id": case["id"], "model": model, "annotator": "r", "criterion": "overall", "score": score}
+        for case in cases[:4]
+        for model, score in (("a", 2), ("b", 5))
+    ]
+    found = study(tmp_path, cases, [verdict(case, [3, 4], expected_scores=None) for case in cases], ratings)
+    people, judge = found["people"]["prefers_longer"], found["judges"]["echo"]["prefers_longer"]
+    assert (people["value"], people["n"]) == (1.0, 4)
+    assert (judge["value"], judge["n"]) == (1.0, 10)
+
+
+def test_a_judge_of_pairs_without_a_valid_verdict_was_asked_about_its_own_pairs_alone(tmp_path):
+    cases = named("k")
+    pairs = [
+        {
+            "case_id": case["id"], "judge": "echo", "rubric": "medical_pairwise@1", "order": [0, other], "valid": False,
+            "pair": ["a", "bc"[other - 1]], "error": "no JSON",
+        }
+        for case in cases
+        for other in (1, 2)
+    ]  # fmt: skip
+    judge = study(tmp_path, cases, pairs, liked(cases))["judges"]["echo"]
+    assert (judge["verdicts"], judge["valid_rate"]["value"]) == (24, 0)
+    assert (judge["concordance"]["value"], judge["concordance"]["n"]) == (0, 24)  # b and c were never compared
+
+
 def test_scores_are_read_as_choices_the_way_a_criterion_goes(tmp_path):
     means, choices = people_means(), []
     for case in read(CASES):

@@ -146,6 +146,18 @@ FAULTS = [
 ]
 
 
+def test_a_number_that_cannot_be_compared_is_refused(tmp_path):
+    """Parquet has NaN for what is missing, and JSON can hold a number that is read as infinity."""
+    line = json.dumps(changed(VERDICT, expected_scores=[4.5, 7.0])).replace("7.0", "1e999")
+    (tmp_path / "v.jsonl").write_text(line + "\n")
+    with pytest.raises(RecordError, match=r"v.jsonl:1: 'expected_scores' must be a finite number, not inf"):
+        list(read_records(tmp_path / "v.jsonl", Verdict))
+    rows = [changed(RATING, score=4.0), changed(RATING, model="m2", score=float("nan"))]
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "r.parquet")
+    with pytest.raises(RecordError, match=r"r.parquet:2: 'score' must be a finite number, not nan"):
+        list(read_records(tmp_path / "r.parquet", Rating))
+
+
 @pytest.mark.parametrize(("kind", "record", "said"), FAULTS, ids=[said for _, _, said in FAULTS])
 def test_a_faulty_record_is_named_by_file_and_line(tmp_path, kind, record, said):
     good = {Case: changed(CASE, id="good"), Rating: RATING, Verdict: VERDICT}[kind]

@@ -141,6 +141,19 @@ def test_raters_who_all_say_the_same_have_no_reliability() -> None:
     assert np.isnan(value_of(interrater.krippendorff_alpha(same, np.arange(5), 5, "interval"), 5))
 
 
+def test_zero_divided_by_zero_is_not_what_rounding_makes_of_it() -> None:
+    """The mean squares of these ratings are 0, 0.01 and 0.01, so that the denominator of ICC(A,k) is 0."""
+    case = np.arange(2)
+    crossed = interrater.icc(np.array([[0.3, 0.1], [0.2, 0.2]]), case, 2, True)
+    assert np.isnan(value_of(crossed["ICC(A,k)"], 2))
+    assert value_of(crossed["ICC(A,1)"], 2) == pytest.approx(-0.01 / 0.01)
+    thirds = np.array([[0.1 + 0.2 + 0.3, 0.3 + 0.2 + 0.1]] * 2)  # 0.6, and 0.6 with another last digit
+    assert np.ptp(thirds) > 0
+    assert np.isnan(value_of(interrater.krippendorff_alpha(thirds, case, 2, "interval"), 2))
+    for single, crossed in (("ICC(A,1)", True), ("ICC(1,1)", False)):
+        assert np.isnan(value_of(interrater.icc(thirds, case, 2, crossed)[single], 2))
+
+
 def test_ordinal_alpha_of_fine_scales_is_refused() -> None:
     statistic = interrater.krippendorff_alpha(np.arange(80.0).reshape(40, 2), np.arange(40), 40, "ordinal")
     assert np.isnan(value_of(statistic, 40))

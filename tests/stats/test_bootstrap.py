@@ -97,6 +97,24 @@ def test_cases_that_all_say_the_same_have_no_spread() -> None:
     assert (full.low, full.high) == (pytest.approx(0.025 ** (1 / 8)), 1.0)
 
 
+def test_rounding_is_neither_spread_nor_a_difference() -> None:
+    """Sums of thirds in another order differ in their last digits."""
+    ones = np.ones(60)
+    third, tenths = bootstrap.bootstrap(
+        [bootstrap.mean(ones / 3, ones, 60), bootstrap.mean(ones / 10, ones * 0.3, 60)], 60
+    )
+    assert 0 < np.ptp(third.draws) < 1e-15  # what the test is about
+    assert (third.low, third.reason) == (None, bootstrap.NO_SPREAD)
+    none = bootstrap.difference(third, tenths)
+    assert (none.low, none.reason, bootstrap.p_value(none)) == (None, bootstrap.NO_SPREAD, 1.0)
+    full = bootstrap.bootstrap(
+        [bootstrap.ratio(ones / 3 + ones / 7, ones / 7 + ones / 3), bootstrap.ratio(0 * ones, ones)], 60
+    )
+    sure = bootstrap.difference(*full)
+    assert (sure.value, sure.high) == (1.0, 1.0)
+    assert 0.85 < sure.low < 1  # by the exact binomial interval
+
+
 def test_one_case_has_no_p_value() -> None:
     (one,) = bootstrap.bootstrap([bootstrap.ratio(np.ones(1), np.ones(1))], 1, 200)
     assert bootstrap.p_value(bootstrap.difference(one, one)) is None

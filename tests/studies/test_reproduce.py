@@ -136,6 +136,7 @@ def test_an_ablation_changes_what_its_name_says(
     taught = [resolved(words)["knowledge"] for words in commands if "recipes/distill.py" in words]
     assert taught == ["none" if ablation == "no_chain" else "chain"] * 2
     assert ("plan_vanilla" in str(built["plan"])) == (ablation == "vanilla")
+    assert built.get("require_digest") == ("true" if ablation == "no_chain" else None)
     normal, _ = study(tmp_path, folder)
     assert normal.returncode == 0
     # What an ablation leaves never lies where the study's own lies.

@@ -46,7 +46,9 @@ def exported(store: Store) -> tuple[dict[str, str], dict[str, int]]:
             # Paper: one chief physician is the jury. Of several decisions the first counts: a queue has one line per case.
             decisions.setdefault(answer.item.case_id, _decision(answer, study))
         else:
-            about, comment = {"judge": answer.part.removeprefix(VERDICT)}, content["comment"] or None
+            judge, comment = answer.part.removeprefix(VERDICT), content["comment"] or None
+            rated = study.verdicts[answer.item.case_id, judge]
+            about = {"judge": judge, "verdict_digest": rated.digest}
             lines["verdict_ratings.jsonl"] += _ratings(answer, about, content["scores"], comment, content["tags"])
     lines["jury.jsonl"] += decisions.values()
     lines["history.jsonl"] += store.history()

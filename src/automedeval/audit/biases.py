@@ -187,11 +187,14 @@ def _length(cases: Cases, words: np.ndarray, values: np.ndarray, relation: np.nd
 
 
 def repeats(judge: JudgeVerdicts) -> dict[str, Any]:
-    """Compare two runs of one request: the share that is "tied" by the judge's own values, and the mean "gap" in steps."""
+    """Compare two runs of one request: the share that is "tied" by the judge's own values, and the mean "gap" in steps.
+
+    Verdicts that lack a value for a response are left out.
+    """
     unit = judge.unit
     runs: dict[tuple, list[slice]] = defaultdict(list)
     for case, verdict, entries in zip(judge.case_of.tolist(), judge.verdicts, judge.entries):
-        if verdict.valid:
+        if verdict.valid and not np.isnan(judge.own[entries] + judge.finest[entries]).any():
             runs[case, verdict.order, verdict.pair].append(entries)
     same, gap, count = np.zeros((3, len(judge.cases)))
     for (case, *_), slices in runs.items():
@@ -227,7 +230,8 @@ def attribution(judge: JudgeVerdicts) -> dict[str, Any]:
 def self_preference(judge: JudgeVerdicts, people: People | None, own: str | None = None) -> dict[str, Any]:
     """Return, by model, concordance and "favour" over the pairs with a response of the model; "own" is that of the judge's own.
 
-    Favour is the share of pairs that a model wins by the judge less the share by people, ties being a half (-1 to 1).
+    Both are over the pairs that people rated and that have a valid verdict. Favour is the share of pairs that a model wins by
+    the judge less the share by people, ties being a half (-1 to 1).
     """
     cases = judge.cases
     if own is not None and own not in cases.models:
@@ -248,7 +252,7 @@ def self_preference(judge: JudgeVerdicts, people: People | None, own: str | None
         excess = np.where(here & both, (np.nan_to_num(judged) - np.nan_to_num(rated)) * toward / 2, 0.0)
         known = panel.per_case(here & both)
         models[name] = {
-            "concordance": agreement.accuracies(panel, np.where(here, rated, np.nan), judged)["concordance"],
+            "concordance": agreement.accuracies(panel, np.where(here & both, rated, np.nan), judged)["concordance"],
             "favour": mean(panel.per_case(excess), known, int(known.sum()), "no rated pair", (-1.0, 1.0)),
         }
     return {"models": models} | ({} if own is None else {"own": models[own]["favour"]})

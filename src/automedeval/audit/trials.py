@@ -74,7 +74,8 @@ def plan_trials(
     """Plan the trials of cases that were judged unchanged; each attack is tried about equally often over the cases.
 
     Args:
-        clean: one request of every unchanged case, and the verdict on it; without a valid verdict there is no trial.
+        clean: one request of every unchanged case, and the verdict on it; there is no trial without a valid verdict that has a
+            value for every response shown.
         checks: some of `CHECKS`.
         rubric: the rubric that the attacks refer to.
         ratings: case id → people's score of every response, NaN where there is none.
@@ -88,7 +89,7 @@ def plan_trials(
     found: list[Trial | None] = []
     for number, (request, verdict) in enumerate(clean):
         values = expected_values(verdict) or own_values(verdict, rubric)
-        if not values:
+        if not values.keys() >= set(request.slots):
             continue
         ranked = _ranked(request, values, (ratings or {}).get(request.case.id))
         if "planting" in checks:
@@ -110,7 +111,7 @@ def plan_trials(
 
 def _ranked(request: Request, values: Values, rated: Sequence[float] | None) -> list[int]:
     """Return the responses that a request shows, the worst first; of equal ones the one shown first."""
-    goodness = {index: values.get(index, np.nan) for index in request.slots}
+    goodness = values
     if rated is not None and not any(np.isnan(rated[index]) for index in request.slots):
         goodness = {index: rated[index] for index in request.slots}
     return sorted(request.slots, key=lambda index: (goodness[index], request.slots.index(index)))

@@ -5,7 +5,7 @@ The steps are: verify, label quality, assign to splits, compare with the evaluat
 
 import itertools
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,21 +45,24 @@ class InstructionSet:
             print(line)
         self.arithmetic += lines
 
-    def verify(self, path: str | None) -> tuple[Verification | None, int]:
+    def verify(self, path: str | None, require_digest: bool = False) -> tuple[Verification | None, int]:
         """Reject verdicts that fail the physicians' verification (section 3.1).
 
+        Args:
+            path, require_digest: the file of ratings, and whether only those with a digest count (see `verification.verify`).
+
         Returns:
-            What the ratings at `path` say, None without a path; how many verdicts have no rating and pass.
+            What the ratings say, None without a path; how many verdicts have no rating and pass.
         """
         facts = self.judged.facts
         if path is None:
             self.report("verification: no ratings of verdicts are given, all pass")
             return None, len(facts)
-        found = verify(path, self.judged.judges(), self.plan.verification)
-        unrated = sum((case_id, fact.judge) not in found.failures for (case_id, _), fact in facts.items())
+        found = verify(path, self.judged.digests(), self.plan.verification, require_digest)
+        unrated = sum((case_id, fact.judge, fact.digest) not in found.failures for (case_id, _), fact in facts.items())
 
         def reason(key: Key, fact: Fact) -> str | None:
-            failed = found.failures.get((key[0], fact.judge))
+            failed = found.failures.get((key[0], fact.judge, fact.digest))
             return f"fails {' and '.join(failed)}" if failed else None
 
         self.report(
@@ -67,24 +70,37 @@ class InstructionSet:
         )
         return found, unrated
 
-    def read_labels(self, path: str) -> int:
-        """Set the quality of verdicts that people labelled; return how many.
+    def read_labels(self, path: str, require_digest: bool = False) -> str:
+        """Set the quality of verdicts that people labelled; return the line that reports it.
+
+        A label is of the verdict that has its `verdict_digest`. A label without one is of all of the judge's verdicts on the
+        case, or of none with `require_digest`.
 
         Raises:
             RecordError: a quality that is not high or low, or no label of any of these verdicts.
         """
-        of_judge = {(case_id, fact.judge): fact for (case_id, _), fact in self.judged.facts.items()}
-        taken = 0
+        facts: dict[tuple[str, str], list[Fact]] = defaultdict(list)
+        for (case_id, _), fact in self.judged.facts.items():
+            facts[case_id, fact.judge].append(fact)
+        counts: Counter = Counter()
         for place, record in read_lines(path):
             if record.get("quality") not in ("high", "low"):
                 raise RecordError(f"{place}: 'quality' must be high or low, not {record.get('quality')!r}")
-            fact = of_judge.get((record.get("case_id"), record.get("judge")))
-            if fact is not None:
+            ours, digest = facts.get((record.get("case_id"), record.get("judge")), []), record.get("verdict_digest")
+            labelled = [fact for fact in ours if fact.digest == digest or (digest is None and not require_digest)]
+            for fact in labelled:
                 fact.quality = record["quality"]
-                taken += 1
+            counts["taken" if labelled else "other" if ours and digest else "rest"] += 1
+            counts["without"] += bool(ours) and digest is None
+        taken, other, without = (counts[name] for name in ("taken", "other", "without"))
         if not taken:
-            raise RecordError(f"{path}: labels none of these {len(of_judge):,} verdicts (by case_id and judge)")
-        return taken
+            raise RecordError(
+                f"{path}: labels none of these {len(self.judged.facts):,} verdicts (by case_id, judge and verdict_digest)"
+            )
+        line = f"quality: {taken:,} labels by people"
+        line += f"; {other:,} labels are of other texts of these judges on these cases: not applied" if other else ""
+        what = "not applied (require_digest)" if require_digest else "applied by case and judge alone"
+        return line + (f"; {without:,} labels have no verdict_digest: {what}" if without else "")
 
     def fit(self, classifier: QualityClassifier, spoil: bool) -> dict[str, Any]:
         """Fit a quality classifier; return its report.

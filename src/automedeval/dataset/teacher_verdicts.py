@@ -5,7 +5,7 @@ Ids, teacher and quality are in memory. The texts are in the SQLite file, beside
 
 import json
 import sqlite3
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -22,12 +22,13 @@ PROCEEDINGS = ("transcript", "knowledge")
 
 @dataclass(slots=True)
 class Fact:
-    """One verdict without its texts; `row` is its number in the SQLite file."""
+    """One verdict without its texts; `row` is its number in the SQLite file, `digest` that of the verdict."""
 
     judge: str
     rubric: str
     quality: str | None
     row: int
+    digest: str
 
 
 class JudgedCases(AbstractContextManager):
@@ -99,7 +100,8 @@ class JudgedCases(AbstractContextManager):
                     self._drop(key, verdict.judge, reason, reasons)
                     continue
                 ranks[key] = rank
-                self.facts[key] = Fact(verdict.judge, verdict.rubric, _quality(verdict, place), self._insert(verdict))
+                quality, row = _quality(verdict, place), self._insert(verdict)
+                self.facts[key] = Fact(verdict.judge, verdict.rubric, quality, row, verdict.digest)
         self._database.execute("COMMIT")
         if not self.facts:
             raise RecordError(f"{arithmetic('verdicts', read, reasons)}: no verdict is left")
@@ -142,9 +144,12 @@ class JudgedCases(AbstractContextManager):
         """Yield cases and their verdicts, with their texts, one at a time."""
         return map(self.pair, keys)
 
-    def judges(self) -> set[tuple[str, str]]:
-        """Return (case id, judge) of every verdict; ratings of verdicts refer to them so."""
-        return {(case_id, fact.judge) for (case_id, _), fact in self.facts.items()}
+    def digests(self) -> dict[tuple[str, str], set[str]]:
+        """Return (case id, judge) → the digests of the verdicts; ratings of verdicts refer to them so."""
+        found: dict[tuple[str, str], set[str]] = defaultdict(set)
+        for (case_id, _), fact in self.facts.items():
+            found[case_id, fact.judge].add(fact.digest)
+        return found
 
     def filter(self, what: str, reason: Callable[[Key, Fact], str | None], keys: Iterable[Key] | None = None) -> str:
         """Reject the verdicts, all or those with these keys, for which there is a reason; return the line that reports it."""

@@ -5,7 +5,7 @@ whether the verdict fails a criterion. A verdict that fails any criterion is not
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Container
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from automedeval.rubrics import TAGS
 
 # The paper's shares of verdicts that meet each criterion, in percent (section 3.1); shown beside a data set's own.
 PAPER_SHARES = {"knowledge": 94.06, "attribution": 90.71, "fluency": 94.04}
+Rated = tuple[str, str, str]  # case id, judge, digest of the verdict
 
 
 @dataclass(frozen=True)
@@ -57,18 +58,23 @@ class Rule:
 class Verification:
     """The result of `verify`.
 
-    `failures` maps (case id, judge) to the criteria that the verdict fails; the tuple is empty if it passes. `criteria` maps a
-    criterion to {"met": verdicts, "rated": verdicts, "paper_percent"}, `tags` counts ratings by tag, `elsewhere` counts
-    ratings of other verdicts.
+    `failures` maps (case id, judge, digest of the verdict) to the criteria that the verdict fails; the tuple is empty if it
+    passes. `criteria` maps a criterion to {"met": verdicts, "rated": verdicts, "paper_percent"}, `tags` counts ratings by tag.
+    `elsewhere` counts ratings of cases or judges without a verdict, `other_texts` those whose digest none of the judge's
+    verdicts on the case has. Neither is applied. `without_digest` counts ratings without a digest; `applied` says whether they
+    were applied.
     """
 
-    failures: dict[tuple[str, str], tuple[str, ...]]
+    failures: dict[Rated, tuple[str, ...]]
     criteria: dict[str, dict[str, Any]]
     tags: dict[str, int]
     elsewhere: int
+    other_texts: int
+    without_digest: int
+    applied: bool
 
     def lines(self) -> list[str]:
-        """Return a line for each criterion, with the paper's share, and one for the tags."""
+        """Return a line for each criterion, with the paper's share, one for the tags, and one for each count."""
         found = []
         for name, (met, rated, paper) in ((name, counts.values()) for name, counts in self.criteria.items()):
             beside = "" if paper is None else f"; paper: {paper:.2f} %"
@@ -77,24 +83,35 @@ class Verification:
             found.append("tags: " + ", ".join(f"{name} {count:,}" for name, count in self.tags.items()))
         if self.elsewhere:
             found.append(f"{self.elsewhere:,} ratings are of verdicts that are not among these")
+        if self.other_texts:
+            found.append(f"{self.other_texts:,} ratings are of other texts of these judges on these cases: not applied")
+        if self.without_digest:
+            what = "applied by case and judge alone" if self.applied else "not applied (require_digest)"
+            found.append(f"{self.without_digest:,} ratings have no verdict_digest: {what}")
         return found
 
     def to_dict(self) -> dict[str, Any]:
-        return {"criteria": self.criteria, "tags": self.tags, "elsewhere": self.elsewhere}
+        names = ("criteria", "tags", "elsewhere", "other_texts", "without_digest")
+        return {name: getattr(self, name) for name in names}
 
 
-def verify(path: str, verdicts: Container[tuple[str, str]], rule: Rule) -> Verification:
+def verify(
+    path: str, verdicts: Mapping[tuple[str, str], Collection[str]], rule: Rule, require_digest: bool = False
+) -> Verification:
     """Read physicians' ratings of the verdicts (verdict_ratings.jsonl) and apply the rule to each verdict and criterion.
 
+    A rating is of the verdict that has its `verdict_digest`. Without one it is of all of the judge's verdicts on the case.
+
     Args:
-        verdicts: (case id, judge) of the verdicts to verify; ratings of others are counted only.
+        verdicts: (case id, judge) → the digests of the verdicts to verify; ratings of others are counted only.
+        require_digest: do not apply ratings without a digest.
 
     Raises:
         RecordError: a score off the rule's scale, an unknown tag, or a second rating of a verdict by the same verifier on the
             same criterion.
     """
-    scores: dict[tuple[str, str], dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
-    tags, elsewhere, (low, high) = Counter(), 0, rule.scale
+    scores: dict[Rated, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+    tags, counts, (low, high) = Counter(), Counter(), rule.scale
     for place, record in read_lines(path):
         try:
             rating = VerdictRating.from_dict(record)
@@ -103,19 +120,29 @@ def verify(path: str, verdicts: Container[tuple[str, str]], rule: Rule) -> Verif
         given = record.get("tags") or []  # VerdictRating has no tags
         if not isinstance(given, list) or any(tag not in TAGS for tag in given):
             raise RecordError(f"{place}: 'tags' must be a list of {', '.join(TAGS)}, not {given!r}")
-        if (key := (rating.case_id, rating.judge)) not in verdicts:
-            elsewhere += 1
+        ours = verdicts.get((rating.case_id, rating.judge), ())
+        if not ours:
+            counts["elsewhere"] += 1
             continue
-        by_verifier = scores[key][rating.criterion]
-        if rating.annotator in by_verifier:
-            raise RecordError(
-                f"{place}: {rating.annotator!r} rated the verdict of {rating.judge!r} on case {rating.case_id!r} "
-                f"on {rating.criterion!r} before"
-            )
+        if rating.verdict_digest is None:
+            counts["without_digest"] += 1
+            rated = () if require_digest else ours
+        else:
+            rated = {rating.verdict_digest}.intersection(ours)
+            counts["other_texts"] += not rated
+        if not rated:
+            continue
         if rating.score not in range(low, high + 1):
             scale = f"{low} to {high} (the plan's verification.scale)"
             raise RecordError(f"{place}: 'score' must be a whole number from {scale}, not {rating.score}")
-        by_verifier[rating.annotator] = rating.score
+        for digest in rated:
+            by_verifier = scores[rating.case_id, rating.judge, digest][rating.criterion]
+            if rating.annotator in by_verifier:
+                raise RecordError(
+                    f"{place}: {rating.annotator!r} rated the verdict of {rating.judge!r} on case {rating.case_id!r} "
+                    f"on {rating.criterion!r} before"
+                )
+            by_verifier[rating.annotator] = rating.score
         tags.update(given)
     failures = {}
     for key, by_criterion in scores.items():
@@ -127,4 +154,5 @@ def verify(path: str, verdicts: Container[tuple[str, str]], rule: Rule) -> Verif
     criteria = {
         name: {"met": met[name], "rated": rated[name], "paper_percent": PAPER_SHARES.get(name)} for name in names
     }
-    return Verification(failures, criteria, dict(sorted(tags.items())), elsewhere)
+    left_out = (counts[name] for name in ("elsewhere", "other_texts", "without_digest"))
+    return Verification(failures, criteria, dict(sorted(tags.items())), *left_out, applied=not require_digest)

@@ -114,7 +114,7 @@ def _habits(cases: Cases, row: Row, longer: np.ndarray) -> dict[str, Any]:
         "usage": judge.usage if row.criterion in (None, *judge.criteria[:1]) else {},
         "polarity": "worse" if row.criterion in judge.worse else "better",
         "valid_rate": bootstrap.ratio(judge.verdicts_valid, judge.verdicts_due, reason="no verdict"),
-        "prefers_longer": _concordance(cases, np.where(np.isnan(row.relations), np.nan, longer), row.relations),
+        "prefers_longer": _prefers_longer(cases, longer, row.relations),
     }
     if row.slots is not None and len(row.slots):
         record["slots"] = [bootstrap.mean(total, count, int(count.sum())) for total, count in row.slots]
@@ -127,6 +127,11 @@ def _habits(cases: Cases, row: Row, longer: np.ndarray) -> dict[str, Any]:
 
 def _concordance(cases: Cases, people: np.ndarray, judge: np.ndarray) -> Statistic:
     return agreement.accuracies(cases.panel, people, judge)["concordance"]
+
+
+def _prefers_longer(cases: Cases, longer: np.ndarray, relation: np.ndarray) -> Statistic:
+    """Return how often the longer response is preferred, a tie as one half; pairs without a relation [pairs] are left out."""
+    return _concordance(cases, np.where(np.isnan(relation), np.nan, longer), relation)
 
 
 def _agreement(cases: Cases, people: People, row: Row, relation: np.ndarray) -> dict[str, Any]:
@@ -186,7 +191,7 @@ def _people(cases: Cases, people: People, longer: np.ndarray) -> dict[str, Any]:
         "raters": "crossed" if people.crossed else "anonymous",
         "annotators": people.annotators,
         "criteria": list(people.by_criterion),
-        "prefers_longer": _concordance(cases, longer, panel.relations(people.scores)),
+        "prefers_longer": _prefers_longer(cases, longer, panel.relations(people.scores)),
         "scores": _histogram(people.scores),
     }
     if len(people.annotators) < 2:

@@ -19,6 +19,7 @@ from automedeval.records import (
     Rating,
     RecordError,
     Response,
+    Verdict,
     VerdictRating,
     check_number,
     check_ratings,
@@ -153,17 +154,44 @@ def read_choices(path: str, cases: Cases) -> tuple[dict[str, dict[int, Counter]]
     return votes, other.notes()
 
 
-def read_verdict_ratings(path: str, cases: Cases) -> tuple[dict[str, dict[str, list[tuple[int, float]]]], list[str]]:
-    """Read physicians' ratings of verdicts: judge → criterion → (case, score) of every rating; and notes."""
+def read_verdict_ratings(
+    path: str, cases: Cases, verdicts: Iterable[Verdict] = ()
+) -> tuple[dict[str, dict[str, list[tuple[int, float]]]], list[str]]:
+    """Read physicians' ratings of verdicts: judge → criterion → (case, score) of every rating; and notes.
+
+    Args:
+        verdicts: the judges' verdicts. A rating with a digest that none of the judge's verdicts on the case has is left out.
+            Where the judge has no verdict on the case, it stays.
+
+    Raises:
+        RecordError: a second rating of one verdict by one annotator on one criterion, a score that is no usable number, or no
+            rating of any of these verdicts.
+    """
     found: dict[str, dict[str, list[tuple[int, float]]]] = defaultdict(lambda: defaultdict(list))
-    other = UnknownCases(f"{path}: ratings of verdicts", cases)
-    ours = other.leave_out(read_placed(path, VerdictRating))
-    for place, rating in without_repeats(ours, lambda each: each.judge):
+    digests: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for verdict in verdicts:
+        digests[verdict.case_id, verdict.judge].add(verdict.digest)
+    other, counts = UnknownCases(f"{path}: ratings of verdicts", cases), Counter()
+
+    def is_ours(rating: VerdictRating) -> bool:
+        there = digests.get((rating.case_id, rating.judge))
+        without = rating.verdict_digest is None
+        counts["without"] += without
+        counts["other"] += (left_out := bool(there) and not without and rating.verdict_digest not in there)
+        return not left_out
+
+    placed = (each for each in other.leave_out(read_placed(path, VerdictRating)) if is_ours(each[1]))
+    for place, rating in without_repeats(placed, lambda each: each.judge):
         check_number(rating.score, "score", place)
         found[rating.judge][rating.criterion].append((cases.index[rating.case_id], rating.score))
     if not found:
-        raise RecordError(f"{path}: no rating of a verdict on any case in {cases.source}")
-    return found, other.notes()
+        raise RecordError(f"{path}: no rating of these verdicts on any case in {cases.source}")
+    notes = other.notes()
+    if counts["other"]:
+        notes.append(f"{path}: {counts['other']} left out: of other texts than the judges' verdicts given here")
+    if counts["without"]:
+        notes.append(f"{path}: {counts['without']} have no verdict_digest: counted by case and judge alone")
+    return found, notes
 
 
 TIE = "tie"

@@ -71,6 +71,7 @@ class JudgeVerdicts:
         response: int [entries], the number of the response; slot: int [entries], its place in the order shown, from 0.
         score, expected_score: float [entries], NaN where there is none; scores, expected: their means, float [responses].
         has_own: whether there are whole scores or choices; has_expected: whether every valid verdict has expected scores.
+        of_pairs: whether the judge compares pairs, also where no verdict is valid.
         criteria: the criteria of which there are choices; worse: those of which a choice means the worse response.
         given, verdicts_valid: float [cases], the number of verdicts, and of valid ones; errors: of invalid ones, by error.
         settings, checkpoint: the fingerprints of the judge's settings and of its weights; None where they are not known.
@@ -110,6 +111,7 @@ class JudgeVerdicts:
         self.runs = np.unique(self.run[is_valid]).tolist()
         self.scores, self.expected = self.per_response(self.score), self.per_response(self.expected_score)
         self.has_own = any(verdict.scores is not None or verdict.choices for verdict in self.valid)
+        self.of_pairs = any(verdict.pair is not None for verdict in self.verdicts)
         self.criteria = list(dict.fromkeys(name for verdict in self.valid for name in verdict.choices or ()))
         known = self.rubric.criteria if self.rubric else ()
         self.worse = {each.name for each in known if each.polarity == "worse" and each.name in self.criteria}
@@ -286,7 +288,7 @@ class JudgeVerdicts:
         """
         cases, (first, second) = self.cases, self.cases.panel.pairs
         asked = self.asked[first] & self.asked[second]
-        if not self.criteria:  # scores of different verdicts on a case can be compared
+        if not self.of_pairs:  # scores of different verdicts on a case can be compared
             return asked
         models = np.sort(np.stack([cases.model_of[first], cases.model_of[second]]), axis=0)
         models = models[0] * len(cases.models) + models[1]
@@ -300,7 +302,7 @@ class JudgeVerdicts:
         All responses of a case that are in no verdict count as one verdict; of a pairwise judge every such pair counts.
         """
         panel = self.cases.panel
-        if self.criteria:
+        if self.of_pairs:
             return self.given + panel.per_case(self.asked_pairs & ~np.isin(np.arange(len(panel.pairs[0])), self.pairs))
         missing = self.asked & ~np.isin(np.arange(self.cases.responses), self.response)
         return self.given + (panel.per_case(missing, "responses") > 0)
@@ -422,7 +424,8 @@ class Row:
     def slots(self) -> np.ndarray | None:
         """By how much slots raise a value: float [slots, 2, cases] (see `slot_effects`).
 
-        A choice counts as half a point above for the response that it prefers. None where the judge has no scale.
+        A choice counts as half a point above for the response that it prefers; ties are left out. None where the judge has no
+        scale.
         """
         judge = self.judge
         if self.criterion is None:

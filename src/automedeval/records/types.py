@@ -6,6 +6,7 @@ that names the value; `readers` adds the file and the line.
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cache
@@ -52,6 +53,9 @@ def _take(record: object, name: str, kinds: tuple[type, ...], default: Any = ...
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         allowed = " or ".join("null" if kind is NoneType else kind.__name__ for kind in kinds)
         raise RecordError(f"{name!r} must be {allowed}, not {_shown(value)}")
+    # Parquet has NaN for what is missing, and 1e999 in JSON is read as infinity; neither can be compared.
+    if isinstance(value, float) and not math.isfinite(value):
+        raise RecordError(f"{name!r} must be a finite number, not {value}")
     return value
 
 
@@ -236,7 +240,11 @@ class Preference(Record):
 
 @dataclass(frozen=True)
 class VerdictRating(Record):
-    """One number that one physician gave a judge's verdict on one criterion."""
+    """One number that one physician gave a judge's verdict on one criterion.
+
+    `verdict_digest` is the `Verdict.digest` of the verdict that was rated: it tells the judge's verdicts on a case apart. It is
+    None in ratings that were made without it; these cannot be told from ratings of another verdict.
+    """
 
     case_id: str
     judge: str
@@ -245,6 +253,7 @@ class VerdictRating(Record):
     score: float
     role: str | None = None
     comment: str | None = None
+    verdict_digest: str | None = None
 
 
 @dataclass(frozen=True)
@@ -281,6 +290,16 @@ class Verdict(Record):
     def author(self) -> tuple[str, ...]:
         """Return who gave the verdict: the judge and the rubric."""
         return (self.judge, self.rubric)
+
+    @property
+    def digest(self) -> str:
+        """Return twelve hexadecimal digits over what a person who rates the verdict is shown.
+
+        That is the case as it was judged, the rubric, the order of the responses, the rationale, and the scores or choices. The
+        judge, the run, probabilities, tokens and settings do not count: equal texts have equal digests.
+        """
+        shown = [self.extra.get("case_digest"), self.rubric, self.order, self.pair]
+        return digest([*shown, self.rationale, self.scores, self.choices], sort_keys=True)
 
     @property
     def settings(self) -> str | None:

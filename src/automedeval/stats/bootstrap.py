@@ -15,6 +15,7 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 CHUNK = 64  # resamples whose counts are held at once
 FEW_CASES = 50  # below, an interval is marked approximate
 RESAMPLES = 2000
+ROUNDING = 1e-12  # figures that differ by less are equal: sums in another order differ in their last digits
 NO_SPREAD = "all cases have the same value, so that no interval can be estimated"
 
 
@@ -180,13 +181,19 @@ def interval(
     known = draws[~np.isnan(draws)]
     if len(known) < 0.95 * len(draws):
         return None, None, f"undefined in {1 - len(known) / len(draws):.0%} of the resamples"
-    if np.ptp(known) == 0:
-        if not bounds or value not in bounds:
+    if _constant(known):
+        bound = next((each for each in bounds or () if abs(each - value) <= ROUNDING), None)
+        if bound is None:
             return None, None, NO_SPREAD
-        return *binomial_interval(value, cases, bounds), None
+        return *binomial_interval(bound, cases, bounds), None
     tail = float(ndtr(stdtrit(cases - 1, 0.025) * np.sqrt(cases / (cases - 1))))
     low, high = np.quantile(known, [tail, 1 - tail])
     return float(low), float(high), None
+
+
+def _constant(draws: np.ndarray) -> bool:
+    """Return whether all draws are equal, up to rounding."""
+    return bool(np.ptp(draws) <= ROUNDING * max(1.0, abs(draws[0])))
 
 
 def binomial_interval(value: float, cases: int, bounds: tuple[float, float]) -> tuple[float, float]:
@@ -201,11 +208,12 @@ def p_value(estimate: Estimate) -> float | None:
     None if there is no interval. If all resamples are equal, it is 1 at 0 and else the p-value of the sign test.
     """
     known = np.empty(0) if estimate.value is None else estimate.draws[~np.isnan(estimate.draws)]
-    if estimate.cases > 1 and len(known) == len(estimate.draws) > 0 and np.ptp(known) == 0:
-        return 1.0 if known[0] == 0 else float(min(1.0, 2 * 0.5**estimate.cases))
+    if estimate.cases > 1 and len(known) == len(estimate.draws) > 0 and _constant(known):
+        return 1.0 if abs(known[0]) <= ROUNDING else float(min(1.0, 2 * 0.5**estimate.cases))
     if estimate.low is None:
         return None
-    below = ((known < 0).sum() + 0.5 * (known == 0).sum() + 0.5) / (len(known) + 1)
+    zero = np.abs(known) <= ROUNDING
+    below = ((known[~zero] < 0).sum() + 0.5 * zero.sum() + 0.5) / (len(known) + 1)
     shrunk = np.sqrt((estimate.cases - 1) / estimate.cases)
     return float(min(1.0, 2 * stdtr(estimate.cases - 1, -abs(ndtri(below)) * shrunk)))
 

@@ -64,6 +64,8 @@ def reliability_bins(judge: np.ndarray, people: np.ndarray) -> list[dict[str, fl
 
 
 def _places(values: np.ndarray) -> np.ndarray:
-    """Return each value's bin."""
-    edges = np.unique(np.quantile(values, np.linspace(0, 1, BINS + 1)))
+    """Return each value's bin; a bin has its lower end."""
+    # Rounded, because a quantile that falls on a value can come out above it in the last digit.
+    values = np.round(values, 9)
+    edges = np.unique(np.round(np.quantile(values, np.linspace(0, 1, BINS + 1)), 9))
     return np.clip(np.searchsorted(edges, values, side="right") - 1, 0, max(0, len(edges) - 2))

@@ -8,6 +8,7 @@ import numpy as np
 
 from automedeval.stats.bootstrap import Statistic, divide, undefined
 
+SAME = 1e-9  # ratings that differ by no more are equal
 MOST_LEVELS = 30  # distinct ratings up to which ordinal alpha is computed
 
 
@@ -55,17 +56,28 @@ def icc(ratings: np.ndarray, case: np.ndarray, cases: int, crossed: bool) -> dic
         targets, squares, between, total, count, count_squares = sums[:, :6].T
         with np.errstate(divide="ignore", invalid="ignore"):
             rows = (between - total**2 / count) / (targets - 1)
+            variance = (squares - total**2 / count) / (count - 1)
+
+            def share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+                none = _no_spread(count, total, squares) | (np.abs(whole) <= SAME * variance)
+                return np.where(none, np.nan, part / whole)
+
             if crossed:
                 raters = (sums[:, 6:] ** 2).sum(axis=1) / targets - total**2 / count
                 error = (squares - between - raters) / ((targets - 1) * (k - 1))
                 excess = (raters / (k - 1) - error) / targets
-                return (rows - error) / (rows + (k - 1) * error + k * excess), (rows - error) / (rows + excess)
+                return share(rows - error, rows + (k - 1) * error + k * excess), share(rows - error, rows + excess)
             within = (squares - between) / (count - targets)
             size = (count - count_squares / count) / (targets - 1)
-            return (rows - within) / (rows + (size - 1) * within), (rows - within) / rows
+            return share(rows - within, rows + (size - 1) * within), share(rows - within, rows)
 
     names = ("ICC(A,1)", "ICC(A,k)") if crossed else ("ICC(1,1)", "ICC(1,k)")
     return {name: Statistic(columns, lambda sums, i=i: _finite(of(sums)[i]), n, reason) for i, name in enumerate(names)}
+
+
+def _no_spread(count: np.ndarray, total: np.ndarray, squares: np.ndarray) -> np.ndarray:
+    """Return where so many ratings with this sum and sum of squares are equal; rounding leaves some of their variance."""
+    return count * squares - total**2 <= count**2 * SAME**2 + 1e-12 * count * squares
 
 
 def _finite(values: np.ndarray) -> np.ndarray:
@@ -101,7 +113,8 @@ def krippendorff_alpha(ratings: np.ndarray, case: np.ndarray, cases: int, level:
 
 def _interval_alpha(sums: np.ndarray) -> np.ndarray:
     count, total, squares, disagreement = sums.T
-    return 1 - divide(disagreement, divide(2 * (count * squares - total**2), count - 1))
+    by_chance = np.where(_no_spread(count, total, squares), 0.0, 2 * (count * squares - total**2))
+    return 1 - divide(disagreement, divide(by_chance, count - 1))
 
 
 def _ordinal_alpha(sums: np.ndarray, levels: int) -> np.ndarray:
