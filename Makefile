@@ -12,10 +12,15 @@ export OMP_WAIT_POLICY := PASSIVE
 # DeepSpeed compiles its kernels where they are used, not where it is installed.
 export DS_BUILD_OPS := 0
 
-.PHONY: demo test style quality benchmark clean
+.PHONY: demo rehearse test style quality benchmark clean
 
 demo: $(JUDGE) $(ENCODER)  ## the whole study on the small model and the sample; it goes on from where it stopped
 	PYTHON=$(BIN)/python bash recipes/reproduce.sh recipes/runs/automedeval-135m
+
+rehearse: .venv/installed  ## the paper's study and its ablations with tiny models; it goes on from where it stopped
+	for ablation in "" no_chain no_curriculum no_introspection vanilla; do \
+	  PYTHON=$(BIN)/python bash recipes/reproduce.sh recipes/runs/automedeval-13b --rounds 2 --rehearse $${ablation:+--ablation $$ablation} || exit; \
+	done
 
 test: $(JUDGE) $(ENCODER)
 	$(BIN)/python -m pytest
@@ -55,4 +60,4 @@ $(JUDGE) $(ENCODER) &: | .venv/installed
 	$(BIN)/python recipes/get_models.py --output models
 
 clean:
-	rm -rf .venv verdicts/sample* reports/sample* stores/sample instructions/sample* checkpoints/sample* $(JUDGE) $(ENCODER)
+	rm -rf .venv rehearsals verdicts/sample* reports/sample* stores/sample instructions/sample* checkpoints/sample* $(JUDGE) $(ENCODER)

@@ -2,6 +2,7 @@
 
     python recipes/prepare_cases.py --input rows.json --output cases
     python recipes/prepare_cases.py --input qa.csv --layout table --question_column Q --reference_column A --output cases
+    python recipes/prepare_cases.py --input cases.jsonl --ids instructions/test.parquet --output test
     python recipes/prepare_cases.py --input cases.jsonl --verdicts_from ratings --ratings R --rubric THEIRS.yaml --output DIR
 
 Writes OUTPUT/cases.jsonl, OUTPUT/dropped.jsonl and OUTPUT/run.json; OUTPUT/choices.jsonl where people chose between two
@@ -73,6 +74,10 @@ class PrepareCasesArguments:
         default=0.9, metadata={"help": "Jaccard similarity of word 3-shingles from which questions repeat each other"}
     )
     limit: int | None = field(default=None, metadata={"help": "number of rows to read"})
+    ids: list[str] = field(
+        default_factory=list,
+        metadata={"help": "keep only the cases that these files name by id or case_id: .jsonl, or a split's .parquet"},
+    )
     sample: int | None = field(default=None, metadata={"help": "number of cases to draw"})
     seed: int = field(default=0, metadata={"help": "seed of --sample and --verdicts_from"})
     verdicts_from: str | None = field(
@@ -93,7 +98,7 @@ class PrepareCasesArguments:
     clip_words: int = field(default=60, metadata={"help": "pairs: most words of a response"})
 
     def __post_init__(self) -> None:
-        for name in ("input", "response_columns", "pair_scores"):  # a YAML list arrives joined
+        for name in ("input", "response_columns", "pair_scores", "ids"):  # a YAML list arrives joined
             setattr(self, name, comma_list(getattr(self, name)))
         check_least(self, 1, "limit", "sample", "clip_words")
         if (self.layout == "table") != bool(self.question_column):
@@ -123,6 +128,8 @@ def main() -> None:
     found = Counter(record["reason"] for record in dropped)
     print(arithmetic("rows", len(rows), {one.name: found[one.name] for one in exclusions}))
 
+    if args.ids:
+        kept = named(kept, args.ids, dropped)
     kept = without_duplicates(kept, args, dropped)
     if args.sample is not None and args.sample < len(kept):
         drawn = sorted(random.Random(args.seed).sample(range(len(kept)), args.sample))
@@ -185,6 +192,29 @@ def checked(row: Row) -> Row:
     except RecordError as error:
         raise RecordError(f"{row.place}: {error}") from None
     return row
+
+
+def named(rows: list[Row], files: list[str], dropped: list[dict[str, Any]]) -> list[Row]:
+    """Return the rows whose ids the files name; drop and count the others.
+
+    Raises:
+        RecordError: a line without an id, or with one that no row has.
+    """
+    wanted: dict[str, str] = {}
+    for path in files:
+        for place, record in read_lines(path):
+            name = record.get("id", record.get("case_id"))
+            if not isinstance(name, str):
+                raise RecordError(f"{place}: has no 'id' and no 'case_id'")
+            wanted.setdefault(name, place)
+    kept = [row for row in rows if row.case.id in wanted]
+    if missing := wanted.keys() - {row.case.id for row in kept}:
+        first = next(name for name in wanted if name in missing)
+        raise RecordError(f"{wanted[first]}: {len(missing):,} cases are not in --input; the first is {first!r}")
+    others = [{"id": row.case.id, "reason": "not in --ids"} for row in rows if row.case.id not in wanted]
+    print(arithmetic("cases", len(rows), {"not in --ids": len(others)}))
+    dropped += others
+    return kept
 
 
 def without_duplicates(rows: list[Row], args: PrepareCasesArguments, dropped: list[dict[str, Any]]) -> list[Row]:

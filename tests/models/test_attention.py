@@ -21,7 +21,9 @@ def test_a_checkpoint_is_loaded_with_sdpa_where_flash_attn_is_missing(
 ) -> None:
     monkeypatch.setattr(attention, "is_flash_attn_2_available", lambda: False)
     options = {"device": "cpu", "dtype": "float32", "max_new_tokens": 8}
-    flash, plain = (LocalChat(str(tiny_model), attn_implementation=kind, **options) for kind in ("flash_attention_2", "sdpa"))
+    flash, plain = (
+        LocalChat(str(tiny_model), attn_implementation=kind, **options) for kind in ("flash_attention_2", "sdpa")
+    )
     assert capsys.readouterr().err.count("flash-attn is not usable here, so attention is computed by sdpa") == 1
     assert answer(flash) == answer(plain)
     assert flash.fingerprint == plain.fingerprint

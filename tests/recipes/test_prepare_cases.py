@@ -141,6 +141,28 @@ def test_a_run_file_names_several_inputs_columns_and_patterns(tmp_path):
     assert [case["id"] for case in lines(tmp_path, "cases")] == ["qa-1"]
 
 
+def test_the_cases_of_a_split_are_kept_with_what_they_have(tmp_path):
+    """The test set of a study: the cases that a plan set apart, with the responses that they have (section 4.1)."""
+    parquet, pyarrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    rows = [{"case_id": f"c{number}", "completion": "Score: …"} for number in (7, 2)]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "test.parquet")
+    more = written(tmp_path / "more.jsonl", [{"id": "c4", "question": "Why 4?"}])
+    done = prepared(tmp_path, RATED, "--layout", "cases", "--ids", f"{tmp_path / 'test.parquet'},{more}")
+    assert done.returncode == 0, done.stderr
+    assert "12 cases → 3 kept, 9 rejected (not in --ids: 9)" in done.stdout
+    assert lines(tmp_path, "cases") == [Case.from_dict(RATED[number]).to_dict() for number in (2, 4, 7)]
+    assert {record["reason"] for record in lines(tmp_path, "dropped")} == {"not in --ids"}
+
+
+def test_an_id_that_no_row_has_is_named(tmp_path):
+    wanted = written(tmp_path / "ids.jsonl", [{"id": "c1"}, {"case_id": "c99"}])
+    told = error_line(prepared(tmp_path, RATED, "--layout", "cases", "--ids", wanted))
+    assert f"{wanted}:2: 1 cases are not in --input; the first is 'c99'" in told
+    assert "has no 'id' and no 'case_id'" in error_line(
+        prepared(tmp_path, RATED, "--ids", written(tmp_path / "none.jsonl", [{"name": "c1"}]))
+    )
+
+
 def test_choices_of_people_come_along_for_the_cases_that_stay(tmp_path):
     pair = {"question": "Shorten.", "responses": [{"id": "x", "text": "a"}, {"id": "y", "text": "b"}]}
     rows = [

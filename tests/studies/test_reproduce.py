@@ -1,152 +1,318 @@
-"""The study as a script: which commands it runs in which order, where each starts, and what an ablation changes."""
+"""The plan of a study: its steps in order, where each starts, what an ablation changes, and where every path leads."""
 
+import contextlib
+import io
 import os
 import re
-import stat
+import runpy
+import shlex
+import shutil
 import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
 import yaml
 from programs import ROOT
 
-SMALL = "recipes/runs/automedeval-135m"
+SMALL, PAPER = "recipes/runs/automedeval-135m", "recipes/runs/automedeval-13b"
+ABLATIONS = ("no_chain", "no_curriculum", "no_introspection", "vanilla")
+VARIANTS = {
+    "study": ["--rounds", "2"],
+    **{name: ["--rounds", "2", "--ablation", name] for name in ABLATIONS},
+    "lora": ["--rounds", "2", "--lora"],
+}
 
 
-def study(tmp_path: Path, *arguments: str) -> tuple[subprocess.CompletedProcess, list[list[str]]]:
-    """Run the script with a stand-in for Python that notes what it was asked to run; return what happened and the notes."""
-    log, python = tmp_path / "commands", tmp_path / "python"
-    log.unlink(missing_ok=True)
-    python.write_text(f'#!/bin/sh\nprintf "%s\\0" "$@" >> {log}\nprintf "\\n" >> {log}\n')
-    python.chmod(python.stat().st_mode | stat.S_IXUSR)
-    command = ["bash", "recipes/reproduce.sh", *arguments]
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "PYTHON": str(python)}, timeout=60
-    )
-    noted = log.read_text().splitlines() if log.exists() else []
-    return done, [line.split("\0")[:-1] for line in noted]
+def reproduce(*arguments: object) -> subprocess.CompletedProcess:
+    """Run the documented command."""
+    command = ["bash", "recipes/reproduce.sh", *map(str, arguments)]
+    environment = {"PYTHON": sys.executable, "PATH": "/usr/bin:/bin"}
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment, timeout=300)
 
 
-def steps(commands: list[list[str]]) -> list[str]:
-    """Return each command's recipe and the name of its YAML."""
-    told = []
-    for words in commands:
-        recipe = next(word for word in words if word.startswith("recipes/") and word.endswith(".py"))
-        told.append(f"{Path(recipe).stem} {Path(option(words, '--config')).stem}")
-    return told
+def quickly(*arguments: object) -> tuple[int, str]:
+    """Run the program in this process; return its exit status and what it printed as errors."""
+    out, err, here = io.StringIO(), io.StringIO(), Path.cwd()
+    words = ["reproduce.py", *map(str, arguments)]
+    try:
+        with (
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            mock.patch("sys.argv", words),
+            mock.patch("sys.path", [str(ROOT / "recipes"), *sys.path]),
+            pytest.raises(SystemExit) as stop,
+        ):
+            runpy.run_path(str(ROOT / "recipes" / "reproduce.py"), run_name="__main__")
+    finally:
+        os.chdir(here)
+    return stop.value.code, err.getvalue()
+
+
+def plan(*arguments: object) -> list[list[str]]:
+    """Return the commands that a dry run prints."""
+    done = reproduce(*arguments, "--dry_run")
+    assert done.returncode == 0, done.stderr
+    return [shlex.split(line[2:]) for line in done.stdout.splitlines() if line.startswith("$ ")]
+
+
+def recipe(words: list[str]) -> str:
+    return next(Path(word).stem for word in words if word.startswith("recipes/"))
 
 
 def option(words: list[str], name: str) -> str | None:
-    """Return the value of an option, the last one given."""
-    places = [place for place, word in enumerate(words) if word == name]
-    return words[places[-1] + 1] if places else None
+    """Return the value of an option."""
+    return words[words.index(name) + 1] if name in words else None
 
 
-def resolved(words: list[str]) -> dict:
+def steps(commands: list[list[str]]) -> list[str]:
+    """Return the name of each command's YAML."""
+    return [Path(option(words, "--config")).stem for words in commands]
+
+
+def resolved(words: list[str]) -> dict[str, Any]:
     """Return the arguments of a command: its YAML's, with those of the command line in their place."""
     values = yaml.safe_load((ROOT / option(words, "--config")).read_text())
-    return values | {word[2:]: words[place + 1] for place, word in enumerate(words) if word.startswith("--") and place}
+    at = words.index("--config") + 2
+    return values | {name[2:]: value for name, value in zip(words[at::2], words[at + 1 :: 2])}
 
 
-def report_of(commands: list[list[str]]) -> dict:
-    """Return the arguments of the report."""
-    return next(resolved(words) for words in commands if "recipes/meta_evaluate.py" in words)
+def of(commands: list[list[str]], name: str) -> list[dict[str, Any]]:
+    """Return the arguments of every command of a recipe."""
+    return [resolved(words) for words in commands if recipe(words) == name]
 
 
-def test_the_small_study_from_top_to_bottom(tmp_path: Path) -> None:
-    done, commands = study(tmp_path, SMALL)
-    assert done.returncode == 0, done.stderr
-    assert steps(commands) == [
-        "build_store build_store",
-        "distill distill_strong",
-        "distill distill_weak",
-        "build_dataset build_dataset",
-        "judge judge",
-        "judge judge_likelihood",
-        *("sft stage1", "judge judge", "sft stage2", "judge judge", "sft stage3", "judge judge"),
-        *("judge judge", "introspect introspect1", "sft introspection1", "judge judge"),
-        "meta_evaluate report",
-        *("judge judge_likelihood_rated", "calibrate calibrate", "compare compare", "audit audit"),
+def test_the_papers_study_from_top_to_bottom() -> None:
+    done = reproduce(PAPER, "--rounds", 2, "--dry_run")
+    assert "left out" not in done.stdout
+    assert steps(plan(PAPER, "--rounds", 2)) == [
+        *("prepare_cases", "prepare_medtext", "generate_responses", "generate_medtext", "build_store"),
+        *("distill_strong", "distill_weak", "build_dataset", "prepare_test", "generate_test"),
+        *("judge", "judge_likelihood", "stage1", "judge", "stage2", "judge", "stage3", "judge"),
+        *("judge_training1", "introspect1", "introspection1", "judge"),
+        *("judge_training2", "introspect2", "introspection2", "judge"),
+        *("report", "audit", "publish_dataset", "publish_model", "publish_metric"),
+        *("prepare_calibration", "judge_likelihood_rated", "calibrate", "compare"),
     ]
-    assert "public questions: left out" in done.stdout
 
 
-def test_each_training_starts_where_the_last_ended_and_is_judged(tmp_path: Path) -> None:
-    _, commands = study(tmp_path, SMALL)
-    before = None
+def test_the_small_study_from_top_to_bottom() -> None:
+    done = reproduce(SMALL, "--dry_run")
+    assert "public questions: left out, there is no" in done.stdout
+    assert steps(plan(SMALL)) == [
+        *("build_store", "distill_strong", "distill_weak", "build_dataset", "judge", "judge_likelihood"),
+        *("stage1", "judge", "stage2", "judge", "stage3", "judge"),
+        *("judge_training1", "introspect1", "introspection1", "judge"),
+        *("report", "audit", "judge_likelihood_rated", "calibrate", "compare"),
+    ]
+
+
+@pytest.mark.parametrize("folder", [SMALL, PAPER])
+def test_each_training_starts_where_the_last_ended_and_is_judged(folder: str) -> None:
+    commands, before = plan(folder, "--rounds", 2), None
     for place, words in enumerate(commands):
-        if "recipes/sft.py" in words:
+        if recipe(words) == "sft":
             run = resolved(words)
             assert before is None or run["model_name_or_path"] == before
             before = run["output_dir"]
-            judged = resolved(commands[place + 1])
-            assert judged["judge"] == before
-            assert judged["judge_name"] == Path(option(words, "--config")).stem
-    place = next(place for place, words in enumerate(commands) if "recipes/introspect.py" in words)
-    judged, introspect = resolved(commands[place - 1]), resolved(commands[place])
-    assert (judged["output"], judged["cases"]) == (introspect["verdicts"], introspect["cases"])
-    assert introspect["dataset"] == "instructions/sample"
-    assert report_of(commands)["rounds"] == "stage3,introspection1"
-    audit = resolved(commands[-1])
-    assert (audit["judge"], audit["judge_name"]) == (before, "introspection1")
+            assert (resolved(commands[place + 1])["judge"], steps(commands)[place + 1]) == (before, "judge")
+        if recipe(words) == "introspect":
+            judged, introspect = resolved(commands[place - 1]), resolved(words)
+            assert (judged["judge"], judged["output"]) == (before, introspect["verdicts"])
+            assert judged["cases"] in introspect["cases"]
+    assert of(commands, "audit")[0]["judge"] == before
 
 
-def test_more_rounds_than_there_are_files_are_left_out_and_said(tmp_path: Path) -> None:
-    done, commands = study(tmp_path, SMALL, "--rounds", "2")
+def test_the_test_set_is_that_of_the_paper() -> None:
+    """958 cases of wikidoc and 172 of MedText, four candidates each (section 4.1), read by judge and report."""
+    commands = plan(PAPER, "--rounds", 2)
+    by = dict(zip(steps(commands), map(resolved, commands)))
+    assert yaml.safe_load((ROOT / by["build_dataset"]["plan"]).read_text())["test"]["take"] == 958
+    assert by["prepare_medtext"]["sample"] == 172
+    assert by["prepare_test"]["ids"][0] == f"{by['build_dataset']['output']}/test.parquet"
+    training, new = by["generate_responses"]["candidates"], by["generate_test"]["candidates"]
+    assert by["generate_medtext"]["candidates"] == [*training, *new]
+    assert len({*training, *new}) == 4
+    made = f"{by['generate_test']['output']}/cases.jsonl"
+    assert {each["cases"] for each in of(commands, "meta_evaluate") + of(commands, "audit")} == {made}
+    assert by["judge"]["cases"] == made
+
+
+def test_more_rounds_than_there_are_files_are_left_out_and_said() -> None:
+    done = reproduce(SMALL, "--rounds", 2, "--dry_run")
     assert "round 2: left out, there is no" in done.stdout
-    assert report_of(commands)["rounds"] == "stage3,introspection1"
+    assert of(plan(SMALL, "--rounds", 2), "meta_evaluate")[0]["rounds"] == "stage3,introspection1"
 
 
-def test_several_runs_differ_in_seed_and_place(tmp_path: Path) -> None:
-    _, commands = study(tmp_path, SMALL, "--runs", "2", "--rounds", "0")
-    runs = [resolved(words) for words in commands if "recipes/sft.py" in words]
+def test_several_runs_differ_in_seed_and_place() -> None:
+    commands = plan(SMALL, "--runs", 2, "--rounds", 0)
+    runs = of(commands, "sft")
     assert [int(run["seed"]) for run in runs] == [0, 0, 0, 1, 1, 1]
     assert runs[3]["output_dir"] == "checkpoints/sample-stage1-run2"
     assert runs[4]["model_name_or_path"] == "checkpoints/sample-stage1-run2"
     assert runs[3]["model_name_or_path"] == "models/SmolLM2-135M-Instruct"
     assert len({run["output_dir"] for run in runs}) == 6
-    names = [
-        resolved(words)["judge_name"] for words in commands if "recipes/judge.py" in words and "--judge_name" in words
-    ]
+    names = [each["judge_name"] for each in of(commands, "judge") if "judge_name" in each]
     assert names == ["stage1", "stage2", "stage3", "stage1-run2", "stage2-run2", "stage3-run2"]
 
 
-@pytest.mark.parametrize("folder", [SMALL, "recipes/runs/automedeval-13b"])
+@pytest.mark.parametrize("folder", [SMALL, PAPER])
 @pytest.mark.parametrize(
     ("ablation", "trained", "dataset"),
     [
         ("no_chain", ["stage1", "stage2", "stage3", "introspection1"], "-no_chain"),
         ("no_curriculum", ["no_curriculum", "introspection1"], ""),
         ("no_introspection", ["stage1", "stage2", "stage3"], ""),
-        ("vanilla", ["vanilla"], "-vanilla"),
+        ("vanilla", ["vanilla", "vanilla_all"], "-vanilla"),
     ],
 )
-def test_an_ablation_changes_what_its_name_says(
-    tmp_path: Path, folder: str, ablation: str, trained: list[str], dataset: str
-) -> None:
-    done, commands = study(tmp_path, folder, "--ablation", ablation)
-    assert done.returncode == 0, done.stderr
-    runs = [words for words in commands if "recipes/sft.py" in words]
-    assert [Path(option(words, "--config")).stem for words in runs] == trained
-    built = next(resolved(words) for words in commands if "recipes/build_dataset.py" in words)
+def test_an_ablation_changes_what_its_name_says(folder: str, ablation: str, trained: list[str], dataset: str) -> None:
+    commands = plan(folder, "--ablation", ablation)
+    found = [name for name, words in zip(steps(commands), commands) if recipe(words) == "sft"]
+    assert found == [name for name in trained if (ROOT / folder / f"{name}.yaml").is_file()]
+    built, runs = of(commands, "build_dataset")[-1], of(commands, "sft")
     assert built["output"].endswith(dataset)
-    assert re.search(r"-no|-vanilla", built["output"]) is None or dataset
-    if ablation != "no_curriculum":
-        assert resolved(runs[0])["dataset_name"] == built["output"]
-    taught = [resolved(words)["knowledge"] for words in commands if "recipes/distill.py" in words]
-    assert taught == ["none" if ablation == "no_chain" else "chain"] * 2
+    if "dataset_name" in runs[0]:
+        assert runs[0]["dataset_name"] == built["output"]
     assert ("plan_vanilla" in str(built["plan"])) == (ablation == "vanilla")
-    assert built.get("require_digest") == ("true" if ablation == "no_chain" else None)
-    normal, _ = study(tmp_path, folder)
-    assert normal.returncode == 0
-    # What an ablation leaves never lies where the study's own lies.
-    plain = {resolved(words)["output_dir"] for words in study(tmp_path, folder)[1] if "recipes/sft.py" in words}
+    # Neither teachers nor suggestions have the books.
+    taught = [each["knowledge"] for each in of(commands, "distill")]
+    assert taught == ["chain"] * 2 + ["none"] * 2 * (ablation == "no_chain")
+    if ablation == "no_chain":
+        assert [each["knowledge"] for each in of(commands, "introspect")] == ["none"]
+    # An ablation writes nothing where the study itself does.
     if ablation != "no_introspection":
-        assert {resolved(words)["output_dir"] for words in runs}.isdisjoint(plain)
-    audits = [resolved(words)["output"] for words in commands if "recipes/audit.py" in words]
-    assert audits == (
-        [f"reports/sample-audit{'' if ablation == 'no_introspection' else '-' + ablation}"] if folder == SMALL else []
-    )
+        plain = {run["output_dir"] for run in of(plan(folder), "sft")}
+        assert {run["output_dir"] for run in runs}.isdisjoint(plain)
+    for name in ("audit", "meta_evaluate"):
+        assert of(commands, name)[0]["output"].endswith(f"-{ablation}")
+
+
+def test_without_the_chain_no_check_of_another_text_counts() -> None:
+    """Physicians checked verdicts with the books; their ratings hold the digest of what they rated."""
+    built = of(plan(PAPER, "--ablation", "no_chain"), "build_dataset")
+    assert [each.get("require_digest", False) for each in built] == [False, True]
+
+
+def test_the_judge_of_a_round_reads_the_rows_of_its_data_set() -> None:
+    for more in ((), ("--ablation", "no_chain"), ("--lora",), ("--runs", 2)):
+        commands = plan(PAPER, "--rounds", 2, *more)
+        training = [each for each in of(commands, "judge") if "dataset" in each]
+        rounds = of(commands, "introspect")
+        assert [each["dataset"] for each in training] == [each["dataset"] for each in rounds]
+        assert [each["output"] for each in training] == [each["verdicts"] for each in rounds]
+
+
+def test_an_ablation_trains_on_no_test_case_of_the_study() -> None:
+    for ablation in ("no_chain", "vanilla"):
+        built = of(plan(PAPER, "--ablation", ablation), "build_dataset")[-1]
+        assert "cases/test/cases.jsonl" in built["evaluation_cases"]
+        assert built["on_leak"] == "drop"
+
+
+def test_adapters_are_trained_stage_by_stage() -> None:
+    runs = of(plan(PAPER, "--lora"), "sft")
+    assert [run["use_peft"] for run in runs] == [True] * 4
+    assert [run["dataset_train_split"] for run in runs] == ["stage1", "stage2", "stage3", "train"]
+    for before, run in pairwise(runs):
+        assert run["model_name_or_path"] == before["output_dir"]
+
+
+def test_publishing_is_a_rehearsal_unless_an_organisation_is_named() -> None:
+    here, sent = of(plan(PAPER, "--rounds", 2), "publish"), of(plan(PAPER, "--rounds", 2, "--publish", "me"), "publish")
+    assert [each["kind"] for each in here] == ["dataset", "model", "metric"]
+    assert [each["dry_run"] for each in here] == [True] * 3
+    assert [each["dry_run"] for each in sent] == ["false"] * 3
+    assert [each["repo"].partition("/")[0] for each in sent] == ["me"] * 3
+    assert sent[1]["datasets"] == sent[0]["repo"]
+    # The card has the figures of this study, and of the checkpoint that is published.
+    one = of(plan(PAPER, "--rounds", 1), "publish")[1]
+    assert (one["folder"], one["judge"]) == ("checkpoints/wikidoc-round1", "introspection1")
+    assert here[1]["agreement"] == "reports/wikidoc/agreement.json"
+
+
+# --- paths ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_dry_run_finds_every_path(variant: str) -> None:
+    done = reproduce(PAPER, *VARIANTS[variant], "--dry_run")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(r"^(missing|there) +books: ", done.stdout, re.M)
+    assert re.search(r"distill_strong: gpt-4, 19,748 requests, .* US dollars", done.stdout)
+    assert re.search(r"training: \d+ trainings, about [\d.]+ GPU hours.* at most [\d,]+ GB of disk", done.stdout)
+
+
+def paths(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Yield (key, path) for every text in a YAML's content that is a path."""
+    if isinstance(value, dict):
+        for name, held in value.items():
+            yield from paths(held, name)
+    elif isinstance(value, list):
+        for held in value:
+            yield from paths(held, key)
+    elif isinstance(value, str) and ("/" in value or key == "books") and key != "base_model" and "ORG/" not in value:
+        yield key, re.split("[=:]", value)[-1]  # NAME=FILE, KIND:MODEL
+
+
+def yaml_paths() -> list[tuple[str, str, str]]:
+    """Return (YAML, key, path) for every path of the paper's run folder; also those of the first lines."""
+    found = []
+    for file in sorted((ROOT / PAPER).glob("*.yaml")):
+        if file.stem == "study":
+            content = yaml.safe_load(file.read_text())
+            found += [(file.name, "brings", path) for path in content["brings"]]
+            found += [(file.name, "leaves", path) for some in content["leaves"].values() for path in some]
+            continue
+        first, *_ = file.read_text().splitlines()
+        if "recipes/" in first:
+            found += [(file.name, "first line", word) for word in first.split() if "/" in word]
+        found += [(file.name, *each) for each in dict.fromkeys(paths(yaml.safe_load(file.read_text())))]
+    return found
+
+
+def test_every_broken_path_is_named(tmp_path: Path) -> None:
+    """Each path of each YAML is changed in turn: the dry run of the study, or of the variant that reads it, says which."""
+    places, missed = yaml_paths(), []
+    assert len(places) > 150
+    assert {name for name, *_ in places} >= {"lora.yaml", "vanilla_all.yaml", "publish_model.yaml"}
+    folder = tmp_path / "automedeval-13b"
+    shutil.copytree(ROOT / PAPER, folder)
+    for name, key, path in places:
+        file = folder / name
+        whole = file.read_text()
+        stem, dot, suffix = path.rpartition(".") if re.search(r"\.\w+$", path) else (path, "", "")
+        broken = f"{stem}-broken{dot}{suffix}"
+        file.write_text(re.sub(rf"(?<![\w/.-]){re.escape(path)}(?![\w/.-])", broken, whole))
+        assert file.read_text() != whole, (name, key, path)
+        first = {"lora": "lora", "vanilla": "vanilla", "vanilla_all": "vanilla", "no_curriculum": "no_curriculum"}
+        order = sorted(VARIANTS, key=lambda variant: variant != first.get(file.stem, "study"))
+        for variant in order:
+            status, told = quickly(folder, *VARIANTS[variant], "--dry_run")
+            if status:
+                break
+        if status != 1 or not (broken in told or path in told):
+            missed.append((name, key, path, told))
+        file.write_text(whole)
+    assert missed == [], "\n".join(map(str, missed))
+
+
+def test_what_is_missing_is_named_before_the_first_step(tmp_path: Path) -> None:
+    folder = tmp_path / "automedeval-135m"
+    shutil.copytree(ROOT / SMALL, folder)
+    lists = folder / "study.yaml"
+    lists.write_text(lists.read_text().replace("models/SmolLM2", "models/no-such"))
+    for file in folder.glob("*.yaml"):
+        file.write_text(file.read_text().replace("models/SmolLM2", "models/no-such"))
+    done = reproduce(folder)
+    assert done.returncode == 1
+    told = "error: models/no-such-135M-Instruct is missing: the base model. To get it: python recipes/get_models.py"
+    assert told in done.stderr
+    assert "==" not in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -158,20 +324,41 @@ def test_an_ablation_changes_what_its_name_says(
         [SMALL, "--rounds", "many"],
         [SMALL, "--ablation", "none"],
         [SMALL, "-x", "1"],
+        [PAPER, "--lora", "--ablation", "vanilla"],
+        [PAPER, "--rehearse", "--publish", "me"],
+        [PAPER, "--ablation", "vanilla", "--publish", "me"],
     ],
 )
-def test_what_it_cannot_do_is_told_by_its_usage(tmp_path: Path, arguments: list[str]) -> None:
-    done, commands = study(tmp_path, *arguments)
+def test_what_it_cannot_do_is_told_by_its_usage(arguments: list[str]) -> None:
+    done = reproduce(*arguments)
     assert done.returncode == 2
     assert done.stderr.startswith("usage: ")
-    assert commands == []
 
 
 def test_a_step_that_fails_ends_the_study(tmp_path: Path) -> None:
-    python = tmp_path / "python"
-    python.write_text("#!/bin/sh\nexit 3\n")
-    python.chmod(0o700)
-    command = ["bash", "recipes/reproduce.sh", SMALL]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "PYTHON": str(python)})
-    assert done.returncode == 3
-    assert "weak teacher" not in done.stdout
+    folder = tmp_path / "automedeval-135m"
+    shutil.copytree(ROOT / SMALL, folder)
+    (folder / "build_store.yaml").write_text((folder / "build_store.yaml").read_text() + "no_such_argument: 1\n")
+    for brought in yaml.safe_load((folder / "study.yaml").read_text())["brings"]:
+        if not (ROOT / brought).is_dir():
+            pytest.skip(f"{brought} is not here; `make test` gets it")
+    done = reproduce(folder)
+    assert done.returncode == 1
+    assert "unknown key 'no_such_argument'" in done.stderr
+    assert [line for line in done.stdout.splitlines() if line.startswith("==")] == [
+        "== 1/21 reference books into the knowledge store"
+    ]
+
+
+def test_the_document_lists_every_decision_about_the_paper() -> None:
+    listed = (ROOT / "docs" / "reproducing.md").read_text(encoding="utf-8").partition("## Decisions")[2]
+    source = ROOT / "src" / "automedeval"
+    marked = [
+        file.relative_to(source) for file in source.rglob("*.py") if "# Paper:" in file.read_text(encoding="utf-8")
+    ]
+    marked += [
+        file.relative_to(ROOT)
+        for file in (ROOT / "recipes").rglob("*.py")
+        if "# Paper:" in file.read_text(encoding="utf-8")
+    ]
+    assert [str(file) for file in marked if f"`{file}`" not in listed] == []

@@ -6,7 +6,6 @@ tokens after the prompt, not a text that has to be parsed.
 """
 
 import json
-import os
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -33,8 +32,8 @@ from automedeval.models.decoding import (
     prefix_key_values,
     write_free,
 )
-from automedeval.models.precision import best_dtype, described
 from automedeval.models.device import best_device
+from automedeval.models.precision import best_dtype, described
 from automedeval.models.tokenization import PromptEncoder
 
 _NOT_FINITE = "the model's probabilities are not finite: another --dtype may help"

@@ -1,0 +1,160 @@
+"""Run a whole study: every step of the paper, from public questions to the report and the Hub.
+
+    bash recipes/reproduce.sh recipes/runs/automedeval-135m
+    bash recipes/reproduce.sh recipes/runs/automedeval-13b --rounds 2 --runs 3
+    bash recipes/reproduce.sh recipes/runs/automedeval-13b --rounds 2 --ablation no_curriculum
+    bash recipes/reproduce.sh recipes/runs/automedeval-13b --rounds 2 --dry_run
+    bash recipes/reproduce.sh recipes/runs/automedeval-13b --rounds 2 --rehearse
+
+Each step is one YAML of the run's folder and runs the command in the YAML's first line. Before the first step every path is
+checked: what a step reads is written by an earlier step, held by the repository, or listed in the folder's study.yaml as
+brought by the user. Every step resumes where it stopped, so the same command resumes the study.
+
+Exit status: that of the step that failed; 1 if a path leads nowhere or something is missing; with --dry_run 0 if only what
+the user brings is missing.
+"""
+
+import argparse
+import fcntl
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from study.estimate import estimate
+from study.files import Lists, faults, read_lists, reads
+from study.rehearsal import Rehearsal
+from study.steps import ABLATIONS, Options, Step, Study, StudyError
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return the arguments of the command line."""
+    parser = argparse.ArgumentParser(
+        prog="bash recipes/reproduce.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path, metavar="RUN_FOLDER", help="a folder of recipes/runs/ with a study.yaml")
+    parser.add_argument("--rounds", type=int, default=1, choices=range(10), help="rounds of introspection")
+    parser.add_argument("--runs", type=int, default=1, choices=range(1, 10), help="how often training is repeated")
+    parser.add_argument("--ablation", choices=ABLATIONS, help="repeat the study without one component (Table 2)")
+    parser.add_argument("--lora", action="store_true", help="train adapters on one GPU, by lora.yaml")
+    parser.add_argument(
+        "--publish", metavar="ORG", help="send data set, judge and metric to this organisation of the Hub"
+    )
+    parser.add_argument(
+        "--dry_run", action="store_true", help="print the plan, what is missing and what it takes; run nothing"
+    )
+    parser.add_argument(
+        "--rehearse",
+        nargs="?",
+        const="rehearsals",
+        metavar="FOLDER",
+        help="run every step with tiny models, few rows and a double of the endpoint, in FOLDER (default: rehearsals)",
+    )
+    args = parser.parse_args(words)
+    if not args.folder.is_dir():
+        parser.error(f"{args.folder}: no such folder")
+    if args.lora and args.ablation:
+        parser.error("--lora and --ablation exclude each other: the ablations are compared with the full training")
+    if args.publish and (args.rehearse or args.ablation):
+        parser.error("--publish takes neither --rehearse nor --ablation: only the study itself is published")
+    if args.ablation in ("no_introspection", "vanilla"):
+        args.rounds = 0
+    return args
+
+
+def main() -> int:
+    """Plan, check, and run; return the exit status."""
+    args = parse()
+    options = Options(args.rounds, args.runs, args.ablation, args.lora, args.publish)
+    folder = args.folder.resolve()
+    place = Path(args.rehearse, folder.name).resolve() if args.rehearse else ROOT
+    folder = folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder
+    try:
+        lists = read_lists(ROOT / folder)
+        rehearsal = Rehearsal(ROOT, place, lists) if args.rehearse else None
+        os.chdir(place)
+        study = Study(folder, options, rehearsal.adapt if rehearsal else lambda step: step)
+        wrong = faults(study.steps, lists, "lora" if args.lora else args.ablation)
+        for note in study.left_out:
+            print(note)
+        if args.dry_run:
+            show(study.steps, lists, place)
+        for line in wrong:
+            print(f"error: {line}", file=sys.stderr)
+        if wrong or args.dry_run:
+            return int(bool(wrong))
+        with locked(place / f".{folder.name}.lock") as lock:
+            return run(study.steps, lists, place, rehearsal, lock)
+    except StudyError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on from here", file=sys.stderr)
+        return 130
+
+
+@contextmanager
+def locked(file: Path) -> Iterator[int]:
+    """Hold a lock, whose file descriptor the steps inherit: a step that outlives this program, killed, keeps it.
+
+    Raises:
+        StudyError: another process holds it.
+    """
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield descriptor
+    except BlockingIOError:
+        raise StudyError(f"a step of this study still runs ({file} is locked); start again when it has ended") from None
+    finally:
+        os.close(descriptor)
+
+
+def run(steps: Sequence[Step], lists: Lists, place: Path, rehearsal: Rehearsal | None, lock: int) -> int:
+    """Run the steps in the working folder `place`; return the exit status of the last one that ran."""
+    brought = lists.brings.values()
+    if rehearsal:
+        for each in brought:
+            rehearsal.bring(each)
+    elif due := [each for each in brought if not each.hub and not each.of and not each.there(place)]:
+        for each in due:
+            print(f"error: {each.path} is missing: {each.what}. To get it: {each.get}", file=sys.stderr)
+        return 1
+    environment = rehearsal.environment() if rehearsal else os.environ
+    for number, step in enumerate(steps, 1):
+        for each in (lists.brings[read.path] for read in reads(step) if read.path in lists.brings):
+            if rehearsal:
+                rehearsal.bring(each)
+            if each.of and not each.there(place):
+                rated = " and ".join(each.of)
+                print(f"error: {step.about} ({step.file}) needs {each.path}: {each.what}, of {rated}.", file=sys.stderr)
+                print(f"To get it: {each.get}; then the same command goes on from here.", file=sys.stderr)
+                return 1
+        print(f"\n== {number}/{len(steps)} {step.about}", flush=True)
+        done = subprocess.run(step.command(sys.executable), env=environment, pass_fds=[lock], check=False)
+        if done.returncode:
+            return done.returncode
+    return 0
+
+
+def show(steps: Sequence[Step], lists: Lists, place: Path) -> None:
+    """Print the steps with their commands, what the user brings, and what the study takes."""
+    for step in steps:
+        print(f"\n== {step.about}\n$ {shlex.join(step.command('python'))}")
+    print("\n== what you bring")
+    for each in lists.brings.values():
+        state = "on the Hub" if each.hub else "there" if each.there(place) else "later" if each.of else "missing"
+        print(f"{state:<10}  {each.path}: {each.what}" + ("" if state in ("there", "on the Hub") else f"; {each.get}"))
+    if place == ROOT:
+        print("\n== what it takes")
+        for line in estimate(steps, lists.sizes):
+            print(line)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,200 @@
+"""What every step of a study reads and writes, and whether each file that is read is written by somebody.
+
+The paths stand in the arguments of the recipes. The tables here say which arguments they are: a name means the same in every
+recipe. A value with a slash in any other argument is an error, so that no path goes unchecked.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from study.steps import Step, StudyError, read_yaml
+
+# Arguments that name models, as folders, Hub ids or KIND:MODEL.
+MODELS = {
+    "judge", "suggester", "reviewer", "candidates", "encoder", "tokenizer", "model_name_or_path", "bert_model", "bart_model",
+}  # fmt: skip
+# Arguments that name files or folders, some of them as NAME=FILE.
+FILES = {
+    "input", "ids", "books", "store", "cases", "verdicts", "ratings", "verdict_ratings", "choices", "preferences", "labels",
+    "classifier", "plan", "evaluation_cases", "rubric", "rubrics", "exclusions", "dataset", "fit", "jury", "probabilities",
+    "chat_template_path", "tokenizer_template", "teacher_verdicts", "attack_file", "harm_file", "thresholds", "agreement",
+    "audit", "folder", "study", "card",
+}  # fmt: skip
+# Recipe → the argument of its output, and what it writes there; "" is the folder itself.
+WRITES = {
+    "prepare_cases": ("output", ("cases.jsonl", "dropped.jsonl")),
+    "generate_responses": ("output", ("", "cases.jsonl")),
+    "build_store": ("store", ("",)),
+    "distill": ("output", ("", "verdicts.jsonl")),
+    "build_dataset": ("output", ("",)),
+    "judge": ("output", ("", "verdicts.jsonl")),
+    "introspect": ("output", ("", "train.parquet", "test.parquet")),
+    "sft": ("output_dir", ("",)),
+    "meta_evaluate": ("output", ("agreement.json", "report.html", "report.md")),
+    "calibrate": ("output", ("", "verdicts.jsonl", "calibration.json")),
+    "compare": ("output", ("comparison.html", "comparison.md", "comparison.json")),
+    "audit": ("output", ("audit.html", "audit.md", "audit.json")),
+    "publish": (None, ()),
+}
+FOR_PEOPLE = {"meta_evaluate", "compare", "audit", "publish"}  # recipes whose output no step has to read
+NOT_PATHS = {"repo", "base_model"}  # of the Hub
+OWN = ("src", "recipes", "accelerate_configs", "model_card.md")  # what the repository holds
+PLANS = "plans"  # where a rehearsal puts its plans, with small counts
+
+
+class Read(NamedTuple):
+    """A file that a step reads, and the argument that names it."""
+
+    path: str
+    argument: str
+
+
+@dataclass(frozen=True)
+class Brought:
+    """A file that the user brings.
+
+    Attributes:
+        path: where it has to be.
+        what: what it is.
+        get: the command that gets it, or what to do.
+        stand_in: what a rehearsal takes in its place.
+        of: the files of the study that people rate in it; until these are there it cannot be.
+        hub: whether it is a data set's id, and the recipe itself reads it from the Hub.
+    """
+
+    path: str
+    what: str
+    get: str
+    stand_in: str
+    of: tuple[str, ...] = ()
+    hub: bool = False
+
+    def there(self, root: Path) -> bool:
+        """Return whether it is on this machine; of a folder, whether anything is in it."""
+        place = root / self.path
+        return any(place.iterdir()) if place.is_dir() else place.is_file()
+
+
+class Lists(NamedTuple):
+    """The lists of a run's study.yaml: what the user brings, by path, what each variant leaves, and sizes for the estimate."""
+
+    brings: dict[str, Brought]
+    leaves: dict[str, list[str]]
+    sizes: dict[str, Any]
+
+
+def read_lists(folder: Path) -> Lists:
+    """Read the study.yaml of a run's folder."""
+    file = folder / "study.yaml"
+    content = read_yaml(file)
+    if unknown := content.keys() - {"brings", "leaves", "sizes"}:
+        raise StudyError(f"{file}: unknown key {min(unknown)!r}")
+    brings, needed = {}, {"what", "get", "stand_in"}
+    for path, about in content.get("brings", {}).items():
+        if not isinstance(about, dict) or needed - about.keys() or about.keys() - needed - {"of", "hub"}:
+            raise StudyError(f"{file}: {path} must have the keys what, get and stand_in, and may have of and hub")
+        brings[path] = Brought(path, **about | {"of": tuple(about.get("of", ()))})
+    return Lists(brings, content.get("leaves", {}), content.get("sizes", {}))
+
+
+def reads(step: Step) -> Iterator[Read]:
+    """Yield what a step reads; a data set's split is a file of it."""
+    recipe, arguments = Path(step.recipe).stem, step.arguments
+    if "--config_file" in step.launch:
+        words = list(step.launch)
+        machine = words[words.index("--config_file") + 1]
+        yield Read(machine, "--config_file")
+        if Path(machine).is_file() and (deepspeed := read_yaml(Path(machine)).get("deepspeed_config")):
+            yield Read(deepspeed["deepspeed_config_file"], "deepspeed_config_file")
+    if recipe == "sft":
+        parts = [(part["path"], part["split"]) for part in arguments.get("datasets", ())]
+        parts = parts or [(arguments["dataset_name"], arguments["dataset_train_split"])]
+        for path, split in parts:
+            yield Read(f"{path}/{split}.parquet", "dataset_name")
+    output, _ = _output(step)
+    for argument, value in arguments.items():
+        if argument not in MODELS | FILES or argument == output or value is None:
+            continue
+        if argument == "judge" and recipe in ("publish", "calibrate"):  # a name in verdicts or reports
+            continue
+        for entry in value if isinstance(value, list) else [value]:
+            if path := _path(argument, str(entry)):
+                yield Read(path, argument)
+
+
+def _path(argument: str, value: str) -> str | None:
+    """Return the path in a value, None for what is no path: an endpoint's model, a baseline, a packaged rubric, none."""
+    if argument in MODELS:
+        kind, colon, rest = value.partition(":")
+        if colon and kind in ("openai", "baseline"):
+            return None
+        value = rest if colon and kind in ("likelihood", "channel", "recording", "ratings") else value
+        return None if value == "none" else value
+    if argument in ("rubric", "rubrics") and not value.endswith((".yaml", ".yml")):
+        return None
+    return value.rpartition("=")[2]  # NAME=FILE
+
+
+def _output(step: Step) -> tuple[str | None, tuple[str, ...]]:
+    """Return the argument of a step's output, and what it writes there."""
+    found = WRITES.get(Path(step.recipe).stem)
+    if found is None:
+        raise StudyError(f"{step.file}: {step.recipe} is no step of a study: nobody knows what it writes")
+    return found
+
+
+def writes(step: Step) -> list[str]:
+    """Return the paths that a step writes."""
+    argument, names = _output(step)
+    if argument is None:
+        return []
+    place = str(step.arguments[argument]).rstrip("/")
+    found = [f"{place}/{name}" if name else place for name in names]
+    if Path(step.recipe).stem == "build_dataset":
+        stages = (
+            read_yaml(Path(step.arguments["plan"])).get("stages", {}) if Path(step.arguments["plan"]).is_file() else {}
+        )
+        found += [f"{place}/{split}.parquet" for split in (*stages, "test")]
+    return found
+
+
+def faults(steps: Sequence[Step], lists: Lists, variant: str | None) -> list[str]:
+    """Return what is wrong with the paths of a study, one line each: then no step can be run.
+
+    Args:
+        variant: the ablation, "lora", or None for the study itself.
+    """
+    found, by, later = [], {}, {}
+    for step in steps:
+        for path in writes(step):
+            later.setdefault(path, step)
+    taken = set()
+    for step in steps:
+        for name, value in step.arguments.items():
+            known = MODELS | FILES | NOT_PATHS | {_output(step)[0], "datasets", "dataset_name"}
+            if name not in known and isinstance(value, str) and "/" in value:
+                found.append(f"{step.file}: {name}: {value} looks like a path, and nobody knows who writes it")
+        for path, argument in reads(step):
+            place = f"{step.file}: {argument}: {path}"
+            taken.add(path)
+            if path in by or path in lists.brings:
+                continue
+            if path in later:
+                found.append(f"{place} is written later than it is read, by {later[path].file.name}")
+            elif Path(path).parts[0] in (*OWN, PLANS):
+                found += [] if Path(path).exists() else [f"{place}: there is no such file"]
+            else:
+                found.append(f"{place}: no earlier step writes it, and study.yaml does not list it as brought")
+        by |= dict.fromkeys(writes(step), step)
+    for path, brought in lists.brings.items():
+        found += [f"study.yaml: {path} is of {file}, which no step writes" for file in brought.of if file not in by]
+    if variant is None:  # a variant makes again what the study has, and reads a part of it
+        found += [f"study.yaml: brings {path}, which no step reads" for path in lists.brings if path not in taken]
+        for step in steps:
+            if Path(step.recipe).stem not in FOR_PEOPLE and taken.isdisjoint(writes(step)):
+                found.append(f"{step.file}: {_output(step)[0]}: {writes(step)[0]} is read by no step")
+    left = lists.leaves.get(variant or "study", [])
+    found += [f"study.yaml: leaves {path}, which no step writes" for path in left if path not in by]
+    return list(dict.fromkeys(found))

@@ -1,0 +1,110 @@
+"""A rehearsal: the steps of a study with small numbers, in a folder of their own.
+
+In this folder the paths of the YAMLs mean the same as in the repository: src, recipes, accelerate_configs and model_card.md
+lead there, and stand-ins lie where the user's own files would.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+from study.endpoint import serve
+from study.files import OWN, PLANS, Brought, Lists
+from study.stand_ins import CASES, stand_in
+from study.steps import Step, StudyError, read_yaml
+
+GPUS, CPUS = (
+    "accelerate_configs/zero3.yaml",
+    "accelerate_configs/zero3_cpu.yaml",
+)  # eight GPUs, two processes on the CPU
+SMALLER = Path(__file__).with_name("rehearsal.yaml")
+
+
+@dataclass
+class Rehearsal:
+    """A folder in which a study is rehearsed; the working folder of the program while it runs.
+
+    Args:
+        root: the repository.
+        place: the folder.
+        lists: the study's lists.
+    """
+
+    root: Path
+    place: Path
+    lists: Lists
+
+    def __post_init__(self) -> None:
+        self.smaller = read_yaml(SMALLER)
+        self.place.mkdir(parents=True, exist_ok=True)
+        for name in OWN:
+            link = self.place / name
+            if not link.is_symlink():
+                link.symlink_to(self.root / name)
+
+    def adapt(self, step: Step) -> Step:
+        """Return a step with small numbers, doubles in the place of endpoints, and two CPU processes in the place of GPUs."""
+        changes = dict(self.smaller.get(Path(step.recipe).stem, {}))
+        for name, value in step.arguments.items():
+            if isinstance(value, str) and value.startswith("openai:"):
+                changes[name] = value.replace("openai:", "openai:double-of-")
+            if name == "plan":
+                changes[name] = self._small_plan(Path(value))
+        start = [CPUS if word == GPUS else word for word in step.launch]
+        if "--num_processes" in start:  # one process does as many rows
+            start = ["python"]
+        return replace(step, changes={**step.changes, **changes}, start=tuple(start))
+
+    def _small_plan(self, file: Path) -> str:
+        """Write a plan with counts in proportion to the rehearsal's cases; return its path."""
+        if file.parts[0] == PLANS or not (self.place / file).is_file():
+            return str(file)
+        share = CASES / self.lists.sizes["cases"]
+
+        def small(value: Any) -> Any:
+            if isinstance(value, dict):
+                counted = {key: small(each) for key, each in value.items()}
+                return counted | (
+                    {"take": max(1, int(value["take"] * share))} if type(value.get("take")) is int else {}
+                )
+            return [small(each) for each in value] if isinstance(value, list) else value
+
+        content = small(read_yaml(self.place / file))
+        place = Path(PLANS) / file.parent.name / file.name
+        (self.place / place.parent).mkdir(parents=True, exist_ok=True)
+        (self.place / place).write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8", newline="\n")
+        return str(place)
+
+    def bring(self, brought: Brought) -> None:
+        """Put a stand-in where the user's file would be, if what people rate in it is there."""
+        if brought.there(self.place) or not all((self.place / file).exists() for file in brought.of):
+            return
+        stand_in(brought, self.place)
+
+    def environment(self) -> Mapping[str, str]:
+        """Start the endpoint's double; return the environment of the steps."""
+        # Verdicts record their endpoint, so a rehearsal that goes on needs the same port.
+        file = self.place / "endpoint.port"
+        wanted = int(file.read_text(encoding="utf-8")) if file.exists() else 0
+        try:
+            port = serve(wanted)
+        except OSError as error:
+            raise StudyError(
+                f"{file}: port {wanted} is taken ({error.strerror}); remove {self.place} to begin anew"
+            ) from None
+        file.write_text(f"{port}\n", encoding="utf-8", newline="\n")
+        binaries = str(Path(sys.executable).parent)  # DeepSpeed looks for ninja there
+        return os.environ | {
+            "OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1",
+            "OPENAI_API_KEY": "rehearsal",
+            "HF_HUB_OFFLINE": "1",
+            "CUDA_VISIBLE_DEVICES": "",
+            "DS_ACCELERATOR": "cpu",
+            "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
+            "OMP_WAIT_POLICY": "PASSIVE",
+            "PATH": f"{binaries}{os.pathsep}{os.environ.get('PATH', '')}",
+        }

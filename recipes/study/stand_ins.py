@@ -1,0 +1,154 @@
+"""Stand-ins for what the user brings, made of the packaged sample; none of them says anything about a judge.
+
+Questions are the sample's, each in the layout of the public set in whose place it stands; books are the sample's two; ratings
+are the sample's simulated ones, under the names of the cases and models that they stand for. Checkpoints have two layers of
+random weights.
+"""
+
+import hashlib
+import itertools
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from study.files import Brought
+
+SAMPLE = Path("src/automedeval/sample")
+CASES = 60  # questions in the place of wikidoc
+TEST_CASES = 12  # questions in the place of MedText
+WINDOW = 4096  # tokens
+VERIFIERS = ("simulated-chief-1", "simulated-chief-2")
+CHECKS = ("knowledge", "attribution", "fluency")
+
+
+def stand_in(brought: Brought, place: Path) -> None:
+    """Make the stand-in of a file in a rehearsal's folder; it appears there only when it is complete."""
+    target = place / brought.path
+    scratch = target.with_name(f".{target.name}.making")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(scratch, ignore_errors=True)
+    makers = {
+        "wikidoc": lambda: _write(scratch, _wikidoc(place)),
+        "medtext": lambda: _write(scratch, _medtext(place)),
+        "books": lambda: shutil.copytree(place / SAMPLE / "books", scratch),
+        "llama": lambda: _llama(scratch, place),
+        "chat_llama": lambda: _llama(scratch, place, chat=True),
+        "encoder": lambda: _encoder(scratch, place),
+        "checks": lambda: _write(scratch, _checks([place / file for file in brought.of])),
+        "ratings": lambda: _write(scratch, _ratings(place / brought.of[0], place)),
+    }
+    makers[brought.stand_in]()
+    os.replace(scratch, target)
+
+
+def _read(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line]
+
+
+def _write(file: Path, records: Iterator[dict[str, Any]]) -> None:
+    file.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8", newline="\n")
+
+
+def _wikidoc(place: Path) -> Iterator[dict[str, Any]]:
+    for case in _read(place / SAMPLE / "train_cases.jsonl")[:CASES]:
+        yield {"instruction": "Answer this question truthfully", "input": case["question"], "output": case["reference"]}
+    # One row that the exclusion patterns reject (Appendix A).
+    yield {
+        "instruction": "Answer this question truthfully",
+        "input": "The text is to be rephrased.",
+        "output": "No text.",
+    }
+
+
+def _medtext(place: Path) -> Iterator[dict[str, Any]]:
+    for case in _read(place / SAMPLE / "test_cases.jsonl")[:TEST_CASES]:
+        yield {"Prompt": case["question"], "Completion": case["reference"]}
+
+
+def _checks(files: list[Path]) -> Iterator[dict[str, Any]]:
+    """Yield two chiefs' checks of every valid verdict; of forty verdicts about one fails a criterion."""
+    for verdict in itertools.chain.from_iterable(map(_read, files)):
+        key = f"{verdict['case_id']} {verdict['judge']}"
+        number = int(hashlib.sha256(key.encode()).hexdigest()[:8], 16)
+        for annotator, criterion in itertools.product(VERIFIERS if verdict["valid"] else (), CHECKS):
+            fails = number % 40 == 0 and criterion == CHECKS[number % 3]
+            names = {"case_id": verdict["case_id"], "judge": verdict["judge"], "annotator": annotator, "role": "chief"}
+            yield names | {"criterion": criterion, "score": int(not fails), "comment": None}
+
+
+def _ratings(cases: Path, place: Path) -> Iterator[dict[str, Any]]:
+    """Yield the sample's ratings of its test cases as ratings of these cases: case by case, response by response."""
+    rated: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for rating in _read(place / SAMPLE / "test_ratings.jsonl"):
+        rated.setdefault((rating["case_id"], rating["model"]), []).append(rating)
+    given = itertools.cycle(rated.values())
+    for case in _read(cases):
+        for response in case["responses"]:
+            for rating in next(given):
+                yield rating | {"case_id": case["id"], "model": response["model"]}
+
+
+def _texts(place: Path) -> list[str]:
+    return [str(place / SAMPLE / "train_cases.jsonl")]
+
+
+def _llama(folder: Path, place: Path, chat: bool = False) -> None:
+    """Save a Llama of two layers and random weights; the name of its folder decides the weights."""
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    backend = Tokenizer(models.BPE())
+    digits = pre_tokenizers.Digits(individual_digits=True)
+    backend.pre_tokenizer = pre_tokenizers.Sequence([digits, pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    backend.decoder = decoders.ByteLevel()
+    special = ["<unk>", "<s>", "</s>"]
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=2000, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+    )
+    backend.train(_texts(place), trainer)
+    names = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>", "pad_token": "<unk>"}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=WINDOW, **names)
+    if chat:
+        template = place / "src/automedeval/models/templates/chat_template.jinja"
+        tokenizer.chat_template = template.read_text(encoding="utf-8", newline="\n")
+    tokenizer.save_pretrained(folder)
+    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    ids = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    torch.manual_seed(int(hashlib.sha256(folder.name.encode()).hexdigest()[:8], 16))
+    network = LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), max_position_embeddings=WINDOW, **shape, **ids))
+    for parameter in network.parameters():  # large enough that texts differ
+        parameter.data.normal_(0.0, 0.3)
+    network.save_pretrained(folder)
+
+
+def _encoder(folder: Path, place: Path) -> None:
+    """Save an encoder of two layers and random weights, whose vectors are means over tokens."""
+    import torch
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    backend = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    backend.normalizer, backend.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    backend.train(
+        _texts(place), trainers.WordPieceTrainer(vocab_size=2000, special_tokens=special, show_progress=False)
+    )
+    ends = [(token, backend.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
+    backend.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ends)
+    names = {
+        "pad_token": "[PAD]",
+        "unk_token": "[UNK]",
+        "cls_token": "[CLS]",
+        "sep_token": "[SEP]",
+        "mask_token": "[MASK]",
+    }
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=256, **names)
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(0)
+    shape = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
+    BertModel(BertConfig(vocab_size=len(tokenizer), max_position_embeddings=256, **shape)).save_pretrained(folder)

@@ -1,0 +1,304 @@
+"""The steps of a study, in the order of the paper.
+
+A step is one YAML of the run's folder with the arguments that replace some of its own. Everything else about a step follows
+from its YAML: the command in the first line, and the arguments in the rest.
+"""
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+LOADER = getattr(
+    yaml, "CSafeLoader", yaml.SafeLoader
+)  # libyaml's is ten times as fast, and a plan reads dozens of files
+ABLATIONS = ("no_chain", "no_curriculum", "no_introspection", "vanilla")  # Paper: Table 2
+
+
+class StudyError(Exception):
+    """A study cannot be planned; the message is one readable line."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line asks for."""
+
+    rounds: int = 1
+    runs: int = 1
+    ablation: str | None = None
+    lora: bool = False
+    publish: str | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """One run of a recipe.
+
+    Attributes:
+        file: the YAML.
+        about: what the step does, for its heading.
+        changes: arguments that replace those of the YAML.
+        start: the words before the recipe, in place of those of the YAML's first line.
+    """
+
+    file: Path
+    about: str
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    start: tuple[str, ...] | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the name of the YAML, without its folder and suffix."""
+        return self.file.stem
+
+    @cached_property
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of the recipe: the YAML's, with the changes in their place."""
+        return read_yaml(self.file) | self.changes
+
+    @cached_property
+    def _first_line(self) -> tuple[list[str], str]:
+        """Return the words before the recipe, and the recipe."""
+        first = self.file.read_text(encoding="utf-8").partition("\n")[0]
+        words = shlex.split(first.removeprefix("#"))
+        at = next((at for at, word in enumerate(words) if word.startswith("recipes/")), None)
+        config = words[-1] if at is not None and words[at + 1 : -1] == ["--config"] else ""
+        if Path(config).parts[-2:] != (self.file.parent.name, self.file.name):
+            raise StudyError(f"{self.file}: the first line must be the command that runs this file, not {first!r}")
+        if not Path(words[at]).is_file():
+            raise StudyError(f"{self.file}: the first line names {words[at]}, and there is no such recipe")
+        return words[:at], words[at]
+
+    @property
+    def recipe(self) -> str:
+        """Return the recipe's path."""
+        return self._first_line[1]
+
+    @property
+    def launch(self) -> Sequence[str]:
+        """Return the words before the recipe."""
+        return self._first_line[0] if self.start is None else self.start
+
+    def command(self, python: str) -> list[str]:
+        """Return the words of the command, for this interpreter."""
+        program, *rest = self.launch
+        start = [python, *rest] if program == "python" else [python, "-m", "accelerate.commands.accelerate_cli", *rest]
+        changes = [word for name, value in self.changes.items() for word in (f"--{name}", as_word(value))]
+        return [*start, self.recipe, "--config", str(self.file), *changes]
+
+
+def as_word(value: Any) -> str:
+    """Return a value as the recipes read it on a command line."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def read_yaml(file: Path) -> dict[str, Any]:
+    """Return the mapping that a YAML file holds."""
+    try:
+        content = yaml.load(file.read_text(encoding="utf-8"), Loader=LOADER)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise StudyError(f"{file}: {' '.join(str(error).split())}") from None
+    if not isinstance(content, dict):
+        raise StudyError(f"{file}: must be a mapping of arguments to values")
+    return content
+
+
+Adapt = Callable[[Step], Step]  # what a rehearsal makes smaller
+
+
+class Judge(NamedTuple):
+    """A trained judge: its name in verdicts and reports, and its checkpoint."""
+
+    name: str
+    checkpoint: str
+
+
+class Study:
+    """The steps of a run's folder.
+
+    Args:
+        folder: the folder with the YAMLs.
+        options: what the command line asks for.
+        adapt: changes every step, as a rehearsal does.
+    """
+
+    def __init__(self, folder: Path, options: Options, adapt: Adapt = lambda step: step):
+        self.folder, self.options, self._adapt = folder, options, adapt
+        self.left_out: list[str] = []
+        self.steps = list(self._all())
+
+    def _step(self, name: str, about: str, **changes: Any) -> Iterator[Step]:
+        """Yield one step; nothing, and a note, if the folder has no such YAML."""
+        file = self.folder / f"{name}.yaml"
+        if file.is_file():
+            yield self._adapt(Step(file, about, changes))
+        else:
+            self.left_out.append(f"{about}: left out, there is no {file}")
+
+    def _value(self, name: str, argument: str) -> Any:
+        """Return an argument of a YAML."""
+        return self._adapt(Step(self.folder / f"{name}.yaml", "")).arguments[argument]
+
+    def _has(self, name: str) -> bool:
+        return (self.folder / f"{name}.yaml").is_file()
+
+    @property
+    def _variant(self) -> str:
+        """Return what the names of this variant's own folders end with; "" for the study itself."""
+        ablation, lora = self.options.ablation, "-lora" if self.options.lora else ""
+        return lora if ablation in (None, "no_introspection") else f"-{ablation}"
+
+    @property
+    def _whole(self) -> bool:
+        """Return whether this is the study itself with all its rounds, so that the YAMLs say what its last judge is."""
+        rounds = len(list(self.folder.glob("introspect[0-9].yaml")))
+        return self.options.ablation is None and not self.options.lora and self.options.rounds >= rounds
+
+    def _all(self) -> Iterator[Step]:
+        yield from self._data()
+        dataset, steps = self._ablated_data()
+        yield from steps
+        yield from self._step("judge", "the base model judges the test cases")
+        yield from self._step("judge_likelihood", "the base model as a likelihood judge")
+        first: list[Judge] = []
+        for run in range(self.options.runs):
+            judges, steps = self._training(dataset, run)
+            yield from steps
+            first = first or judges  # the report shows the rounds of one run
+        yield from self._report(first)
+        if self.options.ablation is None:  # ablations are compared, not shared
+            yield from self._publishing(first[-1])
+        yield from self._comparison()
+
+    def _data(self) -> Iterator[Step]:
+        """The instruction data set, and the test set (paper sections 3.1 and 4.1)."""
+        yield from self._step("prepare_cases", "public questions")
+        yield from self._step("prepare_medtext", "questions of the test set alone")
+        yield from self._step("generate_responses", "the candidates answer the questions")
+        yield from self._step("generate_medtext", "all candidates answer the questions of the test set alone")
+        yield from self._step("build_store", "reference books into the knowledge store")
+        yield from self._step("distill_strong", "the strong teacher judges, with the knowledge completion chain")
+        yield from self._step("distill_weak", "the weak teacher judges the same cases")
+        yield from self._step("build_dataset", "physicians' checks, quality, curriculum splits")
+        yield from self._step("prepare_test", "the test set: the cases that the plan set apart, and the others")
+        yield from self._step("generate_test", "the other candidates answer the test cases")
+
+    def _ablated_data(self) -> tuple[str, list[Step]]:
+        """Return the data set to train on, and the steps that make it if an ablation changes it."""
+        dataset, ablation, steps = self._value("build_dataset", "output"), self.options.ablation, []
+        if ablation not in ("no_chain", "vanilla"):
+            return dataset, steps
+        changes: dict[str, Any] = {"output": dataset + self._variant, "on_leak": "drop"}
+        if self._has("prepare_test"):  # the judges of an ablation meet the study's own test cases
+            test = f"{self._value('prepare_test', 'output')}/cases.jsonl"
+            changes["evaluation_cases"] = [*self._value("build_dataset", "evaluation_cases"), test]
+        if ablation == "no_chain":
+            # Physicians checked the study's own texts: their ratings count only where the digest is that of these.
+            changes |= {"verdicts": [], "require_digest": True}
+            for teacher in ("strong", "weak"):
+                name, about = f"distill_{teacher}", f"the {teacher} teacher judges, and may not ask"
+                output = self._value(name, "output") + self._variant
+                steps += self._step(name, about, knowledge="none", output=output)
+                changes["verdicts"].append(f"{output}/verdicts.jsonl")
+        else:
+            plan = read_yaml(self.folder / "build_dataset.yaml")["plan"]
+            changes["plan"] = str(Path(plan).with_name("plan_vanilla.yaml"))
+        return changes["output"], [*steps, *self._step("build_dataset", f"the instructions of {ablation}", **changes)]
+
+    def _training(self, dataset: str, run: int) -> tuple[list[Judge], list[Step]]:
+        """Return the judges of one run, from that of the last stage on, and its steps (sections 3.2 and 3.3)."""
+        ablation, again = self.options.ablation, f"-run{run + 1}" if run else ""
+        variant, steps, judges = self._variant + again, [], []
+        seed = {"seed": run} if run else {}
+
+        def train(name: str, start: str | None, data: str | None) -> None:
+            """Add a training and the verdicts of its checkpoint; `start` and `data` count in a variant only."""
+            own = again if name.startswith(("no_curriculum", "vanilla")) else variant  # the first name the ablation
+            place, changes, file = self._value(name, "output_dir") + own, dict(seed), name
+            if self.options.lora:
+                file, place = "lora", self._value("lora", "output_dir").replace("stage1", name) + again
+                changes["dataset_train_split"] = self._value(name, "dataset_train_split")
+            if own and not (self.options.lora and name == "stage1" and not run):  # that is what lora.yaml says
+                changes |= {"output_dir": place} | ({"model_name_or_path": start} if start else {})
+                changes |= {"dataset_name": data} if data else {}
+            judge = Judge(name + own, place)
+            steps.extend(self._step(file, f"training: {self._title(name)}", **changes))
+            steps.extend(self._step("judge", f"{judge.name} judges the test cases", judge=place, judge_name=judge.name))
+            judges.append(judge)
+
+        if ablation in ("no_curriculum", "vanilla"):
+            for name in ("no_curriculum",) if ablation == "no_curriculum" else ("vanilla", "vanilla_all"):
+                if self._has(name):
+                    train(name, None, None)
+        else:
+            for name in ("stage1", "stage2", "stage3"):
+                train(name, judges[-1].checkpoint if judges else None, dataset)
+        first = len(judges) - 1
+        for number in range(1, self.options.rounds + 1):  # Algorithm 2
+            name, reading = f"introspect{number}", f"judge_training{number}"
+            if not self._has(name):
+                self.left_out.append(f"round {number}: left out, there is no {self.folder / name}.yaml")
+                break
+            before, ours, revised = judges[-1], {}, {}
+            if variant:
+                read = self._value(reading, "output") + variant
+                ours = {"judge": before.checkpoint, "judge_name": before.name, "dataset": dataset, "output": read}
+                dataset, data = self._value(name, "output") + variant, dataset
+                revised = {"dataset": data, "verdicts": read, "output": dataset}
+            if ablation == "no_chain":
+                # Paper: the suggestions are those of "our retrieval-augmented GPT-4"; without the chain they have no books.
+                revised["knowledge"] = "none"
+            steps += self._step(reading, f"{before.name} judges its training cases", **ours)
+            steps += self._step(name, "its mistakes are discussed and revised", **revised)
+            train(f"introspection{number}", before.checkpoint, dataset)
+        return judges[first:], steps
+
+    def _title(self, name: str) -> str:
+        """Return the second line of a YAML, which says what it is."""
+        return (self.folder / f"{name}.yaml").read_text(encoding="utf-8").splitlines()[1].removeprefix("# ").rstrip(".")
+
+    def _report(self, judges: list[Judge]) -> Iterator[Step]:
+        """The report (sections 4.3 and 4.4, Appendix F), and the audit of the last judge, which the paper does not have."""
+        changes: dict[str, Any] = {"rounds": [judge.name for judge in judges]} if len(judges) > 1 else {}
+        yield from self._step("report", "the report", **changes, **self._apart("report"))
+        if self._has("audit"):
+            judge, changes = judges[-1], {}
+            if not self._whole:
+                changes = {"judge": judge.checkpoint, "judge_name": judge.name}
+            yield from self._step("audit", f"the audit of {judge.name}", **changes, **self._apart("audit"))
+
+    def _apart(self, name: str) -> dict[str, str]:
+        """Return the output of a report or an audit of a variant, so that those of the study itself stay."""
+        variant = self.options.ablation or ("lora" if self.options.lora else None)
+        return {"output": f"{self._value(name, 'output')}-{variant}"} if variant else {}
+
+    def _comparison(self) -> Iterator[Step]:
+        """What the paper does not have, and takes ratings of its own: calibration, and a comparison with few ratings."""
+        yield from self._step("prepare_calibration", "training cases to calibrate with")
+        yield from self._step("judge_likelihood_rated", "the likelihood judge reads rated cases")
+        yield from self._step("calibrate", "and is put on the raters' scale by them")
+        yield from self._step("compare", "the candidates, by many verdicts and few ratings")
+
+    def _publishing(self, judge: Judge) -> Iterator[Step]:
+        """Data set, judge and metric for the Hub; nothing is sent without --publish."""
+        for what in ("dataset", "model", "metric"):
+            name, changes = f"publish_{what}", {}
+            if what == "model" and not self._whole and self._has(name):
+                changes = {"folder": judge.checkpoint, "judge": judge.name}
+                for report, argument in (("report", "agreement"), ("audit", "audit")):
+                    if moved := self._apart(report):
+                        changes[argument] = f"{moved['output']}/{Path(self._value(name, argument)).name}"
+            if self.options.publish and self._has(name):
+                organisation = f"{self.options.publish}/"
+                changes |= {"dry_run": False, "repo": self._value(name, "repo").replace("ORG/", organisation)}
+                if what == "model":
+                    names = self._value(name, "datasets")
+                    changes["datasets"] = [each.replace("ORG/", organisation) for each in names]
+            sent = "is published" if self.options.publish else "is checked for the Hub; nothing is sent"
+            yield from self._step(name, f"the {what} {sent}", **changes)

@@ -1,0 +1,142 @@
+"""The paper's study is rehearsed: every step runs, is killed once on the way, and leaves what the study is for."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from programs import ROOT
+
+from automedeval.models.checkpoints import read_record
+from automedeval.records import Verdict, read_cases, read_records
+
+RUN = "recipes/runs/automedeval-13b"
+CANDIDATES = ["ChatDoctor", "Baize-Healthcare", "MedAlpaca", "MedLlama2"]
+TRAINED = ["stage1", "stage2", "stage3", "introspection1", "introspection2"]
+AT_WORK = "a step of this study still runs"
+LIMIT = 3600  # seconds
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="processes are killed together by means of Linux"),
+    pytest.mark.skipif(shutil.which("g++") is None, reason="DeepSpeed compiles with g++, and there is none"),
+]
+pytest.importorskip("deepspeed")
+
+
+def start(folder: Path, log: Path) -> subprocess.Popen:
+    """Start the documented command, in a session of its own."""
+    command = ["bash", "recipes/reproduce.sh", RUN, "--rounds", "2", "--rehearse", str(folder)]
+    environment = os.environ | {"PYTHON": sys.executable}
+    with open(log, "ab") as stream:
+        return subprocess.Popen(
+            command, cwd=ROOT, stdout=stream, stderr=subprocess.STDOUT, env=environment, start_new_session=True
+        )
+
+
+@pytest.fixture(scope="module")
+def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
+    """Rehearse the study, killed once; yield its folder, and what was printed from the last start on."""
+    folder, log = tmp_path_factory.mktemp("rehearsals"), tmp_path_factory.mktemp("logs") / "log"
+    verdicts = folder / "automedeval-13b" / "verdicts" / "wikidoc-strong" / "verdicts.jsonl"
+    started, until = [start(folder, log)], time.monotonic() + LIMIT
+    try:
+        while not (verdicts.is_file() and verdicts.stat().st_size) and started[0].poll() is None:
+            time.sleep(0.05)
+        started[0].kill()  # the study alone, while the strong teacher judges
+        told = AT_WORK
+        while AT_WORK in told and time.monotonic() < until:  # the step has to end before the study goes on
+            before = log.stat().st_size
+            started.append(start(folder, log))
+            started[-1].wait(LIMIT)
+            told = log.read_bytes()[before:].decode(errors="replace")
+        assert started[-1].returncode == 0, told[-3000:]
+        yield folder / "automedeval-13b", told
+    finally:
+        for process in started:
+            with suppress(ProcessLookupError):  # all of its session has ended
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def read(file: Path) -> Any:
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+def test_every_step_runs_and_leaves_what_the_study_is_for(rehearsed: tuple[Path, str]) -> None:
+    folder, told = rehearsed
+    headings = [line for line in told.splitlines() if line.startswith("== ")]
+    number = len(headings)
+    assert [line.split()[1] for line in headings] == [f"{at}/{number}" for at in range(1, number + 1)]
+    assert "left out, there is no" not in told
+    for path in yaml.safe_load((ROOT / RUN / "study.yaml").read_text())["leaves"]["study"]:
+        assert (folder / path).stat().st_size
+
+
+def test_the_test_set_has_the_plans_cases_and_four_candidates(rehearsed: tuple[Path, str]) -> None:
+    folder, _ = rehearsed
+    cases = list(read_cases(folder / "responses" / "test" / "cases.jsonl"))
+    statistics = read(folder / "instructions" / "wikidoc" / "statistics.json")
+    medtext = [case for case in cases if case.id.startswith("medtext-")]
+    assert len(medtext) == 12
+    assert len(cases) - len(medtext) == statistics["splits"]["test"]["rows"]
+    assert {case.models for case in cases} == {tuple(CANDIDATES)}
+    training = {case.id for case in read_cases(folder / "cases" / "calibration" / "cases.jsonl")}
+    assert training.isdisjoint(case.id for case in cases)
+
+
+def test_nobody_is_taken_for_a_teacher_and_no_verdict_is_there_twice(rehearsed: tuple[Path, str]) -> None:
+    folder, _ = rehearsed
+    for teacher, model in (("strong", "double-of-gpt-4"), ("weak", "double-of-gpt-3.5-turbo")):
+        verdicts = list(read_records(folder / "verdicts" / f"wikidoc-{teacher}" / "verdicts.jsonl", Verdict))
+        assert {verdict.judge for verdict in verdicts} == {model}
+        assert len({verdict.case_id for verdict in verdicts}) == len(verdicts) == 60
+        assert all(verdict.valid for verdict in verdicts)
+        assert any(verdict.extra["knowledge"] for verdict in verdicts)
+    revisions = (folder / "instructions" / "wikidoc-round1" / "revisions.jsonl").read_text().splitlines()
+    decided = {(line["decided_by"], line["decision"]) for line in map(json.loads, revisions)}
+    assert decided == {("consensus", "keep"), ("consensus", "revise"), (None, None)}  # the last wait for the jury
+
+
+def test_training_is_zero3_in_two_processes(rehearsed: tuple[Path, str]) -> None:
+    folder, _ = rehearsed
+    for name in ("stage1", "round2"):
+        record = read_record(folder / "checkpoints" / f"wikidoc-{name}")
+        assert record["finished"]
+        assert record["identity"]["processes"] == 2
+        assert "deepspeed" in record["versions"]
+    assert [stage["splits"] for stage in record["history"]] == [
+        ["stage1"],
+        ["stage2"],
+        ["stage3"],
+        ["train"],
+        ["train"],
+    ]
+
+
+def test_the_report_has_every_judge_and_the_rounds(rehearsed: tuple[Path, str]) -> None:
+    folder, _ = rehearsed
+    report = read(folder / "reports" / "wikidoc" / "agreement.json")
+    assert {"MedLLaMA-13B", "likelihood:MedLLaMA-13B", *TRAINED} <= report["judges"].keys()
+    assert report["rounds"]["names"] == ["stage3", "introspection1", "introspection2"]
+
+
+def test_the_card_of_the_model_has_the_studys_own_figures(rehearsed: tuple[Path, str], tmp_path: Path) -> None:
+    folder, told = rehearsed
+    assert told.count("dry run: nothing was sent") == 3
+    command = [sys.executable, "recipes/publish.py", "--config", f"{RUN}/publish_model.yaml"]
+    card = tmp_path / "card.md"
+    subprocess.run([*command, "--card_output", card], cwd=folder, check=True, capture_output=True)
+    found = read(folder / "reports" / "wikidoc" / "agreement.json")["judges"]["introspection2"]["pairwise_accuracy"]
+    text = card.read_text(encoding="utf-8")
+    assert "| Pairwise accuracy | {value:.2f} [{low:.2f}, {high:.2f}]".format(**found) in text
+    assert "Audited on 3 cases as introspection2" in text
