@@ -11,7 +11,7 @@ For each file of cases, all in one run, on the same prompts (those of the packag
 (d)  a limit: one bare forward of the checkpoint over the prompts of (c), one position of logits kept, in the same batches,
      padded on the left; (c) is to read 0.9 times as many prompt tokens/s. (c) computes the beginning that all prompts of a
      window share once only, (d) again for every row, so (c) may come out above 1;
-(d') the same with the output layer's input flattened (`decoding.flatten_head_input`). torch 2.13 on CPU sends the slice of
+(d') the same with the output layer's input flattened (`network.flatten_head_input`). torch 2.13 on CPU sends the slice of
      hidden states that `logits_to_keep` makes down a slow path; (d) pays for that and (d') does not, as (c) does not.
 
 Every row runs in the faster of float32 and bfloat16, tried on a few cases first. (a) takes `baseline_limit` cases, evenly
@@ -36,6 +36,7 @@ from automedeval.judges.base import WINDOW
 from automedeval.judges.judge import Judge
 from automedeval.models.base import Prompt
 from automedeval.models.checkpoints import checkpoint_folder
+from automedeval.models.decoding import Prefix
 from automedeval.models.local import LocalChat
 from automedeval.records import Case, read_cases
 from automedeval.reports.text import format_table
@@ -91,7 +92,7 @@ class Bench:
     def judge(self, cases: Sequence[Case], most: int, dtype: str, rationale: bool) -> int:
         chat = self.chats[dtype]
         chat.max_new_tokens = most
-        chat._prefix = ([], [])  # nothing is ready from the warm-up
+        chat._prefix = Prefix()  # nothing is ready from the warm-up
         return sum(verdict.usage["completion_tokens"] for verdict in Judge(chat, rationale=rationale)(cases))
 
     @torch.inference_mode()

@@ -1,6 +1,8 @@
 """A checkpoint of two layers with random weights."""
 
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from programs import SAMPLE
 
@@ -11,12 +13,46 @@ CHAT_TEMPLATE = (
 
 
 def build_tiny_model(
-    folder: Path, seed: int = 0, window: int = 4096, chat_template: str | None = CHAT_TEMPLATE
+    folder: Path,
+    seed: int = 0,
+    window: int = 4096,
+    chat_template: str | None = CHAT_TEMPLATE,
+    model_type: str = "llama",
+    ends: tuple[int, ...] = (),
+    **shape: Any,
 ) -> Path:
-    """Save a two-layer Llama with random weights and a byte-level tokenizer trained on the sample; return its folder."""
+    """Save a two-layer model with random weights and a byte-level tokenizer trained on the sample; return its folder.
+
+    `model_type` is the architecture as transformers names it, `ends` are the tokens that end an answer (the EOS
+    token if empty), and `shape` holds further values of the configuration.
+    """
     import torch
+    from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
+
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=_tokens(), bos_token="<|im_start|>", eos_token="<|im_end|>", pad_token="<|endoftext|>"
+    )
+    tokenizer.chat_template = chat_template
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(seed)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+    sizes |= {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": window}
+    tokens = {"vocab_size": len(tokenizer), "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
+    if "text_config" in shape:  # a model of texts and images
+        shape["text_config"] = sizes | tokens | shape["text_config"]
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(model_type, **(sizes | tokens | shape)))
+    for parameter in model.parameters():  # peaked enough that texts and values differ
+        parameter.data.normal_(0.0, 0.3)
+    if ends:
+        model.generation_config.eos_token_id = list(ends)
+    model.save_pretrained(folder)
+    return folder
+
+
+@cache
+def _tokens():
+    """Train the tokenizer on the sample, once per process."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.Sequence(
@@ -30,26 +66,4 @@ def build_tiny_model(
         show_progress=False,
     )
     backend.train([str(SAMPLE / "train_cases.jsonl")], trainer)
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=backend, bos_token="<|im_start|>", eos_token="<|im_end|>", pad_token="<|endoftext|>"
-    )
-    tokenizer.chat_template = chat_template
-    tokenizer.save_pretrained(folder)
-    torch.manual_seed(seed)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=window,
-        bos_token_id=1,
-        eos_token_id=2,
-        pad_token_id=0,
-    )
-    model = LlamaForCausalLM(config)
-    for parameter in model.parameters():  # peaked enough that texts and values differ
-        parameter.data.normal_(0.0, 0.3)
-    model.save_pretrained(folder)
-    return folder
+    return backend

@@ -49,7 +49,10 @@ class ChatArguments:
     device: str = field(default="auto", metadata={"help": "cpu, cuda, cuda:N, mps, or auto: a GPU if there is one"})
     attn_implementation: str = field(
         default="sdpa",
-        metadata={"help": "attention kernel, as in transformers; flash_attention_2 becomes sdpa without flash-attn"},
+        metadata={
+            "help": "attention kernel, as in transformers; sdpa becomes eager for architectures that sdpa cannot compute, and "
+            "flash_attention_2 becomes sdpa without flash-attn"
+        },
     )
     batch_tokens: int = field(
         default=16384, metadata={"help": "most tokens in one batch, prompts and answers together"}

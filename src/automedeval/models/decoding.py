@@ -1,64 +1,21 @@
 """Decode the rows of a batch together: a key/value buffer, free text token by token, and the choice among allowed values.
 
-All rows have the same layout: [prefix shared by all | left padding, own prompt | tokens fed since]. Position ids count a
-row's real tokens only, and the mask hides the padding, so rows of different lengths share one forward pass.
+The layout is that of a left-padded batch in transformers: all rows end at the same place of the buffer, a row's tokens have no
+gap between them, and padding is in front of the first. transformers measures sliding windows, chunks and some position
+biases in places of the buffer, and padding between two tokens would move them apart.
 """
 
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import torch
-from torch.nn.functional import scaled_dot_product_attention
-from transformers import AttentionInterface, AttentionMaskInterface
+from transformers import DynamicCache
 from transformers.cache_utils import Cache, DynamicLayer
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import sdpa_mask
+from transformers.generation.utils import ALL_CACHE_NAMES
 
+from automedeval.models.network import GROUPED_ATTENTION, longest_in_batch, takes_positions
 from automedeval.models.precision import cpu_has
-
-KeyValues = list[tuple[torch.Tensor, torch.Tensor]]
-
-
-def flatten_head_input(model) -> None:
-    """Flatten the input of a model's output layer to a matrix; logits then have the shape (rows x positions, vocabulary).
-
-    With the sliced hidden states that `logits_to_keep` produces, `linear` of torch 2.13 on CPU copies the output matrix once
-    per row: 2,158 ms for 32 rows and a vocabulary of 49,152 in bfloat16, against 7 ms for the same rows as a matrix (two
-    cores of an AMD EPYC, 2026-11-21).
-    """
-    head = model.get_output_embeddings()
-    head.register_forward_pre_hook(lambda _, inputs: (inputs[0].reshape(-1, inputs[0].shape[-1]),))
-
-
-GROUPED_ATTENTION = "sdpa_grouped"
-
-
-def _grouped_attention(module, query, key, value, attention_mask, scaling=None, **options):
-    """Compute attention with the query heads of a key/value head as one group of queries, in the dtype of the keys.
-
-    The interface is that of transformers' attention functions. With a mask, transformers' own "sdpa" copies keys and values
-    once per query head, and it computes in the model's dtype: decoding a token of 24 rows over 800 positions takes 1.2 times
-    as long in float32 and 2.5 times in bfloat16 (one thread of a Xeon at 2.5 GHz without AMX, torch 2.13, 2026-11-22).
-    """
-    dtype, query = query.dtype, query.to(key.dtype)
-    if attention_mask is None and query.shape[2] > 1:
-        return sdpa_attention_forward(module, query, key, value, None, scaling=scaling, **options)[0].to(dtype), None
-    batch, heads, length, size = query.shape
-    groups = heads // key.shape[1]
-    mask = None if attention_mask is None else attention_mask.repeat(1, 1, groups, 1)
-    packed = query.reshape(batch, key.shape[1], groups * length, size)
-    output = scaled_dot_product_attention(packed, key, value, attn_mask=mask, scale=scaling)
-    return output.reshape(batch, heads, length, size).transpose(1, 2).contiguous().to(dtype), None
-
-
-AttentionInterface.register(GROUPED_ATTENTION, _grouped_attention)
-AttentionMaskInterface.register(GROUPED_ATTENTION, sdpa_mask)
-
-
-def attention_for(attention: str, device: str) -> str:
-    """Return the attention implementation to load a model with: on a CPU the grouped form of "sdpa", else `attention`."""
-    return GROUPED_ATTENTION if attention == "sdpa" and device == "cpu" else attention
 
 
 def cache_dtype(model) -> torch.dtype:
@@ -75,18 +32,19 @@ def cache_dtype(model) -> torch.dtype:
 class _BufferLayer(DynamicLayer):
     """The keys and values of a layer in one allocation, written in place.
 
-    DynamicLayer concatenates instead, which copies the whole cache once per token.
+    DynamicLayer concatenates instead, which copies the whole cache once per token. A model sees the places from `start` on of
+    some rows, `rows`; keys and values up to `end` are known.
     """
 
-    def __init__(self, rows: int, capacity: int, dtype: torch.dtype):
+    def __init__(self, count: int, capacity: int, dtype: torch.dtype):
         super().__init__()
-        self.rows, self.capacity, self.kept_as = rows, capacity, dtype
-        self.first, self.length = 0, 0  # the next keys are written from this row on, after so many positions
+        self.count, self.capacity, self.kept_as = count, capacity, dtype
+        self.rows, self.start, self.end = slice(0, count), 0, 0
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         self.dtype, self.device = self.kept_as, key_states.device
         self.keys, self.values = (
-            states.new_zeros(self.rows, states.shape[1], self.capacity, states.shape[3], dtype=self.dtype)
+            states.new_zeros(self.count, states.shape[1], self.capacity, states.shape[3], dtype=self.dtype)
             for states in (key_states, value_states)
         )
         self.is_initialized = True
@@ -94,14 +52,33 @@ class _BufferLayer(DynamicLayer):
     def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args, **kwargs):
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-        rows, end = slice(self.first, self.first + len(key_states)), self.length + key_states.shape[2]
-        self.keys[rows, :, self.length : end] = key_states
-        self.values[rows, :, self.length : end] = value_states
-        self.length = end
-        return self.keys[rows, :, :end], self.values[rows, :, :end]
+        end = self.end + key_states.shape[2]
+        self.keys[self.rows, :, self.end : end] = key_states
+        self.values[self.rows, :, self.end : end] = value_states
+        self.end = end
+        return self.keys[self.rows, :, self.start : end], self.values[self.rows, :, self.start : end]
 
     def get_seq_length(self) -> int:
-        return self.length
+        return self.end - self.start
+
+
+@dataclass
+class Prefix:
+    """The tokens with which all rows begin, and each layer's keys and values of them, (1, heads, tokens, head size).
+
+    None stands for a layer that stores none, because it uses those of another layer.
+    """
+
+    tokens: list[int] = field(default_factory=list)
+    states: list[tuple[torch.Tensor, torch.Tensor] | None] = field(default_factory=list)
+
+    @classmethod
+    @torch.inference_mode()
+    def compute(cls, model, tokens: list[int]) -> "Prefix":
+        """Compute the keys and values of a prefix once."""
+        rows = Rows(model, 1, len(tokens))
+        rows.start([tokens], len(tokens))
+        return cls(tokens, [(each.keys, each.values) if each.is_initialized else None for each in rows.cache.layers])
 
 
 class Rows:
@@ -110,108 +87,171 @@ class Rows:
     Args:
         model: a causal language model in evaluation mode.
         count: number of rows.
-        capacity: largest number of tokens in a row, padding included.
-        prefix: keys and values of the tokens with which every row starts, from `prefix_key_values`.
+        capacity: largest number of tokens in a row.
+        prefix: the tokens with which every row starts, and their keys and values.
         pad: any token id; padding is masked.
     """
 
-    def __init__(self, model, count: int, capacity: int, prefix: KeyValues | None = None, pad: int = 0):
+    def __init__(self, model, count: int, capacity: int, prefix: Prefix | None = None, pad: int = 0):
         self.model, self.pad, self.active = model, pad, count
-        self.length = 0
-        dtype, count_layers = cache_dtype(model), model.config.get_text_config().num_hidden_layers
-        layers = [_BufferLayer(count, capacity, dtype) for _ in range(count_layers)]
-        self.mask = torch.zeros(count, capacity, dtype=torch.long, device=model.device)
-        if prefix:
-            self.length = prefix[0][0].shape[2]
-            for layer, (keys, values) in zip(layers, prefix, strict=True):
-                layer.update(keys.expand(count, -1, -1, -1), values.expand(count, -1, -1, -1))
-            self.mask[:, : self.length] = 1
-        self.cache = Cache(layers=layers)
+        self.prefix = prefix or Prefix()
+        layers, dtype = DynamicCache(config=model.config).layers, cache_dtype(model)
+        self.cache = Cache(layers=[_BufferLayer(count, capacity, dtype) for _ in layers])
+        self.length = 0  # the place where all rows end
+        self.tokens: list[list[int]] = [[] for _ in range(count)]
+        self.begins = [0] * count  # the place of each row's first token
         self.logits: torch.Tensor | None = None
         self.chance: list[random.Random] = []  # for sampling: one generator per row, which moves with the row
 
     def start(self, prompts: Sequence[Sequence[int]], forward_tokens: int) -> None:
-        """Feed the rows' own prompts, a few rows per forward pass, padded to the longest of these few.
+        """Feed the rows' prompts, a few rows per forward pass.
 
         Args:
-            prompts: token ids per row, without the prefix; rows of similar length should be neighbours.
+            prompts: token ids per row, which begin with those of the prefix; rows of similar length should be neighbours.
             forward_tokens: about how many tokens one forward pass takes; too many do not fit a CPU's caches.
         """
-        base, end, first = self.length, 0, 0
+        self.tokens = list(map(list, prompts))
+        self.length, first = max(map(len, self.tokens)), 0
+        self.begins = [self.length - len(tokens) for tokens in self.tokens]
+        for layer, states in zip(self.cache.layers, self.prefix.states):
+            if states:
+                layer.lazy_initialization(*states)
         logits = []
         while first < len(prompts):
             width = count = 0
             for row in prompts[first:]:
-                width = max(width, len(row))
+                width = max(width, len(row) - len(self.prefix.tokens))
                 if count and width * (count + 1) > forward_tokens:
                     break
                 count += 1
-            last, reached = self._forward(prompts[first : first + count], first, base, keep=1)
-            logits.append(last[:, -1])
-            end, first = max(end, reached), first + count
-        self._set_length(end)
+            if width > 64:  # round up: libraries keep a kernel, and allocators a block, for every shape
+                width = min(-(-width // 32) * 32, self.length)
+            rows = range(first, first + count)
+            self._place_prefix(rows, self.length - width)
+            logits.append(self._forward(rows, width, keep=1)[:, -1])
+            first += count
         self.logits = torch.cat(logits)
 
+    def _place_prefix(self, rows: Sequence[int], end: int) -> None:
+        """Copy the prefix to the beginning of each row, as far as `end`; what follows is fed."""
+        for layer, states in zip(self.cache.layers, self.prefix.states):
+            for row in rows if states else ():
+                begin = self.begins[row]
+                for own, shared in zip((layer.keys, layer.values), states):
+                    own[row, :, begin:end] = shared[0, :, : max(end - begin, 0)]
+
     def feed(self, tokens: Sequence[Sequence[int]], keep: int = 1) -> torch.Tensor:
-        """Append tokens to the active rows, left-padded to the longest; set `self.logits` to those of the last position.
+        """Append tokens to the active rows; set `self.logits` to those of the last position.
+
+        A row that gets fewer tokens than others, or that was retired, moves to the common end, and its own last tokens fill
+        the forward pass.
 
         Returns:
             logits of the last `keep` positions, float32, (active rows, keep, vocabulary).
         """
-        logits, self.length = self._forward(tokens, 0, self.length, keep)
+        width = max(map(len, tokens))
+        end, self.length = self.length, self.length + width
+        for row, new in enumerate(tokens):
+            self.tokens[row].extend(new)
+            begin, before = self.length - len(self.tokens[row]), self.begins[row]
+            if begin != before:
+                for states in self._states():
+                    states[row, :, begin:end] = states[row, :, before : before + max(end - begin, 0)].clone()
+                self.begins[row] = begin
+        logits = self._forward(range(len(tokens)), max(width, 1), keep)
         self.logits = logits[:, -1]
         return logits
 
-    def _forward(self, tokens: Sequence[Sequence[int]], first: int, at: int, keep: int) -> tuple[torch.Tensor, int]:
-        """Feed the rows from `first` on after position `at`; return the logits and the position after the fed tokens."""
-        width = max(map(len, tokens))
-        if width > 64:  # round up: libraries keep a kernel, and allocators a block, for every shape
-            width = min(-(-width // 32) * 32, self.mask.shape[1] - at)
-        rows, device = slice(first, first + len(tokens)), self.model.device
-        ids = torch.tensor([[self.pad] * (width - len(row)) + list(row) for row in tokens], device=device)
-        real = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in tokens], device=device)
-        before = self.mask[rows, :at].sum(1, keepdim=True)
-        self.mask[rows, at : at + width] = real
+    def _states(self) -> Iterator[torch.Tensor]:
+        return (states for layer in self.cache.layers if layer.is_initialized for states in (layer.keys, layer.values))
+
+    def _forward(self, rows: range, width: int, keep: int) -> torch.Tensor:
+        """Feed the last `width` tokens of neighbouring rows, padded on the left, and return the logits."""
+        device = self.model.device
+        begins = self.begins[rows[0] : rows[-1] + 1]
+        start = min(begins)  # no row has a token before
+        width = min(width, self.length - start)
+        given = [self.tokens[row][-width:] for row in rows]
+        ids = torch.tensor([[self.pad] * (width - len(row)) + row for row in given], device=device)
+        places = torch.arange(start, self.length, device=device) - torch.tensor(begins, device=device)[:, None]
         for layer in self.cache.layers:
-            layer.first, layer.length = first, at
-        places = (before + real.cumsum(1) - 1).clamp(min=0)
-        fed = {"input_ids": ids, "attention_mask": self.mask[rows, : at + width], "position_ids": places}
+            layer.rows, layer.start, layer.end = slice(rows[0], rows[-1] + 1), start, self.length - width
+        fed = {"input_ids": ids, "attention_mask": (places >= 0).long()}
+        if takes_positions(self.model):
+            fed["position_ids"] = places[:, -width:].clamp(min=0)
         output = self.model(**fed, past_key_values=self.cache, use_cache=True, logits_to_keep=keep)
-        return output.logits.view(len(tokens), keep, -1).float(), at + width
+        return output.logits.view(len(rows), keep, -1).float()
 
-    def roll_back(self, length: int) -> None:
-        """Remove everything after the first `length` positions."""
-        self.mask[:, length : self.length] = 0
-        self._set_length(length)
-
-    def _set_length(self, length: int) -> None:
-        self.length = length
-        for layer in self.cache.layers:
-            layer.first, layer.length = 0, length
+    def roll_back(self, count: int) -> None:
+        """Remove the last `count` tokens of every active row."""
+        for row in range(self.active):
+            del self.tokens[row][-count:]
+        self.length -= count
 
     def retire(self, row: int) -> int:
         """Exclude an active row from later forward passes by swapping it with the last active row; return the latter."""
         last = self.active - 1
         if row != last:
-            for layer in self.cache.layers:
-                for states in (layer.keys, layer.values):
-                    # Only the written part: the rest of the buffer is empty in both.
-                    part = states[row, :, : self.length].clone()
-                    states[row, :, : self.length] = states[last, :, : self.length]
-                    states[last, :, : self.length] = part
-            self.mask[[row, last]] = self.mask[[last, row]]
-            if self.chance:
-                self.chance[row], self.chance[last] = self.chance[last], self.chance[row]
+            begin = min(self.begins[row], self.begins[last])
+            for states in self._states():
+                part = states[row, :, begin : self.length].clone()
+                states[row, :, begin : self.length] = states[last, :, begin : self.length]
+                states[last, :, begin : self.length] = part
+            for each in (self.tokens, self.begins, self.chance):
+                if each:
+                    each[row], each[last] = each[last], each[row]
         self.active = last
         return last
 
 
-@torch.inference_mode()
-def prefix_key_values(model, tokens: Sequence[int]) -> KeyValues:
-    """Compute the keys and values of a prefix once, each of shape (1, heads, tokens, head size)."""
-    rows = Rows(model, 1, len(tokens))
-    rows.feed([tokens])
-    return [(layer.keys, layer.values) for layer in rows.cache.layers]
+class SingleRow:
+    """One sequence without padding, with the members of `Rows`, for what `longest_in_batch` does not allow in a batch.
+
+    The model keeps what it wants of the sequence, as in transformers' `generate`.
+    """
+
+    def __init__(self, model):
+        self.model, self.active = model, 1
+        self.switch = longest_in_batch(model)
+        self.tokens: list[int] = []
+        self.kept: dict = {}
+        self.logits: torch.Tensor | None = None
+        self.chance: list[random.Random] = []
+
+    def start(self, prompts: Sequence[Sequence[int]], forward_tokens: int) -> None:
+        self.feed(prompts)
+
+    def feed(self, tokens: Sequence[Sequence[int]], keep: int = 1) -> torch.Tensor:
+        """Append tokens one by one: what a recurrent layer computes of several at once after its start differs by model."""
+        (new,) = tokens
+        before = len(self.tokens)
+        self.tokens.extend(new)
+        if before <= self.switch < len(self.tokens):
+            self.kept = {}
+        if self.kept:
+            steps = [self._forward([token], before + at, 1) for at, token in enumerate(new)]
+            found = torch.cat(steps, dim=1) if steps else self.logits[:, None]
+        else:
+            found = self._forward(self.tokens, 0, keep)
+        self.logits = found[:, -1]
+        return found
+
+    def _forward(self, tokens: Sequence[int], at: int, keep: int) -> torch.Tensor:
+        fed = {"input_ids": torch.tensor([tokens], device=self.model.device)}
+        if takes_positions(self.model):  # some architectures count from 0 in every forward pass
+            fed["position_ids"] = torch.arange(at, at + len(tokens), device=self.model.device)[None]
+        output = self.model(**fed, **self.kept, use_cache=True, logits_to_keep=keep)
+        self.kept = {name: output[name] for name in ALL_CACHE_NAMES if output.get(name) is not None}
+        return output.logits.view(1, keep, -1).float()
+
+    def roll_back(self, count: int) -> None:
+        """Remove the last `count` tokens; the others are computed again when the next are fed."""
+        del self.tokens[-count:]
+        self.kept = {}
+
+    def retire(self, row: int) -> int:
+        self.active = 0
+        return row
 
 
 @dataclass
@@ -312,7 +352,7 @@ def compete(rows: Rows, values: Sequence[Sequence[int]]) -> torch.Tensor:
     Returns:
         probabilities of shape (active rows, values), float32, each row summing to one.
     """
-    start, logits = rows.length, rows.logits
+    logits = rows.logits
     root = torch.log_softmax(logits, dim=-1)
     behind: dict[tuple[int, ...], torch.Tensor] = {}
     totals = []
@@ -323,7 +363,7 @@ def compete(rows: Rows, values: Sequence[Sequence[int]]) -> torch.Tensor:
             if head not in behind:
                 fed = rows.feed([head] * rows.active, keep=len(head))
                 behind[head] = torch.log_softmax(fed, dim=-1)
-                rows.roll_back(start)
+                rows.roll_back(len(head))
             steps = torch.tensor(value[1:], device=logits.device)
             total = total + behind[head][:, range(len(steps)), steps].sum(1)
         totals.append(total)

@@ -1,11 +1,12 @@
 """LocalChat: a transformers checkpoint that answers prompts in batches and computes likelihoods.
 
-For speed, on a CPU and on a GPU: prompts are sorted by length within a window and batched by a token budget; the prefix that
-all prompts of a window share is computed once; rows decode together and leave the batch when they end; a score takes a few
-tokens after the prompt, not a text that has to be parsed.
+For speed: prompts are sorted by length within a window and batched by a token budget; the prefix that all prompts of a window
+share is computed once; rows decode together and leave the batch when they end; a score takes a few tokens after the prompt,
+not a text that has to be parsed. Some architectures allow no batches (see `longest_in_batch`).
 """
 
 import json
+import logging
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -15,27 +16,33 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoTokenizer
 
 from automedeval.models.attention import attention_here
 from automedeval.models.base import Answer, Chat, Free, Messages, Part, Prompt
 from automedeval.models.checkpoints import checkpoint_folder, fingerprints
 from automedeval.models.decoding import (
-    KeyValues,
+    Prefix,
     Rows,
+    SingleRow,
     Written,
-    attention_for,
     cache_dtype,
     compete,
     draw,
-    flatten_head_input,
-    prefix_key_values,
     write_free,
 )
 from automedeval.models.device import best_device
+from automedeval.models.network import (
+    attends_to_all,
+    flatten_head_input,
+    load_network,
+    longest_in_batch,
+    takes_positions,
+)
 from automedeval.models.precision import best_dtype, described
 from automedeval.models.tokenization import PromptEncoder
 
+LOG = logging.getLogger(__name__)
 _NOT_FINITE = "the model's probabilities are not finite: another --dtype may help"
 
 
@@ -71,7 +78,7 @@ class LocalChat(Chat):
         top_k, top_p: sample among so many tokens, or so much probability; 0 and 1 for all.
         stop: an answer without parts ends before this text; "" for models that end their answers themselves.
         chat_template_path: a Jinja file, for checkpoints without a chat template.
-        attn_implementation: as in transformers.
+        attn_implementation: as in transformers; see `load_network`.
     """
 
     model: str
@@ -89,7 +96,7 @@ class LocalChat(Chat):
     attn_implementation: str = "sdpa"
     constrains = True
     precision = ""  # what dtype "auto" chose, in words
-    _prefix: tuple[list[int], KeyValues] = field(default=([], []), repr=False)
+    _prefix: Prefix = field(default_factory=Prefix, repr=False)
 
     def __post_init__(self) -> None:
         folder = checkpoint_folder(self.model)
@@ -106,12 +113,11 @@ class LocalChat(Chat):
             self.precision = described(dtype, self.device)
         else:
             dtype = getattr(torch, self.dtype)
-        attention = attention_for(self.attn_implementation, self.device)
-        network = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=dtype, use_safetensors=True, attn_implementation=attention
-        )
-        self.network = network.to(self.device).eval().requires_grad_(False)
-        self.batch_tokens = self.batch_tokens or batch_room(self.network)
+        self.network = load_network(folder, dtype, self.device, self.attn_implementation)
+        self._longest_in_batch = longest_in_batch(self.network)
+        if not self._longest_in_batch:
+            LOG.warning("%s has recurrent or convolutional states: it answers one prompt after another", self.name)
+        self.batch_tokens = self.batch_tokens or (batch_room(self.network) if self._longest_in_batch else 1)
         flatten_head_input(self.network)
         self.window = getattr(self.network.config.get_text_config(), "max_position_embeddings", None) or 2048
         ends = self.network.generation_config.eos_token_id
@@ -120,6 +126,8 @@ class LocalChat(Chat):
         more = [self.top_k, self.top_p, self.stop]
         settings += more if more != [0, 1.0, ""] else []
         settings += ["no thoughts"] if self.encoder.has_thinking_switch else []
+        # An earlier layout had padding between tokens, which a window counted: verdicts from it are not resumed.
+        settings += [] if attends_to_all(self.network) else ["rows without gaps"]
         self.fingerprint, self.checkpoint = fingerprints(folder, settings, [])
 
     def count_tokens(self, prompts: Sequence[Prompt]) -> list[int]:
@@ -162,25 +170,23 @@ class LocalChat(Chat):
         if wanted is not None and not any(wanted):
             return
         encoded = self.encoder.encode([prompt.messages for prompt in prompts])
-        prefix = self._shared_prefix(encoded)
+        self._share_prefix(encoded)
         lengths = [len(ids) + self._reserve(prompt) for ids, prompt in zip(encoded, prompts)]
 
         def answer_batch(batch: list[int]) -> list[Answer]:
-            suffixes = [encoded[index][len(prefix) :] for index in batch]
-            return self._answer_batch([prompts[index] for index in batch], suffixes, len(prefix))
+            return self._answer_batch([prompts[index] for index in batch], [encoded[index] for index in batch])
 
         yield from self._by_batches(lengths, [repr(prompt.parts) for prompt in prompts], wanted, answer_batch)
 
-    def _shared_prefix(self, encoded: list[list[int]]) -> list[int]:
-        """Return the tokens with which all prompts begin; compute their keys and values."""
+    def _share_prefix(self, encoded: list[list[int]]) -> None:
+        """Compute the keys and values of the tokens with which all prompts begin."""
         shared: list[int] = []
-        if len(encoded) > 1:
+        if len(encoded) > 1 and self._longest_in_batch:
             low, high = min(encoded), max(encoded)
             shared = [a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(low, high))]
             shared = shared[: min(map(len, encoded)) - 1]
-        if shared != self._prefix[0]:
-            self._prefix = (shared, prefix_key_values(self.network, shared) if shared else [])
-        return shared
+        if shared != self._prefix.tokens:
+            self._prefix = Prefix.compute(self.network, shared) if shared else Prefix()
 
     def _by_batches(
         self,
@@ -200,7 +206,8 @@ class LocalChat(Chat):
         batch: list[int] = []
         for index in sorted(range(len(lengths)), key=lambda i: (shapes[i], lengths[i], i)):
             other = batch and shapes[batch[0]] != shapes[index]
-            if batch and (other or (len(batch) + 1) * lengths[index] > self.batch_tokens):
+            over = (len(batch) + 1) * lengths[index] > self.batch_tokens or lengths[index] > self._longest_in_batch
+            if batch and (other or over):
                 yield batch
                 batch = []
             batch.append(index)
@@ -208,15 +215,19 @@ class LocalChat(Chat):
             yield batch
 
     @torch.inference_mode()
-    def _answer_batch(self, prompts: list[Prompt], suffixes: list[list[int]], prefix_length: int) -> list[Answer]:
+    def _answer_batch(self, prompts: list[Prompt], encoded: list[list[int]]) -> list[Answer]:
         parts = prompts[0].parts
-        capacity = prefix_length + max(map(len, suffixes)) + self._reserve(prompts[0]) + 64
-        rows = Rows(self.network, len(prompts), capacity, self._prefix[1], pad=self.tokenizer.pad_token_id or 0)
+        longest = max(map(len, encoded)) + self._reserve(prompts[0])
+        if longest > self._longest_in_batch:
+            rows = SingleRow(self.network)
+        else:
+            pad = self.tokenizer.pad_token_id or 0
+            rows = Rows(self.network, len(prompts), longest + 64, self._prefix, pad)
         keys = [json.dumps([self.seed, prompt.run, prompt.label, prompt.messages]) for prompt in prompts]
         rows.chance = list(map(random.Random, keys))  # seeded by the text's SHA-512
-        usage = [{"prompt_tokens": prefix_length + len(ids), "completion_tokens": 0} for ids in suffixes]
+        usage = [{"prompt_tokens": len(ids), "completion_tokens": 0} for ids in encoded]
         if parts is None:
-            rows.start(suffixes, self.forward_tokens)
+            rows.start(encoded, self.forward_tokens)
             not_finite = rows.logits.isnan().any(dim=1).tolist()
             written, _ = self._write(rows, Free(self.stop), usage)
             texts = [self._join(text, Free(self.stop), "")[0] for text in written]
@@ -226,10 +237,10 @@ class LocalChat(Chat):
             ]
         at = next((index for index, part in enumerate(parts) if isinstance(part, Free)), None)
         if at is None:
-            return self._choose_values(rows, None, suffixes, parts, usage)
+            return self._choose_values(rows, None, encoded, parts, usage)
         opening, free, rest = "".join(parts[:at]), parts[at], parts[at + 1 :]
         start = self.encoder.after("\n", opening) if opening else []
-        rows.start([ids + start for ids in suffixes], self.forward_tokens)
+        rows.start([ids + start for ids in encoded], self.forward_tokens)
         literal = rest[0]
         written, owner = self._write(rows, free, usage)
         texts, forced = zip(*(self._join(text, free, literal) for text in written))
@@ -247,7 +258,7 @@ class LocalChat(Chat):
 
     def _choose_values(
         self,
-        rows: Rows,
+        rows: Rows | SingleRow,
         forced: list[list[int]] | None,
         prompts: list[list[int]],
         parts: Sequence[Part],
@@ -352,7 +363,9 @@ class LocalChat(Chat):
         mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in whole], device=self.device)
         keep = max(len(target) for _, target in rows) + 1
         places = (mask.cumsum(1) - 1).clamp(min=0)
-        fed = {"input_ids": ids, "attention_mask": mask, "position_ids": places, "use_cache": False}
+        fed = {"input_ids": ids, "attention_mask": mask, "use_cache": False}
+        if takes_positions(self.network):
+            fed["position_ids"] = places
         logits = self.network(**fed, logits_to_keep=keep).logits.view(len(rows), keep, -1)
         means = []
         for row, (_, target) in enumerate(rows):  # row by row: the full vocabulary in float32 is large

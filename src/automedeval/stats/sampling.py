@@ -86,7 +86,7 @@ def least(enough: Callable[[int], bool], low: int, high: int) -> int | None:
 def chances(uncertainty: np.ndarray, open_: np.ndarray, number: int, uniform: float = UNIFORM) -> np.ndarray:
     """Return float [cases], the probability of every case to be rated next; those of open cases sum to `number`.
 
-    A case that is rated already gets the probability that it would have had; `together` needs it.
+    A case that is rated already gets the probability that it would have beside the open ones; `together` needs it.
 
     Args:
         uncertainty: float [cases], 0 or more, the judge's uncertainty; NaN without a valid verdict, which counts as the
@@ -137,7 +137,9 @@ def draw(chance: np.ndarray, open_: np.ndarray, seed: int = 0) -> np.ndarray:
 def together(earlier: np.ndarray, now: np.ndarray) -> np.ndarray:
     """Return the probability of a case to be in one of two draws, the later one among the cases that the earlier one left.
 
-    It is 1 - (1 - π₁)(1 - π₂), because the probabilities of both draws depend on the verdicts alone and not on ratings. So the
-    ratings of both draws can be pooled, each weighted by the inverse of this.
+    It is 1 - (1 - π₁)(1 - π₂), and the ratings of both draws are pooled with its inverse as weight. π₂ depends on the verdicts
+    and on the cases that the earlier draw left open, but not on ratings. The pooled mean is unbiased if a case's π₂ is the
+    same whether the earlier draw took the case or not. This holds nearly: `chances` leaves rated cases out of its sums, so
+    one case changes the π₂ of each by about one part in the number of open cases.
     """
     return 1 - (1 - earlier) * (1 - now)

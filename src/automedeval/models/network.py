@@ -1,0 +1,112 @@
+"""The network of a checkpoint: its attention, and how many of its sequences may share a forward pass."""
+
+import inspect
+import logging
+import math
+from pathlib import Path
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface, AttentionMaskInterface, AutoModelForCausalLM, DynamicCache
+from transformers.cache_utils import DummyLayer, DynamicLayer, DynamicSlidingWindowLayer
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+from automedeval.records import RecordError
+
+LOG = logging.getLogger(__name__)
+
+
+GROUPED_ATTENTION = "sdpa_grouped"
+# Other architectures use transformers' own attention: some ask for its name, or pass a mask per head.
+GROUPED_TYPES = ("gemma3_text", "llama", "mistral", "phi3", "qwen2", "qwen3")
+
+
+def _grouped_attention(module, query, key, value, attention_mask, scaling=None, **options):
+    """Compute attention with the query heads of a key/value head as one group of queries, in the dtype of the keys.
+
+    The interface is that of transformers' attention functions. With a mask, transformers' own "sdpa" copies keys and values
+    once per query head, and it computes in the model's dtype: decoding a token of 24 rows over 800 positions takes 1.2 times
+    as long in float32 and 2.5 times in bfloat16 (one thread of a Xeon at 2.5 GHz without AMX, torch 2.13, 2026-11-22).
+    """
+    dtype, query = query.dtype, query.to(key.dtype)
+    if attention_mask is None and query.shape[2] > 1:
+        return sdpa_attention_forward(module, query, key, value, None, scaling=scaling, **options)[0].to(dtype), None
+    batch, heads, length, size = query.shape
+    groups = heads // key.shape[1]
+    mask = None if attention_mask is None else attention_mask.repeat(1, 1, groups, 1)
+    packed = query.reshape(batch, key.shape[1], groups * length, size)
+    output = scaled_dot_product_attention(packed, key, value, attn_mask=mask, scale=scaling)
+    return output.reshape(batch, heads, length, size).transpose(1, 2).contiguous().to(dtype), None
+
+
+AttentionInterface.register(GROUPED_ATTENTION, _grouped_attention)
+AttentionMaskInterface.register(GROUPED_ATTENTION, sdpa_mask)
+
+
+def load_network(folder: Path, dtype: torch.dtype, device: str, attention: str):
+    """Load a causal language model in evaluation mode; only safetensors are read, and no remote code is run.
+
+    In place of "sdpa" some architectures get its grouped form on a CPU, and those that "sdpa" cannot compute get "eager":
+    torch's operator leaves out soft-capping (Gemma 2) and attention sinks (gpt-oss). transformers knows which these are.
+
+    Raises:
+        RecordError: the architecture does not take `logits_to_keep`.
+    """
+    asked = None if attention == "sdpa" else attention
+    network = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, use_safetensors=True, attn_implementation=asked)
+    name = type(network).__name__
+    if "logits_to_keep" not in inspect.signature(network.forward).parameters:
+        raise RecordError(f"{folder}: {name} cannot return the logits of the last tokens alone, which judging needs")
+    config = network.config.get_text_config()
+    if config._attn_implementation != attention:
+        LOG.warning("%s has no attention %r in transformers: %r is used", name, attention, config._attn_implementation)
+    elif attention == "sdpa" and device == "cpu" and config.model_type in GROUPED_TYPES:
+        network.set_attn_implementation(GROUPED_ATTENTION)
+    return network.to(device).eval().requires_grad_(False)
+
+
+def flatten_head_input(model) -> None:
+    """Flatten the input of a model's output layer to a matrix; logits then have the shape (rows x positions, vocabulary).
+
+    With the sliced hidden states that `logits_to_keep` produces, `linear` of torch 2.13 on CPU copies the output matrix once
+    per row: 2,158 ms for 32 rows and a vocabulary of 49,152 in bfloat16, against 7 ms for the same rows as a matrix (two
+    cores of an AMD EPYC, 2026-11-21).
+    """
+    head = model.get_output_embeddings()
+    head.register_forward_pre_hook(lambda _, inputs: (inputs[0].reshape(-1, inputs[0].shape[-1]),))
+
+
+def takes_positions(model) -> bool:
+    """Return whether a model takes position ids; others (Bloom, MPT) find positions in the mask or in the buffer."""
+    return "position_ids" in inspect.signature(model.forward).parameters
+
+
+def _layers(model) -> set[type]:
+    """Return the kinds of cache that transformers' `generate` gives the layers."""
+    return {type(layer) for layer in DynamicCache(config=model.config).layers}
+
+
+def attends_to_all(model) -> bool:
+    """Return whether every layer attends to all earlier tokens, and knows their places from position ids alone."""
+    return _layers(model) == {DynamicLayer} and takes_positions(model) and longest_in_batch(model) == math.inf
+
+
+def longest_in_batch(model) -> float:
+    """Return how many tokens a sequence may have to be computed in a batch with others; longer ones are computed alone.
+
+    0: a model with recurrent or convolutional states (Mamba, linear attention), or with an index of its keys. A buffer of
+    keys and values does not hold them, padding would enter them, and they cannot be cut off after a token.
+    A number: beyond so many tokens the frequencies of its rotary positions change for all rows of a batch ("longrope"), or
+    its attention counts padding (the temperature of Llama 4).
+    Infinity: any other model.
+    """
+    if model._is_stateful or not _layers(model) <= {DynamicLayer, DynamicSlidingWindowLayer, DummyLayer}:
+        return 0
+    config = model.config.get_text_config()
+    rope = getattr(config, "rope_parameters", None) or {}
+    ropes = [rope, *(value for value in rope.values() if isinstance(value, dict))]  # one, or one per kind of layer
+    limits = [one["original_max_position_embeddings"] for one in ropes if one.get("rope_type") == "longrope"]
+    if getattr(config, "attn_temperature_tuning", False):
+        limits.append(config.floor_scale - 1)
+    return min(limits, default=math.inf)

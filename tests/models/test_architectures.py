@@ -1,0 +1,208 @@
+"""Judges of many architectures beside plain transformers: one case at a time, the whole sequence in one pass, no cache.
+
+The reference takes the messages, the literals and the allowed values, and uses nothing else of this project.
+"""
+
+from dataclasses import replace
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from doubles.tiny_model import build_tiny_model
+from programs import SAMPLE
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from automedeval import Judge, RecordError, read_cases
+from automedeval.judges.likelihood import LikelihoodJudge
+from automedeval.models.base import Free, Slot
+
+NEW_TOKENS = 12
+ENDS = tuple(range(2, 200))  # so many tokens end a text that the texts of a batch have different lengths
+LOCAL = {"sliding_window": 64}  # tokens; the prompts have 500 or more
+ALTERNATING = LOCAL | {"head_dim": 8, "layer_types": ["sliding_attention", "full_attention"]}
+LONGROPE = {"rope_type": "longrope", "rope_theta": 1e4, "short_factor": [1.0] * 4, "long_factor": [4.0] * 4}
+LINEAR = {"head_dim": 8, "layer_types": ["linear_attention", "full_attention"], "shared_expert_intermediate_size": 32}
+VISION = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 28}
+ARCHITECTURES: dict[str, dict[str, Any]] = {
+    "bloom": {},  # ALiBi
+    "cohere2": ALTERNATING,  # no positions in the layers with full attention
+    "gemma2": ALTERNATING | {"attn_logit_softcapping": 2.0},
+    "gemma3": {"text_config": ALTERNATING, "vision_config": VISION},
+    "gpt2": {},  # a table of positions
+    "gpt_oss": ALTERNATING | {"num_local_experts": 4},  # attention sinks
+    "lfm2": {"layer_types": ["conv", "full_attention"]},
+    "llama": {},
+    "llama4_text": ALTERNATING
+    | {"attention_chunk_size": 64, "layer_types": ["chunked_attention", "full_attention"], "no_rope_layers": [1, 0]}
+    | {"num_local_experts": 2, "intermediate_size_mlp": 64, "floor_scale": 600},
+    "mamba": {"state_size": 4},
+    "mistral": LOCAL,
+    "mpt": {"d_model": 32, "n_heads": 4, "n_layers": 2, "max_seq_len": 4096},  # ALiBi by place in the buffer
+    "phi3": LOCAL,
+    "phi3 longrope": {"rope_parameters": LONGROPE, "original_max_position_embeddings": 600},
+    "qwen2": LOCAL | {"use_sliding_window": True, "max_window_layers": 1},
+    "qwen3": {"head_dim": 8},
+    "qwen3_next": LINEAR | {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32},
+}
+GROUPED = ("gemma3", "llama", "mistral", "phi3", "phi3 longrope", "qwen2", "qwen3")
+ONE_BY_ONE = ("lfm2", "mamba", "qwen3_next")
+
+
+@pytest.fixture(scope="module", params=ARCHITECTURES)
+def judge(request, tmp_path_factory) -> Judge:
+    shape, name = ARCHITECTURES[request.param], request.param.split()[0]
+    folder = tmp_path_factory.mktemp("models") / request.param.replace(" ", "-")
+    return load(build_tiny_model(folder, model_type=name, ends=ENDS, **shape))
+
+
+@pytest.fixture(scope="module")
+def reference(judge) -> "Reference":
+    return Reference(Path(judge.chat.model))
+
+
+@pytest.fixture(scope="module")
+def cases() -> list:
+    """Return cases of different lengths, which take prompts of about 500 to 700 tokens."""
+    found = []
+    for index, case in enumerate(list(read_cases(SAMPLE / "test_cases.jsonl"))[:6]):
+        short = tuple(replace(each, text=each.text[: 20 + 25 * index]) for each in case.responses)
+        found.append(replace(case, responses=short, reference=None))
+    return found
+
+
+def load(folder: Path, **settings: Any) -> Judge:
+    chat = {"dtype": "float32", "device": "cpu", "max_new_tokens": NEW_TOKENS, "batch_tokens": 16384}
+    return Judge.from_pretrained(str(folder), chat=chat | settings)
+
+
+class Reference:
+    """What plain transformers makes of one prompt."""
+
+    def __init__(self, folder: Path):
+        self.tokenizer = AutoTokenizer.from_pretrained(folder)
+        self.network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        self.network.eval()
+
+    def ids(self, text: str) -> list[int]:
+        return self.tokenizer(text, add_special_tokens=False).input_ids
+
+    def prompt(self, messages: list[dict[str, str]]) -> list[int]:
+        return self.ids(self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
+
+    @torch.inference_mode()
+    def after(self, ids: list[int], count: int) -> torch.Tensor:
+        """Return the log-probabilities of the tokens that may follow each of the last `count` tokens."""
+        return self.network(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -count:].log_softmax(-1)
+
+    def write(self, ids: list[int]) -> list[int]:
+        """Return the prompt and what `generate` adds, without the token that ends it."""
+        written = self.network.generate(torch.tensor([ids]), max_new_tokens=NEW_TOKENS, do_sample=False)[0].tolist()
+        return written[:-1] if written[-1] in ENDS else written
+
+    def values(self, prompt) -> list[dict[str, float]]:
+        """Return the probability of each allowed value of each slot, the slots before with their most probable values."""
+        ids, tail, found = self.prompt(prompt.messages), "", []
+        for part in prompt.parts:
+            if isinstance(part, Free):
+                ids = self.write(ids)
+            elif isinstance(part, Slot):
+                ways = [self.ids(tail + value) for value in part.values]
+                shared = len(list(takewhile(lambda column: len(set(column)) == 1, zip(*ways))))
+                heads = {tuple(way[:-1]) for way in ways}
+                steps = {head: self.after(ids + list(head), len(head) + 1 - shared) for head in heads}
+                sums = [
+                    sum(step[token].item() for step, token in zip(steps[tuple(way[:-1])], way[shared:])) for way in ways
+                ]
+                odds = torch.tensor(sums).softmax(0).tolist()
+                found.append(dict(zip(part.values, odds)))
+                tail += max(found[-1], key=found[-1].get)
+            else:
+                tail += part
+        return found
+
+
+def assert_equal(judge: Judge, reference: Reference, cases: list) -> list:
+    """Assert that verdicts on cases judged together have the probabilities of plain transformers; return the verdicts."""
+    verdicts = list(judge(cases))
+    for case, verdict in zip(cases, verdicts, strict=True):
+        (request,) = judge.plan(case)
+        expected = reference.values(judge.prompt(request))
+        for got, odds in zip(verdict.extra["probabilities"], expected, strict=True):
+            assert got == pytest.approx(odds, abs=1e-4)
+        if verdict.expected_scores:
+            means = [sum(int(value) * p for value, p in odds.items()) for odds in expected]
+            assert [verdict.expected_scores[slot] for slot in request.slots] == pytest.approx(means, abs=1e-4)
+    return verdicts
+
+
+def test_scores_of_a_batch_are_those_of_single_cases(judge, reference, cases):
+    assert_equal(replace(judge, rationale=False), reference, cases)
+
+
+def test_scores_after_rationales_are_those_of_single_cases(judge, reference, cases):
+    assert_equal(judge, reference, cases)
+
+
+def test_free_text_is_what_generate_writes(judge, reference, cases):
+    for case, verdict in zip(cases, replace(judge, score_decoding="free")(cases), strict=True):
+        ids = reference.prompt(judge.prompt(judge.plan(case)[0]).messages)
+        assert verdict.raw == reference.tokenizer.decode(reference.write(ids)[len(ids) :])
+
+
+@pytest.mark.parametrize("rubric", [None, "automedeval"], ids=["likelihood", "channel"])
+def test_likelihoods_of_a_batch_are_those_of_single_pairs(rubric, judge, reference, cases):
+    likelihood = LikelihoodJudge(judge.chat, rubric)
+    requests = [request for case in cases[:3] for request in likelihood.plan(case)]
+    prompts = [likelihood.prompt(request) for request in requests]
+    answers = dict(likelihood.answer(prompts, [True] * len(prompts)))
+    for index, pairs in enumerate(prompts):
+        for (condition, target), got in zip(pairs, answers[index], strict=True):
+            if rubric:
+                ids, own = reference.prompt(condition), reference.ids(target + "<|im_end|>\n")
+            else:
+                ids, own = [reference.tokenizer.bos_token_id, *reference.ids(condition)], reference.ids(target)
+            steps = reference.after(ids + own, len(own) + 1)[:-1]
+            expected = steps.gather(1, torch.tensor(own)[:, None]).mean().item()
+            assert got == pytest.approx(expected, abs=1e-4)
+
+
+def test_attention_and_batches_are_as_the_architecture_allows(judge, request):
+    name = request.node.callspec.params["judge"]
+    attention = judge.chat.network.config.get_text_config()._attn_implementation
+    assert (attention == "sdpa_grouped") == (name in GROUPED)
+    batches = list(judge.chat._batches([500, 400, 650], ["", "", ""]))
+    whole, apart = [[1, 0, 2]], [[1], [0], [2]]
+    some = [[1, 0], [2]] if name in ("llama4_text", "phi3 longrope") else whole
+    assert batches == (apart if name in ONE_BY_ONE else some)
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_every_attention_has_the_same_scores(attention, tmp_path, cases):
+    """On a CPU "sdpa" loads as its grouped form; here it is that of transformers."""
+    folder = build_tiny_model(tmp_path / "m", model_type="mistral", ends=ENDS, **LOCAL)
+    judge = load(folder, attn_implementation=attention)
+    judge.chat.network.set_attn_implementation(attention)
+    verdicts = assert_equal(judge, Reference(folder), cases)
+    assert len({verdict.extra.get("truncated") for verdict in verdicts}) == 2  # texts of different lengths
+
+
+def test_values_of_several_tokens_stay_within_a_window(tmp_path, cases):
+    folder = build_tiny_model(tmp_path / "m", model_type="mistral", **LOCAL)
+    judge = load(folder)
+    assert_equal(Judge(judge.chat, "medical_pairwise", baseline=cases[0].models[0]), Reference(folder), cases[:1])
+
+
+def test_what_was_chosen_for_an_architecture_is_said(tmp_path, caplog):
+    load(build_tiny_model(tmp_path / "capped", model_type="gemma2", **ARCHITECTURES["gemma2"]))
+    assert caplog.messages == ["Gemma2ForCausalLM has no attention 'sdpa' in transformers: 'eager' is used"]
+    caplog.clear()
+    load(build_tiny_model(tmp_path / "hybrid", model_type="lfm2", **ARCHITECTURES["lfm2"]))
+    assert caplog.messages == ["hybrid has recurrent or convolutional states: it answers one prompt after another"]
+
+
+def test_an_architecture_without_logits_of_the_last_tokens_is_refused_by_name(tmp_path):
+    folder = build_tiny_model(tmp_path / "m", model_type="xlstm", num_heads=4, num_blocks=2, embedding_dim=32)
+    with pytest.raises(RecordError, match="xLSTMForCausalLM"):
+        load(folder)
