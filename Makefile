@@ -12,7 +12,7 @@ export OMP_WAIT_POLICY := PASSIVE
 # DeepSpeed compiles its kernels where they are used, not where it is installed.
 export DS_BUILD_OPS := 0
 
-.PHONY: demo rehearse test style quality benchmark clean
+.PHONY: demo rehearse test test-lowest style quality benchmark clean
 
 demo: $(JUDGE) $(ENCODER)  ## the whole study on the small model and the sample; it goes on from where it stopped
 	PYTHON=$(BIN)/python bash recipes/reproduce.sh recipes/runs/automedeval-135m
@@ -24,6 +24,9 @@ rehearse: .venv/installed  ## the paper's study and its ablations with tiny mode
 
 test: $(JUDGE) $(ENCODER)
 	$(BIN)/python -m pytest
+
+test-lowest: .venv-lowest/installed $(JUDGE) $(ENCODER)  ## the fast tests, with the lowest versions that setup.cfg allows
+	.venv-lowest/bin/python -m pytest -m "not slow"
 
 quality: .venv/installed
 	$(BIN)/ruff check .
@@ -56,8 +59,15 @@ benchmark: $(JUDGE)  ## on a machine that does nothing else; see benchmarks/READ
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
 	touch $@
 
+.venv-lowest/installed: setup.cfg pyproject.toml
+	rm -rf .venv-lowest
+	$(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python -m pip install --quiet uv
+	.venv-lowest/bin/uv pip install --quiet --python .venv-lowest --resolution lowest-direct --editable ".[dev]"
+	touch $@
+
 $(JUDGE) $(ENCODER) &: | .venv/installed
 	$(BIN)/python recipes/get_models.py --output models
 
 clean:
-	rm -rf .venv rehearsals verdicts/sample* reports/sample* stores/sample instructions/sample* checkpoints/sample* $(JUDGE) $(ENCODER)
+	rm -rf .venv .venv-lowest rehearsals verdicts/sample* reports/sample* stores/sample instructions/sample* checkpoints/sample* $(JUDGE) $(ENCODER)

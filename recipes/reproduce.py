@@ -41,6 +41,12 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=1, choices=range(10), help="rounds of introspection")
     parser.add_argument("--runs", type=int, default=1, choices=range(1, 10), help="how often training is repeated")
     parser.add_argument("--ablation", choices=ABLATIONS, help="repeat the study without one component (Table 2)")
+    parser.add_argument(
+        "--waiting",
+        choices=("leave_out", "keep_old"),
+        help="go on while cases wait for the jury: leave them out of the round, or keep their old verdicts "
+        "(default: stop, so that the jury can decide)",
+    )
     parser.add_argument("--lora", action="store_true", help="train adapters on one GPU, by lora.yaml")
     parser.add_argument(
         "--publish", metavar="ORG", help="send data set, judge and metric to this organisation of the Hub"
@@ -70,7 +76,7 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
 def main() -> int:
     """Plan, check, and run; return the exit status."""
     args = parse()
-    options = Options(args.rounds, args.runs, args.ablation, args.lora, args.publish)
+    options = Options(args.rounds, args.runs, args.ablation, args.lora, args.publish, args.waiting)
     folder = args.folder.resolve()
     place = Path(args.rehearse, folder.name).resolve() if args.rehearse else ROOT
     folder = folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder

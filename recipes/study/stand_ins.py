@@ -20,6 +20,7 @@ SAMPLE = Path("src/automedeval/sample")
 CASES = 60  # questions in the place of wikidoc
 TEST_CASES = 12  # questions in the place of MedText
 WINDOW = 4096  # tokens
+WIDTH = 64  # of an encoder's vectors
 VERIFIERS = ("simulated-chief-1", "simulated-chief-2")
 CHECKS = ("knowledge", "attribution", "fluency")
 
@@ -36,6 +37,7 @@ def stand_in(brought: Brought, place: Path) -> None:
         "books": lambda: shutil.copytree(place / SAMPLE / "books", scratch),
         "llama": lambda: _llama(scratch, place),
         "chat_llama": lambda: _llama(scratch, place, chat=True),
+        "bert": lambda: _bert(scratch, place),
         "encoder": lambda: _encoder(scratch, place),
         "checks": lambda: _write(scratch, _checks([place / file for file in brought.of])),
         "ratings": lambda: _write(scratch, _ratings(place / brought.of[0], place)),
@@ -127,7 +129,18 @@ def _llama(folder: Path, place: Path, chat: bool = False) -> None:
 
 
 def _encoder(folder: Path, place: Path) -> None:
-    """Save an encoder of two layers and random weights, whose vectors are means over tokens."""
+    """Save an encoder of sentence-transformers whose vectors are means over tokens; its folder says so."""
+    from sentence_transformers import SentenceTransformer, models
+
+    network = folder.with_name(f"{folder.name}.bert")
+    _bert(network, place)
+    modules = [models.Transformer(str(network)), models.Pooling(WIDTH)]
+    SentenceTransformer(modules=modules, device="cpu").save(str(folder), create_model_card=False)
+    shutil.rmtree(network)
+
+
+def _bert(folder: Path, place: Path) -> None:
+    """Save a BERT of two layers and random weights, with a pooler as supervised SimCSE has it."""
     import torch
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
     from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
@@ -150,5 +163,5 @@ def _encoder(folder: Path, place: Path) -> None:
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=256, **names)
     tokenizer.save_pretrained(folder)
     torch.manual_seed(0)
-    shape = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
+    shape = {"hidden_size": WIDTH, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
     BertModel(BertConfig(vocab_size=len(tokenizer), max_position_embeddings=256, **shape)).save_pretrained(folder)

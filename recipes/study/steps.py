@@ -32,6 +32,7 @@ class Options:
     ablation: str | None = None
     lora: bool = False
     publish: str | None = None
+    waiting: str | None = None  # what becomes of cases that wait for the jury; None stops the study
 
 
 @dataclass(frozen=True)
@@ -254,6 +255,8 @@ class Study:
             if ablation == "no_chain":
                 # Paper: the suggestions are those of "our retrieval-augmented GPT-4"; without the chain they have no books.
                 revised["knowledge"] = "none"
+            if self.options.waiting:
+                revised["waiting"] = self.options.waiting
             steps += self._step(reading, f"{before.name} judges its training cases", **ours)
             steps += self._step(name, "its mistakes are discussed and revised", **revised)
             train(f"introspection{number}", before.checkpoint, dataset)

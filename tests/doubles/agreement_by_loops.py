@@ -19,7 +19,7 @@ from sklearn.metrics import cohen_kappa_score
 
 WORSE = {"harmfulness": "neither"}  # criterion of medical_pairwise whose choice is the worse response → neutral answer
 SAME = 1e-9
-MEASURES = ("pairwise_accuracy", "pairwise_accuracy_untied", "concordance", "listwise_accuracy")
+MEASURES = ("pairwise_accuracy", "pairwise_accuracy_untied", "concordance", "triple_accuracy", "listwise_accuracy")
 CORRELATIONS = ("spearman", "pearson", "spearman_within_case", "pearson_within_case")
 
 
@@ -91,16 +91,28 @@ def relation(one: float | None, two: float | None, band: float = SAME) -> int | 
 
 
 def accuracies(groups: Sequence[tuple[int, Sequence[tuple[int | None, int | None]]]]) -> dict[str, Figure]:
-    """Return the accuracies of (case, [(relation of people, relation of the judge), …]) groups."""
+    """Return the accuracies of (case, [(relation of people, relation of the judge), …]) groups.
+
+    The pairs of a group are all pairs of its responses, in the order of `itertools.combinations`.
+    """
     known = [(case, people, judge) for case, pairs in groups for people, judge in pairs if people is not None]
     untied = [each for each in known if each[1] != 0]
     lists = [(case, [pair for pair in pairs if pair[0] is not None]) for case, pairs in groups]
+    triples = []
+    for case, pairs in groups:
+        size = next(size for size in itertools.count() if size * (size - 1) // 2 >= len(pairs))
+        by_places = dict(zip(itertools.combinations(range(size), 2), pairs, strict=True))
+        for three in itertools.combinations(range(size), 3):
+            own = [by_places[two] for two in itertools.combinations(three, 2)]
+            if all(people is not None for people, _ in own):
+                triples.append((case, float(all(people == judge for people, judge in own))))
     return {
         "pairwise_accuracy": share([(case, float(people == judge)) for case, people, judge in known]),
         "pairwise_accuracy_untied": share([(case, float(people == judge)) for case, people, judge in untied]),
         "concordance": share(
             [(case, 1.0 if judge == people else 0.5 if judge == 0 else 0.0) for case, people, judge in untied]
         ),
+        "triple_accuracy": share(triples),
         "listwise_accuracy": share([(case, float(all(p == j for p, j in pairs))) for case, pairs in lists if pairs]),
     }
 
@@ -777,14 +789,14 @@ class Loops:
     def rounds(self, judges: dict[str, dict[str, Any]]) -> dict[str, Any]:
         """Follow all judges, as if each were that of a round."""
         names = [row.name for row in self.rows if row.kind == "judge"]
-        source, end = self.source_of_all([judges[name] for name in names], "listwise_accuracy")
+        source, end = self.source_of_all([judges[name] for name in names], "triple_accuracy")
         table: list[dict[str, Any]] = []
         for number, name in enumerate(names):
-            measures = {each: judges[name][each + end] for each in ("listwise_accuracy", "pairwise_accuracy")}
+            measures = {each: judges[name][each + end] for each in ("triple_accuracy", "pairwise_accuracy")}
             before = table[-1] if table else None
             change = before and {each: self.less(figure, before[each]) for each, figure in measures.items()}
             table.append({"round": number, "judge": name, **measures, "change": change})
-        values = [self.value(line["listwise_accuracy"]) for line in table]
+        values = [self.value(line["triple_accuracy"]) for line in table]
         return {
             "names": names,
             "scores": source,
@@ -813,7 +825,7 @@ class Loops:
             records = [judges[each] for each in names]
             source, end = self.source_of_all(records, "concordance")
             line: dict[str, Any] = {"judge": name, "names": names, "scores": source}
-            for measure in ("concordance", "pairwise_accuracy", "listwise_accuracy"):
+            for measure in ("concordance", "pairwise_accuracy", "triple_accuracy"):
                 figures = [record[measure + end] for record in records]
                 values = [self.value(figure) for figure in figures]
                 if None in values:

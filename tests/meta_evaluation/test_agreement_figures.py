@@ -329,12 +329,20 @@ def check(folder: Path, files: dict[str, Any]) -> dict[str, Any]:
     wanted, count = loops.content(), len(files["cases"])
     compare(found, wanted, "agreement.json", count)
     for name, figures in wanted["judges"].items():
-        for key in ("valid_rate", "prefers_longer", "concordance", "listwise_accuracy", "spearman", "pearson_expected"):
+        for key in (
+            "valid_rate",
+            "prefers_longer",
+            "concordance",
+            "triple_accuracy",
+            "listwise_accuracy",
+            "spearman",
+            "pearson_expected",
+        ):
             if isinstance(figure := figures.get(key), Figure):
                 compare_intervals(found["judges"][name][key], figure, f"{name} → {key}", count)
     for own, record in zip(found.get("rounds", {}).get("table", []), wanted.get("rounds", {}).get("table", [])):
-        if record["change"] and isinstance(figure := record["change"]["listwise_accuracy"], Figure):
-            compare_intervals(own["change"]["listwise_accuracy"], figure, f"round {own['round']}", count)
+        if record["change"] and isinstance(figure := record["change"]["triple_accuracy"], Figure):
+            compare_intervals(own["change"]["triple_accuracy"], figure, f"round {own['round']}", count)
     for own, record in zip(found.get("repeats", []), wanted.get("repeats", [])):
         if isinstance(figure := record["concordance"]["mean"], Figure):
             compare_intervals(own["concordance"]["mean"], figure, "repeats", count)

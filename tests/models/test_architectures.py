@@ -191,7 +191,7 @@ def test_every_attention_has_the_same_scores(attention, tmp_path, cases):
 def test_values_of_several_tokens_stay_within_a_window(tmp_path, cases):
     folder = build_tiny_model(tmp_path / "m", model_type="mistral", **LOCAL)
     judge = load(folder)
-    assert_equal(Judge(judge.chat, "medical_pairwise", baseline=cases[0].models[0]), Reference(folder), cases[:1])
+    assert_equal(Judge(judge.chat, "medical_pairwise", models=cases[0].models[:2]), Reference(folder), cases[:1])
 
 
 def test_what_was_chosen_for_an_architecture_is_said(tmp_path, caplog):

@@ -150,6 +150,7 @@ def test_a_refused_parameter_is_found_in_the_cache_without_it(tmp_path):
         error(400, "temperature: only values between 0 and 2 are allowed"),
         error(400, "Unsupported parameter: 'messages'"),
         error(400, "the model is unknown"),
+        error(400, "an unexpected fault"),
     ],
 )
 def test_other_faults_leave_nothing_out(fault):

@@ -219,7 +219,7 @@ class Encoder:
 
     name, fingerprint = "words", "0" * 12
 
-    def __init__(self, model: str):
+    def __init__(self, model: str, pooling: str | None = None):
         self.model = model
 
     def encode(self, texts: list[str]) -> np.ndarray:

@@ -24,7 +24,7 @@ from automedeval.distillation.books import Passage
 class FakeEncoder:
     fingerprint = "fake"
 
-    def __init__(self, model, device, dtype):
+    def __init__(self, model, device, dtype, pooling=None):
         pass
 
 
@@ -282,7 +282,9 @@ def test_the_ablation_can_be_a_batch(distill):
     ],
 )
 def test_what_cannot_be_is_told_in_one_line(distill, arguments, said):
-    done, verdicts = distill("http://127.0.0.1:9/v1", *arguments)
+    with EndpointDouble(answer(VERDICT)) as endpoint:
+        done, verdicts = distill(endpoint.url, *arguments)
+        assert endpoint.asked == []
     assert said in error_line(done)
     assert verdicts == []
 

@@ -170,14 +170,16 @@ def test_the_judge_of_a_round_is_asked_the_prompts_of_the_rows(with_reference, t
                                             "Doctor 3: 3 points.")) as endpoint:  # fmt: skip
         done = run_recipe("judge", *given, "--base_url", endpoint.url, "--seed", 5)
         assert done.returncode == 0, done.stderr
-        asked = [json.dumps(request["body"]["messages"]) for request in endpoint.requests if "body" in request]
+        asked = [json.dumps(request["body"]["messages"]) for request in endpoint.asked]
         assert run_recipe("judge", *given, "--base_url", endpoint.url, "--seed", 5).returncode == 0
         assert len(endpoint.asked) == len(rows) == 7, "the second run has nothing to do"
     assert sorted(asked) == sorted(json.dumps(row["prompt"]) for row in rows.values())
     verdicts = [json.loads(line) for line in (tmp_path / "judged/verdicts.jsonl").read_text().splitlines()]
     assert {tuple(verdict["models"]) for verdict in verdicts} == {(*MODELS[:2], "reference")}
     given = ("--dataset", tmp_path / "data", "--verdicts", tmp_path / "judged", "--cases", tmp_path / "cases.jsonl")
-    done = run_recipe("introspect", *given, "--output", tmp_path / "round1", "--partners", "none")
+    done = run_recipe(
+        "introspect", *given, "--output", tmp_path / "round1", "--partners", "none", "--waiting", "keep_old"
+    )
     assert done.returncode == 0, done.stderr
     assert "judged without all of their responses" not in done.stdout
     # A naive count over the records: the verdict on record has one or more scores that are not 3.
@@ -270,7 +272,7 @@ def test_a_discussion_goes_on_after_a_refused_prompt(lessons) -> None:
         )
 
     with EndpointDouble(refuses_one) as endpoint:
-        done = lessons.introspect(*ENDPOINT, "--base_url", endpoint.url, "--concurrency", 1)
+        done = lessons.introspect(*ENDPOINT, "--base_url", endpoint.url, "--concurrency", 1, "--waiting", "keep_old")
         assert done.returncode == 0, done.stderr
         assert "3 mistakes → 2 consensus (exchange 2: 2), 1 without" in done.stdout
     pieces = [piece for piece in lessons.read("round1.discussion/discussion.jsonl") if piece["error"]]

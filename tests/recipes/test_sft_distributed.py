@@ -22,6 +22,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from automedeval.models.checkpoints import read_record
+from automedeval.models.precision import best_dtype
 from automedeval.training.stages import WHOLE
 
 pytestmark = [
@@ -395,7 +396,8 @@ def test_two_hosts_train_over_tcp(folder: Path, hosts: dict[str, str]) -> None:
     assert len(losses(output)) == 2
     assert read_record(output)["identity"]["processes"] == 2
     weights = load_file(output / "model.safetensors")
-    assert {each.dtype for each in weights.values()} == {torch.bfloat16}  # as the YAML of 13B says
+    # As the YAML of 13B says; float32 on a processor without bfloat16 instructions.
+    assert {each.dtype for each in weights.values()} == {best_dtype("cpu")}
     assert weights.keys() == load_file(folder / "model/model.safetensors").keys()
     for host in hosts:
         (cable,) = json.loads(ip("-n", host, "-json", "-statistics", "link", "show", "cable"))

@@ -89,7 +89,7 @@ def test_the_test_set_has_the_plans_cases_and_four_candidates(rehearsed: tuple[P
     medtext = [case for case in cases if case.id.startswith("medtext-")]
     assert len(medtext) == 12
     assert len(cases) - len(medtext) == statistics["splits"]["test"]["rows"]
-    assert {case.models for case in cases} == {tuple(CANDIDATES)}
+    assert {tuple(case.models) for case in cases} == {tuple(CANDIDATES)}
     training = {case.id for case in read_cases(folder / "cases" / "calibration" / "cases.jsonl")}
     assert training.isdisjoint(case.id for case in cases)
 

@@ -202,6 +202,7 @@ def judge_rubric(spec: str, rubric: Rubric | str | None = None) -> Rubric:
     """
     given = read_rubric(rubric) if isinstance(rubric, str) else rubric
     kind, model = checked_model(spec)
+    _check_scale(kind, given)
     if kind in ("checkpoint", "channel"):
         return rubric_of(model, kind, given)
     return given or read_rubric(PACKAGED)
@@ -219,6 +220,10 @@ def planner(spec: str, rubric: Rubric, **options: Any) -> Callable[[Case], list[
         return partial(plan_requests, rubric=rubric, **given)
     if given.get("orders", "1") != "1" or given.get("runs", 1) > 1 or given.get("baseline"):
         raise RecordError(f"--judge {spec}: sees each response once, by itself: no --orders, --runs or --baseline")
-    if kind == "channel" and not rubric.scale:
-        raise RecordError(f"--rubric {rubric.id}: gives choices, and a channel judge reads a scale")
+    _check_scale(kind, rubric)
     return partial(plan_apart, models=given.get("models"))
+
+
+def _check_scale(kind: str, rubric: Rubric | None) -> None:
+    if kind == "channel" and rubric and not rubric.scale:
+        raise RecordError(f"--rubric {rubric.id}: gives choices, and a channel judge reads a scale")

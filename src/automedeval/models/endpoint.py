@@ -381,13 +381,13 @@ class OpenAIChat(Chat):
         except openai.APIStatusError as error:
             paid.append(0.0)
             status, words = error.status_code, error_text(error)
+            if status in _REFUSED and (refused := refusal(error.code, words)):
+                return None, refused
             if status in (*_REFUSED, 403):  # OpenAI forbids log-probabilities with 403
                 name = refused_parameter(error.param, error_text(error, 2000), body)
                 if name and self._leave_out(name):
                     raise _LeftOut from None
             if status in _REFUSED:
-                if refused := refusal(error.code, words):
-                    return None, refused
                 raise _Refusal(f"answered {status}: {words}{_hint(words)}", sent) from None
             if status in _FATAL:
                 raise ChatError(f"{self.client.base_url} answered {status}: {words}{_hint(words)}") from None

@@ -8,7 +8,6 @@ from pathlib import Path
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface, AutoModelForCausalLM, DynamicCache
-from transformers.cache_utils import DummyLayer, DynamicLayer, DynamicSlidingWindowLayer
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
@@ -82,14 +81,14 @@ def takes_positions(model) -> bool:
     return "position_ids" in inspect.signature(model.forward).parameters
 
 
-def _layers(model) -> set[type]:
-    """Return the kinds of cache that transformers' `generate` gives the layers."""
-    return {type(layer) for layer in DynamicCache(config=model.config).layers}
+def _layers(model) -> set[str]:
+    """Return the kinds of cache that transformers' `generate` gives the layers, by name: `DummyLayer` is new in 5.23."""
+    return {type(layer).__name__ for layer in DynamicCache(config=model.config).layers}
 
 
 def attends_to_all(model) -> bool:
     """Return whether every layer attends to all earlier tokens, and knows their places from position ids alone."""
-    return _layers(model) == {DynamicLayer} and takes_positions(model) and longest_in_batch(model) == math.inf
+    return _layers(model) == {"DynamicLayer"} and takes_positions(model) and longest_in_batch(model) == math.inf
 
 
 def longest_in_batch(model) -> float:
@@ -101,7 +100,7 @@ def longest_in_batch(model) -> float:
     its attention counts padding (the temperature of Llama 4).
     Infinity: any other model.
     """
-    if model._is_stateful or not _layers(model) <= {DynamicLayer, DynamicSlidingWindowLayer, DummyLayer}:
+    if model._is_stateful or not _layers(model) <= {"DynamicLayer", "DynamicSlidingWindowLayer", "DummyLayer"}:
         return 0
     config = model.config.get_text_config()
     rope = getattr(config, "rope_parameters", None) or {}

@@ -183,17 +183,18 @@ def _template_path(name: str, beside: Path | None) -> Any:
     return next((place for place in places if place.is_file()), None)
 
 
-def read_questions(name: str | Path = "verdict") -> Questions:
-    """Read the questions about verdicts: the packaged "verdict" or "verification", or your own by the path of a YAML file.
+def read_questions(path: str | Path | None = None) -> Questions:
+    """Read the questions about verdicts: the packaged "verdict" (the default) or "verification", or those of a YAML file.
 
     Raises:
         RubricError: the file cannot be read, is not YAML, or has a key that is missing, unknown or wrong.
     """
-    if str(name) in PACKAGED_QUESTIONS:
-        reader, path = _Reader(f"{name}.yaml"), PACKAGED / "questions" / f"{name}.yaml"
+    name = "verdict" if path is None else str(path)
+    if name in PACKAGED_QUESTIONS:
+        reader, file = _Reader(f"{name}.yaml"), PACKAGED / "questions" / f"{name}.yaml"
     else:
-        reader, path = _Reader(str(name)), Path(name)
-    return reader.questions(reader.read(path))
+        reader, file = _Reader(name), Path(name)
+    return reader.questions(reader.read(file))
 
 
 class _Reader(YamlFile):
