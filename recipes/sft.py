@@ -190,8 +190,8 @@ def without_bfloat16() -> list[str]:
     for name in ("use_cpu", "bf16", "fp16"):
         parser.add_argument(f"--{name}", type=string_to_bool, nargs="?", const=True)
     given = {name: value for name, value in vars(parser.parse_known_args()[0]).items() if value is not None}
-    asked = (YamlFile(given["config"]).read() if "config" in given else None) or {}
-    asked = {**asked, **given}
+    written = YamlFile(given["config"]).read() if "config" in given else {}
+    asked = {**written, **given} if isinstance(written, dict) else given  # TRL says what is wrong with another file
     on_cpu = asked.get("use_cpu") or string_to_bool(os.environ.get("ACCELERATE_USE_CPU", "false"))
     if not (on_cpu or torch.cuda.is_available()) or not bfloat16_missing("cpu" if on_cpu else "cuda"):
         return []

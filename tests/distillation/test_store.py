@@ -32,7 +32,7 @@ TEXTS = {
     "Zopiclone 7.5 mg is for short use only.": "medical",
 }
 
-pytestmark = pytest.mark.skipif(not MODEL.is_dir(), reason=f"{MODEL} is not there: make models")
+pytestmark = pytest.mark.skipif(not MODEL.is_dir(), reason=f"{MODEL} is not there: `make test` gets it")
 
 
 @pytest.fixture(scope="module")

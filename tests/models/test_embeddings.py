@@ -20,7 +20,7 @@ TEXTS = [
     "Acetylsalicylic acid inhibits platelets.",
 ]
 
-pytestmark = pytest.mark.skipif(not MODEL.is_dir(), reason=f"{MODEL} is not there: make models")
+pytestmark = pytest.mark.skipif(not MODEL.is_dir(), reason=f"{MODEL} is not there: `make test` gets it")
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from automedeval.models.embeddings import Encoder
 MODEL = ROOT / "models" / "all-MiniLM-L6-v2"
 URL = os.environ.get("QDRANT_URL")
 
-pytestmark = pytest.mark.skipif(not MODEL.is_dir(), reason=f"{MODEL} is not there: make models")
+pytestmark = pytest.mark.skipif(not MODEL.is_dir(), reason=f"{MODEL} is not there: `make test` gets it")
 
 
 class Shelf:

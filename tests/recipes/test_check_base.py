@@ -169,6 +169,6 @@ def test_several_faults_are_told_at_once(base: Path) -> None:
 def test_the_demo_models_are_what_they_are() -> None:
     judge, encoder = (ROOT / "models" / name for name in ("SmolLM2-135M-Instruct", "all-MiniLM-L6-v2"))
     if not (judge.is_dir() and encoder.is_dir()):
-        pytest.skip("the small models are not there: make models")
+        pytest.skip("the small models are not there: `make test` gets them")
     assert check(judge)[0] == []
     assert "its context window has 512 tokens, and the longest row 2,048" in check(encoder)[0]

@@ -288,6 +288,11 @@ def test_a_processor_without_bfloat16_trains_in_float32(monkeypatch: pytest.Monk
     assert words.endswith("(AUTOMEDEVAL_BF16=off)")
 
 
+def test_a_config_that_is_no_mapping_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text("- bf16: true\n")
+    assert "must contain a YAML mapping" in error_line(run_recipe("sft", "--config", tmp_path / "run.yaml"))
+
+
 def test_a_gpu_without_bfloat16_gets_float16(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "sys.argv", ["recipes/sft.py", "--config", str(ROOT / "recipes/runs/automedeval-13b/stage1.yaml")]
