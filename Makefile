@@ -22,11 +22,15 @@ rehearse: .venv/installed  ## the paper's study and its ablations with tiny mode
 	  PYTHON=$(BIN)/python bash recipes/reproduce.sh recipes/runs/automedeval-13b --rounds 2 --rehearse $${ablation:+--ablation $$ablation} || exit; \
 	done
 
-test: $(JUDGE) $(ENCODER)
-	$(BIN)/python -m pytest
+# Each worker process computes with one thread: two that each use every core slow each other down.
+WORKERS ?= 2
+test test-lowest: export OMP_NUM_THREADS = 1
+
+test: $(JUDGE) $(ENCODER)  ## every test, a file at a time in each of WORKERS processes
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
 
 test-lowest: .venv-lowest/installed $(JUDGE) $(ENCODER)  ## the fast tests, with the lowest versions that setup.cfg allows
-	.venv-lowest/bin/python -m pytest -m "not slow"
+	.venv-lowest/bin/python -m pytest --numprocesses $(WORKERS) --dist loadfile -m "not slow"
 
 quality: .venv/installed
 	$(BIN)/ruff check .
