@@ -27,10 +27,10 @@ WORKERS ?= 2
 test test-lowest: export OMP_NUM_THREADS = 1
 
 test: $(JUDGE) $(ENCODER)  ## every test, a file at a time in each of WORKERS processes
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test-lowest: .venv-lowest/installed $(JUDGE) $(ENCODER)  ## the fast tests, with the lowest versions that setup.cfg allows
-	.venv-lowest/bin/python -m pytest --numprocesses $(WORKERS) --dist loadfile -m "not slow"
+	.venv-lowest/bin/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not slow"
 
 quality: .venv/installed
 	$(BIN)/ruff check .

@@ -6,6 +6,14 @@ from pathlib import Path
 import pytest
 from doubles.tiny_model import build_tiny_model
 
+# Minutes each: the others run beside them, and no process is left alone with one of them at the end.
+LONG = ("studies/test_rehearsal.py", "recipes/test_sft_distributed.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Move the long files to the front; everything else keeps its order."""
+    items.sort(key=lambda item: not item.nodeid.partition("::")[0].endswith(LONG))
+
 
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
