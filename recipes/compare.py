@@ -117,7 +117,7 @@ def main() -> None:
     people = read_ratings(args.ratings, cases)
     if args.rated:
         people = keep_ratings(cases, people, args.rated, args.seed)
-    notes = people.notes + notes
+    notes = people.notes + notes + [note for judge in judges for note in judge.notes()]
     rows = rows_of(judges)
     rated = np.zeros(len(cases), bool)
     rated[cases.panel.case[~np.isnan(people.scores)]] = True

@@ -4,9 +4,12 @@
     python recipes/meta_evaluate.py --verdicts small=v1.jsonl large=v2.jsonl --cases cases.jsonl --output report
     python recipes/meta_evaluate.py --verdicts r0=v0.jsonl r1=v1.jsonl r2=v2.jsonl --rounds r0,r1,r2 \
       --cases cases.jsonl --ratings ratings.jsonl --output report
+    python recipes/meta_evaluate.py --verdicts verdicts --cases cases.jsonl --ratings ratings.jsonl --ours mine \
+      --teacher_verdicts gpt-4 --output report
 
 Writes OUTPUT/agreement.json, OUTPUT/report.md and OUTPUT/report.html, a page that loads nothing from the network. Without
---ratings the candidates are compared by the judges alone. --rounds adds a forecast for further rounds of introspection.
+--ratings the candidates are compared by the judges alone. --rounds adds a forecast for further rounds of introspection, and
+--ours tests every other judge against one, in the form of the paper's Table 2.
 """
 
 import json
@@ -21,10 +24,11 @@ from automedeval.cli import comma_list, git_commit, parse, run
 from automedeval.meta_evaluation import report
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.evaluate import meta_evaluate
+from automedeval.meta_evaluation.paper_table import paper_table
 from automedeval.meta_evaluation.ratings import gather_preferences, read_choices, read_ratings, read_verdict_ratings
 from automedeval.meta_evaluation.rationale_similarity import compare_rationales, read_teacher
 from automedeval.meta_evaluation.report_text import summary
-from automedeval.meta_evaluation.runs import average_runs, check_rounds, follow_rounds
+from automedeval.meta_evaluation.runs import check_names, follow_rounds, lines_over_runs, repeated, trainings_of
 from automedeval.meta_evaluation.verdicts import Baseline, JudgeVerdicts, read_verdicts, rows_of
 from automedeval.metrics.lexical import BASELINES
 from automedeval.records import Preference, RecordError, check_least, read_placed
@@ -43,6 +47,20 @@ class MetaEvaluateArguments:
     )
     cases: str = field(metadata={"help": "the cases: .jsonl, .parquet or a Hub dataset id"})
     output: str = field(metadata={"help": "folder for agreement.json, report.md and report.html"})
+    judges: list[str] = field(
+        default_factory=list,
+        metadata={
+            "help": "compare only these of the judges in --verdicts: A,B,C; A stands for its trainings A-run2, A-run3, … too "
+            "(default: all)"
+        },
+    )
+    ours: str | None = field(
+        default=None,
+        metadata={
+            "help": "name of the judge that every other one is tested against, in the form of the paper's Table 2 (needs "
+            "--ratings)"
+        },
+    )
     ratings: str | None = field(default=None, metadata={"help": "people's ratings of the responses"})
     choices: str | None = field(default=None, metadata={"help": "people's choices about pairs of responses"})
     verdict_ratings: str | None = field(default=None, metadata={"help": "people's ratings of the verdicts"})
@@ -72,12 +90,13 @@ class MetaEvaluateArguments:
         metadata={"help": "names of the judges of introspection rounds 0, 1, 2, …, for a forecast (needs --ratings)"},
     )
     paper_table: bool = field(
-        default=False, metadata={"help": "also show the paper's Table 2 and its rounds, labelled as the paper's"}
+        default=False, metadata={"help": "also show the paper's own Table 2 and rounds, labelled as the paper's"}
     )
     teacher_verdicts: str | None = field(
         default=None,
         metadata={
-            "help": "a teacher's verdicts on these cases, to measure how similar the judges' rationales are to the teacher's"
+            "help": "a teacher's verdicts on these cases, to measure how similar the judges' rationales are to the teacher's: "
+            "the name of a judge in --verdicts, or a file or folder"
         },
     )
     bert_model: str = field(
@@ -100,11 +119,13 @@ class MetaEvaluateArguments:
     seed: int = field(default=0, metadata={"help": "seed of the bootstrap"})
 
     def __post_init__(self) -> None:
-        self.verdicts, self.rounds = comma_list(self.verdicts), comma_list(self.rounds)
+        self.verdicts, self.rounds, self.judges = map(comma_list, (self.verdicts, self.rounds, self.judges))
         if not self.verdicts:
             raise RecordError("--verdicts names no file")
         if self.rounds and not self.ratings:
             raise RecordError("--rounds needs --ratings: a round is measured by its agreement with people")
+        if self.ours is not None and not self.ratings:
+            raise RecordError("--ours needs --ratings: a judge is tested by its agreement with people")
         check_least(self, 1, "limit")
         check_least(self, 0, "html_cases")
         check_least(self, 100, "resamples")
@@ -115,7 +136,16 @@ def main() -> None:
     (args,) = parse((MetaEvaluateArguments,), __doc__)
     cases = Cases.read(args.cases, args.limit)
     judges, notes = read_verdicts(args.verdicts, cases, args.rubric, frozenset({*BASELINES, "people"}))
-    check_rounds(args.rounds, [row.name for row in rows_of(judges)])
+    teacher = None
+    if args.teacher_verdicts:
+        teacher, more = read_teacher(args.teacher_verdicts, cases, judges)
+        notes += more
+    judges = chosen(judges, args.judges)
+    notes += [note for judge in judges for note in judge.notes()]
+    rows = rows_of(judges)
+    lines = list(trainings_of({row.name: (row.judge.name, row.criterion) for row in rows}))
+    check_names("--rounds", args.rounds, lines)
+    check_names("--ours", [args.ours] if args.ours is not None else [], lines)
     people = choices = verdict_ratings = None
     if args.ratings:
         people = read_ratings(args.ratings, cases, args.raters)
@@ -134,13 +164,17 @@ def main() -> None:
     baselines = baselines_of(cases, notes) if args.baselines and people is not None else []
     given = (people, choices, verdict_ratings, preferences)
     result = meta_evaluate(cases, [*judges, *baselines], *given, args.resamples, args.seed)
-    if people is not None and (table := average_runs(result["judges"])):
-        result["repeats"] = table
-    if args.teacher_verdicts:
-        result["similarity"], more = similarity(args, cases, judges)
-        notes += more
+    rationales = None
+    if teacher is not None:
+        found = similarity(args, cases, judges, teacher)
+        result["similarity"] = estimate(found, len(cases), args.resamples, args.seed)
+        rationales = (found["judges"], result["similarity"]["judges"])
+    if people is not None:
+        result["over_runs"] = lines_over_runs(result["judges"])
+        options = (args.ours, rationales, args.resamples, args.seed)
+        result["table2"] = paper_table(cases, rows, people, result["over_runs"], *options)
     if args.rounds:
-        result["rounds"] = follow_rounds(result["judges"], args.rounds)
+        result["rounds"] = follow_rounds(result["over_runs"], args.rounds)
     result = plain(result) | {
         "notes": notes,
         "settings": {
@@ -166,19 +200,26 @@ def main() -> None:
     print(f"report: {folder / 'report.html'}")
 
 
+def chosen(judges: list[JudgeVerdicts], wanted: list[str]) -> list[JudgeVerdicts]:
+    """Return the judges of these names and their further trainings, all of them if there are no names."""
+    names = [judge.name for judge in judges]
+    check_names("--judges", wanted, names)
+    several = repeated(names)
+    keep = {run for name in wanted or names for run in several.get(name, [name])}
+    return [judge for judge in judges if judge.name in keep]
+
+
 def similarity(
-    args: MetaEvaluateArguments, cases: Cases, judges: list[JudgeVerdicts]
-) -> tuple[dict[str, Any], list[str]]:
-    """Compare the judges' rationales with the teacher's; return figures with intervals, and notes."""
-    teacher, notes = read_teacher(args.teacher_verdicts, cases)
+    args: MetaEvaluateArguments, cases: Cases, judges: list[JudgeVerdicts], teacher: JudgeVerdicts
+) -> dict[str, Any]:
+    """Compare the judges' rationales with the teacher's."""
     try:  # loads torch, and the library that only metrics need
         from automedeval.metrics.rationale_score.rationale_score import rationale_score
     except ImportError as error:
         raise RecordError(f"--teacher_verdicts: {error}; install automedeval[metric]") from None
     models = {name: None if value == "none" else value for name, value in vars(args).items() if name.endswith("_model")}
     options = {"bert_num_layers": args.bert_num_layers, "bert_backend": args.bert_backend, **models}
-    found = compare_rationales(cases, judges, teacher, rationale_score, **options)
-    return estimate(found, len(cases), args.resamples, args.seed), notes
+    return compare_rationales(cases, judges, teacher, rationale_score, **options)
 
 
 def baselines_of(cases: Cases, notes: list[str]) -> list[Baseline]:

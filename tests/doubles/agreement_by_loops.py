@@ -4,6 +4,7 @@ It follows the definitions of recipes/README.md and of the docstrings, and impor
 function of a list of case numbers, so that a resample of the bootstrap is only a list with repetitions.
 """
 
+import copy
 import hashlib
 import itertools
 import math
@@ -249,9 +250,8 @@ class Loops:
             found["people"] = self.of_people(by_people)
             found["models"]["people"] = self.candidates(by_people, self.people, None)
             found["comparisons"] = self.comparisons()
-            found["rounds"] = self.rounds(found["judges"])
-            if repeats := self.repeats(found["judges"]):
-                found["repeats"] = repeats
+            found["over_runs"] = self.over_runs(found["judges"])
+            found["rounds"] = self.rounds(found["over_runs"])
         if self.votes:
             found["choices"] = self.of_choices()
         if self.verdict_ratings:
@@ -348,7 +348,8 @@ class Loops:
             for number in range(len(self.cases))
         ]
 
-    def agreement(self, row: "Row") -> dict[str, Any]:
+    def measures(self, row: "Row") -> dict[str, Any]:
+        """Return the measures of a row from its own scores or choices, and from its expected scores."""
         found: dict[str, Any] = dict.fromkeys((*MEASURES, *CORRELATIONS), Undefined())
         if row.criterion is not None or row.scores is not None or row.expected is None:
             found |= accuracies(self.groups(row, row.relations))
@@ -360,10 +361,14 @@ class Loops:
             twins = accuracies(self.groups(row, banded)) | correlations(self.points(row, row.expected))
             twins["concordance"] = accuracies(self.groups(row, self.relations(row.expected)))["concordance"]
             found["tie_bands"] = bands
-        found |= {f"{name}_expected": twin for name, twin in twins.items()}
+        return found | {f"{name}_expected": twin for name, twin in twins.items()}
+
+    def agreement(self, row: "Row") -> dict[str, Any]:
+        found = self.measures(row)
         finest = row.relations if row.expected is None else self.relations(row.expected)
         found["headline"] = "concordance" if row.expected is None else "concordance_expected"
-        found["runs"] = self.runs(row)
+        runs = row.runs()
+        found["runs"] = [{"run": run} | self.measures(row.of_run(run)) for run in runs] if len(runs) > 1 else None
         topics = Counter(case["topic"] for case in self.cases if case["topic"])
         people = row.people_relations()
 
@@ -430,34 +435,6 @@ class Loops:
                     best, most = band, right(band)
             bands.append(best)
         return self.relations(expected, bands), bands
-
-    def runs(self, row: "Row") -> dict[str, Any] | None:
-        numbers = sorted({verdict["run"] for verdict in row.verdicts if verdict["valid"]})
-        found = []
-        for run in numbers if len(numbers) > 1 else ():
-            own = [verdict for verdict in row.verdicts if verdict["run"] == run]
-            if row.criterion is not None:
-                judged = row.chosen(own)
-                if any(choice is not None for choice in judged.values()):
-                    found.append(accuracies(self.groups(row, row.of_choices(judged))))
-                continue
-            scores = row.means(own, "expected_scores" if row.scores is None else "scores") or {}
-            measures = accuracies(self.groups(row, self.relations(scores)))
-            if row.scores is None:
-                banded = accuracies(self.groups(row, self.banded(row, scores)[0]))
-                measures = banded | {"concordance": measures["concordance"]}
-            found.append(measures | correlations(self.points(row, scores)))
-        if len(found) < 2:
-            return None
-        record: dict[str, Any] = {"count": len(found)}
-        everything = range(len(self.cases))
-        for name in found[0]:
-            values = [figures[name].of(everything) for figures in found]
-            if None not in values:
-                middle = mean(values)
-                variance = sum((value - middle) ** 2 for value in values) / (len(values) - 1)
-                record[name] = {"mean": middle, "sd": math.sqrt(variance), "values": values}
-        return record
 
     def against_the_others(self, row: "Row") -> dict[str, Figure]:
         values = row.scores if row.expected is None else row.expected
@@ -779,26 +756,28 @@ class Loops:
     def value(self, figure: Figure | Undefined) -> float | None:
         return None if isinstance(figure, Undefined) else figure.of(range(len(self.cases)))
 
-    def source_of_all(self, records: list[dict[str, Any]], measure: str) -> tuple[str, str]:
+    def source_of_all(self, lines: list[dict[str, Any]], measure: str) -> tuple[str, str]:
         """Return from which scores all judges have a measure, and the end of its name; own ones where none has."""
         for source, end in (("own", ""), ("expected", "_expected")):
-            if all(self.value(record[measure + end]) is not None for record in records):
+            if all(self.value(line[measure + end]["mean"]) is not None for line in lines):
                 return source, end
         return "own", ""
 
-    def rounds(self, judges: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    def rounds(self, lines: list[dict[str, Any]]) -> dict[str, Any]:
         """Follow all judges, as if each were that of a round."""
-        names = [row.name for row in self.rows if row.kind == "judge"]
-        source, end = self.source_of_all([judges[name] for name in names], "triple_accuracy")
+        source, end = self.source_of_all(lines, "triple_accuracy")
         table: list[dict[str, Any]] = []
-        for number, name in enumerate(names):
-            measures = {each: judges[name][each + end] for each in ("triple_accuracy", "pairwise_accuracy")}
+        for number, line in enumerate(lines):
+            both = {each: line[each + end] for each in ("triple_accuracy", "pairwise_accuracy")}
+            measures = {each: figure["mean"] for each, figure in both.items()}
             before = table[-1] if table else None
             change = before and {each: self.less(figure, before[each]) for each, figure in measures.items()}
-            table.append({"round": number, "judge": name, **measures, "change": change})
+            spread = {each: figure["sd"] for each, figure in both.items()}
+            about = {"round": number, "judge": line["judge"], "runs": line["runs"]}
+            table.append(about | measures | {"sd": spread, "change": change})
         values = [self.value(line["triple_accuracy"]) for line in table]
         return {
-            "names": names,
+            "names": [line["judge"] for line in lines],
             "scores": source,
             "values": values,
             "table": table,
@@ -815,34 +794,43 @@ class Loops:
 
         return Figure(of, min(one.n, two.n), min(one.cases, two.cases, key=len), (-1.0, 1.0))
 
-    def repeats(self, judges: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-        """Average the judges NAME, NAME-run2, … of the same training."""
-        table = []
-        for name in judges:
-            names = [name, *(other for other in judges if other.startswith(f"{name}-run"))]
-            if len(names) < 2:
+    def over_runs(self, judges: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+        """Average every judge over its runs, and over its trainings NAME, NAME-run2, …"""
+        rows = {row.name: row for row in self.rows if row.kind == "judge"}
+        everybody, table = {row.judge for row in rows.values()}, []
+        for row in rows.values():
+            if row.judge.partition("-run")[0] in everybody - {row.judge}:
                 continue
-            records = [judges[each] for each in names]
-            source, end = self.source_of_all(records, "concordance")
-            line: dict[str, Any] = {"judge": name, "names": names, "scores": source}
-            for measure in ("concordance", "pairwise_accuracy", "triple_accuracy"):
-                figures = [record[measure + end] for record in records]
-                values = [self.value(figure) for figure in figures]
-                if None in values:
-                    line[measure] = {"mean": Undefined(), "spread": None}
-                    continue
-
-                def of(drawn: Sequence[int], figures: list[Figure] = figures) -> float | None:
-                    own = [figure.of(drawn) for figure in figures]
-                    return None if None in own else mean(own)
-
-                few = min((figure.cases for figure in figures), key=len)
-                line[measure] = {
-                    "mean": Figure(of, min(figure.n for figure in figures), few, (0.0, 1.0)),
-                    "spread": statistics.stdev(values),
-                }
+            names = [row.name]
+            for other in rows.values():
+                if other.judge.startswith(f"{row.judge}-run") and other.criterion == row.criterion:
+                    names.append(other.name)
+            runs = [judges[name]["runs"] or [judges[name]] for name in names]
+            line: dict[str, Any] = {"judge": row.name, "names": names}
+            line |= {"runs": len(names), "of": "trainings"} if len(names) > 1 else {"runs": len(runs[0]), "of": "runs"}
+            for end in ("", "_expected"):
+                for measure in (*MEASURES, *CORRELATIONS):
+                    each = [[record[measure + end] for record in own] for own in runs]
+                    parts = [self.middle(own) for own in each] if len(names) > 1 else each[0]
+                    values = [self.value(part) for part in parts]
+                    spread = statistics.stdev(values) if len(values) > 1 and None not in values else None
+                    line[measure + end] = {"mean": self.middle(parts), "sd": spread, "values": values}
             table.append(line)
         return table
+
+    def middle(self, figures: list[Figure | Undefined]) -> Figure | Undefined:
+        """Return the mean of several figures."""
+        if len(figures) == 1:
+            return figures[0]
+        if any(self.value(figure) is None for figure in figures):
+            return Undefined()
+
+        def of(drawn: Sequence[int]) -> float | None:
+            own = [figure.of(drawn) for figure in figures]
+            return None if None in own else mean(own)
+
+        few = min((figure.cases for figure in figures), key=len)
+        return Figure(of, min(figure.n for figure in figures), few, figures[0].bounds)
 
     def of_choices(self) -> dict[str, Any]:
         labels = ("first", "second", "tie", "neither")
@@ -1019,16 +1007,33 @@ class Row:
             for n, a, b in self.loops.pairs
         }
 
+    def runs(self) -> list[int]:
+        return sorted({verdict["run"] for verdict in self.verdicts})
+
+    def of_run(self, run: int) -> "Row":
+        """Return this row with the values of one run; what the judge was asked about, and its kind, stay."""
+        row, own = copy.copy(self), [verdict for verdict in self.verdicts if verdict["run"] == run]
+        row.scores = None if self.scores is None else self.means(own, "scores") or {}
+        row.expected = None if self.expected is None else self.means(own, "expected_scores") or {}
+        if self.criterion is not None:
+            row.relations = row.of_choices(row.chosen(own))
+        else:
+            values = row.expected if row.scores is None else row.scores
+            row.relations = self.loops.relations(values or {})
+        return row
+
     def missing(self) -> list[int]:
-        """Return the case of every verdict that was asked for and not given."""
-        if self.kind == "baseline":
-            return []
-        if self.of_pairs:
-            there = {self.pair_of(each) for each in self.verdicts}
-            return [pair[0] for pair, asked in self.asked_pairs().items() if asked and pair not in there]
-        return sorted({number for number, place in self.asked if self.asked[number, place]} & {
-            number for number, place in self.asked if self.asked[number, place] and (number, place) not in self.shown
-        })  # fmt: skip
+        """Return the case of every verdict that was asked for in a run and not given."""
+        found: list[int] = []
+        for run in self.runs():
+            own = [verdict for verdict in self.verdicts if verdict["run"] == run]
+            if self.of_pairs:
+                there = {self.pair_of(each) for each in own}
+                found += [pair[0] for pair, asked in self.asked_pairs().items() if asked and pair not in there]
+            else:
+                shown = {(self.loops.number[each["case_id"]], place) for each in own for place in each["order"]}
+                found += sorted({key[0] for key, asked in self.asked.items() if asked and key not in shown})
+        return found
 
     def means(self, verdicts: list[dict], name: str) -> dict[tuple, float] | None:
         found: dict[tuple, list[float]] = {}

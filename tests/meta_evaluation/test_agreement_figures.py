@@ -22,7 +22,7 @@ from scipy import stats
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.evaluate import meta_evaluate as evaluated
 from automedeval.meta_evaluation.ratings import gather_preferences, read_choices, read_ratings, read_verdict_ratings
-from automedeval.meta_evaluation.runs import average_runs, follow_rounds
+from automedeval.meta_evaluation.runs import follow_rounds, lines_over_runs
 from automedeval.meta_evaluation.verdicts import Baseline, read_verdicts
 from automedeval.metrics.lexical import BASELINES
 from automedeval.records import Preference, read_placed
@@ -32,6 +32,7 @@ NOT_COMPARED = {
     "notes": "sentences for the reader; test_meta_evaluate_gaps.py has them",
     "settings": "the command, the version and the commit",
     "similarity": "needs two encoders; test_rationale_similarity.py has it",
+    "table2": "test_paper_table.py has it",
 }
 RESAMPLES = 100
 CANDIDATES = ("ant", "bee", "cat", "dog")
@@ -187,15 +188,14 @@ def ours(folder: Path, files: dict[str, Any]) -> dict[str, Any]:
     given = (people, choices, of_verdicts, preferences)
     result = evaluated(cases, [*judges, *baselines], *given, RESAMPLES, 0)
     if people is not None:
-        result["rounds"] = follow_rounds(result["judges"], rounds_of(result))
-        if table := average_runs(result["judges"]):
-            result["repeats"] = table
+        result["over_runs"] = lines_over_runs(result["judges"])
+        result["rounds"] = follow_rounds(result["over_runs"], rounds_of(result))
     return json.loads(json.dumps(plain(result), allow_nan=False))
 
 
 def rounds_of(result: dict[str, Any]) -> list[str]:
     """Return the names of all judges, which are taken for the judges of rounds 0, 1, 2, …"""
-    return [name for name, record in result["judges"].items() if record["kind"] == "judge"]
+    return [line["judge"] for line in result["over_runs"]]
 
 
 def theirs(folder: Path, files: dict[str, Any]) -> Loops:
@@ -343,9 +343,10 @@ def check(folder: Path, files: dict[str, Any]) -> dict[str, Any]:
     for own, record in zip(found.get("rounds", {}).get("table", []), wanted.get("rounds", {}).get("table", [])):
         if record["change"] and isinstance(figure := record["change"]["triple_accuracy"], Figure):
             compare_intervals(own["change"]["triple_accuracy"], figure, f"round {own['round']}", count)
-    for own, record in zip(found.get("repeats", []), wanted.get("repeats", [])):
-        if isinstance(figure := record["concordance"]["mean"], Figure):
-            compare_intervals(own["concordance"]["mean"], figure, "repeats", count)
+    for own, record in zip(found.get("over_runs", []), wanted.get("over_runs", []), strict=True):
+        for measure in ("concordance", "spearman", "pearson_expected"):
+            if isinstance(figure := record[measure]["mean"], Figure):
+                compare_intervals(own[measure]["mean"], figure, f"{record['judge']} over runs → {measure}", count)
     for own, record in zip(found.get("comparisons", []), wanted.get("comparisons", []), strict=True):
         compare_intervals(own["difference"], record["difference"], "comparison", count)
     check_p_values(found.get("comparisons", []), "difference")
@@ -388,4 +389,4 @@ def test_the_recipe_writes_these_figures_and_no_others(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     written = json.loads((tmp_path / "out" / "agreement.json").read_text())
     assert {key: value for key, value in written.items() if key not in NOT_COMPARED} == found
-    assert found.keys() == {"cases", "judges", "models", "people", "comparisons", "rounds", "repeats", *names[2:]}
+    assert found.keys() == {"cases", "judges", "models", "people", "comparisons", "rounds", "over_runs", *names[2:]}

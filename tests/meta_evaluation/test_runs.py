@@ -1,4 +1,4 @@
-"""Repeated training runs in the report: which judges are runs of one, their mean, and how far they lie apart."""
+"""Runs and repeated trainings in the report: which judges are runs of one, their mean, and how far they lie apart."""
 
 import json
 import re
@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from doubles.agreement_study import CASES, FAST, RATINGS, meta_evaluate, right_verdicts, write
 
-from automedeval.meta_evaluation.runs import TRAINING_MEASURES, repeated
+from automedeval.meta_evaluation.runs import SCORES, over_runs, repeated, trainings_of
 from automedeval.stats import bootstrap
+from automedeval.stats.agreement import ACCURACIES, CORRELATIONS
+from automedeval.stats.bootstrap import Estimate
 
 RIGHT = {"stage3": 15, "stage3-run2": 18, "stage3-run10": 12, "zero-shot": 9}
 
@@ -43,23 +45,53 @@ def test_the_report_has_a_line_for_the_runs_of_a_judge(judged: list[str], tmp_pa
     done = meta_evaluate(*given)
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "out" / "agreement.json").read_text())
-    (line,) = found["repeats"]
+    line, alone = found["over_runs"]
     runs = ["stage3", "stage3-run2", "stage3-run10"]
-    assert (line["judge"], line["names"], line["scores"]) == ("stage3", runs, "own")
-    for measure in TRAINING_MEASURES:
+    assert (line["judge"], line["names"], line["runs"], line["of"]) == ("stage3", runs, 3, "trainings")
+    for measure in (name + end for end in SCORES.values() for name in ACCURACIES + CORRELATIONS):
         values = [found["judges"][name][measure]["value"] for name in runs]
-        assert line[measure]["mean"]["value"] == pytest.approx(mean(values))
-        assert line[measure]["mean"]["low"] < mean(values) < line[measure]["mean"]["high"]
-        assert line[measure]["spread"] == pytest.approx(stdev(values))
-    told = f"{100 * line['triple_accuracy']['spread']:.2f}"
+        averaged = line[measure]
+        if None in values:
+            assert averaged["mean"]["value"] is averaged["sd"] is None
+            continue
+        assert averaged["values"] == values
+        assert averaged["mean"]["value"] == pytest.approx(mean(values))
+        if averaged["mean"]["low"] is not None:
+            assert averaged["mean"]["low"] <= averaged["mean"]["value"] <= averaged["mean"]["high"]
+        assert averaged["sd"] == pytest.approx(stdev(values))
+    assert (alone["judge"], alone["runs"], alone["concordance"]["sd"]) == ("zero-shot", 1, None)
+    assert alone["concordance"]["mean"] == found["judges"]["zero-shot"]["concordance"]
+    told = f"{line['triple_accuracy']['sd']:.3f}"
     for kind in ("html", "md"):
         text = re.sub(r"\s+", " ", (tmp_path / "out" / f"report.{kind}").read_text())
-        assert "Repeated runs" in text
+        assert re.search("[Rr]uns of stage3: stage3, stage3-run2, stage3-run10", text)
+        assert "uns of zero-shot" not in text
         assert told in text
 
 
-def test_judges_without_a_second_run_have_no_such_table(judged: list[str], tmp_path: Path) -> None:
-    given = ["--cases", CASES, "--ratings", RATINGS, "--output", tmp_path / "out", *FAST]
-    assert meta_evaluate("--verdicts", judged[0], judged[3], *given).returncode == 0
-    assert "repeats" not in json.loads((tmp_path / "out" / "agreement.json").read_text())
-    assert "Repeated runs" not in (tmp_path / "out" / "report.md").read_text()
+def test_trainings_of_a_criterion_belong_together() -> None:
+    names = {
+        "a-run2: harm": ("a-run2", "harm"),
+        "a: truth": ("a", "truth"),
+        "b": ("b", None),
+        "a-run2: truth": ("a-run2", "truth"),
+    }
+    assert trainings_of(names) == {
+        "a-run2: harm": ["a-run2: harm"],
+        "a: truth": ["a: truth", "a-run2: truth"],
+        "b": ["b"],
+    }
+
+
+def test_a_training_counts_once_however_often_it_was_asked() -> None:
+    def known(value: float) -> Estimate:
+        return Estimate(value, 0.0, 1.0, 10, cases=10, draws=np.full(100, value) + np.linspace(0, 0.1, 100))
+
+    found = over_runs({"a": {0: known(0.1), 1: known(0.3)}, "a-run2": {0: known(0.6)}})
+    assert found["values"] == pytest.approx([0.2, 0.6])
+    assert found["mean"].value == pytest.approx(0.4)
+    assert found["sd"] == pytest.approx(stdev([0.2, 0.6]))
+    found = over_runs({"a": {0: known(0.1), 2: Estimate(None, reason="no valid verdict")}})
+    assert (found["mean"].value, found["mean"].reason, found["sd"]) == (None, "run 2: no valid verdict", None)
+    found = over_runs({"a": {0: known(0.1)}})
+    assert (found["mean"].value, found["sd"]) == (0.1, None)

@@ -135,8 +135,9 @@ def test_several_judges_runs_and_orders(tmp_path):
     ]
     verdicts += agreeing_verdicts("wobbly", expected_scores=None) + turned
     found = evaluate(tmp_path, verdicts, "--ratings", RATINGS)
-    assert found["judges"]["echo"]["runs"]["count"] == 3
-    assert found["judges"]["echo"]["runs"]["concordance"]["sd"] == 0
+    assert [each["run"] for each in found["judges"]["echo"]["runs"]] == [0, 1, 2]
+    assert {line["judge"]: line["runs"] for line in found["over_runs"]} == {"echo": 3, "wobbly": 1}
+    assert found["over_runs"][0]["concordance"]["sd"] == 0
     assert "order_consistency" not in found["judges"]["echo"]
     wobbly = found["judges"]["wobbly"]
     assert wobbly["order_consistency"]["value"] < 0.7

@@ -216,11 +216,15 @@ def test_scores_are_read_as_choices_the_way_a_criterion_goes(tmp_path):
 
 def test_runs_of_every_kind_of_judge_have_a_spread(tmp_path):
     pairs = [each | {"run": run} for run in (0, 1) for each in pairwise_verdicts()]
-    found = evaluate(tmp_path, pairs, "--ratings", RATINGS)["judges"]["pairs: correctness"]
-    assert found["runs"]["concordance"]["values"] == [1.0, 1.0]
+    (line, _) = evaluate(tmp_path, pairs, "--ratings", RATINGS)["over_runs"]
+    assert (line["judge"], line["concordance"]["values"]) == ("pairs: correctness", [1.0, 1.0])
     silent = [each | {"run": run, "scores": None} for run in (0, 1) for each in agreeing_verdicts()]
-    found = evaluate(tmp_path, silent, "--ratings", RATINGS)["judges"]["echo"]
-    assert found["runs"]["pairwise_accuracy"]["mean"] == pytest.approx(found["pairwise_accuracy_expected"]["value"])
+    found = evaluate(tmp_path, silent, "--ratings", RATINGS)
+    (line,), echo = found["over_runs"], found["judges"]["echo"]
+    assert line["pairwise_accuracy"]["mean"]["value"] is None
+    twin = line["pairwise_accuracy_expected"]["mean"]["value"]
+    assert twin == pytest.approx(echo["pairwise_accuracy_expected"]["value"])
+    assert found["table2"]["scores"] == "expected"
 
 
 @pytest.mark.parametrize("name", ["random", "people", "longer text"])

@@ -120,6 +120,16 @@ def test_one_case_has_no_p_value() -> None:
     assert bootstrap.p_value(bootstrap.difference(one, one)) is None
 
 
+@pytest.mark.parametrize(("resamples", "cases"), [(200, 12), (2000, 60), (5000, 1130)])
+def test_the_smallest_p_value_is_that_of_resamples_on_one_side(resamples: int, cases: int) -> None:
+    least = bootstrap.least_p_value(resamples, cases)
+    draws = np.linspace(0.1, 0.2, resamples)
+    assert bootstrap.p_value(bootstrap.estimate_from(0.15, draws, cases, cases)) == pytest.approx(least)
+    draws[0] = -0.1
+    assert bootstrap.p_value(bootstrap.estimate_from(0.15, draws, cases, cases)) > least
+    assert least < bootstrap.least_p_value(resamples // 2, cases)
+
+
 def test_holm_adjusts_as_published() -> None:
     assert bootstrap.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx(
         [0.03, 0.06, 0.06, 0.02]

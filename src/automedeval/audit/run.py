@@ -42,9 +42,7 @@ def recorded(place: str, cases: Cases, rubric: str | None, judge_name: str | Non
     if len(chosen) != 1:
         names = ", ".join(f"{each.judge} by {each.rubric_name}" for each in found)
         raise RecordError(f"{path}: holds verdicts of {names}; --judge_name chooses one")
-    # Notes about other judges in the file do not belong in this report.
-    others = tuple(each.name for each in found if each is not chosen[0])
-    notes += [note for note in more if not note.startswith(others)]
+    notes += more + chosen[0].notes()
     return chosen[0]
 
 

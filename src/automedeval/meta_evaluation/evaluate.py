@@ -77,9 +77,9 @@ def meta_evaluate(
     if people is not None:
         result["comparisons"] = _differences(result["comparisons"])
     for table in result["models"].values():
-        _adjust(table.get("pairs", []), "margin")
+        adjust(table.get("pairs", []), "margin")
     for compared in result.get("preferences", []):
-        _adjust(list(compared["criteria"].values()), "margin")
+        adjust(list(compared["criteria"].values()), "margin")
     return result
 
 
@@ -134,28 +134,51 @@ def _prefers_longer(cases: Cases, longer: np.ndarray, relation: np.ndarray) -> S
     return _concordance(cases, np.where(np.isnan(relation), np.nan, longer), relation)
 
 
-def _agreement(cases: Cases, people: People, row: Row, relation: np.ndarray) -> dict[str, Any]:
-    """Return the measures of one row, the same from expected scores, and where the judge errs most.
+def measures_of(cases: Cases, row: Row, rated: np.ndarray, relation: np.ndarray) -> dict[str, Any]:
+    """Return the measures of one line, the same from expected scores, and the tie bands of these.
 
     Args:
-        relation: people's relations of the pairs that the judge was asked about [pairs]; so in the functions below.
+        rated: people's scores of the responses that count [responses], NaN for the others.
+        relation: people's relations of the pairs that count [pairs], NaN for the others.
     """
-    panel, rated = cases.panel, row.rated(people)
+    panel = cases.panel
     reason = "no valid verdict" if row.invalid else "this judge gives no whole scores"
     record: dict[str, Any] = dict.fromkeys(ACCURACIES + CORRELATIONS, Estimate(None, reason=reason))
     if row.criterion is not None or row.scores is not None or row.invalid:  # without a valid verdict all is wrong
         record |= agreement.accuracies(panel, relation, row.relations)
+    if row.criterion is not None:
+        record |= dict.fromkeys(CORRELATIONS, Estimate(None, reason="this judge gives choices, no scores"))
     if row.scores is not None:
-        record |= agreement.correlations(panel, rated, row.scores)
+        record |= _correlations(cases, rated, row.scores)
     if row.expected is not None:
         banded, bands = agreement.cross_fitted_relations(panel, relation, row.expected, cases.folds())
-        twins = agreement.accuracies(panel, relation, banded) | agreement.correlations(panel, rated, row.expected)
+        twins = agreement.accuracies(panel, relation, banded) | _correlations(cases, rated, row.expected)
         twins["concordance"] = _concordance(cases, relation, panel.relations(row.expected))
         record |= {f"{name}_expected": twins[name] for name in ACCURACIES + CORRELATIONS} | {"tie_bands": bands}
     else:
         reason = "no valid verdict" if row.invalid else "this judge gives no expected scores, or not with every verdict"
         record |= {f"{name}_expected": Estimate(None, reason=reason) for name in ACCURACIES + CORRELATIONS}
-    record |= {"headline": row.headline, "runs": _runs(cases, row, rated, relation)} | _breakdown(cases, row, relation)
+    return record
+
+
+def _correlations(cases: Cases, rated: np.ndarray, scores: np.ndarray) -> dict[str, Any]:
+    if np.isnan(scores).all():  # of one run
+        return dict.fromkeys(CORRELATIONS, Estimate(None, reason="no valid verdict"))
+    return agreement.correlations(cases.panel, rated, scores)
+
+
+def _agreement(cases: Cases, people: People, row: Row, relation: np.ndarray) -> dict[str, Any]:
+    """Return the measures of one line, also of every run by itself, and where the judge errs most.
+
+    Args:
+        relation: people's relations of the pairs that the judge was asked about [pairs]; so in the functions below.
+    """
+    panel, rated, runs = cases.panel, row.rated(people), row.runs()
+    record = measures_of(cases, row, rated, relation)
+    record["runs"] = None
+    if len(runs) > 1:
+        record["runs"] = [{"run": each.run} | measures_of(cases, each, rated, relation) for each in runs]
+    record |= {"headline": row.headline} | _breakdown(cases, row, relation)
     if row.judge.kind == "judge":
         both = ~np.isnan(row.values) & ~np.isnan(people.scores) if row.values is not None else np.zeros(0, bool)
         curve = reliability_bins(row.values[both], people.scores[both]) if both.sum() >= 2 * BINS else []
@@ -228,32 +251,6 @@ def _ceiling(cases: Cases, people: People, rows: list[Row], tree: dict[str, Any]
         tree["judges"][row.name]["against_the_other_raters"] = {
             name: agreement.accuracies(panel, same, judged)["concordance"] for name, judged in judges.items()
         }
-
-
-def _runs(cases: Cases, row: Row, rated: np.ndarray, relation: np.ndarray) -> dict[str, Any] | None:
-    """Return the measures of every run by itself, their mean and standard deviation (the paper averages three runs)."""
-    panel, judge = cases.panel, row.judge
-    found: list[dict[str, Statistic]] = []
-    for run in judge.runs if len(judge.runs) > 1 else ():
-        if row.criterion is not None:
-            choice = judge.choice(row.criterion, run)
-            if (choice >= 0).any():
-                found.append(agreement.accuracies(panel, relation, judge.choice_relations(row.criterion, choice)))
-            continue
-        scores = judge.per_response(judge.expected_score if row.scores is None else judge.score, run)
-        measures = agreement.accuracies(panel, relation, panel.relations(scores))
-        if row.scores is None:
-            banded, _ = agreement.cross_fitted_relations(panel, relation, scores, cases.folds())
-            measures = agreement.accuracies(panel, relation, banded) | {"concordance": measures["concordance"]}
-        found.append(measures | agreement.correlations(panel, rated, scores))
-    if len(found) < 2:
-        return None
-    record: dict[str, Any] = {"count": len(found)}
-    for name in found[0]:
-        values = [bootstrap.value_of(statistics[name], len(cases)) for statistics in found]
-        if not np.isnan(values).any():
-            record[name] = {"mean": float(np.mean(values)), "sd": float(np.std(values, ddof=1)), "values": values}
-    return record
 
 
 def _worst(cases: Cases, row: Row, rated: np.ndarray, relation: np.ndarray) -> list[str]:
@@ -341,11 +338,11 @@ def _differences(comparisons: list[dict[str, Any]]) -> list[dict[str, Any]]:
         difference = bootstrap.difference(*record["concordances"])
         if difference.value is not None:
             found.append({**record, "difference": difference})
-    _adjust(found, "difference")
+    adjust(found, "difference")
     return found
 
 
-def _adjust(records: list[dict[str, Any]], name: str) -> None:
+def adjust(records: list[dict[str, Any]], name: str) -> None:
     """Add to each record the p-value of a figure, and the p-value adjusted for the number of records (Holm)."""
     for record in records:
         record |= {"p": bootstrap.p_value(record[name]), "p_adjusted": None}

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import yaml
 
+from automedeval.meta_evaluation import paper_table_text
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.ratings import People
 from automedeval.meta_evaluation.report_figures import illustrate
@@ -111,6 +112,19 @@ def _ratings(people: People | None, place: int) -> str | None:
     return f"{people.scores[place]:.2f} ({', '.join(each[:8])}{', …' if len(each) > 8 else ''})"
 
 
+def _table2(result: dict[str, Any], paper: dict[str, Any] | None) -> dict[str, Any]:
+    """Return what the templates show of the table in the form of the paper's Table 2."""
+    columns = result["table2"]["columns"]
+    return {
+        "head": [paper_table_text.COLUMNS[name].label for name in columns],
+        "places": [paper["columns"].index(name) for name in columns] if paper else [],
+        "lines": paper_table_text.lines_of(result, paper),
+        "legend": paper_table_text.legend(result, result.get("similarity", {}).get("teacher")),
+        "reasons": paper_table_text.reasons(result),
+        "fewer": paper_table_text.fewer(result),
+    }
+
+
 def render(
     result: dict[str, Any],
     title: str,
@@ -128,6 +142,7 @@ def render(
     """
     rows = agreement_table(result) if "people" in result else []
     rounds = published("rounds") if beside_paper else None
+    paper = published("table2") if beside_paper else None
     return render_twins(
         "automedeval.meta_evaluation",
         "report",
@@ -140,7 +155,8 @@ def render(
         result=result,
         judges=real_judges(result),
         cases=cases,
-        paper=published("table2") if beside_paper else None,
+        paper=paper,
+        table2=_table2(result, paper) if "table2" in result else None,
         paper_rounds=rounds,
         gaps=gaps(result),
         rows=rows,

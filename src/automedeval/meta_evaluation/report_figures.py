@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from functools import partial
+from statistics import fmean
 from typing import Any
 
 from automedeval.meta_evaluation.ratings import OUTCOMES
 from automedeval.meta_evaluation.report_text import real_judges
+from automedeval.meta_evaluation.runs import trainings_of
 from automedeval.reports import charts
 from automedeval.reports.charts import Figure
 from automedeval.reports.text import ends
@@ -121,7 +123,6 @@ def _rounds(rounds: dict[str, Any], paper: dict[str, Any] | None) -> Iterator[Fi
 
 
 def _candidates(result: dict[str, Any]) -> Iterator[Figure]:
-    outcomes = []
     for name, table in result["models"].items():
         if "gap" in table:
             continue
@@ -131,9 +132,6 @@ def _candidates(result: dict[str, Any]) -> Iterator[Figure]:
             i, j = (models.index(model) for model in pair["pair"])
             shares[i][j] = pair["win"]["value"] + pair["tie"]["value"] / 2
             shares[j][i] = pair["loss"]["value"] + pair["tie"]["value"] / 2
-            if len(models) <= 5:
-                values = [pair[label]["value"] for label in ("win", "tie", "loss")]
-                outcomes.append((f"{pair['pair'][0]} : {pair['pair'][1]}, {name}", values))
         yield Figure(
             f"Win rates by {name}",
             "Share of cases in which the model of the row is better than that of the column. Ties count half.",
@@ -146,15 +144,30 @@ def _candidates(result: dict[str, Any]) -> Iterator[Figure]:
             rows = [(model, estimate, charts.BLUE) for model, estimate in ranked]
             text, label = "Bradley–Terry strengths against the average model.", "log odds against the average"
             yield from charts.estimates(f"Strengths by {name}", text, rows, label, 0.0, head=("model", "strength"))
-    if outcomes:
-        outcomes.sort(key=lambda each: each[0])
+    if outcomes := sorted(_outcomes(result)):
         yield Figure(
             "Wins, ties and losses",
-            "Share of cases that the first model of a pair wins, ties and loses (the paper's Figure 4).",
+            "Share of cases that the first model of a pair wins, ties and loses (the paper's Figure 4). Of a judge that was "
+            "trained several times the mean over its trainings.",
             partial(charts.stacked, outcomes, ("win", "tie", "loss")),
             ["models, judge", "win", "tie", "loss"],
             [[name, *values] for name, values in outcomes],
         )
+
+
+def _outcomes(result: dict[str, Any]) -> Iterator[tuple[str, list[float]]]:
+    """Yield, for every two of at most five candidates and everybody who compared them, the shares of wins, ties and losses."""
+    lines = {"people": ["people"]} if "people" in result["models"] else {}
+    names = {name: (record["name"], record["criterion"]) for name, record in real_judges(result).items()}
+    for line, trainings in (lines | trainings_of(names)).items():
+        tables = [result["models"][name] for name in trainings]
+        if any("gap" in table or len(table["models"]) > 5 for table in tables):
+            continue
+        shares: dict[str, list[list[float]]] = {}
+        for pair in (pair for table in tables for pair in table["pairs"]):
+            values = [pair[label]["value"] for label in ("win", "tie", "loss")]
+            shares.setdefault(f"{pair['pair'][0]} : {pair['pair'][1]}, {line}", []).append(values)
+        yield from ((name, [fmean(each) for each in zip(*own)]) for name, own in shares.items())
 
 
 def _verdict_ratings(result: dict[str, Any]) -> Iterator[Figure]:

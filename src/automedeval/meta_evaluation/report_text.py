@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from automedeval.meta_evaluation import paper_table_text
 from automedeval.reports.text import interval, percent
 
 CONTEST = 6  # pairs of models that are put into words
@@ -38,6 +39,8 @@ def summary(result: dict[str, Any]) -> list[str]:
             sentences.append(f"{percent(1 - valid)} of {judge}'s verdicts are invalid or missing.{wrong}")
     for compared in result.get("preferences", []):
         sentences += _preferred(compared)
+    if "table2" in result:
+        sentences += paper_table_text.sentences(result["table2"])
     if "rounds" in result:
         sentences += _rounds(result["rounds"])
     if "people" not in result and not result.get("choices"):

@@ -1,4 +1,7 @@
-"""Summarise judges of one kind: several trainings of one judge, and the judges of introspection rounds.
+"""Average a judge's figures over its runs, and follow the judges of introspection rounds.
+
+A run is one `--runs` of recipes/judge.py, or one training of the judge: NAME, NAME-run2, … . Every run is scored by itself, and
+the figures are averaged (paper, Table 2). A training's figure is the mean over its own runs.
 
 The judge of round 0 comes from the last curriculum stage (paper Tables 3 and 5). The forecast is of triple accuracy, the
 paper's Accuracy triple, which its Appendix F models.
@@ -6,15 +9,16 @@ paper's Accuracy triple, which its Appendix F models.
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import stdev
 from typing import Any
 
 from automedeval.records import RecordError
 from automedeval.stats import bootstrap
+from automedeval.stats.agreement import ACCURACIES, CORRELATIONS
+from automedeval.stats.bootstrap import Estimate
 from automedeval.stats.growth_curve import LEAST_ROUNDS, fit
 
-TRAINING_MEASURES = ("concordance", "pairwise_accuracy", "triple_accuracy")
 ROUND_MEASURES = ("triple_accuracy", "pairwise_accuracy")
 SCORES = {
     "own": "",
@@ -22,9 +26,9 @@ SCORES = {
 }  # the scores or choices that measures are from → end of the measures' names
 
 
-def _scores_of_all(records: Sequence[dict[str, Any]], measure: str) -> str:
-    """Return the first of `SCORES` from which every record has a measure: measures of different scores do not compare."""
-    known = {scores: [each[measure + end].value for each in records] for scores, end in SCORES.items()}
+def scores_of_all(lines: Sequence[dict[str, Any]], measure: str) -> str:
+    """Return the first of `SCORES` from which every line has a measure: measures of different scores do not compare."""
+    known = {scores: [line[measure + end]["mean"].value for line in lines] for scores, end in SCORES.items()}
     return next((scores for scores, values in known.items() if None not in values), "own")
 
 
@@ -38,57 +42,112 @@ def repeated(names: Sequence[str]) -> dict[str, list[str]]:
     return {name: [name, *(run for _, run in sorted(later))] for name, later in runs.items()}
 
 
-def average_runs(judges: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return a line per judge that was trained several times, in the order of the judges.
+def trainings_of(names: Mapping[str, tuple[str, str | None]]) -> dict[str, list[str]]:
+    """Return the name of each judge's first training → those of all of them, in the order of the judges.
+
+    Args:
+        names: the name of a line → its judge, and its criterion if it is one of a pairwise judge.
+    """
+    lines = {key: line for line, key in names.items()}
+    several = repeated(list(dict.fromkeys(judge for judge, _ in lines)))
+    first = {run: name for name, runs in several.items() for run in runs}
+    found: dict[str, list[str]] = {}
+    for (judge, criterion), line in lines.items():
+        base = first.get(judge, judge)
+        if (base, criterion) not in lines:  # the first training has no choice on this criterion
+            base = judge
+        if base == judge:
+            keys = ((name, criterion) for name in several.get(base, [base]))
+            found[line] = [lines[key] for key in keys if key in lines]
+    return found
+
+
+def over_runs(
+    figures: Mapping[str, Mapping[int, Estimate]], bounds: tuple[float, float] | None = None
+) -> dict[str, Any]:
+    """Average a figure over the runs of a judge.
+
+    Args:
+        figures: name of a training → run → the figure, all from the same resamples.
+        bounds: the lowest and highest value of a unit if the figure is a mean over units.
+
+    Returns:
+        "mean" with its interval over cases, "sd", the standard deviation (n - 1) between runs, None where there is one run, and
+        "values", the runs' figures. Mean and sd are undefined if one of the runs has no figure.
+    """
+    if len(figures) > 1:
+        each = {name: bootstrap.average(list(runs.values()), bounds) for name, runs in figures.items()}
+    else:
+        each = {f"run {number}": figure for runs in figures.values() for number, figure in runs.items()}
+    values = [figure.value for figure in each.values()]
+    mean = bootstrap.average(list(each.values()), bounds)
+    if len(each) > 1 and None in values:
+        name, figure = next(item for item in each.items() if item[1].value is None)
+        mean = Estimate(None, reason=f"{name}: {figure.reason}", cases=mean.cases)
+    sd = stdev(values) if len(values) > 1 and None not in values else None
+    return {"mean": mean, "sd": sd, "values": values}
+
+
+def lines_over_runs(judges: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a line per judge with its measures averaged over its runs, in the order of the judges.
 
     Args:
         judges: the judges' figures by `meta_evaluate`, as `Estimate` from one bootstrap.
 
     Returns:
-        "judge"; "names" of its trainings; "scores", own or expected, that the figures are from; per measure "mean" with its
-        interval over cases, and "spread", the standard deviation between trainings, None where one has no figure.
+        "judge"; "names" of its trainings; "runs", how many are averaged; "of", whether these are trainings or runs of one
+        judge; for every measure, also those from expected scores, what `over_runs` returns.
     """
-    table = []
-    for name, runs in repeated(list(judges)).items():
-        records = [judges[run] for run in runs]
-        scores = _scores_of_all(records, "concordance")
-        line: dict[str, Any] = {"judge": name, "names": runs, "scores": scores}
-        for measure in TRAINING_MEASURES:
-            figures = [each[measure + SCORES[scores]] for each in records]
-            known = all(figure.value is not None for figure in figures)
-            spread = stdev(figure.value for figure in figures) if known else None
-            line[measure] = {"mean": bootstrap.average(figures), "spread": spread}
-        table.append(line)
+    real = {name: record for name, record in judges.items() if record["kind"] == "judge"}
+    lines, table = {row: (record["name"], record["criterion"]) for row, record in real.items()}, []
+    for line, names in trainings_of(lines).items():
+        runs = {name: {each.get("run", 0): each for each in real[name]["runs"] or [real[name]]} for name in names}
+        averaged = {
+            measure + end: over_runs(
+                {name: {run: record[measure + end] for run, record in own.items()} for name, own in runs.items()},
+                (0.0, 1.0) if measure in ACCURACIES else None,
+            )
+            for end in SCORES.values()
+            for measure in ACCURACIES + CORRELATIONS
+        }
+        count, of = (len(names), "trainings") if len(names) > 1 else (len(runs[line]), "runs")
+        table.append({"judge": line, "names": names, "runs": count, "of": of, **averaged})
     return table
 
 
-def check_rounds(names: Sequence[str], known: Sequence[str]) -> None:
-    """Raise RecordError for a name of `--rounds` that no judge has, or that is given twice."""
+def check_names(option: str, names: Sequence[str], known: Sequence[str]) -> None:
+    """Raise RecordError for a name in an option that no judge has, or that is given twice."""
     for number, name in enumerate(names):
         if name not in known:
-            raise RecordError(f"--rounds: no judge is called {name!r}; there are {', '.join(known)}")
+            raise RecordError(f"{option}: no judge is called {name!r}; there are {', '.join(known)}")
         if name in names[:number]:
-            raise RecordError(f"--rounds: {name!r} is given twice: rounds {names.index(name)} and {number}")
+            raise RecordError(f"{option}: {name!r} is given twice")
 
 
-def follow_rounds(judges: dict[str, dict[str, Any]], names: Sequence[str]) -> dict[str, Any]:
+def follow_rounds(lines: Sequence[dict[str, Any]], names: Sequence[str]) -> dict[str, Any]:
     """Return the accuracies of rounds 0, 1, 2, … and a forecast for further rounds.
 
     Args:
-        judges: as in `average_runs`.
-        names: the judges in the order of their rounds; see `check_rounds`.
+        lines: of `lines_over_runs`. A round's accuracy is the mean over the runs of its judge.
+        names: the judges in the order of their rounds.
 
     Returns:
         "names"; "scores", own or expected, that the accuracies are from; "values", the triple accuracies; "table", a line
-        per round with both accuracies and their change against the round before; "forecast".
+        per round with both accuracies, their change against the round before, the number of runs, and the standard deviation
+        between them; "forecast".
     """
-    records = [judges[name] for name in names]
-    scores = _scores_of_all(records, "triple_accuracy")
+    by_name = {line["judge"]: line for line in lines}
+    judges = [by_name[name] for name in names]
+    scores = scores_of_all(judges, "triple_accuracy")
     table: list[dict[str, Any]] = []
-    for number, (name, record) in enumerate(zip(names, records)):
-        line = {measure: record[measure + SCORES[scores]] for measure in ROUND_MEASURES}
+    for number, (name, judge) in enumerate(zip(names, judges)):
+        figures = {measure: judge[measure + SCORES[scores]] for measure in ROUND_MEASURES}
+        line = {measure: figure["mean"] for measure, figure in figures.items()}
         change = {each: bootstrap.difference(line[each], table[-1][each]) for each in ROUND_MEASURES if table}
-        table.append({"round": number, "judge": name, **line, "change": change or None})
+        spread = {measure: figure["sd"] for measure, figure in figures.items()}
+        table.append(
+            {"round": number, "judge": name, "runs": judge["runs"], **line, "sd": spread, "change": change or None}
+        )
     values = [line["triple_accuracy"].value for line in table]
     forecast = fit(values).to_dict()
     if None in values and len(values) >= LEAST_ROUNDS:

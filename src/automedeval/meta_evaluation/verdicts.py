@@ -125,6 +125,11 @@ class JudgeVerdicts:
         self.errors = Counter(verdict.error or "unknown" for verdict in self.verdicts if not verdict.valid)
 
     @cached_property
+    def all_runs(self) -> list[int]:
+        """The runs, also those without a valid verdict, ascending."""
+        return np.unique(self.run).tolist()
+
+    @cached_property
     def entries(self) -> list[slice]:
         """The entries of each verdict."""
         edges = np.searchsorted(self.panel.group, np.arange(len(self.verdicts) + 1)).tolist()
@@ -299,16 +304,22 @@ class JudgeVerdicts:
     def verdicts_due(self) -> np.ndarray:
         """The number of verdicts that each case should have: those given, and those asked for and not given: float [cases].
 
-        All responses of a case that are in no verdict count as one verdict; of a pairwise judge every such pair counts.
+        In every run all responses of a case that are in no verdict count as one verdict; of a pairwise judge every such pair
+        counts.
         """
-        panel = self.cases.panel
-        if self.of_pairs:
-            return self.given + panel.per_case(self.asked_pairs & ~np.isin(np.arange(len(panel.pairs[0])), self.pairs))
-        missing = self.asked & ~np.isin(np.arange(self.cases.responses), self.response)
-        return self.given + (panel.per_case(missing, "responses") > 0)
+        panel, due = self.cases.panel, self.given.copy()
+        for run in self.all_runs:
+            if self.of_pairs:
+                there = self.pairs[self.run[self.panel.group[self.panel.pairs[0]]] == run]
+                due += panel.per_case(self.asked_pairs & ~np.isin(np.arange(len(panel.pairs[0])), there))
+            else:
+                there = self.response[self.run[self.panel.group] == run]
+                missing = self.asked & ~np.isin(np.arange(self.cases.responses), there)
+                due += panel.per_case(missing, "responses") > 0
+        return due
 
     def notes(self) -> list[str]:
-        """Return what the report has to state: cases without a verdict, and models and pairs that were not asked about."""
+        """Return what a report has to state: cases and runs without a verdict, models and pairs that were not asked about."""
         cases, found = self.cases, []
         if (missing := np.flatnonzero(self.given == 0)).size:
             first = cases.records[missing[0]].id
@@ -318,6 +329,11 @@ class JudgeVerdicts:
         if never := [cases.models[number] for number in np.unique(cases.model_of[~self.asked])]:
             shown = ", ".join(never[:3]) + (f" and {len(never) - 3} more" if len(never) > 3 else "")
             found.append(f"{self.name} was never asked about {shown}: left out of its figures")
+        for run in self.all_runs if len(self.all_runs) > 1 else ():
+            there = np.bincount(self.case_of[self.run == run], minlength=len(cases))
+            if (missing := np.flatnonzero((there == 0) & (self.given > 0))).size:
+                where = f"{len(missing)} of {len(cases)} cases, for example {cases.records[missing[0]].id!r}"
+                found.append(f"{self.name}, run {run}: no verdict on {where}: counted as invalid in that run")
         first, second = cases.panel.pairs
         if left := int((self.asked[first] & self.asked[second] & ~self.asked_pairs).sum()):
             found.append(
@@ -377,25 +393,40 @@ class Baseline(JudgeVerdicts):
 
 @dataclass(eq=False)
 class Row:
-    """One line of the table: a judge that gives scores, one criterion of a pairwise judge, or a baseline."""
+    """One line of the table: a judge that gives scores, one criterion of a pairwise judge, or a baseline.
+
+    Its values are means over the judge's runs, or those of one `run`. What kind of values there are is that of all runs.
+    """
 
     judge: JudgeVerdicts
     criterion: str | None = None
+    run: int | None = None
 
     @property
     def name(self) -> str:
         """The name of the line."""
         return self.judge.name if self.criterion is None else f"{self.judge.name}: {self.criterion}"
 
+    def runs(self) -> "list[Row]":
+        """Return a line for every run by itself; this line alone where the judge has one run."""
+        numbers = self.judge.all_runs
+        return [replace(self, run=number) for number in numbers] if len(numbers) > 1 else [self]
+
     @cached_property
     def scores(self) -> np.ndarray | None:
         """The mean whole scores, float [responses]; None where there are none."""
-        return None if self.criterion is not None or np.isnan(self.judge.scores).all() else self.judge.scores
+        judge = self.judge
+        if self.criterion is not None or np.isnan(judge.scores).all():
+            return None
+        return judge.scores if self.run is None else judge.per_response(judge.score, self.run)
 
-    @property
+    @cached_property
     def expected(self) -> np.ndarray | None:
         """The mean expected scores, float [responses]; None where not every valid verdict has them."""
-        return self.judge.expected if self.criterion is None and self.judge.has_expected else None
+        judge = self.judge
+        if self.criterion is not None or not judge.has_expected:
+            return None
+        return judge.expected if self.run is None else judge.per_response(judge.expected_score, self.run)
 
     @property
     def values(self) -> np.ndarray | None:
@@ -411,7 +442,9 @@ class Row:
     def relations(self) -> np.ndarray:
         """The relations by the judge's choices, else by its scores, else by its expected scores: float [pairs]."""
         if self.criterion is not None:
-            return self.judge.choice_relations(self.criterion, self.judge.choices[self.criterion])
+            judge, name = self.judge, self.criterion
+            choice = judge.choices[name] if self.run is None else judge.choice(name, self.run)
+            return judge.choice_relations(name, choice)
         values, panel = self.values if self.scores is None else self.scores, self.judge.cases.panel
         return np.full(len(panel.pairs[0]), np.nan) if values is None else panel.relations(values)
 
@@ -476,6 +509,8 @@ def read_verdicts(
 ) -> tuple[list[JudgeVerdicts], list[str]]:
     """Read verdict files: one `JudgeVerdicts` for every judge and rubric of a file, in the order of the files; and notes.
 
+    The notes are on the files; those on a judge are its `notes()`.
+
     Args:
         paths: files, or folders that hold a verdicts.jsonl; `NAME=PATH` gives the judge in it the name NAME.
         rubric: the path of a user's own rubric, for its scale and polarities.
@@ -538,7 +573,6 @@ def read_judges(
             name = f"{name} by {rubric_name}"
         verdicts = [verdict for _, verdict in placed.values()]
         judges.append(JudgeVerdicts(cases, verdicts, rubrics[judge, rubric_name], name, file))
-        notes += judges[-1].notes()
     return judges
 
 

@@ -214,8 +214,18 @@ def p_value(estimate: Estimate) -> float | None:
         return None
     zero = np.abs(known) <= ROUNDING
     below = ((known[~zero] < 0).sum() + 0.5 * zero.sum() + 0.5) / (len(known) + 1)
-    shrunk = np.sqrt((estimate.cases - 1) / estimate.cases)
-    return float(min(1.0, 2 * stdtr(estimate.cases - 1, -abs(ndtri(below)) * shrunk)))
+    return _two_sided(below, estimate.cases)
+
+
+def least_p_value(resamples: int, cases: int) -> float:
+    """Return the smallest p-value that so many resamples of so many cases can show: all of them lie on one side of 0."""
+    return _two_sided(0.5 / (resamples + 1), cases)
+
+
+def _two_sided(below: float, cases: int) -> float:
+    """Return the p-value of a figure whose resamples lie below 0 in this share, widened as in `interval`."""
+    shrunk = np.sqrt((cases - 1) / cases)
+    return float(min(1.0, 2 * stdtr(cases - 1, -abs(ndtri(below)) * shrunk)))
 
 
 def value_of(statistic: Statistic, cases: int) -> float:
@@ -223,23 +233,31 @@ def value_of(statistic: Statistic, cases: int) -> float:
     return float(statistic.of(statistic.sums(np.ones((1, cases))))[0])
 
 
-def difference(first: Estimate, second: Estimate) -> Estimate:
-    """Return the difference of two means of values from 0 to 1, estimated from the same resamples."""
+def difference(first: Estimate, second: Estimate, bounds: tuple[float, float] | None = (-1.0, 1.0)) -> Estimate:
+    """Return the difference of two figures estimated from the same resamples.
+
+    `bounds` are those of a difference: by default of two means of values from 0 to 1, None for other figures.
+    """
     cases = min(first.cases, second.cases)
     if first.value is None or second.value is None:
         return Estimate(None, cases=cases, reason=first.reason or second.reason)
     value, draws = first.value - second.value, first.draws - second.draws
-    return estimate_from(value, draws, cases, min(first.n, second.n), (-1.0, 1.0))
+    return estimate_from(value, draws, cases, min(first.n, second.n), bounds)
 
 
-def average(estimates: Sequence[Estimate]) -> Estimate:
-    """Return the mean of several means of values from 0 to 1, estimated from the same resamples."""
+def average(estimates: Sequence[Estimate], bounds: tuple[float, float] | None = (0.0, 1.0)) -> Estimate:
+    """Return the mean of several figures estimated from the same resamples.
+
+    `bounds` are the lowest and highest value of a unit where the figures are means over units, None for other figures.
+    """
+    if len(estimates) == 1:
+        return estimates[0]
     cases = min(each.cases for each in estimates)
     if without := next((each for each in estimates if each.value is None), None):
         return Estimate(None, cases=cases, reason=without.reason)
     value = sum(each.value for each in estimates) / len(estimates)
     draws = np.mean([each.draws for each in estimates], axis=0)
-    return estimate_from(value, draws, cases, min(each.n for each in estimates), (0.0, 1.0))
+    return estimate_from(value, draws, cases, min(each.n for each in estimates), bounds)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
