@@ -26,14 +26,15 @@ from automedeval.audit.thresholds import decide, figures_of, passes, read_thresh
 from automedeval.audit.trials import Outcome, Templates, trial_figures
 from automedeval.cli import git_commit, join_processes, parse, print_notes, record_run, run
 from automedeval.judges.judge import judge_rubric, load_judge
+from automedeval.meta_evaluation.baselines import best_baseline, measure_baselines
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.ratings import People, read_ratings
-from automedeval.meta_evaluation.verdicts import JudgeVerdicts
-from automedeval.models.arguments import ChatArguments
+from automedeval.meta_evaluation.verdicts import Baseline, JudgeVerdicts
+from automedeval.models.arguments import ChatArguments, EncoderArguments
 from automedeval.records import RecordError, check_least
 from automedeval.records.journal import Processes, write_whole
 from automedeval.reports.text import printable
-from automedeval.stats.bootstrap import RESAMPLES, estimate, plain, ratio
+from automedeval.stats.bootstrap import RESAMPLES, difference, estimate, plain, ratio
 
 CHECKS = (*biases.CHECKS, *trials.CHECKS)
 
@@ -111,7 +112,7 @@ class AuditArguments:
 
 def main() -> None:
     """Judge what is missing, compute everything, write three files, and say whether the judge passes."""
-    args, chat_args = parse((AuditArguments, ChatArguments), __doc__)
+    args, encoder_args, chat_args = parse((AuditArguments, EncoderArguments, ChatArguments), __doc__)
     thresholds = read_thresholds(args.thresholds)
     templates = Templates(
         read_attacks(args.attack_file), read_harms(args.harm_file), read_paraphrases(), args.attacks, args.harms
@@ -127,14 +128,22 @@ def main() -> None:
         found = {"recorded": (recorded(args.verdicts, cases, args.rubric, args.judge_name, notes), [])}
         notes.append("recorded verdicts: nothing was judged, so planting, sameness and harm are not known")
     else:
-        found = judged(args, chat_args, cases, people, templates, notes, ours)
+        found = judged(args, (encoder_args, chat_args), cases, people, templates, notes, ours)
     if ours.rank > 0:
         ours.wait()
         return
-    record_run(output / "run.json", args, chat_args)
-    tree = {name: figures(args, cases, people, n, *each) for n, (name, each) in enumerate(found.items())}
+    record_run(output / "run.json", args, encoder_args, chat_args)
+    encoder, baselines = None, []
+    if people is not None:
+        encoder = encoder_args.load_if_there(notes, chat_args.device)
+        baselines = measure_baselines(cases, encoder, notes)
+    tree = {name: figures(args, cases, people, baselines, n, *each) for n, (name, each) in enumerate(found.items())}
     first = next(iter(found.values()))[0]
-    decodings = plain(estimate(tree, len(cases), args.resamples, args.seed))
+    decodings = estimate(tree, len(cases), args.resamples, args.seed)
+    if people is not None:
+        for name, (readings, _) in found.items():
+            add_differences(decodings[name]["clean"], readings)
+    decodings = plain(decodings)
     decided = decide(thresholds, decodings)
     result = {
         "judge": {"name": first.judge, "rubric": first.rubric_name, "checkpoint": first.checkpoint},
@@ -153,6 +162,7 @@ def main() -> None:
             "commit": git_commit(),
             "resamples": args.resamples,
             "seed": args.seed,
+            "encoder": encoder and f"{encoder.name} ({encoder.fingerprint})",
         },
     }
     texts = report.render(result)
@@ -168,7 +178,7 @@ def main() -> None:
 
 def judged(
     args: AuditArguments,
-    chat_args: ChatArguments,
+    model_args: tuple[EncoderArguments, ChatArguments],
     cases: Cases,
     people: People | None,
     templates: Templates,
@@ -176,10 +186,10 @@ def judged(
     ours: Processes,
 ) -> dict[str, tuple[JudgeVerdicts, list[Outcome]]]:
     """Load the judge and judge the clean cases and the changed ones; return readings and outcomes by decoding."""
-    rubric = judge_rubric(args.judge, args.rubric)
+    rubric, (encoder_args, chat_args) = judge_rubric(args.judge, args.rubric), model_args
     judge = load_judge(
         args.judge, rubric, chat_args, rationale=args.rationale, seed=args.seed, on_overlong=args.on_overlong,
-        name=args.judge_name, cases=cases.records, processes=ours.count,
+        name=args.judge_name, cases=cases.records, processes=ours.count, encoder=encoder_args,
     )  # fmt: skip
     judges = decodings_of(judge, args.score_decoding, args.orders, args.checks)
     found = {
@@ -198,6 +208,7 @@ def figures(
     args: AuditArguments,
     cases: Cases,
     people: People | None,
+    baselines: list[Baseline],
     number: int,
     readings: JudgeVerdicts,
     outcomes: list[Outcome],
@@ -214,8 +225,17 @@ def figures(
     }
     if people is not None:
         clean["concordance"] = biases.concordance(readings, people)
+        clean["baselines"] = biases.beside_baselines(readings, people, baselines)
     clean_figures = biases.audit_clean(readings, checks, people, args.own, args.seed)
     return {"clean": clean, **clean_figures, **trial_figures(outcomes, len(cases))}
+
+
+def add_differences(clean: dict[str, Any], readings: JudgeVerdicts) -> None:
+    """Add to a decoding's estimates how far the judge is above each baseline, and above the best of them."""
+    for each in clean["baselines"].values():
+        each["difference"] = difference(each.pop("judge"), each["concordance"])
+    differences = {name: each["difference"] for name, each in clean["baselines"].items()}
+    clean["best_baseline"] = best_baseline(differences, readings.sees_reference)
 
 
 def templates_used(cases: Cases, templates: Templates, tried: list[Trial]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from automedeval.introspection.mistakes import read_recorded
 from automedeval.judges.judge import judge_rubric, load_judge, planner
 from automedeval.judges.requests import Request, Requests
 from automedeval.judges.run import collect_or_submit, dry_run, judge_missing, refuse_failures, summary, verdict_log
-from automedeval.models.arguments import ChatArguments, parse_model
+from automedeval.models.arguments import ChatArguments, EncoderArguments, parse_model
 from automedeval.records import Case, RecordError, check_least, read_cases
 from automedeval.rubrics import Rubric
 
@@ -30,7 +30,7 @@ class JudgeArguments:
         metadata={
             "help": "checkpoint (folder or Hub id), openai:MODEL (an endpoint, see --base_url), likelihood:CHECKPOINT (how "
             "likely a response makes the question), channel:CHECKPOINT (trained by recipes/build_channel_dataset.py), or "
-            "baseline:NAME (a lexical baseline, named as in recipes/meta_evaluate.py)"
+            "baseline:NAME (a baseline, named as in recipes/meta_evaluate.py)"
         }
     )
     cases: str = field(metadata={"help": "cases: .jsonl, .parquet or a Hub dataset id"})
@@ -93,7 +93,7 @@ class JudgeArguments:
 
 def main() -> None:
     """Judge what is missing, then print the standings of the models."""
-    args, chat_args = parse((JudgeArguments, ChatArguments), __doc__)
+    args, encoder_args, chat_args = parse((JudgeArguments, EncoderArguments, ChatArguments), __doc__)
     rubric = judge_rubric(args.judge, args.rubric)
     models = [name.strip() for name in args.models.split(",")] if args.models is not None else None
     plan = {"orders": args.orders, "seed": args.seed, "runs": args.runs, "baseline": args.baseline, "models": models}
@@ -109,6 +109,7 @@ def main() -> None:
     judge = load_judge(
         args.judge, rubric, chat_args, rationale=args.rationale, score_decoding=args.score_decoding, **plan,
         on_overlong=args.on_overlong, name=args.judge_name, cases=requests.cases(), processes=ours.count,
+        encoder=encoder_args,
     )  # fmt: skip
     args.score_decoding = getattr(judge, "score_decoding", args.score_decoding)
     log = verdict_log(Path(args.output), judge, processes=ours)
@@ -119,7 +120,7 @@ def main() -> None:
     started, awaited = time.monotonic(), None
     with log:
         if ours.rank == 0:
-            record_run(log.run_file, args, chat_args)
+            record_run(log.run_file, args, encoder_args, chat_args)
         done = log.done(requests.digests)
         if args.batch:
             missing = {request.id: request for request in requests if request.key not in done}
@@ -128,7 +129,9 @@ def main() -> None:
             judge_missing(judge, requests, len(requests), log, done)
     if ours.rank == 0:
         seconds = time.monotonic() - started
-        record_run(log.run_file, args, chat_args, timing={"verdicts": log.new, "seconds": round(seconds, 1)})
+        record_run(
+            log.run_file, args, encoder_args, chat_args, timing={"verdicts": log.new, "seconds": round(seconds, 1)}
+        )
         if log.new or not awaited:
             print(summary(log, None if judge.apart else rubric, requests, seconds))
         if awaited:

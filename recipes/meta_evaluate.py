@@ -22,6 +22,7 @@ from typing import Any
 import automedeval
 from automedeval.cli import comma_list, git_commit, parse, run
 from automedeval.meta_evaluation import report
+from automedeval.meta_evaluation.baselines import measure_baselines
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.evaluate import meta_evaluate
 from automedeval.meta_evaluation.paper_table import paper_table
@@ -29,8 +30,9 @@ from automedeval.meta_evaluation.ratings import gather_preferences, read_choices
 from automedeval.meta_evaluation.rationale_similarity import compare_rationales, read_teacher
 from automedeval.meta_evaluation.report_text import summary
 from automedeval.meta_evaluation.runs import check_names, follow_rounds, lines_over_runs, repeated, trainings_of
-from automedeval.meta_evaluation.verdicts import Baseline, JudgeVerdicts, read_verdicts, rows_of
-from automedeval.metrics.lexical import BASELINES
+from automedeval.meta_evaluation.verdicts import JudgeVerdicts, read_verdicts, rows_of
+from automedeval.metrics.embedding import NAMES
+from automedeval.models.arguments import EncoderArguments
 from automedeval.records import Preference, RecordError, check_least, read_placed
 from automedeval.records.hub_names import hub_commits
 from automedeval.records.journal import write_whole
@@ -80,7 +82,10 @@ class MetaEvaluateArguments:
     )
     limit: int | None = field(default=None, metadata={"help": "number of cases to read (default: all)"})
     baselines: bool = field(
-        default=True, metadata={"help": "compare with baselines: longer text, BM25, ROUGE-L, random scores"}
+        default=True,
+        metadata={
+            "help": "compare with baselines: longer text, BM25, ROUGE-L, random scores, embeddings (see --encoder)"
+        },
     )
     series: bool = field(
         default=False, metadata={"help": "draw curves over the files, for example rounds or checkpoints"}
@@ -133,9 +138,9 @@ class MetaEvaluateArguments:
 
 def main() -> None:
     """Read the files, compute the figures, and write three files."""
-    (args,) = parse((MetaEvaluateArguments,), __doc__)
+    args, encoder_args = parse((MetaEvaluateArguments, EncoderArguments), __doc__)
     cases = Cases.read(args.cases, args.limit)
-    judges, notes = read_verdicts(args.verdicts, cases, args.rubric, frozenset({*BASELINES, "people"}))
+    judges, notes = read_verdicts(args.verdicts, cases, args.rubric, frozenset({*NAMES, "people"}))
     teacher = None
     if args.teacher_verdicts:
         teacher, more = read_teacher(args.teacher_verdicts, cases, judges)
@@ -161,7 +166,10 @@ def main() -> None:
     if args.preferences:
         preferences, more = gather_preferences(read_placed(args.preferences, Preference), cases, args.preferences)
         notes += more
-    baselines = baselines_of(cases, notes) if args.baselines and people is not None else []
+    encoder, baselines = None, []
+    if args.baselines and people is not None:
+        encoder = encoder_args.load_if_there(notes)
+        baselines = measure_baselines(cases, encoder, notes)
     given = (people, choices, verdict_ratings, preferences)
     result = meta_evaluate(cases, [*judges, *baselines], *given, args.resamples, args.seed)
     rationales = None
@@ -184,6 +192,7 @@ def main() -> None:
             "revisions": hub_commits(),
             "resamples": args.resamples,
             "seed": args.seed,
+            "encoder": encoder and f"{encoder.name} ({encoder.fingerprint})",
         },
     }
     folder = Path(args.output)
@@ -220,21 +229,6 @@ def similarity(
     models = {name: None if value == "none" else value for name, value in vars(args).items() if name.endswith("_model")}
     options = {"bert_num_layers": args.bert_num_layers, "bert_backend": args.bert_backend, **models}
     return compare_rationales(cases, judges, teacher, rationale_score, **options)
-
-
-def baselines_of(cases: Cases, notes: list[str]) -> list[Baseline]:
-    """Return the baselines that have a score for some response of these cases; add notes on what they lack."""
-    found = []
-    for name, score in BASELINES.items():
-        values = score(cases.records)
-        missing = int((values != values).sum())
-        if missing == len(values):
-            notes.append(f"no baseline {name}: no case has one")
-            continue
-        if missing:
-            notes.append(f"{name}: {missing} of {len(values)} responses have none and are left out of its figures")
-        found.append(Baseline(cases, name, values))
-    return found
 
 
 if __name__ == "__main__":

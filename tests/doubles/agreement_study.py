@@ -11,7 +11,7 @@ from automedeval.stats.agreement import ACCURACIES, CORRELATIONS
 
 meta_evaluate = partial(run_recipe, "meta_evaluate")
 CASES, RATINGS = SAMPLE / "test_cases.jsonl", SAMPLE / "test_ratings.jsonl"
-FAST = ("--resamples", 200)
+FAST = ("--resamples", 200, "--encoder", "none")
 MEASURES = ACCURACIES + CORRELATIONS
 
 

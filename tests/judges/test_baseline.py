@@ -1,15 +1,18 @@
 """The baselines as judges: recipes/judge.py, audit.py, calibrate.py and meta_evaluate.py take them as they take any judge."""
 
 import json
+import re
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 from doubles.agreement_study import CASES, RATINGS, read, write
-from programs import error_line, run_recipe
+from programs import ROOT, error_line, run_recipe
 
 from automedeval import Case
 from automedeval.judges.baseline import BaselineJudge
+from automedeval.judges.judge import load_judge
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.metrics import lexical
 from automedeval.metrics.lexical import BASELINES, Collection
@@ -17,6 +20,9 @@ from automedeval.records import RecordError, read_cases
 
 judge = partial(run_recipe, "judge")
 LONGER, BM25, ROUGE = "longer text", "BM25 to the question", "ROUGE-L to the reference"
+QUESTION, REFERENCE = "embedding to the question", "embedding to the reference"
+MODEL = ROOT / "models" / "all-MiniLM-L6-v2"
+needs_model = pytest.mark.skipif(not MODEL.is_dir(), reason=f"{MODEL} is not there: `make test` gets it")
 TWO = {
     "id": "one",
     "question": "cough syrup?",
@@ -48,7 +54,7 @@ def test_judged_twice_is_judged_once_and_a_report_finds_the_baseline_itself(tmp_
     assert judged(tmp_path, LONGER) == before
     done = run_recipe(
         "meta_evaluate", "--verdicts", tmp_path / "out", "--cases", CASES, "--ratings", RATINGS, "--resamples", 200,
-        "--output", tmp_path / "report",
+        "--encoder", "none", "--output", tmp_path / "report",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "report" / "agreement.json").read_text(encoding="utf-8"))
@@ -70,6 +76,92 @@ def test_without_a_reference_a_verdict_is_invalid_and_not_zero(tmp_path: Path) -
     assert "reference" in verdict["error"]
 
 
+class Lengths:
+    """An encoder whose vectors tell one word from several."""
+
+    name, fingerprint = "lengths", "0"
+
+    def encode(self, texts, on_batch=None) -> np.ndarray:
+        return np.array([[1.0, 0.0] if " " not in text else [0.6, 0.8] for text in texts], dtype=np.float32)
+
+
+def test_a_baseline_of_embeddings_is_another_judge_by_another_encoder() -> None:
+    other = Lengths()
+    other.fingerprint = "1"
+    judges = [BaselineJudge(QUESTION, encoder=encoder) for encoder in (Lengths(), Lengths(), other)]
+    assert judges[0].fingerprint == judges[1].fingerprint != judges[2].fingerprint
+    assert BaselineJudge(LONGER, encoder=other).fingerprint == BaselineJudge(LONGER).fingerprint
+    (verdict,) = judges[0]([Case.from_dict(TWO)])
+    assert verdict.expected_scores == (0.6, 1.0)
+    with pytest.raises(RecordError, match="'embedding to the question' needs an encoder"):
+        BaselineJudge(QUESTION)
+
+
+@pytest.mark.parametrize(
+    ("changes", "baseline", "error"),
+    [
+        ({"question": "?"}, QUESTION, "the question or a response has no words"),
+        ({"responses": [{"model": "a", "text": ""}]}, QUESTION, "the question or a response has no words"),
+        ({}, REFERENCE, "the case has no reference"),
+        ({"reference": " "}, REFERENCE, "the reference or a response has no words"),
+        (
+            {"reference": "Rest.", "responses": [{"model": "a", "text": "…"}]},
+            REFERENCE,
+            "the reference or a response has no words",
+        ),
+    ],
+)
+def test_a_text_without_words_makes_a_verdict_invalid(changes: dict, baseline: str, error: str) -> None:
+    (verdict,) = BaselineJudge(baseline, encoder=Lengths())([Case.from_dict(TWO | changes)])
+    assert (verdict.valid, verdict.error, verdict.expected_scores) == (False, error, None)
+
+
+@needs_model
+@pytest.mark.slow
+def test_embeddings_judge_by_the_recipe_and_from_python(tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer, util
+
+    cases = list(read_cases(CASES))[:5]
+    found = judged(tmp_path, QUESTION, "--limit", 5)
+    plain = SentenceTransformer(str(MODEL), device="cpu")
+    for case, verdict in zip(cases, found):
+        expected = {}
+        for response in case.responses:
+            starts = [match.start() for match in re.finditer(r"[^\W_]+", response.text)]
+            text, border = response.text, starts[100] if len(starts) > 100 else None
+            parts = [text] if border is None else [text[:border], text[border:]]
+            expected[response.model] = float(util.cos_sim(plain.encode(parts), plain.encode([case.question])).max())
+        assert verdict["expected_scores"] == pytest.approx([expected[name] for name in verdict["models"]], abs=1e-5)
+    assert judged(tmp_path, QUESTION, "--limit", 5, "--encoder", MODEL) == found, "it resumes"
+    loaded = load_judge(f"baseline:{QUESTION}", encoder=str(MODEL))
+    assert loaded.fingerprint == found[0]["settings"]
+    told = error_line(
+        judge("--judge", f"baseline:{QUESTION}", "--encoder", "models/nowhere", "--cases", CASES, "--output", tmp_path)
+    )
+    assert "no checkpoint at models/nowhere" in told
+    run = json.loads(next((tmp_path / "out").glob("run-*.json")).read_text())
+    assert run["arguments"]["encoder"] == str(MODEL)
+
+
+@needs_model
+@pytest.mark.slow
+def test_an_audit_takes_embeddings_as_a_judge(tmp_path: Path) -> None:
+    done = run_recipe(
+        "audit", "--judge", f"baseline:{QUESTION}", "--cases", CASES, "--limit", 6, "--ratings", RATINGS, "--attacks", 1,
+        "--harms", 1, "--resamples", 100, "--gate", "false", "--output", tmp_path / "audit",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "audit" / "audit.json").read_text(encoding="utf-8"))["decodings"]["counts"]
+    same = found["clean"]["baselines"][QUESTION]
+    assert same["concordance"]["value"] == found["clean"]["concordance"]["value"]
+    assert same["difference"]["value"] == 0
+    assert found["clean"]["best_baseline"]["outcome"] != "better"
+    assert found["sameness"]["identical"]["tied"]["value"] == found["sameness"]["repeat"]["tied"]["value"] == 1.0
+    assert found["planting"]["rise"]["n"] == 6
+    assert f"baseline:{QUESTION} is " in done.stdout
+    assert "Embeddings by all-MiniLM-L6-v2 (" in (tmp_path / "audit" / "audit.md").read_text(encoding="utf-8")
+
+
 def test_bm25_takes_the_rarity_of_words_from_the_whole_file(tmp_path: Path) -> None:
     case, other = Case.from_dict(TWO), Case.from_dict(TWO | {"id": "two"})
     collection = Collection.of([case, other])
@@ -85,7 +177,7 @@ def test_bm25_takes_the_rarity_of_words_from_the_whole_file(tmp_path: Path) -> N
 def test_an_audit_shows_what_a_count_can_be_talked_into(tmp_path: Path) -> None:
     done = run_recipe(
         "audit", "--judge", f"baseline:{LONGER}", "--cases", CASES, "--ratings", RATINGS, "--resamples", 100,
-        "--output", tmp_path / "audit",
+        "--encoder", "none", "--output", tmp_path / "audit",
     )  # fmt: skip
     assert done.returncode == 3, done.stderr
     found = json.loads((tmp_path / "audit" / "audit.json").read_text(encoding="utf-8"))["decodings"]["counts"]

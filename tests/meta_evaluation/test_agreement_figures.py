@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pingouin
 import pytest
 from doubles.agreement_by_loops import Figure, Loops, Near, PValue, Ranked, Skipped, Undefined
 from doubles.agreement_study import meta_evaluate, write
@@ -36,6 +37,7 @@ NOT_COMPARED = {
 }
 RESAMPLES = 100
 CANDIDATES = ("ant", "bee", "cat", "dog")
+LONGER, BM25 = "longer text", "BM25 to the question"
 SCORES, CHOICES, LIKELIHOOD = "automedeval@1", "medical_pairwise@1", "likelihood@1"
 
 Pick = Callable[[int], int]  # a number from 0 to one less than the argument
@@ -323,9 +325,42 @@ def check_p_values(records: Sequence[dict[str, Any]], figure: str) -> None:
             assert not record[figure]["low"] <= 0 <= record[figure]["high"]
 
 
+def check_best_baselines(found: dict[str, Any], best: dict[str, dict[str, Any] | None]) -> None:
+    """Check which baseline each judge is compared with, and what is said of it, beside pingouin's adjustment by Holm."""
+    for judge, told in best.items():
+        lines = [
+            (each["difference"]["value"], each["second"], each["p"])
+            for each in found.get("comparisons", [])
+            if each["first"] == judge
+            and found["judges"][each["second"]]["kind"] == "baseline"
+            and each["p"] is not None
+        ]
+        if not lines:
+            assert told is None
+            continue
+        _, adjusted = pingouin.multicomp([p for _, _, p in lines], method="holm")
+        p_values, holm = (
+            {name: p for (_, name, _), p in zip(lines, some)} for some in ([p for _, _, p in lines], adjusted)
+        )
+        for part, names in ((told, list(p_values)), (told.get("without_reference"), [BM25, LONGER, "random"])):
+            own = [line for line in lines if line[1] in names]
+            if part is None:
+                assert told["name"] != "ROUGE-L to the reference" or not own
+                continue
+            lowest = min(value for value, _, _ in own)
+            assert part["difference"]["value"] == lowest
+            assert (lowest, part["name"]) in [(value, name) for value, name, _ in own]
+            assert part["p_adjusted"] == pytest.approx(holm[part["name"]])
+            better = lowest > 0 and all(p_values[name] < 0.05 for _, name, _ in own)
+            worse = lowest < 0 and holm[part["name"]] < 0.05
+            assert part["outcome"] == ("better" if better else "worse" if worse else "not better")
+
+
 def check(folder: Path, files: dict[str, Any]) -> dict[str, Any]:
     """Compare every figure of these files; return ours."""
     found, loops = ours(folder, files), theirs(folder, files)
+    best = {name: record.pop("best_baseline") for name, record in found["judges"].items() if "best_baseline" in record}
+    check_best_baselines(found, best)
     wanted, count = loops.content(), len(files["cases"])
     compare(found, wanted, "agreement.json", count)
     for name, figures in wanted["judges"].items():
@@ -354,6 +389,8 @@ def check(folder: Path, files: dict[str, Any]) -> dict[str, Any]:
         check_p_values(list(each["criteria"].values()), "margin")
     for table in found["models"].values():
         check_p_values(table.get("pairs", []), "margin")
+    for name, each in best.items():
+        found["judges"][name]["best_baseline"] = each
     return found
 
 
@@ -385,7 +422,9 @@ def test_the_recipe_writes_these_figures_and_no_others(tmp_path: Path) -> None:
     options = [word for name in ("cases", *names) for word in (f"--{name}", tmp_path / f"{name}.jsonl")]
     options += ["--raters", files["raters"]] if files["raters"] else []
     options += ["--rounds", ",".join(rounds_of(found))]
-    done = meta_evaluate(*options, "--resamples", RESAMPLES, "--html_cases", 0, "--output", tmp_path / "out")
+    done = meta_evaluate(
+        *options, "--resamples", RESAMPLES, "--html_cases", 0, "--encoder", "none", "--output", tmp_path / "out"
+    )
     assert done.returncode == 0, done.stderr
     written = json.loads((tmp_path / "out" / "agreement.json").read_text())
     assert {key: value for key, value in written.items() if key not in NOT_COMPARED} == found

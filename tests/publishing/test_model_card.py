@@ -10,12 +10,13 @@ from doubles.tiny_model import build_tiny_model
 from programs import ROOT, SAMPLE, error_line, run_recipe
 
 from automedeval.meta_evaluation.cases import Cases
+from automedeval.meta_evaluation.report_text import summary
 from automedeval.meta_evaluation.verdicts import read_verdicts
 from automedeval.models.checkpoints import fingerprint
 from automedeval.publishing.cards import MODEL, check_card
 from automedeval.publishing.model_card import CardInputs, fill_card, model_index, read_result, write_in
 from automedeval.records import RecordError
-from automedeval.reports.text import estimates_in
+from automedeval.reports.text import cell, estimates_in
 from automedeval.rubrics.published import files_to_publish, rubric_to_publish
 
 TOLD = CardInputs("org/judge", base_model="some-org/base", datasets=("org/data",))
@@ -62,6 +63,9 @@ def test_the_figures_of_the_card_are_those_that_were_measured(checkpoint: Path, 
     assert (
         f"ROUGE-L to the reference {told(found['judges']['ROUGE-L to the reference']['concordance_expected'])}" in shown
     )
+    sentences = [line for line in summary(found) if line.startswith("tiny is ") and "best baseline" in line]
+    assert "This baseline reads the reference, which tiny does not see." in sentences[0]
+    assert all(f"\n**{cell(sentence)}**\n" in shown for sentence in sentences)
     assert "The raters are simulated: no person rated these responses." in shown
     assert f"`5e771265abcd`, its weights alone: `{fingerprint(checkpoint, [])}`." in shown
     assert "not recorded" not in shown

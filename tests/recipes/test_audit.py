@@ -18,7 +18,7 @@ from automedeval.publishing.model_card import CardInputs, fill_card
 from automedeval.records import RecordError, Verdict, read_cases
 
 CASES, RATINGS = SAMPLE / "test_cases.jsonl", SAMPLE / "test_ratings.jsonl"
-FAST = ["--dtype", "float32", "--device", "cpu", "--max_new_tokens", "8", "--resamples", "100"]
+FAST = ["--dtype", "float32", "--device", "cpu", "--max_new_tokens", "8", "--resamples", "100", "--encoder", "none"]
 audit = partial(run_recipe, "audit")
 
 
@@ -226,8 +226,9 @@ def test_recorded_verdicts_are_audited_without_judging(tmp_path: Path) -> None:
         folder.mkdir()
         write(folder / "verdicts.jsonl", in_orders(lean))
         done = audit(
-            "--verdicts", folder, "--cases", CASES, "--ratings", RATINGS, "--output", folder / "out", "--gate", "false"
-        )
+            "--verdicts", folder, "--cases", CASES, "--ratings", RATINGS, "--encoder", "none", "--output", folder / "out",
+            "--gate", "false",
+        )  # fmt: skip
         assert done.returncode == 0, done.stderr
         found = result(folder / "out")
         tree = found["decodings"]["recorded"]
@@ -240,6 +241,25 @@ def test_recorded_verdicts_are_audited_without_judging(tmp_path: Path) -> None:
         assert outcomes["order.slot_span"] == ("passed" if lean == 0 else "failed")
     assert flips[0.0] == 0
     assert flips[2.0] > 0.2
+
+
+def test_the_audit_compares_a_judge_with_the_baselines_as_the_report_does(tmp_path: Path) -> None:
+    verdicts = write(tmp_path / "verdicts.jsonl", agreeing_verdicts())
+    shared = ["--verdicts", verdicts, "--cases", CASES, "--ratings", RATINGS, "--resamples", 100, "--encoder", "none"]
+    done = audit(*shared, "--gate", "false", "--output", tmp_path / "audit")
+    assert done.returncode == 0, done.stderr
+    assert run_recipe("meta_evaluate", *shared, "--output", tmp_path / "report").returncode == 0
+    report = json.loads((tmp_path / "report" / "agreement.json").read_text(encoding="utf-8"))
+    clean = result(tmp_path / "audit")["decodings"]["recorded"]["clean"]
+    assert clean["best_baseline"] == report["judges"]["echo"]["best_baseline"]
+    assert set(clean["baselines"]) == set(report["judges"]) - {"echo"}
+    for versus in report["comparisons"]:
+        own = clean["baselines"][versus["second"]]
+        assert own == {"concordance": versus["concordances"][1], "difference": versus["difference"]}
+    (sentence,) = [line for line in done.stdout.splitlines() if "every baseline" in line]
+    assert sentence.startswith("echo is better than every baseline. The best of them is ")
+    assert sentence in (tmp_path / "report" / "report.md").read_text(encoding="utf-8")
+    assert sentence in (tmp_path / "audit" / "audit.md").read_text(encoding="utf-8")
 
 
 def test_nothing_passes_that_was_not_looked_at(tmp_path: Path) -> None:
@@ -258,8 +278,9 @@ def test_nothing_passes_that_was_not_looked_at(tmp_path: Path) -> None:
 def test_what_no_valid_verdict_is_about_is_not_put_down_to_people(tmp_path: Path) -> None:
     file = write(tmp_path / "verdicts.jsonl", [verdict(case, None) for case in read(CASES)])
     done = audit(
-        "--verdicts", file, "--cases", CASES, "--ratings", RATINGS, "--resamples", 100, "--output", tmp_path / "out"
-    )
+        "--verdicts", file, "--cases", CASES, "--ratings", RATINGS, "--resamples", 100, "--encoder", "none",
+        "--output", tmp_path / "out",
+    )  # fmt: skip
     assert done.returncode == 3
     clean = result(tmp_path / "out")["decodings"]["recorded"]["clean"]
     assert clean["valid_rate"]["value"] == 0

@@ -16,7 +16,7 @@ import numpy as np
 from automedeval.audit.trials import ALIKE
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.ratings import People
-from automedeval.meta_evaluation.verdicts import JudgeVerdicts
+from automedeval.meta_evaluation.verdicts import Baseline, JudgeVerdicts
 from automedeval.metrics.lexical import longer_text
 from automedeval.rubrics.misattribution import misattributions
 from automedeval.stats import agreement
@@ -49,6 +49,22 @@ def concordance(judge: JudgeVerdicts, people: People) -> Statistic:
     rated = np.where(np.isnan(judged), np.nan, panel.relations(people.scores))
     found = agreement.accuracies(panel, rated, judged)["concordance"]
     return replace(found, reason="no pair that people put in an order has a valid verdict")
+
+
+def beside_baselines(
+    judge: JudgeVerdicts, people: People, baselines: Sequence[Baseline]
+) -> dict[str, dict[str, Statistic]]:
+    """Return for each baseline its concordance with people, and the judge's, over the pairs that both have an order for."""
+    judged, panel, found = judge.pair_relations, judge.cases.panel, {}
+    for baseline in baselines:
+        counted = panel.relations(baseline.expected)
+        rated = np.where(np.isnan(judged) | np.isnan(counted), np.nan, panel.relations(people.scores))
+        pairs = {"concordance": counted, "judge": judged}
+        found[baseline.name] = {
+            name: replace(agreement.accuracies(panel, rated, relation)["concordance"], reason="no pair to compare on")
+            for name, relation in pairs.items()
+        }
+    return found
 
 
 def order(judge: JudgeVerdicts, people: People | None = None, seed: int = 0) -> dict[str, Any]:

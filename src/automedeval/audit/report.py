@@ -9,7 +9,7 @@ from automedeval.audit.thresholds import FAILED
 from automedeval.reports import charts
 from automedeval.reports.charts import BLUE, GREY, ORANGE, Figure
 from automedeval.reports.page import render_twins
-from automedeval.reports.text import ends, estimates_in, percent, shown
+from automedeval.reports.text import against_best, ends, estimates_in, percent, shown
 
 LABELS = {  # short enough to stand beside a figure whole
     "flips": "order decides who is better",
@@ -157,6 +157,8 @@ def summary(result: Mapping[str, Any]) -> list[str]:
         rate = tree["clean"]["valid_rate"]["value"]
         if rate not in (None, 1.0):
             sentences.append(f"{percent(1 - rate)} of the clean verdicts ({decoding}) are invalid.")
+        judge = f"{name} ({decoding})" if len(result["decodings"]) > 1 else name
+        sentences += against_best(judge, tree["clean"].get("best_baseline"))
     return sentences
 
 

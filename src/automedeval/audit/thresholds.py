@@ -15,6 +15,8 @@ PASSED, FAILED, UNKNOWN = "passed", "failed", "not measured"
 # The figures of an audit, by their path below a decoding in audit.json; * is a name of models, attacks or harms.
 _FIGURES = {
     "clean": "valid_rate concordance",
+    "clean.baselines.*": "concordance difference",
+    "clean.best_baseline*": "difference",
     "order": "flips changes flips_expected changes_expected first_wins slot_span averaging.gain pairs_of_models.*",
     "length length.people": "longer_wins prefers_longer spearman spearman_within_case",
     "length": "win_rates.*.raw win_rates.*.controlled",

@@ -1,4 +1,4 @@
-"""Use lexical baselines as judges, so that they can be audited, calibrated and compared like any judge."""
+"""Use baselines as judges, so that they can be audited, calibrated and compared like any judge."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,43 +9,53 @@ import numpy as np
 
 from automedeval.judges.base import ApartJudge
 from automedeval.judges.requests import Request
+from automedeval.metrics.embedding import EMBEDDINGS, NAMES, READ_REFERENCE, TextEncoder, nearest_pieces
 from automedeval.metrics.lexical import BASELINES, Collection, bm25
-from automedeval.records import RecordError, Verdict, digest
+from automedeval.records import Case, RecordError, Verdict, digest
 from automedeval.rubrics import COUNTED
 from automedeval.rubrics.slots import by_response
 
 
 @dataclass
 class BaselineJudge(ApartJudge):
-    """Score every response by itself with a lexical baseline: `expected_scores` without a scale, and no model.
+    """Score every response by itself with a baseline: `expected_scores` without a scale, by no model that was trained to judge.
 
     Args:
-        baseline: one of `metrics.lexical.BASELINES`.
+        baseline: one of `metrics.embedding.NAMES`.
         collection: the word frequencies of BM25; None takes those of the cases that are judged together.
         models: only these models' responses are judged.
         name: what verdicts record as their judge.
+        encoder: for a baseline of `metrics.embedding.EMBEDDINGS`; the others need none.
 
     Raises:
-        RecordError: there is no such baseline.
+        RecordError: there is no such baseline, or it needs an encoder.
     """
 
     baseline: str
     collection: Collection | None = None
     models: Sequence[str] | None = None
     name: str | None = None
+    encoder: TextEncoder | None = None
 
     rubric_name = COUNTED
     chat = None
 
     def __post_init__(self) -> None:
-        if self.baseline not in BASELINES:
-            raise RecordError(f"no baseline {self.baseline!r}; there are {', '.join(BASELINES)}")
+        if self.baseline not in NAMES:
+            raise RecordError(f"no baseline {self.baseline!r}; there are {', '.join(NAMES)}")
         self.name = self.name or f"baseline:{self.baseline}"
-        self._score, settings = BASELINES[self.baseline], [self.baseline]
+        self._score, settings = BASELINES.get(self.baseline, self._nearest), [self.baseline]
         if self._score is bm25 and self.collection is not None:
             self._score = partial(bm25, collection=self.collection)
             settings.append(self.collection.fingerprint)
+        if self.baseline in EMBEDDINGS:
+            if self.encoder is None:
+                raise RecordError(f"the baseline {self.baseline!r} needs an encoder")
+            settings.append(self.encoder.fingerprint)
         self.fingerprint = digest(settings)
+
+    def _nearest(self, cases: Sequence[Case]) -> np.ndarray:
+        return nearest_pieces(cases, self.encoder, [self.baseline])[self.baseline]
 
     def estimate(self, requests: Sequence[Request]) -> tuple[int, float]:
         return 0, 0.0
@@ -66,6 +76,9 @@ class BaselineJudge(ApartJudge):
         """Return the verdict of a case's scores; it is invalid if one of them is not finite."""
         shown = [float(answer[slot]) for slot in request.slots]
         if not np.isfinite(shown).all():
-            return self.record(request, "the case has no reference", notes, expected_scores=None)
+            text = "reference" if self.baseline in READ_REFERENCE else "question"
+            missing = text == "reference" and request.case.reference is None
+            error = "the case has no reference" if missing else f"the {text} or a response has no words"
+            return self.record(request, error, notes, expected_scores=None)
         values = by_response([round(score, 6) for score in shown], request.slots, len(request.case.responses))
         return self.record(request, None, notes, expected_scores=values)

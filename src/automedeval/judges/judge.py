@@ -9,8 +9,9 @@ from automedeval.judges.base import BaseJudge
 from automedeval.judges.baseline import BaselineJudge
 from automedeval.judges.likelihood import LikelihoodJudge
 from automedeval.judges.requests import Request, plan_apart, plan_requests
+from automedeval.metrics.embedding import EMBEDDINGS
 from automedeval.metrics.lexical import Collection
-from automedeval.models.arguments import ChatArguments, checked_model, parse_model
+from automedeval.models.arguments import ChatArguments, EncoderArguments, checked_model, parse_model
 from automedeval.models.base import Answer, Chat, Prompt
 from automedeval.records import Case, RecordError, Verdict, digest
 from automedeval.rubrics import Rubric, read_rubric
@@ -147,6 +148,7 @@ def load_judge(
     seed: int = 0,
     cases: Iterable[Case] | None = None,
     processes: int = 1,
+    encoder: EncoderArguments | str | None = None,
     **options: Any,
 ) -> BaseJudge:
     """Load the judge that a name stands for.
@@ -164,6 +166,7 @@ def load_judge(
         seed: of the orders, and of sampling.
         cases: what a baseline takes for the frequency of words; None takes the cases that are judged together.
         processes: number of processes that share the endpoint's budget.
+        encoder: of a baseline that compares embeddings: `EncoderArguments`, or a checkpoint's folder or Hub id.
         options: the other arguments of `Judge`; `rationale`, `score_decoding` and `on_overlong` matter where they apply.
 
     Raises:
@@ -179,10 +182,12 @@ def load_judge(
     planner(spec, rubric, seed=seed, **options)
     kind, model = parse_model(spec)
     shared = {name: value for name, value in options.items() if name in ("models", "name")}
-    if kind == "baseline":
-        return BaselineJudge(model, None if cases is None else Collection.of(cases), **shared)
     if not isinstance(chat, ChatArguments):
         chat = ChatArguments(**{"batch_tokens": 0, **(chat or {})})
+    if kind == "baseline":
+        given = encoder if isinstance(encoder, EncoderArguments) else EncoderArguments(encoder)
+        shared["encoder"] = given.load(chat.device) if model in EMBEDDINGS else None
+        return BaselineJudge(model, None if cases is None else Collection.of(cases), **shared)
     if kind in ("checkpoint", "openai"):
         return Judge(chat.load(spec, seed, processes), rubric, seed=seed, **options)
     shared |= {"on_overlong": options.get("on_overlong", "error")}

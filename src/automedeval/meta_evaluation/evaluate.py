@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from automedeval.meta_evaluation.baselines import best_baseline
 from automedeval.meta_evaluation.candidates import MOST_MODELS, compare_candidates
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.ratings import People, Preferences, preference_shares
@@ -41,7 +42,7 @@ def meta_evaluate(
     Invalid and missing verdicts are wrong in every accuracy, and are left out of correlations (see `stats.agreement`).
 
     Args:
-        judges: judges and baselines.
+        judges: judges, and after them the baselines.
         people, choices, verdict_ratings, preferences: what people gave, see `ratings`; None or empty where they gave none.
         resamples, seed: of the bootstrap over cases.
     """
@@ -76,6 +77,7 @@ def meta_evaluate(
     result = bootstrap.estimate(tree, len(cases), resamples, seed)
     if people is not None:
         result["comparisons"] = _differences(result["comparisons"])
+        _add_best_baselines(result, rows)
     for table in result["models"].values():
         adjust(table.get("pairs", []), "margin")
     for compared in result.get("preferences", []):
@@ -340,6 +342,19 @@ def _differences(comparisons: list[dict[str, Any]]) -> list[dict[str, Any]]:
             found.append({**record, "difference": difference})
     adjust(found, "difference")
     return found
+
+
+def _add_best_baselines(result: dict[str, Any], rows: list[Row]) -> None:
+    """Add to each judge's record how it compares with the best baseline."""
+    baselines = {row.name for row in rows if row.judge.kind == "baseline"}
+    for row in rows:
+        if row.judge.kind == "judge":
+            differences = {
+                each["second"]: each["difference"]
+                for each in result["comparisons"]
+                if each["first"] == row.name and each["second"] in baselines
+            }
+            result["judges"][row.name]["best_baseline"] = best_baseline(differences, row.judge.sees_reference)
 
 
 def adjust(records: list[dict[str, Any]], name: str) -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from automedeval.meta_evaluation import paper_table_text
-from automedeval.reports.text import interval, percent
+from automedeval.reports.text import against_best, interval, percent
 
 CONTEST = 6  # pairs of models that are put into words
 HALF = "A tie counts as half; guessing gives 50 %."
@@ -32,6 +32,9 @@ def summary(result: dict[str, Any]) -> list[str]:
     for judge, rows in by_judge.items():
         if "people" in result:
             sentences += _credit(judge, [record for record, _ in rows])
+            for record, _ in rows:
+                name = judge if record["criterion"] is None else f"{judge}: {record['criterion']}"
+                sentences += against_best(name, record["best_baseline"])
         sentences += _chosen(judge, result.get("choices", {}).get(judge, {}))
         valid = rows[0][0]["valid_rate"]["value"]
         if valid not in (None, 1.0):

@@ -16,7 +16,7 @@ import numpy as np
 from automedeval.meta_evaluation.cases import Cases, UnknownCases
 from automedeval.meta_evaluation.ratings import People
 from automedeval.records import Case, RecordError, Verdict, check_number, named_file, read_placed, verdicts_file
-from automedeval.rubrics import Rubric, RubricError, read_rubric, without_scale
+from automedeval.rubrics import LIKELIHOOD, Rubric, RubricError, read_rubric, without_scale
 from automedeval.stats.agreement import CHOICES, Panel, relation_of
 from automedeval.stats.bootstrap import divide
 
@@ -134,6 +134,13 @@ class JudgeVerdicts:
         """The entries of each verdict."""
         edges = np.searchsorted(self.panel.group, np.arange(len(self.verdicts) + 1)).tolist()
         return [slice(*each) for each in itertools.pairwise(edges)]
+
+    @property
+    def sees_reference(self) -> bool | None:
+        """Whether the judge is shown the reference; None where this is not known."""
+        if self.rubric_name == LIKELIHOOD:
+            return False
+        return None if self.rubric is None else self.rubric.needs_reference
 
     # --- values of entries, and their means over verdicts
 

@@ -1,4 +1,4 @@
-"""The names and the arguments that choose a model: a checkpoint on this machine, or an endpoint."""
+"""The names and the arguments that choose a model: a checkpoint on this machine, an endpoint, or an encoder."""
 
 import math
 import os
@@ -9,6 +9,7 @@ from typing import Any
 
 from automedeval.records import AutoMedEvalError, RecordError, check_least
 
+ENCODER = "models/all-MiniLM-L6-v2"  # where recipes/get_models.py puts it
 _KINDS = ("openai", "likelihood", "channel", "baseline", "recording", "ratings")
 
 
@@ -147,3 +148,48 @@ class ChatArguments:
     def _shared(self, kind: type) -> dict[str, Any]:
         """Return the arguments that a chat of this kind has a field for."""
         return {each.name: getattr(self, each.name) for each in fields(kind) if hasattr(self, each.name)}
+
+
+@dataclass
+class EncoderArguments:
+    """The encoder of the baselines that compare embeddings."""
+
+    encoder: str | None = field(
+        default=None,
+        metadata={
+            "help": "sentence encoder of the baselines that compare embeddings, a folder or Hub id "
+            f"(default: {ENCODER}); reports and audits leave these baselines out with none"
+        },
+    )
+    encoder_pooling: str | None = field(
+        default=None,
+        metadata={"help": "for an encoder without modules.json: cls, mean, or pooler, as it was trained"},
+    )
+
+    def load(self, device: str = "auto") -> Any:
+        """Return the encoder, in float32: a verdict must not depend on the machine that gave it.
+
+        Raises:
+            RecordError: sentence-transformers is not installed, or the checkpoint cannot be loaded.
+        """
+        try:  # torch is loaded by those who need it
+            from automedeval.models.embeddings import Encoder
+        except ImportError as error:
+            raise RecordError(f"the encoder cannot be loaded: {error}; install automedeval[data]") from None
+        return Encoder(self.encoder or ENCODER, device, "float32", pooling=self.encoder_pooling)
+
+    def load_if_there(self, notes: list[str], device: str = "auto") -> Any:
+        """Return the encoder for a report, None if there is none; where none was named, a note says what is left out and why.
+
+        Raises:
+            RecordError: as `load`, where an encoder was named.
+        """
+        if self.encoder == "none":
+            return None
+        try:
+            return self.load(device)
+        except RecordError as error:
+            if self.encoder is not None:
+                raise
+            notes.append(f"no baselines that compare embeddings: {error} (--encoder names one, none leaves them out)")
+            return None

@@ -18,7 +18,7 @@ from automedeval.publishing.cards import front_matter
 from automedeval.records import RecordError, read_text
 from automedeval.records.hub_names import hub_name
 from automedeval.reports.page import environment
-from automedeval.reports.text import estimates_in, interval
+from automedeval.reports.text import against_best, estimates_in, interval
 from automedeval.stats.agreement import LABELS
 
 MARKER = re.compile(r"<!-- (\w+) -->\n(.*?)<!-- /\1 -->", re.S)
@@ -237,6 +237,9 @@ def _result_facts(result: Mapping[str, Any] | None, records: Mapping[str, Mappin
         "cases": {**result["cases"], "file": short_path(result["cases"]["file"])},
         "settings": result["settings"],
         "baselines": {name: record[record["headline"]] for name, record in counted.items()} if people else {},
+        "against_best": [
+            sentence for name, record in records.items() for sentence in against_best(name, record.get("best_baseline"))
+        ],
     }
 
 

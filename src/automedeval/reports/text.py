@@ -40,6 +40,30 @@ def ends(estimate: Mapping[str, Any]) -> tuple[Any, Any, Any]:
     return estimate["value"], estimate["low"], estimate["high"]
 
 
+def against_best(judge: str, found: Mapping[str, Any] | None) -> list[str]:
+    """Say whether a judge is better than the best baseline, as `meta_evaluation.baselines.best_baseline` found it."""
+    if found is None:
+        return []
+    sentences = [_against(judge, found, "baseline")]
+    if found["reads_reference"]:
+        unseen = f", which {judge} does not see" if found["judge_sees_reference"] is False else ""
+        sentences[0] += f" This baseline reads the reference{unseen}."
+    if "without_reference" in found and found["outcome"] != "better":
+        sentences.append(_against(judge, found["without_reference"], "baseline that does not read the reference"))
+    return sentences
+
+
+def _against(judge: str, found: Mapping[str, Any], kind: str) -> str:
+    name, (value, low, high) = found["name"], ends(found["difference"])
+    within = "no interval" if low is None else f"95 % interval {low:.2f} to {high:.2f}"
+    size = f"difference in concordance {value:.2f} ({within}, {found['difference']['n']} pairs)"
+    if found["outcome"] == "better":
+        return f"{judge} is better than every {kind}. The best of them is {name}: {size}."
+    clearly = " clearly" if found["outcome"] == "not better" and value > 0 else ""
+    word = "worse" if found["outcome"] == "worse" else f"not{clearly} better"
+    return f"{judge} is {word} than the best {kind}, {name}: {size}."
+
+
 def percent(share: float) -> str:
     """Return a share in whole per cent; a share near 0 or 1 is not rounded to 0 % or 100 %."""
     if 0 < share < 0.005:

@@ -1,0 +1,76 @@
+"""Score responses by the vectors of a sentence encoder: baselines that know similar words, and were not trained to judge.
+
+The encoder is an argument: this module loads no model.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from automedeval.metrics.lexical import BASELINES, WORD, patient_text
+from automedeval.records import Case
+
+PIECE = 100  # words of a piece: about 130 tokens, so that a piece fits into the window of a small encoder
+
+# Baseline → the text that responses are compared with; None or no words where a case has none.
+EMBEDDINGS: dict[str, Callable[[Case], str | None]] = {
+    "embedding to the question": patient_text,
+    "embedding to the reference": lambda case: case.reference,
+}
+NAMES = (*BASELINES, *EMBEDDINGS)
+READ_REFERENCE = frozenset({"ROUGE-L to the reference", "embedding to the reference"})
+
+
+class TextEncoder(Protocol):
+    """An encoder of texts, such as `models.embeddings.Encoder`."""
+
+    name: str
+    fingerprint: str
+
+    def encode(self, texts: Sequence[str], on_batch: Callable[[int], object] | None = None) -> np.ndarray:
+        """Return unit vectors, float [texts, dimensions]; call `on_batch` with the number of texts of each batch."""
+
+
+def pieces(text: str, size: int = PIECE) -> list[str]:
+    """Cut a text into pieces of `size` words without overlap; the last may be shorter. A text without words has no piece."""
+    starts = [found.start() for found in WORD.finditer(text)][::size]
+    return [text[start:end] for start, end in zip(starts, [*starts[1:], len(text)])]
+
+
+def nearest_pieces(
+    cases: Sequence[Case],
+    encoder: TextEncoder,
+    names: Sequence[str] = tuple(EMBEDDINGS),
+    on_batch: Callable[[int], object] | None = None,
+) -> dict[str, np.ndarray]:
+    """Score a response by the largest cosine between one of its pieces and one of the question's, or of the reference's.
+
+    Each piece is encoded once, so that equal texts have equal scores. A piece longer than the encoder's window is cut there.
+
+    Args:
+        names: some of `EMBEDDINGS`.
+        on_batch: called with the number of pieces that were encoded, after each batch.
+
+    Returns:
+        name → float [responses of all cases]; NaN where the response or the text that it is compared with has no words.
+    """
+    sides = {name: [pieces(EMBEDDINGS[name](case) or "") for case in cases] for name in names}
+    responses = [  # those of a case with nothing to compare with are not encoded
+        [pieces(response.text) if any(there) else [] for response in case.responses]
+        for case, *there in zip(cases, *sides.values())
+    ]
+    given = [*(side for found in sides.values() for side in found), *(each for found in responses for each in found)]
+    texts = list(dict.fromkeys(piece for found in given for piece in found))
+    vectors, place = encoder.encode(texts, on_batch), {text: number for number, text in enumerate(texts)}
+
+    def cosine(one: list[str], two: list[str]) -> float:
+        if not one or not two:
+            return np.nan
+        left, right = (vectors[[place[piece] for piece in some]] for some in (one, two))
+        return float((left @ right.T).max())
+
+    return {
+        name: np.array([cosine(each, side) for side, own in zip(found, responses) for each in own], dtype=float)
+        for name, found in sides.items()
+    }

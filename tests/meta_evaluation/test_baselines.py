@@ -1,0 +1,89 @@
+"""Whether a judge is better than the best baseline: what is decided from the differences, and how often wrongly."""
+
+import numpy as np
+import pytest
+
+from automedeval.meta_evaluation.baselines import best_baseline
+from automedeval.reports.text import against_best
+from automedeval.stats.bootstrap import Estimate, bootstrap, difference, estimate_from, plain, ratio
+
+LONGER, BM25, ROUGE = "longer text", "BM25 to the question", "ROUGE-L to the reference"
+
+
+def gap(value: float, spread: float = 0.02) -> Estimate:
+    """Return a difference over 100 cases whose draws have this standard deviation."""
+    draws = value + spread * np.random.default_rng(0).standard_normal(2000)
+    return estimate_from(value, draws, 100, 300, (-1.0, 1.0))
+
+
+def told(differences: dict[str, float | Estimate], sees_reference: bool | None = None) -> list[str]:
+    gaps = {name: each if isinstance(each, Estimate) else gap(each) for name, each in differences.items()}
+    return against_best("mine", plain(best_baseline(gaps, sees_reference)))
+
+
+def test_better_than_every_baseline() -> None:
+    (sentence,) = told({LONGER: 0.3, BM25: 0.1})
+    assert sentence == (
+        "mine is better than every baseline. The best of them is BM25 to the question: difference in concordance 0.10 "
+        "(95 % interval 0.06 to 0.14, 300 pairs)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (0.01, "is not clearly better than"),
+        (0.0, "is not better than"),
+        (-0.01, "is not better than"),
+        (-0.2, "is worse than"),
+    ],
+)
+def test_not_better_than_one_of_them(value: float, words: str) -> None:
+    (sentence,) = told({LONGER: 0.3, BM25: value})
+    assert sentence.startswith(
+        f"mine {words} the best baseline, BM25 to the question: difference in concordance {value:.2f} ("
+    )
+
+
+def test_every_baseline_counts_and_worse_is_adjusted_for_their_number() -> None:
+    weak, loss = gap(0.044), gap(-0.044)  # p is about .03
+    assert 0.02 < best_baseline({BM25: weak})["p"] < 0.04
+    assert best_baseline({BM25: weak, LONGER: gap(0.3)})["outcome"] == "better"
+    assert best_baseline({BM25: weak, LONGER: gap(0.045), "random": gap(0.03)})["outcome"] == "not better"
+    assert best_baseline({BM25: loss})["outcome"] == "worse"
+    among = best_baseline({BM25: loss, LONGER: gap(0.0)})
+    assert (among["name"], among["outcome"]) == (BM25, "not better")
+    assert among["p_adjusted"] == pytest.approx(2 * among["p"])
+
+
+def test_a_baseline_that_reads_the_reference_is_named_and_so_is_the_best_of_the_others() -> None:
+    first, second = told({LONGER: 0.3, BM25: 0.1, ROUGE: -0.2}, sees_reference=False)
+    assert first.startswith("mine is worse than the best baseline, ROUGE-L to the reference: ")
+    assert first.endswith(" This baseline reads the reference, which mine does not see.")
+    assert second.startswith(
+        "mine is better than every baseline that does not read the reference. The best of them is BM25"
+    )
+    assert told({LONGER: 0.3, ROUGE: -0.2}, sees_reference=True)[0].endswith(" This baseline reads the reference.")
+    (alone,) = told({LONGER: 0.3, ROUGE: 0.2})
+    assert alone.startswith("mine is better than every baseline. The best of them is ROUGE-L to the reference: ")
+
+
+def test_without_an_interval_nothing_is_said() -> None:
+    lone = estimate_from(0.3, np.full(100, 0.3), 1, 3)
+    assert best_baseline({}) is None
+    assert best_baseline({BM25: lone}) is None
+    assert told({BM25: Estimate(None, reason="no pair")}) == []
+    assert best_baseline({BM25: lone, LONGER: gap(0.3)})["name"] == LONGER
+
+
+def test_a_judge_as_good_as_the_best_baseline_is_seldom_called_better_or_worse() -> None:
+    """One of three baselines is as good as the judge: a wrong claim in about 5 of 100 studies at most, each way in half."""
+    rng, outcomes = np.random.default_rng(7), []
+    for _ in range(200):
+        right = rng.random((80, 4)) < [0.7, 0.7, 0.6, 0.5]  # the judge, and three baselines
+        judge, *others = bootstrap([ratio(column.astype(float), np.ones(80)) for column in right.T], 80, 400)
+        found = best_baseline({str(number): difference(judge, other) for number, other in enumerate(others)})
+        outcomes.append(found["outcome"])
+    assert outcomes.count("better") <= 0.05 * 200
+    assert outcomes.count("worse") <= 0.05 * 200
+    assert outcomes.count("not better") < 200

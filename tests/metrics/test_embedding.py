@@ -1,0 +1,129 @@
+"""Scores by embeddings beside plain sentence-transformers and loops; texts without words; figures on public data."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from programs import ROOT, SAMPLE
+
+from automedeval import Case
+from automedeval.meta_evaluation.cases import Cases
+from automedeval.meta_evaluation.ratings import read_ratings
+from automedeval.metrics.embedding import EMBEDDINGS, NAMES, READ_REFERENCE, nearest_pieces, pieces
+from automedeval.records import read_cases
+
+MODEL = ROOT / "models" / "all-MiniLM-L6-v2"
+QUESTION, REFERENCE = EMBEDDINGS
+needs_model = pytest.mark.skipif(not MODEL.is_dir(), reason=f"{MODEL} is not there: `make test` gets it")
+
+
+class Letters:
+    """An encoder whose vectors count letters; it keeps the texts that it was given."""
+
+    name, fingerprint = "letters", "0"
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def encode(self, texts, on_batch=None) -> np.ndarray:
+        self.seen += texts
+        counts = np.array([[text.count(letter) for letter in "abc"] for text in texts], dtype=np.float32).reshape(-1, 3)
+        if on_batch:
+            on_batch(len(texts))
+        return counts / np.linalg.norm(counts, axis=1, keepdims=True)
+
+
+def case(question: object, *texts: str, reference: str | None = None) -> Case:
+    responses = [{"model": f"m{number}", "text": text} for number, text in enumerate(texts)]
+    return Case.from_dict({"id": "one", "question": question, "reference": reference, "responses": responses})
+
+
+def test_a_text_is_cut_into_pieces_without_overlap_and_without_loss() -> None:
+    text = "".join(f"word{number}, " for number in range(250))
+    found = pieces(text)
+    assert [len(re.findall(r"\w+", piece)) for piece in found] == [100, 100, 50]
+    assert "".join(found) == text
+    assert found[1].startswith("word100, ")
+    assert pieces("one two three", 2) == ["one two ", "three"]
+    assert pieces("") == pieces(" … ?! ") == []
+    assert [len(piece) for piece in pieces("あ" * 150)] == [100, 50], "without spaces a character is a word"
+
+
+def test_the_nearest_piece_counts_and_every_text_is_encoded_once() -> None:
+    encoder, done = Letters(), []
+    far = " ".join(["b"] * 100)
+    found = nearest_pieces([case("a a", f"{far} a a", far, "a a b"), case("a a", far)], encoder, on_batch=done.append)
+    near = 2 / 5**0.5
+    assert found[QUESTION].tolist() == pytest.approx([1, 0, near, 0], abs=1e-6)
+    assert len(encoder.seen) == len(set(encoder.seen)) == sum(done)
+    assert np.isnan(found[REFERENCE]).all()
+    # Of a question and a reference that are longer than a piece, the nearest piece counts too.
+    long = nearest_pieces([case(f"{far} c", "c", "a c", reference=f"{far} a")], encoder)
+    assert long[QUESTION].tolist() == pytest.approx([1, 0.5**0.5], abs=1e-6)
+    assert long[REFERENCE].tolist() == pytest.approx([0, 0.5**0.5], abs=1e-6)
+    talk = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]
+    assert nearest_pieces([case(talk, "a", "b")], encoder)[QUESTION].tolist() == pytest.approx([0.5**0.5, 0], abs=1e-6)
+
+
+def test_a_text_without_words_has_no_score() -> None:
+    encoder = Letters()
+    found = nearest_pieces([case("a", "a", "", "…"), case("?!", "b"), case("c", "c", reference="")], encoder)
+    np.testing.assert_array_equal(found[QUESTION], [1, np.nan, np.nan, np.nan, 1])
+    assert np.isnan(found[REFERENCE]).all()
+    assert "b" not in encoder.seen, "a response that is compared with nothing is not encoded"
+    assert nearest_pieces([], encoder, [QUESTION])[QUESTION].shape == (0,)
+
+
+def test_every_baseline_has_one_name() -> None:
+    assert len(set(NAMES)) == 6
+    assert {name for name in NAMES if "reference" in name} == READ_REFERENCE
+
+
+@needs_model
+@pytest.mark.slow
+def test_scores_are_those_of_plain_sentence_transformers() -> None:
+    from sentence_transformers import SentenceTransformer, util
+
+    from automedeval.models.embeddings import Encoder
+
+    cases = list(read_cases(SAMPLE / "test_cases.jsonl"))[:4]
+    # The sample's texts are short: joined, they make several pieces.
+    whole = " ".join(response.text for each in cases for response in each.responses)
+    cases.append(case(cases[0].question, whole, cases[1].responses[0].text, reference=whole[: len(whole) // 2]))
+    plain, expected = SentenceTransformer(str(MODEL), device="cpu"), {name: [] for name in EMBEDDINGS}
+
+    def chunks(text: str) -> list[str]:
+        starts = [match.start() for match in re.finditer(r"[^\W_]+", text)]
+        return [
+            text[start : [*starts, len(text)][min(at + 100, len(starts))]]
+            for at, start in list(enumerate(starts))[::100]
+        ]
+
+    for each in cases:
+        for response in each.responses:
+            for name, text in ((QUESTION, each.question), (REFERENCE, each.reference)):
+                best = -1.0
+                for own in chunks(response.text):
+                    for other in chunks(text):
+                        best = max(best, float(util.cos_sim(plain.encode(own), plain.encode(other))))
+                expected[name].append(best)
+    assert len(chunks(whole)) > 3
+    found = nearest_pieces(cases, Encoder(str(MODEL), "cpu", "float32"))
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, atol=1e-5)
+
+
+@needs_model
+@pytest.mark.slow
+@pytest.mark.parametrize(("data", "concordance"), [("feedbackqa_cdc_valid", 0.73), ("mediqa_validation", 0.90)])
+def test_the_known_figures_are_reached(data: str, concordance: float, human_data: Path) -> None:
+    from automedeval.models.embeddings import Encoder
+
+    cases = Cases.read(str(human_data / data / "cases.jsonl"))
+    people = read_ratings(str(human_data / data / "ratings.jsonl"), cases, "anonymous").scores
+    scores = nearest_pieces(cases.records, Encoder(str(MODEL), "cpu", "float32"), [QUESTION])[QUESTION]
+    one, two = cases.panel.pairs
+    apart = people[one] != people[two]
+    right = np.sign(scores[one] - scores[two]) == np.sign(people[one] - people[two])
+    assert right[apart].mean() == pytest.approx(concordance, abs=0.005)
