@@ -80,4 +80,6 @@ def test_a_rubric_is_read_from_the_wheel_alone(wheel: Path, tmp_path: Path) -> N
     shown = subprocess.run([sys.executable, "-I", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     file, *rubrics = shown.stdout.split()
     assert Path(file).is_relative_to(tmp_path)
-    assert rubrics == ["automedeval@1", "instruction_pairwise@1", "just_eval_pairwise@1", "medical_pairwise@1"]
+    assert rubrics == [
+        *("automedeval@1", "instruction_pairwise@1", "just_eval_pairwise@1", "medical_pairwise@1", "pandalm@1")
+    ]

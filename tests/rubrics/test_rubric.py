@@ -55,10 +55,21 @@ PACKAGED = {
         "rationale": True,
         "most": 2,
     },
+    "pandalm": {
+        "mode": "pairwise",
+        "inputs": ("question", "responses"),
+        "scale": None,
+        "choices": {"a": "1", "b": "2", "tie": "Tie"},
+        "criteria": ["overall"],
+        "order": ("overall",),
+        "grammar": "first_line",
+        "rationale": False,
+        "most": 2,
+    },
 }
 
 
-def test_the_packaged_rubrics_are_these_four():
+def test_the_packaged_rubrics_are_these_five():
     assert packaged_rubrics() == sorted(PACKAGED)
 
 
@@ -191,6 +202,7 @@ FAULTS = [
     ("unknown key of the scale", SCORES, "scale.step", 1, ["scale.step", "unknown key"]),
     ("unknown choice", PAIR, "choices.both", "both", ["choices.both", "unknown key"]),
     *[(f"no {key}", SCORES, key, None, [f": {key}: ", "is missing"]) for key in SCORES if key != "scale"],
+    ("two criteria on one line", PAIR, "output.grammar", "first_line", ["output.grammar", "several criteria"]),
     ("no scale and no choices", SCORES, "scale", None, ["mode", "'scale'"]),
     ("no maximum", SCORES, "scale.maximum", None, ["scale.maximum", "is missing"]),
     ("no grammar", SCORES, "output.grammar", None, ["output.grammar", "is missing"]),
@@ -223,7 +235,13 @@ FAULTS = [
     ("two choices with one word", PAIR, "choices.tie", "FIRST", ["choices", "the same word"]),
     ("scores for a pair", PAIR, "scale", {"minimum": 1, "maximum": 5}, ["mode", "pairwise"]),
     ("scores in a comma list", SCORES, "output.grammar", "comma_list", ["output.grammar", "score_line"]),
-    ("choices in a score line", PAIR, "output.grammar", "score_line", ["output.grammar", "json or comma_list"]),
+    (
+        "choices in a score line",
+        PAIR,
+        "output.grammar",
+        "score_line",
+        ["output.grammar", "json, comma_list or first_line"],
+    ),
     ("a pair of three", PAIR, "max_responses", 3, ["max_responses", "3"]),
     ("two at a time, pointwise", SCORES, "max_responses", 2, ["max_responses", "pointwise"]),
     ("none at a time", SCORES, "max_responses", 0, ["max_responses", "0"]),

@@ -49,6 +49,8 @@ def answer_parts(rubric: Rubric, slots: int, rationale: bool = True) -> list[Par
         for name in rubric.output_criteria:
             parts += [", ", Slot(name, labels)] if parts else [Slot(name, labels)]
         return parts
+    if rubric.grammar == "first_line":
+        return [Slot(rubric.output_criteria[0], labels), "\n"]
     text = "{"
     if rubric.output.get("rationale_key") and rationale:
         parts += [text + json.dumps(rubric.output["rationale_key"]) + ': "', Free(stop='"', json_string=True)]
@@ -128,7 +130,7 @@ def parse_verdict(text: str, rubric: Rubric, slots: int = 2, *, truncated: bool 
         text, truncated = text[: control.start()], False
     if not text.strip():
         return ParsedAnswer(False, "the answer is empty")
-    read = {"score_line": _read_score_line, "json": _read_json, "comma_list": _read_comma_list}[rubric.grammar]
+    read = _READERS[rubric.grammar]
     reading, end = read(text, rubric, slots)
     # A number at the very end may be the beginning of another: "1" of "10", "4." of "4.5".
     number = rubric.grammar == "score_line" and re.search(r"[0-9]\.?[*_`~ \t]*\Z", text)
@@ -323,3 +325,22 @@ def _read_comma_list(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswe
         after += [words] if sum(word in allowed for word in words) > 1 else []
         end -= len(line) + 1
     return ParsedAnswer(False, f"no line with {wanted} answers"), len(text)
+
+
+def _read_first_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int]:
+    """Read a choice that stands alone on the first line; what follows is not read, so that nothing in it can be the answer."""
+    line, stop, _ = text.lstrip().partition("\n")
+    label = line.strip(" \t\r*_`~")
+    if label.casefold() not in _words(rubric):
+        allowed = ", ".join(rubric.choices.values())
+        return ParsedAnswer(False, f"the first line {label[:40]!r} is not one of {allowed}"), len(text)
+    # Where the output was cut off, a label without a line break may be the beginning of something else: "1" of "10".
+    return ParsedAnswer(True, choices=_choices([label], rubric)), len(text) if stop else 0
+
+
+_READERS = {
+    "score_line": _read_score_line,
+    "json": _read_json,
+    "comma_list": _read_comma_list,
+    "first_line": _read_first_line,
+}

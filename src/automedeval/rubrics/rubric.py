@@ -15,7 +15,7 @@ from automedeval.records import AutoMedEvalError, digest
 from automedeval.records.yaml_file import YamlFile
 
 MODES = ("pointwise", "pairwise", "listwise")
-GRAMMARS = ("score_line", "json", "comma_list")
+GRAMMARS = ("score_line", "json", "comma_list", "first_line")
 INPUTS = ("question", "responses", "reference")
 LIKELIHOOD, COUNTED = "likelihood@1", "baseline@1"  # stand for a rubric in verdicts of judges without a scale
 CHOICES = ("a", "b", "tie", "neither")
@@ -213,7 +213,9 @@ class _Reader(YamlFile):
             needed = "a pairwise rubric needs 'choices' and no 'scale', every other a 'scale' and no 'choices'"
             self.fail("mode", needed)
         if (grammar == "score_line") != bool(scale):
-            self.fail("output.grammar", "scores are answered as score_line, choices as json or comma_list")
+            self.fail("output.grammar", "scores are answered as score_line, choices as json, comma_list or first_line")
+        if grammar == "first_line" and len(criteria) > 1:
+            self.fail("output.grammar", "first_line holds one choice, and there are several criteria")
         for criterion in criteria:
             if choices and criterion.neutral not in choices:
                 self.fail(f"criteria.{criterion.name}.neutral", f"{criterion.neutral!r} is not among the choices")
