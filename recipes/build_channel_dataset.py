@@ -38,7 +38,7 @@ class ChannelDatasetArguments:
         metadata={"help": "checkpoint to be trained, whose tokens are counted (default: lengths are not checked)"},
     )
     chat_template_path: str | None = field(
-        default=None, metadata={"help": "Jinja file with a chat template, for a checkpoint without one"}
+        default=None, metadata={"help": "Jinja file with a chat template, for a checkpoint without one; none: its own"}
     )
     max_length: int = field(default=2048, metadata={"help": "rows with more tokens are dropped"})
     rubrics: list[str] = field(default_factory=list, metadata={"help": "YAML files of your own rubrics"})

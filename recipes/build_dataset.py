@@ -72,7 +72,7 @@ class BuildDatasetArguments:
         metadata={"help": "checkpoint to be trained, whose tokens are counted (default: lengths are not checked)"},
     )
     chat_template_path: str | None = field(
-        default=None, metadata={"help": "Jinja file with a chat template, for a checkpoint without one"}
+        default=None, metadata={"help": "Jinja file with a chat template, for a checkpoint without one; none: its own"}
     )
     max_length: int = field(default=2048, metadata={"help": "rows with more tokens are dropped"})
     evaluation_cases: list[str] | None = field(

@@ -92,7 +92,7 @@ class IntrospectArguments:
         metadata={"help": "checkpoint to be trained, whose tokens are counted (default: lengths are not checked)"},
     )
     tokenizer_template: str | None = field(
-        default=None, metadata={"help": "Jinja file with a chat template, for a checkpoint without one"}
+        default=None, metadata={"help": "Jinja file with a chat template, for a checkpoint without one; none: its own"}
     )
     max_length: int = field(default=2048, metadata={"help": "rows with more tokens are dropped"})
     seed: int = field(default=0, metadata={"help": "seed of the partners' sampling"})

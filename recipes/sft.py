@@ -166,6 +166,8 @@ def parse() -> tuple[ScriptArguments, SFTConfig, ModelConfig, DatasetMixtureConf
     except (ValueError, OSError) as error:
         raise RecordError(" ".join(str(error).split())) from None
     refuse_unused({**vars(script), **vars(training), **vars(model)})
+    if training.chat_template_path == "none":  # takes back the path that a YAML names
+        training.chat_template_path = None
     if not model.model_name_or_path or not training.output_dir:
         raise RecordError("model_name_or_path and output_dir are needed")
     training.model_init_kwargs = {

@@ -57,6 +57,16 @@ def test_choices_name_models(chat, cases):
     assert verdict.pair == (models[1], models[2])
 
 
+def test_thoughts_before_a_verdict_are_no_part_of_it(chat, cases):
+    """A checkpoint that thinks first writes its thoughts into its text; an endpoint's are cut off already."""
+    judge, request = Judge(chat, score_decoding="free"), Request(cases[0], (0, 1, 2))
+    first, last = (f"Score: Doctor 1: {score}. Doctor 2: 3. Doctor 3: 1." for score in (2, 5))
+    for text in (f"<think>\nHm. {first}\n</think>\n\nGood.\n{last}", f"Hm. {first}</think>Good.\n{last}"):
+        verdict = judge.verdict(request, Answer(text))
+        assert (verdict.scores, verdict.rationale, verdict.raw) == ((5, 3, 1), "Good.", text)
+    assert not judge.verdict(request, Answer(f"<think>\nHm. {first}", truncated=True)).valid
+
+
 def test_top_logprobs_become_expected_scores(chat, cases):
     text = "Good.\nScore: Doctor 1: 4 points. Doctor 2: 2 points. Doctor 3: 5 points."
     at = [text.index(f"Doctor {slot}: ") + 10 for slot in (1, 2, 3)]

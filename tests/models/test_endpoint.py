@@ -410,6 +410,12 @@ def test_the_key_comes_from_the_environment(monkeypatch):
         ask(chat_at(endpoint))
         keys = [request["headers"]["authorization"] for request in endpoint.asked]
         assert keys == ["Bearer a-key", "Bearer another", "Bearer none"]
+        monkeypatch.setenv("GEMINI_API_KEY", "a-third")
+        ask(other := chat_at(endpoint, api_key_env="GEMINI_API_KEY"))
+        assert endpoint.asked[-1]["headers"]["authorization"] == "Bearer a-third"
+        assert other.fingerprint == chat_at(endpoint).fingerprint
+    with pytest.raises(ChatError, match="GEMINI_KEY is not set"):
+        OpenAIChat("m", api_key_env="GEMINI_KEY")
     with pytest.raises(ChatError, match="OPENAI_API_KEY is not set"):
         OpenAIChat("m")
     monkeypatch.setenv("OPENAI_API_KEY", "secret\x07key")

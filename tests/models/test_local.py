@@ -9,10 +9,12 @@ from doubles.tiny_model import CHAT_TEMPLATE, build_tiny_model
 from programs import SAMPLE
 from transformers import AttentionInterface, AutoModelForCausalLM, AutoTokenizer
 
+from automedeval import models
 from automedeval.judges.judge import Judge
 from automedeval.models.base import Free, Prompt, Slot
 from automedeval.models.checkpoints import fingerprint
 from automedeval.models.local import LocalChat
+from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError, read_cases
 from automedeval.rubrics import read_rubric
 from automedeval.rubrics.grammar import answer_parts, parse_verdict
@@ -52,7 +54,9 @@ def value_log_probabilities(plain, tokenizer, before: str, values: tuple[str, ..
     return torch.stack(totals).softmax(0)
 
 
-@pytest.mark.parametrize("name", ["automedeval", "medical_pairwise", "instruction_pairwise", "just_eval_pairwise"])
+@pytest.mark.parametrize(
+    "name", ["automedeval", "medical_pairwise", "instruction_pairwise", "just_eval_pairwise", "pandalm"]
+)
 def test_values_have_the_probabilities_of_the_plain_way(name, chat, plain):
     asked = prompts(name, rationale=False)
     answers = dict(chat.answer(asked))
@@ -250,7 +254,7 @@ def test_sampling_is_seeded_and_runs_differ(tiny_model):
 
 
 def test_constrained_answers_are_always_valid(chat):
-    for name in ("automedeval", "medical_pairwise", "instruction_pairwise", "just_eval_pairwise"):
+    for name in ("automedeval", "medical_pairwise", "instruction_pairwise", "just_eval_pairwise", "pandalm"):
         rubric = read_rubric(name)
         for prompt in prompts(name, True, 3):
             ((_, answer),) = chat.answer([prompt])
@@ -293,6 +297,39 @@ def test_a_checkpoint_without_a_template_is_refused_unless_one_is_given(tmp_path
     template.write_text(CHAT_TEMPLATE)
     given = LocalChat(str(folder), dtype="float32", device="cpu", chat_template_path=str(template))
     assert given.encoder.encode([[{"role": "user", "content": "Judge."}]])[0]
+
+
+def test_none_takes_a_template_back(tiny_model, chat):
+    own = LocalChat(str(tiny_model), dtype="float32", device="cpu", max_new_tokens=24, chat_template_path="none")
+    assert own.tokenizer.chat_template == chat.tokenizer.chat_template is not None
+    assert own.fingerprint == chat.fingerprint
+    assert PromptEncoder.from_checkpoint(str(tiny_model), "none").tokenizer.chat_template == CHAT_TEMPLATE
+
+
+def rendered_by(template, tiny_model, messages, **options):
+    """Return what a packaged chat template makes of messages, after the beginning of the sequence."""
+    file = Path(models.__file__).parent / "templates" / template
+    encoder = PromptEncoder.from_checkpoint(str(tiny_model), str(file))
+    (ids,) = encoder.encode([messages], **options)
+    return encoder.tokenizer.decode(ids).removeprefix(encoder.tokenizer.bos_token or "")
+
+
+def test_pandalm_is_shown_its_prompt_as_it_is(tiny_model):
+    rubric = read_rubric("pandalm")
+    messages = judge_messages(rubric, "Does rest help?", ["Yes.", "No."])
+    text = rendered_by("as_is.jinja", tiny_model, messages)
+    assert text.endswith(
+        "### Instruction:\nDoes rest help?\n\n### Response 1:\nYes.\n\n### Response 2:\nNo.\n\n### Evaluation:\n"
+    )
+    assert text == messages[0]["content"] + "\n"
+
+
+def test_vicuna_is_shown_its_turns(tiny_model):
+    turns = [{"role": "system", "content": "Judge."}, {"role": "user", "content": "Is it right?"}]
+    text = rendered_by("vicuna.jinja", tiny_model, turns)
+    assert text == "Judge. USER: Is it right? ASSISTANT:"
+    whole = rendered_by("vicuna.jinja", tiny_model, [*turns, {"role": "assistant", "content": "Yes."}], answered=True)
+    assert whole.startswith(text + " Yes.")
 
 
 def test_fingerprint_follows_what_changes_an_answer(tiny_model, tmp_path, chat):

@@ -230,6 +230,17 @@ def test_a_base_without_a_chat_template_needs_one(instructions: Path, tmp_path: 
     assert (tmp_path / "out/chat_template.jinja").read_text() == template.read_text()
 
 
+def test_a_base_keeps_its_own_chat_template_where_none_takes_that_of_the_yaml_back(
+    tiny_model: Path, instructions: Path, tmp_path: Path
+) -> None:
+    template = ROOT / "src/automedeval/models/templates/chat_template.jinja"
+    config = tmp_path / "run.yaml"
+    config.write_text((ROOT / CONFIG).read_text() + f"chat_template_path: {template}\n")
+    given = arguments(tiny_model, instructions, tmp_path / "out", "--chat_template_path", "none")
+    train("--config", config, *given[2:])
+    assert (tmp_path / "out/chat_template.jinja").read_text() == (tiny_model / "chat_template.jinja").read_text()
+
+
 def test_an_unknown_key_fails(tmp_path: Path) -> None:
     config = tmp_path / "run.yaml"
     config.write_text((ROOT / CONFIG).read_text() + "learning_rat: 1.0\n")

@@ -39,6 +39,10 @@ class ChatArguments:
     base_url: str | None = field(
         default=None, metadata={"help": "URL of the endpoint of openai:MODEL; default: OpenAI's own"}
     )
+    api_key_env: str = field(
+        default="OPENAI_API_KEY",
+        metadata={"help": "endpoint: the environment variable that holds the key, such as GEMINI_API_KEY"},
+    )
     dtype: str = field(
         default="auto",
         metadata={
@@ -59,7 +63,8 @@ class ChatArguments:
         default=16384, metadata={"help": "most tokens in one batch, prompts and answers together"}
     )
     chat_template_path: str | None = field(
-        default=None, metadata={"help": "Jinja file, for checkpoints without a chat template"}
+        default=None,
+        metadata={"help": "Jinja file, for checkpoints without a chat template; none: the checkpoint's own"},
     )
     max_new_tokens: int = field(
         default=512, metadata={"help": "most tokens of a rationale, or of an endpoint's answer"}

@@ -14,6 +14,7 @@ CONTROL_TOKEN = re.compile(
     r"<\|[^<>|\n]{1,40}\|>|</?s>|<(?:start|end)_of_turn>|<(?:bos|eos|pad|unk)>|\[/?(?:INST|SYSTEM_PROMPT)\]|<</?SYS>>"
     r"|<｜[^<>｜\n]{1,40}｜>"
 )
+THOUGHT = re.compile(r"</?think(?:ing)?>|\[/?THINK\]")  # where a reasoning model's thoughts begin and end
 WINDOW = 64  # dialogues whose prompts a checkpoint answers in the same batches
 
 
@@ -107,6 +108,18 @@ def own_text(text: str) -> str:
     """Return the text before the first control token: what follows it is not the model's answer."""
     control = CONTROL_TOKEN.search(text)
     return text[: control.start()] if control else text
+
+
+def without_thoughts(text: str) -> str:
+    """Return what follows a reasoning model's last thought; nothing if the text ends within its first one.
+
+    Some chat templates open the thought in the prompt, so that the text has only the end of it.
+    """
+    marks = list(THOUGHT.finditer(text))
+    ends = [mark.end() for mark in marks if "/" in mark[0]]
+    if ends:
+        return text[ends[-1] :].lstrip()
+    return "" if marks and not text[: marks[0].start()].strip() else text
 
 
 class ChatError(AutoMedEvalError):

@@ -31,7 +31,17 @@ from typing import Any
 import openai
 from tqdm import tqdm
 
-from automedeval.models.base import CONTROL_TOKEN, Answer, Chat, ChatError, Dialogue, Prompt, lead
+from automedeval.models.base import (
+    CONTROL_TOKEN,
+    THOUGHT,
+    Answer,
+    Chat,
+    ChatError,
+    Dialogue,
+    Prompt,
+    lead,
+    without_thoughts,
+)
 from automedeval.records import digest
 
 _FATAL = (401, 403, 404)  # a retry does not help, and every other request would get the same status
@@ -61,7 +71,6 @@ _NOT_TAKEN = re.compile(
 )
 # What a served model says of itself; `created` is left out because vLLM makes it anew at each request.
 _IDENTITY = ("root", "owned_by", "max_model_len")
-_THOUGHT = re.compile(r"</?think(?:ing)?>|\[/?THINK\]")
 
 
 class BudgetError(ChatError):
@@ -75,7 +84,7 @@ def defuse(text: str) -> str:
     mark.
     """
     text = text.encode("utf-8", "replace").decode("utf-8")
-    for pattern in (CONTROL_TOKEN, _THOUGHT):
+    for pattern in (CONTROL_TOKEN, THOUGHT):
         text = pattern.sub(lambda match: match[0][0] + "\u2060" + match[0][1:], text)
     return text
 
@@ -124,7 +133,7 @@ class Budget:
 
 @dataclass
 class OpenAIChat(Chat):
-    """A model behind an OpenAI-compatible endpoint. The key is read from OPENAI_API_KEY, never from an argument.
+    """A model behind an OpenAI-compatible endpoint. The key is read from the environment, never from an argument.
 
     Args:
         model: the model's name at the endpoint.
@@ -140,6 +149,7 @@ class OpenAIChat(Chat):
             model may come to answer under the same name; the key knows it by what GET /v1/models says of it, and `revision`.
         budget: see `Budget`.
         revision: the user's own name for the model behind `model`; another one makes other fingerprints and keys.
+        api_key_env: the environment variable that holds the key.
 
     Attributes:
         official: whether this is OpenAI's own API.
@@ -166,15 +176,16 @@ class OpenAIChat(Chat):
     cache: Path | None = None
     budget: Budget = field(default_factory=lambda: Budget(None))
     revision: str | None = None
+    api_key_env: str = "OPENAI_API_KEY"
 
     def __post_init__(self) -> None:
-        key = os.environ.get("OPENAI_API_KEY", "").strip()
+        key = os.environ.get(self.api_key_env, "").strip()
         if self.base_url is not None and not self.base_url.startswith(("http://", "https://")):
             raise ChatError(f"--base_url {self.base_url}: must begin with http:// or https://")
         if not (key.isascii() and key.isprintable()):  # else the client's error message would show the key
-            raise ChatError("OPENAI_API_KEY contains a character that is not allowed in a key")
+            raise ChatError(f"{self.api_key_env} contains a character that is not allowed in a key")
         if not key and self.base_url is None and not os.environ.get("OPENAI_BASE_URL"):
-            raise ChatError("OPENAI_API_KEY is not set (for an endpoint of your own give --base_url)")
+            raise ChatError(f"{self.api_key_env} is not set (for an endpoint of your own give --base_url)")
         self.client = openai.OpenAI(
             api_key=key or "none", base_url=self.base_url, max_retries=self.max_retries, timeout=self.timeout
         )
@@ -606,18 +617,6 @@ def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
     except UNREADABLE:  # a verdict does not need them
         scored = ()
     return Answer(text, scored=scored, truncated=reason == "length", usage=kept)
-
-
-def without_thoughts(text: str) -> str:
-    """Return what follows a reasoning model's last thought; nothing if the text ends within its first one.
-
-    Some chat templates open the thought in the prompt, so that the text has only the end of it.
-    """
-    marks = list(_THOUGHT.finditer(text))
-    ends = [mark.end() for mark in marks if "/" in mark[0]]
-    if ends:
-        return text[ends[-1] :].lstrip()
-    return "" if marks and not text[: marks[0].start()].strip() else text
 
 
 def refusal(code: Any, message: str) -> Answer | None:

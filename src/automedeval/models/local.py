@@ -40,7 +40,7 @@ from automedeval.models.network import (
     takes_positions,
 )
 from automedeval.models.precision import best_dtype, described
-from automedeval.models.tokenization import PromptEncoder
+from automedeval.models.tokenization import PromptEncoder, read_template
 
 LOG = logging.getLogger(__name__)
 _NOT_FINITE = "the model's probabilities are not finite: another --dtype may help"
@@ -77,7 +77,7 @@ class LocalChat(Chat):
             it depends neither on the batch nor on interruptions.
         top_k, top_p: sample among so many tokens, or so much probability; 0 and 1 for all.
         stop: an answer without parts ends before this text; "" for models that end their answers themselves.
-        chat_template_path: a Jinja file, for checkpoints without a chat template.
+        chat_template_path: a Jinja file, for checkpoints without a chat template; "none" and None: the checkpoint's own.
         attn_implementation: as in transformers; see `load_network`.
     """
 
@@ -103,8 +103,7 @@ class LocalChat(Chat):
         self.name = folder.name if Path(self.model).exists() else self.model
         self.attn_implementation = attention_here(self.attn_implementation)
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
-        if self.chat_template_path:
-            self.tokenizer.chat_template = Path(self.chat_template_path).read_text(encoding="utf-8")
+        self.tokenizer.chat_template = read_template(self.chat_template_path) or self.tokenizer.chat_template
         self.encoder = PromptEncoder(self.tokenizer)
         if self.device == "auto":
             self.device = best_device()

@@ -9,7 +9,7 @@ from typing import Any
 
 from automedeval.models.base import Messages, Slot
 from automedeval.models.checkpoints import checkpoint_folder
-from automedeval.records import RecordError
+from automedeval.records import RecordError, read_text
 
 _SEAM = "\ue0a1\ue0a2"  # private-use characters that mark where a text is cut before it is tokenized
 # Chat templates name their switch so; a model that thinks first would fill an answer's tokens with thoughts.
@@ -47,8 +47,7 @@ class PromptEncoder:
             tokenizer = AutoTokenizer.from_pretrained(checkpoint_folder(model))
         except (OSError, ValueError) as error:
             raise RecordError(f"{model}: no tokenizer: {' '.join(str(error).split())[:200]}") from None
-        if chat_template_path:
-            tokenizer.chat_template = Path(chat_template_path).read_text(encoding="utf-8")
+        tokenizer.chat_template = read_template(chat_template_path) or tokenizer.chat_template
         if tokenizer.chat_template is None:
             raise RecordError(f"{model} has no chat template; name a Jinja file with chat_template_path")
         return cls(tokenizer)
@@ -148,6 +147,11 @@ class PromptEncoder:
         ids = iter(self.tokenizer([piece for pieces in flat for piece in pieces], add_special_tokens=False).input_ids)
         sides = [[token for _ in pieces for token in next(ids)] for pieces in flat]
         return [(start + sides[at], sides[at + 1]) for at in range(0, len(sides), 2)]
+
+
+def read_template(path: str | None) -> str | None:
+    """Return the chat template of a Jinja file; None for no file, or for "none", which takes a path back that a YAML names."""
+    return read_text(Path(path)) if path and path != "none" else None
 
 
 def row_lengths(rows: Sequence[Mapping[str, Any]], encoder: PromptEncoder | None) -> list[int | None]:

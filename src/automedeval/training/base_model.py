@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from automedeval.models.checkpoints import check_architecture, checkpoint_folder
-from automedeval.models.tokenization import PromptEncoder
-from automedeval.records import RecordError, read_text
+from automedeval.models.tokenization import PromptEncoder, read_template
+from automedeval.records import RecordError
 from automedeval.rubrics import Rubric, read_rubric
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict
 
@@ -40,7 +40,7 @@ def base_faults(
     from transformers import AutoConfig  # slow to import
 
     folder = checkpoint_folder(model)
-    template = read_text(Path(chat_template_path)) if chat_template_path else None
+    template = read_template(chat_template_path)
     try:
         check_architecture(folder)
         config = AutoConfig.from_pretrained(folder)
