@@ -3,6 +3,7 @@
     bash recipes/reproduce.sh recipes/runs/automedeval-135m
     bash recipes/reproduce.sh recipes/runs/automedeval-13b --rounds 2 --runs 3
     bash recipes/reproduce.sh recipes/runs/automedeval-13b --rounds 2 --ablation no_curriculum
+    bash recipes/reproduce.sh recipes/runs/automedeval-13b --rounds 2 --judges gpt-4-turbo-2024-04-09
     bash recipes/reproduce.sh recipes/runs/automedeval-13b --rounds 2 --dry_run
     bash recipes/reproduce.sh recipes/runs/automedeval-13b --rounds 2 --rehearse
 
@@ -47,6 +48,11 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
         help="go on while cases wait for the jury: leave them out of the round, or keep their old verdicts "
         "(default: stop, so that the jury can decide)",
     )
+    parser.add_argument(
+        "--judges",
+        metavar="NAMES",
+        help="of the other judges in judges.yaml ask only these, as A,B; none: none of them (default: all)",
+    )
     parser.add_argument("--lora", action="store_true", help="train adapters on one GPU, by lora.yaml")
     parser.add_argument(
         "--publish", metavar="ORG", help="send data set, judge and metric to this organisation of the Hub"
@@ -68,6 +74,8 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
         parser.error("--lora and --ablation exclude each other: the ablations are compared with the full training")
     if args.publish and (args.rehearse or args.ablation):
         parser.error("--publish takes neither --rehearse nor --ablation: only the study itself is published")
+    if args.judges is not None:
+        args.judges = tuple(name.strip() for name in args.judges.split(",") if name.strip() not in ("", "none"))
     if args.ablation in ("no_introspection", "vanilla"):
         args.rounds = 0
     return args
@@ -76,7 +84,7 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
 def main() -> int:
     """Plan, check, and run; return the exit status."""
     args = parse()
-    options = Options(args.rounds, args.runs, args.ablation, args.lora, args.publish, args.waiting)
+    options = Options(args.rounds, args.runs, args.ablation, args.lora, args.publish, args.waiting, args.judges)
     folder = args.folder.resolve()
     place = Path(args.rehearse, folder.name).resolve() if args.rehearse else ROOT
     folder = folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder
@@ -85,7 +93,10 @@ def main() -> int:
         rehearsal = Rehearsal(ROOT, place, lists) if args.rehearse else None
         os.chdir(place)
         study = Study(folder, options, rehearsal.adapt if rehearsal else lambda step: step)
-        wrong = faults(study.steps, lists, "lora" if args.lora else args.ablation)
+        variant = "lora" if args.lora else args.ablation or ("judges" if args.judges is not None else None)
+        if variant:  # it needs only a part of what the study takes
+            lists = lists.read_by(study.steps)
+        wrong = faults(study.steps, lists, variant)
         for note in study.left_out:
             print(note)
         if args.dry_run:
@@ -126,7 +137,8 @@ def run(steps: Sequence[Step], lists: Lists, place: Path, rehearsal: Rehearsal |
     brought = lists.brings.values()
     if rehearsal:
         for each in brought:
-            rehearsal.bring(each)
+            if not each.of:
+                rehearsal.bring(each)
     elif due := [each for each in brought if not each.hub and not each.of and not each.there(place)]:
         for each in due:
             print(f"error: {each.path} is missing: {each.what}. To get it: {each.get}", file=sys.stderr)
@@ -135,7 +147,7 @@ def run(steps: Sequence[Step], lists: Lists, place: Path, rehearsal: Rehearsal |
     for number, step in enumerate(steps, 1):
         for each in (lists.brings[read.path] for read in reads(step) if read.path in lists.brings):
             if rehearsal:
-                rehearsal.bring(each)
+                rehearsal.bring(each, step.arguments.get("judges") or ())
             if each.of and not each.there(place):
                 rated = " and ".join(each.of)
                 print(f"error: {step.about} ({step.file}) needs {each.path}: {each.what}, of {rated}.", file=sys.stderr)

@@ -20,8 +20,8 @@ def estimate(steps: Sequence[Step], sizes: dict[str, Any]) -> Iterator[str]:
         model = str(step.arguments.get("judge") or step.arguments.get("suggester") or "")
         if not model.startswith("openai:"):
             continue
-        rounds = step.recipe.endswith("introspect.py")
-        number, each = (sizes["mistakes"], sizes["messages"]) if rounds else (sizes["cases"], sizes["calls"])
+        number, each = _requests(Path(step.recipe).stem, sizes)
+        number *= step.arguments.get("runs", 1)
         if step.arguments.get("knowledge") == "none":
             each -= 1  # no question is asked
         prompts, answers = (number * each * sizes[f"{kind}_tokens"] for kind in ("prompt", "answer"))
@@ -48,6 +48,15 @@ def estimate(steps: Sequence[Step], sizes: dict[str, Any]) -> Iterator[str]:
         f"training: {len(trained)} trainings, about {times * float(row['hours, 1 GPU']):,.1f} GPU hours{eight}, at most "
         f"{disk:,.0f} GB of disk (the table in recipes/README.md; judging and generation come on top)"
     )
+
+
+def _requests(recipe: str, sizes: dict[str, Any]) -> tuple[int, int]:
+    """Return on how many cases a recipe asks a model, and how many requests each takes."""
+    if recipe == "introspect":
+        return sizes["mistakes"], sizes["messages"]
+    if recipe == "judge":
+        return sizes["test_cases"], sizes["test_calls"]
+    return sizes["cases"], sizes["calls"]
 
 
 def _row(name: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from study.steps import Step, StudyError, read_yaml
+from study.steps import NAMES, Step, StudyError, comma_list, judge_name, read_yaml
 
 # Arguments that name models, as folders, Hub ids or KIND:MODEL.
 MODELS = {
@@ -39,7 +39,8 @@ WRITES = {
     "publish": (None, ()),
 }
 FOR_PEOPLE = {"meta_evaluate", "compare", "audit", "publish"}  # recipes whose output no step has to read
-NOT_PATHS = {"repo", "base_model"}  # of the Hub
+NOT_PATHS = {"repo", "base_model", "base_url"}  # of the Hub, or of an endpoint
+TEMPLATES = {"chat_template_path", "tokenizer_template"}  # "none" takes a template back
 OWN = ("src", "recipes", "accelerate_configs", "model_card.md")  # what the repository holds
 PLANS = "plans"  # where a rehearsal puts its plans, with small counts
 
@@ -83,6 +84,11 @@ class Lists(NamedTuple):
     brings: dict[str, Brought]
     leaves: dict[str, list[str]]
     sizes: dict[str, Any]
+
+    def read_by(self, steps: Sequence[Step]) -> "Lists":
+        """Return the lists with only what these steps read of what the user brings."""
+        taken = {read.path for step in steps for read in reads(step)}
+        return self._replace(brings={path: each for path, each in self.brings.items() if path in taken})
 
 
 def read_lists(folder: Path) -> Lists:
@@ -132,6 +138,8 @@ def _path(argument: str, value: str) -> str | None:
             return None
         value = rest if colon and kind in ("likelihood", "channel", "recording", "ratings") else value
         return None if value == "none" else value
+    if (value == "none" and argument in TEMPLATES) or (argument in NAMES and "/" not in value):
+        return None
     if argument in ("rubric", "rubrics") and not value.endswith((".yaml", ".yml")):
         return None
     return value.rpartition("=")[2]  # NAME=FILE
@@ -166,7 +174,7 @@ def faults(steps: Sequence[Step], lists: Lists, variant: str | None) -> list[str
     Args:
         variant: the ablation, "lora", or None for the study itself.
     """
-    found, by, later = [], {}, {}
+    found, by, later, judges = [], {}, {}, set()
     for step in steps:
         for path in writes(step):
             later.setdefault(path, step)
@@ -177,7 +185,8 @@ def faults(steps: Sequence[Step], lists: Lists, variant: str | None) -> list[str
             if name not in known and isinstance(value, str) and "/" in value:
                 found.append(f"{step.file}: {name}: {value} looks like a path, and nobody knows who writes it")
         for path, argument in reads(step):
-            place = f"{step.file}: {argument}: {path}"
+            whose = f" ({step.about})" if argument in step.changes else ""
+            place = f"{step.file}{whose}: {argument}: {path}"
             taken.add(path)
             if path in by or path in lists.brings:
                 continue
@@ -188,6 +197,12 @@ def faults(steps: Sequence[Step], lists: Lists, variant: str | None) -> list[str
             else:
                 found.append(f"{place}: no earlier step writes it, and study.yaml does not list it as brought")
         by |= dict.fromkeys(writes(step), step)
+        if Path(step.recipe).stem == "judge":
+            judges.add(judge_name(step.arguments))
+        for argument in NAMES if Path(step.recipe).stem == "meta_evaluate" else ():
+            for name in comma_list(step.arguments.get(argument, [])):
+                if "/" not in name and name not in judges:
+                    found.append(f"{step.file}: {argument}: {name} is no judge of an earlier step")
     for path, brought in lists.brings.items():
         found += [f"study.yaml: {path} is of {file}, which no step writes" for file in brought.of if file not in by]
     if variant is None:  # a variant makes again what the study has, and reads a part of it

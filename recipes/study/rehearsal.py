@@ -6,7 +6,7 @@ lead there, and stand-ins lie where the user's own files would.
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,14 @@ import yaml
 from study.endpoint import serve
 from study.files import OWN, PLANS, Brought, Lists
 from study.stand_ins import CASES, stand_in
-from study.steps import Step, StudyError, read_yaml
+from study.steps import NAMES, Step, StudyError, comma_list, read_yaml
 
 GPUS, CPUS = (
     "accelerate_configs/zero3.yaml",
     "accelerate_configs/zero3_cpu.yaml",
 )  # eight GPUs, two processes on the CPU
 SMALLER = Path(__file__).with_name("rehearsal.yaml")
+ENDPOINT = {"base_url", "api_key_env"}  # of a judge that is asked elsewhere than at OpenAI; the double is asked instead
 
 
 @dataclass
@@ -40,6 +41,7 @@ class Rehearsal:
 
     def __post_init__(self) -> None:
         self.smaller = read_yaml(SMALLER)
+        self.doubled: set[str] = set()  # models of endpoints, as judges are called in later steps
         self.place.mkdir(parents=True, exist_ok=True)
         for name in OWN:
             link = self.place / name
@@ -49,15 +51,20 @@ class Rehearsal:
     def adapt(self, step: Step) -> Step:
         """Return a step with small numbers, doubles in the place of endpoints, and two CPU processes in the place of GPUs."""
         changes = dict(self.smaller.get(Path(step.recipe).stem, {}))
+        own = {name: value for name, value in step.changes.items() if name not in ENDPOINT}
         for name, value in step.arguments.items():
             if isinstance(value, str) and value.startswith("openai:"):
+                self.doubled.add(value.removeprefix("openai:"))
                 changes[name] = value.replace("openai:", "openai:double-of-")
+            if name in NAMES and value:
+                judges = comma_list(value)
+                changes[name] = [f"double-of-{judge}" if judge in self.doubled else judge for judge in judges]
             if name == "plan":
                 changes[name] = self._small_plan(Path(value))
         start = [CPUS if word == GPUS else word for word in step.launch]
         if "--num_processes" in start:  # one process does as many rows
             start = ["python"]
-        return replace(step, changes={**step.changes, **changes}, start=tuple(start))
+        return replace(step, changes={**own, **changes}, start=tuple(start))
 
     def _small_plan(self, file: Path) -> str:
         """Write a plan with counts in proportion to the rehearsal's cases; return its path."""
@@ -79,11 +86,11 @@ class Rehearsal:
         (self.place / place).write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8", newline="\n")
         return str(place)
 
-    def bring(self, brought: Brought) -> None:
-        """Put a stand-in where the user's file would be, if what people rate in it is there."""
+    def bring(self, brought: Brought, judges: Sequence[str] = ()) -> None:
+        """Put a stand-in where the user's file would be, if what people rate in it is there; `judges` are whose verdicts."""
         if brought.there(self.place) or not all((self.place / file).exists() for file in brought.of):
             return
-        stand_in(brought, self.place)
+        stand_in(brought, self.place, judges)
 
     def environment(self) -> Mapping[str, str]:
         """Start the endpoint's double; return the environment of the steps."""

@@ -10,7 +10,7 @@ import itertools
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,17 @@ TEST_CASES = 12  # questions in the place of MedText
 WINDOW = 4096  # tokens
 WIDTH = 64  # of an encoder's vectors
 VERIFIERS = ("simulated-chief-1", "simulated-chief-2")
+DOCTORS = tuple(f"simulated-{role}" for role in ("attending-1", "attending-2", "attending-3", "chief-1", "chief-2"))
+MASTERS = tuple(f"simulated-master-{number}" for number in (1, 2, 3))
 CHECKS = ("knowledge", "attribution", "fluency")
 
 
-def stand_in(brought: Brought, place: Path) -> None:
-    """Make the stand-in of a file in a rehearsal's folder; it appears there only when it is complete."""
+def stand_in(brought: Brought, place: Path, judges: Sequence[str] = ()) -> None:
+    """Make the stand-in of a file in a rehearsal's folder; it appears there only when it is complete.
+
+    Args:
+        judges: whose verdicts people rate or compare in it.
+    """
     target = place / brought.path
     scratch = target.with_name(f".{target.name}.making")
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -41,6 +47,9 @@ def stand_in(brought: Brought, place: Path) -> None:
         "encoder": lambda: _encoder(scratch, place),
         "checks": lambda: _write(scratch, _checks([place / file for file in brought.of])),
         "ratings": lambda: _write(scratch, _ratings(place / brought.of[0], place)),
+        "bart": lambda: _bart(scratch, place),
+        "verdict_ratings": lambda: _write(scratch, _verdict_ratings(place / brought.of[0], judges[:1])),
+        "preferences": lambda: _write(scratch, _preferences(place / brought.of[0], judges)),
     }
     makers[brought.stand_in]()
     os.replace(scratch, target)
@@ -74,11 +83,49 @@ def _checks(files: list[Path]) -> Iterator[dict[str, Any]]:
     """Yield two chiefs' checks of every valid verdict; of forty verdicts about one fails a criterion."""
     for verdict in itertools.chain.from_iterable(map(_read, files)):
         key = f"{verdict['case_id']} {verdict['judge']}"
-        number = int(hashlib.sha256(key.encode()).hexdigest()[:8], 16)
+        number = _number(key)
         for annotator, criterion in itertools.product(VERIFIERS if verdict["valid"] else (), CHECKS):
             fails = number % 40 == 0 and criterion == CHECKS[number % 3]
             names = {"case_id": verdict["case_id"], "judge": verdict["judge"], "annotator": annotator, "role": "chief"}
             yield names | {"criterion": criterion, "score": int(not fails), "comment": None}
+
+
+def _number(key: str) -> int:
+    return int(hashlib.sha256(key.encode()).hexdigest()[:8], 16)
+
+
+def _shown(file: Path, judge: str) -> dict[str, Any]:
+    """Return a judge's verdict on each case that physicians are shown: the first by run and order with a rationale."""
+    from automedeval.records import Verdict, read_records
+
+    found: dict[str, Verdict] = {}
+    for verdict in read_records(file, Verdict):
+        if verdict.judge == judge and verdict.valid and verdict.rationale:
+            first = found.setdefault(verdict.case_id, verdict)
+            if (verdict.run, verdict.order) < (first.run, first.order):
+                found[verdict.case_id] = verdict
+    return found
+
+
+def _verdict_ratings(file: Path, judges: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield five doctors' ratings of the judges' verdicts."""
+    for judge in judges:
+        for case, verdict in _shown(file, judge).items():
+            about = {"case_id": case, "judge": judge, "verdict_digest": verdict.digest}
+            for annotator, criterion in itertools.product(DOCTORS, CHECKS):
+                score = 1 + _number(f"{case} {judge} {annotator} {criterion}") % 5
+                who = {"annotator": annotator, "role": annotator.split("-")[1]}
+                yield about | who | {"criterion": criterion, "score": score, "comment": None, "tags": []}
+
+
+def _preferences(file: Path, judges: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield three master candidates' preferences between two judges' verdicts."""
+    one, other = (_shown(file, judge) for judge in judges)
+    for case in (case for case in one if case in other):
+        for annotator, criterion in itertools.product(MASTERS, CHECKS):
+            choice = (*judges, "tie")[_number(f"{case} {annotator} {criterion}") % 3]
+            who = {"annotator": annotator, "role": "master_candidate"}
+            yield {"case_id": case, "judges": list(judges), **who, "criterion": criterion, "choice": choice}
 
 
 def _ratings(cases: Path, place: Path) -> Iterator[dict[str, Any]]:
@@ -117,7 +164,7 @@ def _llama(folder: Path, place: Path, chat: bool = False) -> None:
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=WINDOW, **names)
     if chat:
         template = place / "src/automedeval/models/templates/chat_template.jinja"
-        tokenizer.chat_template = template.read_text(encoding="utf-8", newline="\n")
+        tokenizer.chat_template = template.read_text(encoding="utf-8")
     tokenizer.save_pretrained(folder)
     shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
     ids = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
@@ -165,3 +212,24 @@ def _bert(folder: Path, place: Path) -> None:
     torch.manual_seed(0)
     shape = {"hidden_size": WIDTH, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
     BertModel(BertConfig(vocab_size=len(tokenizer), max_position_embeddings=256, **shape)).save_pretrained(folder)
+
+
+def _bart(folder: Path, place: Path) -> None:
+    """Save a BART of two layers a side and random weights, with a byte-level tokenizer in its layout."""
+    import torch
+    from tokenizers import ByteLevelBPETokenizer
+    from transformers import BartConfig, BartForConditionalGeneration, RobertaTokenizer
+
+    learned = ByteLevelBPETokenizer()
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    learned.train(_texts(place), vocab_size=2000, special_tokens=special, show_progress=False)
+    model = json.loads(learned.to_str())["model"]
+    merges = [tuple(pair) for pair in model["merges"]]
+    tokenizer = RobertaTokenizer(vocab=model["vocab"], merges=merges, model_max_length=WINDOW)
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(0)
+    shape = {"d_model": WIDTH, "encoder_layers": 2, "decoder_layers": 2, "max_position_embeddings": WINDOW}
+    for side in ("encoder", "decoder"):
+        shape |= {f"{side}_attention_heads": 4, f"{side}_ffn_dim": 128}
+    network = BartForConditionalGeneration(BartConfig(vocab_size=len(tokenizer), decoder_start_token_id=2, **shape))
+    network.save_pretrained(folder)

@@ -17,6 +17,13 @@ LOADER = getattr(
     yaml, "CSafeLoader", yaml.SafeLoader
 )  # libyaml's is ten times as fast, and a plan reads dozens of files
 ABLATIONS = ("no_chain", "no_curriculum", "no_introspection", "vanilla")  # Paper: Table 2
+TABLES = {
+    "table2": "Table 2: every judge and the physicians",
+    "table3": "Table 3 and Appendix F: the rounds of introspection",
+    "figure4": "Figure 4: the candidates, by the judge and by the physicians",
+    "figure5": "Figure 5: what physicians say of the verdicts",
+}
+NAMES = ("ours", "judges", "rounds", "teacher_verdicts")  # arguments of recipes/meta_evaluate.py that name judges
 
 
 class StudyError(Exception):
@@ -33,6 +40,7 @@ class Options:
     lora: bool = False
     publish: str | None = None
     waiting: str | None = None  # what becomes of cases that wait for the jury; None stops the study
+    judges: tuple[str, ...] | None = None  # of the other judges only these are asked; None asks all
 
 
 @dataclass(frozen=True)
@@ -99,6 +107,11 @@ def as_word(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
+def comma_list(value: str | list[str]) -> list[str]:
+    """Return the entries of a list, or of a text that separates them by commas, as the recipes read both."""
+    return [entry.strip() for entry in (value.split(",") if isinstance(value, str) else value)]
+
+
 def read_yaml(file: Path) -> dict[str, Any]:
     """Return the mapping that a YAML file holds."""
     try:
@@ -108,6 +121,41 @@ def read_yaml(file: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise StudyError(f"{file}: must be a mapping of arguments to values")
     return content
+
+
+def judge_name(arguments: Mapping[str, Any]) -> str:
+    """Return the name that the verdicts of a run of recipes/judge.py record."""
+    kind, colon, model = str(arguments["judge"]).rpartition(":")
+    return str(arguments.get("judge_name") or f"{kind}{colon}".removeprefix("openai:") + Path(model).name)
+
+
+class Judges(NamedTuple):
+    """The other judges of a study: the arguments of recipes/judge.py that all of them have, and those of each by its name."""
+
+    every: dict[str, Any]
+    each: dict[str, dict[str, Any]]
+
+
+def read_judges(folder: Path) -> Judges:
+    """Read the judges.yaml of a run's folder; a folder may have none."""
+    file = folder / "judges.yaml"
+    if not file.is_file():
+        return Judges({}, {})
+    content = read_yaml(file)
+    every, listed = content.get("every", {}), content.get("judges", [])
+    if content.keys() - {"every", "judges"} or not isinstance(every, dict) or not isinstance(listed, list):
+        raise StudyError(
+            f"{file}: must have the keys every, a mapping of arguments, and judges, a list of such mappings"
+        )
+    found: dict[str, dict[str, Any]] = {}
+    for number, given in enumerate(listed, 1):
+        if not isinstance(given, dict) or not isinstance(given.get("judge"), str):
+            raise StudyError(f"{file}: entry {number} of judges must be a mapping of arguments, with judge: MODEL")
+        name = judge_name(given)
+        if name in found:
+            raise StudyError(f"{file}: two judges are called {name}; give one of them a judge_name")
+        found[name] = every | given
+    return Judges(every, found)
 
 
 Adapt = Callable[[Step], Step]  # what a rehearsal makes smaller
@@ -134,11 +182,11 @@ class Study:
         self.left_out: list[str] = []
         self.steps = list(self._all())
 
-    def _step(self, name: str, about: str, **changes: Any) -> Iterator[Step]:
+    def _step(self, name: str, about: str, start: tuple[str, ...] | None = None, **changes: Any) -> Iterator[Step]:
         """Yield one step; nothing, and a note, if the folder has no such YAML."""
         file = self.folder / f"{name}.yaml"
         if file.is_file():
-            yield self._adapt(Step(file, about, changes))
+            yield self._adapt(Step(file, about, changes, start))
         else:
             self.left_out.append(f"{about}: left out, there is no {file}")
 
@@ -158,14 +206,18 @@ class Study:
     @property
     def _whole(self) -> bool:
         """Return whether this is the study itself with all its rounds, so that the YAMLs say what its last judge is."""
-        rounds = len(list(self.folder.glob("introspect[0-9].yaml")))
-        return self.options.ablation is None and not self.options.lora and self.options.rounds >= rounds
+        return self.options.ablation is None and not self.options.lora and self.options.rounds >= self._rounds
+
+    @property
+    def _rounds(self) -> int:
+        """Return the number of rounds that the folder has files for."""
+        return len(list(self.folder.glob("introspect[0-9].yaml")))
 
     def _all(self) -> Iterator[Step]:
         yield from self._data()
         dataset, steps = self._ablated_data()
         yield from steps
-        yield from self._step("judge", "the base model judges the test cases")
+        yield from self._judges()
         yield from self._step("judge_likelihood", "the base model as a likelihood judge")
         first: list[Judge] = []
         for run in range(self.options.runs):
@@ -174,7 +226,10 @@ class Study:
             first = first or judges  # the report shows the rounds of one run
         yield from self._report(first)
         if self.options.ablation is None:  # ablations are compared, not shared
+            yield from self._tables(first, "table2", "table3", "figure4")
             yield from self._publishing(first[-1])
+        if self._variant == "" and self.options.ablation is None:  # physicians rate the verdicts of the study itself
+            yield from self._tables(first, "figure5")  # their ratings come last, so that they delay nothing else
         yield from self._comparison()
 
     def _data(self) -> Iterator[Step]:
@@ -211,6 +266,21 @@ class Study:
             plan = read_yaml(self.folder / "build_dataset.yaml")["plan"]
             changes["plan"] = str(Path(plan).with_name("plan_vanilla.yaml"))
         return changes["output"], [*steps, *self._step("build_dataset", f"the instructions of {ablation}", **changes)]
+
+    def _judges(self) -> Iterator[Step]:
+        """The base model, and the other judges of Table 2, on the test cases."""
+        every, each = read_judges(self.folder)
+        chosen = self.options.judges
+        if unknown := [name for name in chosen or () if name not in each]:
+            raise StudyError(f"--judges {unknown[0]}: {self.folder}/judges.yaml has {', '.join(each) or 'no judge'}")
+        yield from self._step("judge", "the base model judges the test cases", **every)
+        # The verdicts of an ablation are read beside those that the study itself left.
+        for name, arguments in each.items() if self.options.ablation is None else ():
+            if chosen is not None and name not in chosen:
+                self.left_out.append(f"{name} judges the test cases: left out by --judges")
+                continue
+            start = ("python",) if arguments["judge"].startswith("openai:") else None  # one process asks an endpoint
+            yield from self._step("judge", f"{name} judges the test cases", start, **arguments)
 
     def _training(self, dataset: str, run: int) -> tuple[list[Judge], list[Step]]:
         """Return the judges of one run, from that of the last stage on, and its steps (sections 3.2 and 3.3)."""
@@ -275,6 +345,39 @@ class Study:
             if not self._whole:
                 changes = {"judge": judge.checkpoint, "judge_name": judge.name}
             yield from self._step("audit", f"the audit of {judge.name}", **changes, **self._apart("audit"))
+
+    def _tables(self, judges: list[Judge], *wanted: str) -> Iterator[Step]:
+        """Tables 2 and 3 and Figures 4 and 5, each a configuration of recipes/meta_evaluate.py."""
+        others = read_judges(self.folder).each.keys()
+        left = others - set(self.options.judges if self.options.judges is not None else others)
+        for name in wanted:
+            arguments = read_yaml(self.folder / f"{name}.yaml") if self._has(name) else {}
+            named = {argument: comma_list(arguments[argument]) for argument in NAMES if argument in arguments}
+            changes = {argument: self._of_this_variant(given, judges) for argument, given in named.items()}
+            why = None
+            if missing := left & {each for given in named.values() for each in given}:
+                why = f"--judges leaves out {min(missing)}"
+            elif len(changes.get("rounds", judges)) < 2:
+                why = "there is one round alone"
+            if why:
+                self.left_out.append(f"{TABLES[name]}: left out, {why}")
+                continue
+            changes = {argument: given for argument, given in changes.items() if given != named[argument]}
+            yield from self._step(name, TABLES[name], **changes, **(self._apart(name) if arguments else {}))
+
+    def _of_this_variant(self, names: list[str], judges: list[Judge]) -> list[str]:
+        """Return the judges of this variant in the place of those of the whole study, and other names as they are.
+
+        The last judge of the variant stands for that of the whole study; trained judges that the variant lacks are left out.
+        """
+        ours, found = [judge.name for judge in judges], []
+        for name in names:
+            if self._has(name):  # a trained judge is called like its YAML
+                name = ours[-1] if name == f"introspection{self._rounds}" else name + self._variant
+                if name not in ours:
+                    continue
+            found.append(name)
+        return list(dict.fromkeys(found))
 
     def _apart(self, name: str) -> dict[str, str]:
         """Return the output of a report or an audit of a variant, so that those of the study itself stay."""

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +23,10 @@ from automedeval.records import Verdict, read_cases, read_records
 RUN = "recipes/runs/automedeval-13b"
 CANDIDATES = ["ChatDoctor", "Baize-Healthcare", "MedAlpaca", "MedLlama2"]
 TRAINED = ["stage1", "stage2", "stage3", "introspection1", "introspection2"]
+OTHERS = [
+    *("double-of-gpt-3.5-turbo-0125", "double-of-gpt-4-turbo-2024-04-09", "double-of-gemini-2.0-flash"),
+    *("Vicuna-7B", "Vicuna-13B", "DeepSeek-R1-Distill-Llama-8B", "PandaLM-7B: overall"),
+]
 AT_WORK = "a step of this study still runs"
 LIMIT = 3600  # seconds
 
@@ -96,7 +101,7 @@ def test_the_test_set_has_the_plans_cases_and_four_candidates(rehearsed: tuple[P
 
 def test_nobody_is_taken_for_a_teacher_and_no_verdict_is_there_twice(rehearsed: tuple[Path, str]) -> None:
     folder, _ = rehearsed
-    for teacher, model in (("strong", "double-of-gpt-4"), ("weak", "double-of-gpt-3.5-turbo")):
+    for teacher, model in (("strong", "double-of-gpt-4-turbo-2024-04-09"), ("weak", "double-of-gpt-3.5-turbo-0125")):
         verdicts = list(read_records(folder / "verdicts" / f"wikidoc-{teacher}" / "verdicts.jsonl", Verdict))
         assert {verdict.judge for verdict in verdicts} == {model}
         assert len({verdict.case_id for verdict in verdicts}) == len(verdicts) == 60
@@ -126,8 +131,22 @@ def test_training_is_zero3_in_two_processes(rehearsed: tuple[Path, str]) -> None
 def test_the_report_has_every_judge_and_the_rounds(rehearsed: tuple[Path, str]) -> None:
     folder, _ = rehearsed
     report = read(folder / "reports" / "wikidoc" / "agreement.json")
-    assert {"MedLLaMA-13B", "likelihood:MedLLaMA-13B", *TRAINED} <= report["judges"].keys()
+    assert {"MedLLaMA-13B", "likelihood:MedLLaMA-13B", *TRAINED, *OTHERS} <= report["judges"].keys()
     assert report["rounds"]["names"] == ["stage3", "introspection1", "introspection2"]
+
+
+def test_the_other_judges_judge_every_test_case_three_times(rehearsed: tuple[Path, str]) -> None:
+    """Three of four answers in four groups; of a pairwise judge all six pairs."""
+    folder, _ = rehearsed
+    cases = [case.id for case in read_cases(folder / "responses" / "test" / "cases.jsonl")]
+    verdicts = list(read_records(folder / "verdicts" / "wikidoc" / "verdicts.jsonl", Verdict))
+    for name in OTHERS:
+        own = [verdict for verdict in verdicts if verdict.judge == name.partition(":")[0]]
+        assert {verdict.run for verdict in own} == {0, 1, 2}
+        counts = Counter(verdict.case_id for verdict in own)
+        assert counts == dict.fromkeys(cases, 3 * (6 if "PandaLM" in name else 4))
+        assert all(verdict.valid for verdict in own) or "DeepSeek" in name  # random weights write no verdict freely
+        assert {verdict.rubric for verdict in own} == {"pandalm@1" if "PandaLM" in name else "automedeval@1"}
 
 
 def test_the_card_of_the_model_has_the_studys_own_figures(rehearsed: tuple[Path, str], tmp_path: Path) -> None:

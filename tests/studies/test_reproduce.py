@@ -21,6 +21,10 @@ from programs import ROOT
 
 SMALL, PAPER = "recipes/runs/automedeval-135m", "recipes/runs/automedeval-13b"
 ABLATIONS = ("no_chain", "no_curriculum", "no_introspection", "vanilla")
+OTHERS = [
+    *("gpt-3.5-turbo-0125", "gpt-4-turbo-2024-04-09", "gemini-2.0-flash"),
+    *("Vicuna-7B", "Vicuna-13B", "DeepSeek-R1-Distill-Llama-8B", "PandaLM-7B"),
+]
 VARIANTS = {
     "study": ["--rounds", "2"],
     **{name: ["--rounds", "2", "--ablation", name] for name in ABLATIONS},
@@ -92,10 +96,12 @@ def test_the_papers_study_from_top_to_bottom() -> None:
     assert steps(plan(PAPER, "--rounds", 2)) == [
         *("prepare_cases", "prepare_medtext", "generate_responses", "generate_medtext", "build_store"),
         *("distill_strong", "distill_weak", "build_dataset", "prepare_test", "generate_test"),
-        *("judge", "judge_likelihood", "stage1", "judge", "stage2", "judge", "stage3", "judge"),
+        *(["judge"] * (1 + len(OTHERS))),
+        *("judge_likelihood", "stage1", "judge", "stage2", "judge", "stage3", "judge"),
         *("judge_training1", "introspect1", "introspection1", "judge"),
         *("judge_training2", "introspect2", "introspection2", "judge"),
-        *("report", "audit", "publish_dataset", "publish_model", "publish_metric"),
+        *("report", "audit", "table2", "table3", "figure4"),
+        *("publish_dataset", "publish_model", "publish_metric", "figure5"),
         *("prepare_calibration", "judge_likelihood_rated", "calibrate", "compare"),
     ]
 
@@ -140,6 +146,81 @@ def test_the_test_set_is_that_of_the_paper() -> None:
     made = f"{by['generate_test']['output']}/cases.jsonl"
     assert {each["cases"] for each in of(commands, "meta_evaluate") + of(commands, "audit")} == {made}
     assert by["judge"]["cases"] == made
+
+
+def name_of(judge: str) -> str:
+    return re.split("[:/]", judge)[-1]
+
+
+def test_the_other_judges_of_table_2_judge_the_test_cases() -> None:
+    """Each three times, by what judge.yaml says unless judges.yaml says otherwise; the base model is one of the table's."""
+    commands = [words for words in plan(PAPER) if recipe(words) == "judge" and option(words, "--runs")]
+    judges = [resolved(words) for words in commands]
+    assert [name_of(each["judge"]) for each in judges] == ["MedLLaMA-13B", *OTHERS]
+    assert {(each["runs"], each["temperature"]) for each in judges} == {("3", "0.5")}
+    assert {(each["cases"], each["output"]) for each in judges} == {("responses/test/cases.jsonl", "verdicts/wikidoc")}
+    assert {each["judge"]: each["rubric"] for each in judges if each["rubric"] != "automedeval"} == {
+        "models/PandaLM-7B": "pandalm"
+    }
+    # An endpoint is asked by one process; eight checkpoints take eight GPUs.
+    assert [words[0] == "python" and "accelerate" not in words[2] for words in commands] == [
+        each["judge"].startswith("openai:") for each in judges
+    ]
+
+
+def test_only_the_wanted_judges_are_asked_and_their_models_needed() -> None:
+    for wanted, asked in (
+        ("none", []),
+        ("PandaLM-7B, gpt-4-turbo-2024-04-09", ["gpt-4-turbo-2024-04-09", "PandaLM-7B"]),
+    ):
+        done = reproduce(PAPER, "--rounds", 2, "--judges", wanted, "--dry_run")
+        assert (done.returncode, done.stderr) == (0, "")
+        names = {name_of(each["judge"]) for each in of(plan(PAPER, "--judges", wanted), "judge")}
+        assert [name for name in OTHERS if name in names] == asked
+        for name in OTHERS:
+            assert (f"{name} judges the test cases: left out by --judges" in done.stdout) == (name not in asked)
+            assert (f"models/{name}: a judge of Table 2" in done.stdout) == (name in asked and "gpt" not in name)
+    done = reproduce(PAPER, "--judges", "GPT-5", "--dry_run")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"error: --judges GPT-5: {PAPER}/judges.yaml has {', '.join(OTHERS)}\n"
+
+
+def test_the_requests_of_the_judges_are_counted() -> None:
+    """1,130 cases of four answers take four groups of three each (tests/judges/test_requests.py), three times."""
+    told = reproduce(PAPER, "--dry_run").stdout
+    for name, dollars in (("gpt-3.5-turbo-0125", 14), ("gpt-4-turbo-2024-04-09", 285), ("gemini-2.0-flash", 3)):
+        tokens = "13,560 requests, 16.3 M tokens of prompts, 4.1 M of answers"
+        assert f"judge: {name}, {tokens}, {dollars} US dollars" in told
+
+
+def test_every_endpoints_model_is_the_snapshot_that_the_paper_names() -> None:
+    named = {"gpt-3.5-turbo-0125", "gpt-4-turbo-2024-04-09", "gemini-2.0-flash"}  # Table 2
+    found = [re.findall(r"openai:([\w.-]+)", file.read_text()) for file in (ROOT / PAPER).glob("*.yaml")]
+    assert {name for names in found for name in names} == named | {"MODEL"}
+    annotate = yaml.safe_load((ROOT / PAPER / "annotate.yaml").read_text())
+    assert set(annotate["prefer"]["judges"]) <= {"introspection2"} | named
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("judges: [models/x]", "entry 1 of judges must be a mapping of arguments, with judge: MODEL"),
+        ("judges: [{rubric: pandalm}]", "entry 1 of judges must be a mapping of arguments, with judge: MODEL"),
+        ("judges: {judge: models/x}", "must have the keys every, a mapping of arguments, and judges, a list"),
+        ("jugdes: []", "must have the keys every, a mapping of arguments, and judges, a list"),
+        ("judges: [{judge: models/x}, {judge: a/x}]", "two judges are called x; give one of them a judge_name"),
+        ("judges: [{judge: models/x}]", "models/x: no earlier step writes it, and study.yaml does not list it"),
+        ("- a", "must be a mapping of arguments to values"),
+    ],
+)
+def test_a_faulty_list_of_judges_is_one_line(tmp_path: Path, content: str, told: str) -> None:
+    folder = tmp_path / "automedeval-135m"
+    shutil.copytree(ROOT / SMALL, folder)
+    (folder / "judges.yaml").write_text(content)
+    status, errors = quickly(folder, "--dry_run")
+    assert status == 1
+    assert told in errors
+    assert len(errors.splitlines()) == 1
 
 
 def test_more_rounds_than_there_are_files_are_left_out_and_said() -> None:
@@ -243,7 +324,7 @@ def test_a_dry_run_finds_every_path(variant: str) -> None:
     done = reproduce(PAPER, *VARIANTS[variant], "--dry_run")
     assert (done.returncode, done.stderr) == (0, "")
     assert re.search(r"^(missing|there) +books: ", done.stdout, re.M)
-    assert re.search(r"distill_strong: gpt-4, 19,748 requests, .* US dollars", done.stdout)
+    assert re.search(r"distill_strong: gpt-4-turbo-2024-04-09, 19,748 requests, .* US dollars", done.stdout)
     assert re.search(r"training: \d+ trainings, about [\d.]+ GPU hours.* at most [\d,]+ GB of disk", done.stdout)
 
 
@@ -255,7 +336,12 @@ def paths(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
     elif isinstance(value, list):
         for held in value:
             yield from paths(held, key)
-    elif isinstance(value, str) and ("/" in value or key == "books") and key != "base_model" and "ORG/" not in value:
+    elif (
+        isinstance(value, str)
+        and ("/" in value or key == "books")
+        and key not in ("base_model", "base_url")
+        and "ORG/" not in value
+    ):
         yield key, re.split("[=:]", value)[-1]  # NAME=FILE, KIND:MODEL
 
 
