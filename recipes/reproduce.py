@@ -4,6 +4,7 @@
     bash recipes/reproduce.sh recipes/runs/automedeval-13b --rounds 2 --runs 3
     bash recipes/reproduce.sh recipes/runs/automedeval-13b --rounds 2 --ablation no_curriculum
     bash recipes/reproduce.sh recipes/runs/automedeval-13b --rounds 2 --judges gpt-4-turbo-2024-04-09
+    bash recipes/reproduce.sh recipes/runs/automedeval-13b --rounds 2 --base models/Qwen2.5-7B-Instruct
     bash recipes/reproduce.sh recipes/runs/automedeval-13b --rounds 2 --dry_run
     bash recipes/reproduce.sh recipes/runs/automedeval-13b --rounds 2 --rehearse
 
@@ -21,10 +22,12 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import reduce
 from pathlib import Path
 
+from study.base import Base, check_command
 from study.estimate import estimate
 from study.files import Lists, faults, read_lists, reads
 from study.rehearsal import Rehearsal
@@ -55,6 +58,12 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--lora", action="store_true", help="train adapters on one GPU, by lora.yaml")
     parser.add_argument(
+        "--base",
+        metavar="MODEL",
+        help="the folder of a chat model in the place of the study's base; its checkpoints, judges and reports are called "
+        "after it",
+    )
+    parser.add_argument(
         "--publish", metavar="ORG", help="send data set, judge and metric to this organisation of the Hub"
     )
     parser.add_argument(
@@ -72,8 +81,12 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
         parser.error(f"{args.folder}: no such folder")
     if args.lora and args.ablation:
         parser.error("--lora and --ablation exclude each other: the ablations are compared with the full training")
-    if args.publish and (args.rehearse or args.ablation):
-        parser.error("--publish takes neither --rehearse nor --ablation: only the study itself is published")
+    if args.publish and (args.rehearse or args.ablation or args.base):
+        parser.error("--publish takes neither --rehearse, --ablation nor --base: only the study itself is published")
+    if args.base and args.ablation in ("no_curriculum", "vanilla"):
+        parser.error(f"--base does not take --ablation {args.ablation}: its YAML lists data of the study's own base")
+    if args.base is not None and not Path(args.base).name:
+        parser.error(f"--base {args.base!r}: must be the folder of a model")
     if args.judges is not None:
         args.judges = tuple(name.strip() for name in args.judges.split(",") if name.strip() not in ("", "none"))
     if args.ablation in ("no_introspection", "vanilla"):
@@ -84,7 +97,9 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
 def main() -> int:
     """Plan, check, and run; return the exit status."""
     args = parse()
-    options = Options(args.rounds, args.runs, args.ablation, args.lora, args.publish, args.waiting, args.judges)
+    options = Options(
+        args.rounds, args.runs, args.ablation, args.lora, args.publish, args.waiting, args.base, args.judges
+    )
     folder = args.folder.resolve()
     place = Path(args.rehearse, folder.name).resolve() if args.rehearse else ROOT
     folder = folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder
@@ -92,8 +107,14 @@ def main() -> int:
         lists = read_lists(ROOT / folder)
         rehearsal = Rehearsal(ROOT, place, lists) if args.rehearse else None
         os.chdir(place)
-        study = Study(folder, options, rehearsal.adapt if rehearsal else lambda step: step)
-        variant = "lora" if args.lora else args.ablation or ("judges" if args.judges is not None else None)
+        base = None
+        if args.base:  # a rehearsal writes its stand-in, and nowhere but in its folder
+            base = Base(folder, f"models/{Path(args.base).name}" if rehearsal else str(Path(args.base)))
+            lists = base.lists(lists)
+        adapts = [each.adapt for each in (base, rehearsal) if each]
+        study = Study(folder, options, lambda step: reduce(lambda made, adapt: adapt(made), adapts, step))
+        kinds = {"base": base, "lora": args.lora, args.ablation: args.ablation, "judges": args.judges is not None}
+        variant = next((kind for kind, wanted in kinds.items() if wanted), None)
         if variant:  # it needs only a part of what the study takes
             lists = lists.read_by(study.steps)
         wrong = faults(study.steps, lists, variant)
@@ -101,6 +122,8 @@ def main() -> int:
             print(note)
         if args.dry_run:
             show(study.steps, lists, place)
+            if base and Path(base.model).is_dir():
+                wrong += base_faults(study.steps, os.environ)
         for line in wrong:
             print(f"error: {line}", file=sys.stderr)
         if wrong or args.dry_run:
@@ -144,6 +167,9 @@ def run(steps: Sequence[Step], lists: Lists, place: Path, rehearsal: Rehearsal |
             print(f"error: {each.path} is missing: {each.what}. To get it: {each.get}", file=sys.stderr)
         return 1
     environment = rehearsal.environment() if rehearsal else os.environ
+    if wrong := base_faults(steps, environment):
+        print(f"error: {wrong[0]}", file=sys.stderr)
+        return 1
     for number, step in enumerate(steps, 1):
         for each in (lists.brings[read.path] for read in reads(step) if read.path in lists.brings):
             if rehearsal:
@@ -158,6 +184,15 @@ def run(steps: Sequence[Step], lists: Lists, place: Path, rehearsal: Rehearsal |
         if done.returncode:
             return done.returncode
     return 0
+
+
+def base_faults(steps: Sequence[Step], environment: Mapping[str, str]) -> list[str]:
+    """Return what the model lacks from which training starts; the check is a program of its own, because it loads torch."""
+    command = check_command(steps, sys.executable)
+    if command is None:
+        return []
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return [] if not done.returncode else [done.stderr.strip().splitlines()[-1].removeprefix("error: ")]
 
 
 def show(steps: Sequence[Step], lists: Lists, place: Path) -> None:

@@ -14,7 +14,7 @@ TABLE = Path(__file__).parents[1] / "README.md"
 
 
 def estimate(steps: Sequence[Step], sizes: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines of the estimate."""
+    """Yield the lines of the estimate; without a machine, hours and disk of training are not known."""
     total = 0.0
     for step in steps:
         model = str(step.arguments.get("judge") or step.arguments.get("suggester") or "")
@@ -36,7 +36,7 @@ def estimate(steps: Sequence[Step], sizes: dict[str, Any]) -> Iterator[str]:
     if total:
         yield f"endpoints together: about {total:,.0f} US dollars"
     trained = [step for step in steps if step.recipe.endswith("sft.py")]
-    if not trained:
+    if not trained or "machine" not in sizes:
         return
     row = _row(sizes["machine"] + (", LoRA" if trained[0].name == "lora" else ""))
     # The hours of the table are those of all stages together, and of one round.

@@ -40,6 +40,7 @@ class Options:
     lora: bool = False
     publish: str | None = None
     waiting: str | None = None  # what becomes of cases that wait for the jury; None stops the study
+    base: str | None = None  # the model in the place of the study's base
     judges: tuple[str, ...] | None = None  # of the other judges only these are asked; None asks all
 
 
@@ -227,9 +228,12 @@ class Study:
         yield from self._report(first)
         if self.options.ablation is None:  # ablations are compared, not shared
             yield from self._tables(first, "table2", "table3", "figure4")
+        if self.options.ablation is None and self.options.base is None:
             yield from self._publishing(first[-1])
-        if self._variant == "" and self.options.ablation is None:  # physicians rate the verdicts of the study itself
-            yield from self._tables(first, "figure5")  # their ratings come last, so that they delay nothing else
+            if (
+                not self.options.lora
+            ):  # physicians rate the verdicts of the study itself, last, so that nothing waits for them
+                yield from self._tables(first, "figure5")
         yield from self._comparison()
 
     def _data(self) -> Iterator[Step]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import os
 import re
 import runpy
@@ -17,6 +18,7 @@ from unittest import mock
 
 import pytest
 import yaml
+from doubles.tiny_model import CHAT_TEMPLATE, build_tiny_model
 from programs import ROOT
 
 SMALL, PAPER = "recipes/runs/automedeval-135m", "recipes/runs/automedeval-13b"
@@ -29,13 +31,14 @@ VARIANTS = {
     "study": ["--rounds", "2"],
     **{name: ["--rounds", "2", "--ablation", name] for name in ABLATIONS},
     "lora": ["--rounds", "2", "--lora"],
+    "base": ["--rounds", "2", "--base", "models/Qwen-7B"],
 }
 
 
 def reproduce(*arguments: object) -> subprocess.CompletedProcess:
     """Run the documented command."""
     command = ["bash", "recipes/reproduce.sh", *map(str, arguments)]
-    environment = {"PYTHON": sys.executable, "PATH": "/usr/bin:/bin"}
+    environment = {"PYTHON": sys.executable, "PATH": "/usr/bin:/bin", "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment, timeout=300)
 
 
@@ -316,6 +319,77 @@ def test_publishing_is_a_rehearsal_unless_an_organisation_is_named() -> None:
     assert here[1]["agreement"] == "reports/wikidoc/agreement.json"
 
 
+def test_another_base_takes_the_place_of_the_studys_own() -> None:
+    """Everything that comes of the base has its own name; what does not depend on it, or is another judge's, is shared."""
+    plain, model, name = plan(PAPER, "--rounds", 2, "--runs", 2), "models/Qwen-7B", "Qwen-7B"
+    commands = plan(PAPER, "--rounds", 2, "--runs", 2, "--base", model)
+    text = "\n".join(shlex.join(words) for words in commands)
+    assert "MedLLaMA" not in text
+    runs = of(commands, "sft")
+    starts = [run["model_name_or_path"] for run in runs]
+    assert starts[0] == starts[5] == model
+    assert starts[1:5] == [run["output_dir"] for run in runs[:4]]
+    assert {run["chat_template_path"] for run in runs} == {"none"}
+    # The other judges are asked as they are in the study.
+    others = [words for words in plain if words[3:4] == ["--runs"] or option(words, "--runs")]
+    assert [words for words in others[1:] if words not in commands] == []
+    base = next(each for each in of(commands, "judge") if "runs" in each)
+    assert (base["judge"], base["chat_template_path"]) == (model, "none")
+    built = of(commands, "build_dataset")[0]
+    assert (built["tokenizer"], built["chat_template_path"]) == (model, "none")
+    (calibrated,) = of(commands, "calibrate")
+    assert calibrated["judge"] == f"likelihood:{name}"
+    # No output of a training, a round, a judge's reading, a report or a calibration is one of the study's.
+    argument = {"sft": "output_dir"}
+    for kind in ("sft", "build_dataset", "introspect", "audit", "meta_evaluate", "calibrate", "compare"):
+        made, theirs = ({each[argument.get(kind, "output")] for each in of(some, kind)} for some in (commands, plain))
+        assert made.isdisjoint(theirs), kind
+    names = [each["judge_name"] for each in of(commands, "judge") if "judge_name" in each]
+    assert len(names) == len({*names}) + 4  # of a training data set, and of the test cases
+    assert {"stage3-Qwen-7B", "introspection2-Qwen-7B", "introspection2-Qwen-7B-run2"} <= {*names}
+    tables = {
+        Path(option(words, "--config")).stem: resolved(words) for words in commands if recipe(words) == "meta_evaluate"
+    }
+    assert tables.keys() == {"report", "table2", "table3", "figure4"}
+    assert tables["table2"]["ours"] == tables["figure4"]["judges"] == "introspection2-Qwen-7B"
+    rounds = "stage3-Qwen-7B,introspection1-Qwen-7B,introspection2-Qwen-7B"
+    assert tables["report"]["rounds"] == tables["table3"]["rounds"] == tables["table3"]["judges"] == rounds
+    assert "publish" not in set(map(recipe, commands))
+
+
+def test_the_template_of_the_yamls_serves_a_base_without_one(tmp_path: Path) -> None:
+    base = build_tiny_model(tmp_path / "bare", chat_template=None)
+    runs = of(plan(PAPER, "--base", base), "sft")
+    assert {run["chat_template_path"] for run in runs} == {"src/automedeval/models/templates/chat_template.jinja"}
+    own = build_tiny_model(tmp_path / "own")
+    for run in (own, base):  # older tokenizers hold their template in their settings
+        (run / "chat_template.jinja").unlink(missing_ok=True)
+    settings = own / "tokenizer_config.json"
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | {"chat_template": CHAT_TEMPLATE}))
+    assert {run["chat_template_path"] for run in of(plan(PAPER, "--base", own), "sft")} == {"none"}
+
+
+def test_a_base_that_cannot_be_trained_is_named_before_the_first_step(tmp_path: Path) -> None:
+    base = build_tiny_model(tmp_path / "base")
+    assert reproduce(PAPER, "--base", base, "--dry_run").returncode == 0
+    (base / "model.safetensors").unlink()
+    done = reproduce(PAPER, "--base", base, "--dry_run")
+    assert done.returncode == 1
+    assert f"error: {base}: 1 of what a base needs is missing or wrong: no weights in safetensors" in done.stderr
+
+
+def test_the_studys_own_base_is_checked_before_the_first_step(tmp_path: Path) -> None:
+    folder = tmp_path / "automedeval-135m"
+    shutil.copytree(ROOT / SMALL, folder)
+    base = build_tiny_model(tmp_path / "base", chat_template=None)
+    for file in folder.glob("*.yaml"):
+        file.write_text(file.read_text().replace("models/SmolLM2-135M-Instruct", str(base)))
+    done = reproduce(folder)
+    assert done.returncode == 1
+    assert "what a base needs is missing or wrong: no chat template" in done.stderr
+    assert "==" not in done.stdout
+
+
 # --- paths ------------------------------------------------------------------------------------------------------------
 
 
@@ -325,7 +399,8 @@ def test_a_dry_run_finds_every_path(variant: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert re.search(r"^(missing|there) +books: ", done.stdout, re.M)
     assert re.search(r"distill_strong: gpt-4-turbo-2024-04-09, 19,748 requests, .* US dollars", done.stdout)
-    assert re.search(r"training: \d+ trainings, about [\d.]+ GPU hours.* at most [\d,]+ GB of disk", done.stdout)
+    hours = r"training: \d+ trainings, about [\d.]+ GPU hours.* at most [\d,]+ GB of disk"
+    assert bool(re.search(hours, done.stdout)) == (variant != "base")  # the table has the study's own base
 
 
 def paths(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
@@ -416,6 +491,9 @@ def test_what_is_missing_is_named_before_the_first_step(tmp_path: Path) -> None:
         [PAPER, "--lora", "--ablation", "vanilla"],
         [PAPER, "--rehearse", "--publish", "me"],
         [PAPER, "--ablation", "vanilla", "--publish", "me"],
+        [PAPER, "--base", "models/x", "--publish", "me"],
+        [PAPER, "--base", "models/x", "--ablation", "no_curriculum"],
+        [PAPER, "--base", ""],
     ],
 )
 def test_what_it_cannot_do_is_told_by_its_usage(arguments: list[str]) -> None:
