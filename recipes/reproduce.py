@@ -180,9 +180,12 @@ def run(steps: Sequence[Step], lists: Lists, place: Path, rehearsal: Rehearsal |
                 print(f"To get it: {each.get}; then the same command goes on from here.", file=sys.stderr)
                 return 1
         print(f"\n== {number}/{len(steps)} {step.about}", flush=True)
-        done = subprocess.run(step.command(sys.executable), env=environment, pass_fds=[lock], check=False)
-        if done.returncode:
-            return done.returncode
+        command = step.command(sys.executable)
+        status = subprocess.run(command, env=environment, pass_fds=[lock], check=False).returncode
+        if status and rehearsal and rehearsal.decide(step):
+            status = subprocess.run(command, env=environment, pass_fds=[lock], check=False).returncode
+        if status:
+            return status
     return 0
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 from study.endpoint import serve
 from study.files import OWN, PLANS, Brought, Lists
-from study.stand_ins import CASES, stand_in
+from study.stand_ins import CASES, decide, stand_in
 from study.steps import NAMES, Step, StudyError, comma_list, read_yaml
 
 GPUS, CPUS = (
@@ -91,6 +91,19 @@ class Rehearsal:
         if brought.there(self.place) or not all((self.place / file).exists() for file in brought.of):
             return
         stand_in(brought, self.place, judges)
+
+    def decide(self, step: Step) -> bool:
+        """Play the jury of a round that waits for it, in the form of the page's export; return whether a case waited."""
+        if Path(step.recipe).stem != "introspect":
+            return False
+        queue = self.place / f"{step.arguments['output']}.discussion" / "jury.jsonl"
+        decided = queue.parent / "decided" / queue.name
+        if decided.exists() or not queue.exists():
+            return False
+        decided.parent.mkdir(exist_ok=True)
+        decide(queue, decided)
+        print(f"a simulated jury decides in {decided}", flush=True)
+        return True
 
     def environment(self) -> Mapping[str, str]:
         """Start the endpoint's double; return the environment of the steps."""

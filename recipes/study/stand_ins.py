@@ -55,6 +55,24 @@ def stand_in(brought: Brought, place: Path, judges: Sequence[str] = ()) -> None:
     os.replace(scratch, target)
 
 
+def decide(queue: Path, decided: Path) -> None:
+    """Decide about every case of a jury's queue: one half of the verdicts stay, the others get other points."""
+    scratch = decided.with_name(f".{decided.name}.making")
+    _write(scratch, map(_decision, _read(queue)))
+    os.replace(scratch, decided)
+
+
+def _decision(line: dict[str, Any]) -> dict[str, Any]:
+    decided = line | {"annotator": VERIFIERS[0], "decision": "keep"}
+    if _number(line["case_id"]) % 2:
+        return decided
+    points = {index: 1 + _number(f"{line['case_id']} {index}") % 5 for index in line["order"]}
+    steps = [f"Step {slot + 1}: Doctor {slot} answers in part." for slot in range(1, len(points) + 1)]
+    rationale = "\n".join(["Analyze:", "Step 1: The patient asks for advice.", *steps])
+    scores = [points.get(index) for index in range(len(line["models"]))]
+    return decided | {"decision": "revise", "rationale": rationale, "scores": scores}
+
+
 def _read(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line]
 
