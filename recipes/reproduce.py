@@ -29,7 +29,7 @@ from pathlib import Path
 
 from study.base import Base, check_command
 from study.estimate import estimate
-from study.files import Lists, faults, read_lists, reads
+from study.files import Lists, faults, keys, read_lists, reads
 from study.rehearsal import Rehearsal
 from study.steps import ABLATIONS, Options, Step, Study, StudyError
 
@@ -162,10 +162,14 @@ def run(steps: Sequence[Step], lists: Lists, place: Path, rehearsal: Rehearsal |
         for each in brought:
             if not each.of:
                 rehearsal.bring(each)
-    elif due := [each for each in brought if not each.hub and not each.of and not each.there(place)]:
-        for each in due:
-            print(f"error: {each.path} is missing: {each.what}. To get it: {each.get}", file=sys.stderr)
-        return 1
+    else:
+        due = [each for each in brought if not each.hub and not each.of and not each.there(place)]
+        told = [f"{each.path} is missing: {each.what}. To get it: {each.get}" for each in due]
+        told += [f"{name} is not set: the key with which {step.about}" for name, step in missing_keys(steps)]
+        for line in told:
+            print(f"error: {line}", file=sys.stderr)
+        if told:
+            return 1
     environment = rehearsal.environment() if rehearsal else os.environ
     if wrong := base_faults(steps, environment):
         print(f"error: {wrong[0]}", file=sys.stderr)
@@ -189,6 +193,12 @@ def run(steps: Sequence[Step], lists: Lists, place: Path, rehearsal: Rehearsal |
     return 0
 
 
+def missing_keys(steps: Sequence[Step]) -> list[tuple[str, Step]]:
+    """Return the keys of endpoints that are not in the environment, each with a step that needs it."""
+    served = "OPENAI_API_KEY" if os.environ.get("OPENAI_BASE_URL") else None  # a server of one's own may need no key
+    return [(name, step) for name, step in keys(steps).items() if name != served and not os.environ.get(name)]
+
+
 def base_faults(steps: Sequence[Step], environment: Mapping[str, str]) -> list[str]:
     """Return what the model lacks from which training starts; the check is a program of its own, because it loads torch."""
     command = check_command(steps, sys.executable)
@@ -206,6 +216,9 @@ def show(steps: Sequence[Step], lists: Lists, place: Path) -> None:
     for each in lists.brings.values():
         state = "on the Hub" if each.hub else "there" if each.there(place) else "later" if each.of else "missing"
         print(f"{state:<10}  {each.path}: {each.what}" + ("" if state in ("there", "on the Hub") else f"; {each.get}"))
+    absent = {name for name, _ in missing_keys(steps)}
+    for name, step in keys(steps).items() if place == ROOT else ():
+        print(f"{'missing' if name in absent else 'there':<10}  {name}: the key with which {step.about}")
     if place == ROOT:
         print("\n== what it takes")
         for line in estimate(steps, lists.sizes):

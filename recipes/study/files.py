@@ -130,6 +130,19 @@ def reads(step: Step) -> Iterator[Read]:
                 yield Read(path, argument)
 
 
+def keys(steps: Sequence[Step]) -> dict[str, Step]:
+    """Return the environment variables that hold the keys of endpoints, each with the first step that needs it."""
+    found: dict[str, Step] = {}
+    for step in steps:
+        models = (str(step.arguments.get(name)) for name in ("judge", "suggester", "reviewer"))
+        own = (
+            "base_url" in step.arguments and "api_key_env" not in step.arguments
+        )  # a server of one's own may need no key
+        if not own and any(model.startswith("openai:") for model in models):
+            found.setdefault(step.arguments.get("api_key_env", "OPENAI_API_KEY"), step)
+    return found
+
+
 def _path(argument: str, value: str) -> str | None:
     """Return the path in a value, None for what is no path: an endpoint's model, a baseline, a packaged rubric, none."""
     if argument in MODELS:

@@ -479,6 +479,17 @@ def test_what_is_missing_is_named_before_the_first_step(tmp_path: Path) -> None:
     assert "==" not in done.stdout
 
 
+def test_keys_of_endpoints_are_asked_for_before_the_first_step(tmp_path: Path) -> None:
+    told = reproduce(PAPER, "--dry_run").stdout
+    assert re.search(r"^missing +OPENAI_API_KEY: the key with which the strong teacher judges", told, re.M)
+    assert re.search(r"^missing +GEMINI_API_KEY: the key with which gemini-2.0-flash judges the test cases", told, re.M)
+    assert "GEMINI_API_KEY" not in reproduce(PAPER, "--judges", "none", "--dry_run").stdout
+    done = reproduce(PAPER)
+    assert done.returncode == 1
+    assert "error: GEMINI_API_KEY is not set: the key with which gemini-2.0-flash judges the test cases" in done.stderr
+    assert "==" not in done.stdout
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
