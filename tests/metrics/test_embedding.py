@@ -116,8 +116,8 @@ def test_scores_are_those_of_plain_sentence_transformers() -> None:
 
 @needs_model
 @pytest.mark.slow
-@pytest.mark.parametrize(("data", "concordance"), [("feedbackqa_cdc_valid", 0.73), ("mediqa_validation", 0.90)])
-def test_the_known_figures_are_reached(data: str, concordance: float, human_data: Path) -> None:
+@pytest.mark.parametrize(("data", "concordance"), [("feedbackqa_cdc_valid", 0.757), ("mediqa_validation", 0.908)])
+def test_the_figures_of_the_results_are_reached(data: str, concordance: float, human_data: Path) -> None:
     from automedeval.models.embeddings import Encoder
 
     cases = Cases.read(str(human_data / data / "cases.jsonl"))
