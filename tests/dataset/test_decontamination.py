@@ -65,6 +65,17 @@ def test_more_than_half_of_the_runs_of_twelve_words(evaluation_cases: list[Case]
     assert found == (["text of an evaluation case"] if leaks else [])
 
 
+@pytest.mark.parametrize(("held", "leaks"), [(40, True), (26, True), (25, False)])
+def test_a_long_text_that_holds_most_of_an_evaluation_text(
+    evaluation_cases: list[Case], held: int, leaks: bool
+) -> None:
+    # Of the 29 runs of twelve words in 40 words, 26 words hold 15; the long text has 200 words beside them.
+    words = evaluation_cases[5].responses[0].text.split()[:held]
+    response = Response("m", " ".join([text(100), *words, text(100)]))
+    found = kinds(Evaluation(evaluation_cases), case_of("t", responses=(response,)))
+    assert found == (["text of an evaluation case"] if leaks else [])
+
+
 def test_references_count_on_both_sides(evaluation_cases: list[Case]) -> None:
     case = case_of("t", reference=evaluation_cases[0].responses[0].text)
     assert kinds(Evaluation(evaluation_cases), case) == ["text of an evaluation case"]

@@ -122,15 +122,16 @@ def test_a_threshold_beyond_its_range_is_refused(threshold):
 @given(TEXTS, st.lists(st.sampled_from("abcdef"), max_size=20).map(" ".join))
 def test_the_share_is_that_of_sets(texts, text):
     index = ShingleIndex(texts, words=3)
-    held = set().union(*(hashed(one, 3) for one in texts))
-    own = hashed(text, 3)
-    assert index.shared(text) == (len(own & held) / len(own) if own else 0.0)
+    sets, own = [hashed(one, 3) for one in texts], hashed(text, 3)
+    held = max((len(own & one) / len(one) for one in sets if one), default=0.0)
+    assert index.shared(text) == (len(own & set().union(*sets)) / len(own) if own else 0.0, held)
 
 
 def test_half_a_copied_text_is_shared():
     copied = " ".join(f"copied{number}" for number in range(24))
     own = " ".join(f"own{number}" for number in range(24))
     index = ShingleIndex([f"before {copied} after"])
-    assert index.shared(copied) == 1
-    assert index.shared(own) == 0
-    assert index.shared(f"{copied} {own}") == 13 / 37
+    # "before … after" has 15 runs of twelve words, 13 of them copied.
+    assert index.shared(copied) == (1, 13 / 15)
+    assert index.shared(own) == (0, 0)
+    assert index.shared(f"{copied} {own}") == (13 / 37, 13 / 15)

@@ -53,20 +53,32 @@ def shingles(normalised: str, words: int = WORDS) -> np.ndarray:
 
 
 class ShingleIndex:
-    """Index the shingles of many texts, in eight bytes each; `words` is the length of a shingle."""
+    """Index the shingles of many texts, in twelve bytes each; `words` is the length of a shingle."""
 
     def __init__(self, texts: Iterable[str], words: int = WORDS):
         self.words = words
         parts = [shingles(normalise(text), words) for text in texts]
-        self._hashes = np.unique(np.concatenate(parts)) if parts else np.empty(0, np.uint64)
+        self._sizes = np.array([len(part) for part in parts], np.int32)
+        hashes = np.concatenate([np.empty(0, np.uint64), *parts])
+        order = np.argsort(hashes, kind="stable")
+        self._hashes = hashes[order]
+        self._owners = np.repeat(np.arange(len(parts), dtype=np.int32), self._sizes)[order]
 
-    def shared(self, text: str) -> float:
-        """Return the share of a text's distinct shingles that the index holds, 0 for a text without words."""
+    def shared(self, text: str) -> tuple[float, float]:
+        """Compare a text with the indexed ones.
+
+        Returns:
+            The share of its distinct shingles that the index holds, of all texts together; and the largest share of the
+            shingles of one indexed text that it holds. Both are 0 for a text without words.
+        """
         hashes = shingles(normalise(text), self.words)
-        if not len(hashes) or not len(self._hashes):
-            return 0.0
-        places = np.minimum(np.searchsorted(self._hashes, hashes), len(self._hashes) - 1)
-        return float((self._hashes[places] == hashes).mean())
+        starts, ends = (np.searchsorted(self._hashes, hashes, side) for side in ("left", "right"))
+        found = ends > starts
+        if not found.any():
+            return 0.0, 0.0
+        owners = np.concatenate([self._owners[start:end] for start, end in zip(starts[found], ends[found])])
+        held = np.bincount(owners) / self._sizes[: owners.max() + 1].clip(1)
+        return float(found.mean()), float(held.max())
 
 
 def near_duplicates(texts: Sequence[str], threshold: float = 0.9, words: int = 3, known: int = 0) -> list[int | None]:
@@ -128,9 +140,8 @@ class Evaluation:
             for case in cases:
                 self._ids.append(case.id)
                 self._questions.append(question_text(case.question))
-                yield from (response.text for response in case.responses)
-                if case.reference:
-                    yield case.reference
+                texts = [*(response.text for response in case.responses), case.reference or ""]
+                yield from (text for text in texts if _long(normalise(text)))
 
         self._index = ShingleIndex(responses(), WORDS)
 
@@ -151,9 +162,13 @@ class Evaluation:
     def _shared(self, case: Case) -> str | None:
         texts = {f"the response of {response.model!r}": response.text for response in case.responses}
         for name, text in (texts | {"the reference": case.reference or ""}).items():
-            # A text of fewer words than a shingle occurs elsewhere by chance.
-            if (share := self._index.shared(text)) > MOST_SHARED and _long(normalise(text)):
-                return f"{name} shares {share:.0%} of its runs of {WORDS} words with evaluation cases"
+            if not _long(normalise(text)):  # a text of fewer words than a shingle occurs elsewhere by chance
+                continue
+            own, held = self._index.shared(text)
+            if own > MOST_SHARED:
+                return f"{name} shares {own:.0%} of its runs of {WORDS} words with evaluation cases"
+            if held > MOST_SHARED:
+                return f"{name} holds {held:.0%} of the runs of {WORDS} words of an evaluation text"
         return None
 
 
