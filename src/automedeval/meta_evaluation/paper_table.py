@@ -23,7 +23,6 @@ from automedeval.stats.bootstrap import Estimate, Statistic
 
 RATIONALES = ("bert_score", "bart_score")
 MEASURES = ("spearman", "pearson", "pairwise_accuracy", "triple_accuracy")
-RESAMPLES_PER_TEST = 2000  # so many for each judge that is compared: then a p-value below 0.001 is left after Holm
 MARKS = ((0.001, "*"), (0.01, "†"), (0.05, "§"))  # Paper: the marks of Table 2
 Rationales = Mapping[str, Mapping[str, Any]]  # name of a judge → what `compare_rationales` found, under "judges"
 
@@ -46,7 +45,8 @@ def paper_table(
         ours: the judge that every other one is tested against; None: no tests.
         rationales: what `compare_rationales` found, as `Statistic`s and as `Estimate`s from the same resamples; None: the
             table has no columns for rationales.
-        resamples, seed: of the estimates. A test takes `RESAMPLES_PER_TEST` for each judge, or `resamples` if that is more.
+        resamples, seed: of the estimates. A test takes `resamples` for each judge that is compared: with 2,000 of them a p-value
+            below 0.001 is possible after Holm, whatever the number of judges.
 
     Returns:
         "columns"; "scores", own or expected, that all figures are from; "ours"; "rows": for each judge "judge", "names", "runs"
@@ -73,7 +73,7 @@ def paper_table(
     if ours is not None:
         mine = next(record for record in table if record["judge"] == ours)
         others = [record for record in table if record is not mine]
-        count = max(resamples, RESAMPLES_PER_TEST * len(others))
+        count = resamples * max(1, len(others))
         for record in others:
             names = (record["names"], mine["names"])
             pair = tuple([by_name[name] for name in each] for each in names)
