@@ -57,10 +57,11 @@ benchmark: $(JUDGE)  ## on a machine that does nothing else; see benchmarks/READ
 	$(BIN)/python benchmarks/audit.py
 	$(BIN)/python benchmarks/annotation_load.py
 
+# Python compiles a module when it is first imported; compiling all of them takes minutes, and most are never used.
 .venv/installed: setup.cfg pyproject.toml constraints.txt
 	test -d .venv || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch==2.13.0
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt torch==2.13.0
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable ".[dev]"
 	touch $@
 
 .venv-lowest/installed: setup.cfg pyproject.toml
