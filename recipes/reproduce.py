@@ -22,6 +22,7 @@ import os
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
@@ -184,12 +185,13 @@ def run(steps: Sequence[Step], lists: Lists, place: Path, rehearsal: Rehearsal |
                 print(f"To get it: {each.get}; then the same command goes on from here.", file=sys.stderr)
                 return 1
         print(f"\n== {number}/{len(steps)} {step.about}", flush=True)
-        command = step.command(sys.executable)
+        command, started = step.command(sys.executable), time.monotonic()
         status = subprocess.run(command, env=environment, pass_fds=[lock], check=False).returncode
         if status and rehearsal and rehearsal.decide(step):
             status = subprocess.run(command, env=environment, pass_fds=[lock], check=False).returncode
         if status:
             return status
+        print(f"{step.file.name}: {time.monotonic() - started:,.0f} s", flush=True)
     return 0
 
 

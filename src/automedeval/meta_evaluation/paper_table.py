@@ -45,8 +45,8 @@ def paper_table(
         ours: the judge that every other one is tested against; None: no tests.
         rationales: what `compare_rationales` found, as `Statistic`s and as `Estimate`s from the same resamples; None: the
             table has no columns for rationales.
-        resamples, seed: of the estimates. A test takes `resamples` for each judge that is compared: with 2,000 of them a p-value
-            below 0.001 is possible after Holm, whatever the number of judges.
+        resamples, seed: of the estimates. A test takes `resamples` for each judge that is compared: with 2,000 of them a
+            p-value below 0.001 is possible after Holm, whatever the number of judges.
 
     Returns:
         "columns"; "scores", own or expected, that all figures are from; "ours"; "rows": for each judge "judge", "names", "runs"
