@@ -25,7 +25,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import reduce
 from pathlib import Path
 
 from study.base import Base, check_command
@@ -112,10 +111,8 @@ def main() -> int:
         if args.base:  # a rehearsal writes its stand-in, and nowhere but in its folder
             base = Base(folder, f"models/{Path(args.base).name}" if rehearsal else str(Path(args.base)))
             lists = base.lists(lists)
-        adapts = [each.adapt for each in (base, rehearsal) if each]
-        study = Study(folder, options, lambda step: reduce(lambda made, adapt: adapt(made), adapts, step))
-        kinds = {"base": base, "lora": args.lora, args.ablation: args.ablation, "judges": args.judges is not None}
-        variant = next((kind for kind, wanted in kinds.items() if wanted), None)
+        study = Study(folder, options, [each.adapt for each in (base, rehearsal) if each])
+        variant = variant_of(args)
         if variant:  # it needs only a part of what the study takes
             lists = lists.read_by(study.steps)
         wrong = faults(study.steps, lists, variant)
@@ -137,6 +134,15 @@ def main() -> int:
     except KeyboardInterrupt:
         print("interrupted; the same command goes on from here", file=sys.stderr)
         return 130
+
+
+def variant_of(args: argparse.Namespace) -> str | None:
+    """Return what makes this another study than the folder's own; None for that one."""
+    if args.base:
+        return "base"
+    if args.lora:
+        return "lora"
+    return args.ablation or ("judges" if args.judges is not None else None)
 
 
 @contextmanager

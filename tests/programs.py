@@ -1,4 +1,4 @@
-"""How tests run a recipe: by its documented command, in this process or in one of its own."""
+"""What tests of every room need: the places of the repository, and a way to run a recipe by its documented command."""
 
 import contextlib
 import io
@@ -8,8 +8,15 @@ import sys
 from pathlib import Path
 from unittest import mock
 
+import pytest
+from filelock import FileLock, Timeout
+
 ROOT = Path(__file__).parents[1]
 SAMPLE = ROOT / "src" / "automedeval" / "sample"
+ENCODER = ROOT / "models" / "all-MiniLM-L6-v2"
+JUDGE = ROOT / "models" / "SmolLM2-135M-Instruct"
+needs_encoder = pytest.mark.skipif(not ENCODER.is_dir(), reason=f"{ENCODER} is not there: `make test` gets it")
+needs_judge = pytest.mark.skipif(not JUDGE.is_dir(), reason=f"{JUDGE} is not there: `make test` gets it")
 
 
 def run_recipe(
@@ -30,6 +37,19 @@ def run_recipe(
                 err.write(f"\n{status}\n")
                 status = 1
     return subprocess.CompletedProcess(arguments, status, out.getvalue(), err.getvalue())
+
+
+def torch_extensions(config: pytest.Config) -> Path:
+    """Return the folder in which DeepSpeed compiles its extension, once for each checkout, for all tests that need it.
+
+    A killed compilation leaves a file `lock`, and every later one waits for it without end. The folder is therefore the
+    tests' own. Only who holds `.lock` compiles there, and `.lock` ends with its process: a `lock` found then is left over.
+    """
+    place = config.cache.mkdir("torch_extensions")
+    with contextlib.suppress(Timeout), FileLock(place / ".lock", timeout=0):
+        for left in place.glob("*/lock"):
+            left.unlink()
+    return place
 
 
 def error_line(done: subprocess.CompletedProcess) -> str:

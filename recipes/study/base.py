@@ -112,9 +112,8 @@ class Base:
             "chat_llama",
         )
         kept = {path: each for path, each in lists.brings.items() if path != self._replaced}
-        sizes = {
-            name: size for name, size in lists.sizes.items() if name != "machine"
-        }  # that is of the study's own base
+        # The machine of the sizes is that of the study's own base.
+        sizes = {name: size for name, size in lists.sizes.items() if name != "machine"}
         return lists._replace(brings={self.model: brought} | kept, sizes=sizes)
 
 

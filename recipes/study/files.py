@@ -135,9 +135,8 @@ def keys(steps: Sequence[Step]) -> dict[str, Step]:
     found: dict[str, Step] = {}
     for step in steps:
         models = (str(step.arguments.get(name)) for name in ("judge", "suggester", "reviewer"))
-        own = (
-            "base_url" in step.arguments and "api_key_env" not in step.arguments
-        )  # a server of one's own may need no key
+        # A server of one's own may need no key.
+        own = "base_url" in step.arguments and "api_key_env" not in step.arguments
         if not own and any(model.startswith("openai:") for model in models):
             found.setdefault(step.arguments.get("api_key_env", "OPENAI_API_KEY"), step)
     return found

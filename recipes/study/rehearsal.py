@@ -17,10 +17,8 @@ from study.files import OWN, PLANS, Brought, Lists
 from study.stand_ins import CASES, decide, stand_in
 from study.steps import NAMES, Step, StudyError, comma_list, read_yaml
 
-GPUS, CPUS = (
-    "accelerate_configs/zero3.yaml",
-    "accelerate_configs/zero3_cpu.yaml",
-)  # eight GPUs, two processes on the CPU
+GPUS = "accelerate_configs/zero3.yaml"  # eight
+CPUS = "accelerate_configs/zero3_cpu.yaml"  # two processes
 SMALLER = Path(__file__).with_name("rehearsal.yaml")
 ENDPOINT = {"base_url", "api_key_env"}  # of a judge that is asked elsewhere than at OpenAI; the double is asked instead
 

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
-LOADER = getattr(
-    yaml, "CSafeLoader", yaml.SafeLoader
-)  # libyaml's is ten times as fast, and a plan reads dozens of files
+# libyaml's loader is ten times as fast, and a plan reads dozens of files.
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 ABLATIONS = ("no_chain", "no_curriculum", "no_introspection", "vanilla")  # Paper: Table 2
 TABLES = {
     "table2": "Table 2: every judge and the physicians",
@@ -159,7 +158,7 @@ def read_judges(folder: Path) -> Judges:
     return Judges(every, found)
 
 
-Adapt = Callable[[Step], Step]  # what a rehearsal makes smaller
+Adapt = Callable[[Step], Step]  # what a rehearsal makes smaller, or another base changes
 
 
 class Judge(NamedTuple):
@@ -175,13 +174,18 @@ class Study:
     Args:
         folder: the folder with the YAMLs.
         options: what the command line asks for.
-        adapt: changes every step, as a rehearsal does.
+        adapts: change every step, one after the other.
     """
 
-    def __init__(self, folder: Path, options: Options, adapt: Adapt = lambda step: step):
-        self.folder, self.options, self._adapt = folder, options, adapt
+    def __init__(self, folder: Path, options: Options, adapts: Sequence[Adapt] = ()):
+        self.folder, self.options, self._adapts = folder, options, adapts
         self.left_out: list[str] = []
         self.steps = list(self._all())
+
+    def _adapt(self, step: Step) -> Step:
+        for adapt in self._adapts:
+            step = adapt(step)
+        return step
 
     def _step(self, name: str, about: str, start: tuple[str, ...] | None = None, **changes: Any) -> Iterator[Step]:
         """Yield one step; nothing, and a note, if the folder has no such YAML."""
@@ -230,9 +234,8 @@ class Study:
             yield from self._tables(first, "table2", "table3", "figure4")
         if self.options.ablation is None and self.options.base is None:
             yield from self._publishing(first[-1])
-            if (
-                not self.options.lora
-            ):  # physicians rate the verdicts of the study itself, last, so that nothing waits for them
+            # Physicians rate the verdicts of the study itself; last, so that nothing waits for them.
+            if not self.options.lora:
                 yield from self._tables(first, "figure5")
         yield from self._comparison()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from programs import ROOT
+from programs import ENCODER, needs_encoder
 
 from automedeval.distillation import store
 from automedeval.distillation.books import Chunking, Passage
@@ -20,7 +20,6 @@ from automedeval.distillation.store import KnowledgeBase
 from automedeval.models.embeddings import Encoder
 from automedeval.records import RecordError
 
-MODEL = ROOT / "models" / "all-MiniLM-L6-v2"
 URL = os.environ.get("QDRANT_URL")
 CHUNKING = Chunking()
 TEXTS = {
@@ -32,12 +31,12 @@ TEXTS = {
     "Zopiclone 7.5 mg is for short use only.": "medical",
 }
 
-pytestmark = pytest.mark.skipif(not MODEL.is_dir(), reason=f"{MODEL} is not there: `make test` gets it")
+pytestmark = needs_encoder
 
 
 @pytest.fixture(scope="module")
 def encoder() -> Encoder:
-    return Encoder(str(MODEL), device="cpu", dtype="float32")
+    return Encoder(str(ENCODER), device="cpu", dtype="float32")
 
 
 @pytest.fixture

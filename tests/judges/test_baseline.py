@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from doubles.agreement_study import CASES, RATINGS, read, write
-from programs import ROOT, error_line, run_recipe
+from programs import ENCODER, error_line, needs_encoder, run_recipe
 
 from automedeval import Case
 from automedeval.judges.baseline import BaselineJudge
@@ -21,8 +21,6 @@ from automedeval.records import RecordError, read_cases
 judge = partial(run_recipe, "judge")
 LONGER, BM25, ROUGE = "longer text", "BM25 to the question", "ROUGE-L to the reference"
 QUESTION, REFERENCE = "embedding to the question", "embedding to the reference"
-MODEL = ROOT / "models" / "all-MiniLM-L6-v2"
-needs_model = pytest.mark.skipif(not MODEL.is_dir(), reason=f"{MODEL} is not there: `make test` gets it")
 TWO = {
     "id": "one",
     "question": "cough syrup?",
@@ -116,14 +114,14 @@ def test_a_text_without_words_makes_a_verdict_invalid(changes: dict, baseline: s
     assert (verdict.valid, verdict.error, verdict.expected_scores) == (False, error, None)
 
 
-@needs_model
+@needs_encoder
 @pytest.mark.slow
 def test_embeddings_judge_by_the_recipe_and_from_python(tmp_path: Path) -> None:
     from sentence_transformers import SentenceTransformer, util
 
     cases = list(read_cases(CASES))[:5]
     found = judged(tmp_path, QUESTION, "--limit", 5)
-    plain = SentenceTransformer(str(MODEL), device="cpu")
+    plain = SentenceTransformer(str(ENCODER), device="cpu")
     for case, verdict in zip(cases, found):
         expected = {}
         for response in case.responses:
@@ -132,18 +130,18 @@ def test_embeddings_judge_by_the_recipe_and_from_python(tmp_path: Path) -> None:
             parts = [text] if border is None else [text[:border], text[border:]]
             expected[response.model] = float(util.cos_sim(plain.encode(parts), plain.encode([case.question])).max())
         assert verdict["expected_scores"] == pytest.approx([expected[name] for name in verdict["models"]], abs=1e-5)
-    assert judged(tmp_path, QUESTION, "--limit", 5, "--encoder", MODEL) == found, "it resumes"
-    loaded = load_judge(f"baseline:{QUESTION}", encoder=str(MODEL))
+    assert judged(tmp_path, QUESTION, "--limit", 5, "--encoder", ENCODER) == found, "it resumes"
+    loaded = load_judge(f"baseline:{QUESTION}", encoder=str(ENCODER))
     assert loaded.fingerprint == found[0]["settings"]
     told = error_line(
         judge("--judge", f"baseline:{QUESTION}", "--encoder", "models/nowhere", "--cases", CASES, "--output", tmp_path)
     )
     assert "no checkpoint at models/nowhere" in told
     run = json.loads(next((tmp_path / "out").glob("run-*.json")).read_text())
-    assert run["arguments"]["encoder"] == str(MODEL)
+    assert run["arguments"]["encoder"] == str(ENCODER)
 
 
-@needs_model
+@needs_encoder
 @pytest.mark.slow
 def test_an_audit_takes_embeddings_as_a_judge(tmp_path: Path) -> None:
     done = run_recipe(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from doubles.tiny_model import build_tiny_model
-from programs import SAMPLE
+from programs import JUDGE, SAMPLE, needs_judge
 
 from automedeval import Case, Judge, RecordError, read_cases
 from automedeval.judges.leaderboard import Standings
@@ -57,14 +57,21 @@ def test_choices_name_models(chat, cases):
     assert verdict.pair == (models[1], models[2])
 
 
-def test_thoughts_before_a_verdict_are_no_part_of_it(chat, cases):
-    """A checkpoint that thinks first writes its thoughts into its text; an endpoint's are cut off already."""
+def test_thoughts_before_a_verdict_are_no_part_of_it(chat, cases, monkeypatch):
+    """A checkpoint that thinks first writes its thoughts into its text."""
     judge, request = Judge(chat, score_decoding="free"), Request(cases[0], (0, 1, 2))
     first, last = (f"Score: Doctor 1: {score}. Doctor 2: 3. Doctor 3: 1." for score in (2, 5))
-    for text in (f"<think>\nHm. {first}\n</think>\n\nGood.\n{last}", f"Hm. {first}</think>Good.\n{last}"):
-        verdict = judge.verdict(request, Answer(text))
-        assert (verdict.scores, verdict.rationale, verdict.raw) == ((5, 3, 1), "Good.", text)
-    assert not judge.verdict(request, Answer(f"<think>\nHm. {first}", truncated=True)).valid
+    answer = f"Good.\n{last}"
+
+    def verdict_of(text):
+        monkeypatch.setattr(chat, "_join", lambda *_: (text, ""))  # what the model writes
+        ((_, answered),) = chat.answer([judge.prompt(request)])
+        return judge.verdict(request, replace(answered, truncated=False))  # after eight tokens
+
+    for text in (f"<think>\nHm. {first}\n</think>\n\n{answer}", f"Hm. {first}</think>{answer}"):
+        verdict = verdict_of(text)
+        assert (verdict.scores, verdict.rationale, verdict.raw) == ((5, 3, 1), "Good.", answer)
+    assert not verdict_of(f"<think>\nHm. {first}").valid
 
 
 def test_top_logprobs_become_expected_scores(chat, cases):
@@ -133,12 +140,10 @@ def test_overlong(kind, narrow, cases):
     assert "clipped" not in fine.extra
 
 
+@needs_judge
 def test_likelihood_judge_prefers_the_response_that_makes_the_question_likely(human_data):
     """On the real small model an answer to the question beats an answer to another question."""
-    model = Path("models/SmolLM2-135M-Instruct")
-    if not model.exists():
-        pytest.skip("models/SmolLM2-135M-Instruct is not there")
-    judge = Judge.from_pretrained(f"likelihood:{model}")
+    judge = Judge.from_pretrained(f"likelihood:{JUDGE}")
     own = list(read_cases(human_data / "feedbackqa_cdc_valid" / "cases.jsonl"))[:8]
     mixed = [
         Case.from_dict(

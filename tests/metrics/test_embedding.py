@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from programs import ROOT, SAMPLE
+from programs import ENCODER, SAMPLE, needs_encoder
 
 from automedeval import Case
 from automedeval.meta_evaluation.cases import Cases
@@ -13,9 +13,7 @@ from automedeval.meta_evaluation.ratings import read_ratings
 from automedeval.metrics.embedding import EMBEDDINGS, NAMES, READ_REFERENCE, nearest_pieces, pieces
 from automedeval.records import read_cases
 
-MODEL = ROOT / "models" / "all-MiniLM-L6-v2"
 QUESTION, REFERENCE = EMBEDDINGS
-needs_model = pytest.mark.skipif(not MODEL.is_dir(), reason=f"{MODEL} is not there: `make test` gets it")
 
 
 class Letters:
@@ -80,7 +78,7 @@ def test_every_baseline_has_one_name() -> None:
     assert {name for name in NAMES if "reference" in name} == READ_REFERENCE
 
 
-@needs_model
+@needs_encoder
 @pytest.mark.slow
 def test_scores_are_those_of_plain_sentence_transformers() -> None:
     from sentence_transformers import SentenceTransformer, util
@@ -91,7 +89,7 @@ def test_scores_are_those_of_plain_sentence_transformers() -> None:
     # The sample's texts are short: joined, they make several pieces.
     whole = " ".join(response.text for each in cases for response in each.responses)
     cases.append(case(cases[0].question, whole, cases[1].responses[0].text, reference=whole[: len(whole) // 2]))
-    plain, expected = SentenceTransformer(str(MODEL), device="cpu"), {name: [] for name in EMBEDDINGS}
+    plain, expected = SentenceTransformer(str(ENCODER), device="cpu"), {name: [] for name in EMBEDDINGS}
 
     def chunks(text: str) -> list[str]:
         starts = [match.start() for match in re.finditer(r"[^\W_]+", text)]
@@ -109,12 +107,12 @@ def test_scores_are_those_of_plain_sentence_transformers() -> None:
                         best = max(best, float(util.cos_sim(plain.encode(own), plain.encode(other))))
                 expected[name].append(best)
     assert len(chunks(whole)) > 3
-    found = nearest_pieces(cases, Encoder(str(MODEL), "cpu", "float32"))
+    found = nearest_pieces(cases, Encoder(str(ENCODER), "cpu", "float32"))
     for name, values in expected.items():
         np.testing.assert_allclose(found[name], values, atol=1e-5)
 
 
-@needs_model
+@needs_encoder
 @pytest.mark.slow
 @pytest.mark.parametrize(("data", "concordance"), [("feedbackqa_cdc_valid", 0.757), ("mediqa_validation", 0.908)])
 def test_the_figures_of_the_results_are_reached(data: str, concordance: float, human_data: Path) -> None:
@@ -122,7 +120,7 @@ def test_the_figures_of_the_results_are_reached(data: str, concordance: float, h
 
     cases = Cases.read(str(human_data / data / "cases.jsonl"))
     people = read_ratings(str(human_data / data / "ratings.jsonl"), cases, "anonymous").scores
-    scores = nearest_pieces(cases.records, Encoder(str(MODEL), "cpu", "float32"), [QUESTION])[QUESTION]
+    scores = nearest_pieces(cases.records, Encoder(str(ENCODER), "cpu", "float32"), [QUESTION])[QUESTION]
     one, two = cases.panel.pairs
     apart = people[one] != people[two]
     right = np.sign(scores[one] - scores[two]) == np.sign(people[one] - people[two])

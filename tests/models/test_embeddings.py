@@ -6,12 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from programs import ROOT
+from programs import ENCODER, needs_encoder
 
 from automedeval.models.embeddings import Encoder
 from automedeval.records import RecordError
 
-MODEL = ROOT / "models" / "all-MiniLM-L6-v2"
 TEXTS = [
     "Aspirin thins the blood.",
     "",
@@ -20,12 +19,12 @@ TEXTS = [
     "Acetylsalicylic acid inhibits platelets.",
 ]
 
-pytestmark = pytest.mark.skipif(not MODEL.is_dir(), reason=f"{MODEL} is not there: `make test` gets it")
+pytestmark = needs_encoder
 
 
 @pytest.fixture(scope="module")
 def exact() -> Encoder:
-    return Encoder(str(MODEL), device="cpu", dtype="float32")
+    return Encoder(str(ENCODER), device="cpu", dtype="float32")
 
 
 def test_vectors_are_the_librarys_own(exact: Encoder) -> None:
@@ -34,14 +33,14 @@ def test_vectors_are_the_librarys_own(exact: Encoder) -> None:
     vectors = exact.encode(TEXTS)
     assert (vectors.shape, vectors.dtype) == ((5, exact.dimensions), np.float32)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
-    expected = SentenceTransformer(str(MODEL), device="cpu").encode(TEXTS)
+    expected = SentenceTransformer(str(ENCODER), device="cpu").encode(TEXTS)
     np.testing.assert_allclose(vectors, expected, atol=1e-5)
     assert vectors[0] @ vectors[4] > vectors[0] @ vectors[2]
 
 
 def test_batches_keep_to_the_budget_and_change_nothing(exact: Encoder) -> None:
     done: list[int] = []
-    small = Encoder(str(MODEL), device="cpu", dtype="float32", batch_tokens=60)
+    small = Encoder(str(ENCODER), device="cpu", dtype="float32", batch_tokens=60)
     np.testing.assert_allclose(small.encode(TEXTS, done.append), exact.encode(TEXTS), atol=1e-5)
     assert done == [1, 3, 1]  # the long text exceeds the budget by itself; three of at most 18 tokens; one more
     assert small.encode([]).shape == (0, exact.dimensions)
@@ -49,7 +48,7 @@ def test_batches_keep_to_the_budget_and_change_nothing(exact: Encoder) -> None:
 
 
 def test_bfloat16_is_close_enough_to_be_the_same(exact: Encoder) -> None:
-    half = Encoder(str(MODEL), device="cpu", dtype="bfloat16")
+    half = Encoder(str(ENCODER), device="cpu", dtype="bfloat16")
     assert (half.encode(TEXTS) * exact.encode(TEXTS)).sum(axis=1).min() >= 0.999
     assert half.fingerprint == exact.fingerprint
     assert (half.dtype, half.name) == ("bfloat16", "all-MiniLM-L6-v2")
@@ -57,7 +56,7 @@ def test_bfloat16_is_close_enough_to_be_the_same(exact: Encoder) -> None:
 
 def test_the_fingerprint_is_of_weights_and_pooling(exact: Encoder, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
-    shutil.copytree(MODEL, copy)
+    shutil.copytree(ENCODER, copy)
     assert Encoder(str(copy), device="cpu").fingerprint == exact.fingerprint
     pooling = copy / "1_Pooling" / "config.json"
     pooling.write_text(
@@ -70,7 +69,7 @@ def test_the_fingerprint_is_of_weights_and_pooling(exact: Encoder, tmp_path: Pat
 
 def test_code_of_a_checkpoint_is_not_run(tmp_path: Path) -> None:
     copy = tmp_path / "copy"
-    shutil.copytree(MODEL, copy)
+    shutil.copytree(ENCODER, copy)
     (copy / "own.py").write_text("raise SystemExit('ran')")
     (copy / "modules.json").write_text(json.dumps([{"idx": 0, "name": "0", "path": "", "type": "own.Encoder"}]))
     with pytest.raises(RecordError, match=r"'own\.Encoder' is code inside the checkpoint, which is not run"):
@@ -84,4 +83,4 @@ def test_what_cannot_be_loaded_is_told(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="cannot be loaded"):
         Encoder(str(tmp_path), pooling="cls")
     with pytest.raises(RecordError, match="--dtype must be one of"):
-        Encoder(str(MODEL), dtype="int8")
+        Encoder(str(ENCODER), dtype="int8")

@@ -1,8 +1,6 @@
 """The pooling of encoders that are plain checkpoints of transformers, beside transformers itself."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from doubles.tiny_bart import TEXTS, build_bert, build_roberta
-from programs import ROOT, error_line
+from programs import error_line, run_recipe
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
@@ -90,14 +88,12 @@ def test_a_pooler_that_is_not_there_is_not_drawn_at_random(tmp_path: Path, chang
 def test_a_recipe_refuses_to_guess_the_pooling(tmp_path: Path) -> None:
     book = tmp_path / "medical.md"
     book.write_text("# Medicine\n\n" + "\n\n".join(TEXTS), encoding="utf-8")
-    command = [sys.executable, "recipes/build_store.py", "--books", book, "--passage_tokens", 40, "--overlap_tokens", 5]
-    command += ["--encoder", build_bert(tmp_path / "bert"), "--store", tmp_path / "store"]
-    command = [*map(str, command)]
-    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    line = error_line(process)
+    given = ["--books", book, "--passage_tokens", 40, "--overlap_tokens", 5]
+    given += ["--encoder", build_bert(tmp_path / "bert"), "--store", tmp_path / "store"]
+    line = error_line(run_recipe("build_store", *given))
     assert "has no modules.json" in line
     assert "--encoder_pooling cls (as for unsupervised SimCSE), mean, or pooler" in line
     for pooling, status in (("pooler", 0), ("pooler", 0), ("mean", 1)):
-        process = subprocess.run([*command, "--encoder_pooling", pooling], cwd=ROOT, capture_output=True, text=True)
+        process = run_recipe("build_store", *given, "--encoder_pooling", pooling)
         assert process.returncode == status, process.stderr
     assert "fingerprint" in error_line(process)  # vectors of two poolings are not mixed in a store

@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 import pytest
 import torch
-from programs import SAMPLE, error_line, run_recipe
+from programs import ENCODER, SAMPLE, error_line, needs_encoder, run_recipe
 
 from automedeval.models.embeddings import Encoder
 from automedeval.models.local import LocalChat
@@ -76,9 +76,9 @@ def test_the_choice_of_the_judge_is_said_and_recorded(tiny_model: Path, tmp_path
     assert "on cpu" not in chosen.stderr  # the user's own choice needs no announcement
 
 
+@needs_encoder
 def test_the_index_follows(monkeypatch: pytest.MonkeyPatch) -> None:
-    models = Path(__file__).parents[2] / "models/all-MiniLM-L6-v2"
     processor(monkeypatch, FAST["Zen 4"])
-    assert Encoder(str(models), device="cpu").dtype == "bfloat16"
+    assert Encoder(str(ENCODER), device="cpu").dtype == "bfloat16"
     processor(monkeypatch, SLOW["AVX2"])
-    assert Encoder(str(models), device="cpu").dtype == "float32"
+    assert Encoder(str(ENCODER), device="cpu").dtype == "float32"

@@ -3,15 +3,13 @@
 import json
 import re
 import shlex
-import subprocess
-import sys
 from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
 
 import pytest
 import yaml
-from programs import ROOT
+from programs import ROOT, run_recipe
 
 import automedeval
 from automedeval import Case, Verdict, packaged_rubrics, read_rubric
@@ -54,9 +52,7 @@ def commands(text: str) -> list[list[str]]:
 @lru_cache
 def usage(recipe: str) -> str:
     """Return how a recipe says that it is used."""
-    shown = subprocess.run(
-        [sys.executable, recipe, "--help"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
+    shown = run_recipe(Path(recipe).stem, "--help").stdout
     return " ".join(shown.split("\n\n")[0].split())
 
 

@@ -12,15 +12,14 @@ from pathlib import Path
 
 import pytest
 from doubles.pdf import write_pdf
-from programs import ROOT, error_line, run_recipe
+from programs import ENCODER, ROOT, error_line, needs_encoder, run_recipe
 
 from automedeval.distillation.store import KnowledgeBase
 from automedeval.models.embeddings import Encoder
 
-MODEL = ROOT / "models" / "all-MiniLM-L6-v2"
 URL = os.environ.get("QDRANT_URL")
 
-pytestmark = pytest.mark.skipif(not MODEL.is_dir(), reason=f"{MODEL} is not there: `make test` gets it")
+pytestmark = needs_encoder
 
 
 class Shelf:
@@ -38,14 +37,14 @@ class Shelf:
 
     def arguments(self, *more: object, store: Path | None = None) -> list[object]:
         place = ["--qdrant_url", URL] if URL else ["--store", store or self.store]
-        fixed = ["--books", self.books, "--encoder", MODEL, "--collection", self.collection, "--dtype", "float32"]
+        fixed = ["--books", self.books, "--encoder", ENCODER, "--collection", self.collection, "--dtype", "float32"]
         return [*fixed, *place, *more]
 
     def build(self, *more: object) -> subprocess.CompletedProcess:
         return run_recipe("build_store", *self.arguments(*more))
 
     def open(self, store: Path | None = None) -> KnowledgeBase:
-        encoder = Encoder(str(MODEL), dtype="float32")
+        encoder = Encoder(str(ENCODER), dtype="float32")
         return KnowledgeBase(None if URL else store or self.store, encoder, URL, self.collection)
 
     def content(self, store: Path | None = None) -> dict[str, tuple]:

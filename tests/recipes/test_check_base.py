@@ -9,7 +9,7 @@ import pytest
 import torch
 from doubles.tiny_bart import build_bert
 from doubles.tiny_model import CHAT_TEMPLATE, build_tiny_model
-from programs import ROOT, error_line, run_recipe
+from programs import ENCODER, JUDGE, ROOT, error_line, needs_encoder, needs_judge, run_recipe
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
@@ -166,9 +166,8 @@ def test_several_faults_are_told_at_once(base: Path) -> None:
     assert "3 of what a base needs is missing" in line
 
 
+@needs_encoder
+@needs_judge
 def test_the_demo_models_are_what_they_are() -> None:
-    judge, encoder = (ROOT / "models" / name for name in ("SmolLM2-135M-Instruct", "all-MiniLM-L6-v2"))
-    if not (judge.is_dir() and encoder.is_dir()):
-        pytest.skip("the small models are not there: `make test` gets them")
-    assert check(judge)[0] == []
-    assert "its context window has 512 tokens, and the longest row 2,048" in check(encoder)[0]
+    assert check(JUDGE)[0] == []
+    assert "its context window has 512 tokens, and the longest row 2,048" in check(ENCODER)[0]

@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 from doubles.agreement_study import CASES, RATINGS, agreeing_verdicts, meta_evaluate, pairwise_verdicts, read, write
-from programs import ROOT, error_line, run_recipe
+from programs import ENCODER, error_line, needs_encoder, run_recipe
 
 QUESTION, REFERENCE = "embedding to the question", "embedding to the reference"
-MODEL = ROOT / "models" / "all-MiniLM-L6-v2"
-needs_model = pytest.mark.skipif(not MODEL.is_dir(), reason=f"{MODEL} is not there: `make test` gets it")
 
 
 def evaluated(folder: Path, verdicts: list[dict], *arguments: object) -> tuple[dict, str]:
@@ -22,17 +20,17 @@ def evaluated(folder: Path, verdicts: list[dict], *arguments: object) -> tuple[d
     return json.loads((folder / "out" / "agreement.json").read_text(encoding="utf-8")), done.stdout
 
 
-@needs_model
+@needs_encoder
 @pytest.mark.slow
 def test_embeddings_are_rows_of_the_report_with_paired_differences(tmp_path: Path) -> None:
     judged = {}
     for name in (QUESTION, REFERENCE):
         out = ["--cases", CASES, "--limit", 12, "--output", tmp_path / "judged"]
-        assert run_recipe("judge", "--judge", f"baseline:{name}", "--encoder", MODEL, *out).returncode == 0
+        assert run_recipe("judge", "--judge", f"baseline:{name}", "--encoder", ENCODER, *out).returncode == 0
     for verdict in read(tmp_path / "judged" / "verdicts.jsonl"):
         judged.setdefault(verdict["judge"], []).append(verdict)
     verdicts = agreeing_verdicts() + judged[f"baseline:{QUESTION}"] + judged[f"baseline:{REFERENCE}"]
-    found, printed = evaluated(tmp_path, verdicts, "--encoder", MODEL, "--limit", 12)
+    found, printed = evaluated(tmp_path, verdicts, "--encoder", ENCODER, "--limit", 12)
     for name in (QUESTION, REFERENCE):
         row, same = found["judges"][name], found["judges"][f"baseline:{name}"]
         assert row["kind"] == "baseline"

@@ -17,7 +17,7 @@ import torch
 from doubles.tiny_dataset import build_instructions
 from doubles.tiny_model import build_tiny_model
 from filelock import FileLock
-from programs import ROOT
+from programs import ROOT, torch_extensions
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
@@ -45,19 +45,13 @@ TIMEOUT = 240  # seconds; a run takes about twenty
 
 @pytest.fixture(scope="module", autouse=True)
 def extension(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Compile the extension that DeepSpeed's processes talk through, a minute or two, once for each checkout.
-
-    A killed compilation leaves a file `lock`, and every later one waits for it without end. The folder is therefore the
-    tests' own. Only who holds `.lock` compiles there, and `.lock` ends with its process: a `lock` found then is left over.
-    """
-    place = request.config.cache.mkdir("torch_extensions")
+    """Compile the extension that DeepSpeed's processes talk through, which takes a minute or two."""
+    place = torch_extensions(request.config)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DS_ACCELERATOR", "cpu")
         patch.setenv("TORCH_EXTENSIONS_DIR", str(place))
         patch.setenv("PATH", f"{BINARIES}{os.pathsep}{os.environ['PATH']}")
         with FileLock(place / ".lock"):
-            for left in place.glob("*/lock"):
-                left.unlink()
             subprocess.run([sys.executable, "-c", COMPILE], check=True, timeout=900)
         yield
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
-from programs import ROOT
+from programs import ROOT, torch_extensions
 
 from automedeval.models.checkpoints import read_record
 from automedeval.records import Verdict, read_cases, read_records
@@ -38,10 +38,10 @@ pytestmark = [
 pytest.importorskip("deepspeed")
 
 
-def start(folder: Path, log: Path) -> subprocess.Popen:
+def start(folder: Path, log: Path, extensions: Path) -> subprocess.Popen:
     """Start the documented command, in a session of its own."""
     command = ["bash", "recipes/reproduce.sh", RUN, "--rounds", "2", "--rehearse", str(folder)]
-    environment = os.environ | {"PYTHON": sys.executable}
+    environment = os.environ | {"PYTHON": sys.executable, "TORCH_EXTENSIONS_DIR": str(extensions)}
     with open(log, "ab") as stream:
         return subprocess.Popen(
             command, cwd=ROOT, stdout=stream, stderr=subprocess.STDOUT, env=environment, start_new_session=True
@@ -49,11 +49,12 @@ def start(folder: Path, log: Path) -> subprocess.Popen:
 
 
 @pytest.fixture(scope="module")
-def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
+def rehearsed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
     """Rehearse the study, killed once; yield its folder, and what was printed from the last start on."""
     folder, log = tmp_path_factory.mktemp("rehearsals"), tmp_path_factory.mktemp("logs") / "log"
     verdicts = folder / "automedeval-13b" / "verdicts" / "wikidoc-strong" / "verdicts.jsonl"
-    started, until = [start(folder, log)], time.monotonic() + LIMIT
+    extensions = torch_extensions(request.config)
+    started, until = [start(folder, log, extensions)], time.monotonic() + LIMIT
     try:
         while not (verdicts.is_file() and verdicts.stat().st_size) and started[0].poll() is None:
             time.sleep(0.05)
@@ -61,7 +62,7 @@ def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, 
         told = AT_WORK
         while AT_WORK in told and time.monotonic() < until:  # the step has to end before the study goes on
             before = log.stat().st_size
-            started.append(start(folder, log))
+            started.append(start(folder, log, extensions))
             started[-1].wait(LIMIT)
             told = log.read_bytes()[before:].decode(errors="replace")
         assert started[-1].returncode == 0, told[-3000:]

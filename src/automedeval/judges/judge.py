@@ -12,7 +12,7 @@ from automedeval.judges.requests import Request, plan_apart, plan_requests
 from automedeval.metrics.embedding import EMBEDDINGS
 from automedeval.metrics.lexical import Collection
 from automedeval.models.arguments import ChatArguments, EncoderArguments, checked_model, parse_model
-from automedeval.models.base import Answer, Chat, Prompt, without_thoughts
+from automedeval.models.base import Answer, Chat, Prompt
 from automedeval.records import Case, RecordError, Verdict, digest
 from automedeval.rubrics import Rubric, read_rubric
 from automedeval.rubrics.grammar import ParsedAnswer, answer_parts, answer_schema, parse_verdict, reading_from_values
@@ -104,7 +104,7 @@ class Judge(BaseJudge):
         elif answer.values is not None:
             reading = reading_from_values(list(answer.values), self.rubric, answer.free or None)
         else:
-            reading = parse_verdict(without_thoughts(answer.text), self.rubric, len(slots), truncated=answer.truncated)
+            reading = parse_verdict(answer.text, self.rubric, len(slots), truncated=answer.truncated)
         values: dict[str, Any] = {"scores": None, "expected_scores": None, "choices": None}
         extra = dict(notes or {})
         if answer.truncated:

@@ -5,7 +5,7 @@ all of them, so that differences between judges are paired.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -357,10 +357,12 @@ def _add_best_baselines(result: dict[str, Any], rows: list[Row]) -> None:
             result["judges"][row.name]["best_baseline"] = best_baseline(differences, row.judge.sees_reference)
 
 
-def adjust(records: list[dict[str, Any]], name: str) -> None:
+def adjust(
+    records: list[dict[str, Any]], name: str, test: Callable[[Estimate], float | None] = bootstrap.p_value
+) -> None:
     """Add to each record the p-value of a figure, and the p-value adjusted for the number of records (Holm)."""
     for record in records:
-        record |= {"p": bootstrap.p_value(record[name]), "p_adjusted": None}
+        record |= {"p": test(record[name]), "p_adjusted": None}
     known = [record for record in records if record["p"] is not None]
     for record, adjusted in zip(known, bootstrap.holm([record["p"] for record in known])):
         record["p_adjusted"] = adjusted

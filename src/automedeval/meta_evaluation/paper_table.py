@@ -1,9 +1,9 @@
 """Make the table in the form of the paper's Table 2: every judge's figures over its runs, and its tests against one judge.
 
 Every cell is the mean over the judge's runs (see `runs`). A test compares a judge with `ours` on the responses, pairs and cases
-on which both have a value in every run. The paper names a t-test. A correlation has no value per case, and the pairs and
-responses of one case depend on one another; so all columns are tested with the same resampled cases, two-sided. The p-values
-of a column are adjusted for the number of judges that are compared in it (Holm 1979).
+on which both have a value in every run. Paper: a t-test. A correlation has no value per case, and the pairs and responses of
+one case depend on one another; so the standard error is that of resampled cases, the same ones for all columns. The p-values of
+a column, two-sided, are adjusted for the number of judges that are compared in it (Holm 1979).
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,15 +45,12 @@ def paper_table(
         ours: the judge that every other one is tested against; None: no tests.
         rationales: what `compare_rationales` found, as `Statistic`s and as `Estimate`s from the same resamples; None: the
             table has no columns for rationales.
-        resamples, seed: of the estimates. A test takes `resamples` for each judge that is compared: with 2,000 of them a
-            p-value below 0.001 is possible after Holm, whatever the number of judges.
+        resamples, seed: of the estimates and of the standard errors.
 
     Returns:
         "columns"; "scores", own or expected, that all figures are from; "ours"; "rows": for each judge "judge", "names", "runs"
         and "of" as in `lines_over_runs`, "valid" share of its verdicts, and "cells": column → what `over_runs` returns, with
-        "mark", and of other judges than ours "difference" (less ours), "p" and "p_adjusted", of the correlations of ours "p";
-        "tests": "judges", how many are compared, "resamples", "cases", on how many at most, "least_p" and "least_p_adjusted",
-        the smallest values that tests on so many cases can show; None without `ours`.
+        "mark", and of other judges than ours "difference" (less ours), "p" and "p_adjusted", of the correlations of ours "p".
     """
     scores = scores_of_all(lines, "pairwise_accuracy")
     statistics, estimates = rationales or ({}, {})
@@ -69,15 +66,13 @@ def paper_table(
         table.append(
             record | {"valid": float(valid.sum() / given.sum()), "cells": {name: cells[name] for name in columns}}
         )
-    tests = None
     if ours is not None:
         mine = next(record for record in table if record["judge"] == ours)
         others = [record for record in table if record is not mine]
-        count = resamples * max(1, len(others))
         for record in others:
             names = (record["names"], mine["names"])
             pair = tuple([by_name[name] for name in each] for each in names)
-            found = _differences(cases, people, pair, scores, statistics, columns, count, seed)
+            found = _differences(cases, people, pair, scores, statistics, columns, resamples, seed)
             for name in columns:
                 gaps = [each for each in (record, mine) if each["cells"][name]["mean"].value is None]
                 if gaps:
@@ -85,33 +80,19 @@ def paper_table(
                     found[name] = Estimate(None, reason=reason)
                 record["cells"][name]["difference"] = found[name]
         for name in columns:
-            adjust([record["cells"][name] for record in others], "difference")
+            adjust([record["cells"][name] for record in others], "difference", bootstrap.t_test)
         for name in CORRELATIONS:
             if name in columns:
-                mine["cells"][name]["p"] = bootstrap.p_value(mine["cells"][name]["mean"])
-        tests = _reach(count, others)
+                mine["cells"][name]["p"] = bootstrap.t_test(mine["cells"][name]["mean"])
     for record in table:
         for cell in record["cells"].values():
             cell["mark"] = mark(cell.get("p_adjusted", cell.get("p")))
-    return {"columns": columns, "scores": scores, "ours": ours, "rows": table, "tests": tests}
+    return {"columns": columns, "scores": scores, "ours": ours, "rows": table}
 
 
 def mark(p: float | None) -> str:
     """Return the paper's mark of a p-value, "" for none."""
     return "" if p is None else next((sign for level, sign in MARKS if p < level), "")
-
-
-def _reach(resamples: int, others: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return how small a p-value these tests can show; None where there is no test."""
-    known = [cell for record in others for cell in record["cells"].values() if cell["p"] is not None]
-    if not known:
-        return None
-    cases = max(cell["difference"].cases for cell in known)
-    compared = max(sum(record["cells"][name]["p"] is not None for record in others) for name in others[0]["cells"])
-    least = bootstrap.least_p_value(resamples, cases)
-    return {"judges": compared, "resamples": resamples, "cases": cases, "least_p": least} | {
-        "least_p_adjusted": min(1.0, compared * least)
-    }
 
 
 def _differences(

@@ -111,7 +111,7 @@ def fewer(result: Record) -> list[str]:
 
 def legend(result: Record, teacher: str | None) -> list[str]:
     """Return the sentences that explain the table, in the order in which a reader asks."""
-    table, tests = result["table2"], result["table2"]["tests"]
+    table = result["table2"]
     said = [
         f"All figures are from {SOURCES[table['scores']]}; accuracies and BERTScore in per cent.",
         "Each cell is the mean over the judge's runs ± the standard deviation (n − 1) between them, with the 95 % interval of "
@@ -132,16 +132,10 @@ def legend(result: Record, teacher: str | None) -> list[str]:
             f"not adjusted. For the other judges: the figure differs from that of {ours}, adjusted within the column (Holm)."
         )
         said.append(
-            "The tests are two-sided and paired: both judges on the responses, pairs and cases on which both have a value in "
-            "every run, in the same resampled cases. The paper says t-test. A correlation has no value per case, and the pairs "
-            "of one case depend on one another, so that one test that resamples cases serves all columns. It holds the runs "
-            "fixed: the standard deviation shows how much they differ."
-        )
-    if tests is not None:
-        said.append(
-            f"Smallest p-value that {tests['resamples']:,} resamples of {tests['cases']:,} cases can show: "
-            f"{tests['least_p']:.1g}, adjusted for {tests['judges']} {'judge' if tests['judges'] == 1 else 'judges'} "
-            f"{tests['least_p_adjusted']:.1g}. Of fewer cases it is larger."
+            "The tests are t-tests, two-sided and paired: both judges on the responses, pairs and cases on which both have a "
+            "value in every run. A correlation has no value per case, and the pairs of one case depend on one another, so that "
+            "the standard error of every difference is that of resampled cases. The runs are held fixed: the standard "
+            "deviation shows how much they differ."
         )
     said += _reliability(result["people"])
     return said

@@ -19,7 +19,7 @@ import torch
 from transformers import AutoConfig, AutoTokenizer
 
 from automedeval.models.attention import attention_here
-from automedeval.models.base import Answer, Chat, Free, Messages, Part, Prompt
+from automedeval.models.base import Answer, Chat, Free, Messages, Part, Prompt, without_thoughts
 from automedeval.models.checkpoints import checkpoint_folder, fingerprints
 from automedeval.models.decoding import (
     Prefix,
@@ -229,7 +229,7 @@ class LocalChat(Chat):
             rows.start(encoded, self.forward_tokens)
             not_finite = rows.logits.isnan().any(dim=1).tolist()
             written, _ = self._write(rows, Free(self.stop), usage)
-            texts = [self._join(text, Free(self.stop), "")[0] for text in written]
+            texts = [without_thoughts(self._join(text, Free(self.stop), "")[0]) for text in written]
             return [
                 Answer(error=_NOT_FINITE, usage=count) if bad else Answer(text, truncated=made.truncated, usage=count)
                 for bad, text, made, count in zip(not_finite, texts, written, usage)

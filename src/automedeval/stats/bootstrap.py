@@ -205,27 +205,41 @@ def binomial_interval(value: float, cases: int, bounds: tuple[float, float]) -> 
 def p_value(estimate: Estimate) -> float | None:
     """Return the two-sided p-value of the hypothesis that a figure is 0: the level at which its interval ends at 0.
 
-    None if there is no interval. If all resamples are equal, it is 1 at 0 and else the p-value of the sign test.
+    None if there is no interval. If all resamples are equal, it is 1 at 0 and else the p-value of the sign test. With 2,000
+    resamples it is not below about 0.0005.
     """
+    known, p = _without_spread(estimate)
+    if p is None and estimate.low is not None:
+        zero = np.abs(known) <= ROUNDING
+        below = ((known[~zero] < 0).sum() + 0.5 * zero.sum() + 0.5) / (len(known) + 1)
+        p = _two_sided(ndtri(below), estimate.cases)
+    return p
+
+
+def t_test(estimate: Estimate) -> float | None:
+    """Return the two-sided p-value of Student's t: the figure over its standard error, with cases − 1 degrees of freedom.
+
+    The standard error is the standard deviation of the resamples. For a mean over cases this is the paired t-test, up to the
+    chance of the resamples; it serves figures without a value per case, too, and its p-values may be as small as the data say.
+    None, and what it is if all resamples are equal, as for `p_value`.
+    """
+    known, p = _without_spread(estimate)
+    if p is None and estimate.low is not None:
+        p = _two_sided(estimate.value / known.std(), estimate.cases)
+    return p
+
+
+def _without_spread(estimate: Estimate) -> tuple[np.ndarray, float | None]:
+    """Return the resamples in which a figure is defined, and its p-value if they are all equal."""
     known = np.empty(0) if estimate.value is None else estimate.draws[~np.isnan(estimate.draws)]
     if estimate.cases > 1 and len(known) == len(estimate.draws) > 0 and _constant(known):
-        return 1.0 if abs(known[0]) <= ROUNDING else float(min(1.0, 2 * 0.5**estimate.cases))
-    if estimate.low is None:
-        return None
-    zero = np.abs(known) <= ROUNDING
-    below = ((known[~zero] < 0).sum() + 0.5 * zero.sum() + 0.5) / (len(known) + 1)
-    return _two_sided(below, estimate.cases)
+        return known, 1.0 if abs(known[0]) <= ROUNDING else float(min(1.0, 2 * 0.5**estimate.cases))
+    return known, None
 
 
-def least_p_value(resamples: int, cases: int) -> float:
-    """Return the smallest p-value that so many resamples of so many cases can show: all of them lie on one side of 0."""
-    return _two_sided(0.5 / (resamples + 1), cases)
-
-
-def _two_sided(below: float, cases: int) -> float:
-    """Return the p-value of a figure whose resamples lie below 0 in this share, widened as in `interval`."""
-    shrunk = np.sqrt((cases - 1) / cases)
-    return float(min(1.0, 2 * stdtr(cases - 1, -abs(ndtri(below)) * shrunk)))
+def _two_sided(z: float, cases: int) -> float:
+    """Return the p-value of a figure that many standard deviations of its resamples from 0, widened as in `interval`."""
+    return float(min(1.0, 2 * stdtr(cases - 1, -abs(z) * np.sqrt((cases - 1) / cases))))
 
 
 def value_of(statistic: Statistic, cases: int) -> float:
