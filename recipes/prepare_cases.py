@@ -12,14 +12,16 @@ responses; OUTPUT/verdicts.jsonl (and jury.jsonl) with --verdicts_from. The same
 import itertools
 import json
 import random
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
+from automedeval.audit.perturbations import harm, read_harms
 from automedeval.cli import comma_list, parse, record_run, run
 from automedeval.dataset.decontamination import near_duplicates, normalise
 from automedeval.dataset.human_verdicts import verdicts_of_raters
@@ -34,7 +36,7 @@ from automedeval.dataset.sources import (
     table_layout,
 )
 from automedeval.dataset.synthetic_verdicts import verdicts_of_pairs
-from automedeval.records import RATER, Case, RecordError, check_least, question_text, read_lines
+from automedeval.records import PAIR_MODELS, RATER, Case, RecordError, check_least, question_text, read_lines
 from automedeval.records.journal import arithmetic, write_whole
 from automedeval.rubrics import read_rubric
 
@@ -92,21 +94,30 @@ class PrepareCasesArguments:
         default=None, metadata={"help": "rubric of the verdicts (default for pairs: automedeval)"}
     )
     pair_scores: list[str] = field(
-        default_factory=lambda: ["5", "3", "1"],
-        metadata={"help": "pairs: scores of the right answer, of one on the same topic, of one on another topic"},
+        default_factory=lambda: ["right=5", "near=3", "far=1"],
+        metadata={
+            "help": "pairs: KIND=SCORE of the right answer, of one on the same topic (near), of one on another topic (far); "
+            "with cut and harmed also of its beginning, and of the right answer with a dangerous fact"
+        },
     )
     clip_words: int = field(default=60, metadata={"help": "pairs: most words of a response"})
+    harm_kinds: list[str] = field(
+        default_factory=list, metadata={"help": "pairs: kinds of dangerous facts, as in the audit (default: all)"}
+    )
+    harm_file: str | None = field(
+        default=None, metadata={"help": "pairs: YAML file of harms (default: the packaged ones)"}
+    )
 
     def __post_init__(self) -> None:
-        for name in ("input", "response_columns", "pair_scores", "ids"):  # a YAML list arrives joined
+        for name in ("input", "response_columns", "pair_scores", "harm_kinds", "ids"):  # a YAML list arrives joined
             setattr(self, name, comma_list(getattr(self, name)))
         check_least(self, 1, "limit", "sample", "clip_words")
         if (self.layout == "table") != bool(self.question_column):
             raise RecordError("--layout table needs --question_column, and no other layout takes it")
         if self.verdicts_from == "ratings" and not (self.ratings and self.rubric):
             raise RecordError("--verdicts_from ratings needs --ratings and --rubric, with the scale of the ratings")
-        if len(self.pair_scores) != 3 or not all(score.isdecimal() for score in self.pair_scores):
-            raise RecordError(f"--pair_scores must be three whole numbers, not {','.join(self.pair_scores)}")
+        if wrong := next((each for each in self.pair_scores if not re.fullmatch(r"\w+=\d+", each)), None):
+            raise RecordError(f"--pair_scores must be KIND=SCORE with whole numbers, not {wrong}")
 
 
 def main() -> None:
@@ -142,8 +153,9 @@ def main() -> None:
         verdicts, files["jury"], without = verdicts_of_raters(cases, args.ratings, rubric, args.seed)
         print(arithmetic("cases", len(cases), without, "with a verdict", "without"))
     elif args.verdicts_from == "pairs":
-        before, scores = len(cases), [int(score) for score in args.pair_scores]
-        cases, verdicts, without = verdicts_of_pairs(cases, rubric, scores, args.clip_words, args.seed)
+        before, scores = len(cases), dict(each.split("=") for each in args.pair_scores)
+        scores = {kind: int(score) for kind, score in scores.items()}
+        cases, verdicts, without = verdicts_of_pairs(cases, rubric, scores, args.clip_words, args.seed, harms_of(args))
         dropped += [{"id": case_id, "reason": reason} for case_id, reason in without]
         print(arithmetic("cases", before, Counter(reason for _, reason in without)))
     if not cases:
@@ -153,6 +165,11 @@ def main() -> None:
         quality = Counter(verdict.extra["quality"] for verdict in verdicts)
         counts = ", ".join(f"{quality[name]:,} of {name} quality" for name in ("high", "low"))
         print(f"{len(verdicts):,} verdicts by {rubric.name}: {counts}")
+        if args.verdicts_from == "pairs":
+            made = Counter(model for case in cases for model in case.models)
+            print(
+                f"responses: {', '.join(f'{made[model]:,} {model}' for model in PAIR_MODELS.values() if made[model])}"
+            )
     files |= {"dropped": dropped, "cases": [case.to_dict() for case in cases]}
     if any(row.choices for row in kept):
         files["choices"] = [choice for row in kept for choice in row.choices]
@@ -179,6 +196,24 @@ def rows_of(args: PrepareCasesArguments) -> Iterator[Row]:
         tqdm.write(f"{path}: layout {layout.name}{'' if args.layout else ', by its keys'}")
         source = args.source or (Path(path).stem if layout.name == "table" else layout.name)
         yield from rows_as_cases(itertools.chain([first], rows), layout, source)
+
+
+def harms_of(args: PrepareCasesArguments) -> Callable[[str, random.Random], str | None]:
+    """Return what makes one fact of a text dangerous, by a rule that is drawn among those that fit.
+
+    Raises:
+        RecordError: no rule of a kind.
+    """
+    harms = read_harms(args.harm_file)
+    if unknown := set(args.harm_kinds) - {each.kind for each in harms}:
+        known = ", ".join(dict.fromkeys(each.kind for each in harms))
+        raise RecordError(f"--harm_kinds: no kind {min(unknown)!r}; there are {known}")
+    chosen = [each for each in harms if not args.harm_kinds or each.kind in args.harm_kinds]
+
+    def harmed(text: str, rng: random.Random) -> str | None:
+        return next((made for each in rng.sample(chosen, len(chosen)) if (made := harm(text, each))), None)
+
+    return harmed
 
 
 def checked(row: Row) -> Row:

@@ -283,21 +283,52 @@ def test_pairs_of_question_and_answer_become_weak_verdicts(tmp_path):
     assert len({tuple(case.models) for case in cases}) > 2
     for case, verdict in zip(cases, verdicts, strict=True):
         texts = {response.model: response.text for response in case.responses}
-        right, near, far = (texts[model] for model in PAIR_MODELS)
+        right, near, far = (texts[PAIR_MODELS[kind]] for kind in ("right", "near", "far"))
         assert case.reference.startswith(right)
         assert case.topic in near
         assert right != near
         assert not set(normalise(case.topic).split()) & set(normalise(far).split())  # no gout of children for adults
         assert all(len(text.split()) <= 10 and text.endswith(".") for text in texts.values())
-        points = dict(zip(PAIR_MODELS, (5, 3, 1)))
+        points = dict(zip(PAIR_MODELS.values(), (5, 3, 1)))
         assert verdict.scores == tuple(points[model] for model in case.models)
         assert (verdict.judge, verdict.rationale, verdict.order) == ("pairs", None, (0, 1, 2))
         assert (verdict.extra["teacher"], verdict.extra["quality"]) == ("weak", "low")
         assert verdict.extra["case_digest"] == case.digest
-    done = prepared(tmp_path, PAIRS, "--verdicts_from", "pairs", "--pair_scores", "4,2,1", "--rubric", SCALE)
+    done = prepared(
+        tmp_path, PAIRS, "--verdicts_from", "pairs", "--pair_scores", "right=4,near=2,far=1", "--rubric", SCALE
+    )
     assert sorted(lines(tmp_path, "verdicts")[0]["scores"]) == [1, 2, 4]
     done = prepared(tmp_path, [*PAIRS[:3], lonely], "--verdicts_from", "pairs")
     assert "no other answer on the same topic: 1" in done.stdout
+
+
+def test_a_pair_may_have_the_answers_beginning_and_a_dangerous_fact(tmp_path):
+    long = (
+        "Take 20 mg of it once daily. Rest, drink water, and sleep well. Do not drive for a day. It is over in a week."
+    )
+    rows = [
+        qa("Gout", "treatment", long),
+        qa("Gout", "causes", "Too much uric acid."),
+        qa("Acne", "causes", "Oil."),
+        qa("Acne", "symptoms", "Spots."),
+    ]
+    scores = "right=5,near=2,far=1,cut=4,harmed=3"
+    options = ["--verdicts_from", "pairs", "--pair_scores", scores, "--harm_kinds", "dose,negation"]
+    done = prepared(tmp_path, rows, *options)
+    assert done.returncode == 0, done.stderr
+    assert "responses: 4 answer-right, 4 answer-near, 4 answer-far, 2 answer-cut, 1 answer-harmed" in done.stdout
+    case = next(read_cases(tmp_path / "out" / "cases.jsonl"))
+    texts = {response.model: response.text for response in case.responses}
+    assert texts["answer-cut"] == "Take 20 mg of it once daily."
+    assert texts["answer-harmed"] in (
+        long.replace("20 mg", "200 mg"),
+        long.replace("20 mg", "20 g"),
+        long.replace("once daily", "every hour"),
+        long.replace("Do not drive", "Drive"),
+    )
+    verdict = next(read_records(tmp_path / "out" / "verdicts.jsonl", Verdict))
+    points = {"answer-right": 5, "answer-near": 2, "answer-far": 1, "answer-cut": 4, "answer-harmed": 3}
+    assert dict(zip(case.models, verdict.scores)) == points
 
 
 def test_a_text_is_clipped_at_the_end_of_a_sentence():
@@ -318,10 +349,24 @@ FAULTS = {
     "limit": (WIKIDOC, ["--limit", "0"], "--limit must be at least 1, not 0"),
     "threshold": (WIKIDOC, ["--threshold", "2"], "above 0 and at most 1, not 2.0"),
     "layout": (WIKIDOC, ["--layout", "medtext"], "rows.jsonl:1: 'Prompt' is missing; found the keys instruction"),
-    "pair scores": (PAIRS, ["--verdicts_from", "pairs", "--pair_scores", "5,3"], "three whole numbers, not 5,3"),
+    "pair scores": (
+        PAIRS,
+        ["--verdicts_from", "pairs", "--pair_scores", "5,3"],
+        "KIND=SCORE with whole numbers, not 5",
+    ),
+    "pair kinds": (
+        PAIRS,
+        ["--verdicts_from", "pairs", "--pair_scores", "right=5,near=3"],
+        "needs scores of right, near, far, and may have those of cut, harmed",
+    ),
+    "harm kinds": (
+        PAIRS,
+        ["--verdicts_from", "pairs", "--harm_kinds", "doses"],
+        "--harm_kinds: no kind 'doses'; there are dose, contraindication, negation",
+    ),
     "pair scale": (
         PAIRS,
-        ["--verdicts_from", "pairs", "--pair_scores", "9,3,1"],
+        ["--verdicts_from", "pairs", "--pair_scores", "right=9,near=3,far=1"],
         "the score 9 is not a whole number on",
     ),
     "choices": (PAIRS, ["--verdicts_from", "pairs", "--rubric", "medical_pairwise"], "gives choices, not scores"),

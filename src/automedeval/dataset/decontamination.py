@@ -179,7 +179,7 @@ def holder_of_reference(case: Case) -> str | None:
         return None
     for response in case.responses:
         # The right response of a synthetic pair is the reference by design.
-        if response.model != PAIR_MODELS[0] and f" {reference} " in f" {normalise(response.text)} ":
+        if response.model != PAIR_MODELS["right"] and f" {reference} " in f" {normalise(response.text)} ":
             return response.model
     return None
 

@@ -1,9 +1,9 @@
-"""Make verdicts of questions and answers alone: the true answer, then one on the same topic, then one on another topic."""
+"""Make verdicts of questions and answers alone: what an answer is, compared with the question's own, says which is better."""
 
 import itertools
 import random
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from automedeval.dataset.decontamination import normalise
 from automedeval.dataset.human_verdicts import checked_scores, rng_of, verdict_without_teacher
@@ -11,22 +11,38 @@ from automedeval.records import PAIR_MODELS, Case, RecordError, Response, Verdic
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.prompts import clip
 
+ALWAYS = ("right", "near", "far")  # every case has a response of each of these kinds
+CUT = 3  # a cut answer has at most one word in so many
+
 
 def verdicts_of_pairs(
-    cases: Sequence[Case], rubric: Rubric, scores: Sequence[int] = (5, 3, 1), clip_words: int = 60, seed: int = 0
+    cases: Sequence[Case],
+    rubric: Rubric,
+    scores: Mapping[str, int],
+    clip_words: int = 60,
+    seed: int = 0,
+    harm: Callable[[str, random.Random], str | None] | None = None,
 ) -> tuple[list[Case], list[Verdict], list[tuple[str, str]]]:
-    """Give each case three responses in a seeded order, and a verdict without a rationale.
+    """Give each case a response of each kind in a seeded order, and a verdict without a rationale.
 
-    The responses are the true answer, an answer to another question on the same topic, and an answer on another topic, none
-    longer than `clip_words` words. Their scores are `scores`, in this order.
+    The kinds are the true answer ("right"), an answer to another question on the same topic ("near"), an answer on another
+    topic ("far"), the beginning of the true answer ("cut"), and the true answer with a dangerous fact ("harmed"). None is
+    longer than `clip_words` words. A case has no "cut" if its answer is too short, and no "harmed" if `harm` changes nothing.
 
-    A case with responses, and scores off the rubric's scale, are a RecordError.
+    Args:
+        scores: kind → the score of its responses; the first three kinds are needed.
+        harm: returns a text with a fact made dangerous, None if there is none; needed for "harmed".
+
+    A case with responses, an unknown or missing kind, and scores off the rubric's scale, are a RecordError.
 
     Returns:
         The cases with such responses; their verdicts; (case id, reason) of the cases for which there is no such answer.
     """
-    right_near_far = checked_scores(scores, rubric, "--pair_scores")
-    settings = digest(["pairs", rubric.fingerprint, right_near_far, clip_words, seed])
+    if scores.keys() - PAIR_MODELS.keys() or set(ALWAYS) - scores.keys():
+        others = ", ".join(kind for kind in PAIR_MODELS if kind not in ALWAYS)
+        raise RecordError(f"--pair_scores: needs scores of {', '.join(ALWAYS)}, and may have those of {others}")
+    checked_scores(list(scores.values()), rubric, "--pair_scores")
+    settings = digest(["pairs", rubric.fingerprint, sorted(scores.items()), clip_words, seed])
     topics = [normalise(case.topic or "") for case in cases]
     about: dict[str, list[int]] = defaultdict(list)
     for number, topic in enumerate(topics):
@@ -45,13 +61,25 @@ def verdicts_of_pairs(
             missing = "about something else" if near else "on the same topic"
             without.append((case.id, f"no other answer {missing}" if right else "no answer"))
             continue
-        texts, order = (right, near, far), rng.sample(range(3), 3)
-        responses = tuple(Response(PAIR_MODELS[kind], texts[kind]) for kind in order)
+        texts: dict[str, str | None] = {"right": right, "near": near, "far": far}
+        if "cut" in scores:
+            texts["cut"] = _beginning(right)
+        if "harmed" in scores:
+            texts["harmed"] = harm(right, rng)
+        kinds = [kind for kind in texts if texts[kind]]
+        rng.shuffle(kinds)
+        responses = tuple(Response(PAIR_MODELS[kind], texts[kind]) for kind in kinds)
         made.append(Case(case.id, case.question, responses, case.reference, case.topic, case.extra))
         notes = {"settings": settings, "teacher": "weak", "quality": "low"}
-        values = [right_near_far[kind] for kind in order]
-        verdicts.append(verdict_without_teacher(made[-1], "pairs", rubric, range(3), values, **notes))
+        values = [scores[kind] for kind in kinds]
+        verdicts.append(verdict_without_teacher(made[-1], "pairs", rubric, range(len(kinds)), values, **notes))
     return made, verdicts, without
+
+
+def _beginning(answer: str) -> str | None:
+    """Return the beginning of an answer, None if it is the answer."""
+    cut = clip(answer, max(1, len(answer.split()) // CUT))
+    return cut if normalise(cut) != normalise(answer) else None
 
 
 def _other(

@@ -321,7 +321,8 @@ class Verdict(Record):
 
 
 RATER = "rater:"  # begins the judge's name if the scores of one rater are the verdict
-PAIR_MODELS = ("answer-right", "answer-near", "answer-far")
+# The models of synthetic responses, by what they are of the question's own answer.
+PAIR_MODELS = {kind: f"answer-{kind}" for kind in ("right", "near", "far", "cut", "harmed")}
 
 
 def question_text(question: str | list[dict[str, str]]) -> str:
