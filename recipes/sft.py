@@ -9,21 +9,18 @@ One run is one stage. It writes its weights to OUTPUT_DIR, from which the next s
 """
 
 import argparse
-import json
 import os
 import shutil
 import sys
-import time
 import warnings
 from pathlib import Path
-from typing import Any
 
 import torch
 from accelerate import PartialState
 from datasets import Dataset
 from safetensors import SafetensorError
 from torch.utils.cpp_extension import get_default_build_root
-from transformers import AutoModelForCausalLM, TrainerCallback
+from transformers import AutoModelForCausalLM
 from transformers.hf_argparser import string_to_bool
 from transformers.integrations import unset_hf_deepspeed_config
 from trl import (
@@ -45,6 +42,7 @@ from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError
 from automedeval.records.hub_names import hub_commits
 from automedeval.records.yaml_file import YamlFile
+from automedeval.training.checkpointing import WholeCheckpoints
 from automedeval.training.completion_logits import read_trained_positions
 from automedeval.training.stages import (
     DECISIVE,
@@ -54,7 +52,7 @@ from automedeval.training.stages import (
     digest,
     finish,
     last_whole_checkpoint,
-    mark_whole,
+    plain,
     read_rows,
     refuse_unused,
     remove_checkpoints,
@@ -63,26 +61,6 @@ from automedeval.training.stages import (
 )
 
 FULL_DISK = ("No space left", "File too large", "file write failed", "unexpected pos", "iostream error")
-
-
-class WholeCheckpoints(TrainerCallback):
-    """Mark a checkpoint as complete when all processes have written their part, with the seconds of training until then."""
-
-    def __init__(self, before: float):
-        self.before, self.started = before, time.monotonic()
-
-    @property
-    def seconds(self) -> float:
-        return self.before + time.monotonic() - self.started
-
-    def on_train_begin(self, args: SFTConfig, state: Any, control: Any, **kwargs: Any) -> None:
-        self.started = time.monotonic()
-
-    def on_save(self, args: SFTConfig, state: Any, control: Any, **kwargs: Any) -> None:
-        PartialState().wait_for_everyone()
-        folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-        if state.is_world_process_zero:
-            mark_whole(folder, self.seconds)
 
 
 def main() -> None:
@@ -254,11 +232,6 @@ def base_of(start: Path, name: str) -> dict[str, str | None]:
     """Return the model that the first stage started from, and its commit if it came from the Hub."""
     before = read_record(start) or {"base": name, "base_commit": hub_commits().get(name)}
     return {key: before.get(key) for key in ("base", "base_commit")}
-
-
-def plain(value: Any) -> Any:
-    """Return a value converted to JSON types."""
-    return json.loads(json.dumps(value, default=lambda other: sorted(other) if isinstance(other, set) else str(other)))
 
 
 def device_name() -> str:

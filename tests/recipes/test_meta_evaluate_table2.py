@@ -27,7 +27,7 @@ MODELS = ("ash", "birch", "cedar", "date")
 NOISE = {"gpt": 0.8, "ours": 0.4, "ours-run2": 0.5, "ours-run3": 0.6, "base": 2.0, "lazy": 0.5}
 RUNS = {"gpt": 3, "base": 3, "lazy": 2}  # the others were asked once
 COLUMNS = ["bert_score", "bart_score", "spearman", "pearson", "pairwise_accuracy", "triple_accuracy"]
-FAST = ("--resamples", 200, "--html_cases", 0)
+FAST = ("--resamples", 200, "--html_cases", 0, "--encoder", "none")
 
 
 def a_verdict(case: dict, judge: str, run: int = 0, **more: Any) -> dict:
@@ -546,7 +546,7 @@ def test_each_table_and_figure_is_made_by_its_file(
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(rationale_score, "rationale_score", overlap)
-        done = meta_evaluate("--config", file, *here, "--output", tmp_path, "--resamples", 100)
+        done = meta_evaluate("--config", file, *here, "--output", tmp_path, "--resamples", 100, "--encoder", "none")
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "report.html").read_text("utf-8").replace("&#39;", "'")
     for figure in figures:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from automedeval.judges.base import BaseJudge
@@ -159,14 +160,15 @@ def load_judge(
 
     Args:
         spec: `MODEL` (a checkpoint's folder or Hub id) or `openai:MODEL` is a `Judge`, `likelihood:MODEL` or `channel:MODEL`
-            a `LikelihoodJudge`, and `baseline:NAME` a `BaselineJudge`.
+            a `LikelihoodJudge`, `small:FOLDER` a `SmallJudge`, and `baseline:NAME` a `BaselineJudge`.
         rubric: a `Rubric`, a packaged rubric's id or the path of a YAML file; see `judge_rubric`. Likelihoods and baselines
             use none.
         chat: how the model is loaded and asked: `ChatArguments`, or a dict of its fields.
         seed: of the orders, and of sampling.
         cases: what a baseline takes for the frequency of words; None takes the cases that are judged together.
         processes: number of processes that share the endpoint's budget.
-        encoder: of a baseline that compares embeddings: `EncoderArguments`, or a checkpoint's folder or Hub id.
+        encoder: of a small judge, or of a baseline that compares embeddings: `EncoderArguments`, or a checkpoint's folder or
+            Hub id.
         options: the other arguments of `Judge`; `rationale`, `score_decoding` and `on_overlong` matter where they apply.
 
     Raises:
@@ -188,6 +190,13 @@ def load_judge(
         given = encoder if isinstance(encoder, EncoderArguments) else EncoderArguments(encoder)
         shared["encoder"] = given.load(chat.device) if model in EMBEDDINGS else None
         return BaselineJudge(model, None if cases is None else Collection.of(cases), **shared)
+    if kind == "small":
+        try:  # torch is loaded by those who need it
+            from automedeval.judges.small import load_small_judge
+        except ImportError as error:
+            raise RecordError(f"the small judge cannot be loaded: {error}; install automedeval[small]") from None
+        given = encoder if isinstance(encoder, EncoderArguments) else EncoderArguments(encoder)
+        return load_small_judge(Path(model), rubric, given, chat.device, **shared)
     if kind in ("checkpoint", "openai"):
         return Judge(chat.load(spec, seed, processes), rubric, seed=seed, **options)
     shared |= {"on_overlong": options.get("on_overlong", "error")}
@@ -230,5 +239,5 @@ def planner(spec: str, rubric: Rubric, **options: Any) -> Callable[[Case], list[
 
 
 def _check_scale(kind: str, rubric: Rubric | None) -> None:
-    if kind == "channel" and rubric and not rubric.scale:
-        raise RecordError(f"--rubric {rubric.id}: gives choices, and a channel judge reads a scale")
+    if kind in ("channel", "small") and rubric and not rubric.scale:
+        raise RecordError(f"--rubric {rubric.id}: gives choices, and a {kind} judge reads a scale")

@@ -33,10 +33,9 @@ from automedeval.stats.calibration_error import (
     calibration_noise,
     reliability_bins,
 )
-from automedeval.stats.logistic import fit_logistic
+from automedeval.stats.logistic import order_weights
 
 FEWEST = 10  # rated cases; fewer are not enough to learn from
-RIDGE = 0.01  # bounds the weights where they reproduce people's order without an error
 NAMES = {2: ("value_in_case", "case"), 3: ("likelihood_in_case", "contrast_in_case", "case")}
 
 
@@ -377,10 +376,7 @@ def _weights(x: np.ndarray, y: np.ndarray, panel: Panel) -> np.ndarray:
     order = panel.relations(y)
     inside = x[:, 1:-1]
     gaps = ((inside[first] - inside[second]) * order[:, None])[order != 0]
-    spread = np.sqrt((gaps**2).mean(axis=0)) if len(gaps) else np.zeros(inside.shape[1])
-    spread[spread < SAME] = np.inf  # what never differs orders nothing
-    gaps = gaps / spread
-    weights = fit_logistic(gaps, np.ones(len(gaps)), ridge=RIDGE, nonnegative=True) / spread
+    weights = order_weights(gaps)
     # The slope only stretches the order, and never turns it.
     parts = np.column_stack([x[:, 0], inside @ weights, x[:, -1]])
     intercept, slope, level = lsq_linear(parts, y, ([-np.inf, 0, -np.inf], np.inf), method="bvls").x

@@ -4,7 +4,7 @@ The encoder is an argument: this module loads no model.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -38,13 +38,27 @@ def pieces(text: str, size: int = PIECE) -> list[str]:
     return [text[start:end] for start, end in zip(starts, [*starts[1:], len(text)])]
 
 
-def nearest_pieces(
+class Nearest(NamedTuple):
+    """How near a response is to a text.
+
+    Attributes:
+        cosine: the largest cosine between a piece of the response and a piece of the text; NaN where one has no words.
+        piece: that piece of the response; "" where there is none.
+        first: the largest cosine of the response's first piece.
+    """
+
+    cosine: float
+    piece: str
+    first: float
+
+
+def nearest(
     cases: Sequence[Case],
     encoder: TextEncoder,
     names: Sequence[str] = tuple(EMBEDDINGS),
     on_batch: Callable[[int], object] | None = None,
-) -> dict[str, np.ndarray]:
-    """Score a response by the largest cosine between one of its pieces and one of the question's, or of the reference's.
+) -> dict[str, list[Nearest]]:
+    """Compare the responses of cases with their questions, or their references.
 
     Each piece is encoded once, so that equal texts have equal scores. A piece longer than the encoder's window is cut there.
 
@@ -53,7 +67,7 @@ def nearest_pieces(
         on_batch: called with the number of pieces that were encoded, after each batch.
 
     Returns:
-        name → float [responses of all cases]; NaN where the response or the text that it is compared with has no words.
+        name → one entry for each response of all cases.
     """
     sides = {name: [pieces(EMBEDDINGS[name](case) or "") for case in cases] for name in names}
     responses = [  # those of a case with nothing to compare with are not encoded
@@ -64,13 +78,26 @@ def nearest_pieces(
     texts = list(dict.fromkeys(piece for found in given for piece in found))
     vectors, place = encoder.encode(texts, on_batch), {text: number for number, text in enumerate(texts)}
 
-    def cosine(one: list[str], two: list[str]) -> float:
-        if not one or not two:
-            return np.nan
-        left, right = (vectors[[place[piece] for piece in some]] for some in (one, two))
-        return float((left @ right.T).max())
+    def compare(own: list[str], other: list[str]) -> Nearest:
+        if not own or not other:
+            return Nearest(np.nan, "", np.nan)
+        left, right = (vectors[[place[piece] for piece in some]] for some in (own, other))
+        cosines = (left @ right.T).max(axis=1)
+        best = int(cosines.argmax())
+        return Nearest(float(cosines[best]), own[best], float(cosines[0]))
 
     return {
-        name: np.array([cosine(each, side) for side, own in zip(found, responses) for each in own], dtype=float)
+        name: [compare(each, side) for side, own in zip(found, responses) for each in own]
         for name, found in sides.items()
     }
+
+
+def nearest_pieces(
+    cases: Sequence[Case],
+    encoder: TextEncoder,
+    names: Sequence[str] = tuple(EMBEDDINGS),
+    on_batch: Callable[[int], object] | None = None,
+) -> dict[str, np.ndarray]:
+    """Score every response by the cosine of `nearest`; return name → float [responses of all cases]."""
+    found = nearest(cases, encoder, names, on_batch)
+    return {name: np.array([each.cosine for each in own], dtype=float) for name, own in found.items()}

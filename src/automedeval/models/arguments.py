@@ -10,7 +10,7 @@ from typing import Any
 from automedeval.records import AutoMedEvalError, RecordError, check_least
 
 ENCODER = "models/all-MiniLM-L6-v2"  # where recipes/get_models.py puts it
-_KINDS = ("openai", "likelihood", "channel", "baseline", "recording", "ratings")
+_KINDS = ("openai", "likelihood", "channel", "baseline", "small", "recording", "ratings")
 
 
 def parse_model(spec: str) -> tuple[str, str]:

@@ -1,11 +1,14 @@
-"""Fit a logistic regression by Newton's method: one fit, or many with the same design at once."""
+"""Fit a logistic regression by Newton's method: one fit, or many with the same design at once; and weights of features."""
 
 import numpy as np
 from scipy.special import expit
 
+from automedeval.stats.agreement import SAME
+
 STEPS = 100
 TOLERANCE = 1e-8  # largest entry of the gradient, in trials, from which one more step is taken and the fit ends
 SETTLED = 1e-3  # a larger step at a gradient of 0 means that the coefficients grow without end
+RIDGE = 0.01  # of `order_weights`: bounds them where they reproduce the order without an error
 
 
 def fit_logistic(
@@ -66,3 +69,17 @@ def fit_logistic(
         if settled.all():
             break
     return np.where((settled & ~endless)[..., None], beta, np.nan)
+
+
+def order_weights(gaps: np.ndarray) -> np.ndarray:
+    """Return the weights, 0 or more, of features whose sum puts pairs in order (the Bradley-Terry model on features).
+
+    Args:
+        gaps: float [pairs, features], the features of the better one of each pair less those of the worse one.
+
+    Returns:
+        float [features], in the features' own units.
+    """
+    spread = np.sqrt((gaps**2).mean(axis=0)) if len(gaps) else np.zeros(gaps.shape[1])
+    spread[spread < SAME] = np.inf  # what never differs orders nothing
+    return fit_logistic(gaps / spread, np.ones(len(gaps)), ridge=RIDGE, nonnegative=True) / spread

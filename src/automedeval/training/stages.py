@@ -221,6 +221,11 @@ def mark_whole(checkpoint: Path, seconds: float) -> None:
     write_whole(checkpoint / WHOLE, f"{seconds:.1f}\n")
 
 
+def plain(value: Any) -> Any:
+    """Return a value converted to JSON types."""
+    return json.loads(json.dumps(value, default=lambda other: sorted(other) if isinstance(other, set) else str(other)))
+
+
 def begin(output: Path, record: Mapping[str, Any]) -> bool:
     """Reserve a folder for a run; return whether the same run has finished there already.
 

@@ -1,0 +1,60 @@
+"""Score a question and a piece of text, read together, by a small encoder with a head of one number and an adapter."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import torch
+from peft.utils import get_peft_model_state_dict
+from safetensors.torch import save_file
+from sentence_transformers import CrossEncoder
+
+from automedeval.records import RecordError
+from automedeval.records.journal import write_whole
+
+QUESTION = "embedding to the question"  # the piece of a response that is read is the one nearest to the question
+TOKENS = 256  # of question and piece together; the longer of the two is cut
+
+
+def load_cross_encoder(base: Path, adapter: Path | None = None, device: str = "cpu") -> CrossEncoder:
+    """Return the cross-encoder of an encoder's folder, with an adapter of `save_adapter` or with a new head, in float32.
+
+    Raises:
+        RecordError: the adapter cannot be loaded, as one of another encoder.
+    """
+    model = CrossEncoder(
+        str(base),
+        num_labels=1,
+        max_length=TOKENS,
+        activation_fn=torch.nn.Identity(),
+        device=device,
+        local_files_only=True,
+        model_kwargs={"dtype": torch.float32, "use_safetensors": True},
+    )
+    if adapter is not None:
+        try:
+            model.load_adapter(str(adapter), is_trainable=True)
+        except Exception as error:  # noqa: BLE001  a wrong adapter makes three libraries raise many kinds
+            raise RecordError(f"{adapter} cannot be loaded: {' '.join(str(error).split())[:300]}") from None
+    return model
+
+
+def save_adapter(model: CrossEncoder, folder: Path) -> None:
+    """Write an adapter and the head as safetensors, without a path of this machine."""
+    folder.mkdir(parents=True, exist_ok=True)
+    network = model[0].model
+    config = network.peft_config["default"].to_dict()
+    config |= {"base_model_name_or_path": None, "target_modules": sorted(config["target_modules"])}
+    weights = {
+        f"base_model.model.{name}": each.contiguous() for name, each in get_peft_model_state_dict(network).items()
+    }
+    save_file(weights, folder / "adapter_model.safetensors")
+    write_whole(folder / "adapter_config.json", json.dumps(config, indent=1, default=str) + "\n")
+
+
+def relevance(model: CrossEncoder, pairs: list[tuple[str, str]], batch: int = 32) -> np.ndarray:
+    """Return how well each text answers its question, by (question, text): float [pairs], without a scale."""
+    if not pairs:
+        return np.empty(0)
+    found = model.predict(pairs, batch_size=batch, show_progress_bar=False, convert_to_numpy=True)
+    return found.astype(float)

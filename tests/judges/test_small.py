@@ -1,0 +1,231 @@
+"""The small judge: training its adapter, putting its features together, and judging, beside plain transformers."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from doubles.agreement_study import CASES, RATINGS, read, write
+from programs import ENCODER, ROOT, SAMPLE, error_line, needs_encoder, run_recipe
+from safetensors.torch import load_file
+from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
+
+from automedeval.judges.small import FEATURES, Scale
+from automedeval.metrics.embedding import pieces
+from automedeval.records import read_cases
+from automedeval.stats.agreement import Panel
+
+pytestmark = needs_encoder
+SCALE = "automedeval"
+FAST = ("--use_cpu", "true", "--report_to", "none", "--save_strategy", "steps", "--logging_steps", 1)
+
+
+def training(output: Path, *more: object) -> list[object]:
+    """Return the arguments of six updates on the sample's ratings, saved after every other one."""
+    cases, ratings = SAMPLE / "train_cases.jsonl", SAMPLE / "train_ratings.jsonl"
+    given = ["--cases", cases, "--ratings", ratings, "--encoder", ENCODER, "--output_dir", output, *FAST]
+    steps = ["--lists", 12, "--per_device_train_batch_size", 2, "--num_train_epochs", 1, "--save_steps", 2]
+    return [*given, *steps, "--learning_rate", 0.001, "--seed", 0, *more]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("small") / "people"
+    done = run_recipe("train_cross_encoder", *training(output, "--evaluation_cases", CASES))
+    assert done.returncode == 0, done.stderr
+    assert "cases → 12 drawn" in done.stdout
+    return output
+
+
+@pytest.fixture(scope="module")
+def small(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("judges") / "small"
+    files = ["--cases", SAMPLE / "train_cases.jsonl", "--ratings", SAMPLE / "train_ratings.jsonl"]
+    given = ["--start", trained, *files, "--rubric", SCALE, "--output", output, "--encoder", ENCODER]
+    done = run_recipe("fit_small_judge", *given, "--device", "cpu")
+    assert done.returncode == 0, done.stderr
+    assert "relevance 0." in done.stdout
+    return output
+
+
+def adapter(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "adapter" / "adapter_model.safetensors")
+
+
+def judged(tmp_path: Path, folder: Path, cases: Path = CASES, *more: object) -> list[dict]:
+    done = run_recipe("judge", "--judge", f"small:{folder}", "--cases", cases, "--encoder", ENCODER, "--device", "cpu",
+                      "--limit", 6, "--output", tmp_path / "out", *more)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return read(tmp_path / "out" / "verdicts.jsonl")
+
+
+class Plain:
+    """The features and scores by plain transformers: the adapter's product is added to the weights by hand."""
+
+    def __init__(self, folder: Path):
+        self.tokenizer = AutoTokenizer.from_pretrained(ENCODER)
+        self.bare = AutoModel.from_pretrained(ENCODER).eval()
+        self.cross = AutoModelForSequenceClassification.from_pretrained(ENCODER, num_labels=1).eval()
+        config = json.loads((folder / "adapter" / "adapter_config.json").read_text())
+        weights = {name.removeprefix("base_model.model."): each for name, each in adapter(folder).items()}
+        own = dict(self.cross.named_parameters())
+        for name in [name for name in weights if name.endswith("lora_A.weight")]:
+            product = weights[name.replace("lora_A", "lora_B")] @ weights[name]
+            own[name.replace("lora_A.", "")].data += config["lora_alpha"] / config["r"] * product
+        for name in ("classifier.weight", "classifier.bias"):
+            own[name].data = weights[name]
+        self.learnt = json.loads((folder / "judge.json").read_text())["scale"]
+
+    @torch.no_grad()
+    def vector(self, text: str) -> np.ndarray:
+        tokens = self.tokenizer(text, truncation=True, max_length=256, return_tensors="pt")
+        mean = self.bare(**tokens).last_hidden_state[0].mean(dim=0)
+        return (mean / mean.norm()).numpy()
+
+    @torch.no_grad()
+    def score(self, question: str, text: str) -> float:
+        parts = pieces(text)
+        cosines = [float(self.vector(question) @ self.vector(part)) for part in parts]
+        pair = self.tokenizer(
+            question, parts[int(np.argmax(cosines))], truncation=True, max_length=256, return_tensors="pt"
+        )
+        features = {"cosine": max(cosines), "first": cosines[0], "relevance": float(self.cross(**pair).logits)}
+        total = sum(weight * features[name] for name, weight in self.learnt["weights"].items())
+        return 1 + 4 / (1 + np.exp(-(self.learnt["intercept"] + self.learnt["slope"] * total)))
+
+
+def test_scores_are_those_of_plain_transformers(small: Path, tmp_path: Path) -> None:
+    found, plain = judged(tmp_path, small), Plain(small)
+    cases = list(read_cases(CASES))[:6]
+    assert [verdict["case_id"] for verdict in found] == [case.id for case in cases]
+    for case, verdict in list(zip(cases, found))[:4]:
+        expected = [plain.score(case.question, response.text) for response in case.responses]
+        assert verdict["expected_scores"] == pytest.approx(expected, abs=2e-4)
+    assert {(verdict["judge"], verdict["rubric"], verdict["scores"]) for verdict in found} == {
+        ("small", "automedeval@1", None)
+    }
+    assert judged(tmp_path, small) == found, "it resumes"
+
+
+def test_a_report_takes_it_as_any_judge(small: Path, tmp_path: Path) -> None:
+    judged(tmp_path, small)
+    done = run_recipe("meta_evaluate", "--verdicts", tmp_path / "out", "--cases", CASES, "--ratings", RATINGS,
+                      "--resamples", 200, "--encoder", "none", "--output", tmp_path / "report")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "report" / "agreement.json").read_text(encoding="utf-8"))
+    assert report["judges"]["small"]["concordance_expected"]["value"] is not None
+
+
+def test_a_response_without_words_is_invalid(small: Path, tmp_path: Path) -> None:
+    case = {
+        "id": "one",
+        "question": "Gout?",
+        "responses": [{"model": "a", "text": "…"}, {"model": "b", "text": "Rest."}],
+    }
+    write(tmp_path / "cases.jsonl", [case])
+    (verdict,) = judged(tmp_path, small, tmp_path / "cases.jsonl")
+    assert (verdict["valid"], verdict["expected_scores"]) == (False, None)
+    assert verdict["error"] == "the question or a response has no words"
+
+
+def test_weights_put_pairs_in_order_and_shares_are_on_peoples_scale() -> None:
+    """Planted: people follow the second feature, the third is noise, and the first says the opposite of what they say."""
+    rng = np.random.default_rng(0)
+    panel = Panel.of_sizes([3] * 300)
+    quality = rng.normal(size=900)
+    features = np.column_stack([-quality + rng.normal(size=900), quality, rng.normal(size=900)])
+    shares = 1 / (1 + np.exp(-(0.5 + 1.5 * quality))) + rng.normal(0, 0.02, 900)
+    scale = Scale.fit(features, shares.clip(0, 1), panel)
+    assert scale.weights[0] == 0
+    assert scale.weights[2] < 0.05 * scale.weights[1]
+    assert scale.intercept == pytest.approx(0.5, abs=0.05)
+    assert scale.slope * scale.weights[1] == pytest.approx(1.5, abs=0.1)
+    assert len(FEATURES) == 3
+
+
+def test_an_interrupted_training_reaches_the_same_adapter(trained: Path, tmp_path: Path) -> None:
+    output = tmp_path / "killed"
+    command = [
+        sys.executable,
+        ROOT / "recipes" / "train_cross_encoder.py",
+        *training(output, "--evaluation_cases", CASES),
+    ]
+    environment = os.environ | {"HF_HUB_OFFLINE": "1"}
+    process = subprocess.Popen([*map(str, command)], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)
+    try:
+        until = time.monotonic() + 240
+        while not (output / "checkpoint-2" / "whole").exists() and process.poll() is None and time.monotonic() < until:
+            time.sleep(0.01)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert not (output / "adapter").exists()
+    done = run_recipe("train_cross_encoder", *training(output, "--evaluation_cases", CASES))
+    assert done.returncode == 0, done.stderr
+    assert "resuming from" in done.stdout
+    first, second = adapter(trained), adapter(output)
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert not list(output.glob("checkpoint-*"))
+    again = run_recipe("train_cross_encoder", *training(output, "--evaluation_cases", CASES))
+    assert "this run is finished already" in again.stdout
+
+
+def test_it_goes_on_from_another_adapter_and_says_what_it_leaves_out(trained: Path, tmp_path: Path) -> None:
+    leaked = tmp_path / "leaked.jsonl"
+    write(leaked, [next(read_cases(SAMPLE / "train_cases.jsonl")).to_dict()])
+    more = ("--start", trained, "--evaluation_cases", leaked, "--max_steps", 2)
+    done = run_recipe("train_cross_encoder", *training(tmp_path / "more", *more))
+    assert done.returncode == 0, done.stderr
+    assert "question of an evaluation case: 1" in done.stdout
+    before, after = adapter(trained), adapter(tmp_path / "more")
+    assert any(not torch.equal(before[name], after[name]) for name in before)
+    assert all((after[name] - before[name]).abs().max() < 0.05 for name in before), "it started from there"
+
+
+def test_the_adapter_names_no_path_of_this_machine(trained: Path) -> None:
+    config = json.loads((trained / "adapter" / "adapter_config.json").read_text())
+    assert config["base_model_name_or_path"] is None
+    assert str(ROOT) not in json.dumps(config)
+    size = (trained / "adapter" / "adapter_model.safetensors").stat().st_size
+    assert size < 3e6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--judge", "small:nowhere"], "nowhere/judge.json: not the description of a small judge"),
+        (["--judge", "small:{small}", "--rubric", "medical_pairwise"], "a small judge reads a scale"),
+        (["--judge", "small:{small}", "--orders", "all"], "sees each response once"),
+        (["--judge", "small:{small}", "--encoder", "{other}"], "is not the all-MiniLM-L6-v2 that the small judge was"),
+    ],
+)
+def test_what_cannot_be_judged_is_one_line(arguments: list[str], told: str, small: Path, tmp_path: Path) -> None:
+    other = tmp_path / "all-MiniLM-L6-v2"
+    shutil.copytree(ENCODER, other)
+    (other / "more.json").write_text("{}")
+    given = [each.format(small=small, other=other) for each in arguments]
+    given += [] if "--encoder" in given else ["--encoder", ENCODER]
+    done = run_recipe("judge", *given, "--cases", CASES, "--output", tmp_path / "out")
+    assert told in error_line(done)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--ratings", "x", "--verdicts", "y"], "the scores are those of --verdicts or of --ratings"),
+        (["--cases", "a,b", "--ratings", "c"], "2 files of --cases and 1 of --ratings"),
+        (["--only", "no such case"], "no case is left"),
+        (["--start", "nowhere"], "no adapter at nowhere"),
+    ],
+)
+def test_what_cannot_be_learnt_from_is_one_line(arguments: list[str], told: str, tmp_path: Path) -> None:
+    done = run_recipe("train_cross_encoder", *training(tmp_path / "out", *arguments))
+    assert told in error_line(done)
