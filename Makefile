@@ -22,8 +22,9 @@ rehearse: .venv/installed  ## the paper's study and its ablations with tiny mode
 	  PYTHON=$(BIN)/python bash recipes/reproduce.sh recipes/runs/automedeval-13b --rounds 2 --rehearse $${ablation:+--ablation $$ablation} || exit; \
 	done
 
-# Each worker process computes with one thread: two that each use every core slow each other down.
-WORKERS ?= 2
+# Each worker process computes with one thread: two that each use every core slow each other down. Three, on two cores, because
+# many tests wait for servers, browsers and processes that they started.
+WORKERS ?= 3
 test test-lowest: export OMP_NUM_THREADS = 1
 
 test: $(JUDGE) $(ENCODER)  ## every test, a file at a time in each of WORKERS processes
