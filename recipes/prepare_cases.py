@@ -16,12 +16,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
-from automedeval.audit.perturbations import harm, read_harms
+from automedeval.audit.perturbations import harm, read_harms, read_paraphrases, reword
 from automedeval.cli import comma_list, parse, record_run, run
 from automedeval.dataset.decontamination import near_duplicates, normalise
 from automedeval.dataset.human_verdicts import verdicts_of_raters
@@ -35,10 +36,12 @@ from automedeval.dataset.sources import (
     rows_as_cases,
     table_layout,
 )
-from automedeval.dataset.synthetic_verdicts import verdicts_of_pairs
+from automedeval.dataset.synthetic_verdicts import verdicts_of_harms, verdicts_of_pairs
 from automedeval.records import PAIR_MODELS, RATER, Case, RecordError, check_least, question_text, read_lines
 from automedeval.records.journal import arithmetic, write_whole
 from automedeval.rubrics import read_rubric
+
+PAIR_SCORES = {"pairs": ["right=5", "near=3", "far=1"], "harms": ["right=5", "harmed=1"]}
 
 
 @dataclass
@@ -85,27 +88,29 @@ class PrepareCasesArguments:
     verdicts_from: str | None = field(
         default=None,
         metadata={
-            "help": "ratings: make verdicts of people's scores and reasons; pairs: of questions with their answers",
-            "choices": ["ratings", "pairs"],
+            "help": "ratings: make verdicts of people's scores and reasons; pairs: of questions with their answers, beside "
+            "other answers; harms: the same, beside these answers with a dangerous fact",
+            "choices": ["ratings", "pairs", "harms"],
         },
     )
     ratings: str | None = field(default=None, metadata={"help": "people's ratings of the responses, with comments"})
     rubric: str | None = field(
-        default=None, metadata={"help": "rubric of the verdicts (default for pairs: automedeval)"}
+        default=None, metadata={"help": "rubric of the verdicts (default for pairs and harms: automedeval)"}
     )
     pair_scores: list[str] = field(
-        default_factory=lambda: ["right=5", "near=3", "far=1"],
+        default_factory=list,
         metadata={
-            "help": "pairs: KIND=SCORE of the right answer, of one on the same topic (near), of one on another topic (far); "
-            "with cut and harmed also of its beginning, and of the right answer with a dangerous fact"
+            "help": "KIND=SCORE; pairs: of the right answer, of one on the same topic (near), of one on another topic (far), "
+            "and of the beginning of the right one (cut); harms: of the right answer, of the harmed and of the reworded one "
+            "(default: right=5,near=3,far=1 or right=5,harmed=1)"
         },
     )
-    clip_words: int = field(default=60, metadata={"help": "pairs: most words of a response"})
+    clip_words: int = field(default=60, metadata={"help": "pairs, harms: most words of a response"})
     harm_kinds: list[str] = field(
-        default_factory=list, metadata={"help": "pairs: kinds of dangerous facts, as in the audit (default: all)"}
+        default_factory=list, metadata={"help": "harms: kinds of dangerous facts, as in the audit (default: all)"}
     )
     harm_file: str | None = field(
-        default=None, metadata={"help": "pairs: YAML file of harms (default: the packaged ones)"}
+        default=None, metadata={"help": "harms: YAML file of dangerous facts (default: the packaged one)"}
     )
 
     def __post_init__(self) -> None:
@@ -152,10 +157,15 @@ def main() -> None:
     if args.verdicts_from == "ratings":
         verdicts, files["jury"], without = verdicts_of_raters(cases, args.ratings, rubric, args.seed)
         print(arithmetic("cases", len(cases), without, "with a verdict", "without"))
-    elif args.verdicts_from == "pairs":
-        before, scores = len(cases), dict(each.split("=") for each in args.pair_scores)
-        scores = {kind: int(score) for kind, score in scores.items()}
-        cases, verdicts, without = verdicts_of_pairs(cases, rubric, scores, args.clip_words, args.seed, harms_of(args))
+    elif args.verdicts_from in PAIR_SCORES:
+        before, given = len(cases), args.pair_scores or PAIR_SCORES[args.verdicts_from]
+        scores = {kind: int(score) for kind, score in (each.split("=") for each in given)}
+        if args.verdicts_from == "pairs":
+            cases, verdicts, without = verdicts_of_pairs(cases, rubric, scores, args.clip_words, args.seed)
+        else:
+            least, rules = read_paraphrases()
+            edits = (harms_of(args), partial(reword, least=least, rules=rules))
+            cases, verdicts, without = verdicts_of_harms(cases, rubric, scores, *edits, args.clip_words, args.seed)
         dropped += [{"id": case_id, "reason": reason} for case_id, reason in without]
         print(arithmetic("cases", before, Counter(reason for _, reason in without)))
     if not cases:
@@ -165,7 +175,7 @@ def main() -> None:
         quality = Counter(verdict.extra["quality"] for verdict in verdicts)
         counts = ", ".join(f"{quality[name]:,} of {name} quality" for name in ("high", "low"))
         print(f"{len(verdicts):,} verdicts by {rubric.name}: {counts}")
-        if args.verdicts_from == "pairs":
+        if args.verdicts_from in PAIR_SCORES:
             made = Counter(model for case in cases for model in case.models)
             print(
                 f"responses: {', '.join(f'{made[model]:,} {model}' for model in PAIR_MODELS.values() if made[model])}"

@@ -27,7 +27,7 @@ from automedeval.cli import comma_list, git_commit, installed_versions, parse, r
 from automedeval.dataset.decontamination import Evaluation
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.ratings import read_ratings
-from automedeval.metrics.embedding import nearest
+from automedeval.metrics.embedding import nearest, pieces
 from automedeval.models.arguments import ENCODER
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint
 from automedeval.models.cross_encoder import QUESTION, load_cross_encoder, save_adapter
@@ -167,16 +167,19 @@ def with_an_order(scored: list[tuple[Case, list[float | None]]]) -> list[tuple[C
 
 
 def lists_of(scored: list[tuple[Case, list[float | None]]], encoder: Encoder) -> list[dict[str, Any]]:
-    """Return a row for each case: its question, the pieces of its scored responses, and their scores."""
-    found, rows = iter(nearest([case for case, _ in scored], encoder, [QUESTION])[QUESTION]), []
+    """Return a row for each case: its question, the pieces of its scored responses that are read, and their scores."""
+    long = [case for case, _ in scored if any(len(pieces(response.text)) > 1 for response in case.responses)]
+    found = iter(nearest(long, encoder, [QUESTION])[QUESTION])
+    near = {case.id: [next(found).piece for _ in case.responses] for case in long}
+    rows = []
     for case, scores in scored:
-        # `found` second: zip takes nothing of it when the scores have ended.
-        known = [(each.piece, score) for score, each in zip(scores, found) if score is not None and each.piece]
+        texts = near.get(case.id) or ["".join(pieces(response.text)) for response in case.responses]
+        known = [(text, float(score)) for text, score in zip(texts, scores) if text and score is not None]
         rows.append(
             {
                 "query": question_text(case.question),
-                "docs": [piece for piece, _ in known],
-                "labels": [float(score) for _, score in known],
+                "docs": [text for text, _ in known],
+                "labels": [score for _, score in known],
             }
         )
     return rows

@@ -354,11 +354,14 @@ class Study:
             yield from self._step("audit", f"the audit of {judge.name}", **changes, **self._apart("audit"))
 
     def _tables(self, judges: list[Judge], *wanted: str) -> Iterator[Step]:
-        """Tables 2 and 3 and Figures 4 and 5, each a configuration of recipes/meta_evaluate.py."""
+        """Tables 2 and 3 and Figures 4 and 5, each a configuration of recipes/meta_evaluate.py.
+
+        A folder may have none of them. One that should is noticed by its study.yaml, which lists what the study leaves.
+        """
         others = read_judges(self.folder).each.keys()
         left = others - set(self.options.judges if self.options.judges is not None else others)
-        for name in wanted:
-            arguments = read_yaml(self.folder / f"{name}.yaml") if self._has(name) else {}
+        for name in filter(self._has, wanted):
+            arguments = read_yaml(self.folder / f"{name}.yaml")
             named = {argument: comma_list(arguments[argument]) for argument in NAMES if argument in arguments}
             changes = {argument: self._of_this_variant(given, judges) for argument, given in named.items()}
             why = None
@@ -370,7 +373,7 @@ class Study:
                 self.left_out.append(f"{TABLES[name]}: left out, {why}")
                 continue
             changes = {argument: given for argument, given in changes.items() if given != named[argument]}
-            yield from self._step(name, TABLES[name], **changes, **(self._apart(name) if arguments else {}))
+            yield from self._step(name, TABLES[name], **changes, **self._apart(name))
 
     def _of_this_variant(self, names: list[str], judges: list[Judge]) -> list[str]:
         """Return the judges of this variant in the place of those of the whole study, and other names as they are.

@@ -2,6 +2,7 @@
 
 import json
 import os
+import runpy
 import shutil
 import signal
 import subprocess
@@ -19,7 +20,8 @@ from transformers import AutoModel, AutoModelForSequenceClassification, AutoToke
 
 from automedeval.judges.small import FEATURES, Scale
 from automedeval.metrics.embedding import pieces
-from automedeval.records import read_cases
+from automedeval.models.embeddings import Encoder
+from automedeval.records import Case, read_cases
 from automedeval.stats.agreement import Panel
 
 pytestmark = needs_encoder
@@ -47,7 +49,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def small(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("judges") / "small"
-    files = ["--cases", SAMPLE / "train_cases.jsonl", "--ratings", SAMPLE / "train_ratings.jsonl"]
+    cases = write(output.with_name("cases.jsonl"), read(SAMPLE / "train_cases.jsonl")[:15])  # texts take long
+    files = ["--cases", cases, "--ratings", SAMPLE / "train_ratings.jsonl"]
     given = ["--start", trained, *files, "--rubric", SCALE, "--output", output, "--encoder", ENCODER]
     done = run_recipe("fit_small_judge", *given, "--device", "cpu")
     assert done.returncode == 0, done.stderr
@@ -61,7 +64,7 @@ def adapter(folder: Path) -> dict[str, torch.Tensor]:
 
 def judged(tmp_path: Path, folder: Path, cases: Path = CASES, *more: object) -> list[dict]:
     done = run_recipe("judge", "--judge", f"small:{folder}", "--cases", cases, "--encoder", ENCODER, "--device", "cpu",
-                      "--limit", 6, "--output", tmp_path / "out", *more)  # fmt: skip
+                      "--limit", 4, "--output", tmp_path / "out", *more)  # fmt: skip
     assert done.returncode == 0, done.stderr
     return read(tmp_path / "out" / "verdicts.jsonl")
 
@@ -103,9 +106,9 @@ class Plain:
 
 def test_scores_are_those_of_plain_transformers(small: Path, tmp_path: Path) -> None:
     found, plain = judged(tmp_path, small), Plain(small)
-    cases = list(read_cases(CASES))[:6]
+    cases = list(read_cases(CASES))[:4]
     assert [verdict["case_id"] for verdict in found] == [case.id for case in cases]
-    for case, verdict in list(zip(cases, found))[:4]:
+    for case, verdict in zip(cases, found):
         expected = [plain.score(case.question, response.text) for response in case.responses]
         assert verdict["expected_scores"] == pytest.approx(expected, abs=2e-4)
     assert {(verdict["judge"], verdict["rubric"], verdict["scores"]) for verdict in found} == {
@@ -188,6 +191,24 @@ def test_it_goes_on_from_another_adapter_and_says_what_it_leaves_out(trained: Pa
     before, after = adapter(trained), adapter(tmp_path / "more")
     assert any(not torch.equal(before[name], after[name]) for name in before)
     assert all((after[name] - before[name]).abs().max() < 0.05 for name in before), "it started from there"
+
+
+def test_what_is_learnt_from_is_the_nearest_piece_of_a_scored_response() -> None:
+    lists_of = runpy.run_path(str(ROOT / "recipes" / "train_cross_encoder.py"))["lists_of"]
+    about, beside = "Gout is treated with rest and ice. " * 20, "Roads are built of stones and tar. " * 20
+    texts = {"long": beside + about, "short": "Rest.", "empty": "…", "unrated": "Ice."}
+    responses = [{"model": model, "text": text} for model, text in texts.items()]
+    case = Case.from_dict({"id": "c", "question": "How is gout treated?", "responses": responses})
+    short = Case.from_dict({"id": "d", "question": "Why?", "responses": responses[1:]})
+    encoder = Encoder(str(ENCODER), "cpu", "float32")
+    rows = lists_of([(case, [4, 2, 1, None]), (short, [2, None, 3])], encoder)
+    vectors = encoder.encode([case.question, *pieces(texts["long"])])
+    nearest = pieces(texts["long"])[int((vectors[1:] @ vectors[0]).argmax())]
+    assert "Gout" in nearest
+    assert rows == [
+        {"query": "How is gout treated?", "docs": [nearest, "Rest."], "labels": [4.0, 2.0]},
+        {"query": "Why?", "docs": ["Rest.", "Ice."], "labels": [2.0, 3.0]},
+    ]
 
 
 def test_the_adapter_names_no_path_of_this_machine(trained: Path) -> None:

@@ -1,6 +1,7 @@
 """Scores by embeddings beside plain sentence-transformers and loops; texts without words; figures on public data."""
 
 import re
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -89,7 +90,10 @@ def test_scores_are_those_of_plain_sentence_transformers() -> None:
     # The sample's texts are short: joined, they make several pieces.
     whole = " ".join(response.text for each in cases for response in each.responses)
     cases.append(case(cases[0].question, whole, cases[1].responses[0].text, reference=whole[: len(whole) // 2]))
-    plain, expected = SentenceTransformer(str(ENCODER), device="cpu"), {name: [] for name in EMBEDDINGS}
+    vector, expected = (
+        lru_cache(SentenceTransformer(str(ENCODER), device="cpu").encode),
+        {name: [] for name in EMBEDDINGS},
+    )
 
     def chunks(text: str) -> list[str]:
         starts = [match.start() for match in re.finditer(r"[^\W_]+", text)]
@@ -104,7 +108,7 @@ def test_scores_are_those_of_plain_sentence_transformers() -> None:
                 best = -1.0
                 for own in chunks(response.text):
                     for other in chunks(text):
-                        best = max(best, float(util.cos_sim(plain.encode(own), plain.encode(other))))
+                        best = max(best, float(util.cos_sim(vector(own), vector(other))))
                 expected[name].append(best)
     assert len(chunks(whole)) > 3
     found = nearest_pieces(cases, Encoder(str(ENCODER), "cpu", "float32"))

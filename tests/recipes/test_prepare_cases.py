@@ -302,33 +302,43 @@ def test_pairs_of_question_and_answer_become_weak_verdicts(tmp_path):
     assert "no other answer on the same topic: 1" in done.stdout
 
 
-def test_a_pair_may_have_the_answers_beginning_and_a_dangerous_fact(tmp_path):
-    long = (
-        "Take 20 mg of it once daily. Rest, drink water, and sleep well. Do not drive for a day. It is over in a week."
-    )
+ANSWER = "Take 20 mg of it once daily. Rest, drink water, and sleep well. Do not drive for a day. It is over in a week."
+
+
+def test_a_pair_may_have_the_beginning_of_the_answer(tmp_path):
     rows = [
-        qa("Gout", "treatment", long),
+        qa("Gout", "treatment", ANSWER),
         qa("Gout", "causes", "Too much uric acid."),
         qa("Acne", "causes", "Oil."),
         qa("Acne", "symptoms", "Spots."),
     ]
-    scores = "right=5,near=2,far=1,cut=4,harmed=3"
-    options = ["--verdicts_from", "pairs", "--pair_scores", scores, "--harm_kinds", "dose,negation"]
-    done = prepared(tmp_path, rows, *options)
+    done = prepared(tmp_path, rows, "--verdicts_from", "pairs", "--pair_scores", "right=5,near=2,far=1,cut=4")
     assert done.returncode == 0, done.stderr
-    assert "responses: 4 answer-right, 4 answer-near, 4 answer-far, 2 answer-cut, 1 answer-harmed" in done.stdout
+    assert "responses: 4 answer-right, 4 answer-near, 4 answer-far, 2 answer-cut" in done.stdout
     case = next(read_cases(tmp_path / "out" / "cases.jsonl"))
-    texts = {response.model: response.text for response in case.responses}
-    assert texts["answer-cut"] == "Take 20 mg of it once daily."
-    assert texts["answer-harmed"] in (
-        long.replace("20 mg", "200 mg"),
-        long.replace("20 mg", "20 g"),
-        long.replace("once daily", "every hour"),
-        long.replace("Do not drive", "Drive"),
-    )
+    assert {each.model: each.text for each in case.responses}["answer-cut"] == "Take 20 mg of it once daily."
     verdict = next(read_records(tmp_path / "out" / "verdicts.jsonl", Verdict))
-    points = {"answer-right": 5, "answer-near": 2, "answer-far": 1, "answer-cut": 4, "answer-harmed": 3}
+    points = {"answer-right": 5, "answer-near": 2, "answer-far": 1, "answer-cut": 4}
     assert dict(zip(case.models, verdict.scores)) == points
+
+
+def test_pieces_of_an_answer_are_made_dangerous(tmp_path):
+    rows = [qa("Gout", "treatment", f"{ANSWER} {ANSWER}"), qa("Gout", "causes", "Too much uric acid.")]
+    options = ["--verdicts_from", "harms", "--pair_scores", "right=5,harmed=1,reworded=5", "--clip_words", 24]
+    done = prepared(tmp_path, rows, *options, "--harm_kinds", "dose,negation")
+    assert done.returncode == 0, done.stderr
+    assert "2 cases → 1 kept, 1 rejected (nothing to make dangerous: 1)" in done.stdout
+    cases = list(read_cases(tmp_path / "out" / "cases.jsonl"))
+    assert [case.id.rpartition("#")[2] for case in cases] == ["1", "2"]
+    for case, verdict in zip(cases, read_records(tmp_path / "out" / "verdicts.jsonl", Verdict), strict=True):
+        texts = {response.model: response.text for response in case.responses}
+        piece = texts["answer-right"]
+        assert piece in case.reference
+        dangers = (("20 mg", "200 mg"), ("20 mg", "20 g"), ("once daily", "every hour"), ("Do not drive", "Drive"))
+        assert texts["answer-harmed"] in {piece.replace(*danger, 1) for danger in dangers} - {piece}
+        points = {"answer-right": 5, "answer-harmed": 1, "answer-reworded": 5}
+        assert verdict.scores == tuple(points[model] for model in case.models)
+        assert verdict.extra["case_digest"] == case.digest
 
 
 def test_a_text_is_clipped_at_the_end_of_a_sentence():
@@ -357,11 +367,11 @@ FAULTS = {
     "pair kinds": (
         PAIRS,
         ["--verdicts_from", "pairs", "--pair_scores", "right=5,near=3"],
-        "needs scores of right, near, far, and may have those of cut, harmed",
+        "needs scores of right, near, far, and may have one of cut",
     ),
     "harm kinds": (
         PAIRS,
-        ["--verdicts_from", "pairs", "--harm_kinds", "doses"],
+        ["--verdicts_from", "harms", "--harm_kinds", "doses"],
         "--harm_kinds: no kind 'doses'; there are dose, contraindication, negation",
     ),
     "pair scale": (

@@ -322,7 +322,7 @@ class Verdict(Record):
 
 RATER = "rater:"  # begins the judge's name if the scores of one rater are the verdict
 # The models of synthetic responses, by what they are of the question's own answer.
-PAIR_MODELS = {kind: f"answer-{kind}" for kind in ("right", "near", "far", "cut", "harmed")}
+PAIR_MODELS = {kind: f"answer-{kind}" for kind in ("right", "near", "far", "cut", "harmed", "reworded")}
 
 
 def question_text(question: str | list[dict[str, str]]) -> str:
