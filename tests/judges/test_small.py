@@ -43,6 +43,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = run_recipe("train_cross_encoder", *training(output, "--evaluation_cases", CASES))
     assert done.returncode == 0, done.stderr
     assert "cases → 12 drawn" in done.stdout
+    assert "MISSING" not in done.stderr + done.stdout
     return output
 
 

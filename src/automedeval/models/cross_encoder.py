@@ -1,6 +1,9 @@
 """Score a question and a piece of text, read together, by a small encoder with a head of one number and an adapter."""
 
 import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -22,21 +25,35 @@ def load_cross_encoder(base: Path, adapter: Path | None = None, device: str = "c
     Raises:
         RecordError: the adapter cannot be loaded, as one of another encoder.
     """
-    model = CrossEncoder(
-        str(base),
-        num_labels=1,
-        max_length=TOKENS,
-        activation_fn=torch.nn.Identity(),
-        device=device,
-        local_files_only=True,
-        model_kwargs={"dtype": torch.float32, "use_safetensors": True},
-    )
+    with _quiet():  # both libraries report that the head is new, which it always is
+        model = CrossEncoder(
+            str(base),
+            num_labels=1,
+            max_length=TOKENS,
+            activation_fn=torch.nn.Identity(),
+            device=device,
+            local_files_only=True,
+            model_kwargs={"dtype": torch.float32, "use_safetensors": True},
+        )
     if adapter is not None:
         try:
             model.load_adapter(str(adapter), is_trainable=True)
         except Exception as error:  # noqa: BLE001  a wrong adapter makes three libraries raise many kinds
             raise RecordError(f"{adapter} cannot be loaded: {' '.join(str(error).split())[:300]}") from None
     return model
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    loggers = [logging.getLogger(name) for name in ("transformers", "sentence_transformers")]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, before):
+            logger.setLevel(level)
 
 
 def save_adapter(model: CrossEncoder, folder: Path) -> None:
