@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from automedeval.cli import comma_list, parse, record_run, run
+from automedeval.cli import check_patterns, comma_list, parse, record_run, run
 from automedeval.judges.small import FEATURES, Scale, features_of, write_small_judge
+from automedeval.meta_evaluation.calibration import check_enough
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.ratings import read_ratings
 from automedeval.models.arguments import ENCODER
@@ -57,6 +58,7 @@ class FitArguments:
             setattr(self, name, comma_list(getattr(self, name)))
         if len(self.ratings) != len(self.cases):
             raise RecordError(f"{len(self.cases)} files of --cases and {len(self.ratings)} of --ratings")
+        check_patterns(self, "seen", "only")
 
 
 @dataclass
@@ -76,13 +78,15 @@ def main() -> None:
     rubric, output, adapter = read_rubric(args.rubric), Path(args.output), Path(args.start) / "adapter"
     if not rubric.scale:
         raise RecordError(f"--rubric {args.rubric}: gives choices, not scores")
-    if output.exists() and any(output.iterdir()) and not (output / "judge.json").exists():
+    if output.exists() and {each.name for each in output.iterdir()} - {"adapter", "judge.json", "run.json"}:
         raise RecordError(f"{output}: holds files that are no small judge; choose another --output")
     base = checkpoint_folder(args.encoder)
     encoder = Encoder(args.encoder, args.device, "float32")
     cross_encoder = load_cross_encoder(base, adapter, encoder.device)
     sets = [rated(*files, args, rubric.scale, encoder, cross_encoder) for files in zip(args.cases, args.ratings)]
-    scale = Scale.fit(*together([(each, each.learnt) for each in sets]))
+    features, shares, panel = together([(each, each.learnt) for each in sets])
+    check_enough(panel.cases, shares)
+    scale = Scale.fit(features, shares, panel)
     facts = {
         "sets": {each.name: measured(each, sets, rubric.scale) for each in sets},
         "only": args.only,
@@ -111,7 +115,7 @@ def rated(
     known = ~np.isnan(shares) & ~np.isnan(features).any(axis=1)
     sizes = np.bincount(cases.panel.case[known], minlength=len(cases))
     learnt = np.array([args.only is None or bool(re.search(args.only, case.id)) for case in cases.records])
-    name = Path(path).parent.name or path
+    name = "/".join(Path(path).parts[-2:])
     print(f"{name}: {known.sum():,} rated responses, {learnt.sum():,} cases to learn from")
     return Rated(name, features[known], shares[known], Panel.of_sizes(sizes[sizes > 0]), learnt[sizes > 0])
 

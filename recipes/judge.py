@@ -29,8 +29,8 @@ class JudgeArguments:
     judge: str = field(
         metadata={
             "help": "checkpoint (folder or Hub id), openai:MODEL (an endpoint, see --base_url), likelihood:CHECKPOINT (how "
-            "likely a response makes the question), channel:CHECKPOINT (trained by recipes/build_channel_dataset.py), or "
-            "baseline:NAME (a baseline, named as in recipes/meta_evaluate.py)"
+            "likely a response makes the question), channel:CHECKPOINT (trained by recipes/build_channel_dataset.py), "
+            "small:FOLDER (of recipes/fit_small_judge.py), or baseline:NAME (a baseline, named as in recipes/meta_evaluate.py)"
         }
     )
     cases: str = field(metadata={"help": "cases: .jsonl, .parquet or a Hub dataset id"})

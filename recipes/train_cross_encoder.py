@@ -23,25 +23,28 @@ from peft import LoraConfig
 from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
 from sentence_transformers.cross_encoder.losses import RankNetLoss
 
-from automedeval.cli import comma_list, git_commit, installed_versions, parse, run
+from automedeval.cli import check_patterns, comma_list, git_commit, installed_versions, parse, run
 from automedeval.dataset.decontamination import Evaluation
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.ratings import read_ratings
-from automedeval.metrics.embedding import nearest, pieces
+from automedeval.metrics.embedding import QUESTION, nearest, pieces
 from automedeval.models.arguments import ENCODER
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint
-from automedeval.models.cross_encoder import QUESTION, load_cross_encoder, save_adapter
+from automedeval.models.cross_encoder import load_cross_encoder, save_adapter
 from automedeval.models.embeddings import Encoder
-from automedeval.records import Case, RecordError, Verdict, check_least, digest, question_text, read_cases, read_records
+from automedeval.records import Case, RecordError, Verdict, check_least, digest, question_text, read_cases
 from automedeval.records.journal import arithmetic
+from automedeval.records.readers import read_placed
 from automedeval.training.checkpointing import WholeCheckpoints
-from automedeval.training.stages import begin, last_whole_checkpoint, plain, remove_checkpoints, write_record
-
-# Arguments of the trainer that determine the weights, together with the lists and the start.
-DECISIVE = (
-    "learning_rate", "lr_scheduler_type", "warmup_steps", "num_train_epochs", "max_steps", "optim", "weight_decay",
-    "max_grad_norm", "per_device_train_batch_size", "gradient_accumulation_steps", "seed", "bf16", "fp16",
-)  # fmt: skip
+from automedeval.training.stages import (
+    DECISIVE,
+    begin,
+    last_whole_checkpoint,
+    plain,
+    refuse_unused,
+    remove_checkpoints,
+    write_record,
+)
 
 
 @dataclass
@@ -68,6 +71,7 @@ class ListArguments:
         for name in ("cases", "verdicts", "ratings", "evaluation_cases"):
             setattr(self, name, comma_list(getattr(self, name)))
         check_least(self, 1, "lists", "lora_r", "lora_alpha")
+        check_patterns(self, "only")
         if bool(self.verdicts) == bool(self.ratings):
             raise RecordError("the scores are those of --verdicts or of --ratings: give one of the two")
         if self.ratings and len(self.ratings) != len(self.cases):
@@ -77,6 +81,7 @@ class ListArguments:
 def main() -> None:
     """Read the lists, train, and save the adapter."""
     args, training = parse((ListArguments, CrossEncoderTrainingArguments), __doc__)
+    refuse_unused(vars(training))
     output, base = Path(training.output_dir), checkpoint_folder(args.encoder)
     scored = [each for each in scored_cases(args) if args.only is None or re.search(args.only, each[0].id)]
     scored = with_an_order(without_leaks(scored, args))
@@ -86,9 +91,8 @@ def main() -> None:
     if not scored:
         raise RecordError(f"{', '.join(args.cases)}: no case is left")
     rows = lists_of(scored, Encoder(args.encoder, "cpu" if training.use_cpu else "auto", "float32"))
-    identity = {name: getattr(training, name) for name in DECISIVE} | {
-        "start": args.start and adapter_digest(args.start)
-    }
+    identity = {name: getattr(training, name) for name in (*DECISIVE, "batch_sampler") if hasattr(training, name)}
+    identity |= {"start": args.start and adapter_digest(args.start)}
     identity |= {name: getattr(args, name) for name in ("lora_r", "lora_alpha", "lora_dropout")}
     identity |= {"rows": digest(rows), "encoder": fingerprint(base, [])}
     record = {
@@ -106,7 +110,10 @@ def main() -> None:
     if args.start is None:
         layers = ["query", "key", "value", "dense"]
         shape = {"r": args.lora_r, "lora_alpha": args.lora_alpha, "lora_dropout": args.lora_dropout}
-        model.add_adapter(LoraConfig(**shape, target_modules=layers, modules_to_save=["classifier"]))
+        try:
+            model.add_adapter(LoraConfig(**shape, target_modules=layers, modules_to_save=["classifier"]))
+        except ValueError as error:
+            raise RecordError(f"{args.encoder} takes no adapter: {' '.join(str(error).split())[:200]}") from None
     checkpoint, seconds, broken = last_whole_checkpoint(output)
     for folder in broken:
         print(f"{folder.name}: incomplete, removed")
@@ -134,10 +141,10 @@ def scored_cases(args: ListArguments) -> Iterator[tuple[Case, list[float | None]
     if args.verdicts:
         cases = {case.id: case for path in args.cases for case in read_cases(path)}
         for path in args.verdicts:
-            for verdict in read_records(path, Verdict):
+            for place, verdict in read_placed(path, Verdict):
                 if (case := cases.get(verdict.case_id)) is None:
-                    raise RecordError(f"{path}: no case {verdict.case_id!r} in {', '.join(args.cases)}")
-                verdict.check(path, case.digest)
+                    raise RecordError(f"{place}: no case {verdict.case_id!r} in {', '.join(args.cases)}")
+                verdict.check(place, case.digest)
                 if verdict.valid and verdict.scores:
                     yield case, list(verdict.scores)
         return

@@ -8,6 +8,7 @@ import argparse
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -29,6 +30,15 @@ def comma_list(values: str | Sequence[str] | None) -> list[str]:
     """Return the entries, separated by commas, of one or several values; blanks and empty entries are dropped."""
     given = [values] if isinstance(values, str) else values or ()
     return [entry.strip() for value in given for entry in value.split(",") if entry.strip()]
+
+
+def check_patterns(arguments: object, *names: str) -> None:
+    """Raise RecordError if one of the named attributes, which are command-line arguments, is no regular expression."""
+    for name in names:
+        try:
+            re.compile(getattr(arguments, name) or "")
+        except re.error as error:
+            raise RecordError(f"--{name}: not a regular expression: {error}") from None
 
 
 class _OneLine:

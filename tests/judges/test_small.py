@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import combinations
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 import pytest
@@ -21,7 +23,7 @@ from transformers import AutoModel, AutoModelForSequenceClassification, AutoToke
 from automedeval.judges.small import FEATURES, Scale
 from automedeval.metrics.embedding import pieces
 from automedeval.models.embeddings import Encoder
-from automedeval.records import Case, read_cases
+from automedeval.records import Case, RecordError, read_cases
 from automedeval.stats.agreement import Panel
 
 pytestmark = needs_encoder
@@ -94,13 +96,16 @@ class Plain:
         return (mean / mean.norm()).numpy()
 
     @torch.no_grad()
-    def score(self, question: str, text: str) -> float:
+    def features(self, question: str, text: str) -> dict[str, float]:
         parts = pieces(text)
         cosines = [float(self.vector(question) @ self.vector(part)) for part in parts]
         pair = self.tokenizer(
             question, parts[int(np.argmax(cosines))], truncation=True, max_length=256, return_tensors="pt"
         )
-        features = {"cosine": max(cosines), "first": cosines[0], "relevance": float(self.cross(**pair).logits)}
+        return {"cosine": max(cosines), "first": cosines[0], "relevance": float(self.cross(**pair).logits)}
+
+    def score(self, question: str, text: str) -> float:
+        features = self.features(question, text)
         total = sum(weight * features[name] for name, weight in self.learnt["weights"].items())
         return 1 + 4 / (1 + np.exp(-(self.learnt["intercept"] + self.learnt["slope"] * total)))
 
@@ -137,6 +142,51 @@ def test_a_response_without_words_is_invalid(small: Path, tmp_path: Path) -> Non
     (verdict,) = judged(tmp_path, small, tmp_path / "cases.jsonl")
     assert (verdict["valid"], verdict["expected_scores"]) == (False, None)
     assert verdict["error"] == "the question or a response has no words"
+
+
+def test_the_measured_figures_are_those_of_loops(small: Path) -> None:
+    """Concordance with the mean over raters of the mean over criteria, on the fifteen cases that were fitted."""
+    given: dict[tuple, dict[str, list]] = {}
+    for each in read(SAMPLE / "train_ratings.jsonl"):
+        own = given.setdefault((each["case_id"], each["model"]), {})
+        own.setdefault(each["annotator"], []).append(each["score"])
+    people = {key: fmean(map(fmean, raters.values())) for key, raters in given.items()}
+    plain, right = Plain(small), {name: [] for name in FEATURES}
+    for case in list(read_cases(SAMPLE / "train_cases.jsonl"))[:15]:
+        found = [(people[case.id, each.model], plain.features(case.question, each.text)) for each in case.responses]
+        for (one, first), (two, second) in combinations(found, 2):
+            for name in FEATURES if abs(one - two) > 1e-9 else ():
+                right[name].append((first[name] - second[name]) * (one - two) > 0)
+    (measured,) = json.loads((small / "judge.json").read_text())["sets"].values()
+    for name, hits in right.items():
+        assert measured[name]["value"] == pytest.approx(fmean(hits), abs=1e-9)
+
+
+def test_fitting_has_its_own_faults_in_one_line(trained: Path, small: Path, tmp_path: Path) -> None:
+    files = ["--cases", CASES, "--ratings", RATINGS, "--rubric", SCALE, "--encoder", ENCODER, "--device", "cpu"]
+    (tmp_path / "mine.txt").write_text("mine")
+    few = [
+        "--cases",
+        small.with_name("cases.jsonl"),
+        "--ratings",
+        SAMPLE / "train_ratings.jsonl",
+        "--only",
+        "no such case",
+    ]
+    for more, told in (
+        (["--start", "nowhere", "--output", tmp_path / "a"], "no adapter at nowhere"),
+        (["--start", trained, "--output", tmp_path], "holds files that are no small judge"),
+        (["--start", trained, "--output", tmp_path / "a", "--seen", "["], "--seen: not a regular expression"),
+        (["--start", trained, "--output", tmp_path / "a", *few], "0 rated cases"),
+    ):
+        assert told in error_line(run_recipe("fit_small_judge", *files, *more))
+    assert not (tmp_path / "a").exists()
+
+
+def test_features_that_say_the_opposite_teach_nothing() -> None:
+    quality = np.linspace(0, 1, 30)
+    with pytest.raises(RecordError, match="there is nothing to learn"):
+        Scale.fit(np.column_stack([-quality] * 3), quality, Panel.of_sizes([3] * 10))
 
 
 def test_weights_put_pairs_in_order_and_shares_are_on_peoples_scale() -> None:
@@ -246,6 +296,9 @@ def test_what_cannot_be_judged_is_one_line(arguments: list[str], told: str, smal
         (["--cases", "a,b", "--ratings", "c"], "2 files of --cases and 1 of --ratings"),
         (["--only", "no such case"], "no case is left"),
         (["--start", "nowhere"], "no adapter at nowhere"),
+        (["--only", "("], "--only: not a regular expression"),
+        (["--push_to_hub", "true"], "push_to_hub: training does not publish"),
+        (["--save_only_model", "true"], "save_only_model: an interrupted run reaches the same weights"),
     ],
 )
 def test_what_cannot_be_learnt_from_is_one_line(arguments: list[str], told: str, tmp_path: Path) -> None:

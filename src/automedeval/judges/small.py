@@ -14,10 +14,10 @@ from scipy.special import expit
 
 from automedeval.judges.base import ApartJudge
 from automedeval.judges.requests import Request
-from automedeval.metrics.embedding import TextEncoder, nearest
+from automedeval.metrics.embedding import QUESTION, TextEncoder, nearest
 from automedeval.models.arguments import ENCODER, EncoderArguments
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint
-from automedeval.models.cross_encoder import QUESTION, load_cross_encoder, relevance
+from automedeval.models.cross_encoder import load_cross_encoder, relevance
 from automedeval.records import Case, RecordError, Verdict, digest, question_text
 from automedeval.records.journal import write_whole
 from automedeval.rubrics import Rubric
@@ -74,8 +74,9 @@ class Scale:
         order = panel.relations(shares)
         gaps = ((features[first] - features[second]) * order[:, None])[order != 0]
         weights = order_weights(gaps)
-        total = features @ weights
-        intercept, slope = fit_logistic(np.column_stack([np.ones(len(total)), total]), shares)
+        total, slope = features @ weights, 0.0
+        if weights.any():
+            intercept, slope = fit_logistic(np.column_stack([np.ones(len(total)), total]), shares)
         if not slope > 0:
             raise RecordError("people's ratings do not rise with what the encoder says: there is nothing to learn")
         return cls(tuple(weights.tolist()), float(intercept), float(slope))

@@ -13,13 +13,14 @@ from automedeval.records import Case
 
 PIECE = 100  # words of a piece: about 130 tokens, so that a piece fits into the window of a small encoder
 
+QUESTION, REFERENCE = "embedding to the question", "embedding to the reference"
 # Baseline → the text that responses are compared with; None or no words where a case has none.
 EMBEDDINGS: dict[str, Callable[[Case], str | None]] = {
-    "embedding to the question": patient_text,
-    "embedding to the reference": lambda case: case.reference,
+    QUESTION: patient_text,
+    REFERENCE: lambda case: case.reference,
 }
 NAMES = (*BASELINES, *EMBEDDINGS)
-READ_REFERENCE = frozenset({"ROUGE-L to the reference", "embedding to the reference"})
+READ_REFERENCE = frozenset({"ROUGE-L to the reference", REFERENCE})
 
 
 class TextEncoder(Protocol):

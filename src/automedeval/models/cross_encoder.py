@@ -15,7 +15,6 @@ from sentence_transformers import CrossEncoder
 from automedeval.records import RecordError
 from automedeval.records.journal import write_whole
 
-QUESTION = "embedding to the question"  # the piece of a response that is read is the one nearest to the question
 TOKENS = 256  # of question and piece together; the longer of the two is cut
 
 
@@ -23,7 +22,7 @@ def load_cross_encoder(base: Path, adapter: Path | None = None, device: str = "c
     """Return the cross-encoder of an encoder's folder, with an adapter of `save_adapter` or with a new head, in float32.
 
     Raises:
-        RecordError: the adapter cannot be loaded, as one of another encoder.
+        RecordError: there is no such adapter, or it is one of another encoder.
     """
     with _quiet():  # both libraries report that the head is new, which it always is
         model = CrossEncoder(
@@ -36,6 +35,8 @@ def load_cross_encoder(base: Path, adapter: Path | None = None, device: str = "c
             model_kwargs={"dtype": torch.float32, "use_safetensors": True},
         )
     if adapter is not None:
+        if not (adapter / "adapter_config.json").is_file():
+            raise RecordError(f"no adapter at {adapter}")
         try:
             model.load_adapter(str(adapter), is_trainable=True)
         except Exception as error:  # noqa: BLE001  a wrong adapter makes three libraries raise many kinds

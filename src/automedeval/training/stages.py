@@ -23,7 +23,7 @@ from automedeval.reports.page import environment
 WHOLE = "whole"  # file in a checkpoint folder after every process has written its part
 UNTRAINED = -100  # torch's label of a token that the loss ignores
 _SHOWN = 5  # ids that an error lists
-# Arguments of TRL that have no effect here, or a dangerous one: only their defaults are accepted, so that none is ignored.
+# Arguments of a trainer that have no effect here, or a dangerous one: only their defaults are accepted, so that none is ignored.
 _UNUSED = {
     "trust_remote_code": (False, "code in a checkpoint is not run"),
     "push_to_hub": (False, "training does not publish; use recipes/publish.py"),
@@ -166,9 +166,9 @@ def _counted(names: Sequence[str]) -> str:
 
 
 def refuse_unused(arguments: Mapping[str, Any]) -> None:
-    """Raise RecordError if an argument of TRL is set that has no effect here, or a dangerous one."""
+    """Raise RecordError if an argument of a trainer is set that has no effect here, or a dangerous one."""
     for name, (default, why) in _UNUSED.items():
-        if arguments[name] != default:
+        if arguments.get(name, default) != default:
             raise RecordError(f"{name}: {why}")
 
 
