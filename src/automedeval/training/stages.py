@@ -23,7 +23,8 @@ from automedeval.reports.page import environment
 WHOLE = "whole"  # file in a checkpoint folder after every process has written its part
 UNTRAINED = -100  # torch's label of a token that the loss ignores
 _SHOWN = 5  # ids that an error lists
-# Arguments of a trainer that have no effect here, or a dangerous one: only their defaults are accepted, so that none is ignored.
+# Arguments of a trainer that have no effect here, or a dangerous one. Only their defaults are accepted, so that no setting is
+# ignored.
 _UNUSED = {
     "trust_remote_code": (False, "code in a checkpoint is not run"),
     "push_to_hub": (False, "training does not publish; use recipes/publish.py"),
