@@ -2,47 +2,53 @@
 
     python recipes/fit_small_judge.py --config recipes/runs/small-judge/fit.yaml
 
-Learns the weights of the features from the pairs that people put in an order, and the scale from their scores. Prints what each
-feature and all of them reach on every set, by cross-fitting over cases, with a 95 % interval. Writes a folder for
-recipes/judge.py --judge small:OUTPUT.
+Learns the weights of the features from the pairs that people put in an order, and the scale from their scores: once without
+references, and once with the best answer of each case as the reference of its other ones. Prints what each feature and all of
+them reach on every set, by cross-fitting over cases, with a 95 % interval. Certifies from which gap between scores on the judge
+need not abstain, on cases of which nothing was learnt. Writes a folder for recipes/judge.py --judge small:OUTPUT.
 """
 
 import re
 import shutil
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tqdm import tqdm
 
 from automedeval.cli import check_patterns, comma_list, parse, record_run, run
-from automedeval.judges.small import FEATURES, Scale, features_of, write_small_judge
+from automedeval.judges.features import FEATURES, read_responses
+from automedeval.judges.small import ADAPTER, CHUNK, SCALES, Learnt, Scale, write_small_judge
 from automedeval.meta_evaluation.calibration import check_enough
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.ratings import read_ratings
-from automedeval.models.arguments import ENCODER
+from automedeval.models.arguments import EncoderArguments
 from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.models.cross_encoder import load_cross_encoder
-from automedeval.models.embeddings import Encoder
-from automedeval.records import RecordError, read_cases
+from automedeval.records import Case, RecordError, read_cases
 from automedeval.records.journal import arithmetic
 from automedeval.reports.text import span
 from automedeval.rubrics import read_rubric
+from automedeval.stats import selective
 from automedeval.stats.agreement import Panel, accuracies
-from automedeval.stats.bootstrap import Estimate, estimate
+from automedeval.stats.bootstrap import Estimate, difference, estimate
 from automedeval.stats.calibration_error import FOLDS, calibration_error
+
+GOOD = 2 / 3  # share of the scale from which on the best answer of a case may be the reference of the other ones
 
 
 @dataclass
 class FitArguments:
     """The adapter, and the rated cases."""
 
-    start: str = field(metadata={"help": "folder of a run of recipes/train_cross_encoder.py"})
+    relevance: str = field(metadata={"help": "folder of a run of recipes/train_cross_encoder.py"})
     cases: list[str] = field(metadata={"help": "files of rated cases"})
     ratings: list[str] = field(metadata={"help": "people's ratings of them, one file for each of --cases"})
     rubric: str = field(metadata={"help": "rubric of the ratings' scale: a packaged one, or your own .yaml file"})
     output: str = field(metadata={"help": "folder of the small judge"})
-    encoder: str = field(default=ENCODER, metadata={"help": "the encoder of the adapter, a folder or Hub id"})
     seen: str | None = field(
         default=None,
         metadata={"help": "regular expression; cases whose id has it taught the adapter, and are left out"},
@@ -51,6 +57,16 @@ class FitArguments:
         default=None,
         metadata={"help": "regular expression; what is learnt is of cases whose id has it, not what is measured"},
     )
+    certify: str | None = field(
+        default=None,
+        metadata={
+            "help": "regular expression; the cases whose id has it tell when to abstain, and nothing else is learnt of them"
+        },
+    )
+    abstain_at: float = field(
+        default=0.2, metadata={"help": "largest share of wrong pairs of verdicts that do not abstain"}
+    )
+    delta: float = field(default=0.1, metadata={"help": "probability with which the certificate may be false"})
     device: str = field(default="auto", metadata={"help": "cpu, cuda, cuda:N, mps, or auto: a GPU if there is one"})
 
     def __post_init__(self) -> None:
@@ -58,96 +74,217 @@ class FitArguments:
             setattr(self, name, comma_list(getattr(self, name)))
         if len(self.ratings) != len(self.cases):
             raise RecordError(f"{len(self.cases)} files of --cases and {len(self.ratings)} of --ratings")
-        check_patterns(self, "seen", "only")
+        for name in ("abstain_at", "delta"):
+            if not 0 < getattr(self, name) < 1:
+                raise RecordError(f"--{name} must be above 0 and below 1, not {getattr(self, name)}")
+        check_patterns(self, "seen", "only", "certify")
 
 
 @dataclass
 class Rated:
-    """The rated responses of one file: the features, people's scores as shares of their scale, and the cases."""
+    """Rated responses: their features, people's scores as shares of their scale, and the cases."""
 
     name: str
+    scale: str  # one of SCALES
     features: np.ndarray
     shares: np.ndarray
     panel: Panel
+    ids: Sequence[str]
     learnt: np.ndarray  # bool [cases], whether it may be learnt from
+
+    def part(self, cases: np.ndarray) -> "Rated":
+        """Return the chosen cases; bool [cases]."""
+        rows = cases[self.panel.case]
+        panel = Panel.of_sizes(np.bincount(self.panel.case, minlength=self.panel.cases)[cases])
+        ids = [name for name, kept in zip(self.ids, cases) if kept]
+        return Rated(self.name, self.scale, self.features[rows], self.shares[rows], panel, ids, self.learnt[cases])
 
 
 def main() -> None:
-    """Compute the features, learn, measure, and write."""
-    (args,) = parse((FitArguments,), __doc__)
-    rubric, output, adapter = read_rubric(args.rubric), Path(args.output), Path(args.start) / "adapter"
+    """Read the responses, learn, measure, certify, and write."""
+    args, encoder_args = parse((FitArguments, EncoderArguments), __doc__)
+    rubric, output = read_rubric(args.rubric), Path(args.output)
     if not rubric.scale:
         raise RecordError(f"--rubric {args.rubric}: gives choices, not scores")
-    if output.exists() and {each.name for each in output.iterdir()} - {"adapter", "judge.json", "run.json"}:
+    if output.exists() and {each.name for each in output.iterdir()} - {ADAPTER, "judge.json", "run.json"}:
         raise RecordError(f"{output}: holds files that are no small judge; choose another --output")
-    base = checkpoint_folder(args.encoder)
-    encoder = Encoder(args.encoder, args.device, "float32")
-    cross_encoder = load_cross_encoder(base, adapter, encoder.device)
-    sets = [rated(*files, args, rubric.scale, encoder, cross_encoder) for files in zip(args.cases, args.ratings)]
-    features, shares, panel = together([(each, each.learnt) for each in sets])
-    check_enough(panel.cases, shares)
-    scale = Scale.fit(features, shares, panel)
-    facts = {
-        "sets": {each.name: measured(each, sets, rubric.scale) for each in sets},
-        "only": args.only,
-        "seen": args.seen,
-    }
+    base, adapter = checkpoint_folder(encoder_args.place), Path(args.relevance) / "adapter"
+    encoder = encoder_args.load(args.device)
+    networks = encoder, load_cross_encoder(base, adapter, encoder.device)
+    sets = [one for files in zip(args.cases, args.ratings) for one in rated(*files, args, rubric.scale, networks)]
+    scales = {}
+    for name in SCALES:
+        try:
+            scales[name] = fitted(SCALES[name], [each.part(each.learnt) for each in sets if each.scale == name])
+        except RecordError as error:
+            if name == "question":
+                raise
+            print(f"references will not be read: {error}")
+            continue
+        weights = ", ".join(f"{each} {weight:.3g}" for each, weight in zip(scales[name].features, scales[name].weights))
+        print(f"weights of what is read beside the {name}: {weights}")
+    sets = [each for each in sets if each.scale in scales]
+    facts: dict[str, Any] = {"sets": {each.name: measured(each, sets, rubric.scale) for each in sets}}
+    certain = None
+    if args.certify is not None:
+        certain, facts["certificate"] = certified(sets, scales["question"], args)
+    facts |= {name: getattr(args, name) for name in ("only", "seen", "certify")}
     output.mkdir(parents=True, exist_ok=True)
-    shutil.copytree(adapter, output / "adapter", dirs_exist_ok=True)
-    write_small_judge(output, scale, str(base), facts)
-    record_run(output / "run.json", args)
-    print(f"weights: {', '.join(f'{name} {weight:.3g}' for name, weight in zip(FEATURES, scale.weights))}")
+    shutil.copytree(adapter, output / ADAPTER, dirs_exist_ok=True)
+    write_small_judge(output, Learnt(scales, certain), base, facts)
+    record_run(output / "run.json", args, encoder_args)
     print(f"small judge: {output}")
 
 
-def rated(
-    path: str, ratings: str, args: FitArguments, scale: tuple[int, int], encoder: Encoder, cross_encoder: Any
-) -> Rated:
-    """Return the rated responses of a file of cases."""
+def rated(path: str, ratings: str, args: FitArguments, scale: tuple[int, int], networks: Sequence[Any]) -> list[Rated]:
+    """Return the rated responses of a file of cases, without a reference, and beside the best one of their case."""
     every = list(read_cases(path))
-    cases = Cases([case for case in every if not (args.seen and re.search(args.seen, case.id))], path)
+    unseen = [case for case in every if not (args.seen and re.search(args.seen, case.id))]
+    cases = Cases([replace(case, reference=None) for case in unseen], path)
     print(arithmetic(f"{path}: cases", len(every), {"seen by the adapter": len(every) - len(cases)}))
     low, high = scale
     shares = (read_ratings(ratings, cases).scores - low) / (high - low)
     if np.nanmin(shares) < 0 or np.nanmax(shares) > 1:
         raise RecordError(f"{ratings}: a rating is off the scale {low} to {high}")
-    features = features_of(cases.records, encoder, cross_encoder)
-    known = ~np.isnan(shares) & ~np.isnan(features).any(axis=1)
-    sizes = np.bincount(cases.panel.case[known], minlength=len(cases))
-    learnt = np.array([args.only is None or bool(re.search(args.only, case.id)) for case in cases.records])
+    beside, left = beside_the_best(cases, shares)
     name = "/".join(Path(path).parts[-2:])
-    print(f"{name}: {known.sum():,} rated responses, {learnt.sum():,} cases to learn from")
-    return Rated(name, features[known], shares[known], Panel.of_sizes(sizes[sizes > 0]), learnt[sizes > 0])
+    # A case and the same case with a reference are read one after the other: their texts are encoded once.
+    both = [*enumerate(cases.records), *((cases.index[case.id], case) for case in beside)]
+    both = [case for _, case in sorted(both, key=itemgetter(0))]
+    features = read(both, networks, name)
+    rows = np.repeat([case.reference is not None for case in both], [len(case.responses) for case in both])
+    found = [kept(name, "question", cases.records, features[~rows], shares, args)]
+    if beside:
+        found.append(kept(f"{name}, beside the best answer", "reference", beside, features[rows], left, args))
+    for each in found:
+        print(f"{each.name}: {len(each.shares):,} rated responses, {each.learnt.sum():,} cases to learn from")
+    return found
 
 
-def together(parts: list[tuple[Rated, np.ndarray]]) -> tuple[np.ndarray, np.ndarray, Panel]:
-    """Return features, shares and panel of the chosen cases of several sets; `parts` has bool [cases] of each."""
-    rows = [(each, chosen[each.panel.case]) for each, chosen in parts]
-    sizes = np.concatenate([np.bincount(each.panel.case)[chosen] for each, chosen in parts])
-    features = np.concatenate([each.features[row] for each, row in rows])
-    return features, np.concatenate([each.shares[row] for each, row in rows]), Panel.of_sizes(sizes)
+def read(cases: Sequence[Case], networks: Sequence[Any], name: str) -> np.ndarray:
+    """Return the features of every response."""
+    found = []
+    with tqdm(total=len(cases), unit="case", desc=name) as bar:
+        for start in range(0, len(cases), CHUNK):
+            found.append(read_responses(cases[start : start + CHUNK], *networks))
+            bar.update(len(cases[start : start + CHUNK]))
+    return np.concatenate(found)
 
 
-def measured(one: Rated, sets: list[Rated], scale: tuple[int, int]) -> dict[str, Any]:
-    """Return the concordance of each feature and of the cross-fitted judge with people, and its calibration error in points."""
-    fold = np.arange(one.panel.cases) % FOLDS
-    shares = np.empty(len(one.shares))
+def beside_the_best(cases: Cases, shares: np.ndarray) -> tuple[list[Case], np.ndarray]:
+    """Return the cases with their best response as the reference of the others, if people found it good; shares as `rated`."""
+    made, left = [], [np.empty(0)]
+    ends = np.cumsum([len(case.responses) for case in cases.records])
+    for case, end in zip(cases.records, ends):
+        own = shares[end - len(case.responses) : end]
+        best = int(np.nanargmax(own)) if not np.isnan(own).all() else 0
+        if own[best] >= GOOD and len(own) > 2:
+            others = [number for number in range(len(own)) if number != best]
+            responses = tuple(case.responses[number] for number in others)
+            made.append(replace(case, reference=case.responses[best].text, responses=responses))
+            left.append(own[others])
+    return made, np.concatenate(left)
+
+
+def kept(
+    name: str, scale: str, cases: Sequence[Case], features: np.ndarray, shares: np.ndarray, args: FitArguments
+) -> Rated:
+    """Return a set without the responses that have no words or no rating."""
+    panel = Panel.of_sizes([len(case.responses) for case in cases])
+    columns = [FEATURES.index(each) for each in SCALES[scale]]
+    known = ~np.isnan(shares) & ~np.isnan(features[:, columns]).any(axis=1)
+    sizes = np.bincount(panel.case[known], minlength=len(cases))
+    ids = [case.id for case, size in zip(cases, sizes) if size]
+    own = [not (args.certify and re.search(args.certify, each)) for each in ids]
+    learnt = np.array(
+        [free and (args.only is None or bool(re.search(args.only, each))) for each, free in zip(ids, own)]
+    )
+    return Rated(name, scale, features[known], shares[known], Panel.of_sizes(sizes[sizes > 0]), ids, learnt)
+
+
+def fitted(names: Sequence[str], parts: Sequence[Rated]) -> Scale:
+    """Learn a scale of some features from several sets; RecordError if they have too few cases, or nothing to learn."""
+    parts = [each for each in parts if len(each.shares)]
+    shares = np.concatenate([[], *(each.shares for each in parts)])
+    check_enough(sum(each.panel.cases for each in parts), shares)
+    sizes = np.concatenate([np.bincount(each.panel.case) for each in parts])
+    return Scale.fit(names, np.concatenate([each.features for each in parts]), shares, Panel.of_sizes(sizes))
+
+
+def cross_fitted(one: Rated, sets: Sequence[Rated], names: Sequence[str]) -> np.ndarray:
+    """Return the shares of a set, each by a scale that learnt nothing of its case: float [responses]."""
+    fold, shares = np.arange(one.panel.cases) % FOLDS, np.empty(len(one.shares))
     for number in range(FOLDS):
         held = fold == number
-        parts = [(each, each.learnt & ~held if each is one else each.learnt) for each in sets]
+        parts = [
+            each.part(each.learnt & ~held if each is one else each.learnt) for each in sets if each.scale == one.scale
+        ]
+        scale = fitted(names, parts)
         row = held[one.panel.case]
-        shares[row] = Scale.fit(*together(parts)).shares(one.features[row])
-    values = {**dict(zip(FEATURES, one.features.T)), "all": shares}
+        shares[row] = scale.shares(one.features[row])
+    return shares
+
+
+def measured(one: Rated, sets: Sequence[Rated], scale: tuple[int, int]) -> dict[str, Any]:
+    """Return the concordance of each feature and of the cross-fitted judge with people, and its calibration error in points.
+
+    "less" has how much lower the concordance of the judge is without a feature, paired.
+    """
+    names = SCALES[one.scale]
+    everything = cross_fitted(one, sets, names)
+    values = {name: one.features[:, FEATURES.index(name)] for name in names} | {"all": everything}
+    for left_out in names:
+        rest = [name for name in names if name != left_out]
+        values[f"without {left_out}"] = cross_fitted(one, sets, rest)
     relations = one.panel.relations(one.shares)
     tree: dict[str, Any] = {
         name: accuracies(one.panel, relations, one.panel.relations(each))["concordance"]
         for name, each in values.items()
     }
-    points, people = (scale[0] + (scale[1] - scale[0]) * each for each in (shares, one.shares))
+    points, people = (scale[0] + (scale[1] - scale[0]) * each for each in (everything, one.shares))
     tree["calibration_error"] = calibration_error(points, people, one.panel.case)
     found: dict[str, Estimate] = estimate(tree, one.panel.cases)
+    less = {name: difference(found["all"], found.pop(f"without {name}")) for name in names}
     print(f"{one.name}: " + ", ".join(f"{name} {span(each.to_dict())}" for name, each in found.items()))
-    return {name: each.to_dict() for name, each in found.items()}
+    print("  all, less without: " + ", ".join(f"{name} {span(each.to_dict())}" for name, each in less.items()))
+    return {name: each.to_dict() for name, each in found.items()} | {
+        "less": {name: each.to_dict() for name, each in less.items()}
+    }
+
+
+def certified(sets: Sequence[Rated], scale: Scale, args: FitArguments) -> tuple[float | None, dict[str, Any]]:
+    """Return the least mean gap of a verdict's shares that is certified, None if there is none, and the certificate.
+
+    The thresholds that are tested are those of the cases that were learnt from; see automedeval.stats.selective.
+    """
+    units, wrong, fresh = [np.empty(0)], [np.empty(0, bool)], [np.empty(0)]
+    for each in sets:
+        if each.scale != "question":
+            continue
+        shares = scale.shares(each.features)
+        gaps = selective.gaps(each.panel, shares)
+        fresh.append(gaps[each.learnt & ~np.isnan(gaps)])
+        people, judge = each.panel.relations(each.shares), each.panel.relations(shares)
+        own = np.array([bool(re.search(args.certify, name)) for name in each.ids])
+        known = ~np.isnan(people) & (people != 0) & own[each.panel.case[each.panel.pairs[0]]]
+        drawn = selective.drawn_pairs(each.panel, known, each.ids)
+        units.append(gaps[each.panel.case[each.panel.pairs[0][drawn]]])
+        wrong.append(judge[drawn] != people[drawn])
+    confidence, errors = np.concatenate(units), np.concatenate(wrong)
+    if not len(confidence):
+        raise RecordError(f"--certify {args.certify}: no case with a pair that people ordered")
+    sequence = selective.thresholds(np.concatenate(fresh), len(confidence), args.abstain_at, args.delta)
+    found = selective.certify(confidence, errors, sequence, args.abstain_at, args.delta).to_dict()
+    kept = float((confidence >= found["threshold"]).mean()) if found["threshold"] is not None else 0.0
+    print(
+        f"abstention: at most {args.abstain_at:g} of the pairs wrong, at delta {args.delta:g}: "
+        + (
+            f"from a gap of {found['threshold']:.3g} of the scale on, {kept:.0%} of {len(confidence)} cases"
+            if kept
+            else found["reason"]
+        )
+    )
+    return found["threshold"], found | {"kept": kept}
 
 
 if __name__ == "__main__":

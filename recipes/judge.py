@@ -1,5 +1,6 @@
-"""Judge the responses of a file of cases: for every case a rationale, and scores or choices for all answers.
+"""Judge the responses of a file of cases: scores or choices for all answers and, by a judge that writes, a rationale.
 
+    python recipes/judge.py --cases cases.jsonl --output verdicts
     python recipes/judge.py --judge models/SmolLM2-135M-Instruct --cases cases.jsonl --output verdicts
     accelerate launch --config_file accelerate_configs/single.yaml recipes/judge.py --judge MODEL --cases F --output DIR
     python recipes/judge.py --judge openai:MODEL --base_url http://localhost:8000/v1 --cases cases.jsonl --output verdicts
@@ -26,15 +27,17 @@ from automedeval.rubrics import Rubric
 class JudgeArguments:
     """Which judge judges which cases, and how."""
 
-    judge: str = field(
-        metadata={
-            "help": "checkpoint (folder or Hub id), openai:MODEL (an endpoint, see --base_url), likelihood:CHECKPOINT (how "
-            "likely a response makes the question), channel:CHECKPOINT (trained by recipes/build_channel_dataset.py), "
-            "small:FOLDER (of recipes/fit_small_judge.py), or baseline:NAME (a baseline, named as in recipes/meta_evaluate.py)"
-        }
-    )
     cases: str = field(metadata={"help": "cases: .jsonl, .parquet or a Hub dataset id"})
     output: str = field(metadata={"help": "folder for verdicts.jsonl"})
+    judge: str = field(
+        default="small",
+        metadata={
+            "help": "small (the packaged small judge), checkpoint (folder or Hub id), openai:MODEL (an endpoint, see "
+            "--base_url), likelihood:CHECKPOINT (how likely a response makes the question), channel:CHECKPOINT (trained by "
+            "recipes/build_channel_dataset.py), small:FOLDER (of recipes/fit_small_judge.py), or baseline:NAME (a baseline, "
+            "named as in recipes/meta_evaluate.py)"
+        },
+    )
     dataset: str | None = field(
         default=None,
         metadata={

@@ -143,13 +143,13 @@ def keys(steps: Sequence[Step]) -> dict[str, Step]:
 
 
 def _path(argument: str, value: str) -> str | None:
-    """Return the path in a value, None for what is no path: an endpoint's model, a baseline, a packaged rubric, none."""
+    """Return the path in a value, None for what is none: an endpoint's model, a baseline, the packaged judge or rubric."""
     if argument in MODELS:
         kind, colon, rest = value.partition(":")
         if colon and kind in ("openai", "baseline"):
             return None
         value = rest if colon and kind in ("likelihood", "channel", "small", "recording", "ratings") else value
-        return None if value == "none" else value
+        return None if value == "none" or (argument, value) == ("judge", "small") else value
     if (value == "none" and argument in TEMPLATES) or (argument in NAMES and "/" not in value):
         return None
     if argument in ("rubric", "rubrics") and not value.endswith((".yaml", ".yml")):

@@ -224,6 +224,8 @@ class Study:
         yield from steps
         yield from self._judges()
         yield from self._step("judge_likelihood", "the base model as a likelihood judge")
+        if self._has("judge_small"):  # the paper has no such judge
+            yield from self._step("judge_small", "the packaged small judge")
         first: list[Judge] = []
         for run in range(self.options.runs):
             judges, steps = self._training(dataset, run)

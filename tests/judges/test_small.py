@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 import torch
 from doubles.agreement_study import CASES, RATINGS, read, write
+from plain_small_judge import Plain, adapter
 from programs import ENCODER, ROOT, SAMPLE, error_line, needs_encoder, run_recipe
-from safetensors.torch import load_file
-from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
-from automedeval.judges.small import FEATURES, Scale
+from automedeval.judges.features import FEATURES, QUESTION
+from automedeval.judges.small import Scale
 from automedeval.metrics.embedding import pieces
 from automedeval.models.embeddings import Encoder
 from automedeval.records import Case, RecordError, read_cases
@@ -54,15 +54,11 @@ def small(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("judges") / "small"
     cases = write(output.with_name("cases.jsonl"), read(SAMPLE / "train_cases.jsonl")[:15])  # texts take long
     files = ["--cases", cases, "--ratings", SAMPLE / "train_ratings.jsonl"]
-    given = ["--start", trained, *files, "--rubric", SCALE, "--output", output, "--encoder", ENCODER]
+    given = ["--relevance", trained, *files, "--rubric", SCALE, "--output", output, "--encoder", ENCODER]
     done = run_recipe("fit_small_judge", *given, "--device", "cpu")
     assert done.returncode == 0, done.stderr
     assert "relevance 0." in done.stdout
     return output
-
-
-def adapter(folder: Path) -> dict[str, torch.Tensor]:
-    return load_file(folder / "adapter" / "adapter_model.safetensors")
 
 
 def judged(tmp_path: Path, folder: Path, cases: Path = CASES, *more: object) -> list[dict]:
@@ -72,55 +68,19 @@ def judged(tmp_path: Path, folder: Path, cases: Path = CASES, *more: object) -> 
     return read(tmp_path / "out" / "verdicts.jsonl")
 
 
-class Plain:
-    """The features and scores by plain transformers: the adapter's product is added to the weights by hand."""
-
-    def __init__(self, folder: Path):
-        self.tokenizer = AutoTokenizer.from_pretrained(ENCODER)
-        self.bare = AutoModel.from_pretrained(ENCODER).eval()
-        self.cross = AutoModelForSequenceClassification.from_pretrained(ENCODER, num_labels=1).eval()
-        config = json.loads((folder / "adapter" / "adapter_config.json").read_text())
-        weights = {name.removeprefix("base_model.model."): each for name, each in adapter(folder).items()}
-        own = dict(self.cross.named_parameters())
-        for name in [name for name in weights if name.endswith("lora_A.weight")]:
-            product = weights[name.replace("lora_A", "lora_B")] @ weights[name]
-            own[name.replace("lora_A.", "")].data += config["lora_alpha"] / config["r"] * product
-        for name in ("classifier.weight", "classifier.bias"):
-            own[name].data = weights[name]
-        self.learnt = json.loads((folder / "judge.json").read_text())["scale"]
-
-    @torch.no_grad()
-    def vector(self, text: str) -> np.ndarray:
-        tokens = self.tokenizer(text, truncation=True, max_length=256, return_tensors="pt")
-        mean = self.bare(**tokens).last_hidden_state[0].mean(dim=0)
-        return (mean / mean.norm()).numpy()
-
-    @torch.no_grad()
-    def features(self, question: str, text: str) -> dict[str, float]:
-        parts = pieces(text)
-        cosines = [float(self.vector(question) @ self.vector(part)) for part in parts]
-        pair = self.tokenizer(
-            question, parts[int(np.argmax(cosines))], truncation=True, max_length=256, return_tensors="pt"
-        )
-        return {"cosine": max(cosines), "first": cosines[0], "relevance": float(self.cross(**pair).logits)}
-
-    def score(self, question: str, text: str) -> float:
-        features = self.features(question, text)
-        total = sum(weight * features[name] for name, weight in self.learnt["weights"].items())
-        return 1 + 4 / (1 + np.exp(-(self.learnt["intercept"] + self.learnt["slope"] * total)))
-
-
-def test_scores_are_those_of_plain_transformers(small: Path, tmp_path: Path) -> None:
-    found, plain = judged(tmp_path, small), Plain(small)
-    cases = list(read_cases(CASES))[:4]
-    assert [verdict["case_id"] for verdict in found] == [case.id for case in cases]
+@pytest.mark.parametrize("beside", ["reference", "question"])
+def test_scores_are_those_of_plain_transformers(beside: str, small: Path, tmp_path: Path) -> None:
+    cases = [case.to_dict() | ({} if beside == "reference" else {"reference": None}) for case in read_cases(CASES)][:4]
+    found, plain = judged(tmp_path, small, write(tmp_path / "cases.jsonl", cases)), Plain(small)
+    assert [verdict["case_id"] for verdict in found] == [case["id"] for case in cases]
     for case, verdict in zip(cases, found):
-        expected = [plain.score(case.question, response.text) for response in case.responses]
+        expected = [plain.score(case["question"], each["text"], case.get("reference")) for each in case["responses"]]
         assert verdict["expected_scores"] == pytest.approx(expected, abs=2e-4)
     assert {(verdict["judge"], verdict["rubric"], verdict["scores"]) for verdict in found} == {
         ("small", "automedeval@1", None)
     }
-    assert judged(tmp_path, small) == found, "it resumes"
+    again = judged(tmp_path, small, tmp_path / "cases.jsonl")
+    assert again == found, "it resumes"
 
 
 def test_a_report_takes_it_as_any_judge(small: Path, tmp_path: Path) -> None:
@@ -151,13 +111,37 @@ def test_the_measured_figures_are_those_of_loops(small: Path) -> None:
         own = given.setdefault((each["case_id"], each["model"]), {})
         own.setdefault(each["annotator"], []).append(each["score"])
     people = {key: fmean(map(fmean, raters.values())) for key, raters in given.items()}
-    plain, right = Plain(small), {name: [] for name in FEATURES}
+    plain, right = Plain(small), {name: [] for name in QUESTION}
     for case in list(read_cases(SAMPLE / "train_cases.jsonl"))[:15]:
         found = [(people[case.id, each.model], plain.features(case.question, each.text)) for each in case.responses]
         for (one, first), (two, second) in combinations(found, 2):
-            for name in FEATURES if abs(one - two) > 1e-9 else ():
+            for name in QUESTION if abs(one - two) > 1e-9 else ():
                 right[name].append((first[name] - second[name]) * (one - two) > 0)
-    (measured,) = json.loads((small / "judge.json").read_text())["sets"].values()
+    measured, _ = json.loads((small / "judge.json").read_text())["sets"].values()
+    for name, hits in right.items():
+        assert measured[name]["value"] == pytest.approx(fmean(hits), abs=1e-9)
+
+
+def test_the_best_answer_is_the_reference_of_the_other_ones(small: Path) -> None:
+    """Of the cases whose best answer has 3.67 points or more; concordance of each feature by a loop."""
+    given: dict[tuple, dict[str, list]] = {}
+    for each in read(SAMPLE / "train_ratings.jsonl"):
+        own = given.setdefault((each["case_id"], each["model"]), {})
+        own.setdefault(each["annotator"], []).append(each["score"])
+    people = {key: fmean(map(fmean, raters.values())) for key, raters in given.items()}
+    plain, right = Plain(small), {name: [] for name in FEATURES}
+    for case in list(read_cases(SAMPLE / "train_cases.jsonl"))[:15]:
+        best = max(case.responses, key=lambda each: people[case.id, each.model])
+        others = [each for each in case.responses if each is not best]
+        if people[case.id, best.model] < 1 + 4 * 2 / 3 or len(others) != 2:
+            continue
+        (one, two), (first, second) = (
+            [people[case.id, each.model] for each in others],
+            [plain.features(case.question, each.text, best.text) for each in others],
+        )
+        for name in FEATURES if abs(one - two) > 1e-9 else ():
+            right[name].append((first[name] - second[name]) * (one - two) > 0)
+    _, measured = json.loads((small / "judge.json").read_text())["sets"].values()
     for name, hits in right.items():
         assert measured[name]["value"] == pytest.approx(fmean(hits), abs=1e-9)
 
@@ -174,34 +158,62 @@ def test_fitting_has_its_own_faults_in_one_line(trained: Path, small: Path, tmp_
         "no such case",
     ]
     for more, told in (
-        (["--start", "nowhere", "--output", tmp_path / "a"], "no adapter at nowhere"),
-        (["--start", trained, "--output", tmp_path], "holds files that are no small judge"),
-        (["--start", trained, "--output", tmp_path / "a", "--seen", "["], "--seen: not a regular expression"),
-        (["--start", trained, "--output", tmp_path / "a", *few], "0 rated cases"),
+        (["--relevance", "nowhere", "--output", tmp_path / "a"], "no adapter at nowhere"),
+        (["--relevance", trained, "--output", tmp_path], "holds files that are no small judge"),
+        (["--relevance", trained, "--output", tmp_path / "a", "--seen", "["], "--seen: not a regular expression"),
+        (["--relevance", trained, "--output", tmp_path / "a", *few], "0 rated cases"),
+        (["--relevance", trained, "--output", tmp_path / "a", "--delta", 1], "--delta must be above 0 and below 1"),
     ):
         assert told in error_line(run_recipe("fit_small_judge", *files, *more))
     assert not (tmp_path / "a").exists()
 
 
+def columns(**values: np.ndarray) -> np.ndarray:
+    """Return features of which only the named ones are there."""
+    (count,) = {len(value) for value in values.values()}
+    return np.column_stack([values.get(name, np.full(count, np.nan)) for name in FEATURES])
+
+
 def test_features_that_say_the_opposite_teach_nothing() -> None:
     quality = np.linspace(0, 1, 30)
     with pytest.raises(RecordError, match="there is nothing to learn"):
-        Scale.fit(np.column_stack([-quality] * 3), quality, Panel.of_sizes([3] * 10))
+        Scale.fit(["first"], columns(first=-quality), quality, Panel.of_sizes([3] * 10))
 
 
 def test_weights_put_pairs_in_order_and_shares_are_on_peoples_scale() -> None:
-    """Planted: people follow the second feature, the third is noise, and the first says the opposite of what they say."""
+    """Planted: people follow one feature, another is noise, and a third says the opposite of what they say."""
     rng = np.random.default_rng(0)
     panel = Panel.of_sizes([3] * 300)
     quality = rng.normal(size=900)
-    features = np.column_stack([-quality + rng.normal(size=900), quality, rng.normal(size=900)])
+    features = columns(first=-quality + rng.normal(size=900), relevance=quality, covered=rng.normal(size=900))
     shares = 1 / (1 + np.exp(-(0.5 + 1.5 * quality))) + rng.normal(0, 0.02, 900)
-    scale = Scale.fit(features, shares.clip(0, 1), panel)
+    scale = Scale.fit(["first", "relevance", "covered"], features, shares.clip(0, 1), panel)
     assert scale.weights[0] == 0
     assert scale.weights[2] < 0.05 * scale.weights[1]
     assert scale.intercept == pytest.approx(0.5, abs=0.05)
     assert scale.slope * scale.weights[1] == pytest.approx(1.5, abs=0.1)
-    assert len(FEATURES) == 3
+    assert Scale.from_dict(json.loads(json.dumps(scale.to_dict()))) == scale
+
+
+def test_a_judge_abstains_on_the_cases_that_are_not_certified(trained: Path, small: Path, tmp_path: Path) -> None:
+    """The same cases are certified that are judged: every pair is drawn and tested by hand."""
+    other, cases = tmp_path / "other", small.with_name("cases.jsonl")
+    files = ["--cases", cases, "--ratings", SAMPLE / "train_ratings.jsonl", "--rubric", SCALE]
+    four = "|".join(case.id for case in list(read_cases(cases))[:4])
+    rules = ["--certify", four, "--abstain_at", 0.45, "--delta", 0.5]
+    done = run_recipe("fit_small_judge", "--relevance", trained, *files, "--encoder", ENCODER,
+                      "--device", "cpu", "--output", other, *rules)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "11 cases to learn from" in done.stdout
+    assert "abstention: at most 0.45 of the pairs wrong" in done.stdout
+    content = json.loads((other / "judge.json").read_text())
+    assert content["certificate"]["threshold"] == content["certain"]
+    content["certain"] = 0.1
+    (other / "judge.json").write_text(json.dumps(content))
+    for verdict in judged(tmp_path, other, cases):
+        shares = [(score - 1) / 4 for score in verdict["expected_scores"]]
+        gap = fmean(abs(one - two) for one, two in combinations(shares, 2))
+        assert verdict["abstains"] == (gap < 0.1)
 
 
 def test_an_interrupted_training_reaches_the_same_adapter(trained: Path, tmp_path: Path) -> None:
@@ -282,7 +294,8 @@ def test_the_adapter_names_no_path_of_this_machine(trained: Path) -> None:
 def test_what_cannot_be_judged_is_one_line(arguments: list[str], told: str, small: Path, tmp_path: Path) -> None:
     other = tmp_path / "all-MiniLM-L6-v2"
     shutil.copytree(ENCODER, other)
-    (other / "more.json").write_text("{}")
+    tokenizer = json.loads((other / "tokenizer.json").read_text())
+    (other / "tokenizer.json").write_text(json.dumps(tokenizer))  # the same in other bytes
     given = [each.format(small=small, other=other) for each in arguments]
     given += [] if "--encoder" in given else ["--encoder", ENCODER]
     done = run_recipe("judge", *given, "--cases", CASES, "--output", tmp_path / "out")

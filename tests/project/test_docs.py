@@ -141,8 +141,10 @@ def test_the_readme_shows_the_commands_that_matter() -> None:
     assert any("recipes/meta_evaluate.py" in command for command in shown)
     judged = [command for command in shown if "recipes/judge.py" in command]
     assert {command[0] for command in judged} == {"python", "accelerate"}
-    judges = {command[command.index("--judge") + 1].partition(":")[0] for command in judged}
-    assert {"models/SmolLM2-135M-Instruct", "openai", "likelihood"} <= judges
+    named = [command for command in judged if "--judge" in command]
+    assert len(named) < len(judged), "the packaged small judge needs no name"
+    judges = {command[command.index("--judge") + 1].partition(":")[0] for command in named}
+    assert {"models/SmolLM2-135M-Instruct", "openai"} <= judges
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_without_an_encoder_a_note_says_what_is_left_out(tmp_path: Path, monkeyp
     assert QUESTION not in found["judges"]
     assert found["settings"]["encoder"] is None
     (note,) = [note for note in found["notes"] if note.startswith("no baselines that compare embeddings: ")]
-    assert "no checkpoint at models/all-MiniLM-L6-v2 (--encoder names one" in note
+    assert "no encoder at models/all-MiniLM-L6-v2, and no sentence-transformers/all-MiniLM-L6-v2 in the cache" in note
     assert f"note: {note}" in printed
     found, _ = evaluated(tmp_path, agreeing_verdicts(), "--encoder", "none")
     assert not any(note.startswith("no baseline") for note in found["notes"])

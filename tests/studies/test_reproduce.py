@@ -113,7 +113,7 @@ def test_the_small_study_from_top_to_bottom() -> None:
     done = reproduce(SMALL, "--dry_run")
     assert "public questions: left out, there is no" in done.stdout
     assert steps(plan(SMALL)) == [
-        *("build_store", "distill_strong", "distill_weak", "build_dataset", "judge", "judge_likelihood"),
+        *("build_store", "distill_strong", "distill_weak", "build_dataset", "judge", "judge_likelihood", "judge_small"),
         *("stage1", "judge", "stage2", "judge", "stage3", "judge"),
         *("judge_training1", "introspect1", "introspection1", "judge"),
         *("report", "audit", "judge_likelihood_rated", "calibrate", "compare"),

@@ -160,7 +160,7 @@ def load_judge(
 
     Args:
         spec: `MODEL` (a checkpoint's folder or Hub id) or `openai:MODEL` is a `Judge`, `likelihood:MODEL` or `channel:MODEL`
-            a `LikelihoodJudge`, `small:FOLDER` a `SmallJudge`, and `baseline:NAME` a `BaselineJudge`.
+            a `LikelihoodJudge`, `small` (the packaged one) or `small:FOLDER` a `SmallJudge`, `baseline:NAME` a `BaselineJudge`.
         rubric: a `Rubric`, a packaged rubric's id or the path of a YAML file; see `judge_rubric`. Likelihoods and baselines
             use none.
         chat: how the model is loaded and asked: `ChatArguments`, or a dict of its fields.
@@ -192,11 +192,12 @@ def load_judge(
         return BaselineJudge(model, None if cases is None else Collection.of(cases), **shared)
     if kind == "small":
         try:  # torch is loaded by those who need it
+            from automedeval.judges.small import PACKAGED as SMALL
             from automedeval.judges.small import load_small_judge
         except ImportError as error:
             raise RecordError(f"the small judge cannot be loaded: {error}; install automedeval[small]") from None
         given = encoder if isinstance(encoder, EncoderArguments) else EncoderArguments(encoder)
-        return load_small_judge(Path(model), rubric, given, chat.device, **shared)
+        return load_small_judge(Path(model) if model else SMALL, rubric, given, chat.device, **shared)
     if kind in ("checkpoint", "openai"):
         return Judge(chat.load(spec, seed, processes), rubric, seed=seed, **options)
     shared |= {"on_overlong": options.get("on_overlong", "error")}

@@ -1,45 +1,37 @@
 """The small judge: it scores each response by itself, by what a small encoder with a trained adapter says of it.
 
-What it sees is whether a response is about the question, and answers it. It does not know medicine.
+It sees whether a response is about the question, answers it, and says what the reference says. It does not know medicine.
 """
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 from scipy.special import expit
 
 from automedeval.judges.base import ApartJudge
+from automedeval.judges.features import FEATURES, QUESTION, read_responses
 from automedeval.judges.requests import Request
-from automedeval.metrics.embedding import QUESTION, TextEncoder, nearest
-from automedeval.models.arguments import ENCODER, EncoderArguments
+from automedeval.models.arguments import EncoderArguments
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint
-from automedeval.models.cross_encoder import load_cross_encoder, relevance
-from automedeval.records import Case, RecordError, Verdict, digest, question_text
+from automedeval.models.cross_encoder import load_cross_encoder
+from automedeval.records import Case, RecordError, Verdict, digest
 from automedeval.records.journal import write_whole
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.slots import by_response
 from automedeval.stats.agreement import Panel
 from automedeval.stats.logistic import fit_logistic, order_weights
 
-# The cosine of the nearest piece and of the first piece with the question, and the cross-encoder's value of the nearest piece.
-FEATURES = ("cosine", "first", "relevance")
-
-
-def features_of(cases: Sequence[Case], encoder: TextEncoder, cross_encoder: Any) -> np.ndarray:
-    """Return the features of every response: float [responses of all cases, FEATURES]; NaN where there are no words to compare.
-
-    Args:
-        cross_encoder: a `sentence_transformers.CrossEncoder`.
-    """
-    found = nearest(cases, encoder, [QUESTION])[QUESTION]
-    questions = [question_text(case.question) for case in cases for _ in case.responses]
-    pairs = [(question, each.piece) for question, each in zip(questions, found) if each.piece]
-    values = iter(relevance(cross_encoder, pairs).tolist())
-    return np.array([[each.cosine, each.first, next(values) if each.piece else np.nan] for each in found], float)
+PACKAGED = Path(__file__).parent / "packaged" / "small"
+ADAPTER = "relevance"  # folder of the adapter
+CHUNK = 32  # cases that are read together: the vectors of all their tokens are kept
+SCALES = {"question": QUESTION, "reference": FEATURES}  # what is read without and with a reference
 
 
 @dataclass(frozen=True)
@@ -47,22 +39,25 @@ class Scale:
     """How features become a share of a scale, from 0, its lowest score, to 1.
 
     Args:
-        weights: of FEATURES, 0 or more.
+        features: the names of those that are read.
+        weights: of each, 0 or more.
         intercept, slope: of the logistic function of their weighted sum.
     """
 
+    features: tuple[str, ...]
     weights: tuple[float, ...]
     intercept: float
     slope: float
 
     @classmethod
-    def fit(cls, features: np.ndarray, shares: np.ndarray, panel: Panel) -> "Scale":
+    def fit(cls, names: Sequence[str], features: np.ndarray, shares: np.ndarray, panel: Panel) -> "Scale":
         """Learn from people.
 
         The weights are those that put the pairs of a case in people's order. The logistic function of the weighted sum is
         fitted to people's scores.
 
         Args:
+            names: those of `FEATURES` that are read.
             features: float [responses, FEATURES].
             shares: people's mean scores as shares of their scale: float [responses].
             panel: the cases of the responses.
@@ -70,6 +65,7 @@ class Scale:
         Raises:
             RecordError: people's scores do not depend on the features.
         """
+        features = features[:, [FEATURES.index(name) for name in names]]
         first, second = panel.pairs
         order = panel.relations(shares)
         gaps = ((features[first] - features[second]) * order[:, None])[order != 0]
@@ -79,29 +75,75 @@ class Scale:
             intercept, slope = fit_logistic(np.column_stack([np.ones(len(total)), total]), shares)
         if not slope > 0:
             raise RecordError("people's ratings do not rise with what the encoder says: there is nothing to learn")
-        return cls(tuple(weights.tolist()), float(intercept), float(slope))
+        return cls(tuple(names), tuple(weights.tolist()), float(intercept), float(slope))
 
     def shares(self, features: np.ndarray) -> np.ndarray:
-        """Return the share of the scale of every response: float [responses]."""
-        return expit(self.intercept + self.slope * (features @ np.array(self.weights)))
+        """Return the share of the scale of every response: float [responses], NaN where a feature is."""
+        read = features[:, [FEATURES.index(name) for name in self.features]]
+        return expit(self.intercept + self.slope * (read @ np.array(self.weights)))
+
+    def to_dict(self) -> dict[str, Any]:
+        weights = dict(zip(self.features, self.weights))
+        return {"weights": weights, "intercept": self.intercept, "slope": self.slope}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> "Scale":
+        weights = {str(name): float(weight) for name, weight in content["weights"].items()}
+        if unknown := weights.keys() - set(FEATURES):
+            raise ValueError(f"no feature is called {min(unknown)!r}")
+        return cls(tuple(weights), tuple(weights.values()), float(content["intercept"]), float(content["slope"]))
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """What a small judge learnt from people.
+
+    Args:
+        scales: those of `SCALES`; without the one for a reference, references are not read.
+        certain: verdicts whose scores, as shares of the scale, have a mean gap of at least this are certified; None: none is.
+    """
+
+    scales: Mapping[str, Scale]
+    certain: float | None = None
+
+    def shares(self, features: np.ndarray) -> np.ndarray:
+        """Return what `Scale.shares` does, each response by the scale for what its case has."""
+        shares = self.scales["question"].shares(features)
+        if "reference" in self.scales:
+            both = self.scales["reference"].shares(features)
+            shares = np.where(np.isnan(both), shares, both)
+        return shares
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"scales": {name: scale.to_dict() for name, scale in self.scales.items()}, "certain": self.certain}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> "Learnt":
+        scales = {name: Scale.from_dict(content["scales"][name]) for name in SCALES if name in content["scales"]}
+        if "question" not in scales:
+            raise ValueError("no scale for cases without a reference")
+        return cls(scales, None if content["certain"] is None else float(content["certain"]))
 
 
 @dataclass
 class SmallJudge(ApartJudge):
     """Score every response by itself: `expected_scores` on the rubric's scale, calibrated with people's ratings.
 
+    A verdict's `abstains` says that its scores lie too close together to be certified.
+
     Args:
-        encoder, cross_encoder: the encoder, and the same with the adapter.
-        scale: what `Scale.fit` learnt.
+        encoder: an `Encoder`.
+        cross_encoder: the encoder with the adapter for relevance.
+        learnt: what was learnt from people.
         adapter: the fingerprint of the adapter.
         rubric: its scale is the one of the scores.
         models: only these models' responses are judged.
         name: what verdicts record as their judge.
     """
 
-    encoder: TextEncoder
+    encoder: Any
     cross_encoder: Any
-    scale: Scale
+    learnt: Learnt
     adapter: str
     rubric: Rubric
     models: Sequence[str] | None = None
@@ -114,7 +156,7 @@ class SmallJudge(ApartJudge):
             raise RecordError(f"the small judge reads a scale, and the rubric {self.rubric.name} gives choices")
         self.name = self.name or "small"
         self.rubric_name = self.rubric.name
-        settings = [self.encoder.fingerprint, self.adapter, asdict(self.scale), self.rubric.scale]
+        settings = [self.encoder.fingerprint, self.adapter, self.learnt.to_dict(), self.rubric.scale]
         self.fingerprint = digest(settings)
 
     def estimate(self, requests: Sequence[Request]) -> tuple[int, float]:
@@ -127,23 +169,32 @@ class SmallJudge(ApartJudge):
         return [0] * len(prompts)  # a response is read in pieces
 
     def answer(self, prompts: Sequence[Request], wanted: Sequence[bool]) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield (index, shares of the scale of all responses) of the wanted requests."""
-        chosen = [index for index, want in enumerate(wanted) if want]
-        cases = [prompts[index].case for index in chosen]
-        shares = self.scale.shares(features_of(cases, self.encoder, self.cross_encoder))
-        ends = np.cumsum([len(case.responses) for case in cases])
-        yield from zip(chosen, np.split(shares, ends[:-1]))
+        """Yield (index, shares of the scale of the responses in the slots) of the wanted requests, the shortest cases first."""
+        chosen = [(index, shown(prompts[index])) for index, want in enumerate(wanted) if want]
+        chosen.sort(key=lambda each: sum(len(response.text) for response in each[1].responses))
+        for some in (chosen[start : start + CHUNK] for start in range(0, len(chosen), CHUNK)):
+            cases = [case for _, case in some]
+            shares = self.learnt.shares(read_responses(cases, self.encoder, self.cross_encoder))
+            ends = np.cumsum([len(case.responses) for case in cases])
+            yield from zip([index for index, _ in some], np.split(shares, ends[:-1]))
 
     def verdict(self, request: Request, answer: np.ndarray, notes: dict[str, Any] | None = None) -> Verdict:
-        """Return the verdict of a case's shares; it is invalid if one of them is not finite."""
-        shown = [float(answer[slot]) for slot in request.slots]
-        if not np.isfinite(shown).all():
+        """Return the verdict of a case; it is invalid if a share is not finite."""
+        if not np.isfinite(answer).all():
             return self.record(request, "the question or a response has no words", notes, expected_scores=None)
-        low, high = self.rubric.scale
-        scores = [round(low + (high - low) * share, 6) for share in shown]
-        return self.record(
-            request, None, notes, expected_scores=by_response(scores, request.slots, len(request.case.responses))
-        )
+        (low, high), shares = self.rubric.scale, answer.tolist()
+        found = {}
+        if self.learnt.certain is not None and len(shares) > 1:
+            gap = fmean(abs(one - other) for one, other in combinations(shares, 2))
+            found["abstains"] = gap < self.learnt.certain
+        scores = [round(low + (high - low) * share, 6) for share in shares]
+        expected = by_response(scores, request.slots, len(request.case.responses))
+        return self.record(request, None, found | (notes or {}), expected_scores=expected)
+
+
+def shown(request: Request) -> Case:
+    """Return the case of a request with the responses in its slots alone."""
+    return replace(request.case, responses=tuple(request.case.responses[slot] for slot in request.slots))
 
 
 def load_small_judge(
@@ -154,7 +205,7 @@ def load_small_judge(
     models: Sequence[str] | None = None,
     name: str | None = None,
 ) -> SmallJudge:
-    """Load the small judge that recipes/fit_small_judge.py wrote to a folder.
+    """Load the small judge that recipes/fit_small_judge.py wrote to a folder, or the packaged one.
 
     Raises:
         RecordError: the folder holds none, a library or the encoder is missing, or the adapter is of another encoder.
@@ -162,23 +213,36 @@ def load_small_judge(
     file = folder / "judge.json"
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-        found = content["scale"]
-        scale = Scale(tuple(found["weights"][name] for name in FEATURES), found["intercept"], found["slope"])
-        wanted = content["encoder"]
-        base_name, base = wanted["name"], wanted["fingerprint"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        learnt = Learnt.from_dict(content)
+        base_name, base = content["encoder"]["name"], content["encoder"]["fingerprint"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise RecordError(f"{file}: not the description of a small judge ({error})") from None
-    network = encoder.load(device)
-    place = checkpoint_folder(encoder.encoder or ENCODER)
-    if fingerprint(place, []) != base:
+    place = checkpoint_folder(encoder.place)
+    if weights_fingerprint(place) != base:
         raise RecordError(f"{place} is not the {base_name} that the small judge was trained on (fingerprint {base})")
-    cross_encoder = load_cross_encoder(place, folder / "adapter", network.device)
-    return SmallJudge(network, cross_encoder, scale, fingerprint(folder / "adapter", []), rubric, models, name)
+    network = encoder.load(device)
+    cross_encoder = load_cross_encoder(place, folder / ADAPTER, network.device)
+    return SmallJudge(network, cross_encoder, learnt, fingerprint(folder / ADAPTER, []), rubric, models, name)
 
 
-def write_small_judge(folder: Path, scale: Scale, encoder: str, facts: Mapping[str, Any]) -> None:
-    """Write the description of a small judge beside its adapter; `encoder` is a folder, `facts` what was measured."""
-    named = {"name": Path(encoder).name, "fingerprint": fingerprint(Path(encoder), [])}
-    learnt = {"weights": dict(zip(FEATURES, scale.weights)), "intercept": scale.intercept, "slope": scale.slope}
-    content = {"encoder": named, "scale": learnt, **facts}
+def write_small_judge(folder: Path, learnt: Learnt, encoder: Path, facts: Mapping[str, Any]) -> None:
+    """Write the description of a small judge beside its adapter; `facts` are what was measured."""
+    named = {"name": encoder.name, "fingerprint": weights_fingerprint(encoder)}
+    content = {"encoder": named, **learnt.to_dict(), **facts}
     write_whole(folder / "judge.json", json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+
+def weights_fingerprint(encoder: Path) -> str:
+    """Return twelve hexadecimal digits over the weights and the vocabulary of an encoder, wherever its copy is from.
+
+    Raises:
+        RecordError: the encoder has no safetensors or no fast tokenizer.
+    """
+    found = hashlib.sha256()
+    for name in ("model.safetensors", "tokenizer.json"):
+        try:
+            with open(encoder / name, "rb") as stream:
+                found.update(hashlib.file_digest(stream, "sha256").digest())
+        except OSError as error:
+            raise RecordError(f"{encoder}: not the encoder of a small judge ({error})") from None
+    return found.hexdigest()[:12]

@@ -10,6 +10,7 @@ from typing import Any
 from automedeval.records import AutoMedEvalError, RecordError, check_least
 
 ENCODER = "models/all-MiniLM-L6-v2"  # where recipes/get_models.py puts it
+ENCODER_ON_HUB = "sentence-transformers/all-MiniLM-L6-v2"
 _KINDS = ("openai", "likelihood", "channel", "baseline", "small", "recording", "ratings")
 
 
@@ -19,13 +20,15 @@ def parse_model(spec: str) -> tuple[str, str]:
     A name without a known prefix is a checkpoint's: "models/x" gives ("checkpoint", "models/x").
     """
     kind, colon, name = spec.partition(":")
+    if spec == "small":
+        return "small", ""  # the packaged one
     return (kind, name) if colon and kind in _KINDS else ("checkpoint", spec)
 
 
 def checked_model(spec: str) -> tuple[str, str]:
     """Split the name of a model like `parse_model`; raise RecordError if it is empty or an endpoint's URL."""
     kind, name = parse_model(spec)
-    if not name.strip():
+    if not name.strip() and spec != "small":
         raise RecordError("the name of a model is empty")
     if "://" in spec:
         raise RecordError(f"{spec}: an endpoint is given as openai:MODEL with --base_url {spec}")
@@ -157,19 +160,39 @@ class ChatArguments:
 
 @dataclass
 class EncoderArguments:
-    """The encoder of the baselines that compare embeddings."""
+    """The encoder of the baselines that compare embeddings, and of a small judge."""
 
     encoder: str | None = field(
         default=None,
         metadata={
-            "help": "sentence encoder of the baselines that compare embeddings, a folder or Hub id "
-            f"(default: {ENCODER}); reports and audits leave these baselines out with none"
+            "help": "sentence encoder of a small judge and of the baselines that compare embeddings, a folder or Hub id "
+            f"(default: {ENCODER}, or {ENCODER_ON_HUB} in the cache of the Hub); reports and audits leave these baselines out "
+            "with none"
         },
     )
     encoder_pooling: str | None = field(
         default=None,
         metadata={"help": "for an encoder without modules.json: cls, mean, or pooler, as it was trained"},
     )
+
+    @property
+    def place(self) -> str:
+        """Return the folder or Hub id of the encoder; without a name nothing is downloaded.
+
+        Raises:
+            RecordError: none was named, and the default one is not on this machine.
+        """
+        if self.encoder or Path(ENCODER).is_dir():
+            return self.encoder or ENCODER
+        from huggingface_hub import try_to_load_from_cache
+
+        cached = try_to_load_from_cache(ENCODER_ON_HUB, "model.safetensors")
+        if not isinstance(cached, str):
+            raise RecordError(
+                f"no encoder at {ENCODER}, and no {ENCODER_ON_HUB} in the cache of the Hub; "
+                "`python recipes/get_models.py --output models` gets it"
+            )
+        return str(Path(cached).parent)
 
     def load(self, device: str = "auto") -> Any:
         """Return the encoder, in float32: a verdict must not depend on the machine that gave it.
@@ -181,7 +204,7 @@ class EncoderArguments:
             from automedeval.models.embeddings import Encoder
         except ImportError as error:
             raise RecordError(f"the encoder cannot be loaded: {error}; install automedeval[data]") from None
-        return Encoder(self.encoder or ENCODER, device, "float32", pooling=self.encoder_pooling)
+        return Encoder(self.place, device, "float32", pooling=self.encoder_pooling)
 
     def load_if_there(self, notes: list[str], device: str = "auto") -> Any:
         """Return the encoder for a report, None if there is none; where none was named, a note says what is left out and why.

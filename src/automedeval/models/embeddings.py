@@ -123,6 +123,34 @@ class Encoder:
             raise RecordError(f"{self.name}: a vector is not finite; --dtype float32 may help")
         return vectors
 
+    def encode_tokens(self, texts: Sequence[str]) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Encode texts, and each of their tokens.
+
+        Args:
+            texts: as for `encode`.
+
+        Returns:
+            For each text its vector, float32 [dimensions], and the vectors of its tokens without the special ones, float32
+            [tokens, dimensions]; all have length 1.
+
+        Raises:
+            RecordError: a vector is not finite.
+        """
+        found: list = [None] * len(texts)
+        special = torch.tensor(self._network.tokenizer.all_special_ids)
+        for batch in self._batches([min(count, self.max_tokens) for count in self.count(texts)]):
+            options = {"batch_size": len(batch), "show_progress_bar": False}
+            with self._lock:
+                each = self._network.encode([texts[index] for index in batch], output_value=None, **options)
+            for index, row in zip(batch, each):
+                own = ~torch.isin(row["input_ids"].cpu(), special)
+                vectors = torch.vstack([row["sentence_embedding"].cpu(), row["token_embeddings"].cpu()[own]]).float()
+                vectors = torch.nn.functional.normalize(vectors, dim=1).numpy()
+                if not np.isfinite(vectors).all():
+                    raise RecordError(f"{self.name}: a vector is not finite; --dtype float32 may help")
+                found[index] = vectors[0], vectors[1:]
+        return found
+
     def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
         """Yield indices of texts in batches, longest first, so that a batch that is too large for the memory fails at once."""
         batch: list[int] = []

@@ -1,0 +1,106 @@
+"""What the small judge reads of a response: numbers that a small encoder gives, with and without a trained adapter."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from automedeval.metrics.embedding import pieces
+from automedeval.models.cross_encoder import relevance
+from automedeval.records import Case, question_text
+
+# What is read of a response and its question:
+#   first             the cosine of the question with the response's first piece
+#   late_interaction  the mean over the question's tokens of the largest cosine with a token of the response
+#                     (Khattab and Zaharia 2020, ColBERT)
+#   on_topic          ln(1 + the sum over the response's tokens of how far the cosine with the question is above NEAR): how much
+#                     of the response is about the question; words on other things do not raise it
+#   relevance         what the trained cross-encoder says of the question and the nearest piece of the response
+QUESTION = ("first", "late_interaction", "on_topic", "relevance")
+# What is read in addition where there is a reference:
+#   reference         the largest cosine of a piece of the response with a piece of the reference
+#   covered           as late_interaction, for the tokens of the reference
+REFERENCE = ("reference", "covered")
+FEATURES = (*QUESTION, *REFERENCE)
+NEAR = 0.2
+
+
+class Text(NamedTuple):
+    """An encoded text: the vectors of its pieces, float [pieces, dimensions], and of all their tokens."""
+
+    pieces: list[str]
+    vectors: np.ndarray
+    tokens: np.ndarray
+
+
+def read_responses(cases: Sequence[Case], encoder: Any, cross_encoder: Any) -> np.ndarray:
+    """Return the features of every response of some cases.
+
+    Args:
+        encoder: an `Encoder`.
+        cross_encoder: a `sentence_transformers.CrossEncoder` with the adapter for relevance.
+
+    Returns:
+        float [responses of all cases, FEATURES]; NaN where there are no words, those of REFERENCE also without a reference.
+    """
+    questions = [question_text(case.question) for case in cases]
+    references = [case.reference or "" for case in cases]
+    texts = [response.text for case in cases for response in case.responses]
+    encoded = encode([*questions, *references, *texts], encoder)
+    rows, pairs = [], []
+    for case, question, reference in zip(cases, questions, references):
+        asked = encoded[question]
+        for response in case.responses:
+            text = encoded[response.text]
+            rows.append([*own_features(asked, text), np.nan, *reference_features(encoded[reference], text)])
+            if asked.pieces and text.pieces:
+                nearest = (text.vectors @ asked.vectors.T).max(axis=1).argmax()
+                pairs.append((len(rows) - 1, (question, text.pieces[nearest])))
+    features = np.array(rows, float).reshape(len(rows), len(FEATURES))
+    different = list(dict.fromkeys(pair for _, pair in pairs))
+    values = dict(zip(different, relevance(cross_encoder, different).tolist()))
+    for row, pair in pairs:
+        features[row, FEATURES.index("relevance")] = values[pair]
+    return features
+
+
+def encode(texts: Sequence[str], encoder: Any) -> dict[str, Text]:
+    """Encode texts piece by piece; equal pieces are encoded once, so that equal texts have equal features."""
+    cut = {text: pieces(text) for text in texts}
+    every = list(dict.fromkeys(piece for own in cut.values() for piece in own))
+    found = dict(zip(every, encoder.encode_tokens(every)))
+    empty = np.empty((0, encoder.dimensions), np.float32)
+    return {
+        text: Text(
+            own,
+            np.array([found[piece][0] for piece in own], np.float32).reshape(len(own), encoder.dimensions),
+            np.vstack([found[piece][1] for piece in own]) if own else empty,
+        )
+        for text, own in cut.items()
+    }
+
+
+def own_features(question: Text, response: Text) -> list[float]:
+    """Return `first`, `late_interaction` and `on_topic`."""
+    if not question.pieces or not response.pieces:
+        return [np.nan] * 3
+    near = (response.tokens @ question.vectors.T).max(axis=1) - NEAR
+    return [
+        float((question.vectors @ response.vectors[0]).max()),
+        late_interaction(question, response),
+        float(np.log1p(near.clip(0).sum())),
+    ]
+
+
+def reference_features(reference: Text, response: Text) -> list[float]:
+    """Return `reference` and `covered`."""
+    if not reference.pieces or not response.pieces:
+        return [np.nan] * 2
+    return [float((reference.vectors @ response.vectors.T).max()), late_interaction(reference, response)]
+
+
+def late_interaction(text: Text, response: Text) -> float:
+    """Return the mean over the tokens of a text of the largest cosine with a token of the response."""
+    if not len(text.tokens) or not len(response.tokens):
+        return np.nan
+    return float((text.tokens @ response.tokens.T).max(axis=1).mean())

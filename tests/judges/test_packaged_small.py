@@ -1,0 +1,85 @@
+"""The packaged small judge: it needs no name, gives its recorded scores, and finds its encoder or says what is missing."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from doubles.agreement_study import read, write
+from plain_small_judge import Plain
+from programs import ENCODER, ROOT, SAMPLE, error_line, needs_encoder, run_recipe
+
+from automedeval.judges.small import PACKAGED
+from automedeval.models.arguments import ENCODER_ON_HUB
+
+pytestmark = needs_encoder
+RECORDED = Path(__file__).with_name("small_scores.json")
+
+
+def ten_cases(with_reference: bool) -> list[dict]:
+    cases = read(SAMPLE / "test_cases.jsonl")[:10]
+    return cases if with_reference else [case | {"reference": None} for case in cases]
+
+
+@pytest.mark.parametrize("beside", ["reference", "question"])
+def test_it_gives_its_recorded_scores_and_those_of_plain_transformers(beside: str, tmp_path: Path) -> None:
+    cases, plain = ten_cases(beside == "reference"), Plain(PACKAGED)
+    given = ["--cases", write(tmp_path / "cases.jsonl", cases), "--output", tmp_path / "out", "--device", "cpu"]
+    done = run_recipe("judge", *given, "--encoder", ENCODER)
+    assert done.returncode == 0, done.stderr
+    found = {verdict["case_id"]: verdict["expected_scores"] for verdict in read(tmp_path / "out" / "verdicts.jsonl")}
+    recorded = json.loads(RECORDED.read_text())[beside]
+    assert list(recorded) == [case["id"] for case in cases]
+    for case in cases:
+        assert found[case["id"]] == pytest.approx(recorded[case["id"]], abs=2e-3)
+    for case in cases[:2]:
+        right = [plain.score(case["question"], each["text"], case.get("reference")) for each in case["responses"]]
+        assert found[case["id"]] == pytest.approx(right, abs=2e-4)
+
+
+def test_it_is_small_and_names_no_path_of_a_machine() -> None:
+    files = [path for path in PACKAGED.rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files if path.suffix == ".safetensors") <= 8e6
+    assert {path.name for path in files} >= {"judge.json", "README.md", "NOTICE.md", "adapter_model.safetensors"}
+    for path in files:
+        if path.suffix in (".json", ".md"):
+            text = path.read_text(encoding="utf-8")
+            assert "/work" not in text
+            assert "/home" not in text
+
+
+def judge_elsewhere(folder: Path, cases: Path, **environment: object) -> subprocess.CompletedProcess:
+    """Judge in a folder without models/."""
+    command = [
+        sys.executable,
+        ROOT / "recipes" / "judge.py",
+        "--cases",
+        cases,
+        "--output",
+        folder / "out",
+        "--device",
+        "cpu",
+    ]
+    given = os.environ | {"HF_HUB_OFFLINE": "1"} | {name: str(value) for name, value in environment.items()}
+    return subprocess.run(
+        [*map(str, command)], cwd=folder, env=given, capture_output=True, text=True, encoding="utf-8", check=False
+    )
+
+
+def test_its_encoder_is_found_in_the_cache_of_the_hub_and_nothing_is_downloaded(tmp_path: Path) -> None:
+    cases = write(tmp_path / "cases.jsonl", ten_cases(with_reference=True)[:2])
+    told = error_line(judge_elsewhere(tmp_path, cases, HF_HUB_CACHE=tmp_path / "cache"))
+    assert f"no encoder at models/all-MiniLM-L6-v2, and no {ENCODER_ON_HUB} in the cache of the Hub" in told
+    assert not (tmp_path / "out" / "verdicts.jsonl").exists()
+    repository = tmp_path / "cache" / f"models--{ENCODER_ON_HUB.replace('/', '--')}"
+    shutil.copytree(ENCODER, repository / "snapshots" / ("c" * 40))
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("c" * 40)
+    done = judge_elsewhere(tmp_path, cases, HF_HUB_CACHE=tmp_path / "cache")
+    assert done.returncode == 0, done.stderr
+    recorded = json.loads(RECORDED.read_text())["reference"]
+    for verdict in read(tmp_path / "out" / "verdicts.jsonl"):
+        assert verdict["expected_scores"] == pytest.approx(recorded[verdict["case_id"]], abs=2e-3)
