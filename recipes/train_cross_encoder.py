@@ -106,7 +106,7 @@ def main() -> None:
         print(f"{output}: this run is finished already")
         return
     torch.manual_seed(training.seed)  # of the weights that the adapter starts with
-    model = load_cross_encoder(base, args.start and Path(args.start) / "adapter")
+    model = load_cross_encoder(base, args.start and Path(args.start) / "adapter", trainable=True)
     if args.start is None:
         layers = ["query", "key", "value", "dense"]
         shape = {"r": args.lora_r, "lora_alpha": args.lora_alpha, "lora_dropout": args.lora_dropout}

@@ -9,7 +9,7 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
-from programs import ROOT
+from programs import ENCODER, ROOT, needs_encoder
 
 SOURCE = ROOT / "src" / "automedeval"
 RECIPES = {path.stem for path in (ROOT / "recipes").glob("*.py") if path.stem != "__init__"}
@@ -65,6 +65,30 @@ def test_the_wheel_holds_every_file_of_the_package_and_no_other(wheel: Path) -> 
     assert {"automedeval/sample/README.md", "automedeval/rubrics/packaged/automedeval.yaml"} <= expected
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert held == expected
+
+
+def test_the_wheel_is_small(wheel: Path) -> None:
+    assert wheel.stat().st_size < 15e6
+
+
+@needs_encoder
+def test_the_small_judge_of_the_wheel_judges(wheel: Path, tmp_path: Path) -> None:
+    zipfile.ZipFile(wheel).extractall(tmp_path / "installed")
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path / 'installed')!r})\n"
+        "import automedeval\n"
+        "print(automedeval.__file__)\n"
+        "from automedeval import Case, load_judge\n"
+        "responses = [{'model': 'a', 'text': 'Ask a surgeon to remove it.'}, {'model': 'b', 'text': 'Paint the wall blue.'}]\n"
+        "case = Case.from_dict({'id': 'one', 'question': 'Who removes an appendix?', 'responses': responses})\n"
+        f"(verdict,) = load_judge('small', chat={{'device': 'cpu'}}, encoder={str(ENCODER)!r})([case])\n"
+        "print(*verdict.expected_scores)"
+    )
+    shown = subprocess.run([sys.executable, "-I", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    file, scores = shown.stdout.strip().splitlines()[-2:]
+    assert Path(file).is_relative_to(tmp_path)
+    first, second = map(float, scores.split())
+    assert 1 <= second < first <= 5
 
 
 def test_a_rubric_is_read_from_the_wheel_alone(wheel: Path, tmp_path: Path) -> None:

@@ -524,7 +524,7 @@ def test_a_step_that_fails_ends_the_study(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "unknown key 'no_such_argument'" in done.stderr
     assert [line for line in done.stdout.splitlines() if line.startswith("==")] == [
-        "== 1/21 reference books into the knowledge store"
+        "== 1/22 reference books into the knowledge store"
     ]
 
 

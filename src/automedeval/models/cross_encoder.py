@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from peft.tuners.lora import LoraLayer
 from peft.utils import get_peft_model_state_dict
 from safetensors.torch import save_file
 from sentence_transformers import CrossEncoder
@@ -18,8 +19,13 @@ from automedeval.records.journal import write_whole
 TOKENS = 256  # of question and piece together; the longer of the two is cut
 
 
-def load_cross_encoder(base: Path, adapter: Path | None = None, device: str = "cpu") -> CrossEncoder:
+def load_cross_encoder(
+    base: Path, adapter: Path | None = None, device: str = "cpu", trainable: bool = False
+) -> CrossEncoder:
     """Return the cross-encoder of an encoder's folder, with an adapter of `save_adapter` or with a new head, in float32.
+
+    Args:
+        trainable: whether the adapter stays beside the weights. Else it is added to them, which is faster.
 
     Raises:
         RecordError: there is no such adapter, or it is one of another encoder.
@@ -38,9 +44,12 @@ def load_cross_encoder(base: Path, adapter: Path | None = None, device: str = "c
         if not (adapter / "adapter_config.json").is_file():
             raise RecordError(f"no adapter at {adapter}")
         try:
-            model.load_adapter(str(adapter), is_trainable=True)
+            model.load_adapter(str(adapter), is_trainable=trainable)
         except Exception as error:  # noqa: BLE001  a wrong adapter makes three libraries raise many kinds
             raise RecordError(f"{adapter} cannot be loaded: {' '.join(str(error).split())[:300]}") from None
+        for layer in model.modules() if not trainable else ():
+            if isinstance(layer, LoraLayer):
+                layer.merge()
     return model
 
 
