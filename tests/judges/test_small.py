@@ -210,10 +210,14 @@ def test_a_judge_abstains_on_the_cases_that_are_not_certified(trained: Path, sma
     assert content["certificate"]["threshold"] == content["certain"]
     content["certain"] = 0.1
     (other / "judge.json").write_text(json.dumps(content))
-    for verdict in judged(tmp_path, other, cases):
+    plain = [case.to_dict() | {"reference": None} for case in read_cases(cases)]
+    for verdict in judged(tmp_path, other, write(tmp_path / "plain.jsonl", plain)):
         shares = [(score - 1) / 4 for score in verdict["expected_scores"]]
         gap = fmean(abs(one - two) for one, two in combinations(shares, 2))
         assert verdict["abstains"] == (gap < 0.1)
+    assert "reference" in content["scales"]
+    (tmp_path / "beside").mkdir()
+    assert not any("abstains" in verdict for verdict in judged(tmp_path / "beside", other, cases))
 
 
 def test_an_interrupted_training_reaches_the_same_adapter(trained: Path, tmp_path: Path) -> None:

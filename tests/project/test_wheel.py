@@ -71,39 +71,33 @@ def test_the_wheel_is_small(wheel: Path) -> None:
     assert wheel.stat().st_size < 15e6
 
 
+def run_from(wheel: Path, folder: Path, code: str) -> list[str]:
+    """Run code with the package of the wheel alone; return the lines that it prints."""
+    zipfile.ZipFile(wheel).extractall(folder / "installed")
+    place = str(folder / "installed")
+    code = f"import sys; sys.path.insert(0, {place!r})\nimport automedeval\nprint(automedeval.__file__)\n{code}"
+    # -I: neither the checkout nor PYTHONPATH is looked at
+    shown = subprocess.run([sys.executable, "-I", "-c", code], cwd=folder, capture_output=True, text=True, check=True)
+    file, *lines = shown.stdout.strip().splitlines()
+    assert Path(file).is_relative_to(folder)
+    return lines
+
+
 @needs_encoder
 def test_the_small_judge_of_the_wheel_judges(wheel: Path, tmp_path: Path) -> None:
-    zipfile.ZipFile(wheel).extractall(tmp_path / "installed")
     code = (
-        f"import sys; sys.path.insert(0, {str(tmp_path / 'installed')!r})\n"
-        "import automedeval\n"
-        "print(automedeval.__file__)\n"
         "from automedeval import Case, load_judge\n"
         "responses = [{'model': 'a', 'text': 'Ask a surgeon to remove it.'}, {'model': 'b', 'text': 'Paint the wall blue.'}]\n"
         "case = Case.from_dict({'id': 'one', 'question': 'Who removes an appendix?', 'responses': responses})\n"
         f"(verdict,) = load_judge('small', chat={{'device': 'cpu'}}, encoder={str(ENCODER)!r})([case])\n"
         "print(*verdict.expected_scores)"
     )
-    shown = subprocess.run([sys.executable, "-I", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    file, scores = shown.stdout.strip().splitlines()[-2:]
-    assert Path(file).is_relative_to(tmp_path)
-    first, second = map(float, scores.split())
+    first, second = map(float, run_from(wheel, tmp_path, code)[-1].split())
     assert 1 <= second < first <= 5
 
 
 def test_a_rubric_is_read_from_the_wheel_alone(wheel: Path, tmp_path: Path) -> None:
-    zipfile.ZipFile(wheel).extractall(tmp_path / "installed")
-    code = (
-        f"import sys; sys.path.insert(0, {str(tmp_path / 'installed')!r})\n"
-        "import automedeval\n"
-        "print(automedeval.__file__)\n"
-        "for name in automedeval.packaged_rubrics():\n"
-        "    print(automedeval.read_rubric(name).name)"
-    )
-    # -I: neither the checkout nor PYTHONPATH is looked at
-    shown = subprocess.run([sys.executable, "-I", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    file, *rubrics = shown.stdout.split()
-    assert Path(file).is_relative_to(tmp_path)
-    assert rubrics == [
+    code = "for name in automedeval.packaged_rubrics():\n    print(automedeval.read_rubric(name).name)"
+    assert run_from(wheel, tmp_path, code) == [
         *("automedeval@1", "instruction_pairwise@1", "just_eval_pairwise@1", "medical_pairwise@1", "pandalm@1")
     ]

@@ -100,7 +100,8 @@ class Learnt:
 
     Args:
         scales: those of `SCALES`; without the one for a reference, references are not read.
-        certain: verdicts whose scores, as shares of the scale, have a mean gap of at least this are certified; None: none is.
+        certain: verdicts without a reference whose scores, as shares of the scale, have a mean gap of at least this are
+            certified; None: none is.
     """
 
     scales: Mapping[str, Scale]
@@ -129,7 +130,8 @@ class Learnt:
 class SmallJudge(ApartJudge):
     """Score every response by itself: `expected_scores` on the rubric's scale, calibrated with people's ratings.
 
-    A verdict's `abstains` says that its scores lie too close together to be certified.
+    A verdict's `abstains` says that its scores lie too close together to be certified. It is missing where nothing was
+    certified: for a single response, and where a reference was read.
 
     Args:
         encoder: an `Encoder`.
@@ -184,7 +186,8 @@ class SmallJudge(ApartJudge):
             return self.record(request, "the question or a response has no words", notes, expected_scores=None)
         (low, high), shares = self.rubric.scale, answer.tolist()
         found = {}
-        if self.learnt.certain is not None and len(shares) > 1:
+        beside = "reference" in self.learnt.scales and (request.case.reference or "").strip()
+        if self.learnt.certain is not None and len(shares) > 1 and not beside:
             gap = fmean(abs(one - other) for one, other in combinations(shares, 2))
             found["abstains"] = gap < self.learnt.certain
         scores = [round(low + (high - low) * share, 6) for share in shares]
