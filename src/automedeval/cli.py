@@ -135,12 +135,14 @@ def installed_versions(*more: str) -> dict[str, str]:
 
 
 def git_commit() -> str | None:
-    """Return the commit of the git checkout that contains the running program, None if there is none."""
-    command = ["git", "-C", str(Path(sys.argv[0]).resolve().parent), "rev-parse", "HEAD"]
+    """Return the commit of the checkout that this package runs from; None if it was installed from a wheel."""
+    package = Path(__file__).resolve().parent
+    command = ["git", "-C", str(package), "rev-parse", "--show-prefix", "HEAD"]
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
+        prefix, commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    except (OSError, subprocess.CalledProcessError, ValueError):
         return None
+    return commit if prefix == "src/automedeval/" else None  # an environment may lie inside somebody's checkout
 
 
 def join_processes() -> Processes:

@@ -1,9 +1,9 @@
 """The paper's human work at its size: who is asked about how many items, by the files of recipes/runs/automedeval-13b."""
 
+import importlib
 import itertools
 import json
 import random
-import runpy
 from collections import Counter
 from pathlib import Path
 
@@ -125,7 +125,7 @@ def test_the_files_fit_the_steps_before_and_after_them() -> None:
 
 def test_the_coordinator_is_told_how_many_tasks_there_are(opened, capsys) -> None:
     store = opened("annotate")
-    recipe = runpy.run_path(str(ROOT / "recipes" / "annotate.py"))
+    recipe = vars(importlib.import_module("automedeval.commands.annotate"))
     recipe["greet"](recipe["AnnotateArguments"]("study.yaml"), store.study, store)
     told = capsys.readouterr().out
     assert "  rate: 1,130 cases, 5,650 tasks for attending, chief\n" in told

@@ -1,6 +1,6 @@
 """Get the verdicts of an audit: recorded ones, or those of a judge on the cases as they are and on changed cases.
 
-Verdicts are appended to the same log as `recipes/judge.py` writes; a case that has its verdict is not judged again.
+Verdicts are appended to the same log as `automedeval judge` writes; a case that has its verdict is not judged again.
 """
 
 import json

@@ -6,7 +6,7 @@ In the paper one chief physician is the jury. The queue is a file, jury.jsonl, w
 
 `decision` is "keep" or "revise". For "revise", `scores` are in the order of `models`, and `rationale` names the doctors in the
 slots of `order`. A rubric with choices has `choices` instead of `scores`. `digest` depends on the answers and the verdict on
-record; it may be missing. recipes/prepare_cases.py --verdicts_from ratings writes raters' verdicts in this layout, undecided;
+record; it may be missing. automedeval prepare --verdicts_from ratings writes raters' verdicts in this layout, undecided;
 they can be the jury as well.
 
 The physicians' page takes the same decisions; its export in the folder DECIDED beside the queue is read with the queue.

@@ -23,7 +23,7 @@ class LikelihoodJudge(ApartJudge):
 
     With a rubric it is the channel judge, for a checkpoint that was trained on the rows of recipes/build_channel_dataset.py. A
     response's expected score is how much likelier its question is after the response with the best score than after the same
-    response with the worst. Both log-probabilities stand in a verdict's `likelihoods`, by score, for recipes/calibrate.py.
+    response with the worst. Both log-probabilities stand in a verdict's `likelihoods`, by score, for automedeval calibrate.
     """
 
     chat: Any

@@ -1,7 +1,7 @@
 """Average a judge's figures over its runs, and follow the judges of introspection rounds.
 
-A run is one `--runs` of recipes/judge.py, or one training of the judge: NAME, NAME-run2, … . Every run is scored by itself, and
-the figures are averaged (paper, Table 2). A training's figure is the mean over its own runs.
+A run is one `--runs` of automedeval judge, or one training of the judge: NAME, NAME-run2, … . Every run is scored by itself,
+and the figures are averaged (paper, Table 2). A training's figure is the mean over its own runs.
 
 The judge of round 0 comes from the last curriculum stage (paper Tables 3 and 5). The forecast is of triple accuracy, the
 paper's Accuracy triple, which its Appendix F models.

@@ -285,7 +285,7 @@ class JudgeVerdicts:
     def asked(self) -> np.ndarray:
         """Whether the judge was asked about each response: bool [responses]; False is not counted as an error.
 
-        A model that cases with verdicts have and no verdict shows was left out on purpose (`--models` of recipes/judge.py). A
+        A model that cases with verdicts have and no verdict shows was left out on purpose (`--models` of automedeval judge). A
         case without any verdict is an error.
         """
         models = self.cases.model_of

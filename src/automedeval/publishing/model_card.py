@@ -58,9 +58,9 @@ def fill_card(
         card: the hand-written card, with its markers.
         checkpoint: the folder that recipes/sft.py left.
         inputs: what the owner states.
-        result: what recipes/meta_evaluate.py found, `agreement.json`; None where nothing was measured.
-        audit: what recipes/audit.py found, `audit.json`, whose headline is shown; or figures at any depth. None where there was
-            none.
+        result: what automedeval report found, `agreement.json`; None where nothing was measured.
+        audit: what automedeval audit found, `audit.json`, whose headline is shown; or figures at any depth. None where there
+            was none.
 
     Raises:
         RecordError: the checkpoint's training is not finished, or not known here; a marker is missing; the results have no such

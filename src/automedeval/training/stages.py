@@ -28,7 +28,7 @@ _SHOWN = 5  # ids that an error lists
 _UNUSED = {
     "trust_remote_code": (False, "code in a checkpoint is not run"),
     "push_to_hub": (False, "training does not publish; use recipes/publish.py"),
-    "eval_strategy": ("no", "a finished stage is evaluated with recipes/judge.py, not by its loss"),
+    "eval_strategy": ("no", "a finished stage is evaluated with automedeval judge, not by its loss"),
     "resume_from_checkpoint": (None, "the same command resumes from the last complete checkpoint"),
     "save_only_model": (False, "an interrupted run reaches the same weights only with the optimizer's state"),
     "ignore_data_skip": (False, "a resumed run would train again on the rows that it has seen"),

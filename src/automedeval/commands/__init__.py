@@ -1,0 +1,1 @@
+"""What a user starts: each module is one command of `automedeval`, and the recipe of the same work calls the same `main`."""

@@ -1,0 +1,154 @@
+"""Keep the verdicts that are certified to be reliable, and give the other cases to people.
+
+    automedeval abstain --verdicts verdicts/mine --cases cases.jsonl --ratings ratings.jsonl \\
+        --abstain_at 0.1 --delta 0.1 --output selected/mine
+
+Some of the cases are rated, drawn at random from all; the others are fresh. The rated cases tell how many errors confident
+verdicts have. Fresh verdicts above a threshold of confidence are kept, so that with a probability of at least 1 - delta the
+share of wrong pairs among them is at most --abstain_at (automedeval.stats.selective has the exact statement and the method). If
+no threshold can be certified, no verdict is kept.
+
+Writes OUTPUT/kept/verdicts.jsonl and OUTPUT/kept/cases.jsonl; OUTPUT/queue/cases.jsonl, the other fresh cases for the
+physicians, the least confident first; OUTPUT/abstention.json with the certificate; OUTPUT/risk_coverage.svg of the rated cases.
+
+Calibrated verdicts can be used: automedeval calibrate leaves out the cases that it learnt from, so none of them is rated here.
+"""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from automedeval.cli import comma_list, parse, record_run
+from automedeval.meta_evaluation.cases import Cases
+from automedeval.meta_evaluation.confidence import MEASURES, Confidence
+from automedeval.meta_evaluation.ratings import read_ratings
+from automedeval.records import RecordError, read_cases
+from automedeval.records.journal import write_whole
+from automedeval.reports import charts
+from automedeval.stats import selective
+from automedeval.stats.bootstrap import RESAMPLES, estimate, plain
+
+
+@dataclass
+class AbstainArguments:
+    """The verdicts, the ratings, and the errors that are allowed."""
+
+    verdicts: list[str] = field(metadata={"help": "files or folders of one judge's verdicts, on rated and fresh cases"})
+    cases: list[str] = field(metadata={"help": "the cases of all these verdicts: one file or several"})
+    ratings: str = field(metadata={"help": "people's ratings of some of the cases; a case without a rating is fresh"})
+    output: str = field(metadata={"help": "folder for kept/, queue/, abstention.json and risk_coverage.svg"})
+    abstain_at: float = field(metadata={"help": "largest share of wrong pairs among the kept verdicts"})
+    delta: float = field(default=0.1, metadata={"help": "probability with which the certificate may be false"})
+    confidence: str = field(
+        default="gap",
+        metadata={"help": "; ".join(f"{name}: {text}" for name, text in MEASURES.items()), "choices": list(MEASURES)},
+    )
+    others: list[str] = field(
+        default_factory=list, metadata={"help": "files or folders of other judges' verdicts, for --confidence judges"}
+    )
+    judge: str | None = field(
+        default=None,
+        metadata={"help": "the judge's name, where a file has several (of a pairwise judge NAME: CRITERION)"},
+    )
+    rubric: str | None = field(
+        default=None, metadata={"help": "your own rubric's .yaml file, if verdicts were given by one"}
+    )
+    seed: int = field(
+        default=0, metadata={"help": "draws the pair of each rated case that is tested; do not try several seeds"}
+    )
+
+    def __post_init__(self) -> None:
+        for name in ("verdicts", "cases", "others"):
+            setattr(self, name, comma_list(getattr(self, name)))
+        for name in ("abstain_at", "delta"):
+            if not 0 < getattr(self, name) < 1:
+                raise RecordError(f"--{name} must be above 0 and below 1, not {getattr(self, name)}")
+        if (self.confidence == "judges") != bool(self.others):
+            raise RecordError("--others and --confidence judges need each other")
+
+
+def main() -> None:
+    """Certify a threshold on the rated cases, then divide the fresh cases by it."""
+    (args,) = parse((AbstainArguments,), __doc__)
+    cases = Cases([case for file in args.cases for case in read_cases(file)], ", ".join(args.cases))
+    if len(cases.index) < len(cases):
+        raise RecordError(f"{cases.source}: a case is in two of the files")
+    people = read_ratings(args.ratings, cases)
+    judged = Confidence.read(args.verdicts, cases, people, args.confidence, args.others, args.judge, args.rubric)
+    rated = cases.panel.per_case(~np.isnan(people.scores), "responses") > 0
+    fresh, sure = ~rated, ~np.isnan(judged.values)
+    if not fresh.any():
+        raise RecordError(f"{args.ratings}: every case of {cases.source} is rated: no fresh case is left")
+    if not (fresh & sure).any():
+        raise RecordError(
+            f"no verdict of {judged.judge} on a case without ratings has a confidence by {args.confidence}"
+        )
+    panel = cases.panel
+    ordered = ~np.isnan(judged.people) & (judged.people != 0) & (rated & sure)[panel.case[panel.pairs[0]]]
+    drawn = selective.drawn_pairs(panel, ordered, [case.id for case in cases.records], args.seed)
+    units = judged.values[panel.case[panel.pairs[0][drawn]]]
+    sequence = selective.thresholds(judged.values[fresh & sure], len(drawn), args.abstain_at, args.delta)
+    wrong = judged.relation[drawn] != judged.people[drawn]
+    certificate = selective.certify(units, wrong, sequence, args.abstain_at, args.delta)
+    keep = fresh & sure & (judged.values >= (np.inf if certificate.threshold is None else certificate.threshold))
+    curve = selective.risk_coverage(panel, judged.people, judged.relation, judged.values)
+    record = {
+        "judge": judged.judge,
+        "settings": judged.settings,
+        "confidence": args.confidence,
+        "seed": args.seed,
+        **certificate.to_dict(),
+        "fresh": int(fresh.sum()),
+        "kept": int(keep.sum()),
+        "queued": int((fresh & ~keep).sum()),
+        "queued_without_a_confidence": int((fresh & ~sure).sum()),
+        "coverage": float(keep.sum() / fresh.sum()),
+        "rated_curve": plain(estimate(curve, len(cases), RESAMPLES, args.seed)),
+    }
+    write(args, cases, judged, keep, fresh & ~keep, record)
+    print(f"{int(rated.sum())} rated cases, {len(drawn)} with a pair to test; {record['fresh']} fresh cases")
+    if certificate.threshold is None:
+        print(f"nothing can be certified: {certificate.reason}; {judged.judge} abstains on all")
+    else:
+        test = f"{record['errors']} of {record['units_kept']} tested pairs wrong, p = {record['p']:.2g}"
+        print(f"certified: at most {args.abstain_at:g} of the kept pairs wrong, at delta {args.delta:g} ({test})")
+    print(f"kept {record['kept']} ({record['coverage']:.0%}), queued {record['queued']}")
+    print(f"queue: {Path(args.output) / 'queue' / 'cases.jsonl'}")
+
+
+def write(
+    args: AbstainArguments,
+    cases: Cases,
+    judged: Confidence,
+    keep: np.ndarray,
+    queue: np.ndarray,
+    record: dict[str, Any],
+) -> None:
+    """Write the kept verdicts with their cases, the queue, the certificate and the figure."""
+    output = Path(args.output)
+    for name in ("kept", "queue"):
+        (output / name).mkdir(parents=True, exist_ok=True)
+    record_run(output / "run.json", args)
+    kept = [cases.records[number] for number in cases.file_order if keep[number]]
+    least_first = np.where(np.isnan(judged.values), -np.inf, judged.values)
+    queued = sorted((number for number in cases.file_order if queue[number]), key=lambda number: least_first[number])
+    confidence = [None if np.isnan(value) else float(value) for value in judged.values]
+    files = {
+        "kept/cases.jsonl": [case.to_dict() for case in kept],
+        "kept/verdicts.jsonl": [verdict.to_dict() for case in kept for verdict in judged.verdicts[case.id]],
+        "queue/cases.jsonl": [
+            cases.records[number].to_dict() | {"confidence": confidence[number]} for number in queued
+        ],
+    }
+    for name, records in files.items():
+        write_whole(output / name, "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in records))
+    write_whole(output / "abstention.json", json.dumps(record, indent=1, allow_nan=False) + "\n")
+    (output / "risk_coverage.svg").unlink(missing_ok=True)
+    if record["rated_curve"]:
+        share = record["units_kept"] / record["units"] if record["threshold"] is not None else None
+        curves = {judged.judge: record["rated_curve"]}
+        svg = charts.svg_file(charts.risk_coverage, curves, args.abstain_at, share)
+        write_whole(output / "risk_coverage.svg", svg)

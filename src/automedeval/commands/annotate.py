@@ -1,0 +1,156 @@
+"""Serve the physicians' page: rate responses and verdicts, verify, decide as the jury, compare (paper, sections 3.1, 3.3, 4.2).
+
+    automedeval annotate --study recipes/runs/automedeval-135m/annotate.yaml
+
+The first start prints an invitation link for every physician and the coordinator's password, once. `--invite NAME` prints a new
+link, and `--export FOLDER` writes the answers as the records that the other recipes read; both then end.
+"""
+
+import os
+import secrets
+import socket
+import sys
+from contextlib import closing
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from automedeval.annotation.coordinator import has_password, set_password
+from automedeval.annotation.export import write_export
+from automedeval.annotation.store import Store
+from automedeval.annotation.study import Study, read_study
+from automedeval.cli import parse
+from automedeval.records import RecordError, check_least
+
+PASSWORD = "AUTOMEDEVAL_COORDINATOR_PASSWORD"
+SECRET = "session_secret"
+KEEP_ALIVE = 75  # seconds
+
+
+@dataclass
+class AnnotateArguments:
+    """The study, and the address of its page."""
+
+    study: str = field(metadata={"help": "YAML file of the study"})
+    host: str = field(
+        default="127.0.0.1", metadata={"help": "address to listen on; 0.0.0.0: all addresses of the machine"}
+    )
+    port: int = field(default=8000, metadata={"help": "port to listen on"})
+    url: str | None = field(
+        default=None,
+        metadata={
+            "help": "public address of the page, for instance https://rate.example.org; https makes its cookies secure"
+        },
+    )
+    proxies: int = field(
+        default=0,
+        metadata={
+            "help": "number of proxies in front of the page: the visitor's address is the so-many-th from the right in "
+            "X-Forwarded-For; 0: that header is ignored"
+        },
+    )
+    invite: str | None = field(
+        default=None, metadata={"help": "print a new invitation link for this annotator, and exit"}
+    )
+    export: str | None = field(default=None, metadata={"help": "write the answers into this folder, and exit"})
+
+    def __post_init__(self) -> None:
+        if not 0 < self.port < 65536:
+            raise RecordError(f"--port must be from 1 to 65535, not {self.port}")
+        check_least(self, 0, "proxies")
+        if self.invite is not None and self.export is not None:
+            raise RecordError("--invite and --export cannot be combined")
+        if self.url is not None:
+            parts = urlsplit(self.url)
+            if parts.scheme not in ("http", "https") or not parts.netloc or parts.path.strip("/") or parts.query:
+                raise RecordError(f"--url must be like https://rate.example.org, without a path, not {self.url!r}")
+
+    @property
+    def address(self) -> str:
+        """Return the address of the page for physicians."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return (self.url or f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{self.port}").rstrip("/")
+
+
+def main() -> None:
+    """Invite, export, or serve."""
+    (args,) = parse((AnnotateArguments,), __doc__)
+    study = read_study(args.study)
+    with closing(Store(study)) as store:
+        if args.export is not None:
+            for name, count in write_export(store, args.export).items():
+                print(f"{name}: {count:,} lines")
+            print(f"written to {args.export}")
+        elif args.invite is not None:
+            print(f"{args.invite}: {link(args, store, args.invite)}")
+            print("an earlier link of this annotator is void now")
+        else:
+            serve(args, study, store)
+
+
+def link(args: AnnotateArguments, store: Store, annotator: str) -> str:
+    """Return a new invitation link."""
+    return f"{args.address}/invitation/{store.invite(annotator)}"
+
+
+def serve(args: AnnotateArguments, study: Study, store: Store) -> None:
+    """Serve the page until it is interrupted."""
+    import uvicorn
+
+    from automedeval.annotation.app import make_app
+
+    # The port is opened first, so that links and a password, which are shown once, are not lost if it is in use.
+    with listening(args.host, args.port) as port:
+        if (secret := store.setting(SECRET)) is None:
+            secret = secrets.token_urlsafe(32)
+            store.set_setting(SECRET, secret)
+        secure = args.address.startswith("https://")
+        app = make_app(study, store, secret=secret, secure=secure, proxies=args.proxies)
+        greet(args, study, store)
+        sys.stdout.flush()
+        # The access log is off, because addresses of invitations hold their tokens. Connections are kept open for longer than
+        # browsers and proxies pause, because a form sent while one is closed would be lost.
+        options = {
+            "access_log": False,
+            "log_level": "warning",
+            "server_header": False,
+            "timeout_keep_alive": KEEP_ALIVE,
+        }
+        config = uvicorn.Config(app, proxy_headers=False, **options)  # the page reads them itself
+        uvicorn.Server(config).run(sockets=[port])
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """Return a listening socket; raise RecordError if the port is in use, or the address is not of this machine."""
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        why = (error.strerror or str(error)).partition(" (while")[0]
+        raise RecordError(f"port {port} on {host}: {why}: choose another with --port or --host") from None
+
+
+def greet(args: AnnotateArguments, study: Study, store: Store) -> None:
+    """Print the numbers of the study, new invitation links, a new password, and the addresses."""
+    print(f"{study.title}: {len(study.cases):,} cases, {len(study.items):,} items, {len(study.annotators)} annotators")
+    for kind, plan in study.plans.items():
+        needed = [item.needed for item in study.items if item.kind == kind]
+        roles = ", ".join(role.replace("_", " ") for role in plan.roles)
+        draw = "" if plan.draw is None else f" drawn with seed {study.seed}"
+        print(f"  {kind}: {len(needed):,} cases{draw}, {sum(needed):,} tasks for {roles}")
+    print(f"answers are kept in {study.database}")
+    known = store.invited()
+    if fresh := [each for each in study.annotators if each.name not in known]:
+        print("\nInvitation links, shown this once:")
+        for each in fresh:
+            print(f"  {each.name} ({each.role}): {link(args, store, each.name)}")
+    if old := [each.name for each in study.annotators if each.name in known]:
+        print(f"\ninvited before: {', '.join(old)} (a new link: --invite NAME)")
+    given = os.environ.get(PASSWORD)
+    if given:
+        set_password(store, given)
+        print(f"\nthe coordinator's password is that of {PASSWORD}")
+    elif not has_password(store):
+        set_password(store, password := secrets.token_urlsafe(15))
+        print(f"\nThe coordinator's password, shown this once: {password}")
+    else:
+        print(f"\nthe coordinator's password is as before ({PASSWORD} sets another)")
+    print(f"\nphysicians:   {args.address}\ncoordinator:  {args.address}/coordinator\nstop with Ctrl+C")

@@ -1,0 +1,142 @@
+"""Put a judge's verdicts on the scale that people rate on, learnt from a few rated cases.
+
+    automedeval calibrate --verdicts verdicts/test --fit verdicts/rated --ratings ratings.jsonl --rubric THEIRS.yaml \\
+        --output verdicts/test-calibrated
+
+Log-likelihoods and a baseline's numbers have no scale and get one; scores are changed by a rising function
+(automedeval.meta_evaluation.calibration). Writes OUTPUT/verdicts.jsonl, with scores like those of any judge, and
+OUTPUT/calibration.json with the expected calibration error before and after; for scores also OUTPUT/reliability.svg.
+
+The rated cases are in --fit, the cases to calibrate in --verdicts, and no case may be in both. Without --fit the recipe learns
+from the rated cases of --verdicts, and calibrates its other cases.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from automedeval.cli import parse, record_run
+from automedeval.meta_evaluation.calibration import Calibration, ScoreCalibration
+from automedeval.records import Rating, RecordError, Verdict, read_placed, read_records, verdicts_file
+from automedeval.records.journal import write_whole
+from automedeval.reports.text import span
+from automedeval.rubrics import read_rubric, without_scale
+
+
+@dataclass
+class CalibrateArguments:
+    """The verdicts to calibrate, and the ratings to learn from."""
+
+    verdicts: str = field(metadata={"help": "folder or file of the verdicts to put on the scale"})
+    ratings: str = field(metadata={"help": "people's ratings of the cases to learn from"})
+    rubric: str = field(
+        metadata={"help": "the rubric of the ratings' scale: a packaged rubric, or your own .yaml file"}
+    )
+    output: str = field(metadata={"help": "folder for verdicts.jsonl and calibration.json"})
+    fit: str | None = field(
+        default=None, metadata={"help": "the same judge's verdicts on rated cases (default: those in --verdicts)"}
+    )
+    judge: str | None = field(default=None, metadata={"help": "the judge's name, where a file has verdicts of several"})
+    judge_name: str | None = field(
+        default=None, metadata={"help": "the judge's name in the new verdicts (default: the old name, calibrated)"}
+    )
+
+
+def main() -> None:
+    """Learn from the rated cases, then put the other verdicts on the scale."""
+    (args,) = parse((CalibrateArguments,), __doc__)
+    rubric = read_rubric(args.rubric)
+    output = Path(args.output)
+    check_output(output, args)
+    given, ratings = list(placed_verdicts(args.verdicts, args.judge)), list(read_records(args.ratings, Rating))
+    if args.fit is None:
+        known = {rating.case_id for rating in ratings}
+        rated = [verdict for _, verdict in given if verdict.case_id in known]
+        given = [(place, verdict) for place, verdict in given if verdict.case_id not in known]
+        if not rated or not given:
+            none = (
+                "every case is rated: none is left to calibrate" if rated else "no case is rated: nothing to learn from"
+            )
+            raise RecordError(f"{args.verdicts}, {args.ratings}: {none}")
+    else:
+        rated = [verdict for _, verdict in placed_verdicts(args.fit, args.judge)]
+        known = {verdict.case_id for verdict in rated}
+    try:
+        calibration = Calibration.fit(rated, ratings, rubric)
+    except RecordError as error:
+        raise RecordError(f"{args.fit or args.verdicts}, {args.ratings}: {error}") from None
+    fresh = []
+    for place, verdict in given:
+        if verdict.case_id in known:
+            raise RecordError(f"{place}: case {verdict.case_id!r} is one of the cases to learn from")
+        try:
+            fresh.append(calibration.apply(verdict, args.judge_name or f"{verdict.judge}, calibrated"))
+        except RecordError as error:
+            raise RecordError(f"{place}: {error}") from None
+    output.mkdir(parents=True, exist_ok=True)
+    record_run(output / "run.json", args)
+    write_whole(output / "calibration.json", json.dumps(calibration.to_dict(), indent=1) + "\n")
+    lines = (json.dumps(verdict.to_dict(), ensure_ascii=False) for verdict in fresh)
+    write_whole(output / "verdicts.jsonl", "".join(f"{line}\n" for line in lines))
+    facts = calibration.facts
+    print(f"{facts['cases']:,} rated cases, {facts['responses']:,} responses, {facts['ratings']:,} ratings")
+    if isinstance(calibration, ScoreCalibration):
+        from automedeval.reports import charts  # matplotlib is slow to load
+
+        names = {"before": "before", "after": "after, by the other cases"}
+        curves = [(names[name], bins) for name, bins in facts["reliability"].items()]
+        write_whole(output / "reliability.svg", charts.svg_file(charts.reliability, curves, rubric.scale))
+    else:
+        values = facts["concordance"].items()
+        shown = [f"{name} {'none' if value is None else f'{value:.3f}'}" for name, value in values]
+        print(f"concordance there: {', '.join(shown)} (weights from the other cases)")
+    errors = [f"{name} {in_words(error)}" for name, error in facts["calibration_error"].items()]
+    print(f"expected calibration error there: {', '.join(errors)} points (by the other cases)")
+    valid = sum(verdict.valid for verdict in fresh)
+    print(f"{len(fresh):,} verdicts → {valid:,} on the scale of {rubric.name}, {len(fresh) - valid:,} invalid")
+    print(f"verdicts: {output / 'verdicts.jsonl'}")
+
+
+def check_output(output: Path, args: CalibrateArguments) -> None:
+    """Raise RecordError if the output would replace a file that is not an earlier calibration."""
+    file = output / "verdicts.jsonl"
+    if file.resolve() in [verdicts_file(place).resolve() for place in (args.verdicts, args.fit) if place]:
+        raise RecordError(f"--output {args.output}: its verdicts.jsonl is an input; choose another folder")
+    if file.exists() and not (output / "calibration.json").exists():
+        raise RecordError(f"{file} was not written by a calibration: choose another --output")
+
+
+def placed_verdicts(place: str, judge: str | None) -> Iterator[tuple[str, Verdict]]:
+    """Yield ("file:line", verdict) of one judge.
+
+    Raises:
+        RecordError: several judges and no name, no judge of that name, scores together with log-likelihoods, or a verdict that
+            stands twice; of a judge that gives log-likelihoods, a case that stands twice.
+    """
+    path = verdicts_file(place)
+    seen, names, kinds = set(), set(), set()
+    for where, verdict in read_placed(path, Verdict):
+        if judge is None or verdict.judge == judge:
+            names.add(verdict.judge)
+            if len(names) > 1:
+                raise RecordError(f"{path}: verdicts of {', '.join(sorted(names))}: choose one with --judge")
+            unscaled = without_scale(verdict.rubric)
+            kinds.add(unscaled)
+            if len(kinds) > 1:
+                kind = f"numbers by {verdict.rubric}" if unscaled else f"scores by {verdict.rubric}"
+                other = "scores" if unscaled else "numbers without a scale"
+                raise RecordError(f"{where}: {kind} together with {other}: calibrate them separately")
+            key = verdict.case_id if unscaled else verdict.key
+            if key in seen:
+                raise RecordError(f"{where}: case {verdict.case_id!r} has a verdict already")
+            seen.add(key)
+            yield where, verdict
+    if not names:
+        raise RecordError(f"{path}: no verdict of {'any judge' if judge is None else f'the judge {judge!r}'}")
+
+
+def in_words(error: dict[str, Any]) -> str:
+    """Return an expected calibration error with its interval, or why there is none."""
+    return f"none ({error['reason']})" if error["value"] is None else span(error)

@@ -1,0 +1,218 @@
+"""Compare candidates by many verdicts and few ratings: the ratings of some cases correct the verdicts on all.
+
+    automedeval compare --cases cases.jsonl --verdicts verdicts --ratings ratings.jsonl --output comparison
+    automedeval compare --cases cases.jsonl --verdicts small=v1.jsonl large=v2.jsonl --ratings ratings.jsonl \\
+      --models model-a model-b --plan_power 0.8 --rate_next 30 --output comparison
+
+Writes OUTPUT/comparison.json, comparison.md and comparison.html: mean scores, differences and win rates from the ratings alone,
+from each judge alone, and from both. The intervals of both are valid for any judge, if the rated cases are a random draw of all
+cases. --rate_next adds next_cases.jsonl, the cases to rate next, and probabilities.jsonl, the probability with which each case
+has been rated after that: pass this file to --probabilities when they are rated.
+"""
+
+import json
+import shlex
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import automedeval
+from automedeval.cli import comma_list, git_commit, parse
+from automedeval.meta_evaluation import comparison_report
+from automedeval.meta_evaluation.cases import Cases
+from automedeval.meta_evaluation.comparison import STACKED, VOTED, candidates_of, compare, keep_ratings
+from automedeval.meta_evaluation.confidence import uncertainty
+from automedeval.meta_evaluation.ratings import read_ratings
+from automedeval.meta_evaluation.verdicts import Row, read_verdicts, rows_of
+from automedeval.metrics.lexical import BASELINES
+from automedeval.records import RecordError, check_least, read_lines
+from automedeval.records.journal import write_whole
+from automedeval.reports.text import printable
+from automedeval.stats import sampling
+from automedeval.stats.bootstrap import RESAMPLES, plain
+from automedeval.stats.prediction_powered import Powered
+
+EQUAL = (
+    "This assumes that the rated cases are a random draw of all cases, made before any of them was rated. If they were chosen "
+    "in another way, the intervals are not valid, with or without a judge."
+)
+WEIGHED = "This assumes that the rated cases were drawn with the chances in --probabilities; they are weighted by the inverse."
+
+
+@dataclass
+class CompareArguments:
+    """The files to compare, and the options of the report, the plan and the next draw."""
+
+    cases: str = field(metadata={"help": "the cases: .jsonl, .parquet or a Hub dataset id"})
+    verdicts: list[str] = field(
+        metadata={"help": "verdict files, or folders with a verdicts.jsonl; NAME=FILE names its judge NAME"}
+    )
+    ratings: str = field(metadata={"help": "people's ratings of some of the cases, drawn at random"})
+    output: str = field(metadata={"help": "folder for comparison.json, comparison.md and comparison.html"})
+    rubric: str | None = field(
+        default=None, metadata={"help": "your own rubric's .yaml file, if verdicts were given by one"}
+    )
+    models: list[str] = field(default_factory=list, metadata={"help": "compare only these candidates (default: all)"})
+    candidates: str = field(
+        default="models",
+        metadata={
+            "help": "models: the models of the responses; picks: in each case the response that a baseline (longer text, BM25, "
+            "…) scores highest",
+            "choices": ["models", "picks"],
+        },
+    )
+    probabilities: str | None = field(
+        default=None,
+        metadata={
+            "help": "probabilities with which the cases were drawn to be rated: lines of case_id, probability (default: equal)"
+        },
+    )
+    rated: int | None = field(
+        default=None,
+        metadata={
+            "help": "use the ratings of only this number of cases, drawn at random, to try out how few are enough"
+        },
+    )
+    plan_power: float = field(default=0.8, metadata={"help": "power of the plan of how many ratings find a difference"})
+    plan_difference: float | None = field(
+        default=None, metadata={"help": "difference to plan for, in points (default: the estimated one)"}
+    )
+    rate_next: int | None = field(default=None, metadata={"help": "number of cases to draw to be rated next"})
+    uniform: float = field(
+        default=sampling.UNIFORM,
+        metadata={
+            "help": "share of the draw that is uniform over cases; the rest prefers cases on which the judges are uncertain"
+        },
+    )
+    resamples: int = field(default=RESAMPLES, metadata={"help": "resamples of the bootstrap of the concordances"})
+    seed: int = field(default=0, metadata={"help": "seed of the bootstrap, of --rated and of --rate_next"})
+
+    def __post_init__(self) -> None:
+        for name in ("verdicts", "models"):
+            setattr(self, name, list(dict.fromkeys(comma_list(getattr(self, name)))))
+        if not self.verdicts:
+            raise RecordError("--verdicts names no file")
+        if len(self.models) == 1:
+            raise RecordError("--models must name two candidates or more")
+        for name, low, high in (("plan_power", 0.05, 1), ("uniform", 0, 1.000001)):
+            if not low < getattr(self, name) < high:
+                raise RecordError(f"--{name} must be above {low} and {'below' if high == 1 else 'at most'} 1")
+        check_least(self, 2, "rated")
+        check_least(self, 1, "rate_next")
+        check_least(self, 100, "resamples")
+        if self.plan_difference is not None and not abs(self.plan_difference) > 0:
+            raise RecordError("--plan_difference must be a number other than 0")
+        if self.rated and self.probabilities:
+            raise RecordError("--rated and --probabilities exclude each other: --rated draws with equal probabilities")
+
+
+def main() -> None:
+    """Read the files, compute the figures, and write the report."""
+    (args,) = parse((CompareArguments,), __doc__)
+    cases = Cases.read(args.cases)
+    judges, notes = read_verdicts(args.verdicts, cases, args.rubric, frozenset({STACKED, VOTED, *BASELINES, "people"}))
+    people = read_ratings(args.ratings, cases)
+    if args.rated:
+        people = keep_ratings(cases, people, args.rated, args.seed)
+    notes = people.notes + notes + [note for judge in judges for note in judge.notes()]
+    rows = rows_of(judges)
+    rated = np.zeros(len(cases), bool)
+    rated[cases.panel.case[~np.isnan(people.scores)]] = True
+    chances = read_probabilities(args.probabilities, cases, rated) if args.probabilities else None
+    candidates = candidates_of(cases, args.candidates, args.models, notes)
+    found = compare(
+        cases, people, rows, candidates, chances, args.plan_power, args.plan_difference, args.resamples, args.seed
+    )
+    result = plain(found, Powered) | {"notes": notes + found["notes"]}
+    texts: dict[str, str] = {}
+    if args.rate_next:
+        result["next"] = draw_next(args, cases, rows, rated, chances, texts)
+    result["cases"] = {
+        "file": cases.source,
+        "cases": len(cases),
+        "responses": cases.responses,
+        "rated_cases": int(rated.sum()),
+        "weighted": chances is not None,
+    }
+    result["settings"] = {
+        "command": shlex.join(["automedeval", "compare", *sys.argv[1:]]),
+        "version": automedeval.__version__,
+        "commit": git_commit(),
+        "resamples": args.resamples,
+        "seed": args.seed,
+    }
+    title = "Candidates, by few ratings: " + Path(args.cases).stem
+    texts |= comparison_report.render(result, title, EQUAL if chances is None else WEIGHED)
+    texts["comparison.json"] = json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    folder = Path(args.output)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        write_whole(folder / name, text)
+    counts = result["cases"]
+    lines = [f"{counts['rated_cases']:,} of {counts['cases']:,} cases are rated", *comparison_report.words(result)]
+    lines += [f"note: {note}" for note in result["notes"]]
+    if args.rate_next:
+        lines.append(f"to rate next: {folder / 'next_cases.jsonl'}, {result['next']['drawn']} cases")
+    print("\n".join(map(printable, lines)))
+    print(f"comparison: {folder / 'comparison.html'}")
+
+
+def read_probabilities(path: str, cases: Cases, rated: np.ndarray) -> np.ndarray:
+    """Return the probability with which each case was drawn to be rated, float [cases]; NaN where the file has none.
+
+    Raises:
+        RecordError: a rated case has no probability, or one is not above 0 and at most 1.
+    """
+    found = np.full(len(cases), np.nan)
+    for place, record in read_lines(path):
+        name, chance = record.get("case_id"), record.get("probability")
+        if not isinstance(name, str):
+            raise RecordError(f"{place}: 'case_id' must be the id of a case, not {name!r}")
+        if isinstance(chance, bool) or not isinstance(chance, (int, float)) or not 0 < chance <= 1:
+            raise RecordError(f"{place}: 'probability' must be a number above 0 and at most 1, not {chance!r}")
+        if name in cases.index:
+            if not np.isnan(found[cases.index[name]]):
+                raise RecordError(f"{place}: case {name!r} has a probability already")
+            found[cases.index[name]] = chance
+    if (missing := rated & np.isnan(found)).any():
+        first = cases.records[int(np.flatnonzero(missing)[0])].id
+        raise RecordError(f"{path}: {int(missing.sum())} rated cases have no probability, {first!r} for one")
+    return found
+
+
+def draw_next(
+    args: CompareArguments,
+    cases: Cases,
+    rows: list[Row],
+    rated: np.ndarray,
+    earlier: np.ndarray | None,
+    texts: dict[str, str],
+) -> dict[str, Any]:
+    """Draw the cases to rate next, add both files to `texts`, and return the facts for the report.
+
+    Raises:
+        RecordError: too few unrated cases are left, or a case has no probability so far.
+    """
+    if args.rate_next > (~rated).sum():
+        raise RecordError(f"--rate_next {args.rate_next}: only {int((~rated).sum())} cases are not rated yet")
+    if earlier is None:
+        earlier = np.full(len(cases), rated.mean())
+    if np.isnan(earlier).any():
+        first = cases.records[int(np.flatnonzero(np.isnan(earlier))[0])].id
+        raise RecordError(f"{args.probabilities}: --rate_next needs the probability of every case; {first!r} has none")
+    unsure, source = uncertainty(cases, rows)
+    chance = sampling.chances(unsure, ~rated, args.rate_next, args.uniform)
+    both = sampling.together(earlier, chance)
+    drawn = sampling.draw(chance, ~rated, args.seed)
+    chosen = [
+        cases.records[number].to_dict() | {"probability": round(chance[number], 9), "inclusion": round(both[number], 9)}
+        for number in drawn.tolist()
+    ]
+    every = [{"case_id": cases.records[n].id, "probability": float(f"{both[n]:.12g}")} for n in cases.file_order]
+    for name, records in (("next_cases.jsonl", chosen), ("probabilities.jsonl", every)):
+        texts[name] = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+    ends = {"least": float(chance[~rated].min()), "most": float(chance[~rated].max())}
+    return {"drawn": len(drawn), "source": source, "uniform": args.uniform, **ends}

@@ -1,0 +1,46 @@
+"""The console command `automedeval`: find the command that is named first, and run it with the other arguments."""
+
+import sys
+from importlib import import_module
+
+import automedeval
+
+# Each command: its module in this room, and what it does. Modules are imported only when they are run.
+COMMANDS = {
+    "prepare": ("prepare", "turn files of questions and answers into cases"),
+    "judge": ("judge", "judge the answers of a file of cases"),
+    "report": ("report", "compare the candidates by judges' verdicts, and the verdicts with people's ratings"),
+    "compare": ("compare", "compare candidates by many verdicts and few ratings"),
+    "audit": ("audit", "measure how order, length, planted texts and dangerous facts change a judge's scores"),
+    "calibrate": ("calibrate", "fit a judge's expected scores to people's ratings"),
+    "abstain": ("abstain", "keep only the verdicts that a certified threshold allows"),
+    "annotate": ("annotate", "let people rate answers and verdicts on a page"),
+    "get-models": ("get_models", "get two small models, without a key or the Hub"),
+}
+# What stands before the first option of a command is the value of this one: `judge FILE` equals `judge --cases FILE`.
+FIRST = {"judge": "--cases", "prepare": "--input"}
+
+
+def main() -> None:
+    """Run `automedeval COMMAND …`; without a command, list the commands."""
+    name, *arguments = sys.argv[1:] or ["--help"]
+    if name in ("--help", "-h"):
+        print(usage())
+    elif name == "--version":
+        print(f"automedeval {automedeval.__version__}")
+    elif name not in COMMANDS:
+        sys.exit(f"error: no command {name!r} (automedeval --help lists them)")
+    else:
+        from automedeval.cli import run  # loads transformers
+
+        if name in FIRST and arguments and not arguments[0].startswith("-"):
+            arguments = [FIRST[name], *arguments]
+        sys.argv = [f"automedeval {name}", *arguments]
+        run(import_module(f"automedeval.commands.{COMMANDS[name][0]}").main)
+
+
+def usage() -> str:
+    """Return the list of commands."""
+    lines = ["usage: automedeval COMMAND …", ""]
+    lines += [f"  {name:<12}{what}" for name, (_, what) in COMMANDS.items()]
+    return "\n".join([*lines, "", "automedeval COMMAND --help lists a command's options. Not for clinical use."])

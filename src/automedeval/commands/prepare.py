@@ -1,0 +1,302 @@
+"""Turn public question-answer sets into cases; exclude rows by patterns and duplicate questions, and count them.
+
+    automedeval prepare --input rows.json --output cases
+    automedeval prepare --input qa.csv --layout table --question_column Q --reference_column A --output cases
+    automedeval prepare --input cases.jsonl --ids instructions/test.parquet --output test
+    automedeval prepare --input cases.jsonl --verdicts_from ratings --ratings R --rubric THEIRS.yaml --output DIR
+
+Writes OUTPUT/cases.jsonl, OUTPUT/dropped.jsonl and OUTPUT/run.json; OUTPUT/choices.jsonl where people chose between two
+responses; OUTPUT/verdicts.jsonl (and jury.jsonl) with --verdicts_from. The same input and seed give the same files.
+"""
+
+import itertools
+import json
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from automedeval.audit.perturbations import harm, read_harms, read_paraphrases, reword
+from automedeval.cli import comma_list, parse, record_run
+from automedeval.dataset.decontamination import near_duplicates, normalise
+from automedeval.dataset.human_verdicts import verdicts_of_raters
+from automedeval.dataset.sources import (
+    LAYOUTS,
+    Row,
+    identified,
+    read_exclusions,
+    read_rows,
+    recognised,
+    rows_as_cases,
+    table_layout,
+)
+from automedeval.dataset.synthetic_verdicts import verdicts_of_harms, verdicts_of_pairs
+from automedeval.records import PAIR_MODELS, RATER, Case, RecordError, check_least, question_text, read_lines
+from automedeval.records.journal import arithmetic, write_whole
+from automedeval.rubrics import read_rubric
+
+PAIR_SCORES = {"pairs": ["right=5", "near=3", "far=1"], "harms": ["right=5", "harmed=1"]}
+
+
+@dataclass
+class PrepareCasesArguments:
+    """The input, its layout, and the filters."""
+
+    input: list[str] = field(metadata={"help": "rows: .json array, .jsonl, .csv, .parquet, or a Hub dataset id"})
+    output: str = field(metadata={"help": "folder for cases.jsonl, dropped.jsonl and run.json"})
+    layout: str | None = field(
+        default=None,
+        metadata={
+            "help": "layout of the rows (default: recognised by the first row's keys)",
+            "choices": [*LAYOUTS, "table"],
+        },
+    )
+    split: str = field(default="train", metadata={"help": "split of a Hub dataset"})
+    source: str | None = field(default=None, metadata={"help": "prefix of ids (default: layout or file name)"})
+    question_column: str | None = field(default=None, metadata={"help": "table: the column with the question"})
+    reference_column: str | None = field(default=None, metadata={"help": "table: the column with the trusted answer"})
+    response_columns: list[str] = field(
+        default_factory=list, metadata={"help": "table: columns A,B,… with responses; their names become the models"}
+    )
+    topic_column: str | None = field(default=None, metadata={"help": "table: the column with the topic"})
+    exclusions: str | None = field(
+        default=None, metadata={"help": "YAML file of exclusion patterns (default: the packaged ones)"}
+    )
+    near_duplicates: str | None = field(
+        default=None,
+        metadata={
+            "help": "questions that repeat an earlier one (default: drop cases without responses, keep the others)",
+            "choices": ["keep", "drop"],
+        },
+    )
+    threshold: float = field(
+        default=0.9, metadata={"help": "Jaccard similarity of word 3-shingles from which questions repeat each other"}
+    )
+    limit: int | None = field(default=None, metadata={"help": "number of rows to read"})
+    ids: list[str] = field(
+        default_factory=list,
+        metadata={"help": "keep only the cases that these files name by id or case_id: .jsonl, or a split's .parquet"},
+    )
+    sample: int | None = field(default=None, metadata={"help": "number of cases to draw"})
+    seed: int = field(default=0, metadata={"help": "seed of --sample and --verdicts_from"})
+    verdicts_from: str | None = field(
+        default=None,
+        metadata={
+            "help": "ratings: make verdicts of people's scores and reasons; pairs: of questions with their answers, beside "
+            "other answers; harms: the same, beside these answers with a dangerous fact",
+            "choices": ["ratings", "pairs", "harms"],
+        },
+    )
+    ratings: str | None = field(default=None, metadata={"help": "people's ratings of the responses, with comments"})
+    rubric: str | None = field(
+        default=None, metadata={"help": "rubric of the verdicts (default for pairs and harms: automedeval)"}
+    )
+    pair_scores: list[str] = field(
+        default_factory=list,
+        metadata={
+            "help": "KIND=SCORE; pairs: of the right answer, of one on the same topic (near), of one on another topic (far), "
+            "and of the beginning of the right one (cut); harms: of the right answer, of the harmed and of the reworded one "
+            "(default: right=5,near=3,far=1 or right=5,harmed=1)"
+        },
+    )
+    clip_words: int = field(default=60, metadata={"help": "pairs, harms: most words of a response"})
+    harm_kinds: list[str] = field(
+        default_factory=list, metadata={"help": "harms: kinds of dangerous facts, as in the audit (default: all)"}
+    )
+    harm_file: str | None = field(
+        default=None, metadata={"help": "harms: YAML file of dangerous facts (default: the packaged one)"}
+    )
+
+    def __post_init__(self) -> None:
+        for name in ("input", "response_columns", "pair_scores", "harm_kinds", "ids"):  # a YAML list arrives joined
+            setattr(self, name, comma_list(getattr(self, name)))
+        check_least(self, 1, "limit", "sample", "clip_words")
+        if (self.layout == "table") != bool(self.question_column):
+            raise RecordError("--layout table needs --question_column, and no other layout takes it")
+        if self.verdicts_from == "ratings" and not (self.ratings and self.rubric):
+            raise RecordError("--verdicts_from ratings needs --ratings and --rubric, with the scale of the ratings")
+        if wrong := next((each for each in self.pair_scores if not re.fullmatch(r"\w+=\d+", each)), None):
+            raise RecordError(f"--pair_scores must be KIND=SCORE with whole numbers, not {wrong}")
+
+
+def main() -> None:
+    """Read, filter, draw, make verdicts if asked, and write."""
+    (args,) = parse((PrepareCasesArguments,), __doc__)
+    output, dropped = Path(args.output), []
+    refuse_others_work(output, args)
+    exclusions = read_exclusions(args.exclusions)
+    rubric = read_rubric(args.rubric or "automedeval") if args.verdicts_from else None
+
+    rows = list(tqdm(itertools.islice(rows_of(args), args.limit), unit="row"))
+    kept = []
+    for row in identified(rows):
+        reason = next((one.name for one in exclusions if one.fits(row.case)), None)
+        if reason:
+            dropped.append({"id": row.case.id, "reason": reason})
+        else:
+            kept.append(checked(row))
+    found = Counter(record["reason"] for record in dropped)
+    print(arithmetic("rows", len(rows), {one.name: found[one.name] for one in exclusions}))
+
+    if args.ids:
+        kept = named(kept, args.ids, dropped)
+    kept = without_duplicates(kept, args, dropped)
+    if args.sample is not None and args.sample < len(kept):
+        drawn = sorted(random.Random(args.seed).sample(range(len(kept)), args.sample))
+        print(f"{len(kept):,} cases → {args.sample:,} drawn")
+        kept = [kept[place] for place in drawn]
+    cases = [row.case for row in kept]
+
+    files = {}
+    if args.verdicts_from == "ratings":
+        verdicts, files["jury"], without = verdicts_of_raters(cases, args.ratings, rubric, args.seed)
+        print(arithmetic("cases", len(cases), without, "with a verdict", "without"))
+    elif args.verdicts_from in PAIR_SCORES:
+        before, given = len(cases), args.pair_scores or PAIR_SCORES[args.verdicts_from]
+        scores = {kind: int(score) for kind, score in (each.split("=") for each in given)}
+        if args.verdicts_from == "pairs":
+            cases, verdicts, without = verdicts_of_pairs(cases, rubric, scores, args.clip_words, args.seed)
+        else:
+            least, rules = read_paraphrases()
+            edits = (harms_of(args), partial(reword, least=least, rules=rules))
+            cases, verdicts, without = verdicts_of_harms(cases, rubric, scores, *edits, args.clip_words, args.seed)
+        dropped += [{"id": case_id, "reason": reason} for case_id, reason in without]
+        print(arithmetic("cases", before, Counter(reason for _, reason in without)))
+    if not cases:
+        raise RecordError(f"{', '.join(args.input)}: no case is left")
+    if args.verdicts_from:
+        files["verdicts"] = [verdict.to_dict() for verdict in verdicts]
+        quality = Counter(verdict.extra["quality"] for verdict in verdicts)
+        counts = ", ".join(f"{quality[name]:,} of {name} quality" for name in ("high", "low"))
+        print(f"{len(verdicts):,} verdicts by {rubric.name}: {counts}")
+        if args.verdicts_from in PAIR_SCORES:
+            made = Counter(model for case in cases for model in case.models)
+            print(
+                f"responses: {', '.join(f'{made[model]:,} {model}' for model in PAIR_MODELS.values() if made[model])}"
+            )
+    files |= {"dropped": dropped, "cases": [case.to_dict() for case in cases]}
+    if any(row.choices for row in kept):
+        files["choices"] = [choice for row in kept for choice in row.choices]
+    output.mkdir(parents=True, exist_ok=True)
+    for name, records in files.items():
+        write_whole(output / f"{name}.jsonl", "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in records))
+    record_run(output / "run.json", args)
+    print(summary(cases))
+    print(
+        "\n".join(f"{name}: {output / name}.jsonl, {len(records):,} lines" for name, records in sorted(files.items()))
+    )
+
+
+def rows_of(args: PrepareCasesArguments) -> Iterator[Row]:
+    """Yield the rows of all inputs as cases; print the layout of each."""
+    for path in args.input:
+        rows = read_rows(path, args.split)
+        first = next(rows, None)
+        if first is None:
+            raise RecordError(f"{path}: the file is empty")
+        columns = (args.question_column, args.reference_column, args.response_columns, args.topic_column)
+        layout = table_layout(*columns) if args.layout == "table" else LAYOUTS.get(args.layout)
+        layout = layout or recognised(first[1], first[0])
+        tqdm.write(f"{path}: layout {layout.name}{'' if args.layout else ', by its keys'}")
+        source = args.source or (Path(path).stem if layout.name == "table" else layout.name)
+        yield from rows_as_cases(itertools.chain([first], rows), layout, source)
+
+
+def harms_of(args: PrepareCasesArguments) -> Callable[[str, random.Random], str | None]:
+    """Return what makes one fact of a text dangerous, by a rule that is drawn among those that fit.
+
+    Raises:
+        RecordError: no rule of a kind.
+    """
+    harms = read_harms(args.harm_file)
+    if unknown := set(args.harm_kinds) - {each.kind for each in harms}:
+        known = ", ".join(dict.fromkeys(each.kind for each in harms))
+        raise RecordError(f"--harm_kinds: no kind {min(unknown)!r}; there are {known}")
+    chosen = [each for each in harms if not args.harm_kinds or each.kind in args.harm_kinds]
+
+    def harmed(text: str, rng: random.Random) -> str | None:
+        return next((made for each in rng.sample(chosen, len(chosen)) if (made := harm(text, each))), None)
+
+    return harmed
+
+
+def checked(row: Row) -> Row:
+    """Return a row after checking its case.
+
+    Raises:
+        RecordError: the case is faulty.
+    """
+    try:
+        Case.from_dict(row.case.to_dict(), least_responses=0)
+    except RecordError as error:
+        raise RecordError(f"{row.place}: {error}") from None
+    return row
+
+
+def named(rows: list[Row], files: list[str], dropped: list[dict[str, Any]]) -> list[Row]:
+    """Return the rows whose ids the files name; drop and count the others.
+
+    Raises:
+        RecordError: a line without an id, or with one that no row has.
+    """
+    wanted: dict[str, str] = {}
+    for path in files:
+        for place, record in read_lines(path):
+            name = record.get("id", record.get("case_id"))
+            if not isinstance(name, str):
+                raise RecordError(f"{place}: has no 'id' and no 'case_id'")
+            wanted.setdefault(name, place)
+    kept = [row for row in rows if row.case.id in wanted]
+    if missing := wanted.keys() - {row.case.id for row in kept}:
+        first = next(name for name in wanted if name in missing)
+        raise RecordError(f"{wanted[first]}: {len(missing):,} cases are not in --input; the first is {first!r}")
+    others = [{"id": row.case.id, "reason": "not in --ids"} for row in rows if row.case.id not in wanted]
+    print(arithmetic("cases", len(rows), {"not in --ids": len(others)}))
+    dropped += others
+    return kept
+
+
+def without_duplicates(rows: list[Row], args: PrepareCasesArguments, dropped: list[dict[str, Any]]) -> list[Row]:
+    """Count the cases whose question repeats an earlier one, and drop them as --near_duplicates says."""
+    questions = [question_text(row.case.question) for row in rows]
+    kept, out, staying = [], Counter({"equal question": 0, "near question": 0}), 0
+    for row, question, repeated in zip(rows, questions, near_duplicates(questions, args.threshold)):
+        # People may have judged responses to one question in several cases, so these are kept.
+        keep = args.near_duplicates == "keep" or (args.near_duplicates is None and row.case.responses)
+        if repeated is None or keep:
+            kept.append(row)
+            staying += repeated is not None
+        else:
+            reason = f"{'equal' if normalise(questions[repeated]) == normalise(question) else 'near'} question"
+            out[reason] += 1
+            dropped.append({"id": row.case.id, "reason": reason, "of": rows[repeated].case.id})
+    repeats = f"; {staying:,} repeat an earlier question and are kept" if staying else ""
+    print(arithmetic("cases", len(rows), out) + repeats)
+    return kept
+
+
+def summary(cases: list[Case]) -> str:
+    """Return the numbers of cases, references, responses and topics."""
+    responses = sum(len(case.responses) for case in cases)
+    references = sum(case.reference is not None for case in cases)
+    topics = len({case.topic for case in cases if case.topic})
+    return f"{len(cases):,} cases: {references:,} with a reference, {responses:,} responses, {topics:,} topics"
+
+
+def refuse_others_work(output: Path, args: PrepareCasesArguments) -> None:
+    """Raise RecordError if the output folder holds verdicts of another program, or decisions of a jury."""
+    if args.verdicts_from:
+        for name in ("verdicts", "jury"):
+            path = output / f"{name}.jsonl"
+            for place, record in read_lines(path) if path.exists() else ():
+                own = str(record.get("judge")).startswith(RATER) or record.get("judge") == "pairs"
+                if not own or record.get("decision") is not None:
+                    raise RecordError(
+                        f"{place}: made by another program or a jury, and would be replaced: choose another --output"
+                    )

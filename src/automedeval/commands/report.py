@@ -1,0 +1,231 @@
+"""Compare candidates by judges' verdicts, and compare the verdicts with people's ratings.
+
+    automedeval report --verdicts verdicts --cases cases.jsonl --ratings ratings.jsonl --output report
+    automedeval report --verdicts small=v1.jsonl large=v2.jsonl --cases cases.jsonl --output report
+    automedeval report --verdicts r0=v0.jsonl r1=v1.jsonl r2=v2.jsonl --rounds r0,r1,r2 \
+      --cases cases.jsonl --ratings ratings.jsonl --output report
+    automedeval report --verdicts verdicts --cases cases.jsonl --ratings ratings.jsonl --ours mine \
+      --teacher_verdicts gpt-4 --output report
+
+Writes OUTPUT/agreement.json, OUTPUT/report.md and OUTPUT/report.html, a page that loads nothing from the network. Without
+--ratings the candidates are compared by the judges alone. --rounds adds a forecast for further rounds of introspection, and
+--ours tests every other judge against one, in the form of the paper's Table 2.
+"""
+
+import json
+import shlex
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import automedeval
+from automedeval.cli import comma_list, git_commit, parse
+from automedeval.meta_evaluation import report
+from automedeval.meta_evaluation.baselines import measure_baselines
+from automedeval.meta_evaluation.cases import Cases
+from automedeval.meta_evaluation.evaluate import meta_evaluate
+from automedeval.meta_evaluation.paper_table import paper_table
+from automedeval.meta_evaluation.ratings import gather_preferences, read_choices, read_ratings, read_verdict_ratings
+from automedeval.meta_evaluation.rationale_similarity import compare_rationales, read_teacher
+from automedeval.meta_evaluation.report_text import summary
+from automedeval.meta_evaluation.runs import check_names, follow_rounds, lines_over_runs, repeated, trainings_of
+from automedeval.meta_evaluation.verdicts import JudgeVerdicts, read_verdicts, rows_of
+from automedeval.metrics.embedding import NAMES
+from automedeval.models.arguments import EncoderArguments
+from automedeval.records import Preference, RecordError, check_least, read_placed
+from automedeval.records.hub_names import hub_commits
+from automedeval.records.journal import write_whole
+from automedeval.reports.text import printable
+from automedeval.stats.bootstrap import RESAMPLES, estimate, plain
+
+
+@dataclass
+class MetaEvaluateArguments:
+    """The files to compare, and the options of the report."""
+
+    verdicts: list[str] = field(
+        metadata={"help": "verdict files, or folders with a verdicts.jsonl; NAME=FILE names its judge NAME"}
+    )
+    cases: str = field(metadata={"help": "the cases: .jsonl, .parquet or a Hub dataset id"})
+    output: str = field(metadata={"help": "folder for agreement.json, report.md and report.html"})
+    judges: list[str] = field(
+        default_factory=list,
+        metadata={
+            "help": "compare only these of the judges in --verdicts: A,B,C; A stands for its trainings A-run2, A-run3, … too "
+            "(default: all)"
+        },
+    )
+    ours: str | None = field(
+        default=None,
+        metadata={
+            "help": "name of the judge that every other one is tested against, in the form of the paper's Table 2 (needs "
+            "--ratings)"
+        },
+    )
+    ratings: str | None = field(default=None, metadata={"help": "people's ratings of the responses"})
+    choices: str | None = field(default=None, metadata={"help": "people's choices about pairs of responses"})
+    verdict_ratings: str | None = field(default=None, metadata={"help": "people's ratings of the verdicts"})
+    preferences: str | None = field(
+        default=None, metadata={"help": "people's preferences between two judges' verdicts"}
+    )
+    raters: str | None = field(
+        default=None,
+        metadata={
+            "help": "crossed: the same persons rated everything; anonymous: an annotator is only a position, the persons "
+            "change (default: crossed if all annotators rated everything)",
+            "choices": ["crossed", "anonymous"],
+        },
+    )
+    rubric: str | None = field(
+        default=None, metadata={"help": "your own rubric's .yaml file, if verdicts were given by one"}
+    )
+    limit: int | None = field(default=None, metadata={"help": "number of cases to read (default: all)"})
+    baselines: bool = field(
+        default=True,
+        metadata={
+            "help": "compare with baselines: longer text, BM25, ROUGE-L, random scores, embeddings (see --encoder)"
+        },
+    )
+    series: bool = field(
+        default=False, metadata={"help": "draw curves over the files, for example rounds or checkpoints"}
+    )
+    rounds: list[str] = field(
+        default_factory=list,
+        metadata={"help": "names of the judges of introspection rounds 0, 1, 2, …, for a forecast (needs --ratings)"},
+    )
+    paper_table: bool = field(
+        default=False, metadata={"help": "also show the paper's own Table 2 and rounds, labelled as the paper's"}
+    )
+    teacher_verdicts: str | None = field(
+        default=None,
+        metadata={
+            "help": "a teacher's verdicts on these cases, to measure how similar the judges' rationales are to the teacher's: "
+            "the name of a judge in --verdicts, or a file or folder"
+        },
+    )
+    bert_model: str = field(
+        default="roberta-large", metadata={"help": "encoder for BERTScore, a folder or Hub id; none: no BERTScore"}
+    )
+    bert_num_layers: int | None = field(
+        default=None,
+        metadata={"help": "layer for BERTScore (default: that of the package bert-score for this encoder)"},
+    )
+    bert_backend: str = field(
+        default="own",
+        metadata={"help": "how tokens are matched for BERTScore", "choices": ["own", "bert_score"]},
+    )
+    bart_model: str = field(
+        default="facebook/bart-large-cnn",
+        metadata={"help": "model for BARTScore, a folder or Hub id; none: no BARTScore"},
+    )
+    html_cases: int = field(default=300, metadata={"help": "largest number of cases with their texts on the page"})
+    resamples: int = field(default=RESAMPLES, metadata={"help": "resamples of the bootstrap over cases"})
+    seed: int = field(default=0, metadata={"help": "seed of the bootstrap"})
+
+    def __post_init__(self) -> None:
+        self.verdicts, self.rounds, self.judges = map(comma_list, (self.verdicts, self.rounds, self.judges))
+        if not self.verdicts:
+            raise RecordError("--verdicts names no file")
+        if self.rounds and not self.ratings:
+            raise RecordError("--rounds needs --ratings: a round is measured by its agreement with people")
+        if self.ours is not None and not self.ratings:
+            raise RecordError("--ours needs --ratings: a judge is tested by its agreement with people")
+        check_least(self, 1, "limit")
+        check_least(self, 0, "html_cases")
+        check_least(self, 100, "resamples")
+
+
+def main() -> None:
+    """Read the files, compute the figures, and write three files."""
+    args, encoder_args = parse((MetaEvaluateArguments, EncoderArguments), __doc__)
+    cases = Cases.read(args.cases, args.limit)
+    judges, notes = read_verdicts(args.verdicts, cases, args.rubric, frozenset({*NAMES, "people"}))
+    teacher = None
+    if args.teacher_verdicts:
+        teacher, more = read_teacher(args.teacher_verdicts, cases, judges)
+        notes += more
+    judges = chosen(judges, args.judges)
+    notes += [note for judge in judges for note in judge.notes()]
+    rows = rows_of(judges)
+    lines = list(trainings_of({row.name: (row.judge.name, row.criterion) for row in rows}))
+    check_names("--rounds", args.rounds, lines)
+    check_names("--ours", [args.ours] if args.ours is not None else [], lines)
+    people = choices = verdict_ratings = None
+    if args.ratings:
+        people = read_ratings(args.ratings, cases, args.raters)
+        notes = people.notes + notes
+    if args.choices:
+        choices, more = read_choices(args.choices, cases)
+        notes += more
+    if args.verdict_ratings:
+        given = (verdict for judge in judges for verdict in judge.verdicts)
+        verdict_ratings, more = read_verdict_ratings(args.verdict_ratings, cases, given)
+        notes += more
+    preferences = {}
+    if args.preferences:
+        preferences, more = gather_preferences(read_placed(args.preferences, Preference), cases, args.preferences)
+        notes += more
+    encoder, baselines = None, []
+    if args.baselines and people is not None:
+        encoder = encoder_args.load_if_there(notes)
+        baselines = measure_baselines(cases, encoder, notes)
+    given = (people, choices, verdict_ratings, preferences)
+    result = meta_evaluate(cases, [*judges, *baselines], *given, args.resamples, args.seed)
+    rationales = None
+    if teacher is not None:
+        found = similarity(args, cases, judges, teacher)
+        result["similarity"] = estimate(found, len(cases), args.resamples, args.seed)
+        rationales = (found["judges"], result["similarity"]["judges"])
+    if people is not None:
+        result["over_runs"] = lines_over_runs(result["judges"])
+        options = (args.ours, rationales, args.resamples, args.seed)
+        result["table2"] = paper_table(cases, rows, people, result["over_runs"], *options)
+    if args.rounds:
+        result["rounds"] = follow_rounds(result["over_runs"], args.rounds)
+    result = plain(result) | {
+        "notes": notes,
+        "settings": {
+            "command": shlex.join(["automedeval", "report", *sys.argv[1:]]),
+            "version": automedeval.__version__,
+            "commit": git_commit(),
+            "revisions": hub_commits(),
+            "resamples": args.resamples,
+            "seed": args.seed,
+            "encoder": encoder and f"{encoder.name} ({encoder.fingerprint})",
+        },
+    }
+    folder = Path(args.output)
+    folder.mkdir(parents=True, exist_ok=True)
+    shown = report.pick_cases(result, cases, args.html_cases, args.seed)
+    records = report.case_records(result, cases, judges, people, shown)
+    title = "Judges and candidates: " + Path(args.cases).stem
+    texts = report.render(result, title, records, args.series, args.paper_table)
+    texts["agreement.json"] = json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    for name, text in texts.items():
+        write_whole(folder / name, text)
+    lines = ["", *summary(result), "", *(f"note: {note}" for note in notes)]
+    print("\n".join(map(printable, lines)))
+    print(f"report: {folder / 'report.html'}")
+
+
+def chosen(judges: list[JudgeVerdicts], wanted: list[str]) -> list[JudgeVerdicts]:
+    """Return the judges of these names and their further trainings, all of them if there are no names."""
+    names = [judge.name for judge in judges]
+    check_names("--judges", wanted, names)
+    several = repeated(names)
+    keep = {run for name in wanted or names for run in several.get(name, [name])}
+    return [judge for judge in judges if judge.name in keep]
+
+
+def similarity(
+    args: MetaEvaluateArguments, cases: Cases, judges: list[JudgeVerdicts], teacher: JudgeVerdicts
+) -> dict[str, Any]:
+    """Compare the judges' rationales with the teacher's."""
+    try:  # loads torch, and the library that only metrics need
+        from automedeval.metrics.rationale_score.rationale_score import rationale_score
+    except ImportError as error:
+        raise RecordError(f"--teacher_verdicts: {error}; install automedeval[metric]") from None
+    models = {name: None if value == "none" else value for name, value in vars(args).items() if name.endswith("_model")}
+    options = {"bert_num_layers": args.bert_num_layers, "bert_backend": args.bert_backend, **models}
+    return compare_rationales(cases, judges, teacher, rationale_score, **options)
