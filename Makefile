@@ -76,4 +76,4 @@ $(JUDGE) $(ENCODER) &: | .venv/installed
 	$(BIN)/python recipes/get_models.py --output models
 
 clean:
-	rm -rf .venv .venv-lowest rehearsals verdicts/sample* reports/sample* stores/sample instructions/sample* checkpoints/sample* $(JUDGE) $(ENCODER)
+	rm -rf .venv .venv-lowest rehearsals logs verdicts/sample* reports/sample* stores/sample instructions/sample* checkpoints/sample* $(JUDGE) $(ENCODER)

@@ -10,7 +10,8 @@
 
 Each step is one YAML of the run's folder and runs the command in the YAML's first line. Before the first step every path is
 checked: what a step reads is written by an earlier step, held by the repository, or listed in the folder's study.yaml as
-brought by the user. Every step resumes where it stopped, so the same command resumes the study.
+brought by the user. Every step resumes where it stopped, so the same command resumes the study. The terminal shows the results
+and progress of each step; all that it prints is in logs/.
 
 Exit status: that of the step that failed; 1 if a path leads nowhere or something is missing; with --dry_run 0 if only what
 the user brings is missing.
@@ -30,6 +31,7 @@ from pathlib import Path
 from study.base import Base, check_command
 from study.estimate import estimate
 from study.files import Lists, faults, keys, read_lists, reads
+from study.logs import last_lines, run_logged
 from study.rehearsal import Rehearsal
 from study.steps import ABLATIONS, Options, Step, Study, StudyError
 
@@ -127,7 +129,8 @@ def main() -> int:
         if wrong or args.dry_run:
             return int(bool(wrong))
         with locked(place / f".{folder.name}.lock") as lock:
-            return run(study.steps, lists, place, rehearsal, lock)
+            logs = Path("logs", "-".join(filter(None, (folder.name, base and Path(base.model).name, variant))))
+            return run(study.steps, lists, place, rehearsal, lock, logs)
     except StudyError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -162,7 +165,7 @@ def locked(file: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def run(steps: Sequence[Step], lists: Lists, place: Path, rehearsal: Rehearsal | None, lock: int) -> int:
+def run(steps: Sequence[Step], lists: Lists, place: Path, rehearsal: Rehearsal | None, lock: int, logs: Path) -> int:
     """Run the steps in the working folder `place`; return the exit status of the last one that ran."""
     brought = lists.brings.values()
     if rehearsal:
@@ -177,6 +180,7 @@ def run(steps: Sequence[Step], lists: Lists, place: Path, rehearsal: Rehearsal |
             print(f"error: {line}", file=sys.stderr)
         if told:
             return 1
+    print(f"{len(steps)} steps; the logs are in {logs}", flush=True)
     environment = rehearsal.environment() if rehearsal else os.environ
     if wrong := base_faults(steps, environment):
         print(f"error: {wrong[0]}", file=sys.stderr)
@@ -192,12 +196,16 @@ def run(steps: Sequence[Step], lists: Lists, place: Path, rehearsal: Rehearsal |
                 return 1
         print(f"\n== {number}/{len(steps)} {step.about}", flush=True)
         command, started = step.command(sys.executable), time.monotonic()
-        status = subprocess.run(command, env=environment, pass_fds=[lock], check=False).returncode
+        log = logs / f"{number:02}-{step.name}.log"
+        status = run_logged(command, log, environment, lock)
         if status and rehearsal and rehearsal.decide(step):
-            status = subprocess.run(command, env=environment, pass_fds=[lock], check=False).returncode
+            status = run_logged(command, log, environment, lock)
         if status:
+            print(
+                f"\n{step.file.name} has failed; the last lines of {log}:", *last_lines(log), sep="\n", file=sys.stderr
+            )
             return status
-        print(f"{step.file.name}: {time.monotonic() - started:,.0f} s", flush=True)
+        print(f"{step.file.name}: {time.monotonic() - started:,.0f} s; log: {log}", flush=True)
     return 0
 
 

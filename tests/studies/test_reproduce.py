@@ -522,7 +522,9 @@ def test_a_step_that_fails_ends_the_study(tmp_path: Path) -> None:
             pytest.skip(f"{brought} is not here; `make test` gets it")
     done = reproduce(folder)
     assert done.returncode == 1
-    assert "unknown key 'no_such_argument'" in done.stderr
+    _, where, *_, last = done.stderr.splitlines()
+    assert where == "build_store.yaml has failed; the last lines of logs/automedeval-135m/01-build_store.log:"
+    assert "unknown key 'no_such_argument'" in last
     assert [line for line in done.stdout.splitlines() if line.startswith("==")] == [
         "== 1/22 reference books into the knowledge store"
     ]
