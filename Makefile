@@ -12,9 +12,12 @@ export OMP_WAIT_POLICY := PASSIVE
 # DeepSpeed compiles its kernels where they are used, not where it is installed.
 export DS_BUILD_OPS := 0
 
-.PHONY: demo rehearse test test-lowest style quality benchmark clean
+.PHONY: demo study rehearse test test-lowest style quality benchmark clean
 
-demo: $(JUDGE) $(ENCODER)  ## the whole study on the small model and the sample; it goes on from where it stopped
+demo: $(JUDGE) $(ENCODER)  ## first verdicts and a report, then a small study of the same steps; it goes on from where it stopped
+	PYTHON=$(BIN)/python bash recipes/reproduce.sh recipes/runs/demo
+
+study: $(JUDGE) $(ENCODER)  ## the whole study on the small model and the sample; it goes on from where it stopped
 	PYTHON=$(BIN)/python bash recipes/reproduce.sh recipes/runs/automedeval-135m
 
 rehearse: .venv/installed  ## the paper's study and its ablations with tiny models; it goes on from where it stopped
@@ -76,4 +79,4 @@ $(JUDGE) $(ENCODER) &: | .venv/installed
 	$(BIN)/python recipes/get_models.py --output models
 
 clean:
-	rm -rf .venv .venv-lowest rehearsals logs verdicts/sample* reports/sample* stores/sample instructions/sample* checkpoints/sample* $(JUDGE) $(ENCODER)
+	rm -rf .venv .venv-lowest rehearsals demo logs verdicts/sample* reports/sample* stores/sample instructions/sample* checkpoints/sample* $(JUDGE) $(ENCODER)

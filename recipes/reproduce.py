@@ -1,5 +1,6 @@
 """Run a whole study: every step of the paper, from public questions to the report and the Hub.
 
+    bash recipes/reproduce.sh recipes/runs/demo
     bash recipes/reproduce.sh recipes/runs/automedeval-135m
     bash recipes/reproduce.sh recipes/runs/automedeval-13b --rounds 2 --runs 3
     bash recipes/reproduce.sh recipes/runs/automedeval-13b --rounds 2 --ablation no_curriculum
@@ -31,6 +32,7 @@ from pathlib import Path
 from study.base import Base, check_command
 from study.estimate import estimate
 from study.files import Lists, faults, keys, read_lists, reads
+from study.listed import Listed
 from study.logs import last_lines, run_logged
 from study.rehearsal import Rehearsal
 from study.steps import ABLATIONS, Options, Step, Study, StudyError
@@ -106,16 +108,19 @@ def main() -> int:
     place = Path(args.rehearse, folder.name).resolve() if args.rehearse else ROOT
     folder = folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder
     try:
-        lists = read_lists(ROOT / folder)
+        lists = read_lists(ROOT / folder, ROOT)
+        if lists.listed and options != Options():
+            raise StudyError(f"{folder} lists its steps: of the options it takes --dry_run and --rehearse alone")
         rehearsal = Rehearsal(ROOT, place, lists) if args.rehearse else None
         os.chdir(place)
         base = None
         if args.base:  # a rehearsal writes its stand-in, and nowhere but in its folder
             base = Base(folder, f"models/{Path(args.base).name}" if rehearsal else str(Path(args.base)))
             lists = base.lists(lists)
-        study = Study(folder, options, [each.adapt for each in (base, rehearsal) if each])
+        adapts = [each.adapt for each in (base, rehearsal) if each]
+        study = Listed(lists.listed, adapts) if lists.listed else Study(folder, options, adapts)
         variant = variant_of(args)
-        if variant:  # it needs only a part of what the study takes
+        if variant or lists.listed:  # it needs only a part of what the study takes
             lists = lists.read_by(study.steps)
         wrong = faults(study.steps, lists, variant)
         for note in study.left_out:
@@ -130,7 +135,10 @@ def main() -> int:
             return int(bool(wrong))
         with locked(place / f".{folder.name}.lock") as lock:
             logs = Path("logs", "-".join(filter(None, (folder.name, base and Path(base.model).name, variant))))
-            return run(study.steps, lists, place, rehearsal, lock, logs)
+            status = run(study.steps, lists, place, rehearsal, lock, logs)
+        if not status:
+            conclude(lists, variant)
+        return status
     except StudyError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -180,7 +188,9 @@ def run(steps: Sequence[Step], lists: Lists, place: Path, rehearsal: Rehearsal |
             print(f"error: {line}", file=sys.stderr)
         if told:
             return 1
-    print(f"{len(steps)} steps; the logs are in {logs}", flush=True)
+    known = not rehearsal and all(step.seconds for step in steps)
+    about = f", about {sum(step.seconds for step in steps) / 60:.0f} minutes on two cores" if known else ""
+    print(f"{len(steps)} steps{about}; the logs are in {logs}", flush=True)
     environment = rehearsal.environment() if rehearsal else os.environ
     if wrong := base_faults(steps, environment):
         print(f"error: {wrong[0]}", file=sys.stderr)
@@ -194,7 +204,8 @@ def run(steps: Sequence[Step], lists: Lists, place: Path, rehearsal: Rehearsal |
                 print(f"error: {step.about} ({step.file}) needs {each.path}: {each.what}, of {rated}.", file=sys.stderr)
                 print(f"To get it: {each.get}; then the same command goes on from here.", file=sys.stderr)
                 return 1
-        print(f"\n== {number}/{len(steps)} {step.about}", flush=True)
+        takes = f" (about {step.seconds} s)" if step.seconds and not rehearsal else ""
+        print(f"\n== {number}/{len(steps)} {step.about}{takes}", flush=True)
         command, started = step.command(sys.executable), time.monotonic()
         log = logs / f"{number:02}-{step.name}.log"
         status = run_logged(command, log, environment, lock)
@@ -207,6 +218,20 @@ def run(steps: Sequence[Step], lists: Lists, place: Path, rehearsal: Rehearsal |
             return status
         print(f"{step.file.name}: {time.monotonic() - started:,.0f} s; log: {log}", flush=True)
     return 0
+
+
+def conclude(lists: Lists, variant: str | None) -> None:
+    """Print what the study has left, and what to try next."""
+    left = lists.leaves.get(variant or "study", {})
+    width = max(map(len, left), default=0)
+    if left:
+        print("\n== what was made")
+    for path, what in left.items():
+        print(f"{path:<{width}}  {what}".rstrip())
+    if lists.then and not variant:
+        print("\n== what to try next")
+        for what, command in lists.then.items():
+            print(f"{what}:\n  {command}")
 
 
 def missing_keys(steps: Sequence[Step]) -> list[tuple[str, Step]]:

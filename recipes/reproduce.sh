@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Run a whole study; recipes/reproduce.py describes it. PYTHON names the interpreter.
+#   bash recipes/reproduce.sh recipes/runs/demo
 #   bash recipes/reproduce.sh recipes/runs/automedeval-135m
 #   bash recipes/reproduce.sh recipes/runs/automedeval-13b --rounds 2 --runs 3
 #   bash recipes/reproduce.sh recipes/runs/automedeval-13b --rounds 2 --ablation no_curriculum

@@ -79,11 +79,21 @@ class Brought:
 
 
 class Lists(NamedTuple):
-    """The lists of a run's study.yaml: what the user brings, by path, what each variant leaves, and sizes for the estimate."""
+    """The lists of a run's study.yaml.
+
+    Attributes:
+        brings: what the user brings, by path.
+        leaves: what each variant leaves: path → what it is.
+        sizes: counts for the estimate.
+        then: what to try when the study has ended, each with its command.
+        listed: the keys of a study that lists its steps, see study/listed.py; else empty.
+    """
 
     brings: dict[str, Brought]
-    leaves: dict[str, list[str]]
+    leaves: dict[str, dict[str, str]]
     sizes: dict[str, Any]
+    then: dict[str, str]
+    listed: dict[str, Any]
 
     def read_by(self, steps: Sequence[Step]) -> "Lists":
         """Return the lists with only what these steps read of what the user brings."""
@@ -91,18 +101,30 @@ class Lists(NamedTuple):
         return self._replace(brings={path: each for path, each in self.brings.items() if path in taken})
 
 
-def read_lists(folder: Path) -> Lists:
-    """Read the study.yaml of a run's folder."""
+def read_lists(folder: Path, root: Path) -> Lists:
+    """Read the study.yaml of a run's folder; one that lists its steps takes the lists of the study `of` whose YAMLs they are.
+
+    Args:
+        root: the repository.
+    """
     file = folder / "study.yaml"
-    content = read_yaml(file)
-    if unknown := content.keys() - {"brings", "leaves", "sizes"}:
+    content, listing = read_yaml(file), {"of", "place", "steps"}
+    if unknown := content.keys() - {"brings", "leaves", "sizes", "then", *listing}:
         raise StudyError(f"{file}: unknown key {min(unknown)!r}")
-    brings, needed = {}, {"what", "get", "stand_in"}
+    listed = {key: content[key] for key in listing & content.keys()}
+    if listed and listing - listed.keys():
+        raise StudyError(f"{file}: of, place and steps belong together: {min(listing - listed.keys())} is missing")
+    other = read_lists(root / listed["of"], root) if listed else Lists({}, {}, {}, {}, {})
+    brings, needed = dict(other.brings), {"what", "get", "stand_in"}
     for path, about in content.get("brings", {}).items():
         if not isinstance(about, dict) or needed - about.keys() or about.keys() - needed - {"of", "hub"}:
             raise StudyError(f"{file}: {path} must have the keys what, get and stand_in, and may have of and hub")
         brings[path] = Brought(path, **about | {"of": tuple(about.get("of", ()))})
-    return Lists(brings, content.get("leaves", {}), content.get("sizes", {}))
+    leaves = {
+        variant: left if isinstance(left, dict) else dict.fromkeys(left, "")
+        for variant, left in content.get("leaves", {}).items()
+    }
+    return Lists(brings, leaves, content.get("sizes", other.sizes), content.get("then", {}), listed)
 
 
 def reads(step: Step) -> Iterator[Read]:
@@ -119,7 +141,7 @@ def reads(step: Step) -> Iterator[Read]:
         parts = parts or [(arguments["dataset_name"], arguments["dataset_train_split"])]
         for path, split in parts:
             yield Read(f"{path}/{split}.parquet", "dataset_name")
-    output, _ = _output(step)
+    output, _ = output_of(step)
     for argument, value in arguments.items():
         if argument not in MODELS | FILES or argument == output or value is None:
             continue
@@ -157,7 +179,7 @@ def _path(argument: str, value: str) -> str | None:
     return value.rpartition("=")[2]  # NAME=FILE
 
 
-def _output(step: Step) -> tuple[str | None, tuple[str, ...]]:
+def output_of(step: Step) -> tuple[str | None, tuple[str, ...]]:
     """Return the argument of a step's output, and what it writes there."""
     found = WRITES.get(Path(step.recipe).stem)
     if found is None:
@@ -167,7 +189,7 @@ def _output(step: Step) -> tuple[str | None, tuple[str, ...]]:
 
 def writes(step: Step) -> list[str]:
     """Return the paths that a step writes."""
-    argument, names = _output(step)
+    argument, names = output_of(step)
     if argument is None:
         return []
     place = str(step.arguments[argument]).rstrip("/")
@@ -193,7 +215,7 @@ def faults(steps: Sequence[Step], lists: Lists, variant: str | None) -> list[str
     taken = set()
     for step in steps:
         for name, value in step.arguments.items():
-            known = MODELS | FILES | NOT_PATHS | {_output(step)[0], "datasets", "dataset_name"}
+            known = MODELS | FILES | NOT_PATHS | {output_of(step)[0], "datasets", "dataset_name"}
             if name not in known and isinstance(value, str) and "/" in value:
                 found.append(f"{step.file}: {name}: {value} looks like a path, and nobody knows who writes it")
         for path, argument in reads(step):
@@ -221,7 +243,7 @@ def faults(steps: Sequence[Step], lists: Lists, variant: str | None) -> list[str
         found += [f"study.yaml: brings {path}, which no step reads" for path in lists.brings if path not in taken]
         for step in steps:
             if Path(step.recipe).stem not in FOR_PEOPLE and taken.isdisjoint(writes(step)):
-                found.append(f"{step.file}: {_output(step)[0]}: {writes(step)[0]} is read by no step")
-    left = lists.leaves.get(variant or "study", [])
+                found.append(f"{step.file}: {output_of(step)[0]}: {writes(step)[0]} is read by no step")
+    left = lists.leaves.get(variant or "study", {})
     found += [f"study.yaml: leaves {path}, which no step writes" for path in left if path not in by]
     return list(dict.fromkeys(found))

@@ -52,12 +52,14 @@ class Step:
         about: what the step does, for its heading.
         changes: arguments that replace those of the YAML.
         start: the words before the recipe, in place of those of the YAML's first line.
+        seconds: about how long it takes, if that is known.
     """
 
     file: Path
     about: str
     changes: Mapping[str, Any] = field(default_factory=dict)
     start: tuple[str, ...] | None = None
+    seconds: int | None = None
 
     @property
     def name(self) -> str:

@@ -22,6 +22,7 @@ from doubles.tiny_model import CHAT_TEMPLATE, build_tiny_model
 from programs import ROOT
 
 SMALL, PAPER = "recipes/runs/automedeval-135m", "recipes/runs/automedeval-13b"
+DEMO = "recipes/runs/demo"
 ABLATIONS = ("no_chain", "no_curriculum", "no_introspection", "vanilla")
 OTHERS = [
     *("gpt-3.5-turbo-0125", "gpt-4-turbo-2024-04-09", "gemini-2.0-flash"),
@@ -118,6 +119,62 @@ def test_the_small_study_from_top_to_bottom() -> None:
         *("judge_training1", "introspect1", "introspection1", "judge"),
         *("report", "audit", "judge_likelihood_rated", "calibrate", "compare"),
     ]
+
+
+def test_the_demo_from_top_to_bottom() -> None:
+    """Verdicts and a report before any training; then the small study's own steps, whose files it leaves alone."""
+    commands = plan(DEMO)
+    assert steps(commands) == [
+        *("judge_small", "report", "build_store", "distill_strong", "distill_weak", "build_dataset", "judge"),
+        *("stage1", "stage2", "stage3", "judge", "judge_training1", "introspect1", "introspection1", "judge"),
+        *("report", "audit"),
+    ]
+    runs = of(commands, "sft")
+    starts = ["models/SmolLM2-135M-Instruct", *(run["output_dir"] for run in runs[:-1])]
+    assert [run["model_name_or_path"] for run in runs] == starts
+    judged = [each["judge"] for each in of(commands, "judge") + of(commands, "audit")]
+    assert judged == ["small", starts[0], starts[3], starts[3], runs[-1]["output_dir"], runs[-1]["output_dir"]]
+    for words in commands:
+        made = [value for name, value in resolved(words).items() if name in ("output", "output_dir", "store")]
+        assert made, words
+        assert all(place.startswith("demo/") for place in made), made
+    told = reproduce(DEMO, "--dry_run").stdout
+    assert told.count("== ") == len(commands) + 2  # and what one brings, and what it takes
+    lists = yaml.safe_load((ROOT / DEMO / "study.yaml").read_text())
+    assert sum(step["seconds"] for step in lists["steps"]) <= 600
+    assert len(lists["then"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"place": None}, "of, place and steps belong together: place is missing"),
+        (
+            {"steps": [{"run": "stage9", "about": "none"}]},
+            "steps: there is no recipes/runs/automedeval-135m/stage9.yaml",
+        ),
+        ({"steps": [{"run": "stage1"}]}, "steps: each has the keys run and about, and may have seconds and with"),
+        ({"steps": [{"run": "stage1", "about": "x", "wiht": {}}]}, "steps: each has the keys run and about"),
+        ({"steps": ["stage1"]}, "steps: each has the keys run and about"),
+        ({"steps": [{"run": "stage1", "about": "x"}]}, "instructions/sample/stage1.parquet: no earlier step writes it"),
+    ],
+)
+def test_a_faulty_list_of_steps_is_told_in_a_line(tmp_path: Path, change: dict[str, Any], told: str) -> None:
+    folder = tmp_path / "demo"
+    folder.mkdir()
+    content = {"of": SMALL, "place": "demo", "steps": []} | change
+    content = {key: value for key, value in content.items() if value is not None}
+    (folder / "study.yaml").write_text(yaml.safe_dump(content))
+    status, errors = quickly(folder, "--dry_run")
+    assert status == 1
+    assert told in errors.splitlines()[0]
+
+
+def test_a_study_that_lists_its_steps_takes_no_option_that_changes_them() -> None:
+    for option in (["--rounds", 2], ["--ablation", "vanilla"], ["--base", "models/x"], ["--judges", "none"]):
+        status, errors = quickly(DEMO, *option, "--dry_run")
+        assert (status, len(errors.splitlines())) == (1, 1)
+        assert "lists its steps: of the options it takes --dry_run and --rehearse alone" in errors
 
 
 @pytest.mark.parametrize("folder", [SMALL, PAPER])

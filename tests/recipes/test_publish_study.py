@@ -1,6 +1,6 @@
-"""What `make demo` leaves goes to a double of the Hub, and comes back on a machine without the source tree.
+"""What `make study` leaves goes to a double of the Hub, and comes back on a machine without the source tree.
 
-On a fresh clone there is nothing of the demo: test_publish.py does the same with tiny ones, and this is skipped.
+On a fresh clone there is nothing of the study: test_publish.py does the same with tiny ones, and this is skipped.
 """
 
 import json
@@ -17,7 +17,7 @@ from programs import ROOT, SAMPLE, run_recipe
 pytest.importorskip("evaluate", reason="the metric is a module of evaluate, which is not installed")
 
 DATASET, REPORT = ROOT / "instructions" / "sample", ROOT / "reports" / "sample" / "agreement.json"
-# What the demo's checkpoints are called in its report, the last first.
+# What the study's checkpoints are called in its report, the last first.
 JUDGES = {"sample-round1": "introspection1", "sample-stage3": "stage3"}
 BASE = "HuggingFaceTB/SmolLM2-135M-Instruct"
 
@@ -29,12 +29,12 @@ def finished(checkpoint: Path) -> bool:
 
 @pytest.fixture
 def checkpoint() -> Path:
-    """Return the demo's last checkpoint; skip, and say what is missing, where the demo has not run to its end."""
+    """Return the study's last checkpoint; skip, and say what is missing, where the study has not run to its end."""
     found = [folder for name in JUDGES if finished(folder := ROOT / "checkpoints" / name)]
     missing = [file.relative_to(ROOT) for file in (DATASET / "statistics.json", REPORT) if not file.is_file()]
     missing += [] if found else [Path("checkpoints", name) for name in JUDGES]
     if missing:
-        pytest.skip(f"`make demo` has not left {', '.join(map(str, missing))} here: tiny ones are pushed instead")
+        pytest.skip(f"`make study` has not left {', '.join(map(str, missing))} here: tiny ones are pushed instead")
     return found[0]
 
 
@@ -46,7 +46,7 @@ def publish(hub: HubDouble, home: Path, *arguments: object) -> subprocess.Comple
 
 
 @pytest.mark.slow
-def test_the_demos_dataset_judge_and_metric_come_back(checkpoint: Path, tmp_path: Path) -> None:
+def test_the_studys_dataset_judge_and_metric_come_back(checkpoint: Path, tmp_path: Path) -> None:
     name, models = JUDGES[checkpoint.name], (build_roberta(tmp_path / "roberta"), build_bart(tmp_path / "bart"))
     with HubDouble() as hub:
         publish(hub, tmp_path, "dataset", DATASET, "--repo", "org/instructions")

@@ -1,0 +1,56 @@
+"""A study that lists its steps runs: it says what each is for, keeps libraries' output in logs, and ends with what it left."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+from programs import ROOT
+
+RUN = "recipes/runs/automedeval-135m"
+SHORT = {
+    "of": RUN,
+    "place": "short",
+    "steps": [
+        {"run": "judge_likelihood", "about": "a first judge, so that there are verdicts", "with": {"limit": 4}},
+        {"run": "report", "about": "what they say", "with": {"encoder": "none", "baselines": False, "limit": 4}},
+    ],
+    "leaves": {"study": {"short/reports/sample/report.html": "the report", "short/verdicts/sample": "the verdicts"}},
+    "then": {"Look at the plan": "bash recipes/reproduce.sh recipes/runs/short --dry_run"},
+}
+
+
+def test_a_listed_study_runs_and_goes_on(tmp_path: Path) -> None:
+    folder, place = tmp_path / "short", tmp_path / "rehearsals" / "short"
+    folder.mkdir()
+    (folder / "study.yaml").write_text(yaml.safe_dump(SHORT, sort_keys=False))
+    command = ["bash", "recipes/reproduce.sh", folder, "--rehearse", tmp_path / "rehearsals"]
+    environment = {"PYTHON": sys.executable, "PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT / "src")}
+    options = {"cwd": ROOT, "capture_output": True, "text": True, "env": environment, "timeout": 300}
+    done = subprocess.run(command, **options)
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stdout.splitlines() if line.startswith("==")] == [
+        "== 1/2 a first judge, so that there are verdicts",
+        "== 2/2 what they say",
+        "== what was made",
+        "== what to try next",
+    ]
+    assert done.stdout.startswith("2 steps; the logs are in logs/short\n")
+    assert "4 verdicts (4 new)" in done.stdout
+    assert re.search(r"^100%.* 4/4 .*verdict/s\]$|^100%.* 4/4 .*s/verdict\]$", done.stdout, re.M)
+    assert re.search(r"^judge_likelihood.yaml: \d+ s; log: logs/short/01-judge_likelihood.log$", done.stdout, re.M)
+    made = done.stdout.partition("== what was made\n")[2].partition("\n\n")[0]
+    assert made.splitlines() == [
+        "short/reports/sample/report.html  the report",
+        "short/verdicts/sample             the verdicts",
+    ]
+    for path in SHORT["leaves"]["study"]:
+        assert (place / path).exists()
+    # What a library prints, here transformers as it loads the weights, is in the log alone.
+    assert "Loading weights" in (place / "logs/short/01-judge_likelihood.log").read_text()
+    assert "Loading weights" not in done.stdout + done.stderr
+    again = subprocess.run(command, **options)
+    assert again.returncode == 0, again.stderr
+    assert "4 new" not in again.stdout
+    assert (place / "short/verdicts/sample/verdicts.jsonl").read_text().count("\n") == 4
