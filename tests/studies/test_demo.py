@@ -5,8 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
-from programs import ROOT
+from programs import ROOT, run_recipe
 
 RUN = "recipes/runs/automedeval-135m"
 SHORT = {
@@ -54,3 +55,16 @@ def test_a_listed_study_runs_and_goes_on(tmp_path: Path) -> None:
     assert again.returncode == 0, again.stderr
     assert "4 new" not in again.stdout
     assert (place / "short/verdicts/sample/verdicts.jsonl").read_text().count("\n") == 4
+
+
+def test_the_stand_in_of_the_base_can_be_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rehearsal of the demo or of the small study trains it; their YAMLs name no chat template."""
+    monkeypatch.syspath_prepend(str(ROOT / "recipes"))
+    from study.files import read_lists
+    from study.stand_ins import stand_in
+
+    (tmp_path / "src").symlink_to(ROOT / "src")
+    base = yaml.safe_load((ROOT / RUN / "stage1.yaml").read_text())["model_name_or_path"]
+    stand_in(read_lists(ROOT / "recipes/runs/demo", ROOT).brings[base], tmp_path)
+    done = run_recipe("check_base", "--model", tmp_path / base)
+    assert done.returncode == 0, done.stderr
