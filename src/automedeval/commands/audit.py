@@ -43,7 +43,9 @@ CHECKS = (*biases.CHECKS, *trials.CHECKS)
 class AuditArguments:
     """Which judge is audited, on which cases, by which checks."""
 
-    cases: str = field(metadata={"help": "cases: .jsonl, .parquet or a Hub dataset id"})
+    cases: str = field(
+        metadata={"help": "cases, or a table of answers: .jsonl, .csv, .json, .xlsx, .parquet, or a Hub dataset id"}
+    )
     output: str = field(metadata={"help": "folder for audit.json, audit.md, audit.html and the verdicts"})
     judge: str | None = field(default=None, metadata={"help": "the judge, named as for automedeval judge"})
     verdicts: str | None = field(

@@ -27,7 +27,9 @@ from automedeval.rubrics import Rubric
 class JudgeArguments:
     """Which judge judges which cases, and how."""
 
-    cases: str = field(metadata={"help": "cases: .jsonl, .parquet or a Hub dataset id"})
+    cases: str = field(
+        metadata={"help": "cases, or a table of answers: .jsonl, .csv, .json, .xlsx, .parquet, or a Hub dataset id"}
+    )
     output: str = field(metadata={"help": "folder for verdicts.jsonl"})
     judge: str = field(
         default="small",

@@ -47,7 +47,7 @@ class MetaEvaluateArguments:
     verdicts: list[str] = field(
         metadata={"help": "verdict files, or folders with a verdicts.jsonl; NAME=FILE names its judge NAME"}
     )
-    cases: str = field(metadata={"help": "the cases: .jsonl, .parquet or a Hub dataset id"})
+    cases: str = field(metadata={"help": "the cases, or the table of answers, that were judged"})
     output: str = field(metadata={"help": "folder for agreement.json, report.md and report.html"})
     judges: list[str] = field(
         default_factory=list,
