@@ -114,7 +114,9 @@ class AuditArguments:
 
 def main() -> None:
     """Judge what is missing, compute everything, write three files, and say whether the judge passes."""
-    args, encoder_args, chat_args = parse((AuditArguments, EncoderArguments, ChatArguments), __doc__)
+    args, encoder_args, chat_args = parse(
+        (AuditArguments, EncoderArguments, ChatArguments), __doc__, first=("judge", "cases", "output")
+    )
     thresholds = read_thresholds(args.thresholds)
     templates = Templates(
         read_attacks(args.attack_file), read_harms(args.harm_file), read_paraphrases(), args.attacks, args.harms

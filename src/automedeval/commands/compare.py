@@ -111,7 +111,7 @@ class CompareArguments:
 
 def main() -> None:
     """Read the files, compute the figures, and write the report."""
-    (args,) = parse((CompareArguments,), __doc__)
+    (args,) = parse((CompareArguments,), __doc__, first=("cases", "verdicts", "ratings"))
     cases = Cases.read(args.cases)
     judges, notes = read_verdicts(args.verdicts, cases, args.rubric, frozenset({STACKED, VOTED, *BASELINES, "people"}))
     people = read_ratings(args.ratings, cases)

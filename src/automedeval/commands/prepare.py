@@ -137,7 +137,7 @@ class PrepareCasesArguments:
 
 def main() -> None:
     """Read, filter, draw, make verdicts if asked, and write."""
-    (args,) = parse((PrepareCasesArguments,), __doc__)
+    (args,) = parse((PrepareCasesArguments,), __doc__, first=("input", "columns", "output"))
     output, dropped = Path(args.output), []
     refuse_others_work(output, args)
     exclusions = read_exclusions(args.exclusions)
