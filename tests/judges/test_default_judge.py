@@ -31,7 +31,7 @@ def put(folder: Path, architecture: str) -> Path:
 
 def test_the_order_is_variable_small_likelihood_none(machine, monkeypatch):
     encoder = EncoderArguments()
-    with pytest.raises(RecordError, match="no judge is on this machine; .*\n  automedeval get-models$"):
+    with pytest.raises(RecordError, match=r"no judge is on this machine; .*\n  automedeval get-models$"):
         default_judge(encoder)
     put(machine / "models" / "broken", "x").joinpath("config.json").write_text("{")
     there = put(machine / "cache" / "automedeval" / "models" / "writer", "LlamaForCausalLM")
