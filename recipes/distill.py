@@ -33,7 +33,11 @@ class DistillArguments:
             "help": "openai:MODEL (an endpoint, see --base_url), a checkpoint, or recording:FILE, which plays back answers"
         }
     )
-    cases: str = field(metadata={"help": "cases with responses: .jsonl, .parquet or a Hub dataset id"})
+    cases: str = field(
+        metadata={
+            "help": "cases with responses, or a table of answers: .jsonl, .csv, .json, .parquet, or a Hub dataset id"
+        }
+    )
     output: str = field(metadata={"help": "folder for verdicts.jsonl"})
     reference_as_response: bool = field(default=False, metadata={"help": "show the reference as one more response"})
     models: str | None = field(default=None, metadata={"help": "show only these models' responses: A,B,C"})

@@ -37,7 +37,9 @@ class GenerationArguments:
     """Which candidates answer which questions, and how they sample."""
 
     candidates: list[str] = field(metadata={"help": "checkpoint folders, Hub ids, or openai:MODEL (see --base_url)"})
-    cases: str = field(metadata={"help": "cases, responses not needed: .jsonl, .parquet or a Hub dataset id"})
+    cases: str = field(
+        metadata={"help": "cases, responses not needed: .jsonl, .csv, .json, .parquet or a Hub dataset id"}
+    )
     output: str = field(metadata={"help": "folder for responses.jsonl and cases.jsonl"})
     names: list[str] = field(
         default_factory=list,

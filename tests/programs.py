@@ -5,11 +5,14 @@ import io
 import runpy
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
 import pytest
 from filelock import FileLock, Timeout
+
+from automedeval.commands import console
 
 ROOT = Path(__file__).parents[1]
 SAMPLE = ROOT / "src" / "automedeval" / "sample"
@@ -27,16 +30,26 @@ def run_recipe(
     if launch is not None or options:
         command = [sys.executable, *(launch or ()), recipe, *arguments]
         return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300, **options)
+    return run_here([recipe, *arguments], lambda: runpy.run_path(recipe, run_name="__main__"))
+
+
+def run_command(*arguments: object) -> subprocess.CompletedProcess:
+    """Run `automedeval ARGUMENTS` in this process."""
+    return run_here(["automedeval", *map(str, arguments)], console.main)
+
+
+def run_here(argv: list[str], program: Callable[[], object]) -> subprocess.CompletedProcess:
+    """Run a program in this process; return what it printed and its exit status."""
     out, err, status = io.StringIO(), io.StringIO(), 0
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), mock.patch("sys.argv", [recipe, *arguments]):
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), mock.patch("sys.argv", argv):
         try:
-            runpy.run_path(recipe, run_name="__main__")
+            program()
         except SystemExit as stop:
             status = stop.code
             if isinstance(status, str):
                 err.write(f"\n{status}\n")
                 status = 1
-    return subprocess.CompletedProcess(arguments, status, out.getvalue(), err.getvalue())
+    return subprocess.CompletedProcess(argv[1:], status, out.getvalue(), err.getvalue())
 
 
 def torch_extensions(config: pytest.Config) -> Path:

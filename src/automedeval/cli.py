@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -43,25 +44,68 @@ def check_patterns(arguments: object, *names: str) -> None:
 
 class _OneLine:
     def error(self, message: str) -> NoReturn:
-        raise RecordError(f"{message} (--help lists what there is)")
+        raise RecordError(f"{message} (--help_all lists what there is)")
+
+
+class _Formatter(argparse.ArgumentDefaultsHelpFormatter):
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        return action.help if action.default in (None, []) else super()._get_help_string(action)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """Fill the paragraphs of prose, and leave examples, which are indented, as they are."""
+        parts = text.strip("\n").split("\n\n")
+        return "\n\n".join(
+            part if part.startswith(" ") else textwrap.fill(part, width, break_on_hyphens=False) for part in parts
+        )
 
 
 class _Parser(_OneLine, HfArgumentParser):
-    pass
+    """A parser whose `--help` explains the options in `first` and the required ones; `--help_all` explains all."""
+
+    first: Sequence[str] = ()
+
+    def format_help(self) -> str:
+        if not self.first:
+            return super().format_help()
+        by_name = {action.dest: action for action in self._actions}
+        shown = [*self.first, *(name for name, action in by_name.items() if action.required and name not in self.first)]
+        formatter = self._get_formatter()
+        formatter.add_usage("%(prog)s [OPTION VALUE …]", [], [])
+        formatter.add_text(self.description)
+        formatter.start_section("options that matter first")
+        formatter.add_arguments([by_name[name] for name in shown])
+        formatter.end_section()
+        others = " ".join(f"--{name}" for name in by_name if name not in (*shown, "help", "help_all"))
+        formatter.add_text(f"other options, which --help_all explains: {others}")
+        return formatter.format_help()
+
+
+class _HelpAll(argparse.Action):
+    def __call__(self, parser: _Parser, *_: object) -> NoReturn:
+        parser.first = ()
+        parser.print_help()
+        parser.exit()
 
 
 class _FileParser(_OneLine, argparse.ArgumentParser):
     pass
 
 
-def parse(kinds: Sequence[type], description: str, argv: Sequence[str] | None = None) -> tuple[Any, ...]:
+def parse(
+    kinds: Sequence[type], description: str, argv: Sequence[str] | None = None, first: Sequence[str] = ()
+) -> tuple[Any, ...]:
     """Parse the command line and the file of `--config` into one instance of each dataclass.
+
+    Args:
+        first: the options that `--help` explains; without any it explains all.
 
     Raises:
         RecordError: an argument is unknown, missing or wrong; the YAML file cannot be read or has an unknown key.
     """
     argv = list(sys.argv[1:] if argv is None else argv)
-    parser = _Parser(kinds, description=description, allow_abbrev=False)
+    parser = _Parser(kinds, description=description, allow_abbrev=False, formatter_class=_Formatter)
+    parser.first = first
+    parser.add_argument("--help_all", action=_HelpAll, nargs=0, default=argparse.SUPPRESS, help="explain every option")
     parser.add_argument(
         "--config", metavar="RUN.yaml", help="YAML file of arguments by name; the command line overrides it"
     )
@@ -69,7 +113,7 @@ def parse(kinds: Sequence[type], description: str, argv: Sequence[str] | None = 
     file.add_argument("--config")
     config = file.parse_known_args(argv)[0].config
     if config:
-        known = {action.dest for action in parser._actions} - {"help", "config"}
+        known = {action.dest for action in parser._actions} - {"help", "help_all", "config"}
         # Put before the command line: types and choices are checked alike, and the later value of an argument counts.
         argv = [*_config_arguments(config, known), *argv]
     *values, rest = parser.parse_args_into_dataclasses(argv, return_remaining_strings=True)

@@ -8,12 +8,12 @@ from automedeval.dataset.sources import (
     LAYOUTS,
     identified,
     read_exclusions,
-    read_rows,
+    read_source,
     recognised,
     rows_as_cases,
-    table_layout,
+    table_as_cases,
 )
-from automedeval.records import Case, RecordError, Response, read_cases
+from automedeval.records import Case, Columns, RecordError, Response, read_cases
 
 QUESTION = "What are the symptoms of gout?"
 CASE = {"id": "c1", "question": QUESTION, "responses": [{"model": "m", "text": "Pain."}], "site": "x"}
@@ -29,7 +29,7 @@ PAIR = {
 
 def cases_of(*rows, layout=None, source="set"):
     placed = [(f"f:{number}", row) for number, row in enumerate(rows, 1)]
-    layout = layout or recognised(rows[0], "f:1")
+    layout = layout or recognised(rows[0])
     return [row.case for row in identified(rows_as_cases(placed, layout, source))]
 
 
@@ -60,7 +60,7 @@ def cases_of(*rows, layout=None, source="set"):
     ],
 )
 def test_a_row_is_recognised_and_becomes_a_case(layout, row, case):
-    assert recognised(row, "f:1").name == layout
+    assert recognised(row).name == layout
     (made,) = cases_of(row)
     assert (made.question, made.reference, made.topic) == case
 
@@ -84,16 +84,32 @@ def test_people_s_choices_become_records():
     ]
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"Q": "a", "A": "b"},
+        {"question": "a", "answer": "b", "model": "m"},
+        {"question": "a", "answer": "b", "model-a": "c", "model-b": "d"},
+    ],
+)
+def test_a_table_of_answers_is_no_public_set(row):
+    assert recognised(row) is None
+
+
 def test_a_table_takes_any_columns():
-    layout = table_layout("ask", "truth", ["A", "B"], "subject")
-    row = {"ask": QUESTION, "truth": "Pain.", "A": "Hm.", "B": "", "subject": "Gout", "other": 3}
-    (made,) = cases_of(row, layout=layout)
-    assert made.responses == (Response("A", "Hm."), Response("B", ""))
-    assert (made.reference, made.topic, made.extra) == ("Pain.", "Gout", {})
-    (made,) = cases_of({**row, "B": None}, layout=layout)
-    assert made.models == ["A"]
-    (made,) = cases_of({"ask": QUESTION, "truth": ""}, layout=table_layout("ask", None, [], None))
-    assert (made.reference, made.topic) == (None, None)
+    def made(*given, **more):
+        row = {"ask": QUESTION, "truth": "Pain.", "A": "Hm.", "B": "", "subject": "Gout", "other": 3} | more
+        (row,) = table_as_cases([("f:1", row)], Columns.named(given), "set")
+        return row.case
+
+    case = made("question=ask", "reference=truth", "A", "topic=subject", "B")
+    assert case.responses == (Response("A", "Hm."),), "a blank cell is no response"
+    assert (case.reference, case.topic, case.extra) == ("Pain.", "Gout", {})
+    assert case.id == f"set-{case.digest}"
+    assert made("question=ask", "reference=truth", "A", truth=" ").reference is None
+    assert made("question=ask", "reference=truth", truth=" ").reference == "", "an empty answer, which is excluded"
+    assert made("question=ask").reference is None
+    assert made("question=ask", "model=subject", "answer=A").responses == (Response("Gout", "Hm."),)
 
 
 def test_ids_come_from_the_content_wherever_a_row_stands():
@@ -120,7 +136,6 @@ def test_no_two_cases_have_one_id():
 
 
 ROWS = {
-    "layout": ([{"Q": "a", "A": "b"}], "f:1: no known layout has the keys Q, A; --layout table"),
     "later row": (
         [{"Prompt": "a", "Completion": "b"}, {"Prompt": "a"}],
         "f:2: 'Completion' is missing; found the keys Prompt",
@@ -152,8 +167,10 @@ def test_rows_are_read_from_every_kind_of_file(tmp_path):
         (tmp_path / name).write_text(f"\ufeff{header}{content}", encoding="utf-8")
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "e.parquet")
     for name in ("a.json", "b.json", "c.jsonl", "d.csv", "e.parquet"):
-        assert [row for _, row in read_rows(str(tmp_path / name))] == rows, name
-    assert [place for place, _ in read_rows(str(tmp_path / "d.csv"))] == [f"{tmp_path}/d.csv:{line}" for line in (3, 4)]
+        assert [row for _, row in read_source(str(tmp_path / name))] == rows, name
+    assert [place for place, _ in read_source(str(tmp_path / "d.csv"))] == [
+        f"{tmp_path}/d.csv:{line}" for line in (3, 4)
+    ]
 
 
 FILES = {
@@ -162,7 +179,7 @@ FILES = {
     "c.json": (b"[\xff]", "c.json: not UTF-8"),
     "a.csv": (b"question,answer\na\n", "a.csv:2: the row does not have the header's 2 columns"),
     "b.csv": (b"question,answer\na,b,c\n", "b.csv:2: the row does not have the header's 2 columns"),
-    "c.csv": (b'question,answer\n"a', "c.csv: not CSV after line 1: unexpected end"),
+    "c.csv": (b'question,answer\n"a', "c.csv:2: not CSV: unexpected end"),
     "d.csv": (b"question,answer\n\xff,b\n", "d.csv: not UTF-8"),
     "e.csv": (None, "e.csv: No such file"),
     "e.jsonl": (None, "e.jsonl: No such file"),
@@ -175,7 +192,7 @@ def test_a_file_that_holds_no_rows_is_named(tmp_path, name, content, told):
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(RecordError, match=told):
-        list(read_rows(str(tmp_path / name)))
+        list(read_source(str(tmp_path / name)))
 
 
 @pytest.mark.parametrize(

@@ -71,14 +71,18 @@ def judge_elsewhere(folder: Path, cases: Path, **environment: object) -> subproc
 
 def test_its_encoder_is_found_in_the_cache_of_the_hub_and_nothing_is_downloaded(tmp_path: Path) -> None:
     cases = write(tmp_path / "cases.jsonl", ten_cases(with_reference=True)[:2])
-    told = error_line(judge_elsewhere(tmp_path, cases, HF_HUB_CACHE=tmp_path / "cache"))
-    assert f"no encoder at models/all-MiniLM-L6-v2, and no {ENCODER_ON_HUB} in the cache of the Hub" in told
+    environment = {"HF_HUB_CACHE": tmp_path / "cache", "HF_HOME": tmp_path / "home", "AUTOMEDEVAL_JUDGE": "small"}
+    told = error_line(judge_elsewhere(tmp_path, cases, **environment))
+    assert (
+        f"no encoder at models/all-MiniLM-L6-v2, in {tmp_path}/home/automedeval/models or in the cache of the Hub"
+        in told
+    )
     assert not (tmp_path / "out" / "verdicts.jsonl").exists()
     repository = tmp_path / "cache" / f"models--{ENCODER_ON_HUB.replace('/', '--')}"
     shutil.copytree(ENCODER, repository / "snapshots" / ("c" * 40))
     (repository / "refs").mkdir()
     (repository / "refs" / "main").write_text("c" * 40)
-    done = judge_elsewhere(tmp_path, cases, HF_HUB_CACHE=tmp_path / "cache")
+    done = judge_elsewhere(tmp_path, cases, **environment)
     assert done.returncode == 0, done.stderr
     recorded = json.loads(RECORDED.read_text())["reference"]
     for verdict in read(tmp_path / "out" / "verdicts.jsonl"):

@@ -4,15 +4,17 @@ import json
 import re
 import shlex
 from functools import lru_cache
+from importlib import import_module
 from itertools import takewhile
 from pathlib import Path
 
 import pytest
 import yaml
-from programs import ROOT, run_recipe
+from programs import ROOT, run_command, run_recipe
 
 import automedeval
 from automedeval import Case, Verdict, packaged_rubrics, read_rubric
+from automedeval.commands.console import COMMANDS, FIRST
 
 IGNORED = {line.strip("/") for line in (ROOT / ".gitignore").read_text().splitlines() if line.startswith("/")}
 DOCUMENTS = sorted(
@@ -50,9 +52,14 @@ def commands(text: str) -> list[list[str]]:
 
 
 @lru_cache
-def usage(recipe: str) -> str:
-    """Return how a recipe says that it is used."""
-    shown = run_recipe(Path(recipe).stem, "--help").stdout
+def usage(program: str) -> str:
+    """Return how a recipe, or a command of `automedeval`, says that it is used, with all its options."""
+    if program in COMMANDS:
+        shown = run_command(program, "--help_all").stdout
+    elif program in ("recipes/sft.py", "recipes/reproduce.py"):  # they have parsers of their own
+        shown = run_recipe(Path(program).stem, "--help").stdout
+    else:
+        shown = run_recipe(Path(program).stem, "--help_all").stdout
     return " ".join(shown.split("\n\n")[0].split())
 
 
@@ -71,13 +78,31 @@ def recipe_faults(recipe: str, words: list[str]) -> list[str]:
     """Return what is wrong with a call of a recipe."""
     if not (ROOT / recipe).is_file():
         return [f"{recipe}: no such recipe"]
+    if recipe == "recipes/publish.py":  # its first words may stand without their flags
+        bare = list(takewhile(lambda word: not word.startswith("-"), words))
+        words = [*(part for pair in zip(("--kind", "--folder"), bare) for part in pair), *words[len(bare) :]]
+    return option_faults(recipe, words)
+
+
+def command_faults(words: list[str]) -> list[str]:
+    """Return what is wrong with a call of the console command, whose words these are."""
+    name, *words = words or ["--help"]
+    if name in ("--help", "--version"):
+        return []
+    if name not in COMMANDS:
+        return [f"automedeval: no command {name}"]
+    bare = list(takewhile(lambda word: not word.startswith("-"), words))
+    if bare and name not in FIRST:
+        return [f"{name}: unknown word {bare[0]}"]
+    return option_faults(name, [FIRST[name], *words] if bare else words)
+
+
+def option_faults(recipe: str, words: list[str]) -> list[str]:
+    """Return what is wrong with the options of a recipe or of a command."""
     said = usage(recipe)
     known = {"--config", *re.findall(r"(?<!\S)\[?(--?\w+)", said)}  # TRL's parser takes it and does not list it
     required = set(re.findall(r"--\w+", re.sub(r"\[[^\[\]]*\]", "", re.sub(r"\[[A-Z_\d]+( \.\.\.)?\]", "", said))))
     allowed = {flag: values.split(",") for flag, values in re.findall(r"(--\w+) \{([^}]*)\}", said)}
-    if recipe == "recipes/publish.py":  # its first words may stand without their flags
-        bare = list(takewhile(lambda word: not word.startswith("-"), words))
-        words = [*(part for pair in zip(("--kind", "--folder"), bare) for part in pair), *words[len(bare) :]]
     given = split_flags(words)
     faults = [f"{recipe}: unknown flag {flag}" for flag in given if flag not in known]
     faults += [
@@ -112,6 +137,8 @@ def faults(command: list[str]) -> list[str]:
     if program == "make":
         targets = re.findall(r"^([a-z_-]+):", (ROOT / "Makefile").read_text(), re.M)
         return [f"no make target {word}" for word in command[1:] if "=" not in word and word not in targets]
+    if program == "automedeval":
+        return command_faults(command[1:])
     if program in ("bash", "sh", "source", "."):
         path = ROOT / command[1]
         return [] if path.is_file() or path.parts[len(ROOT.parts)] in IGNORED else [f"no file {command[1]}"]
@@ -152,7 +179,12 @@ def test_the_readme_shows_the_commands_that_matter() -> None:
     [
         ("python recipes/judge.py --judge M --cases F --output D --order all", "unknown flag --order"),
         ("python recipes/judge.py --judge M --cases F --output D --orders some", "--orders some is not one of"),
-        ("python recipes/judge.py --judge M --cases F", "--output is missing"),
+        ("python recipes/judge.py --judge M --output D", "--cases is missing"),
+        ("automedeval judge F --order all", "judge: unknown flag --order"),
+        ("automedeval judge --judge M", "judge: --cases is missing"),
+        ("automedeval compare F", "compare: unknown word F"),
+        ("automedeval report V --cases F", "report: --output is missing"),
+        ("automedeval judges F", "automedeval: no command judges"),
         ("A=1 python recipes/judge.py \\\n  --config recipes/nowhere/judge.yaml", "no file recipes/nowhere/judge.yaml"),
         ("python recipes/no_such_recipe.py", "no such recipe"),
         ("python benchmarks/no_such_file.py", "no file benchmarks/no_such_file.py"),
@@ -165,6 +197,16 @@ def test_the_readme_shows_the_commands_that_matter() -> None:
 def test_a_wrong_command_is_found(line: str, fault: str) -> None:
     (found,) = [found for command in commands(f"```bash\n{line}\n```\n") for found in faults(command)]
     assert fault in found
+
+
+def test_the_commands_show_right_examples() -> None:
+    for name, (module, _) in COMMANDS.items():
+        text = import_module(f"automedeval.commands.{module}").__doc__
+        examples = re.findall(r"^    (automedeval (?:.*\\\n)*.*)", text, re.M)
+        assert examples, name
+        assert [
+            fault for each in commands("```bash\n" + "\n".join(examples) + "\n```\n") for fault in faults(each)
+        ] == []
 
 
 def test_the_runs_name_their_command_and_known_keys() -> None:

@@ -78,11 +78,12 @@ def test_the_report_says_whether_a_judge_is_better_than_the_best_baseline(tmp_pa
 
 def test_without_an_encoder_a_note_says_what_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
     found, printed = evaluated(tmp_path, agreeing_verdicts())
     assert QUESTION not in found["judges"]
     assert found["settings"]["encoder"] is None
     (note,) = [note for note in found["notes"] if note.startswith("no baselines that compare embeddings: ")]
-    assert "no encoder at models/all-MiniLM-L6-v2, and no sentence-transformers/all-MiniLM-L6-v2 in the cache" in note
+    assert f"no encoder at models/all-MiniLM-L6-v2, in {tmp_path}/home/automedeval/models or in the cache of" in note
     assert f"note: {note}" in printed
     found, _ = evaluated(tmp_path, agreeing_verdicts(), "--encoder", "none")
     assert not any(note.startswith("no baseline") for note in found["notes"])

@@ -127,8 +127,8 @@ def test_a_run_file_names_several_inputs_columns_and_patterns(tmp_path):
         (tmp_path / f"{name}.csv").write_text(f"id,Q,A,m1,m2\n1,What is {name}?,Yes,No,\n2,skip {name},No,x,y\n")
     (tmp_path / "own.yaml").write_text("- {name: skipped, field: question, pattern: ^skip, why: no question}\n")
     (tmp_path / "run.yaml").write_text(
-        f"input: [{tmp_path}/a.csv, {tmp_path}/b.csv]\nlayout: table\nquestion_column: Q\nreference_column: A\n"
-        f"response_columns: [m1, m2]\nexclusions: {tmp_path}/own.yaml\noutput: {tmp_path}/out\n"
+        f"input: [{tmp_path}/a.csv, {tmp_path}/b.csv]\ncolumns: [question=Q, reference=A, m1, m2]\n"
+        f"exclusions: {tmp_path}/own.yaml\noutput: {tmp_path}/out\n"
     )
     done = run_recipe("prepare_cases", "--config", tmp_path / "run.yaml")
     assert "4 rows → 2 kept, 2 rejected (skipped: 2)" in done.stdout
@@ -136,9 +136,20 @@ def test_a_run_file_names_several_inputs_columns_and_patterns(tmp_path):
         ("a-1", "What is a?"),
         ("b-1", "What is b?"),
     ]
-    assert lines(tmp_path, "cases")[0]["responses"] == [{"model": "m1", "text": "No"}, {"model": "m2", "text": ""}]
+    assert lines(tmp_path, "cases")[0]["responses"] == [{"model": "m1", "text": "No"}], "a blank cell is no response"
     done = run_recipe("prepare_cases", "--config", tmp_path / "run.yaml", "--source", "qa", "--limit", "1")
     assert [case["id"] for case in lines(tmp_path, "cases")] == ["qa-1"]
+
+
+def test_what_a_table_s_columns_hold_is_guessed_and_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my.csv").write_text("Prompt;Reference;rowan;larch;score\nWhat?;This.;A.;;3\nWhy?;;B.;C.;4\n")
+    done = run_recipe("prepare_cases", "--input", "my.csv")
+    assert done.returncode == 0, done.stderr
+    assert "question = 'Prompt', reference = 'Reference', responses = 'rowan', 'larch', by their names" in done.stdout
+    first, second = read_cases("cases/my/cases.jsonl")
+    assert (first.question, first.reference, first.models) == ("What?", "This.", ["rowan"])
+    assert (second.reference, second.models) == (None, ["rowan", "larch"])
 
 
 def test_the_cases_of_a_split_are_kept_with_what_they_have(tmp_path):
@@ -354,8 +365,15 @@ def test_a_text_is_clipped_at_the_end_of_a_sentence():
 RATINGS = rated({"r1": (4, 2, 1)})
 FAULTS = {
     "no rubric": (RATED, ["--verdicts_from", "ratings", "--ratings", "r.jsonl"], "needs --ratings and --rubric"),
-    "no column": (WIKIDOC, ["--layout", "table"], "needs --question_column"),
-    "column": (WIKIDOC, ["--question_column", "input"], "needs --question_column, and no other layout takes it"),
+    "unclear": (
+        WIKIDOC,
+        ["--layout", "table"],
+        "'instruction' or 'input' may be the question; the columns are instruction",
+    ),
+    "columns of a layout": (WIKIDOC, ["--layout", "wikidoc", "--columns", "a"], "no other layout takes them"),
+    "no question": (WIKIDOC, ["--columns", "reference=output"], "--columns: question=COLUMN is missing"),
+    "column": (WIKIDOC, ["--columns", "question=Q"], "no column 'Q'; the columns are instruction, input, output"),
+    "long": (WIKIDOC, ["--columns", "question=input,model=output"], "model=COLUMN and answer=COLUMN need each other"),
     "limit": (WIKIDOC, ["--limit", "0"], "--limit must be at least 1, not 0"),
     "threshold": (WIKIDOC, ["--threshold", "2"], "above 0 and at most 1, not 2.0"),
     "layout": (WIKIDOC, ["--layout", "medtext"], "rows.jsonl:1: 'Prompt' is missing; found the keys instruction"),

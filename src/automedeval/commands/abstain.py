@@ -72,7 +72,7 @@ class AbstainArguments:
 
 def main() -> None:
     """Certify a threshold on the rated cases, then divide the fresh cases by it."""
-    (args,) = parse((AbstainArguments,), __doc__)
+    (args,) = parse((AbstainArguments,), __doc__, first=("verdicts", "ratings", "abstain_at"))
     cases = Cases([case for file in args.cases for case in read_cases(file)], ", ".join(args.cases))
     if len(cases.index) < len(cases):
         raise RecordError(f"{cases.source}: a case is in two of the files")

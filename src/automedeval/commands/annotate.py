@@ -73,7 +73,7 @@ class AnnotateArguments:
 
 def main() -> None:
     """Invite, export, or serve."""
-    (args,) = parse((AnnotateArguments,), __doc__)
+    (args,) = parse((AnnotateArguments,), __doc__, first=("study", "invite", "export"))
     study = read_study(args.study)
     with closing(Store(study)) as store:
         if args.export is not None:

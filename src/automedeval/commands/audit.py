@@ -43,7 +43,9 @@ CHECKS = (*biases.CHECKS, *trials.CHECKS)
 class AuditArguments:
     """Which judge is audited, on which cases, by which checks."""
 
-    cases: str = field(metadata={"help": "cases: .jsonl, .parquet or a Hub dataset id"})
+    cases: str = field(
+        metadata={"help": "cases, or a table of answers: .jsonl, .csv, .json, .xlsx, .parquet, or a Hub dataset id"}
+    )
     output: str = field(metadata={"help": "folder for audit.json, audit.md, audit.html and the verdicts"})
     judge: str | None = field(default=None, metadata={"help": "the judge, named as for automedeval judge"})
     verdicts: str | None = field(
@@ -112,7 +114,9 @@ class AuditArguments:
 
 def main() -> None:
     """Judge what is missing, compute everything, write three files, and say whether the judge passes."""
-    args, encoder_args, chat_args = parse((AuditArguments, EncoderArguments, ChatArguments), __doc__)
+    args, encoder_args, chat_args = parse(
+        (AuditArguments, EncoderArguments, ChatArguments), __doc__, first=("judge", "cases", "output")
+    )
     thresholds = read_thresholds(args.thresholds)
     templates = Templates(
         read_attacks(args.attack_file), read_harms(args.harm_file), read_paraphrases(), args.attacks, args.harms

@@ -46,7 +46,7 @@ class CalibrateArguments:
 
 def main() -> None:
     """Learn from the rated cases, then put the other verdicts on the scale."""
-    (args,) = parse((CalibrateArguments,), __doc__)
+    (args,) = parse((CalibrateArguments,), __doc__, first=("verdicts", "ratings", "rubric"))
     rubric = read_rubric(args.rubric)
     output = Path(args.output)
     check_output(output, args)

@@ -46,7 +46,7 @@ WEIGHED = "This assumes that the rated cases were drawn with the chances in --pr
 class CompareArguments:
     """The files to compare, and the options of the report, the plan and the next draw."""
 
-    cases: str = field(metadata={"help": "the cases: .jsonl, .parquet or a Hub dataset id"})
+    cases: str = field(metadata={"help": "the cases, or the table of answers, that were judged"})
     verdicts: list[str] = field(
         metadata={"help": "verdict files, or folders with a verdicts.jsonl; NAME=FILE names its judge NAME"}
     )
@@ -111,7 +111,7 @@ class CompareArguments:
 
 def main() -> None:
     """Read the files, compute the figures, and write the report."""
-    (args,) = parse((CompareArguments,), __doc__)
+    (args,) = parse((CompareArguments,), __doc__, first=("cases", "verdicts", "ratings"))
     cases = Cases.read(args.cases)
     judges, notes = read_verdicts(args.verdicts, cases, args.rubric, frozenset({STACKED, VOTED, *BASELINES, "people"}))
     people = read_ratings(args.ratings, cases)

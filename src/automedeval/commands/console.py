@@ -16,9 +16,10 @@ COMMANDS = {
     "abstain": ("abstain", "keep only the verdicts that a certified threshold allows"),
     "annotate": ("annotate", "let people rate answers and verdicts on a page"),
     "get-models": ("get_models", "get two small models, without a key or the Hub"),
+    "doctor": ("doctor", "show what this machine has, and what to do next"),
 }
-# What stands before the first option of a command is the value of this one: `judge FILE` equals `judge --cases FILE`.
-FIRST = {"judge": "--cases", "prepare": "--input"}
+# What stands before the first option of a command are the values of this one: `judge FILE` equals `judge --cases FILE`.
+FIRST = {"judge": "--cases", "prepare": "--input", "report": "--verdicts"}
 
 
 def main() -> None:
@@ -43,4 +44,10 @@ def usage() -> str:
     """Return the list of commands."""
     lines = ["usage: automedeval COMMAND …", ""]
     lines += [f"  {name:<12}{what}" for name, (_, what) in COMMANDS.items()]
-    return "\n".join([*lines, "", "automedeval COMMAND --help lists a command's options. Not for clinical use."])
+    return "\n".join(
+        [
+            *lines,
+            "",
+            "automedeval COMMAND --help explains a command. Begin with: automedeval doctor. Not for clinical use.",
+        ]
+    )

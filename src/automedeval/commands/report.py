@@ -2,9 +2,9 @@
 
     automedeval report --verdicts verdicts --cases cases.jsonl --ratings ratings.jsonl --output report
     automedeval report --verdicts small=v1.jsonl large=v2.jsonl --cases cases.jsonl --output report
-    automedeval report --verdicts r0=v0.jsonl r1=v1.jsonl r2=v2.jsonl --rounds r0,r1,r2 \
+    automedeval report --verdicts r0=v0.jsonl r1=v1.jsonl r2=v2.jsonl --rounds r0,r1,r2 \\
       --cases cases.jsonl --ratings ratings.jsonl --output report
-    automedeval report --verdicts verdicts --cases cases.jsonl --ratings ratings.jsonl --ours mine \
+    automedeval report --verdicts verdicts --cases cases.jsonl --ratings ratings.jsonl --ours mine \\
       --teacher_verdicts gpt-4 --output report
 
 Writes OUTPUT/agreement.json, OUTPUT/report.md and OUTPUT/report.html, a page that loads nothing from the network. Without
@@ -47,7 +47,7 @@ class MetaEvaluateArguments:
     verdicts: list[str] = field(
         metadata={"help": "verdict files, or folders with a verdicts.jsonl; NAME=FILE names its judge NAME"}
     )
-    cases: str = field(metadata={"help": "the cases: .jsonl, .parquet or a Hub dataset id"})
+    cases: str = field(metadata={"help": "the cases, or the table of answers, that were judged"})
     output: str = field(metadata={"help": "folder for agreement.json, report.md and report.html"})
     judges: list[str] = field(
         default_factory=list,
@@ -138,7 +138,9 @@ class MetaEvaluateArguments:
 
 def main() -> None:
     """Read the files, compute the figures, and write three files."""
-    args, encoder_args = parse((MetaEvaluateArguments, EncoderArguments), __doc__)
+    args, encoder_args = parse(
+        (MetaEvaluateArguments, EncoderArguments), __doc__, first=("verdicts", "cases", "ratings")
+    )
     cases = Cases.read(args.cases, args.limit)
     judges, notes = read_verdicts(args.verdicts, cases, args.rubric, frozenset({*NAMES, "people"}))
     teacher = None

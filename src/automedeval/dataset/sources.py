@@ -4,7 +4,6 @@ A layout says which columns of a row hold the question, the trusted answer, the 
 named regular expressions over one field of a case, in a YAML file.
 """
 
-import csv
 import itertools
 import json
 import re
@@ -15,8 +14,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from automedeval.records import Case, Choice, RecordError, Response, question_text, read_lines
+from automedeval.records import Case, Choice, Columns, RecordError, Response, question_text
 from automedeval.records.hub_names import hub_rows, is_hub_dataset
+from automedeval.records.rows import read_rows
 from automedeval.records.yaml_file import YamlFile
 
 EXCLUSIONS = resources.files("automedeval.dataset") / "templates" / "exclusions.yaml"
@@ -45,7 +45,7 @@ class Row(NamedTuple):
 class Layout(NamedTuple):
     """How a row with these `keys` becomes a case, with the row's id or none; `choices` returns people's choices about it.
 
-    With `keeps_id` the rows are cases, and ratings refer to their ids.
+    With `keeps_id` the rows are cases, and ratings refer to their ids. Some rows may have other keys only out of `beside`.
     """
 
     name: str
@@ -53,6 +53,7 @@ class Layout(NamedTuple):
     case: Callable[[dict], Case]
     choices: Callable[[dict, Case], tuple[dict[str, Any], ...]] = lambda row, case: ()
     keeps_id: bool = False
+    beside: tuple[str, ...] | None = None
 
 
 def _text(row: dict, key: str) -> str:
@@ -77,14 +78,12 @@ def _columns(
     question: str,
     reference: str | None = None,
     topics: Sequence[str] = (),
-    responses: Sequence[str] = (),
     kept: Sequence[str] = (),
 ) -> Case:
     """Return the case of a row by the names of its columns; the first topic that is not empty counts."""
-    given = tuple(Response(name, _text(row, name)) for name in responses if row.get(name) is not None)
     topic = next(filter(None, (_text(row, name) for name in topics)), None)
     extra = {name: row[name] for name in kept if row.get(name) is not None}
-    return Case(_row_id(row), _text(row, question), given, reference and _text(row, reference), topic, extra)
+    return Case(_row_id(row), _text(row, question), (), reference and _text(row, reference), topic, extra)
 
 
 def _instruction(row: dict) -> Case:
@@ -128,76 +127,29 @@ LAYOUTS = {
         Layout("medtext", ("Prompt", "Completion"), partial(_columns, question="Prompt", reference="Completion")),
         Layout("pandalm", ("question", "responses", "annotators"), _pandalm, _pandalm_choices),
         *(Layout(name, ("id", "question", "responses"), _case, keeps_id=True) for name in CASES),
-        Layout("medquad", ("question", "answer"), _medquad),
+        Layout("medquad", ("question", "answer"), _medquad, beside=("id", "focus", "qtype", "collection", "url")),
     )
 }
 
 
-def table_layout(question: str, reference: str | None, responses: Sequence[str], topic: str | None) -> Layout:
-    """Return the layout of a table by the names of its columns; each response column is a candidate with that name."""
-    topics = [topic] if topic else []
-    keys = tuple(column for column in (question, reference, topic, *responses) if column)
-    case = partial(_columns, question=question, reference=reference or None, topics=topics, responses=responses)
-    return Layout("table", keys, case)
-
-
-def recognised(row: dict, place: str) -> Layout:
-    """Return the first layout whose keys a row has; raise RecordError if there is none."""
+def recognised(row: dict) -> Layout | None:
+    """Return the first layout whose keys a row has, None if there is none; then the rows are a table of answers."""
     for layout in LAYOUTS.values():
-        if set(layout.keys) <= row.keys():
+        others = row.keys() - set(layout.keys)
+        if set(layout.keys) <= row.keys() and (layout.beside is None or others <= set(layout.beside)):
             return layout
-    keys = ", ".join(map(str, row))
-    raise RecordError(
-        f"{place}: no known layout has the keys {keys}; --layout table takes other columns by their names"
-    )
+    return None
 
 
-def read_rows(path: str, split: str = "train") -> Iterator[tuple[str, dict]]:
-    """Yield `(place, row)` of a .json array, .jsonl, .csv or .parquet file, or of a split of a Hub dataset.
+def read_source(path: str, split: str = "train") -> Iterator[tuple[str, dict]]:
+    """Yield `(place, row)` of a file, see `read_rows`, or of a split of a Hub dataset.
 
     A file that cannot be read, or does not hold rows, is a RecordError.
     """
-    file = Path(path)
-    if file.suffix in (".csv", ".json"):
-        try:
-            yield from _read_csv(file) if file.suffix == ".csv" else _read_json(file)
-        except OSError as error:
-            raise RecordError(f"{file}: {error.strerror or error}") from None
-        except UnicodeDecodeError:
-            raise RecordError(f"{file}: not UTF-8") from None
-    elif file.exists() or not is_hub_dataset(path):
-        yield from read_lines(path)
+    if Path(path).exists() or not is_hub_dataset(path):
+        yield from read_rows(path)
     else:
         yield from _read_hub(path, split)
-
-
-def _read_csv(file: Path) -> Iterator[tuple[str, dict]]:
-    csv.field_size_limit(2**31 - 1)  # an answer may be longer than the 128 KiB that csv expects
-    with open(file, encoding="utf-8-sig", newline="") as stream:
-        reader = csv.DictReader(stream, strict=True)
-        try:
-            for row in reader:
-                place = f"{file}:{reader.line_num}"
-                if None in row or None in row.values():
-                    raise RecordError(f"{place}: the row does not have the header's {len(reader.fieldnames)} columns")
-                yield place, row
-        except csv.Error as error:
-            raise RecordError(f"{file}: not CSV after line {reader.line_num}: {error}") from None
-
-
-def _read_json(file: Path) -> Iterator[tuple[str, dict]]:
-    content = file.read_text(encoding="utf-8-sig")
-    if not content.lstrip().startswith("["):  # JSON Lines under another name
-        yield from read_lines(file)
-        return
-    try:
-        rows = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise RecordError(f"{file}: not JSON: {error}") from None
-    for number, row in enumerate(rows, 1):
-        if not isinstance(row, dict):
-            raise RecordError(f"{file}: row {number} is not an object: {json.dumps(row)[:80]}")
-        yield f"{file}: row {number}", row
 
 
 def _read_hub(name: str, split: str) -> Iterator[tuple[str, dict]]:
@@ -222,10 +174,25 @@ def rows_as_cases(rows: Iterable[tuple[str, dict]], layout: Layout, source: str)
         try:
             case = layout.case(row)
             if not layout.keeps_id:
-                case = replace(case, id=f"{source}-{case.id.removeprefix(f'{source}-') or case.digest}")
+                case = replace(case, id=_source_id(source, case))
             yield Row(place, case, layout.choices(row, case), layout.keeps_id)
         except RecordError as error:
             raise RecordError(f"{place}: {error}") from None
+
+
+def table_as_cases(rows: Iterable[tuple[str, dict]], columns: Columns, source: str) -> Iterator[Row]:
+    """Yield the cases of a table of answers, with ids as `rows_as_cases` gives them.
+
+    Where there are neither responses nor a trusted answer, although the table has a column for it, that answer is empty.
+    """
+    for place, case in columns.cases(rows):
+        if columns.reference and case.reference is None and not case.responses:
+            case = replace(case, reference="")
+        yield Row(place, replace(case, id=_source_id(source, case)))
+
+
+def _source_id(source: str, case: Case) -> str:
+    return f"{source}-{case.id.removeprefix(f'{source}-') or case.digest}"
 
 
 def identified(rows: Iterable[Row]) -> Iterator[Row]:

@@ -55,7 +55,7 @@ class Requests:
     Every case is planned once at the start: faults of the input are reported before a model is loaded.
 
     Args:
-        file: the cases: .jsonl, .parquet or a Hub dataset id.
+        file: the cases, see `read_cases`.
         limit: only the first so many cases; None takes all.
         plan: returns the requests that a case takes.
 

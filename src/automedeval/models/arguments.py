@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from automedeval.models.places import find_model, user_models
 from automedeval.records import AutoMedEvalError, RecordError, check_least
 
-ENCODER = "models/all-MiniLM-L6-v2"  # where recipes/get_models.py puts it
+ENCODER = "models/all-MiniLM-L6-v2"  # where `make demo` puts it
 ENCODER_ON_HUB = "sentence-transformers/all-MiniLM-L6-v2"
 _KINDS = ("openai", "likelihood", "channel", "baseline", "small", "recording", "ratings")
 
@@ -166,8 +167,8 @@ class EncoderArguments:
         default=None,
         metadata={
             "help": "sentence encoder of a small judge and of the baselines that compare embeddings, a folder or Hub id "
-            f"(default: {ENCODER}, or {ENCODER_ON_HUB} in the cache of the Hub); reports and audits leave these baselines out "
-            "with none"
+            f"(default: {ENCODER}, else where automedeval get-models puts it, else {ENCODER_ON_HUB} in the cache of the Hub); "
+            "reports and audits leave these baselines out with none"
         },
     )
     encoder_pooling: str | None = field(
@@ -182,17 +183,23 @@ class EncoderArguments:
         Raises:
             RecordError: none was named, and the default one is not on this machine.
         """
-        if self.encoder or Path(ENCODER).is_dir():
-            return self.encoder or ENCODER
+        if found := self.encoder or find_model(Path(ENCODER).name):
+            return str(found)
         from huggingface_hub import try_to_load_from_cache
 
         cached = try_to_load_from_cache(ENCODER_ON_HUB, "model.safetensors")
         if not isinstance(cached, str):
             raise RecordError(
-                f"no encoder at {ENCODER}, and no {ENCODER_ON_HUB} in the cache of the Hub; "
-                "`python recipes/get_models.py --output models` gets it"
+                f"no encoder at {ENCODER}, in {user_models()} or in the cache of the Hub; `automedeval get-models` gets it"
             )
         return str(Path(cached).parent)
+
+    def is_there(self) -> bool:
+        """Return whether an encoder was named, or the default one is on this machine."""
+        try:
+            return bool(self.place)
+        except RecordError:
+            return False
 
     def load(self, device: str = "auto") -> Any:
         """Return the encoder, in float32: a verdict must not depend on the machine that gave it.

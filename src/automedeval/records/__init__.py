@@ -1,10 +1,11 @@
 """Records: what every file holds, how it is read, and how it is written so that a crash loses nothing."""
 
+from automedeval.records.cases import columns_of, read_cases
+from automedeval.records.columns import Columns
 from automedeval.records.readers import (
     check_number,
     check_ratings,
     named_file,
-    read_cases,
     read_lines,
     read_placed,
     read_records,
@@ -40,6 +41,7 @@ __all__ = [
     "AutoMedEvalError",
     "Case",
     "Choice",
+    "Columns",
     "Preference",
     "Rating",
     "RecordError",
@@ -50,6 +52,7 @@ __all__ = [
     "check_least",
     "check_number",
     "check_ratings",
+    "columns_of",
     "digest",
     "named_file",
     "question_text",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from automedeval.records.hub_names import hub_rows, is_hub_dataset
-from automedeval.records.types import Case, Rating, RecordError, _shown
+from automedeval.records.types import Rating, RecordError, _shown
 
 LARGEST = 1e6  # the squares of larger scores are too coarse to compare
 
@@ -100,22 +100,6 @@ def read_placed(path: str | Path, kind: type, hub: bool = False, **options: Any)
 def read_records(path: str | Path, kind: type) -> Iterator[Any]:
     """Yield `kind.from_dict` of every record; errors begin with the file and line."""
     return (record for _, record in read_placed(path, kind))
-
-
-def read_cases(path: str | Path, least_responses: int = 1) -> Iterator[Case]:
-    """Yield the cases of a file one by one; `least_responses=0` accepts cases without responses.
-
-    Raises:
-        RecordError: a fault of `read_records`, a repeated id, or a file without a case.
-    """
-    seen: dict[str, str] = {}
-    for place, case in read_placed(path, Case, hub=True, least_responses=least_responses):
-        if case.id in seen:
-            raise RecordError(f"{place}: the id {case.id!r} stands at {seen[case.id]} already")
-        seen[case.id] = place
-        yield case
-    if not seen:
-        raise RecordError(f"{path}: the file is empty")
 
 
 def named_file(given: str) -> tuple[str, str]:

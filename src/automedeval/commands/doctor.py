@@ -1,0 +1,112 @@
+"""Show what this machine has for the commands: hardware, models, libraries, the judge that is used; and what to do next.
+
+    automedeval doctor
+
+Reads and writes nothing but this text, which a report of a fault should contain.
+"""
+
+import os
+import platform
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, metadata, requires, version
+
+import psutil
+import torch
+from packaging.requirements import Requirement
+
+import automedeval
+from automedeval.cli import parse
+from automedeval.judges.default_judge import UNTRAINED, VARIABLE, default_judge, small_missing
+from automedeval.models.arguments import EncoderArguments
+from automedeval.models.device import best_device
+from automedeval.models.places import HERE, user_models
+from automedeval.models.precision import best_dtype, described
+from automedeval.records import RecordError
+
+DEVELOPERS = ("dev", "gpu", "postgresql")  # extras that few users need
+GIB = 2**30
+
+
+@dataclass
+class DoctorArguments:
+    """It has none of its own."""
+
+
+def main() -> None:
+    """Print one screen."""
+    parse((DoctorArguments,), __doc__)
+    encoder = EncoderArguments()
+    print("\n".join([*machine(), "", "models:", *models(), "", "extras:", *extras(), "", *judge(encoder)]))
+
+
+def machine() -> list[str]:
+    """Return lines on the versions and the hardware."""
+    device = best_device()
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    memory = psutil.virtual_memory()
+    where = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+    lines = [
+        f"automedeval {automedeval.__version__}, {where}",
+        f"torch {torch.__version__}, transformers {version('transformers')}",
+        f"models compute in {described(best_dtype(device), device)}",
+        f"{cores} cores, {memory.total / GIB:.1f} GiB of memory, {memory.available / GIB:.1f} GiB free",
+    ]
+    if device.startswith("cuda"):
+        free, total = torch.cuda.mem_get_info()
+        lines.append(f"{torch.cuda.get_device_name()}: {total / GIB:.1f} GiB of memory, {free / GIB:.1f} GiB free")
+    return lines
+
+
+def models() -> list[str]:
+    """Return a line for each place that is searched for models."""
+    lines = []
+    for place in (HERE, user_models()):
+        found = sorted(file.parent.name for file in place.glob("*/config.json"))
+        lines.append(f"  {place}: {', '.join(found) or 'none'}")
+    return lines
+
+
+def extras() -> list[str]:
+    """Return a line for each extra of the package: whether its libraries are there, or what is missing."""
+    try:
+        names = metadata("automedeval").get_all("Provides-Extra") or []
+    except PackageNotFoundError:
+        return ["  not known: the package is not installed"]
+    lines = []
+    for name in names:
+        if name not in DEVELOPERS:
+            missing = missing_of(name)
+            lines.append(f"  {name:<10}{'lacks ' + ', '.join(missing) if missing else 'installed'}")
+    return lines
+
+
+def missing_of(extra: str) -> list[str]:
+    """Return the requirements of an extra that are not installed, or not in a version that is allowed."""
+    missing = []
+    for requirement in map(Requirement, requires("automedeval") or ()):
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            continue  # of the package itself
+        if requirement.marker.evaluate({"extra": extra}):
+            try:
+                there = requirement.specifier.contains(version(requirement.name), prereleases=True)
+                missing += [] if there else [f"{requirement.name}{requirement.specifier}"]
+            except PackageNotFoundError:
+                missing.append(requirement.name)
+    return missing
+
+
+def judge(encoder: EncoderArguments) -> list[str]:
+    """Return lines on the small judge, on the judge where none is named, and on what to do next."""
+    missing = small_missing(encoder)
+    lines = [f"packaged small judge: {'ready' if not missing else 'needs ' + ', '.join(missing)}"]
+    try:
+        chosen = default_judge(encoder)
+    except RecordError:
+        chosen = None
+    if chosen is None:
+        lines.append("judge without --judge: none")
+    else:
+        why = f" (from {VARIABLE})" if os.environ.get(VARIABLE) else ""
+        why = f" ({UNTRAINED})" if not why and chosen.startswith("likelihood:") else why
+        lines.append(f"judge without --judge: {chosen}{why}")
+    return [*lines, "", f"next: {' && '.join([*missing, 'automedeval judge sample'])}"]

@@ -1,0 +1,35 @@
+"""The judge where none is named: that of AUTOMEDEVAL_JUDGE, else the packaged small judge, else the likelihood of a model."""
+
+import os
+from importlib.util import find_spec
+
+from automedeval.models.arguments import EncoderArguments
+from automedeval.models.places import generating_models
+from automedeval.records import RecordError
+
+VARIABLE = "AUTOMEDEVAL_JUDGE"
+LIBRARIES = ("sentence_transformers", "peft")  # of the extra `small`
+UNTRAINED = "it was not trained to judge, so trust its order of the models little"
+
+
+def small_missing(encoder: EncoderArguments) -> list[str]:
+    """Return the commands that get what the packaged small judge lacks on this machine; none if it lacks nothing."""
+    missing = [] if all(map(find_spec, LIBRARIES)) else ["pip install 'automedeval[small]'"]
+    return missing + ([] if encoder.is_there() else ["automedeval get-models"])
+
+
+def default_judge(encoder: EncoderArguments) -> str:
+    """Return the name of the judge, as `load_judge` takes it; `encoder` is that of the small judge.
+
+    Raises:
+        RecordError: there is none on this machine.
+    """
+    if given := os.environ.get(VARIABLE):
+        return given
+    missing = small_missing(encoder)
+    if not missing:
+        return "small"
+    if models := generating_models():
+        return f"likelihood:{models[0]}"
+    commands = " && ".join(missing)
+    raise RecordError(f"no judge is on this machine; the small one is there after\n  {commands}")

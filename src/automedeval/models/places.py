@@ -1,0 +1,35 @@
+"""Where models lie on this machine: in ./models, or in the user's cache, where `automedeval get-models` puts them."""
+
+import json
+import os
+from pathlib import Path
+
+HERE = Path("models")
+
+
+def user_models() -> Path:
+    """Return the folder of the user's cache for models; it need not exist.
+
+    It is `automedeval/models` in HF_HOME, where people point it at a large disk, else in XDG_CACHE_HOME, else in ~/.cache.
+    """
+    chosen = os.environ.get("HF_HOME") or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(chosen).expanduser() / "automedeval" / "models"
+
+
+def find_model(name: str) -> Path | None:
+    """Return the folder of a model of this name, None if there is none."""
+    return next((place / name for place in (HERE, user_models()) if (place / name / "config.json").is_file()), None)
+
+
+def generating_models() -> list[Path]:
+    """Return the folders of the checkpoints that write text, those in ./models first, each sorted by name."""
+    folders = [file.parent for place in (HERE, user_models()) for file in sorted(place.glob("*/config.json"))]
+    return [folder for folder in folders if _generates(folder)]
+
+
+def _generates(folder: Path) -> bool:
+    try:
+        named = json.loads((folder / "config.json").read_text(encoding="utf-8"))["architectures"]
+        return any(str(name).endswith(("ForCausalLM", "ForConditionalGeneration")) for name in named)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False  # what cannot be read cannot be used

@@ -1,0 +1,66 @@
+"""Which judge judges where none is named, and where models are looked for."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from automedeval.judges import default_judge as module
+from automedeval.judges.default_judge import default_judge, small_missing
+from automedeval.models.arguments import EncoderArguments
+from automedeval.models.places import find_model, generating_models, user_models
+from automedeval.records import RecordError
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in an empty folder with an empty cache, and no judge in the environment."""
+    for name in ("HF_HOME", "AUTOMEDEVAL_JUDGE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def put(folder: Path, architecture: str) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps({"architectures": [architecture]}))
+    return folder
+
+
+def test_the_order_is_variable_small_likelihood_none(machine, monkeypatch):
+    encoder = EncoderArguments()
+    with pytest.raises(RecordError, match=r"no judge is on this machine; .*\n  automedeval get-models$"):
+        default_judge(encoder)
+    put(machine / "models" / "broken", "x").joinpath("config.json").write_text("{")
+    there = put(machine / "cache" / "automedeval" / "models" / "writer", "LlamaForCausalLM")
+    assert default_judge(encoder) == f"likelihood:{there}"
+    put(machine / "models" / "zebra", "Qwen2ForCausalLM")
+    assert default_judge(encoder) == "likelihood:models/zebra", "the folder that one works in comes first"
+    put(machine / "cache" / "automedeval" / "models" / "all-MiniLM-L6-v2", "BertModel")
+    assert default_judge(encoder) == "small"
+    assert Path(encoder.place) == find_model("all-MiniLM-L6-v2") == user_models() / "all-MiniLM-L6-v2"
+    monkeypatch.setenv("AUTOMEDEVAL_JUDGE", "openai:m")
+    assert default_judge(encoder) == "openai:m"
+
+
+def test_a_named_encoder_is_enough_for_the_small_judge(machine):
+    assert default_judge(EncoderArguments(encoder="elsewhere")) == "small"
+
+
+def test_what_the_small_judge_lacks_is_named(machine, monkeypatch):
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    assert small_missing(EncoderArguments()) == ["pip install 'automedeval[small]'", "automedeval get-models"]
+    put(machine / "models" / "writer", "LlamaForCausalLM")
+    assert [folder.name for folder in generating_models()] == ["writer"]
+
+
+def test_the_folder_for_models_follows_where_caches_are_kept(machine, monkeypatch):
+    assert user_models() == machine / "cache" / "automedeval" / "models"
+    monkeypatch.setenv("HF_HOME", str(machine / "disk"))
+    assert user_models() == machine / "disk" / "automedeval" / "models"
+    monkeypatch.delenv("HF_HOME")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(machine / "home"))
+    assert user_models() == machine / "home" / ".cache" / "automedeval" / "models"

