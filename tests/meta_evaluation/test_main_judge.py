@@ -9,9 +9,10 @@ from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.evaluate import meta_evaluate
 from automedeval.meta_evaluation.main_judge import choose, describe
 from automedeval.meta_evaluation.ratings import read_ratings
+from automedeval.meta_evaluation.report_text import credit
 from automedeval.meta_evaluation.verdicts import read_verdicts, rows_of
 from automedeval.records import RecordError
-from automedeval.stats.bootstrap import value_of
+from automedeval.stats.bootstrap import plain, value_of
 
 FLAT = {"expected_scores": None}
 
@@ -94,3 +95,16 @@ def test_first_places_are_those_of_a_loop_over_resamples(tmp_path) -> None:
         for name in best:
             first[name] += 1 / len(best) / len(drawn)
     assert found == pytest.approx(first)
+
+
+def test_a_figure_of_several_chosen_judges_is_not_said_of_one(tmp_path) -> None:
+    one, two = noisy_verdicts("one", 0.9, 1), noisy_verdicts("two", 0.9, 2)
+    cases, judges, people = judged(tmp_path, one, two)
+    result = plain(meta_evaluate(cases, judges, people, resamples=100))
+    main = result["main_judge"]
+    for folds, who in (
+        (["one"] * 3 + ["two"] * 2, "The judge chosen on other cases"),
+        ([main["name"]] * 5, main["name"]),
+    ):
+        main["folds"] = folds
+        assert f"{who} orders " in " ".join(credit(result))

@@ -120,9 +120,9 @@ def credit(result: dict[str, Any]) -> list[str]:
                 "not better": ["Not shown: it is not clearly better than a simple baseline."],
                 "worse": ["No: it is worse than a simple baseline."],
             }[best["outcome"]]
-        agreement = (
-            f"{name} orders {percent(figure['value'])} of the pairs of responses as people do ({interval(figure)})."
-        )
+        who = _measured(main)
+        share = f"{percent(figure['value'])} of the pairs of responses as people do ({interval(figure)})"
+        agreement = f"{name if who == name else who[0].upper() + who[1:]} orders {share}."
         advice = [f"Rate at least {LEAST} cases: so far {rated} count."] if few else []
         return [*opening, agreement, *advice]
     for judge, criteria in result.get("choices", {}).items():
@@ -133,16 +133,22 @@ def credit(result: dict[str, Any]) -> list[str]:
     return [f"Not known: nobody has rated these cases. Rate {LEAST} of them, which is enough for a first answer."]
 
 
+def _measured(main: dict[str, Any]) -> str:
+    """Return whose agreement the record of the main judge has: its own, or that of judges that other cases chose."""
+    return main["name"] if set(main["folds"]) <= {main["name"]} else "the judge chosen on other cases"
+
+
 def beside(result: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     """Return (who, concordance with people) of the main judge, and of the best baseline and one rater beside it."""
     main = result["main_judge"]
     if "people" not in result or main["concordance"]["value"] is None:
         return []
-    rows = [(main["name"], main["concordance"])]
+    who = _measured(main)
+    rows = [(who, main["concordance"])]
     if main["best_baseline"]:
         rows.append((f"best baseline: {main['best_baseline']['name']}", main["best_baseline"]["concordance"]))
     both = main.get("against_the_other_raters", {})
-    names = {"judge": f"{main['name']}, all raters but one", "one_rater": "that one rater"}
+    names = {"judge": f"{who}, all raters but one", "one_rater": "that one rater"}
     return rows + [(names[who], both[who]) for who in ("judge", "one_rater") if both and both[who]["value"] is not None]
 
 
@@ -177,7 +183,7 @@ def further(result: dict[str, Any]) -> list[str]:
             sentences.append(f"The models cannot be compared by {', '.join(names)}: {gap}.")
     if "people" in result:
         sentences += _how_chosen(result["main_judge"])
-        sentences += against_best(main, result["main_judge"]["best_baseline"])
+        sentences += against_best(_measured(result["main_judge"]), result["main_judge"]["best_baseline"])
         sentences += _kept(main, judges[main].get("risk_coverage") or [])
         for name in judges:
             sentences += against_best(name, judges[name]["best_baseline"]) if name != main else []
