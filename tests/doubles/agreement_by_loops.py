@@ -21,6 +21,7 @@ from sklearn.metrics import cohen_kappa_score
 WORSE = {"harmfulness": "neither"}  # criterion of medical_pairwise whose choice is the worse response → neutral answer
 SAME = 1e-9
 MEASURES = ("pairwise_accuracy", "pairwise_accuracy_untied", "concordance", "triple_accuracy", "listwise_accuracy")
+LEAST_RATED = 5  # as the test sets `main_judge.LEAST`
 CORRELATIONS = ("spearman", "pearson", "spearman_within_case", "pearson_within_case")
 
 
@@ -242,6 +243,7 @@ class Loops:
                 if row.kind == "judge"
             },
         }
+        found["main_judge"] = self.main_judge()
         if self.ratings is not None:
             by_people = {
                 (number, one, two): relation(self.people.get((number, one)), self.people.get((number, two)))
@@ -565,7 +567,118 @@ class Loops:
                 record["margin"] = share([(case, float(own)) for case, own in met], (-1.0, 1.0))
                 record |= {"p": PValue(), "p_adjusted": PValue()}
                 pairs.append(record)
-        return {"models": table, "pairs": pairs} | self.strengths(games, there)
+        first = {"first_places": Skipped("test_main_judge.py")}
+        return {"models": table, "pairs": pairs} | first | self.strengths(games, there)
+
+    def main_judge(self) -> dict[str, Any]:
+        """Return the record of the main judge; with `LEAST_RATED` rated cases it is chosen by cross-fitting."""
+        rivals = [row for row in self.rows if row.kind == "judge"]
+        folds: list[Row] = []
+        main, how, relations, ordered = rivals[0], "only" if len(rivals) == 1 else "first", {}, []
+        if self.ratings is not None:
+            told = [row.people_relations() for row in rivals]
+            relations = {p: None if any(own[p] is None for own in told) else told[0][p] for p in self.pairs}
+            ordered = sorted({pair[0] for pair in self.pairs if relations[pair]})
+        fold_of = {number: number % 5 for number in range(len(self.cases))}
+        if len(rivals) > 1 and len(ordered) >= LEAST_RATED:
+            how = "cross-fitted"
+            fold_of |= {number: place % 5 for place, number in enumerate(ordered)}
+
+            def best(fold: int | None) -> Row:
+                use = [pair for pair in self.pairs if relations[pair] and fold_of[pair[0]] != fold]
+                return max(rivals, key=lambda row: sum(self.credit(relations[p], row.finest()[p]) for p in use))
+
+            main, folds = best(None), [best(fold) for fold in range(5)]
+        elif self.ratings is not None and how == "first":
+            relations = main.people_relations()
+        found: dict[str, Any] = {"name": main.name, "how": how, "rated_cases": len(ordered)}
+        found |= {"folds": [row.name for row in folds], "valid_rates": self.valid_rates(main)}
+        found["cases"] = self.worth_reading(main)
+        if self.ratings is not None:
+            row_of = {number: folds[fold_of[number]] if folds else main for number in fold_of}
+            groups = [(p[0], [(relations[p], row_of[p[0]].finest()[p])]) for p in self.pairs]
+            found["concordance"] = accuracies(groups)["concordance"]
+            if len(self.annotators) > 1 and all(row.values is not None for row in row_of.values()):
+                stitched = copy.copy(main)
+                stitched.scores = {
+                    key: row_of[key[0]].values[key] for key in self.responses if key in row_of[key[0]].values
+                }
+                stitched.asked = {key: row_of[key[0]].asked[key] for key in self.responses}
+                stitched.expected = None
+                found["against_the_other_raters"] = self.against_the_others(stitched)
+            self.above_baselines = []
+            for row in self.rows:
+                people = row.people_relations()
+                both = {p: None if people[p] is None else relations[p] for p in self.pairs}
+                if row.kind == "baseline" and any(both.values()):
+                    use = [pair for pair in self.pairs if both[pair]]
+                    above = [
+                        self.credit(both[p], row_of[p[0]].finest()[p]) - self.credit(both[p], row.finest()[p])
+                        for p in use
+                    ]
+                    self.above_baselines.append(mean(above))
+        return found
+
+    @staticmethod
+    def credit(people: int, judge: int | None) -> float:
+        return 1.0 if judge == people else 0.5 if judge == 0 else 0.0
+
+    def valid_rates(self, row: "Row") -> dict[str, Figure]:
+        """Return each model's share of valid verdicts, with a verdict that is missing as one that is not valid."""
+        units: dict[str, list] = {}
+        for verdict in row.verdicts:
+            number = self.number[verdict["case_id"]]
+            for place in verdict["order"]:
+                units.setdefault(self.names[number][place], []).append((number, float(verdict["valid"])))
+        for run in row.runs():
+            own = [verdict for verdict in row.verdicts if verdict["run"] == run]
+            if row.of_pairs:
+                there = {row.pair_of(each) for each in own}
+                lost_pairs = [pair for pair, asked in row.asked_pairs().items() if asked and pair not in there]
+                lost = [(number, place) for number, *both in lost_pairs for place in both]
+            else:
+                shown = {(self.number[each["case_id"]], place) for each in own for place in each["order"]}
+                lost = [key for key in self.responses if row.asked[key] and key not in shown]
+            for number, place in lost:
+                units.setdefault(self.names[number][place], []).append((number, 0.0))
+        return {model: share(own) for model, own in units.items()}
+
+    def worth_reading(self, row: "Row") -> dict[str, Ranked]:
+        """Return the cases in which the models differ, the judge errs, and the judge is least sure."""
+        differ, wrong, sure = {}, {}, {}
+        alike = row.alike([verdict for verdict in row.verdicts if verdict["valid"]])
+        people = row.people_relations() if self.ratings is not None else {}
+        for number, case in enumerate(self.cases):
+            places = range(len(self.names[number]))
+            pairs = [pair for pair in self.pairs if pair[0] == number]
+            if row.values is not None:
+                values = [row.values[number, place] for place in places if (number, place) in row.values]
+            else:
+                values = [
+                    sum((1 if place == p[1] else -1) * (row.relations[p] or 0) for p in pairs if place in p[1:])
+                    for place in places
+                ]
+            differ[case["id"]] = max(values, default=0) - min(values, default=0)
+            for _, a, b in pairs:
+                if people.get((number, a, b)) is not None and row.relations[number, a, b] is not None:
+                    gap = abs(self.people[number, a] - self.people[number, b])
+                    off = abs(people[number, a, b] - row.relations[number, a, b])
+                    wrong[case["id"]] = wrong.get(case["id"], 0) + gap * off
+            if row.expected is not None:
+                apart = [
+                    abs(row.expected[number, a] - row.expected[number, b])
+                    for _, a, b in pairs
+                    if {(number, a), (number, b)} <= row.expected.keys()
+                ]
+            else:
+                apart = [one for at, one in alike if at == number]
+            if apart:
+                sure[case["id"]] = -mean(apart)
+        lists = {"models_differ": differ} | ({"people_disagree": wrong} if self.ratings is not None else {})
+        found = {name: Ranked({k: v for k, v in some.items() if v > 1e-12}, 10) for name, some in lists.items()}
+        if row.expected is not None or alike:
+            found["least_sure"] = Ranked(sure, 10)
+        return found
 
     def strengths(self, games: list[tuple], there: list[str]) -> dict[str, Any]:
         """Return Bradley–Terry strengths by the iteration of Zermelo, ties as half a win for each."""
@@ -977,6 +1090,13 @@ class Row:
             self.relations = self.of_choices(self.choices)
         else:
             self.relations = loops.relations(self.scores or self.expected or {})
+
+    @property
+    def values(self) -> dict[tuple, float] | None:
+        return self.scores if self.expected is None else self.expected
+
+    def finest(self) -> dict[tuple, int | None]:
+        return self.relations if self.expected is None else self.loops.relations(self.expected)
 
     @property
     def of_pairs(self) -> bool:

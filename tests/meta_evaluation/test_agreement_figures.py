@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 import pingouin
 import pytest
-from doubles.agreement_by_loops import Figure, Loops, Near, PValue, Ranked, Skipped, Undefined
+from doubles.agreement_by_loops import LEAST_RATED, Figure, Loops, Near, PValue, Ranked, Skipped, Undefined
 from doubles.agreement_study import meta_evaluate, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from automedeval.meta_evaluation import main_judge
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.evaluate import meta_evaluate as evaluated
 from automedeval.meta_evaluation.ratings import gather_preferences, read_choices, read_ratings, read_verdict_ratings
@@ -361,7 +362,10 @@ def check(folder: Path, files: dict[str, Any]) -> dict[str, Any]:
     found, loops = ours(folder, files), theirs(folder, files)
     best = {name: record.pop("best_baseline") for name, record in found["judges"].items() if "best_baseline" in record}
     check_best_baselines(found, best)
+    of_main = found["main_judge"].pop("best_baseline", None)
     wanted, count = loops.content(), len(files["cases"])
+    if of_main is not None:
+        assert of_main["difference"]["value"] == pytest.approx(min(loops.above_baselines), abs=1e-9)
     compare(found, wanted, "agreement.json", count)
     for name, figures in wanted["judges"].items():
         for key in (
@@ -389,9 +393,22 @@ def check(folder: Path, files: dict[str, Any]) -> dict[str, Any]:
         check_p_values(list(each["criteria"].values()), "margin")
     for table in found["models"].values():
         check_p_values(table.get("pairs", []), "margin")
+    for figure in ("concordance", "against_the_other_raters"):
+        wanted_here = wanted["main_judge"].get(figure, {})
+        both = wanted_here.items() if isinstance(wanted_here, dict) else [(None, wanted_here)]
+        for part, each in both:
+            own = found["main_judge"][figure]
+            compare_intervals(own if part is None else own[part], each, f"main judge → {figure}", count)
     for name, each in best.items():
         found["judges"][name]["best_baseline"] = each
+    if files["ratings"]:
+        found["main_judge"]["best_baseline"] = of_main
     return found
+
+
+@pytest.fixture(autouse=True)
+def few_rated_cases_choose_the_main_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(main_judge, "LEAST", LEAST_RATED)
 
 
 @settings(
@@ -428,4 +445,14 @@ def test_the_recipe_writes_these_figures_and_no_others(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     written = json.loads((tmp_path / "out" / "agreement.json").read_text())
     assert {key: value for key, value in written.items() if key not in NOT_COMPARED} == found
-    assert found.keys() == {"cases", "judges", "models", "people", "comparisons", "rounds", "over_runs", *names[2:]}
+    assert found.keys() == {
+        "cases",
+        "judges",
+        "models",
+        "main_judge",
+        "people",
+        "comparisons",
+        "rounds",
+        "over_runs",
+        *names[2:],
+    }

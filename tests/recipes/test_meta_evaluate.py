@@ -51,7 +51,7 @@ def test_reports_agreement_with_intervals_ceiling_and_baselines(tmp_path):
     assert len(found["models"]["people"]["strengths"]) == 3
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert page.count("<svg") == page.count("</svg>") >= 6
-    assert "By echo, " in page
+    assert "<dt>Best model</dt><dd>No model is shown to be best. " in page
     assert "of the pairs of responses as people do" in page
     assert "| echo |" in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
 

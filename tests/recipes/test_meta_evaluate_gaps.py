@@ -101,12 +101,17 @@ def test_where_there_is_no_reference_rouge_is_not_asked(tmp_path):
 def test_few_cases_decide_nothing(tmp_path):
     cases = named("k", count=3)
     found = study(tmp_path, cases, [verdict(case, [5, 3, 1]) for case in cases], liked(cases))
-    assert "no clear difference between" in found["said"]
+    assert (
+        "Best model: No model is shown to be best. a is first, without a clear difference from b and c."
+        in found["said"]
+    )
+    assert "Not known yet: few cases are rated." in found["said"]
     assert " is better than " not in found["said"]
     assert all(each["p"] is None or each["p"] > 0.05 for each in found["comparisons"])
     cases = named("k", count=20)
     found = study(tmp_path, cases, [verdict(case, [5, 3, 1]) for case in cases], liked(cases))
-    assert "By echo, a is better than b in 100 % of 20 cases" in found["said"]
+    assert "Best model: a. It is better than each of the 2 other models." in found["said"]
+    assert found["models"]["echo"]["first_places"] == {"a": 1, "b": 0, "c": 0}
     assert found["models"]["echo"]["strengths"] is None
     assert "no finite strengths" in found["models"]["echo"]["reason"]
 

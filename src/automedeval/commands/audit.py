@@ -33,6 +33,7 @@ from automedeval.meta_evaluation.verdicts import Baseline, JudgeVerdicts
 from automedeval.models.arguments import ChatArguments, EncoderArguments
 from automedeval.records import RecordError, check_least
 from automedeval.records.journal import Processes, write_whole
+from automedeval.records.language import english_only
 from automedeval.reports.text import printable
 from automedeval.stats.bootstrap import RESAMPLES, difference, estimate, plain, ratio
 
@@ -124,6 +125,7 @@ def main() -> None:
     cases, ours = Cases.read(args.cases, args.limit), join_processes()
     people = read_ratings(args.ratings, cases, args.raters) if args.ratings else None
     notes = list(people.notes) if people else []
+    notes += english_only(cases.records, "planted texts, harms, marks of misattribution and baselines that count words")
     if args.own is not None and args.own not in cases.models:
         raise RecordError(f"--own {args.own!r}: no answer is by it; models are {', '.join(cases.models[:8])}")
     output = Path(args.output)
@@ -175,6 +177,7 @@ def main() -> None:
         write_whole(output / name, text)
     print("\n".join(map(printable, ["", *report.summary(result), *(f"note: {note}" for note in result["notes"])])))
     print(f"audit: {output / 'audit.html'}")
+    print("Not for clinical use.")
     ours.wait()
     if args.gate and not result["passes"]:
         sys.exit(3)

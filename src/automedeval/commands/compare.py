@@ -152,12 +152,13 @@ def main() -> None:
     for name, text in texts.items():
         write_whole(folder / name, text)
     counts = result["cases"]
-    lines = [f"{counts['rated_cases']:,} of {counts['cases']:,} cases are rated", *comparison_report.words(result)]
+    lines = [*comparison_report.words(result), f"{counts['rated_cases']:,} of {counts['cases']:,} cases are rated"]
     lines += [f"note: {note}" for note in result["notes"]]
     if args.rate_next:
         lines.append(f"to rate next: {folder / 'next_cases.jsonl'}, {result['next']['drawn']} cases")
     print("\n".join(map(printable, lines)))
     print(f"comparison: {folder / 'comparison.html'}")
+    print("Not for clinical use.")
 
 
 def read_probabilities(path: str, cases: Cases, rated: np.ndarray) -> np.ndarray:

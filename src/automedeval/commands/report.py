@@ -19,12 +19,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 import automedeval
 from automedeval.cli import comma_list, git_commit, parse
 from automedeval.meta_evaluation import report
 from automedeval.meta_evaluation.baselines import measure_baselines
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.evaluate import meta_evaluate
+from automedeval.meta_evaluation.main_judge import LEAST, choose
 from automedeval.meta_evaluation.paper_table import paper_table
 from automedeval.meta_evaluation.ratings import gather_preferences, read_choices, read_ratings, read_verdict_ratings
 from automedeval.meta_evaluation.rationale_similarity import compare_rationales, read_teacher
@@ -36,6 +39,7 @@ from automedeval.models.arguments import EncoderArguments
 from automedeval.records import Preference, RecordError, check_least, read_placed
 from automedeval.records.hub_names import hub_commits
 from automedeval.records.journal import write_whole
+from automedeval.records.language import english_only
 from automedeval.reports.text import printable
 from automedeval.stats.bootstrap import RESAMPLES, estimate, plain
 
@@ -61,6 +65,13 @@ class MetaEvaluateArguments:
         metadata={
             "help": "name of the judge that every other one is tested against, in the form of the paper's Table 2 (needs "
             "--ratings)"
+        },
+    )
+    main_judge: str | None = field(
+        default=None,
+        metadata={
+            "help": "name of the judge whose leaderboard the report shows first (default: with 30 rated cases the one that "
+            "agrees best with people, chosen by cross-fitting; else the first of --verdicts)"
         },
     )
     ratings: str | None = field(default=None, metadata={"help": "people's ratings of the responses"})
@@ -151,6 +162,8 @@ def main() -> None:
     notes += [note for judge in judges for note in judge.notes()]
     rows = rows_of(judges)
     lines = list(trainings_of({row.name: (row.judge.name, row.criterion) for row in rows}))
+    if args.baselines and args.ratings:
+        notes += english_only(cases.records, "baselines that count words or compare embeddings")
     check_names("--rounds", args.rounds, lines)
     check_names("--ours", [args.ours] if args.ours is not None else [], lines)
     people = choices = verdict_ratings = None
@@ -173,7 +186,8 @@ def main() -> None:
         encoder = encoder_args.load_if_there(notes)
         baselines = measure_baselines(cases, encoder, notes)
     given = (people, choices, verdict_ratings, preferences)
-    result = meta_evaluate(cases, [*judges, *baselines], *given, args.resamples, args.seed)
+    main_judge = choose(cases, rows, people, args.main_judge)
+    result = meta_evaluate(cases, [*judges, *baselines], *given, args.resamples, args.seed, main_judge)
     rationales = None
     if teacher is not None:
         found = similarity(args, cases, judges, teacher)
@@ -200,15 +214,43 @@ def main() -> None:
     folder = Path(args.output)
     folder.mkdir(parents=True, exist_ok=True)
     shown = report.pick_cases(result, cases, args.html_cases, args.seed)
-    records = report.case_records(result, cases, judges, people, shown)
-    title = "Judges and candidates: " + Path(args.cases).stem
-    texts = report.render(result, title, records, args.series, args.paper_table)
+    records = report.case_records(result, cases, judges, people, shown, main_judge.row)
+    title = "Report: " + Path(args.cases).stem
+    rate = [] if args.ratings or args.choices else rating_commands(args, cases, folder)
+    texts = report.render(result, title, records, args.series, args.paper_table, rate)
     texts["agreement.json"] = json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     for name, text in texts.items():
         write_whole(folder / name, text)
-    lines = ["", *summary(result), "", *(f"note: {note}" for note in notes)]
+    lines = ["", *summary(result), *(f"  {command}" for command in rate), "", *(f"note: {note}" for note in notes)]
     print("\n".join(map(printable, lines)))
     print(f"report: {folder / 'report.html'}")
+    print("Not for clinical use.")
+
+
+def rating_commands(args: MetaEvaluateArguments, cases: Cases, folder: Path) -> list[str]:
+    """Write a study of `LEAST` of the cases for the physicians' page, and return the commands that rate them.
+
+    A study that is there already is kept: people may have begun to rate.
+    """
+    study = folder / "rate.yaml"
+    if not study.exists():
+        given = {
+            "title": Path(args.cases).stem,
+            "cases": args.cases,
+            **({"limit": args.limit} if args.limit else {}),
+            "rate": {"raters": 1, "draw": min(LEAST, len(cases)), "roles": ["attending"]},
+            "annotators": [{"name": "physician-1", "role": "attending"}],
+            "database": str(folder / "rate.sqlite"),
+        }
+        comment = (
+            "# Rate a random draw of the cases: automedeval annotate --study THIS FILE\n"
+            "# More annotators with an `overlap` also show how far people agree with each other.\n"
+        )
+        write_whole(study, comment + yaml.safe_dump(given, sort_keys=False, allow_unicode=True))
+    annotate = shlex.join(["automedeval", "annotate", "--study", str(study)])
+    ratings = folder / "ratings"
+    given = [*sys.argv[1:], "--ratings", str(ratings / "ratings.jsonl")]
+    return [annotate, f"{annotate} --export {shlex.quote(str(ratings))}", shlex.join(["automedeval", "report", *given])]
 
 
 def chosen(judges: list[JudgeVerdicts], wanted: list[str]) -> list[JudgeVerdicts]:

@@ -23,7 +23,9 @@ def compare_candidates(
 
     Returns:
         {"models": {model: {"score", "expected", "win_rate"}}, "pairs": [{"pair", "win", "tie", "loss", "margin"}],
-        "strengths", "misfit"} with statistics as leaves, or {"gap": the reason why nothing can be compared}.
+        "strengths", "misfit", "first_places"} with statistics as leaves, or {"gap": the reason why nothing can be compared}.
+        "first_places" has the share of the resamples in which each model has the highest strength, or, where there are no
+        strengths, the highest win rate; models that are level share the place.
     """
     panel, models, model_of = cases.panel, cases.models, cases.model_of
     if len(models) > MOST_MODELS:
@@ -66,20 +68,33 @@ def compare_candidates(
 
 
 def _strengths(halves: np.ndarray, names: list[str], resamples: int, seed: int) -> dict[str, Any]:
-    """Return Bradley–Terry strengths with intervals over cases, and their misfit, or why there are none."""
+    """Return Bradley–Terry strengths with intervals over cases, their misfit and the first places, or why there are none."""
     total = halves.sum(0)
-    if reason := bradley_terry.unbeaten(total, names):
-        return {"strengths": None, "reason": reason}
     columns = halves.reshape(len(halves), -1)
     cases = int(halves.any(axis=(1, 2)).sum())
-    drawn = (
+    parts = [
         (counts @ columns).reshape(len(counts), *total.shape)
         for counts in bootstrap.resample_counts(len(halves), resamples, seed)
+    ]
+    rates = np.concatenate(
+        [bootstrap.divide(each.sum(axis=2), (each + each.transpose(0, 2, 1)).sum(axis=2)) for each in parts]
     )
-    draws = np.concatenate([bradley_terry.bradley_terry(each) for each in drawn])
+    if reason := bradley_terry.unbeaten(total, names):
+        return {"strengths": None, "reason": reason, "first_places": _first_places(rates, names)}
+    draws = np.concatenate([bradley_terry.bradley_terry(each) for each in parts])
     strengths = bradley_terry.bradley_terry(total)
     games = (total + total.T).sum(axis=1).astype(int).tolist()
     records = {
         name: bootstrap.estimate_from(float(strengths[i]), draws[:, i], cases, games[i]) for i, name in enumerate(names)
     }
-    return {"strengths": records, "misfit": bradley_terry.misfit(total, strengths, names)}
+    # Where a model lost no comparison of a resample its strength is not finite: the win rates decide who is first.
+    by_strength = np.where(np.isnan(draws).any(axis=1, keepdims=True), rates, draws)
+    found = {"strengths": records, "misfit": bradley_terry.misfit(total, strengths, names)}
+    return found | {"first_places": _first_places(by_strength, names)}
+
+
+def _first_places(draws: np.ndarray, names: list[str]) -> dict[str, float]:
+    """Return how often each model is highest among draws [resamples, models]; models that are level share the place."""
+    known = draws[~np.isnan(draws).all(axis=1)]
+    first = known >= np.nanmax(known, axis=1, keepdims=True) - bootstrap.ROUNDING
+    return dict(zip(names, (first / first.sum(axis=1, keepdims=True)).mean(axis=0).tolist()))

@@ -14,6 +14,7 @@ import numpy as np
 from automedeval.meta_evaluation.baselines import best_baseline
 from automedeval.meta_evaluation.candidates import MOST_MODELS, compare_candidates
 from automedeval.meta_evaluation.cases import Cases
+from automedeval.meta_evaluation.main_judge import MainJudge, beside_one_rater, choose, describe, finish, worth_reading
 from automedeval.meta_evaluation.ratings import People, Preferences, preference_shares
 from automedeval.meta_evaluation.verdicts import JudgeVerdicts, Row, rows_of
 from automedeval.metrics.lexical import longer_text
@@ -24,7 +25,6 @@ from automedeval.stats.bootstrap import Estimate, Statistic
 from automedeval.stats.calibration_error import BINS, reliability_bins
 
 MOST_TOPICS = 40
-WORST = 10
 
 
 def meta_evaluate(
@@ -36,6 +36,7 @@ def meta_evaluate(
     preferences: Preferences | None = None,
     resamples: int = bootstrap.RESAMPLES,
     seed: int = 0,
+    main: MainJudge | None = None,
 ) -> dict[str, Any]:
     """Return the content of `agreement.json`, figures as `Estimate`; `bootstrap.plain` makes it JSON.
 
@@ -45,9 +46,11 @@ def meta_evaluate(
         judges: judges, and after them the baselines.
         people, choices, verdict_ratings, preferences: what people gave, see `ratings`; None or empty where they gave none.
         resamples, seed: of the bootstrap over cases.
+        main: the main judge; by default `main_judge.choose` chooses it.
     """
     rows = rows_of(judges)
     panel = cases.panel
+    main = main or choose(cases, rows, people)
     longer = panel.relations(longer_text(cases.records))
     tree: dict[str, Any] = {
         "cases": _counts(cases, people),
@@ -57,13 +60,18 @@ def meta_evaluate(
             for row in rows
             if row.judge.kind == "judge"
         },
+        "main_judge": describe(cases, main, people, [row for row in rows if row.judge.kind == "baseline"]),
     }
     if people is not None:
         relations = {row.name: row.people_relations(people) for row in rows}
         for row in rows:
             tree["judges"][row.name] |= _agreement(cases, people, row, relations[row.name])
         tree["people"] = _people(cases, people, longer)
-        _ceiling(cases, people, rows, tree)
+        if ceiling := _ceiling(cases, people):
+            tree["people"]["ceiling"] = ceiling
+        for row in rows:
+            if row.values is not None:  # the pairs of a judge of pairs are not laid out per rater
+                tree["judges"][row.name] |= beside_one_rater(cases, people, row.values, row.judge.asked)
         by_people = compare_candidates(cases, panel.relations(people.scores), people.scores, None, resamples, seed)
         tree["models"] = {"people": by_people} | tree["models"]
     if choices:
@@ -75,6 +83,7 @@ def meta_evaluate(
     if people is not None:
         tree["comparisons"] = _comparisons(cases, rows, relations)
     result = bootstrap.estimate(tree, len(cases), resamples, seed)
+    finish(result["main_judge"], main.row.judge.sees_reference)
     if people is not None:
         result["comparisons"] = _differences(result["comparisons"])
         _add_best_baselines(result, rows)
@@ -184,7 +193,7 @@ def _agreement(cases: Cases, people: People, row: Row, relation: np.ndarray) -> 
     if row.judge.kind == "judge":
         both = ~np.isnan(row.values) & ~np.isnan(people.scores) if row.values is not None else np.zeros(0, bool)
         curve = reliability_bins(row.values[both], people.scores[both]) if both.sum() >= 2 * BINS else []
-        record |= {"reliability": curve, "worst": _worst(cases, row, rated, relation)}
+        record |= {"reliability": curve, "worst": worth_reading(cases, row, people)["people_disagree"]}
         if row.expected is not None:
             sure = selective.gaps(panel, row.expected)
             record["risk_coverage"] = selective.risk_coverage(panel, relation, row.finest, sure)
@@ -233,35 +242,17 @@ def _people(cases: Cases, people: People, longer: np.ndarray) -> dict[str, Any]:
     return record
 
 
-def _ceiling(cases: Cases, people: People, rows: list[Row], tree: dict[str, Any]) -> None:
-    """Add the agreement of one rater with the mean of the others, and of each judge with the same means on the same pairs."""
+def _ceiling(cases: Cases, people: People) -> dict[str, Any]:
+    """Return the agreement of one rater with the mean of the others; empty if there is one rater."""
     times = len(people.annotators)
     if times < 2:
-        return
+        return {}
     own, others = interrater.leave_one_out(people.by_annotator)
     keep = ~np.isnan(own)
     panel = cases.panel.stacked(times).only(keep)
     own, others = own[keep], others[keep]
-    relation = panel.relations(others)
-    ceiling = agreement.accuracies(panel, relation, panel.relations(own))
-    tree["people"]["ceiling"] = ceiling | agreement.correlations(panel, others, own)
-    for row in rows:
-        if row.values is None:  # the pairs of a pairwise judge are not laid out per rater
-            continue
-        same = panel.relations(np.where(np.tile(row.judge.asked, times)[keep], others, np.nan))
-        judges = {"judge": panel.relations(np.tile(row.values, times)[keep]), "one_rater": panel.relations(own)}
-        tree["judges"][row.name]["against_the_other_raters"] = {
-            name: agreement.accuracies(panel, same, judged)["concordance"] for name, judged in judges.items()
-        }
-
-
-def _worst(cases: Cases, row: Row, rated: np.ndarray, relation: np.ndarray) -> list[str]:
-    """Return the ids of the cases with the largest errors: wrong pairs, weighted by the gap between people's scores."""
-    first, second = cases.panel.pairs
-    lost = np.nan_to_num(np.abs(rated[first] - rated[second]) * np.abs(relation - row.relations))
-    weight = cases.panel.per_case(lost)
-    order = np.argsort(-weight, kind="stable")[:WORST]
-    return [cases.records[case].id for case in order.tolist() if weight[case] > 0]
+    ceiling = agreement.accuracies(panel, panel.relations(others), panel.relations(own))
+    return ceiling | agreement.correlations(panel, others, own)
 
 
 def _histogram(values: np.ndarray) -> dict[str, int]:

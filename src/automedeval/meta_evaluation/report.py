@@ -11,13 +11,29 @@ import yaml
 
 from automedeval.meta_evaluation import paper_table_text
 from automedeval.meta_evaluation.cases import Cases
+from automedeval.meta_evaluation.main_judge import measures_of_cases
 from automedeval.meta_evaluation.ratings import People
 from automedeval.meta_evaluation.report_figures import illustrate
-from automedeval.meta_evaluation.report_text import gaps, real_judges, summary
-from automedeval.meta_evaluation.verdicts import JudgeVerdicts
+from automedeval.meta_evaluation.report_text import (
+    answer,
+    beside,
+    further,
+    gaps,
+    leaderboard,
+    real_judges,
+    rivals,
+    standing,
+)
+from automedeval.meta_evaluation.verdicts import JudgeVerdicts, Row
 from automedeval.reports.page import render_twins
 from automedeval.stats.agreement import LABELS
 
+EACH_LIST = 5  # cases that the page shows of each list of cases to look at
+REASONS = {  # list of cases in agreement.json → (heading, mark of a case)
+    "models_differ": ("Where the models differ most", "models differ"),
+    "people_disagree": ("Where the judge and people disagree most", "people disagree"),
+    "least_sure": ("Where the judge is least sure", "judge unsure"),
+}
 TEMPLATES = resources.files("automedeval.meta_evaluation") / "templates"
 
 
@@ -55,24 +71,36 @@ def published(name: str) -> dict[str, Any]:
 
 
 def pick_cases(result: dict[str, Any], cases: Cases, most: int, seed: int = 0) -> list[int]:
-    """Return the numbers of the cases to show, in the order of the file: all, or the worst disagreements and others drawn."""
+    """Return the numbers of the cases to show, in the order of the file: all, or those to look at and others drawn."""
     chosen = list(cases.file_order)
     if len(cases) > most:
-        worst = [cases.index[case] for record in real_judges(result).values() for case in record.get("worst", [])]
+        lists = [ids[:EACH_LIST] for ids in result["main_judge"]["cases"].values()]
+        lists += [record.get("worst", []) for record in real_judges(result).values()]
+        first = [cases.index[case_id] for ids in lists for case_id in ids]
         drawn = random.Random(seed).sample(range(len(cases)), len(cases))
-        chosen = list(dict.fromkeys([*worst, *drawn]))[:most]
+        chosen = list(dict.fromkeys([*first, *drawn]))[:most]
     place = {number: place for place, number in enumerate(cases.file_order)}
     return sorted(chosen, key=place.get)
 
 
 def case_records(
-    result: dict[str, Any], cases: Cases, judges: Sequence[JudgeVerdicts], people: People | None, numbers: Iterable[int]
+    result: dict[str, Any],
+    cases: Cases,
+    judges: Sequence[JudgeVerdicts],
+    people: People | None,
+    numbers: Iterable[int],
+    main: Row,
 ) -> list[dict[str, Any]]:
-    """Lay out cases with responses, scores, choices, ratings and rationales side by side."""
+    """Lay out cases with responses, scores, choices, ratings and rationales side by side.
+
+    "reasons" are the lists of `REASONS` that a case is in, and "measures" what sorts the cases, by the main judge's line.
+    """
     worst: dict[str, list[str]] = {}
     for name, record in real_judges(result).items():
         for case_id in record.get("worst", []):
             worst.setdefault(case_id, []).append(name)
+    measures = measures_of_cases(cases, main, people)
+    lists = {name: ids[:EACH_LIST] for name, ids in result["main_judge"]["cases"].items()}
     judges = [judge for judge in judges if judge.kind == "judge"]
     records = []
     for number in numbers:
@@ -98,6 +126,10 @@ def case_records(
             question = "\n\n".join(f"{message['role']}: {message['content']}" for message in question)
         record = {"id": case.id, "topic": case.topic, "question": question, "reference": case.reference}
         record |= {"responses": responses, "choices": choices, "worst": worst.get(case.id, [])}
+        record["reasons"] = [name for name, ids in lists.items() if case.id in ids]
+        record["measures"] = {
+            name: float(values[number]) for name, values in measures.items() if not np.isnan(values[number])
+        }
         record["rationales"] = [(each.name, each.rationales[number]) for each in judges if number in each.rationales]
         records.append(record)
     return records
@@ -110,6 +142,26 @@ def _ratings(people: People | None, place: int) -> str | None:
     scores = zip(people.annotators, people.by_annotator[place].round(2))
     each = [f"{name} {score:g}" for name, score in scores if not np.isnan(score)]
     return f"{people.scores[place]:.2f} ({', '.join(each[:8])}{', …' if len(each) > 8 else ''})"
+
+
+def _wins(table: dict[str, Any]) -> dict[tuple[str, str], float]:
+    """Return (one model, another) → the share of their cases that the one wins, ties counted half."""
+    shares = {}
+    for pair in table.get("pairs", []):
+        one, two = pair["pair"]
+        shares[one, two] = pair["win"]["value"] + pair["tie"]["value"] / 2
+        shares[two, one] = pair["loss"]["value"] + pair["tie"]["value"] / 2
+    return shares
+
+
+def _groups(result: dict[str, Any], cases: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Return heading → its cases: each case once, under the first of its reasons, in the order of its list."""
+    groups = {}
+    for name, ids in result["main_judge"]["cases"].items():
+        own = [case for case in cases if case["reasons"][:1] == [name]]
+        groups[REASONS[name][0]] = sorted(own, key=lambda case: ids.index(case["id"]))
+    groups["The other cases"] = [case for case in cases if not case["reasons"]]
+    return {heading: own for heading, own in groups.items() if own}
 
 
 def _table2(result: dict[str, Any], paper: dict[str, Any] | None) -> dict[str, Any]:
@@ -131,6 +183,7 @@ def render(
     cases: list[dict[str, Any]],
     in_series: bool = False,
     beside_paper: bool = False,
+    rate: Sequence[str] = (),
 ) -> dict[str, str]:
     """Render a result as {"report.html": text, "report.md": text}.
 
@@ -139,6 +192,7 @@ def render(
         cases: the cases to show, as `case_records` lays them out.
         in_series: whether the judges are a series, over which curves are drawn.
         beside_paper: whether the paper's own figures are shown, labelled as such.
+        rate: the commands with which people rate cases; empty where enough are rated.
     """
     rows = agreement_table(result) if "people" in result else []
     rounds = published("rounds") if beside_paper else None
@@ -147,13 +201,21 @@ def render(
         "automedeval.meta_evaluation",
         "report",
         title,
-        words=summary(result),
+        words=further(result),
         notes=result["notes"],
         figures=illustrate(result, in_series, rounds),
         settings=result["settings"],
         script="report.js",
         result=result,
         judges=real_judges(result),
+        answer=answer(result),
+        beside=beside(result),
+        rate=rate,
+        leaderboard=leaderboard(result),
+        standing=standing(result["models"][result["main_judge"]["name"]]),
+        rivals=rivals(result),
+        wins=_wins(result["models"][result["main_judge"]["name"]]),
+        groups=_groups(result, cases),
         cases=cases,
         paper=paper,
         table2=_table2(result, paper) if "table2" in result else None,
@@ -162,6 +224,8 @@ def render(
         rows=rows,
         reasons=undefined(rows),
         labels=LABELS,
+        headings={name: heading for name, (heading, _) in REASONS.items()},
+        marks={name: mark for name, (_, mark) in REASONS.items()},
         # Judges that were asked about less have fewer pairs.
         most=lambda judges, kind, key: max(record[kind][key]["n"] for record in judges.values()),
     )

@@ -1,12 +1,19 @@
-"""Put the result into sentences: which model is better, and how well each judge agrees with people."""
+"""Put the result into words: first the answer, which model is best and whether the judge may be believed, then the rest."""
 
 from typing import Any
 
 from automedeval.meta_evaluation import paper_table_text
+from automedeval.meta_evaluation.main_judge import LEAST
 from automedeval.reports.text import against_best, interval, percent
 
-CONTEST = 6  # pairs of models that are put into words
 HALF = "A tie counts as half; guessing gives 50 %."
+LEVEL = 0.05  # adjusted p-value below which one model is called better than another
+HOW = {
+    "given": "chosen by --main_judge",
+    "only": "the only one",
+    "first": "the first of --verdicts",
+    "cross-fitted": "it agrees best with people",
+}
 
 
 def real_judges(result: dict[str, Any]) -> dict[str, dict]:
@@ -14,29 +21,176 @@ def real_judges(result: dict[str, Any]) -> dict[str, dict]:
     return {name: record for name, record in result["judges"].items() if record["kind"] == "judge"}
 
 
+def standing(table: dict[str, Any]) -> dict[str, Any]:
+    """Return how the models of one judge's table stand.
+
+    Returns:
+        "order": the models by strength, or by win rate where there are no strengths; "best": the first of them if it is better
+        than every other one, each with an adjusted p-value below `LEVEL`, else None; "level": the models that the first is not
+        shown to be better than; "signs": (model, model) → ">" better, "<" worse, "≈" no clear difference, "" not compared.
+    """
+    if "gap" in table:
+        return {"order": [], "best": None, "level": [], "signs": {}}
+    values = table["strengths"] or {model: record["win_rate"] for model, record in table["models"].items()}
+    order = sorted(table["models"], key=lambda model: -values[model]["value"])
+    signs = {}
+    for pair in table["pairs"]:
+        one, two = pair["pair"]
+        clear = pair["p_adjusted"] is not None and pair["p_adjusted"] < LEVEL
+        better = pair["margin"]["value"] > 0
+        signs[one, two] = (">" if better else "<") if clear else "≈"
+        signs[two, one] = ("<" if better else ">") if clear else "≈"
+    level = [model for model in order[1:] if signs.get((order[0], model), "") != ">"]
+    return {"order": order, "best": None if level else order[0], "level": level, "signs": signs}
+
+
+def answer(result: dict[str, Any]) -> dict[str, str]:
+    """Return what the report says first: question → answer, in the order in which it is said."""
+    main = result["main_judge"]
+    table = result["models"][main["name"]]
+    stands = standing(table)
+    found = {"Best model": _best(table, stands)}
+    if stands["order"]:
+        found["How sure"] = _how_sure(table, stands)
+    found["Cases"] = _cases(result["cases"])
+    found["Judge"] = _judge(result)
+    found["Can the judge be believed?"] = " ".join(credit(result))
+    if "people" in result and stands["order"]:
+        by_people = standing(result["models"]["people"])
+        if by_people["order"]:
+            found["By people's own ratings"] = _best(result["models"]["people"], by_people)
+    return found
+
+
+def _best(table: dict[str, Any], stands: dict[str, Any]) -> str:
+    if "gap" in table:
+        return f"The models cannot be compared: {table['gap']}."
+    first, level = stands["order"][0], stands["level"]
+    others = len(stands["order"]) - 1
+    if stands["best"]:
+        return (
+            f"{first}. It is better than {'the other model' if others == 1 else f'each of the {others} other models'}."
+        )
+    names = _and(level) if len(level) <= 3 else f"{len(level)} other models"
+    behind = f" It is better than the other {others - len(level)}." if others > len(level) else ""
+    return f"No model is shown to be best. {first} is first, without a clear difference from {names}.{behind}"
+
+
+def _and(names: list[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def _how_sure(table: dict[str, Any], stands: dict[str, Any]) -> str:
+    """Say how often the first model is first, and how often it wins."""
+    first = stands["order"][0]
+    rate = table["models"][first]["win_rate"]
+    share = percent(table["first_places"][first])
+    text = f"{first} is first in {share} of the resamples of the cases"
+    return f"{text}, and wins {percent(rate['value'])} of its comparisons ({interval(rate)}; a tie counts as half)."
+
+
+def _cases(counts: dict[str, Any]) -> str:
+    text = f"{counts['cases']:,} cases, {counts['responses']:,} responses of {counts['models']} models"
+    return f"{text}; people rated {counts['rated_cases']:,} of the cases." if "rated_cases" in counts else f"{text}."
+
+
+def _judge(result: dict[str, Any]) -> str:
+    main, judges = result["main_judge"], real_judges(result)
+    rubric, valid = judges[main["name"]]["rubric"], judges[main["name"]]["valid_rate"]["value"]
+    text = f"{main['name']}, with the rubric {rubric}"
+    if len(judges) > 1:
+        text += f" ({HOW[main['how']]} of {len(judges)} judges)"
+    return text + (f"; {percent(valid)} of its verdicts are valid." if valid is not None else ".")
+
+
+def credit(result: dict[str, Any]) -> list[str]:
+    """Say whether the main judge may be believed: its agreement with people beside one rater and the best baseline."""
+    main = result["main_judge"]
+    name, sentences = main["name"], []
+    if "people" in result:
+        figure = main["concordance"]
+        if figure["value"] is None:
+            return [f"Not known. The agreement of {name} with people is undefined: {figure['reason']}."]
+        rated, best = main["rated_cases"], main["best_baseline"]
+        few = rated < LEAST
+        opening = ["Not known yet: few cases are rated."] if few else []
+        if best is not None and not few:
+            opening = {
+                "better": ["It does better than every simple baseline."],
+                "not better": ["Not shown: it is not clearly better than a simple baseline."],
+                "worse": ["No: it is worse than a simple baseline."],
+            }[best["outcome"]]
+        who = _measured(main)
+        share = f"{percent(figure['value'])} of the pairs of responses as people do ({interval(figure)})"
+        agreement = f"{name if who == name else who[0].upper() + who[1:]} orders {share}."
+        advice = [f"Rate at least {LEAST} cases: so far {rated} count."] if few else []
+        return [*opening, agreement, *advice]
+    for judge, criteria in result.get("choices", {}).items():
+        if judge == result["judges"][name]["name"]:
+            sentences += _chosen(judge, criteria)
+    if sentences:
+        return sentences
+    return [f"Not known: nobody has rated these cases. Rate {LEAST} of them, which is enough for a first answer."]
+
+
+def _measured(main: dict[str, Any]) -> str:
+    """Return whose agreement the record of the main judge has: its own, or that of judges that other cases chose."""
+    return main["name"] if set(main["folds"]) <= {main["name"]} else "the judge chosen on other cases"
+
+
+def beside(result: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Return (who, concordance with people) of the main judge, and of the best baseline and one rater beside it."""
+    main = result["main_judge"]
+    if "people" not in result or main["concordance"]["value"] is None:
+        return []
+    who = _measured(main)
+    rows = [(who, main["concordance"])]
+    if main["best_baseline"]:
+        rows.append((f"best baseline: {main['best_baseline']['name']}", main["best_baseline"]["concordance"]))
+    both = main.get("against_the_other_raters", {})
+    names = {"judge": f"{who}, all raters but one", "one_rater": "that one rater"}
+    return rows + [(names[who], both[who]) for who in ("judge", "one_rater") if both and both[who]["value"] is not None]
+
+
+def _how_chosen(main: dict[str, Any]) -> list[str]:
+    """Say on which cases a cross-fitted main judge was chosen."""
+    if main["how"] != "cross-fitted":
+        return []
+    times = sum(each == main["name"] for each in main["folds"])
+    return [
+        f"{main['name']} is the main judge because it agrees best with people on these cases. Its agreement is cross-fitted: "
+        f"the judge of each fifth of the rated cases was chosen on the other four fifths, {main['name']} in {times} of 5. "
+        "No case helped to choose the judge whose agreement it measures."
+    ]
+
+
 def summary(result: dict[str, Any]) -> list[str]:
-    """Return sentences on which model is better, with intervals, and on how well each judge agrees with people."""
+    """Return the answer, and after it sentences on the other judges and whatever else was measured."""
+    lines = [f"{question.rstrip('?')}: {said}" for question, said in answer(result).items()]
+    if rows := beside(result):
+        shares = "; ".join(f"{who} {percent(each['value'])} ({interval(each)})" for who, each in rows)
+        lines.append(f"Agreement with people: {shares}. {HALF}")
+    return [*lines, *further(result)]
+
+
+def further(result: dict[str, Any]) -> list[str]:
+    """Return sentences on what the answer leaves out: confidence, other judges, people's choices and preferences, rounds."""
     sentences = []
-    by_judge: dict[str, list[tuple[dict, dict]]] = {}  # judge → its records, each with its comparison of the models
-    for name, record in real_judges(result).items():
-        by_judge.setdefault(record["name"], []).append((record, result["models"][name]))
-    for judge, rows in by_judge.items():
-        known = [row for row in rows if "gap" not in row[1]]
-        if rows[0][0]["criterion"] is None:
-            sentences += [sentence for _, table in known for sentence in _contest(judge, table)]
-        else:
-            sentences += _winners(judge, known)
+    judges = real_judges(result)
+    main = result["main_judge"]["name"]
     for gap, names in gaps(result).items():
-        who = "" if len(names) == len(result["models"]) else f" by {', '.join(names)}"
-        sentences.append(f"The models cannot be compared{who}: {gap}.")
-    for judge, rows in by_judge.items():
-        if "people" in result:
-            sentences += _credit(judge, [record for record, _ in rows])
-            for record, _ in rows:
-                name = judge if record["criterion"] is None else f"{judge}: {record['criterion']}"
-                sentences += against_best(name, record["best_baseline"])
-        sentences += _chosen(judge, result.get("choices", {}).get(judge, {}))
-        valid = rows[0][0]["valid_rate"]["value"]
+        if set(names) != {main}:
+            sentences.append(f"The models cannot be compared by {', '.join(names)}: {gap}.")
+    if "people" in result:
+        sentences += _how_chosen(result["main_judge"])
+        sentences += against_best(_measured(result["main_judge"]), result["main_judge"]["best_baseline"])
+        sentences += _kept(main, judges[main].get("risk_coverage") or [])
+        for name in judges:
+            sentences += against_best(name, judges[name]["best_baseline"]) if name != main else []
+    for judge in dict.fromkeys(record["name"] for record in judges.values()):
+        if "people" in result or judge != result["judges"][main]["name"]:
+            sentences += _chosen(judge, result.get("choices", {}).get(judge, {}))
+        valid = next(record["valid_rate"]["value"] for record in judges.values() if record["name"] == judge)
         if valid not in (None, 1.0):
             wrong = " They count as wrong." if "people" in result else ""
             sentences.append(f"{percent(1 - valid)} of {judge}'s verdicts are invalid or missing.{wrong}")
@@ -46,9 +200,46 @@ def summary(result: dict[str, Any]) -> list[str]:
         sentences += paper_table_text.sentences(result["table2"])
     if "rounds" in result:
         sentences += _rounds(result["rounds"])
-    if "people" not in result and not result.get("choices"):
-        sentences.append("There are no ratings: how well a judge agrees with people is not known.")
     return sentences
+
+
+def leaderboard(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return one row per model by the main judge, best first; figures as in agreement.json, None where there are none."""
+    main = result["main_judge"]
+    table = result["models"][main["name"]]
+    people = result["models"].get("people", {}).get("models", {})
+    return [
+        {
+            "model": model,
+            "strength": (table["strengths"] or {}).get(model),
+            "win_rate": table["models"][model]["win_rate"],
+            "first": table["first_places"][model],
+            "valid": main["valid_rates"].get(model),
+            "people": people.get(model, {}).get("win_rate"),
+        }
+        for model in standing(table)["order"]
+    ]
+
+
+def rivals(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return one row per judge, the main one first: its agreement with people, validity, and the model that it puts first."""
+    rows = []
+    judges = real_judges(result)
+    main = result["main_judge"]["name"]
+    for name in sorted(judges, key=lambda each: each != main):
+        record, stands = judges[name], standing(result["models"][name])
+        best = record.get("best_baseline")
+        rows.append(
+            {
+                "judge": name,
+                "agreement": record[record["headline"]] if "headline" in record else None,
+                "baseline": best and f"{best['outcome']} than {best['name']}",
+                "valid": record["valid_rate"],
+                "first": stands["order"][0] if stands["order"] else None,
+                "best": stands["best"] is not None,
+            }
+        )
+    return rows
 
 
 def gaps(result: dict[str, Any]) -> dict[str, list[str]]:
@@ -60,68 +251,8 @@ def gaps(result: dict[str, Any]) -> dict[str, list[str]]:
     return found
 
 
-def _contest(judge: str, table: dict[str, Any]) -> list[str]:
-    """Compare the pairs of models that differ most; one is better only at p < 0.05, adjusted."""
-    sentences = []
-    pairs = sorted(table["pairs"], key=lambda pair: (_adjusted(pair), -abs(pair["margin"]["value"])))
-    for pair in pairs[:CONTEST]:
-        (first, second), win, loss = pair["pair"], "win", "loss"
-        if pair["margin"]["value"] < 0:
-            first, second, win, loss = second, first, loss, win
-        shares = f"{percent(pair[win]['value'])} of {pair[win]['n']} cases ({interval(pair[win])})"
-        shares += f", worse in {percent(pair[loss]['value'])}"
-        shares += f", equal in {percent(pair['tie']['value'])}" if pair["tie"]["value"] else ""
-        unclear = "" if _adjusted(pair) < 0.05 else f"there is no clear difference between {first} and {second}. "
-        than = "" if unclear else f" than {second}"
-        sentences.append(f"By {judge}, {unclear}{first} is better{than} in {shares}.")
-    if len(pairs) > CONTEST:
-        some = f"the {CONTEST} of {len(pairs)} pairs of models"
-        sentences.append(f"These are {some} with the clearest differences by {judge}.")
-    return sentences
-
-
 def _adjusted(pair: dict[str, Any]) -> float:
     return 1.0 if pair["p_adjusted"] is None else pair["p_adjusted"]
-
-
-def _winners(judge: str, tables: list[tuple[dict[str, Any], dict[str, Any]]]) -> list[str]:
-    """Name the model that wins most comparisons on each criterion, where one does."""
-    parts, none = [], []
-    for record, table in tables:
-        rates = {model: found["win_rate"] for model, found in table["models"].items()}
-        best = max(rates, key=lambda model: rates[model]["value"])
-        if rates[best]["low"] is not None and rates[best]["low"] > 0.5:
-            least = ", being chosen least" if record["polarity"] == "worse" else ""
-            share = f"{percent(rates[best]['value'])}, {interval(rates[best])}{least}"
-            parts.append(f"{best} on {record['criterion']} ({share})")
-        else:
-            none.append(record["criterion"])
-    sentences = []
-    if parts:
-        best = ", ".join(parts)
-        sentences.append(f"By {judge}, the model that wins most comparisons is {best}. A tie counts as half a win.")
-    if none:
-        sentences.append(f"By {judge}, no model clearly wins more than half of its comparisons on {', '.join(none)}.")
-    return sentences
-
-
-def _credit(judge: str, records: list[dict[str, Any]]) -> list[str]:
-    """Say how well one judge agrees with people, and how well they agree with each other."""
-    if records[0]["criterion"] is not None:
-        known = [(each["criterion"], each["concordance"]) for each in records]
-        parts = [f"{percent(e['value'])} by {name} ({interval(e)})" for name, e in known if e["value"] is not None]
-        return [f"{judge} orders pairs of responses as people do in {', '.join(parts)}. {HALF}"] if parts else []
-    record = records[0]
-    headline = record[record["headline"]]
-    if headline["value"] is None:
-        return [f"The agreement of {judge} with people is undefined: {headline['reason']}."]
-    share = percent(headline["value"])
-    text = f"{judge} orders {share} of the pairs of responses as people do ({interval(headline)}). {HALF}"
-    others = record.get("against_the_other_raters")
-    if others and None not in (shares := [others[name]["value"] for name in ("judge", "one_rater")]):
-        ours, one = map(percent, shares)
-        text += f" Compared with all raters but one, on the same pairs: {judge} {ours}, that one rater {one}."
-    return [text, *_kept(judge, record.get("risk_coverage") or [])]
 
 
 def _kept(judge: str, curve: list[dict[str, Any]]) -> list[str]:

@@ -325,6 +325,27 @@ class JudgeVerdicts:
                 due += panel.per_case(missing, "responses") > 0
         return due
 
+    @cached_property
+    def valid_by_response(self) -> tuple[np.ndarray, np.ndarray]:
+        """The verdicts that show each response and are valid, and those due on it: two float [responses].
+
+        In every run a response that is in no verdict counts as one verdict; of a pairwise judge every such pair counts.
+        """
+        count = self.cases.responses
+        is_valid = np.array([verdict.valid for verdict in self.verdicts], bool)[self.panel.group]
+        valid = np.bincount(self.response, is_valid, minlength=count)
+        due = np.bincount(self.response, minlength=count).astype(float)
+        for run in self.all_runs:
+            if self.of_pairs:
+                there = self.pairs[self.run[self.panel.group[self.panel.pairs[0]]] == run]
+                missing = self.asked_pairs & ~np.isin(np.arange(len(self.cases.panel.pairs[0])), there)
+                for side in self.cases.panel.pairs:
+                    due += np.bincount(side, missing, minlength=count)
+            else:
+                there = self.response[self.run[self.panel.group] == run]
+                due += self.asked & ~np.isin(np.arange(count), there)
+        return valid, due
+
     def notes(self) -> list[str]:
         """Return what a report has to state: cases and runs without a verdict, models and pairs that were not asked about."""
         cases, found = self.cases, []

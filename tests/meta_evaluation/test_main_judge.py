@@ -1,0 +1,110 @@
+"""The main judge: which one it is, that no case chooses the judge it measures, and first places by a loop over resamples."""
+
+import numpy as np
+import pytest
+from doubles.agreement_study import CASES, RATINGS, agreeing_verdicts, noisy_verdicts, write
+
+from automedeval.meta_evaluation.candidates import compare_candidates
+from automedeval.meta_evaluation.cases import Cases
+from automedeval.meta_evaluation.evaluate import meta_evaluate
+from automedeval.meta_evaluation.main_judge import choose, describe
+from automedeval.meta_evaluation.ratings import read_ratings
+from automedeval.meta_evaluation.report_text import credit
+from automedeval.meta_evaluation.verdicts import read_verdicts, rows_of
+from automedeval.records import RecordError
+from automedeval.stats.bootstrap import plain, value_of
+
+FLAT = {"expected_scores": None}
+
+
+def judged(tmp_path, *verdicts: list[dict]):
+    cases = Cases.read(str(CASES))
+    file = write(tmp_path / "v.jsonl", [each for some in verdicts for each in some])
+    judges, _ = read_verdicts([str(file)], cases)
+    return cases, judges, read_ratings(str(RATINGS), cases)
+
+
+def test_people_choose_it_where_enough_cases_are_rated_and_else_the_order_of_the_files(tmp_path) -> None:
+    cases, judges, people = judged(tmp_path, noisy_verdicts("noisy", 1.5, 1), agreeing_verdicts("good"))
+    rows = rows_of(judges)
+    assert (choose(cases, rows, people).row.name, choose(cases, rows, people).how) == ("good", "cross-fitted")
+    assert (choose(cases, rows, None).row.name, choose(cases, rows, None).how) == ("noisy", "first")
+    assert (choose(cases, rows, people, "noisy").row.name, choose(cases, rows, people, "noisy").how) == (
+        "noisy",
+        "given",
+    )
+    assert choose(cases, rows[:1], people).how == "only"
+    people.by_criterion = {name: each.copy() for name, each in people.by_criterion.items()}
+    for ratings in people.by_criterion.values():
+        ratings[cases.panel.case == 0] = np.nan
+    del people.__dict__["scores"], people.__dict__["by_annotator"]
+    assert (choose(cases, rows, people).row.name, choose(cases, rows, people).how) == ("noisy", "first")  # 29 are rated
+    with pytest.raises(RecordError, match=r"no judge is called 'other'; there are noisy, good"):
+        choose(cases, rows, people, "other")
+
+
+def test_the_agreement_of_the_best_of_many_that_guess_is_that_of_guessing(tmp_path) -> None:
+    rng = np.random.default_rng(3)
+    shown, highest = [], []
+    for _ in range(16):
+        guesses = [
+            [
+                each | FLAT | {"scores": rng.permutation([1, 3, 5]).tolist()}
+                for each in agreeing_verdicts(f"guess{number}")
+            ]
+            for number in range(8)
+        ]
+        cases, judges, people = judged(tmp_path, *guesses)
+        main = choose(cases, rows_of(judges), people)
+        shown.append(value_of(describe(cases, main, people, [])["concordance"], len(cases)))
+        own = choose(cases, rows_of(judges), people, main.row.name)
+        highest.append(value_of(describe(cases, own, people, [])["concordance"], len(cases)))
+    assert np.mean(highest) > 0.55  # the cases that chose the judge flatter it
+    assert np.mean(shown) == pytest.approx(0.5, abs=0.03)
+
+
+def test_a_given_judge_has_the_agreement_of_its_line(tmp_path) -> None:
+    cases, judges, people = judged(tmp_path, noisy_verdicts("noisy", 1.5, 1), agreeing_verdicts("good"))
+    main = choose(cases, rows_of(judges), people, "noisy")
+    found = meta_evaluate(cases, judges, people, resamples=100, main=main)
+    main, line = found["main_judge"], found["judges"]["noisy"]
+    assert main["concordance"] == line["concordance_expected"]
+    assert main["against_the_other_raters"] == line["against_the_other_raters"]
+
+
+def test_first_places_are_those_of_a_loop_over_resamples(tmp_path) -> None:
+    cases, _, people = judged(tmp_path, agreeing_verdicts())
+    relation = cases.panel.relations(people.scores)
+    found = compare_candidates(cases, relation, resamples=64)["first_places"]
+    drawn = np.random.default_rng(0).integers(0, len(cases), size=(64, len(cases)), dtype=np.int32)
+    first = dict.fromkeys(cases.models, 0.0)
+    points: list[
+        dict[str, float]
+    ] = []  # with every two models compared in every case, more points are a higher strength
+    for number, case in enumerate(cases.records):
+        own = dict.fromkeys(cases.models, 0.0)
+        for (one, two), way in zip(zip(*cases.panel.pairs), relation):
+            if cases.panel.case[one] == number:
+                start = int(cases.start[number])
+                own[case.models[one - start]] += (1 + way) / 2
+                own[case.models[two - start]] += (1 - way) / 2
+        points.append(own)
+    for resample in drawn:
+        total = {name: sum(points[number][name] for number in resample) for name in cases.models}
+        best = [name for name in cases.models if total[name] == max(total.values())]
+        for name in best:
+            first[name] += 1 / len(best) / len(drawn)
+    assert found == pytest.approx(first)
+
+
+def test_a_figure_of_several_chosen_judges_is_not_said_of_one(tmp_path) -> None:
+    one, two = noisy_verdicts("one", 0.9, 1), noisy_verdicts("two", 0.9, 2)
+    cases, judges, people = judged(tmp_path, one, two)
+    result = plain(meta_evaluate(cases, judges, people, resamples=100))
+    main = result["main_judge"]
+    for folds, who in (
+        (["one"] * 3 + ["two"] * 2, "The judge chosen on other cases"),
+        ([main["name"]] * 5, main["name"]),
+    ):
+        main["folds"] = folds
+        assert f"{who} orders " in " ".join(credit(result))

@@ -1,0 +1,180 @@
+"""The page of `automedeval report`: the answer first, the same numbers as agreement.json, and in a real browser."""
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from doubles.agreement_study import CASES, FAST, RATINGS, agreeing_verdicts, meta_evaluate, noisy_verdicts, read, write
+from programs import error_line
+
+from automedeval.annotation.study import read_study
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+SIZES = {"laptop": {"width": 1280, "height": 800}, "telephone": {"width": 390, "height": 844}}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, SimpleNamespace]:
+    """Return a report with ratings and one without: the folder, agreement.json, the page and what was printed."""
+    found = {}
+    for name, more in (("rated", ["--ratings", RATINGS]), ("unrated", [])):
+        folder = tmp_path_factory.mktemp(name)
+        verdicts = write(folder / "v.jsonl", noisy_verdicts("noisy", 1.5, 1) + agreeing_verdicts("good"))
+        done = meta_evaluate("--verdicts", verdicts, "--cases", CASES, "--output", folder / "out", *FAST, *more)
+        assert done.returncode == 0, done.stderr
+        result = json.loads((folder / "out" / "agreement.json").read_text("utf-8"))
+        page = (folder / "out" / "report.html").read_text("utf-8")
+        found[name] = SimpleNamespace(folder=folder / "out", result=result, page=page, said=done.stdout)
+    return found
+
+
+QUESTIONS = ["Best model", "How sure", "Cases", "Judge", "Can the judge be believed?"]
+
+
+@pytest.mark.parametrize("name", ["rated", "unrated"])
+def test_page_and_summary_answer_first_and_in_order(made: dict[str, SimpleNamespace], name: str) -> None:
+    one = made[name]
+    asked = re.findall("<dt>(.*?)</dt>", one.page)
+    assert asked[:5] == QUESTIONS
+    first_lines = [line.partition(":")[0] for line in one.said.splitlines() if line][:5]
+    assert first_lines == [question.rstrip("?") for question in QUESTIONS]
+    assert one.said.splitlines()[-1] == "Not for clinical use."
+    sections = re.findall('<h2 id="(.*?)">', one.page)
+    assert sections[:4] == ["leaderboard", "differences", "judges", "cases"]
+    assert "cannot be told apart" not in one.page + one.said
+    judge, how = ("good", "it agrees best with people") if name == "rated" else ("noisy", "the first of --verdicts")
+    assert f"{judge}, with the rubric automedeval@1 ({how} of 2 judges)" in one.page
+
+
+def test_the_leaderboard_is_that_of_a_loop_over_the_verdicts(made: dict[str, SimpleNamespace]) -> None:
+    one = made["rated"]
+    wins: dict[str, list[float]] = {}
+    verdicts = {each["case_id"]: each for each in agreeing_verdicts("good")}
+    for case in read(CASES):
+        scores = verdicts[case["id"]]["scores"]  # the relations of a judge are by its whole scores
+        models = [response["model"] for response in case["responses"]]
+        for model, score in zip(models, scores):
+            for other, against in zip(models, scores):
+                if other != model:
+                    wins.setdefault(model, []).append((score > against) + (score == against) / 2)
+    table = one.page[one.page.index('id="leaderboard"') : one.page.index('id="differences"')]
+    rows = re.findall(r'<th scope="row">(.*?)</th>.*?<td data-value="([^"]*)">.*?<td data-value="([^"]*)">', table)
+    assert {model: float(rate) for model, _, rate in rows} == pytest.approx(
+        {model: sum(own) / len(own) for model, own in wins.items()}
+    )
+    strengths = one.result["models"]["good"]["strengths"]
+    assert [model for model, *_ in rows] == sorted(strengths, key=lambda model: -strengths[model]["value"])
+    main = one.result["main_judge"]
+    value, low, high = (f"{100 * main['concordance'][part]:.0f}" for part in ("value", "low", "high"))
+    assert f'<th scope="row">good</th><td>{value} [{low}, {high}]*</td>' in one.page
+    assert main["against_the_other_raters"]["one_rater"]["value"] is not None
+    assert "that one rater" in one.page
+    assert f"best baseline: {main['best_baseline']['name']}" in one.page
+
+
+def test_without_ratings_it_writes_a_study_to_rate_and_says_the_commands(made: dict[str, SimpleNamespace]) -> None:
+    one = made["unrated"]
+    assert "Not known: nobody has rated these cases. Rate 30 of them" in one.said
+    study = one.folder / "rate.yaml"
+    for text in (one.page, one.said):
+        assert f"automedeval annotate --study {study}\n" in text
+        assert f"automedeval annotate --study {study} --export {one.folder / 'ratings'}\n" in text
+    read_back = read_study(study)
+    assert {item.kind for item in read_back.items} == {"rate"}
+    assert len(read_back.items) == 30
+    assert not (made["rated"].folder / "rate.yaml").exists()
+
+
+def test_an_unknown_main_judge_gets_one_line(tmp_path: Path) -> None:
+    file = write(tmp_path / "v.jsonl", agreeing_verdicts())
+    options = ("--verdicts", file, "--cases", CASES, "--output", tmp_path / "out", "--main_judge", "nobody", *FAST)
+    assert error_line(meta_evaluate(*options)) == "error: --main_judge: no judge is called 'nobody'; there are echo"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator["playwright.Browser"]:  # noqa: F821
+    playwright = pytest.importorskip("playwright.sync_api", reason="the browser is led by playwright")
+    if CHROMIUM is None:
+        pytest.skip("no chromium on this machine (Debian: apt-get install chromium)")
+    with playwright.sync_playwright() as driver:
+        found = driver.chromium.launch(executable_path=CHROMIUM, args=["--headless", "--no-sandbox", "--disable-gpu"])
+        yield found
+        found.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES)
+def test_the_first_screen_has_the_answer_and_axe_finds_nothing(
+    made: dict[str, SimpleNamespace], browser, size: str, scheme: str
+) -> None:
+    axe = pytest.importorskip("axe_playwright_python", reason="axe-core comes with axe_playwright_python")
+    for one in made.values():
+        context = browser.new_context(viewport=SIZES[size], color_scheme=scheme, bypass_csp=True)
+        page, complaints = context.new_page(), []
+        page.on("console", lambda message, complaints=complaints: complaints.append(message.text))
+        page.goto((one.folder / "report.html").as_uri())
+        for question in QUESTIONS:
+            box = page.get_by_text(question, exact=True).first.bounding_box()
+            assert box["y"] + box["height"] <= SIZES[size]["height"], question
+        for fold in page.query_selector_all("details"):
+            fold.evaluate("each => each.open = true")
+        assert page.evaluate("document.documentElement.scrollWidth") <= SIZES[size]["width"]
+        page.add_script_tag(path=str(next(Path(axe.__file__).parent.rglob("axe.min.js"))))
+        found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        assert [(each["id"], each["nodes"][0]["html"][:100]) for each in found["violations"]] == []
+        assert complaints == []
+        context.close()
+
+
+def test_cases_are_sorted_and_filtered_and_tables_sorted_without_a_call_outside(
+    made: dict[str, SimpleNamespace], browser
+) -> None:
+    page, calls = browser.new_page(), []
+    page.on("request", lambda request: calls.append(request.url))
+    page.goto((made["rated"].folder / "report.html").as_uri())
+
+    def shown() -> list[str]:
+        return page.eval_on_selector_all(
+            "details.case", "all => all.filter(e => e.checkVisibility()).map(e => e.querySelector('p').textContent)"
+        )
+
+    listed = shown()
+    lists = made["rated"].result["main_judge"]["cases"]
+    assert set(listed) == {
+        text for text in listed if text.split(" ")[0] in {case for ids in lists.values() for case in ids[:5]}
+    }
+    page.select_option("#reason", "people_disagree")
+    assert {text.split(" ")[0] for text in shown()} == set(lists["people_disagree"][:5])
+    page.select_option("#reason", "")
+    page.select_option("#sort", "least_sure")
+    assert [text.split(" ")[0] for text in shown()][:3] == lists["least_sure"][:3]
+    assert len(shown()) == 30
+    page.select_option("#sort", "")
+    assert shown() == listed
+    page.fill("#search", "rattlesnake")
+    assert 0 < len(shown()) < 5
+    models = "#leaderboard ~ .scroll tbody th"
+    before = page.eval_on_selector_all(models, "all => all.slice(0, 3).map(e => e.textContent)")
+    page.locator("#leaderboard ~ .scroll button", has_text="win rate").first.click()
+    page.locator("#leaderboard ~ .scroll button", has_text="win rate").first.click()
+    after = page.eval_on_selector_all(models, "all => all.slice(0, 3).map(e => e.textContent)")
+    assert after == before[::-1]
+    assert len(calls) == 1  # the page itself
+    page.close()
+
+
+def test_without_script_and_on_paper_everything_can_be_read(made: dict[str, SimpleNamespace], browser) -> None:
+    context = browser.new_context(java_script_enabled=False, color_scheme="dark")
+    page = context.new_page()
+    page.goto((made["rated"].folder / "report.html").as_uri())
+    assert not page.locator("#filters").is_visible()
+    first = page.locator("details.case").first
+    first.locator("summary").first.click()
+    assert first.locator(".response").first.is_visible()
+    page.emulate_media(media="print")
+    assert page.locator("#agreement ~ .scroll, details:has(#agreement) .scroll").first.is_visible()  # folds are open
+    context.close()
