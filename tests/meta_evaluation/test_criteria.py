@@ -128,3 +128,12 @@ def test_a_bad_label_gets_one_line(study, tmp_path, change, said):
     line = error_line(report(folder, "--criterion_labels", tmp_path / "labels.jsonl"))
     assert said in line
     assert f"labels.jsonl:{len(lines) + 1}" in line
+
+
+def test_a_program_that_needs_scores_refuses_a_verdict_on_criteria(study, tmp_path):
+    folder, _ = study
+    ratings = [{"case_id": f"c{n}", "model": "a", "annotator": "d1", "criterion": "x", "score": 3} for n in range(60)]
+    (tmp_path / "ratings.jsonl").write_text("".join(json.dumps(each) + "\n" for each in ratings))
+    given = ("--cases", folder / "cases.jsonl", "--verdicts", folder / "verdicts.jsonl", "--output", tmp_path / "out")
+    line = error_line(run_recipe("compare", *given, "--ratings", tmp_path / "ratings.jsonl"))
+    assert "only automedeval report reads these" in line

@@ -18,10 +18,10 @@ from automedeval.models.base import Answer
 from automedeval.records import Case, Verdict, digest, question_text
 
 CHECKLIST = "checklist@1"  # the rubric whose place this judge takes: it reads the same criteria, without its prompt
-# P(met) is the logistic function of SLOPE · (support - EVEN). Both come from 1,028 statements of 152 of K-QA's questions, none
-# of them among the 25 that physicians labelled, with the physicians' own answers. The sentences that say a statement are taken
-# out of its answer; EVEN is the support below which 80 % of the statements then are, and SLOPE is that of two normal
-# distributions with the spread of these statements, one as far above EVEN as theirs is below. `fit` computes both.
+# P(met) is the logistic function of SLOPE · (support - EVEN). Both come from 970 statements of 152 of K-QA's questions, none of
+# them among the 25 that physicians labelled, with the physicians' own answers. The sentences that say a statement are taken out
+# of its answer; EVEN is the support below which 80 % of the statements then are, and SLOPE is that of two normal distributions
+# with the spread of these statements, one as far above EVEN as theirs is below. recipes/fit_criteria_judge.py prints both.
 EVEN, SLOPE = 0.611, 12.0
 CHUNK = 16  # responses that are read together
 
