@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from doubles.case_criteria import read_rubric
 from hypothesis import given
 from hypothesis import strategies as st
 
 from automedeval.models.base import CONTROL_TOKEN, Free, Slot
-from automedeval.rubrics import packaged_rubrics, read_rubric
+from automedeval.rubrics import packaged_rubrics
 from automedeval.rubrics.grammar import (
     ParsedAnswer,
     answer_form,

@@ -2,11 +2,12 @@ import re
 
 import pytest
 import yaml
+from doubles.case_criteria import read_rubric
 from hypothesis import given
 from hypothesis import strategies as st
 
 from automedeval.records import question_text
-from automedeval.rubrics import RubricError, packaged_rubrics, read_rubric
+from automedeval.rubrics import RubricError, packaged_rubrics
 from automedeval.rubrics.grammar import answer_form
 from automedeval.rubrics.prompts import fenced, judge_messages, likelihood_texts
 

@@ -66,10 +66,21 @@ PACKAGED = {
         "rationale": False,
         "most": 2,
     },
+    "checklist": {
+        "mode": "checklist",
+        "inputs": ("question", "responses"),
+        "scale": None,
+        "choices": {"met": "met", "not_met": "not met"},
+        "criteria": [],
+        "order": (),
+        "grammar": "json",
+        "rationale": True,
+        "most": 1,
+    },
 }
 
 
-def test_the_packaged_rubrics_are_these_five():
+def test_the_packaged_rubrics_are_these_six():
     assert packaged_rubrics() == sorted(PACKAGED)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import jinja2
 import pytest
 import yaml
+from doubles.case_criteria import read_rubric as with_criteria
 from doubles.study_page import client_of, opened, write_study
 from programs import ROOT, SAMPLE, error_line, run_recipe
 
@@ -119,7 +120,7 @@ def test_a_template_stands_beside_its_rubric(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", [*packaged_rubrics(), str(ROOT / "recipes/runs/automedeval-135m/feedbackqa.yaml")])
 def test_prompts_are_what_plain_jinja_renders(name: str) -> None:
-    rubric = read_rubric(name)
+    rubric = with_criteria(name)
     plain = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     plain.filters["fenced"] = fenced
     template = plain.from_string(rubric.template_text)

@@ -194,6 +194,8 @@ def judged(
 ) -> dict[str, tuple[JudgeVerdicts, list[Outcome]]]:
     """Load the judge and judge the clean cases and the changed ones; return readings and outcomes by decoding."""
     rubric, (encoder_args, chat_args) = judge_rubric(args.judge, args.rubric), model_args
+    if rubric.mode == "checklist":
+        raise RecordError(f"--rubric {rubric.id}: an audit compares scores of responses, and a checklist gives none")
     judge = load_judge(
         args.judge, rubric, chat_args, rationale=args.rationale, seed=args.seed, on_overlong=args.on_overlong,
         name=args.judge_name, cases=cases.records, processes=ours.count, encoder=encoder_args,

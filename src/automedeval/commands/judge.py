@@ -5,11 +5,13 @@
     automedeval judge cases.jsonl --judge models/SmolLM2-135M-Instruct
     automedeval judge cases.jsonl --judge openai:MODEL --base_url http://localhost:8000/v1
     accelerate launch --config_file accelerate_configs/single.yaml recipes/judge.py --judge MODEL --cases F --output DIR
+    automedeval judge --judge MODEL --rubric checklist --criteria_at_once 4 --cases cases.jsonl --output verdicts
 
 Writes OUTPUT/verdicts.jsonl as it goes; the same command again does only what is missing. Several processes share the cases.
 Not for clinical use.
 """
 
+import itertools
 import shlex
 import time
 from collections.abc import Callable
@@ -26,6 +28,7 @@ from automedeval.judges.run import collect_or_submit, dry_run, judge_missing, re
 from automedeval.models.arguments import ChatArguments, EncoderArguments, parse_model
 from automedeval.records import Case, RecordError, check_least, columns_of, read_cases
 from automedeval.rubrics import Rubric
+from automedeval.rubrics.rubric import POINTS
 
 SAMPLE = Path(automedeval.__file__).parent / "sample"
 
@@ -63,8 +66,13 @@ class JudgeArguments:
         default=None,
         metadata={
             "help": "a packaged rubric, or the path of your own .yaml; default: the one that the judge was published with, "
-            "else automedeval"
+            "else automedeval, or checklist for the packaged small judge if every case has criteria"
         },
+    )
+    criteria_at_once: int = field(default=1, metadata={"help": "checklist: criteria of the case in one prompt"})
+    points: str = field(
+        default="hidden",
+        metadata={"help": "checklist: whether the prompt shows the points of the criteria", "choices": list(POINTS)},
     )
     rationale: bool = field(default=True, metadata={"help": "false asks for scores or choices alone"})
     score_decoding: str = field(
@@ -103,7 +111,7 @@ class JudgeArguments:
     ratings: str | None = field(default=None, init=False)  # of the packaged sample
 
     def __post_init__(self) -> None:
-        check_least(self, 1, "runs", "limit")
+        check_least(self, 1, "runs", "limit", "criteria_at_once")
         if self.dataset and (self.orders != "1" or self.models is not None or self.baseline is not None):
             raise RecordError("--dataset: its rows say what is judged: no --orders, --models or --baseline")
 
@@ -132,7 +140,9 @@ def main() -> None:
     ours = join_processes()
     if ours.rank == 0:
         print("".join(f"{line}\n" for line in what_is_judged(args)), end="", flush=True)
-    rubric = judge_rubric(args.judge, args.rubric)
+    rubric = judge_rubric(args.judge, args.rubric or packaged_checklist(args))
+    if args.batch and rubric.mode == "checklist":
+        raise RecordError(f"--batch: {rubric.name} takes several prompts for each response; leave --batch out")
     models = [name.strip() for name in args.models.split(",")] if args.models is not None else None
     plan = {"orders": args.orders, "seed": args.seed, "runs": args.runs, "baseline": args.baseline, "models": models}
     planned = planner(args.judge, rubric, **plan)
@@ -146,7 +156,7 @@ def main() -> None:
     judge = load_judge(
         args.judge, rubric, chat_args, rationale=args.rationale, score_decoding=args.score_decoding, **plan,
         on_overlong=args.on_overlong, name=args.judge_name, cases=requests.cases(), processes=ours.count,
-        encoder=encoder_args,
+        encoder=encoder_args, criteria_at_once=args.criteria_at_once, points=args.points,
     )  # fmt: skip
     args.score_decoding = getattr(judge, "score_decoding", args.score_decoding)
     log = verdict_log(Path(args.output), judge, processes=ours)
@@ -170,7 +180,7 @@ def main() -> None:
             log.run_file, args, encoder_args, chat_args, timing={"verdicts": log.new, "seconds": round(seconds, 1)}
         )
         if log.new or not awaited:
-            print(summary(log, None if judge.apart else rubric, requests, seconds))
+            print(summary(log, None if judge.apart and rubric.mode != "checklist" else rubric, requests, seconds))
         if awaited:
             print(awaited)
     if judge.chat is not None:
@@ -204,6 +214,13 @@ def report_command(args: JudgeArguments) -> str:
     words += ["--ratings", args.ratings] if args.ratings else []
     words += ["--rubric", args.rubric] if args.rubric and Path(args.rubric).suffix else []
     return shlex.join([*words, "--output", f"reports/{Path(args.output).name}"])
+
+
+def packaged_checklist(args: JudgeArguments) -> str | None:
+    """Return the rubric of the packaged small judge if every case has criteria: checklist; else None."""
+    if args.judge != "small" or args.dataset:
+        return None
+    return "checklist" if all(case.criteria for case in itertools.islice(read_cases(args.cases), args.limit)) else None
 
 
 def of_rows(args: JudgeArguments, rubric: Rubric) -> Callable[[Case], list[Request]]:

@@ -6,7 +6,8 @@
     automedeval prepare --input cases.jsonl --verdicts_from ratings --ratings R --rubric THEIRS.yaml --output DIR
 
 Writes OUTPUT/cases.jsonl, OUTPUT/dropped.jsonl and OUTPUT/run.json; OUTPUT/choices.jsonl where people chose between two
-responses; OUTPUT/verdicts.jsonl (and jury.jsonl) with --verdicts_from. The same input and seed give the same files.
+responses; OUTPUT/criterion_labels.jsonl where physicians labelled criteria; OUTPUT/verdicts.jsonl (and jury.jsonl) with
+--verdicts_from. The same input and seed give the same files.
 """
 
 import itertools
@@ -24,6 +25,7 @@ from tqdm import tqdm
 
 from automedeval.audit.perturbations import harm, read_harms, read_paraphrases, reword
 from automedeval.cli import comma_list, parse, record_run
+from automedeval.dataset.criteria_sources import joined
 from automedeval.dataset.decontamination import near_duplicates, normalise
 from automedeval.dataset.human_verdicts import verdicts_of_raters
 from automedeval.dataset.sources import (
@@ -193,6 +195,10 @@ def main() -> None:
     files |= {"dropped": dropped, "cases": [case.to_dict() for case in cases]}
     if any(row.choices for row in kept):
         files["choices"] = [choice for row in kept for choice in row.choices]
+    if any(row.labels for row in kept):
+        files["criterion_labels"] = [label for row in kept for label in row.labels]
+    if left_out := sum(row.left_out for row in kept):
+        print(f"{left_out:,} criteria without words are left out")
     output.mkdir(parents=True, exist_ok=True)
     for name, records in files.items():
         write_whole(output / f"{name}.jsonl", "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in records))
@@ -215,7 +221,8 @@ def rows_of(args: PrepareCasesArguments) -> Iterator[Row]:
             layout = recognised(first[1])
         if layout is not None:
             tqdm.write(f"{path}: layout {layout.name}{'' if args.layout else ', by its keys'}")
-            yield from rows_as_cases(rows, layout, args.source or layout.name)
+            cases = rows_as_cases(rows, layout, args.source or layout.name)
+            yield from joined(cases) if layout.parts else cases
         else:
             rows = list(rows)
             columns = table_columns(args.columns, rows, path)
@@ -320,7 +327,9 @@ def summary(cases: list[Case]) -> str:
     responses = sum(len(case.responses) for case in cases)
     references = sum(case.reference is not None for case in cases)
     topics = len({case.topic for case in cases if case.topic})
-    return f"{len(cases):,} cases: {references:,} with a reference, {responses:,} responses, {topics:,} topics"
+    criteria = sum(len(case.criteria) for case in cases)
+    found = f"{len(cases):,} cases: {references:,} with a reference, {responses:,} responses, {topics:,} topics"
+    return f"{found}, {criteria:,} criteria" if criteria else found
 
 
 def refuse_others_work(output: Path, args: PrepareCasesArguments) -> None:

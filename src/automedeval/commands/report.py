@@ -4,12 +4,14 @@
     automedeval report --verdicts small=v1.jsonl large=v2.jsonl --cases cases.jsonl --output report
     automedeval report --verdicts r0=v0.jsonl r1=v1.jsonl r2=v2.jsonl --rounds r0,r1,r2 \\
       --cases cases.jsonl --ratings ratings.jsonl --output report
+    automedeval report --verdicts verdicts --cases cases.jsonl --criterion_labels labels.jsonl --output report
     automedeval report --verdicts verdicts --cases cases.jsonl --ratings ratings.jsonl --ours mine \\
       --teacher_verdicts gpt-4 --output report
 
 Writes OUTPUT/agreement.json, OUTPUT/report.md and OUTPUT/report.html, a page that loads nothing from the network. Without
 --ratings the candidates are compared by the judges alone. --rounds adds a forecast for further rounds of introspection, and
---ours tests every other judge against one, in the form of the paper's Table 2.
+--ours tests every other judge against one, in the form of the paper's Table 2. For judges of criteria it writes criteria.json,
+criteria.md and criteria.html instead, with a certificate beside physicians where there are --criterion_labels.
 """
 
 import json
@@ -23,7 +25,7 @@ import yaml
 
 import automedeval
 from automedeval.cli import comma_list, git_commit, parse
-from automedeval.meta_evaluation import report
+from automedeval.meta_evaluation import criteria_report, report
 from automedeval.meta_evaluation.baselines import measure_baselines
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.evaluate import meta_evaluate
@@ -79,6 +81,9 @@ class MetaEvaluateArguments:
     verdict_ratings: str | None = field(default=None, metadata={"help": "people's ratings of the verdicts"})
     preferences: str | None = field(
         default=None, metadata={"help": "people's preferences between two judges' verdicts"}
+    )
+    criterion_labels: str | None = field(
+        default=None, metadata={"help": "physicians' labels of the criteria of cases, to certify judges of criteria"}
     )
     raters: str | None = field(
         default=None,
@@ -153,6 +158,8 @@ def main() -> None:
         (MetaEvaluateArguments, EncoderArguments), __doc__, first=("verdicts", "cases", "ratings")
     )
     cases = Cases.read(args.cases, args.limit)
+    if args.criterion_labels or criteria_report.has_checklists(args.verdicts):
+        return report_criteria(args, encoder_args, cases)
     judges, notes = read_verdicts(args.verdicts, cases, args.rubric, frozenset({*NAMES, "people"}))
     teacher = None
     if args.teacher_verdicts:
@@ -251,6 +258,24 @@ def rating_commands(args: MetaEvaluateArguments, cases: Cases, folder: Path) -> 
     ratings = folder / "ratings"
     given = [*sys.argv[1:], "--ratings", str(ratings / "ratings.jsonl")]
     return [annotate, f"{annotate} --export {shlex.quote(str(ratings))}", shlex.join(["automedeval", "report", *given])]
+
+
+def report_criteria(args: MetaEvaluateArguments, encoder_args: EncoderArguments, cases: Cases) -> None:
+    """Write criteria.json, criteria.html and criteria.md of judges of criteria, certified where there are labels."""
+    notes: list[str] = []
+    encoder = encoder_args.load_if_there(notes) if args.criterion_labels and args.baselines else None
+    options = (cases, args.verdicts, args.criterion_labels, encoder, args.resamples, args.seed)
+    result = criteria_report.criteria_result(*options) | {"notes": notes}
+    settings = {"command": shlex.join(["automedeval", "report", *sys.argv[1:]]), "version": automedeval.__version__}
+    result["settings"] = settings | {"commit": git_commit(), "resamples": args.resamples, "seed": args.seed}
+    folder = Path(args.output)
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = criteria_report.render_criteria(result, cases, args.verdicts, result["settings"], args.html_cases)
+    texts["criteria.json"] = json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    for name, text in texts.items():
+        write_whole(folder / name, text)
+    print("\n".join(map(printable, ["", *criteria_report.sentences(result), *(f"note: {note}" for note in notes)])))
+    print(f"report: {folder / 'criteria.html'}")
 
 
 def chosen(judges: list[JudgeVerdicts], wanted: list[str]) -> list[JudgeVerdicts]:

@@ -14,6 +14,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from automedeval.dataset import criteria_sources
 from automedeval.records import Case, Choice, Columns, RecordError, Response, question_text
 from automedeval.records.hub_names import hub_rows, is_hub_dataset
 from automedeval.records.rows import read_rows
@@ -31,21 +32,25 @@ GENERIC_INSTRUCTION = re.compile(
 
 
 class Row(NamedTuple):
-    """One row of a public set: its place in the file, its unchecked case, and people's choices about its responses.
+    """One row of a public set: its place in the file, its unchecked case, and what people said about its responses.
 
-    With `own_id` the id comes from the source: ratings may refer to it, so it is kept.
+    With `own_id` the id comes from the source: ratings may refer to it, so it is kept. `labels` are people's labels of the
+    case's criteria, `left_out` is the number of criteria without words.
     """
 
     place: str
     case: Case
     choices: tuple[dict[str, Any], ...] = ()
     own_id: bool = False
+    labels: tuple[dict[str, Any], ...] = ()
+    left_out: int = 0
 
 
 class Layout(NamedTuple):
     """How a row with these `keys` becomes a case, with the row's id or none; `choices` returns people's choices about it.
 
     With `keeps_id` the rows are cases, and ratings refer to their ids. Some rows may have other keys only out of `beside`.
+    `labels` returns people's labels of the criteria; with `parts` several rows are one case.
     """
 
     name: str
@@ -54,6 +59,8 @@ class Layout(NamedTuple):
     choices: Callable[[dict, Case], tuple[dict[str, Any], ...]] = lambda row, case: ()
     keeps_id: bool = False
     beside: tuple[str, ...] | None = None
+    labels: Callable[[dict, Case], tuple[dict[str, Any], ...]] = lambda row, case: ()
+    parts: bool = False
 
 
 def _text(row: dict, key: str) -> str:
@@ -123,10 +130,22 @@ _medquad = partial(
 LAYOUTS = {
     layout.name: layout
     for layout in (
+        Layout(
+            "healthbench_meta",
+            ("prompt", "completion", "rubric", "binary_labels", "anonymized_physician_ids"),
+            criteria_sources.meta_evaluation,
+            labels=criteria_sources.physicians,
+            parts=True,
+        ),
+        Layout("healthbench", ("prompt", "rubrics"), criteria_sources.healthbench),
+        Layout("healthbench_professional", ("conversation", "rubric_items"), criteria_sources.professional),
+        Layout("kqa", ("Question", "Must_have", "Nice_to_have"), criteria_sources.kqa),
         Layout("wikidoc", ("instruction", "input", "output"), _instruction),
         Layout("medtext", ("Prompt", "Completion"), partial(_columns, question="Prompt", reference="Completion")),
         Layout("pandalm", ("question", "responses", "annotators"), _pandalm, _pandalm_choices),
         *(Layout(name, ("id", "question", "responses"), _case, keeps_id=True) for name in CASES),
+        Layout("criteria", ("id", "question", "criteria"), criteria_sources.questions, keeps_id=True),
+        Layout("criteria_table", ("question", "criterion", "points"), criteria_sources.table, parts=True),
         Layout("medquad", ("question", "answer"), _medquad, beside=("id", "focus", "qtype", "collection", "url")),
     )
 }
@@ -175,7 +194,9 @@ def rows_as_cases(rows: Iterable[tuple[str, dict]], layout: Layout, source: str)
             case = layout.case(row)
             if not layout.keeps_id:
                 case = replace(case, id=_source_id(source, case))
-            yield Row(place, case, layout.choices(row, case), layout.keeps_id)
+            choices, labels = layout.choices(row, case), layout.labels(row, case)
+            left_out = criteria_sources.without_words(row)
+            yield Row(place, case, choices, layout.keeps_id, labels, left_out)
         except RecordError as error:
             raise RecordError(f"{place}: {error}") from None
 
@@ -212,8 +233,8 @@ def identified(rows: Iterable[Row]) -> Iterator[Row]:
         free = next(each for each in names if each not in seen)
         seen[free] = row
         if free != row.case.id:
-            choices = tuple({**choice, "case_id": free} for choice in row.choices)
-            row = row._replace(case=replace(row.case, id=free), choices=choices)
+            choices, labels = (tuple({**each, "case_id": free} for each in some) for some in (row.choices, row.labels))
+            row = row._replace(case=replace(row.case, id=free), choices=choices, labels=labels)
         yield row
 
 

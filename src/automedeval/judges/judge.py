@@ -9,7 +9,7 @@ from typing import Any
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.baseline import BaselineJudge
 from automedeval.judges.likelihood import LikelihoodJudge
-from automedeval.judges.requests import Request, plan_apart, plan_requests
+from automedeval.judges.requests import Request, plan_apart, plan_checklist, plan_requests
 from automedeval.metrics.embedding import EMBEDDINGS
 from automedeval.metrics.lexical import Collection
 from automedeval.models.arguments import ChatArguments, EncoderArguments, checked_model, parse_model
@@ -23,6 +23,7 @@ from automedeval.rubrics.slots import by_response, choice_names
 
 # The default dtype: the difference of two log-likelihoods that differ little is lost in bfloat16.
 _DTYPES = {"channel": "float32"}
+_CHECKLIST = ("criteria_at_once", "points")  # the options of `ChecklistJudge` alone
 _PLAN = ("orders", "seed", "runs", "baseline", "models")  # the options of `plan_requests`
 
 
@@ -159,7 +160,8 @@ def load_judge(
         for verdict in judge(cases): ...
 
     Args:
-        spec: `MODEL` (a checkpoint's folder or Hub id) or `openai:MODEL` is a `Judge`, `likelihood:MODEL` or `channel:MODEL`
+        spec: `MODEL` (a checkpoint's folder or Hub id) or `openai:MODEL` is a `Judge`, with a rubric of the mode checklist a
+            `ChecklistJudge`; `small` with such a rubric is a `CriteriaJudge`. `likelihood:MODEL` or `channel:MODEL`
             a `LikelihoodJudge`, `small` (the packaged one) or `small:FOLDER` a `SmallJudge`, `baseline:NAME` a `BaselineJudge`.
         rubric: a `Rubric`, a packaged rubric's id or the path of a YAML file; see `judge_rubric`. Likelihoods and baselines
             use none.
@@ -169,14 +171,15 @@ def load_judge(
         processes: number of processes that share the endpoint's budget.
         encoder: of a small judge, or of a baseline that compares embeddings: `EncoderArguments`, or a checkpoint's folder or
             Hub id.
-        options: the other arguments of `Judge`; `rationale`, `score_decoding` and `on_overlong` matter where they apply.
+        options: the other arguments of `Judge` and `ChecklistJudge`; `rationale`, `score_decoding` and `on_overlong` matter
+            where they apply.
 
     Raises:
         RecordError: the model cannot be loaded, the judge cannot do what the options ask for, or its rubric or prompts differ
             from those that it was published with.
         RubricError: there is no such rubric.
     """
-    if unknown := options.keys() - {each.name for each in fields(Judge)}:
+    if unknown := options.keys() - {each.name for each in fields(Judge)} - set(_CHECKLIST):
         raise TypeError(f"load_judge() has no argument {min(unknown)!r}")
     rubric = read_rubric(rubric) if isinstance(rubric, str) else rubric
     planner(spec, rubric or read_rubric(PACKAGED), seed=seed, **options)  # faults of the options before a download
@@ -192,13 +195,21 @@ def load_judge(
         return BaselineJudge(model, None if cases is None else Collection.of(cases), **shared)
     if kind == "small":
         try:  # torch is loaded by those who need it
+            from automedeval.judges.criteria import CriteriaJudge
             from automedeval.judges.small import PACKAGED as SMALL
             from automedeval.judges.small import load_small_judge
         except ImportError as error:
             raise RecordError(f"the small judge cannot be loaded: {error}; install automedeval[small]") from None
         given = encoder if isinstance(encoder, EncoderArguments) else EncoderArguments(encoder)
+        if rubric.mode == "checklist":
+            return CriteriaJudge(given.load(chat.device), **shared)
         return load_small_judge(Path(model) if model else SMALL, rubric, given, chat.device, **shared)
     if kind in ("checkpoint", "openai"):
+        if rubric.mode == "checklist":
+            from automedeval.judges.checklist import ChecklistJudge  # derives from Judge
+
+            return ChecklistJudge(chat.load(spec, seed, processes), rubric, seed=seed, **options)
+        options = {name: value for name, value in options.items() if name not in _CHECKLIST}
         return Judge(chat.load(spec, seed, processes), rubric, seed=seed, **options)
     shared |= {"on_overlong": options.get("on_overlong", "error")}
     loaded = chat.load(model, seed, processes, _DTYPES.get(kind, "auto"))
@@ -217,7 +228,7 @@ def judge_rubric(spec: str, rubric: Rubric | str | None = None) -> Rubric:
     """
     given = read_rubric(rubric) if isinstance(rubric, str) else rubric
     kind, model = checked_model(spec)
-    _check_scale(kind, given)
+    _check_scale(spec, given)
     if kind in ("checkpoint", "channel"):
         return rubric_of(model, kind, given)
     return given or read_rubric(PACKAGED)
@@ -231,14 +242,22 @@ def planner(spec: str, rubric: Rubric, **options: Any) -> Callable[[Case], list[
     """
     kind, _ = parse_model(spec)
     given = {name: value for name, value in options.items() if name in _PLAN}
+    if rubric.mode == "checklist" and (given.get("orders", "1") != "1" or given.get("baseline")):
+        raise RecordError("a checklist shows each response by itself: no --orders and no --baseline")
     if kind in ("checkpoint", "openai"):
         return partial(plan_requests, rubric=rubric, **given)
     if given.get("orders", "1") != "1" or given.get("runs", 1) > 1 or given.get("baseline"):
         raise RecordError(f"--judge {spec}: sees each response once, by itself: no --orders, --runs or --baseline")
-    _check_scale(kind, rubric)
-    return partial(plan_apart, models=given.get("models"))
+    _check_scale(spec, rubric)
+    reads_criteria = kind == "small" and rubric.mode == "checklist"
+    return partial(plan_checklist if reads_criteria else plan_apart, models=given.get("models"))
 
 
-def _check_scale(kind: str, rubric: Rubric | None) -> None:
+def _check_scale(spec: str, rubric: Rubric | None) -> None:
+    kind, model = parse_model(spec)
+    if kind == "small" and rubric and rubric.mode == "checklist":
+        if model:
+            raise RecordError(f"--judge {spec}: reads a scale; criteria are read by the packaged small judge alone")
+        return
     if kind in ("channel", "small") and rubric and not rubric.scale:
         raise RecordError(f"--rubric {rubric.id}: gives choices, and a {kind} judge reads a scale")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from automedeval.records import Verdict
 from automedeval.rubrics import Rubric
+from automedeval.stats.checklist import mean_score
 
 
 @dataclass
@@ -37,6 +38,7 @@ class Standings:
         self._scores: dict[str, _Mean] = defaultdict(_Mean)
         self._expected: dict[str, _Mean] = defaultdict(_Mean)
         self._ranks: dict[str, _Mean] = defaultdict(_Mean)
+        self._checklist: dict[str, list[dict]] = defaultdict(list)
         self._wins: dict[str, dict[str, _Mean]] = defaultdict(lambda: defaultdict(_Mean))
 
     @property
@@ -64,6 +66,9 @@ class Standings:
             for name, choice in (verdict.choices or {}).items():
                 self._add_choice(verdict.pair, name, choice)
         models = verdicts[0].extra["models"]
+        for verdict in verdicts:
+            if verdict.checklist:
+                self._checklist[models[verdict.order[0]]].append(verdict.checklist)
         scores = _means(verdict.scores for verdict in verdicts if verdict.scores)
         expected = _means(verdict.expected_scores for verdict in verdicts if verdict.expected_scores)
         for values, sums in ((scores, self._scores), (expected, self._expected)):
@@ -89,8 +94,10 @@ class Standings:
         criterion's choice names the worse response, the other one wins.
         """
         rows = []
-        for model in {*self._scores, *self._expected, *self._wins}:
+        for model in {*self._scores, *self._expected, *self._wins, *self._checklist}:
             row: dict[str, str | float | int] = {"model": model}
+            if lists := self._checklist.get(model):
+                row |= checklist_row(lists)
             if counted := self._scores.get(model) or self._expected.get(model):
                 row["cases"] = counted.count
             for label, sums in (("score", self._scores), ("expected", self._expected), ("rank", self._ranks)):
@@ -104,8 +111,22 @@ class Standings:
                 row["win share"] = sum(share.value for share in wins.values()) / len(wins)
                 row |= {name: share.value for name, share in wins.items()}
             rows.append(row)
-        by = ("win share", "expected", "score")
+        by = ("win share", "expected", "score", "highest")
         return sorted(rows, key=lambda row: [-row.get(name, 0.0) for name in by] + [row["model"]])
+
+
+def checklist_row(lists: list[dict]) -> dict[str, float | int]:
+    """Return the mean of checklists by HealthBench's rule, what it can be where criteria are unread, and how many are read."""
+    row: dict[str, float | int] = {"verdicts": len(lists)}
+    for name in ("score", "lowest", "highest"):
+        if (value := mean_score([each[name] for each in lists])) is not None:
+            row[name] = value
+    read = [each for own in lists for each in own["met"] if each is not None]
+    return row | {
+        "criteria met": sum(read),
+        "read": len(read),
+        "unread": sum(len(own["met"]) for own in lists) - len(read),
+    }
 
 
 def _means(vectors: Iterable[tuple[float | None, ...]]) -> dict[int, float]:

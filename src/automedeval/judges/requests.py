@@ -24,6 +24,7 @@ class Request:
         run: number of the repetition.
         rationale: whether the prompt asks for one; None leaves it to the judge.
         given: the case as in its file, if `case` has the reference as one more response.
+        checklist: whether the prompt shows the criteria of the case.
     """
 
     case: Case
@@ -32,6 +33,7 @@ class Request:
     run: int = 0
     rationale: bool | None = None
     given: Case | None = None
+    checklist: bool = False
 
     @property
     def key(self) -> tuple:
@@ -40,8 +42,9 @@ class Request:
 
     @property
     def digest(self) -> str:
-        """Return the digest of the case as in its file."""
-        return (self.given or self.case).digest
+        """Return the digest of the case as in its file, with its criteria where they are shown."""
+        case = self.given or self.case
+        return case.checklist_digest if self.checklist else case.digest
 
     @property
     def id(self) -> str:
@@ -60,7 +63,7 @@ class Requests:
         plan: returns the requests that a case takes.
 
     Attributes:
-        counts, digests: number of requests and `Case.digest` by case id, of the cases that take a request.
+        counts, digests: number of requests and their digest by case id, of the cases that take a request.
 
     Raises:
         RecordError: a fault of the cases or of a plan.
@@ -71,7 +74,7 @@ class Requests:
         self.counts, self.digests = {}, {}
         for case in self.cases():
             if planned := plan(case):
-                self.counts[case.id], self.digests[case.id] = len(planned), case.digest
+                self.counts[case.id], self.digests[case.id] = len(planned), planned[0].digest
 
     def cases(self) -> Iterator[Case]:
         return itertools.islice(read_cases(self.file), self.limit)
@@ -109,6 +112,8 @@ def plan_requests(
     if rubric.needs_reference and case.reference is None:
         raise RecordError(f"case {case.id!r} has no reference, and the rubric {rubric.name} needs one")
     chosen = selected_responses(case, models, baseline)
+    if rubric.mode == "checklist":
+        return plan_checklist(case, models, runs)
     rng = random.Random(f"{seed}:{case.id}".encode("utf-8", "replace"))
     if rubric.mode == "pairwise":
         pairs = itertools.combinations(chosen, 2)
@@ -134,6 +139,18 @@ def plan_requests(
 def plan_apart(case: Case, models: Sequence[str] | None = None) -> list[Request]:
     """Plan the one request of a judge that looks at each response by itself: it shows all of them, or those of `models`."""
     return [Request(case, tuple(selected_responses(case, models)))]
+
+
+def plan_checklist(case: Case, models: Sequence[str] | None = None, runs: int = 1) -> list[Request]:
+    """Plan the requests of a judge of criteria: one for each response, which is shown alone.
+
+    Raises:
+        RecordError: the case has no criteria.
+    """
+    if not case.criteria:
+        raise RecordError(f"case {case.id!r} has no criteria, and a checklist needs them")
+    slots = selected_responses(case, models)
+    return [Request(case, (slot,), run=run, checklist=True) for slot in slots for run in range(runs)]
 
 
 def selected_responses(case: Case, models: Sequence[str] | None = None, baseline: str | None = None) -> list[int]:

@@ -270,7 +270,7 @@ def _choices(cases: Cases, judges: Sequence[JudgeVerdicts], people: dict[str, di
     People's choice about a pair is the most frequent one. Pairs with two equally frequent choices are left out and counted.
     """
     records: dict[str, Any] = {}
-    pairwise = [rubric for rubric in map(read_rubric, packaged_rubrics()) if rubric.choices]
+    pairwise = [rubric for rubric in map(read_rubric, packaged_rubrics()) if rubric.mode == "pairwise"]
     criteria = {each.name: each for rubric in pairwise for each in rubric.criteria}
     case_of_pair = cases.panel.case[cases.panel.pairs[0]]
     for criterion, votes in people.items():

@@ -623,6 +623,10 @@ def _rubric(name: str, own: str | None, notes: list[str]) -> Rubric | None:
 
 def check_order(place: str, case: Case, verdict: Verdict) -> None:
     """Raise RecordError unless a verdict is on the present texts of a case, and its order and scores fit the responses."""
+    if verdict.checklist is not None:
+        raise RecordError(
+            f"{place}: a verdict on the criteria of a case; only automedeval report reads these, by themselves"
+        )
     verdict.check(place, case.digest)
     count = len(case.responses)
     if not all(0 <= index < count for index in verdict.order) or len(set(verdict.order)) != len(verdict.order):

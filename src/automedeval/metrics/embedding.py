@@ -3,6 +3,7 @@
 The encoder is an argument: this module loads no model.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
@@ -12,6 +13,7 @@ from automedeval.metrics.lexical import BASELINES, WORD, patient_text
 from automedeval.records import Case
 
 PIECE = 100  # words of a piece: about 130 tokens, so that a piece fits into the window of a small encoder
+SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")  # where one ends
 
 QUESTION, REFERENCE = "embedding to the question", "embedding to the reference"
 # Baseline → the text that responses are compared with; None or no words where a case has none.
@@ -37,6 +39,11 @@ def pieces(text: str, size: int = PIECE) -> list[str]:
     """Cut a text into pieces of `size` words without overlap; the last may be shorter. A text without words has no piece."""
     starts = [found.start() for found in WORD.finditer(text)][::size]
     return [text[start:end] for start, end in zip(starts, [*starts[1:], len(text)])]
+
+
+def sentences(text: str) -> list[str]:
+    """Cut a text into sentences, each at most a piece long; a text without words has none."""
+    return [piece.strip() for sentence in SENTENCE.split(text) for piece in pieces(sentence)]
 
 
 class Nearest(NamedTuple):

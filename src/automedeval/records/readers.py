@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from automedeval.records.hub_names import hub_rows, is_hub_dataset
-from automedeval.records.types import Rating, RecordError, _shown
-
-LARGEST = 1e6  # the squares of larger scores are too coarse to compare
+from automedeval.records.types import LARGEST, Rating, RecordError, _shown
 
 
 def read_lines(path: str | Path, hub: bool = False) -> Iterator[tuple[str, dict]]:

@@ -13,7 +13,11 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Self, get_args, get_origin
 
+LARGEST = 1e6  # the squares of larger numbers are too coarse to compare
 RESERVED_MODELS = ("tie", "neither")  # a choice is a model's name or one of these
+MOST_CRITERIA = 256  # of a case; HealthBench has at most a few dozen
+# What a person can say of a criterion. Entailment labels say what the response states: entailment is met, the others are not.
+CRITERION_LABELS = {"met": True, "not_met": False, "entailment": True, "neutral": False, "contradiction": False}
 
 
 class AutoMedEvalError(ValueError):
@@ -122,11 +126,53 @@ class Response(Record):
 
 
 @dataclass(frozen=True)
+class CaseCriterion(Record):
+    """One criterion of a case's own: what a response should say, or, with negative points, what it must not.
+
+    `points` is not 0. `tags` say what it is about, for instance its theme or "must_have".
+    """
+
+    criterion: str
+    points: float
+    tags: tuple[str, ...] = ()
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_dict(cls, record: dict) -> Self:
+        found = super().from_dict(record)
+        if not found.criterion.strip():
+            raise RecordError("a criterion must not be empty")
+        if not 0 < abs(found.points) <= LARGEST:
+            raise RecordError(
+                f"'points' must be a number from -{LARGEST:g} to {LARGEST:g}, but not 0, not {found.points}"
+            )
+        return found
+
+
+def _criteria(record: dict) -> tuple[CaseCriterion, ...]:
+    """Return the criteria of a case, none if it has no such key."""
+    given = _take(record, "criteria", (list, NoneType), None) or []
+    if len(given) > MOST_CRITERIA:
+        raise RecordError(f"{len(given)} criteria, and a case has at most {MOST_CRITERIA}")
+    found: dict[str, CaseCriterion] = {}
+    for number, each in enumerate(given, 1):
+        try:
+            criterion = CaseCriterion.from_dict(each)
+            if criterion.criterion in found:
+                raise RecordError(f"{_shown(criterion.criterion)} came before")
+        except RecordError as error:
+            raise RecordError(f"criterion {number}: {error}") from None
+        found[criterion.criterion] = criterion
+    return tuple(found.values())
+
+
+@dataclass(frozen=True)
 class Case:
     """A question, the responses of the candidates, and the reference if there is one.
 
     `question` is a string, or a conversation as a list of `{"role", "content"}` messages ending with the patient's.
-    `responses` holds one response or more, model names unique within the case; none yet before generation.
+    `responses` holds one response or more, model names unique within the case; none yet before generation. `criteria` are
+    this case's own, with different texts; labels name them by their exact text.
     """
 
     id: str
@@ -135,6 +181,7 @@ class Case:
     reference: str | None = None
     topic: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
+    criteria: tuple[CaseCriterion, ...] = ()
 
     @classmethod
     def from_dict(cls, record: dict, least_responses: int = 1) -> "Case":
@@ -158,13 +205,18 @@ class Case:
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise RecordError(f"case {case_id!r} has two responses of the model {twice[0]!r}")
+        try:
+            criteria = _criteria(record)
+        except RecordError as error:
+            raise RecordError(f"case {case_id!r}: {error}") from None
         return cls(
             case_id,
             question,
             responses,
             _take(record, "reference", (str, NoneType), None),
             _take(record, "topic", (str, NoneType), None),
-            _extra(record, ("id", "question", "responses", "reference", "topic")),
+            _extra(record, ("id", "question", "responses", "reference", "topic", "criteria")),
+            criteria,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -174,19 +226,52 @@ class Case:
             "reference": self.reference,
             "topic": self.topic,
             "responses": [response.to_dict() for response in self.responses],
+            **({"criteria": [criterion.to_dict() for criterion in self.criteria]} if self.criteria else {}),
             **self.extra,
         }
 
     @property
     def digest(self) -> str:
-        """Return twelve hexadecimal digits over the texts and models of the case, which is all that a judge can see."""
+        """Return twelve hexadecimal digits over the texts and models of the case, which is all that a judge can see.
+
+        A judge of criteria sees more: `checklist_digest`.
+        """
         shown = [self.question, self.reference, [(response.model, response.text) for response in self.responses]]
         return digest(shown)
+
+    @property
+    def checklist_digest(self) -> str:
+        """Return twelve hexadecimal digits over the texts, the models and the criteria with their points."""
+        return digest([self.digest, [(each.criterion, float(each.points)) for each in self.criteria]])
 
     @property
     def models(self) -> list[str]:
         """Return the candidates' names in the order of the responses."""
         return [response.model for response in self.responses]
+
+
+@dataclass(frozen=True)
+class CriterionLabel(Record):
+    """What one annotator said of one criterion of a case and one response: one of `CRITERION_LABELS`.
+
+    `criterion` is the exact text of the case's criterion.
+    """
+
+    case_id: str
+    model: str
+    criterion: str
+    annotator: str
+    label: str
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.label not in CRITERION_LABELS:
+            raise RecordError(f"'label' must be one of {', '.join(CRITERION_LABELS)}, not {_shown(self.label)}")
+
+    @property
+    def met(self) -> bool:
+        """Return whether the response meets the criterion."""
+        return CRITERION_LABELS[self.label]
 
 
 @dataclass(frozen=True)
@@ -262,7 +347,10 @@ class Verdict(Record):
 
     `order` lists the indices of the case's responses as they were shown (slot 0 first). `scores` and `expected_scores` are in
     the order of the case's responses, None for a response that was not shown. `choices` maps each criterion of a pairwise
-    rubric to a model's name, "tie" or "neither". An invalid verdict has none of these; `error` gives the reason.
+    rubric to a model's name, "tie" or "neither". `checklist` has what a judge of criteria says of the one response that it was
+    shown, in the order of the case's criteria: `met` (true, false, or null where it could not be read), `met_probabilities`,
+    and `score`, `lowest` and `highest` as `stats.checklist.Score` has them. An invalid verdict has none of these; `error` gives
+    the reason.
     """
 
     case_id: str
@@ -280,6 +368,13 @@ class Verdict(Record):
     raw: str = ""
     usage: dict[str, int] = field(default_factory=dict)
     extra: dict[str, Any] = field(default_factory=dict)
+    checklist: dict[str, Any] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        record = super().to_dict()
+        if self.checklist is None:  # only a judge of criteria has one
+            del record["checklist"]
+        return record
 
     @property
     def key(self) -> tuple:
@@ -299,7 +394,8 @@ class Verdict(Record):
         judge, the run, probabilities, tokens and settings do not count: equal texts have equal digests.
         """
         shown = [self.extra.get("case_digest"), self.rubric, self.order, self.pair]
-        return digest([*shown, self.rationale, self.scores, self.choices], sort_keys=True)
+        shown += [self.rationale, self.scores, self.choices]
+        return digest(shown + ([self.checklist["met"]] if self.checklist else []), sort_keys=True)
 
     @property
     def settings(self) -> str | None:

@@ -16,7 +16,7 @@ import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
 
 from automedeval.models.base import Messages
-from automedeval.records import digest, question_text
+from automedeval.records import CaseCriterion, digest, question_text
 from automedeval.rubrics.grammar import answer_form
 from automedeval.rubrics.rubric import TEMPLATES, Rubric, RubricError
 
@@ -256,6 +256,8 @@ _SAMPLE_QUESTIONS = (
 # The second is longer than what a channel judge reads.
 _SAMPLE_RESPONSES = ("Short ~~~ response.", " ".join(["word"] * 200), "A third.")
 
+_SAMPLE_CRITERIA = (CaseCriterion("Names ~~~ the dose.", 5), CaseCriterion("Says that it is harmless.", -2.5))
+
 
 def prompt_fingerprint(rubric: Rubric, channel: bool = False) -> str:
     """Return twelve hexadecimal digits over sample prompts as a judge reads them, with everything that this package adds.
@@ -271,6 +273,8 @@ def prompt_fingerprint(rubric: Rubric, channel: bool = False) -> str:
             ]
         else:
             responses = _SAMPLE_RESPONSES[: rubric.max_responses]
+            if rubric.mode == "checklist":
+                rubric = rubric.about(_SAMPLE_CRITERIA, "shown")
             reference = "A reference." if rubric.needs_reference else None
             made += [judge_messages(rubric, question, responses, reference, rationale) for rationale in (True, False)]
     return digest(made)

@@ -5,20 +5,22 @@ user's own file has the same keys. `Questions` are asked of people alone, about 
 """
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from automedeval.records import AutoMedEvalError, digest
+from automedeval.records import AutoMedEvalError, CaseCriterion, digest
 from automedeval.records.yaml_file import YamlFile
 
-MODES = ("pointwise", "pairwise", "listwise")
+MODES = ("pointwise", "pairwise", "listwise", "checklist")
 GRAMMARS = ("score_line", "json", "comma_list", "first_line")
 INPUTS = ("question", "responses", "reference")
 LIKELIHOOD, COUNTED = "likelihood@1", "baseline@1"  # stand for a rubric in verdicts of judges without a scale
 CHOICES = ("a", "b", "tie", "neither")
+READINGS = ("met", "not_met")  # what a checklist says of a criterion
+POINTS = ("hidden", "shown")  # whether a checklist's prompt shows the points of the criteria
 TAGS = ("incomplete", "outdated", "bias_or_hallucination", "unsupported_rating")  # errors that people find in verdicts
 # The keys of a rubric's file and of its parts: type, default if the key may be missing, allowed values.
 KEYS = {
@@ -32,7 +34,7 @@ KEYS = {
     "rationale": (bool,),
     "scale": (dict, None),
     "choices": (dict, {}),
-    "criteria": (list,),
+    "criteria": (list, []),
     "output": (dict,),
     "examples": (list, []),
     "template": (str,),
@@ -61,20 +63,22 @@ class Criterion:
     """One question that a judge or a physician answers about a response or a pair.
 
     A choice names the better response if `polarity` is "better", the worse one (risk of harm, bias) if it is "worse".
-    `neutral`, "tie" or "neither", is the choice that prefers none.
+    `neutral`, "tie" or "neither", is the choice that prefers none. `points` are those that a checklist shows.
     """
 
     name: str
     description: str
     polarity: str = "better"
     neutral: str = "tie"
+    points: float | None = None
 
 
 @dataclass(frozen=True)
 class Rubric:
     """The content of a rubric's file; `rubrics/packaged/automedeval.yaml` has comments.
 
-    `scale` is (lowest, highest), None for choices. `choices` maps "a", "b", "tie", "neither" to the words of the answer.
+    `scale` is (lowest, highest), None for choices. `choices` maps "a", "b", "tie", "neither" to the words of the answer, in a
+    checklist "met" and "not_met". A checklist has no criteria of its own: `about` gives it those of a case.
     `template_text` is the Jinja source, `fingerprint` has twelve hexadecimal digits over everything that the judge reads.
     """
 
@@ -115,6 +119,12 @@ class Rubric:
     def output_criteria(self) -> tuple[str, ...]:
         """Return the names of the criteria in the order of the answer."""
         return tuple(self.output.get("order") or [criterion.name for criterion in self.criteria])
+
+    def about(self, criteria: Sequence[CaseCriterion], points: str = "hidden") -> "Rubric":
+        """Return this checklist with some criteria of a case, which an answer calls "1", "2", …; `points` is one of POINTS."""
+        shown = (each.points if points == "shown" else None for each in criteria)
+        found = (Criterion(str(n), each.criterion, points=own) for n, (each, own) in enumerate(zip(criteria, shown), 1))
+        return replace(self, criteria=tuple(found))
 
     def criterion(self, name: str) -> Criterion:
         return next(criterion for criterion in self.criteria if criterion.name == name)
@@ -204,23 +214,31 @@ class _Reader(YamlFile):
         given = self.values(content, KEYS)
         mode, grammar = given["mode"], self.values(given["output"], OUTPUT, "output.")["grammar"]
         criteria = tuple(self.criteria(given["criteria"]))
+        if mode == "checklist" and criteria:
+            self.fail("criteria", "a checklist has none: each case has its own")
+        if mode != "checklist" and not criteria:
+            self.fail("criteria", "needs at least one criterion" if "criteria" in content else "is missing")
         names = [criterion.name for criterion in criteria]
         if sorted(map(str, given["output"].get("order", names))) != sorted(names):
             self.fail("output.order", f"must name every criterion once: {', '.join(names)}")
         scale, anchors = (None, {}) if given["scale"] is None else self.scale(given["scale"])
-        choices = self.choices(given["choices"])
-        if (mode == "pairwise") != bool(choices) or bool(choices) == bool(scale):
-            needed = "a pairwise rubric needs 'choices' and no 'scale', every other a 'scale' and no 'choices'"
+        choices = self.choices(given["choices"], READINGS if mode == "checklist" else CHOICES)
+        if (mode in ("pairwise", "checklist")) != bool(choices) or bool(choices) == bool(scale):
+            needed = (
+                "pairwise and checklist rubrics need 'choices' and no 'scale', every other a 'scale' and no 'choices'"
+            )
             self.fail("mode", needed)
         if (grammar == "score_line") != bool(scale):
             self.fail("output.grammar", "scores are answered as score_line, choices as json, comma_list or first_line")
         if grammar == "first_line" and len(criteria) > 1:
             self.fail("output.grammar", "first_line holds one choice, and there are several criteria")
+        if mode == "checklist" and (grammar != "json" or given["output"].get("value_key")):
+            self.fail("output.grammar", "a checklist is answered as json, without value_key")
         for criterion in criteria:
             if choices and criterion.neutral not in choices:
                 self.fail(f"criteria.{criterion.name}.neutral", f"{criterion.neutral!r} is not among the choices")
         most = given["max_responses"]
-        if most < 1 or (mode == "pairwise" and most != 2) or (mode == "pointwise" and most != 1):
+        if most < 1 or (mode == "pairwise" and most != 2) or (mode in ("pointwise", "checklist") and most != 1):
             self.fail("max_responses", f"{most} does not fit the mode {mode}")
         template_text = self.template(given["template"], beside)
         reaching_judge = {key: value for key, value in content.items() if key not in ("title", "source")}
@@ -238,7 +256,10 @@ class _Reader(YamlFile):
                 self.fail(f"tags.{name}", "a tag's name must be a text")
         tags = {name: self.take(tags, name, str, inside="tags.").strip() for name in tags}
         fingerprint = digest(content, sort_keys=True, default=str)
-        return Questions(given["title"], tuple(self.criteria(given["criteria"])), scale, anchors, tags, fingerprint)
+        criteria = tuple(self.criteria(given["criteria"]))
+        if not criteria:
+            self.fail("criteria", "needs at least one criterion")
+        return Questions(given["title"], criteria, scale, anchors, tags, fingerprint)
 
     def criteria(self, items: list) -> Iterator[Criterion]:
         seen = set()
@@ -249,8 +270,6 @@ class _Reader(YamlFile):
                 self.fail(f"{inside}name", f"{given['name']!r} came before")
             seen.add(given["name"])
             yield Criterion(**given | {"description": given["description"].strip()})
-        if not seen:
-            self.fail("criteria", "needs at least one criterion")
 
     def scale(self, scale: dict) -> tuple[tuple[int, int], dict[int, str]]:
         low, high, anchors = self.values(scale, SCALE, "scale.").values()
@@ -261,10 +280,10 @@ class _Reader(YamlFile):
                 self.fail(f"scale.anchors.{value}", f"is not on the scale {low} to {high}")
         return (low, high), anchors
 
-    def choices(self, choices: dict) -> dict[str, str]:
-        self.only(choices, CHOICES, "choices.")
+    def choices(self, choices: dict, known: Sequence[str]) -> dict[str, str]:
+        self.only(choices, known, "choices.")
         if choices:
-            for key in ("a", "b"):
+            for key in known[:2]:
                 self.take(choices, key, str, inside="choices.")
             if len({str(word).casefold() for word in choices.values()}) != len(choices):
                 self.fail("choices", "two choices have the same word")

@@ -1,0 +1,184 @@
+"""Read public sets that have criteria for each case: HealthBench, HealthBench Professional, its meta-evaluation, K-QA, tables.
+
+The layouts of HealthBench were read from public loaders, not from its records, so whatever is unexpected is an error that says
+what was found. Criteria without words are left out and counted: K-QA has two.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from automedeval.records import Case, CaseCriterion, CriterionLabel, RecordError, Response, digest
+
+MUST_HAVE, NICE_TO_HAVE = 1.0, 0.5  # points of K-QA's statements
+UNKNOWN_POINTS = 1.0  # HealthBench's meta-evaluation does not say them
+THEME, CATEGORY = "theme:", "physician_agreed_category:"  # how HealthBench begins its tags
+
+
+def _of(row: dict, name: str, *kinds: type) -> Any:
+    """Return the value of a key after checking its type."""
+    if name not in row:
+        raise RecordError(f"{name!r} is missing; found the keys {', '.join(map(str, row))}")
+    value = row[name]
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        allowed = " or ".join("null" if kind is type(None) else kind.__name__ for kind in kinds)
+        raise RecordError(f"{name!r} must be {allowed}, not {str(value)[:60]!r}")
+    return value
+
+
+def _objects(row: dict, name: str) -> list[dict]:
+    found = _of(row, name, list)
+    for number, each in enumerate(found, 1):
+        if not isinstance(each, dict):
+            raise RecordError(f"{name!r}, entry {number}: must be an object, not {str(each)[:60]!r}")
+    return found
+
+
+def _messages(row: dict, name: str) -> list[dict[str, str]]:
+    return [{key: _of(message, key, str) for key in ("role", "content")} for message in _objects(row, name)]
+
+
+def _criteria(entries: Sequence[dict], text: str = "criterion") -> tuple[CaseCriterion, ...]:
+    """Return the criteria of a list that has them under the key `text`, beside `points` and perhaps `tags`."""
+    found = []
+    for number, entry in enumerate(entries, 1):
+        if not _of(entry, text, str).strip():
+            continue
+        given = {"criterion": entry[text], "points": _of(entry, "points", int, float), "tags": entry.get("tags") or []}
+        try:
+            found.append(CaseCriterion.from_dict(given))
+        except RecordError as error:
+            raise RecordError(f"criterion {number}: {error}") from None
+    return tuple(found)
+
+
+def _tagged(tags: Sequence[Any], beginning: str) -> str | None:
+    return next(
+        (tag.removeprefix(beginning) for tag in tags if isinstance(tag, str) and tag.startswith(beginning)), None
+    )
+
+
+def healthbench(row: dict) -> Case:
+    """Return the case of a record of HealthBench; its theme is the topic, its ideal completion the reference."""
+    ideal = _of(row, "ideal_completions_data", dict, type(None)) if "ideal_completions_data" in row else None
+    reference = _of(ideal, "ideal_completion", str, type(None)) if ideal else None
+    tags = row.get("example_tags") or []
+    kept = {"example_tags": tags} if tags else {}
+    criteria = _criteria(_objects(row, "rubrics"))
+    name = str(row.get("prompt_id") or "")
+    return Case(name, _messages(row, "prompt"), (), reference, _tagged(tags, THEME), kept, criteria)
+
+
+def professional(row: dict) -> Case:
+    """Return the case of a record of HealthBench Professional; its specialty is the topic."""
+    kept = {name: row[name] for name in ("use_case", "type", "difficulty", "specialty") if row.get(name) is not None}
+    messages = _messages(_of(row, "conversation", dict), "messages")
+    criteria = _criteria(_objects(row, "rubric_items"), "criterion_text")
+    return Case(str(row.get("id") or ""), messages, (), None, row.get("specialty"), kept, criteria)
+
+
+def meta_evaluation(row: dict) -> Case:
+    """Return the part of a case that a record of HealthBench's meta-evaluation holds: one completion and one criterion.
+
+    Records of the same completion are joined to one case. The records do not say the criteria's points: each has one.
+    """
+    tags = [f"category:{row['category']}"] if row.get("category") else []
+    criterion = {"criterion": _of(row, "rubric", str), "points": UNKNOWN_POINTS, "tags": tags}
+    response = Response(str(row.get("completion_id") or "completion"), _of(row, "completion", str))
+    name = "-".join(str(row[key]) for key in ("prompt_id", "completion_id") if row.get(key))
+    return Case(name, _messages(row, "prompt"), (response,), criteria=_criteria([criterion]))
+
+
+def physicians(row: dict, case: Case) -> tuple[dict[str, Any], ...]:
+    """Return the labels that physicians gave in a record of HealthBench's meta-evaluation."""
+    labels, names = _of(row, "binary_labels", list), _of(row, "anonymized_physician_ids", list)
+    if len(labels) != len(names):
+        raise RecordError(f"{len(labels)} 'binary_labels' of {len(names)} 'anonymized_physician_ids'")
+    if not case.criteria:
+        return ()
+    about = {"case_id": case.id, "model": case.models[0], "criterion": case.criteria[0].criterion}
+    found = []
+    for label, name in zip(labels, names):
+        if label not in (True, False):
+            raise RecordError(f"'binary_labels' must hold true and false, not {label!r}")
+        found.append(about | {"annotator": str(name), "label": "met" if label else "not_met"})
+        CriterionLabel.from_dict(found[-1])
+    return tuple(found)
+
+
+def kqa(row: dict) -> Case:
+    """Return the case of a record of K-QA: statements that an answer must have, and those that are nice to have."""
+    entries = [
+        {"criterion": text, "points": points, "tags": [tag]}
+        for name, points, tag in (("Must_have", MUST_HAVE, "must_have"), ("Nice_to_have", NICE_TO_HAVE, "nice_to_have"))
+        for text in (_of(row, name, list) if row.get(name) is not None else [])
+    ]
+    reference = _of(row, "Free_form_answer", str, type(None)) if "Free_form_answer" in row else None
+    return Case("", _of(row, "Question", str), (), reference, criteria=_criteria(entries))
+
+
+def questions(row: dict) -> Case:
+    """Return a case in the project's own layout that has criteria and perhaps no responses."""
+    criteria = [each.to_dict() for each in _criteria(_objects(row, "criteria"))]
+    return Case.from_dict(row | {"criteria": criteria}, least_responses=0)
+
+
+def table(row: dict) -> Case:
+    """Return the part of a case in a row of a table: one criterion, with its points and perhaps a model's response.
+
+    Columns: question, criterion, points; perhaps id, tags (separated by ";"), reference, topic, model and response.
+    """
+    try:
+        points = float(row["points"])
+    except (TypeError, ValueError):
+        raise RecordError(f"'points' must be a number, not {str(row['points'])[:60]!r}") from None
+    tags = [tag.strip() for tag in (row.get("tags") or "").split(";") if tag.strip()]
+    criteria = _criteria([{"criterion": row["criterion"], "points": points, "tags": tags}])
+    responses = (
+        (Response.from_dict({"model": row["model"], "text": row.get("response") or ""}),) if row.get("model") else ()
+    )
+    texts = (row.get("reference") or None, row.get("topic") or None)
+    question = _of(row, "question", str)
+    return Case(str(row.get("id") or digest(question)), question, responses, *texts, criteria=criteria)
+
+
+def without_words(row: dict) -> int:
+    """Return how many criteria of a record have no words, and are left out."""
+    lists = (row.get(name) for name in ("rubrics", "rubric_items", "criteria", "Must_have", "Nice_to_have"))
+    entries = [each for found in lists if isinstance(found, list) for each in found]
+    entries += [row[name] for name in ("rubric", "criterion") if name in row]
+    texts = (each.get("criterion", each.get("criterion_text")) if isinstance(each, dict) else each for each in entries)
+    return sum(isinstance(text, str) and not text.strip() for text in texts)
+
+
+def joined(parts: Iterable[Any]) -> Iterator[Any]:
+    """Join rows that are parts of one case: the same id, and the criteria and responses of all of them.
+
+    Raises:
+        RecordError: the parts differ in question, reference or topic, or in what they say of one criterion or model.
+    """
+    wholes: dict[str, Any] = {}
+    for row in parts:
+        whole = wholes.setdefault(row.case.id, row)
+        if whole is row:
+            continue
+        if fault := _difference(whole.case, row.case):
+            raise RecordError(f"{row.place}: {fault} as at {whole.place}, which has the same id {row.case.id!r}")
+        criteria = {each.criterion: each for each in (*whole.case.criteria, *row.case.criteria)}
+        responses = {each.model: each for each in (*whole.case.responses, *row.case.responses)}
+        case = replace(whole.case, criteria=tuple(criteria.values()), responses=tuple(responses.values()))
+        labels, left_out = whole.labels + row.labels, whole.left_out + row.left_out
+        wholes[row.case.id] = whole._replace(case=case, labels=labels, left_out=left_out)
+    yield from wholes.values()
+
+
+def _difference(whole: Case, part: Case) -> str | None:
+    for name in ("question", "reference", "topic"):
+        if getattr(whole, name) != getattr(part, name):
+            return f"not the same {name}"
+    for own, other, key in ((whole.criteria, part.criteria, "criterion"), (whole.responses, part.responses, "model")):
+        known = {getattr(each, key): each for each in own}
+        for each in other:
+            if known.get(getattr(each, key), each) != each:
+                return f"the {key} {getattr(each, key)[:60]!r} is not the same"
+    return None

@@ -1,0 +1,149 @@
+"""Judge one response at a time by the criteria of its case: each is met, not met, or could not be read."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from automedeval.judges.judge import Judge
+from automedeval.judges.requests import Request
+from automedeval.models.base import Answer, Prompt
+from automedeval.records import RecordError, Verdict, check_least, digest
+from automedeval.rubrics.grammar import answer_parts, answer_schema, parse_verdict, reading_from_values
+from automedeval.rubrics.prompts import judge_messages
+from automedeval.rubrics.rubric import POINTS, READINGS, Rubric
+from automedeval.stats.checklist import checklist_score
+
+
+@dataclass
+class ChecklistJudge(Judge):
+    """Judge by the criteria of a case with a chat; the arguments are those of `Judge`, with a rubric of the mode checklist.
+
+    A checkpoint computes the case and the response once for all criteria: the prompts of a response differ at their ends alone.
+
+    Args:
+        criteria_at_once: criteria in one prompt. If its answer cannot be read, all of them are unread.
+        points: one of `POINTS`.
+    """
+
+    criteria_at_once: int = 1
+    points: str = "hidden"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_least(self, 1, "criteria_at_once")
+        if self.points not in POINTS:
+            raise RecordError(f"--points must be one of {', '.join(POINTS)}, not {self.points!r}")
+        if self.rubric.mode != "checklist":
+            raise RecordError(f"the rubric {self.rubric.name} has its own criteria, and takes none of a case")
+        self.fingerprint = digest([self.fingerprint, self.criteria_at_once, self.points])
+
+    def estimate(self, requests: Sequence[Request]) -> tuple[int, float]:
+        return self.chat.estimate([prompt for request in requests for prompt in self.prompt(request)])
+
+    def prompt(self, request: Request, texts: Sequence[str] | None = None) -> list[Prompt]:
+        """Return the prompts of one response, each with the next `criteria_at_once` criteria."""
+        texts = [request.case.responses[index].text for index in request.slots] if texts is None else texts
+        return [self._prompt(request, texts, rubric) for rubric in self._parts(request)]
+
+    def _parts(self, request: Request) -> list[Rubric]:
+        """Return the rubric with the criteria of each prompt."""
+        criteria, each = request.case.criteria, self.criteria_at_once
+        starts = range(0, len(criteria), each)
+        return [self.rubric.about(criteria[start : start + each], self.points) for start in starts]
+
+    def _prompt(self, request: Request, texts: Sequence[str], rubric: Rubric) -> Prompt:
+        messages = judge_messages(rubric, request.case.question, texts, request.case.reference, self.rationale)
+        parts = tuple(answer_parts(rubric, 1, self.rationale))
+        given = parts if self.score_decoding == "constrained" else None
+        label = f"{self.rubric_name}:{self.rubric.fingerprint}"
+        return Prompt(messages, given, answer_schema(parts), request.run, label)
+
+    def overflow(self, prompts: Sequence[list[Prompt]]) -> list[int]:
+        return [max(self.chat.overflow(own)) for own in prompts]
+
+    def answer(self, prompts: Sequence[list[Prompt]], wanted: Sequence[bool]) -> Iterator[tuple[int, list[Answer]]]:
+        """Yield (index, answers in the order of its prompts) of each wanted response as the last of its prompts is answered."""
+        if self.chat.constrains:  # one window for each response: its prompts share all but their ends
+            for index in (index for index, want in enumerate(wanted) if want):
+                yield (
+                    index,
+                    [answer for _, answer in sorted(self.chat.answer(prompts[index]), key=lambda each: each[0])],
+                )
+            return
+        owners = [index for index, own in enumerate(prompts) for _ in own]
+        found: dict[int, dict[int, Answer]] = defaultdict(dict)
+        every = [prompt for own in prompts for prompt in own]
+        for place, answer in self.chat.answer(every, [wanted[owner] for owner in owners]):
+            owner = owners[place]
+            found[owner][place] = answer
+            if len(found[owner]) == len(prompts[owner]):
+                yield owner, [each for _, each in sorted(found.pop(owner).items())]
+
+    def verdict(
+        self, request: Request, answer: Sequence[Answer] | Answer, notes: dict[str, Any] | None = None
+    ) -> Verdict:
+        """Return the verdict of the answers to the prompts of a response; it is invalid if no criterion could be read."""
+        if isinstance(answer, Answer):
+            return self.record(request, answer.error, notes)
+        met: list[bool | None] = []
+        chances: list[float | None] = []
+        rationales, errors, usage = [], [], defaultdict(int)
+        for each, rubric in zip(answer, self._parts(request), strict=True):
+            choices, chance, rationale, error = _read(each, rubric)
+            met += [choices.get(criterion.name) for criterion in rubric.criteria]
+            chances += [chance.get(criterion.name) for criterion in rubric.criteria]
+            rationales += [rationale] if rationale else []
+            errors += [error] if error else []
+            for name, count in each.usage.items():
+                usage[name] += count
+        extra = dict(notes or {})
+        extra |= {"truncated": True} if any(each.truncated for each in answer) else {}
+        extra |= {"unread": errors} if errors else {}
+        if len(errors) < len(answer):
+            self.chat.accepted = True
+        values = {"usage": dict(usage), "raw": "\n".join(each.text for each in answer)}
+        values |= {"rationale": "\n".join(rationales) or None} if len(errors) < len(answer) else {}
+        return recorded(self, request, met, chances, extra, errors[0] if errors else None, **values)
+
+
+def recorded(
+    judge: Any,
+    request: Request,
+    met: Sequence[bool | None],
+    chances: Sequence[float | None],
+    notes: dict[str, Any] | None = None,
+    error: str | None = None,
+    **values: Any,
+) -> Verdict:
+    """Return the verdict on a response: whether it meets each criterion, with what probability, and its score.
+
+    Args:
+        judge: whose `record` makes the verdict.
+        met, chances: in the order of the case's criteria; None where a criterion could not be read.
+        error: why, where none could be read.
+    """
+    if all(each is None for each in met):
+        return judge.record(request, error or "no criterion could be read", notes, **values)
+    points = [each.points for each in request.case.criteria]
+    score = checklist_score(points, met)._asdict()
+    shown = [None if chance is None else round(chance, 5) for chance in chances]
+    checklist = {"met": list(met), "met_probabilities": shown}
+    checklist |= {name: None if value is None else round(value, 6) for name, value in score.items()}
+    return judge.record(request, None, notes, checklist=checklist, **values)
+
+
+def _read(answer: Answer, rubric: Rubric) -> tuple[Mapping[str, bool], Mapping[str, float], str | None, str | None]:
+    """Return what an answer says of each criterion, with what probability, its rationale, and why it cannot be read."""
+    if answer.error:
+        return {}, {}, None, answer.error
+    if answer.values is not None:
+        reading = reading_from_values(list(answer.values), rubric, answer.free or None)
+    else:
+        reading = parse_verdict(answer.text, rubric, 1, truncated=answer.truncated)
+    if not reading.valid:
+        return {}, {}, None, reading.error
+    met = {name: choice == READINGS[0] for name, choice in reading.choices.items()}
+    word = rubric.choices[READINGS[0]]
+    chances = {name: odds[word] for name, odds in zip(rubric.output_criteria, answer.probabilities or ())}
+    return met, chances, reading.rationale, None

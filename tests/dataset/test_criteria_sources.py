@@ -1,0 +1,105 @@
+"""Public layouts with criteria, through the command."""
+
+import csv
+import json
+
+import pytest
+from programs import error_line, run_recipe
+
+ASK = [{"role": "user", "content": "Is it safe to take both?"}]
+HEALTHBENCH = {
+    "prompt_id": "p1",
+    "prompt": ASK,
+    "rubrics": [
+        {"criterion": "says to ask", "points": 7, "tags": ["level:example"]},
+        {"criterion": "says it is harmless", "points": -8, "tags": []},
+    ],
+    "example_tags": ["theme:hedging", "physician_agreed_category:reducible"],
+    "ideal_completions_data": {"ideal_completion": "Ask first.", "ideal_completions_group": "Group 1"},
+}
+PROFESSIONAL = {
+    "id": "x",
+    "conversation": {"messages": ASK},
+    "rubric_items": [{"criterion_text": "names the risk", "points": 3}],
+    "specialty": "cardiology",
+}
+META = {"prompt_id": "p1", "completion_id": "a", "prompt": ASK, "completion": "No.", "category": "hedging",
+        "rubric": "says to ask", "binary_labels": [True, False], "anonymized_physician_ids": ["d1", "d2"]}  # fmt: skip
+KQA = {"Question": "Is it safe?", "Free_form_answer": "Yes.", "Must_have": ["It is safe"], "Nice_to_have": [" ", "Ask"]}
+
+
+def lines_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def prepared(tmp_path, rows, *more):
+    source = tmp_path / "rows.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    out = tmp_path / "out"
+    result = run_recipe("prepare_cases", "--input", source, "--output", out, *more)
+    return result, lambda name: lines_of(out / f"{name}.jsonl")
+
+
+def test_healthbench_and_its_professional_set_become_cases_with_criteria(tmp_path):
+    _, read = prepared(tmp_path, [HEALTHBENCH])
+    (case,) = read("cases")
+    assert (case["id"], case["topic"], case["reference"]) == ("healthbench-p1", "hedging", "Ask first.")
+    assert case["question"] == ASK
+    assert case["criteria"] == HEALTHBENCH["rubrics"]
+    _, read = prepared(tmp_path, [PROFESSIONAL])
+    (case,) = read("cases")
+    assert case["criteria"] == [{"criterion": "names the risk", "points": 3, "tags": []}]
+    assert (case["topic"], case["specialty"]) == ("cardiology", "cardiology")
+
+
+def test_the_meta_evaluation_becomes_a_case_for_each_completion_and_labels(tmp_path):
+    rows = [META, META | {"rubric": "is short", "binary_labels": [False, False]}, META | {"completion_id": "b"}]
+    _, read = prepared(tmp_path, rows)
+    cases = read("cases")
+    assert [[each["criterion"] for each in case["criteria"]] for case in cases] == [
+        ["says to ask", "is short"],
+        ["says to ask"],
+    ]
+    labels = read("criterion_labels")
+    assert [label["label"] for label in labels] == ["met", "not_met", "not_met", "not_met", "met", "not_met"]
+    assert {label["case_id"] for label in labels} == {case["id"] for case in cases}
+
+
+def test_statements_of_kqa_have_points_and_those_without_words_are_counted(tmp_path):
+    result, read = prepared(tmp_path, [KQA])
+    assert "1 criteria without words are left out" in result.stdout
+    (case,) = read("cases")
+    assert [(each["criterion"], each["points"]) for each in case["criteria"]] == [("It is safe", 1.0), ("Ask", 0.5)]
+
+
+def test_a_table_has_a_row_for_each_criterion(tmp_path):
+    rows = [
+        ("Is it safe?", "says to ask", "5", "theme:a; x", "m1", "Ask."),
+        ("Is it safe?", "is short", "-1", "", "m2", "No."),
+    ]
+    source = tmp_path / "rows.csv"
+    with open(source, "w", newline="") as stream:
+        csv.writer(stream).writerows([("question", "criterion", "points", "tags", "model", "response"), *rows])
+    run_recipe("prepare_cases", "--input", source, "--output", tmp_path / "out")
+    (case,) = lines_of(tmp_path / "out" / "cases.jsonl")
+    assert [each["tags"] for each in case["criteria"]] == [["theme:a", "x"], []]
+    assert [each["model"] for each in case["responses"]] == ["m1", "m2"]
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (HEALTHBENCH | {"rubrics": [{"criterion": "x"}]}, "'points' is missing"),
+        (HEALTHBENCH | {"rubrics": [HEALTHBENCH["rubrics"][0]] * 2}, "came before"),
+        (HEALTHBENCH | {"prompt": "text"}, "'prompt' must be list"),
+        (META | {"binary_labels": [True]}, "1 'binary_labels' of 2"),
+        (META | {"binary_labels": [True, "yes"]}, "must hold true and false"),
+        (KQA | {"Must_have": "It is safe"}, "'Must_have' must be list"),
+    ],
+)
+def test_unexpected_records_get_one_line(tmp_path, row, said):
+    source = tmp_path / "rows.jsonl"
+    source.write_text(json.dumps(row) + "\n")
+    result = run_recipe("prepare_cases", "--input", source, "--output", tmp_path / "out", check=False)
+    assert said in error_line(result)
+    assert "rows.jsonl:1" in error_line(result)

@@ -1,0 +1,139 @@
+"""The certificate of a judge of criteria, beside scikit-learn and loops over the records."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+from programs import error_line, run_recipe
+from sklearn import metrics
+
+CRITERIA = [
+    {"criterion": f"criterion {n}", "points": points, "tags": [f"theme:{n % 2}"]} for n, points in enumerate((5, 3, -2))
+]
+ANNOTATORS = ("d1", "d2", "d3")
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """Sixty cases with two candidates; a judge that errs and sometimes cannot be read, and three physicians who err."""
+    folder, rng = tmp_path_factory.mktemp("criteria"), random.Random(0)
+    cases, verdicts, labels, rows = [], [], [], []
+    for number in range(60):
+        responses = [{"model": model, "text": f"{model} {number}"} for model in "ab"]
+        cases.append({"id": f"c{number}", "question": "Q?", "responses": responses, "criteria": CRITERIA})
+        for slot, model in enumerate("ab"):
+            met, chances = [], []
+            for each in CRITERIA:
+                truth = rng.random() < 0.4
+                chance = min(max(0.6 * truth + 0.5 * rng.random(), 0), 1)
+                unread = rng.random() < 0.1
+                met.append(None if unread else chance > 0.5)
+                chances.append(None if unread else chance)
+                votes = [truth != (rng.random() < 0.2) for _ in ANNOTATORS]
+                given = votes[: 2 if number % 5 == 0 else 3]  # of two, which may differ
+                for annotator, vote in zip(ANNOTATORS, given):
+                    label = {
+                        "case_id": f"c{number}",
+                        "model": model,
+                        "criterion": each["criterion"],
+                        "annotator": annotator,
+                    }
+                    labels.append(label | {"label": "entailment" if vote else rng.choice(["neutral", "contradiction"])})
+                rows.append((met[-1], chances[-1], given))
+            checklist = {"met": met, "met_probabilities": chances, "score": 0.0, "lowest": 0.0, "highest": 0.0}
+            base = {"case_id": f"c{number}", "judge": "j", "rubric": "checklist@1", "order": [slot], "valid": True}
+            verdicts.append(base | {"scores": None, "checklist": checklist})
+    for name, records in (("cases", cases), ("verdicts", verdicts), ("labels", labels)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
+    return folder, rows
+
+
+def report(folder, *more, **options):
+    given = ("--verdicts", folder / "verdicts.jsonl", "--cases", folder / "cases.jsonl", "--baselines", "false")
+    return run_recipe("meta_evaluate", *given, "--output", folder / "out", "--resamples", "200", *more, **options)
+
+
+def test_every_figure_is_that_of_scikit_learn(study):
+    folder, rows = study
+    done = report(folder, "--criterion_labels", folder / "labels.jsonl")
+    assert done.returncode == 0, done.stderr
+    found = json.loads((folder / "out" / "criteria.json").read_text())["certificate"]["judges"]["j"]["all"]
+    majority = [
+        (met, chance, sum(votes) * 2 > len(votes)) for met, chance, votes in rows if sum(votes) * 2 != len(votes)
+    ]
+    read = [each for each in majority if each[0] is not None]
+    said, truth = [each[0] for each in read], [each[2] for each in read]
+    pooled = [(met, vote) for met, _, votes in rows if met is not None for vote in votes]
+    expected = {
+        "accuracy": sum(met == true for met, _, true in majority) / len(majority),
+        "precision": metrics.precision_score(truth, said),
+        "recall": metrics.recall_score(truth, said),
+        "balanced_accuracy": metrics.balanced_accuracy_score(truth, said),
+        "cohen_kappa": metrics.cohen_kappa_score(truth, said),
+        "macro_f1_majority": metrics.f1_score(truth, said, average="macro"),
+        "macro_f1_pooled": metrics.f1_score([v for _, v in pooled], [m for m, _ in pooled], average="macro"),
+        "auroc": metrics.roc_auc_score(truth, [each[1] for each in read]),
+        "read_rate": len(read) / len(majority),
+    }
+    assert {name: found[name]["value"] for name in expected} == pytest.approx(expected)
+    assert all(found[name]["low"] <= found[name]["value"] <= found[name]["high"] for name in expected)
+    error = sum(
+        abs(sum(chance - true for _, chance, true in read if min(int(chance * 10), 9) == place)) for place in range(10)
+    )
+    assert found["calibration_error"]["value"] == pytest.approx(error / len(read))
+
+
+def test_each_physician_stands_beside_the_majority_of_the_others(study):
+    folder, rows = study
+    report(folder, "--criterion_labels", folder / "labels.jsonl")
+    found = json.loads((folder / "out" / "criteria.json").read_text())["certificate"]["physicians"]
+    for place, name in enumerate(ANNOTATORS):
+        right = []
+        for _, _, votes in rows:
+            others = [vote for at, vote in enumerate(votes) if at != place]
+            if place < len(votes) and sum(others) * 2 != len(others):
+                right.append(votes[place] == (sum(others) * 2 > len(others)))
+        assert found[name]["accuracy"]["value"] == pytest.approx(np.mean(right))
+        assert found[name]["accuracy"]["n"] == len(right)
+
+
+def test_without_labels_the_scores_are_called_uncertified(study):
+    folder, _ = study
+    done = report(folder)
+    assert "uncertified" in done.stdout
+    page = (folder / "out" / "criteria.html").read_text()
+    assert "uncertified" in page
+    assert "unread" in page
+    result = json.loads((folder / "out" / "criteria.json").read_text())["judges"]["j"]
+    assert set(result["missed"]) == {"theme:0", "theme:1"}
+    for each in result["candidates"].values():
+        assert each["lowest"] <= each["highest"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"criterion": "another"}, "has no criterion 'another'"),
+        ({"model": "z"}, "has no response of 'z'"),
+        ({"label": "perhaps"}, "'label' must be one of"),
+        ({}, "labelled this criterion of this response before"),
+    ],
+)
+def test_a_bad_label_gets_one_line(study, tmp_path, change, said):
+    folder, _ = study
+    lines = (folder / "labels.jsonl").read_text().splitlines()
+    changed = json.dumps(json.loads(lines[0]) | change)
+    (tmp_path / "labels.jsonl").write_text("\n".join([*lines, changed]))
+    line = error_line(report(folder, "--criterion_labels", tmp_path / "labels.jsonl"))
+    assert said in line
+    assert f"labels.jsonl:{len(lines) + 1}" in line
+
+
+def test_a_program_that_needs_scores_refuses_a_verdict_on_criteria(study, tmp_path):
+    folder, _ = study
+    ratings = [{"case_id": f"c{n}", "model": "a", "annotator": "d1", "criterion": "x", "score": 3} for n in range(60)]
+    (tmp_path / "ratings.jsonl").write_text("".join(json.dumps(each) + "\n" for each in ratings))
+    given = ("--cases", folder / "cases.jsonl", "--verdicts", folder / "verdicts.jsonl", "--output", tmp_path / "out")
+    line = error_line(run_recipe("compare", *given, "--ratings", tmp_path / "ratings.jsonl"))
+    assert "only automedeval report reads these" in line

@@ -1,0 +1,61 @@
+"""The criteria of a case and people's labels of them."""
+
+import pytest
+
+from automedeval.records import Case, CriterionLabel, RecordError, Verdict
+
+CASE = {"id": "c", "question": "Q?", "responses": [{"model": "m", "text": "t"}]}
+GOOD = {"criterion": "names the dose", "points": 5, "tags": ["theme:x"], "axis": "accuracy"}
+
+
+def test_criteria_are_read_and_written_again_with_their_unknown_keys():
+    case = Case.from_dict(CASE | {"criteria": [GOOD, {"criterion": " says to wait ", "points": -2.5}], "more": 1})
+    assert [each.points for each in case.criteria] == [5, -2.5]
+    assert case.extra == {"more": 1}
+    assert case.to_dict()["criteria"] == [GOOD, {"criterion": " says to wait ", "points": -2.5, "tags": []}]
+    assert "criteria" not in Case.from_dict(CASE).to_dict()
+
+
+def test_the_digest_for_other_judges_does_not_know_the_criteria():
+    plain, more = Case.from_dict(CASE), Case.from_dict(CASE | {"criteria": [GOOD]})
+    assert plain.digest == more.digest  # folders of verdicts from before go on
+    other = Case.from_dict(CASE | {"criteria": [GOOD | {"points": 4}]})
+    assert len({plain.checklist_digest, more.checklist_digest, other.checklist_digest}) == 3
+
+
+@pytest.mark.parametrize(
+    ("criteria", "said"),
+    [
+        ([{"criterion": "x"}], "criterion 1: 'points' is missing"),
+        ([GOOD, GOOD], 'criterion 2: "names the dose" came before'),
+        ([GOOD | {"points": float("nan")}], "criterion 1: 'points' must be a finite number"),
+        ([GOOD | {"points": 0}], "criterion 1: 'points' must be a number from"),
+        ([GOOD | {"points": True}], "criterion 1: 'points' must be int or float"),
+        ([GOOD | {"criterion": " "}], "criterion 1: a criterion must not be empty"),
+        ([GOOD | {"criterion": f"{n}"} for n in range(500)], "500 criteria, and a case has at most 256"),
+        ("one", "'criteria' must be list"),
+        ([GOOD | {"tags": [3]}], "criterion 1: 'tags' must be str"),
+    ],
+)
+def test_bad_criteria_get_one_line_that_names_the_case(criteria, said):
+    with pytest.raises(RecordError, match=r"^case 'c': ") as error:
+        Case.from_dict(CASE | {"criteria": criteria})
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_labels_of_entailment_are_met_or_not():
+    base = {"case_id": "c", "model": "m", "criterion": "x", "annotator": "a"}
+    met = {label: CriterionLabel.from_dict(base | {"label": label}).met for label in
+           ("met", "not_met", "entailment", "neutral", "contradiction")}  # fmt: skip
+    assert met == {"met": True, "not_met": False, "entailment": True, "neutral": False, "contradiction": False}
+    with pytest.raises(RecordError, match="must be one of met"):
+        CriterionLabel.from_dict(base | {"label": "maybe"})
+
+
+def test_only_a_verdict_on_criteria_has_a_checklist_in_its_line():
+    base = {"case_id": "c", "judge": "j", "rubric": "r@1", "order": [0], "valid": True}
+    assert "checklist" not in Verdict.from_dict(base).to_dict()
+    held = base | {"checklist": {"met": [True, None]}}
+    assert Verdict.from_dict(held).to_dict()["checklist"] == {"met": [True, None]}
+    assert Verdict.from_dict(held).digest != Verdict.from_dict(base).digest

@@ -1,0 +1,75 @@
+"""The score of a checklist, beside a loop over its criteria that enumerates what the unread ones may be."""
+
+import itertools
+import random
+
+import pytest
+
+from automedeval.stats.checklist import MEAN_RULES, checklist_score, length_adjusted, mean_score
+
+
+def naive(points, met):
+    """Return the published score of criteria that are all read: None without positive points."""
+    got, best = 0.0, 0.0
+    for worth, is_met in zip(points, met):
+        got += worth if is_met else 0.0
+        best += worth if worth > 0 else 0.0
+    return got / best if best else None
+
+
+MADE = [
+    ([5, 3, -4], [True, False, True]),
+    ([5, 3, -4], [False, False, True]),
+    ([-4, -2], [True, False]),
+    ([1, 1, 1, 1], [True, True, False, False]),
+    ([10, -10], [True, None]),
+    ([7, 2, -3], [None, None, None]),
+    ([0.5, 1.0], [None, True]),
+    ([-1], [None]),
+]
+
+
+def random_cases(count=200):
+    rng = random.Random(0)
+    for _ in range(count):
+        size = rng.randint(1, 6)
+        points = [rng.choice([-10, -3, -0.5, 1, 2, 8]) for _ in range(size)]
+        yield points, [rng.choice([True, False, None]) for _ in range(size)]
+
+
+@pytest.mark.parametrize(("points", "met"), [*MADE, *random_cases()])
+def test_the_score_is_the_published_one_and_its_bounds_are_those_of_all_possible_readings(points, met):
+    found = checklist_score(points, met)
+    readings = [
+        naive(points, each) for each in itertools.product(*((m,) if m is not None else (True, False) for m in met))
+    ]
+    if readings[0] is None:
+        assert found == (None, None, None)
+        return
+    assert found.lowest == pytest.approx(min(readings))
+    assert found.highest == pytest.approx(max(readings))
+    assert found.score == pytest.approx(naive(points, [bool(each) for each in met]))
+    assert found.lowest <= found.score <= found.highest
+
+
+def test_a_checklist_with_another_number_of_answers_is_refused():
+    with pytest.raises(ValueError, match="zip"):
+        checklist_score([1, 2], [True])
+
+
+def test_means_are_clipped_by_the_rule_that_is_named():
+    scores = [-1.0, 0.5, 1.0, None]
+    assert mean_score(scores, "unclipped") == pytest.approx(0.5 / 3)
+    assert mean_score(scores, "clip_cases") == pytest.approx(1.5 / 3)
+    assert mean_score([-1.0, 0.5, 0.25], "clip_mean") == 0.0
+    assert mean_score([-1.0, 0.5, 0.25], "unclipped") == pytest.approx(-0.25 / 3)
+    assert [mean_score([None], rule) for rule in MEAN_RULES] == [None] * 3
+    with pytest.raises(ValueError, match="clip_mean"):
+        mean_score(scores, "clipped")
+
+
+def test_length_takes_off_what_the_published_rule_says():
+    assert length_adjusted(0.5, 2000) == 0.5
+    assert length_adjusted(0.5, 3000) == pytest.approx(0.5 - 0.0147 * 2)
+    assert length_adjusted(0.5, 1000) == pytest.approx(0.5 + 0.0147 * 2)
+    assert length_adjusted(None, 3000) is None
