@@ -11,13 +11,14 @@ COMMANDS = {
     "judge": ("judge", "judge the answers of a file of cases"),
     "report": ("report", "compare the candidates by judges' verdicts, and the verdicts with people's ratings"),
     "compare": ("compare", "compare candidates by many verdicts and few ratings"),
+    "jury": ("jury", "combine the verdicts of several judges into those of a jury"),
     "audit": ("audit", "measure how order, length, planted texts and dangerous facts change a judge's scores"),
     "calibrate": ("calibrate", "fit a judge's expected scores to people's ratings"),
     "abstain": ("abstain", "keep only the verdicts that a certified threshold allows"),
     "annotate": ("annotate", "let people rate answers and verdicts on a page"),
     "get-models": ("get_models", "get two small models, without a key or the Hub"),
 }
-# What stands before the first option of a command is the value of this one: `judge FILE` equals `judge --cases FILE`.
+# What stands before the first option of a command are the values of this one: `judge FILE` equals `judge --cases FILE`.
 FIRST = {"judge": "--cases", "prepare": "--input"}
 
 
