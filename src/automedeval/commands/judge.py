@@ -4,22 +4,28 @@
     automedeval judge --judge models/SmolLM2-135M-Instruct --cases cases.jsonl --output verdicts
     accelerate launch --config_file accelerate_configs/single.yaml recipes/judge.py --judge MODEL --cases F --output DIR
     automedeval judge --judge openai:MODEL --base_url http://localhost:8000/v1 --cases cases.jsonl --output verdicts
+    automedeval judge model-a=samples_medtext.jsonl model-b=run.eval --output verdicts
 
 Writes OUTPUT/verdicts.jsonl as it goes; the same command again does only what is missing. Several processes share the cases.
+Logs of evaluation harnesses are joined into OUTPUT/cases.jsonl, by their questions.
 """
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from automedeval.cli import join_processes, parse, print_notes, record_run
+from automedeval.harness.joining import LogArguments, is_log, join_logs
 from automedeval.introspection.mistakes import read_recorded
 from automedeval.judges.judge import judge_rubric, load_judge, planner
 from automedeval.judges.requests import Request, Requests
 from automedeval.judges.run import collect_or_submit, dry_run, judge_missing, refuse_failures, summary, verdict_log
 from automedeval.models.arguments import ChatArguments, EncoderArguments, parse_model
-from automedeval.records import Case, RecordError, check_least, read_cases
+from automedeval.records import Case, RecordError, check_least, read_cases, read_text
+from automedeval.records.journal import Processes, write_whole
+from automedeval.reports.text import printable
 from automedeval.rubrics import Rubric
 
 
@@ -27,7 +33,12 @@ from automedeval.rubrics import Rubric
 class JudgeArguments:
     """Which judge judges which cases, and how."""
 
-    cases: str = field(metadata={"help": "cases: .jsonl, .parquet or a Hub dataset id"})
+    cases: list[str] = field(
+        metadata={
+            "help": "cases: .jsonl, .parquet or a Hub dataset id; or logs of lm-evaluation-harness, inspect_ai or AlpacaEval "
+            "as MODEL=FILE, which are joined into OUTPUT/cases.jsonl"
+        }
+    )
     output: str = field(metadata={"help": "folder for verdicts.jsonl"})
     judge: str = field(
         default="small",
@@ -96,7 +107,10 @@ class JudgeArguments:
 
 def main() -> None:
     """Judge what is missing, then print the standings of the models."""
-    args, encoder_args, chat_args = parse((JudgeArguments, EncoderArguments, ChatArguments), __doc__)
+    kinds = (JudgeArguments, LogArguments, EncoderArguments, ChatArguments)
+    args, log_args, encoder_args, chat_args = parse(kinds, __doc__)
+    ours = join_processes()
+    args.cases = cases_file(args, log_args, ours)
     rubric = judge_rubric(args.judge, args.rubric)
     models = [name.strip() for name in args.models.split(",")] if args.models is not None else None
     plan = {"orders": args.orders, "seed": args.seed, "runs": args.runs, "baseline": args.baseline, "models": models}
@@ -106,7 +120,6 @@ def main() -> None:
         raise RecordError(
             f"{args.cases}: nothing to judge: {rubric.name} compares pairs, and no case has two responses"
         )
-    ours = join_processes()
     if args.batch and ours.count > 1:
         raise RecordError("--batch is submitted by one process; start the recipe without accelerate")
     judge = load_judge(
@@ -143,6 +156,28 @@ def main() -> None:
         print_notes(judge.chat.notes(), ours)
     ours.wait()  # a process that ends with an error stops the others
     refuse_failures(judge)
+
+
+def cases_file(args: JudgeArguments, log_args: LogArguments, ours: Processes) -> str:
+    """Return the file of the cases; logs are joined into one beside the verdicts.
+
+    Raises:
+        RecordError: a fault of `join_logs`, or the file is there with other cases.
+    """
+    if len(args.cases) == 1 and not is_log(args.cases[0]):
+        return args.cases[0]
+    cases, told = join_logs(args.cases, log_args)
+    file = Path(args.output) / "cases.jsonl"
+    text = "".join(json.dumps(case.to_dict()) + "\n" for case in cases)
+    if file.exists() and read_text(file) != text:
+        raise RecordError(f"{file} holds other cases than these logs: choose another --output")
+    ours.wait()  # every process has compared before one writes
+    if ours.rank == 0:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(file, text)
+        print("\n".join([*map(printable, told), f"cases: {file}"]))
+    ours.wait()
+    return str(file)
 
 
 def of_rows(args: JudgeArguments, rubric: Rubric) -> Callable[[Case], list[Request]]:
