@@ -3,17 +3,24 @@
     automedeval compare --cases cases.jsonl --verdicts verdicts --ratings ratings.jsonl --output comparison
     automedeval compare --cases cases.jsonl --verdicts small=v1.jsonl large=v2.jsonl --ratings ratings.jsonl \\
       --models model-a model-b --plan_power 0.8 --rate_next 30 --output comparison
+    automedeval compare --cases cases.jsonl --verdicts verdicts --fail_if_worse NEW OLD --by 0.1
 
 Writes OUTPUT/comparison.json, comparison.md and comparison.html: mean scores, differences and win rates from the ratings alone,
 from each judge alone, and from both. The intervals of both are valid for any judge, if the rated cases are a random draw of all
 cases. --rate_next adds next_cases.jsonl, the cases to rate next, and probabilities.jsonl, the probability with which each case
 has been rated after that: pass this file to --probabilities when they are rated.
+
+--fail_if_worse is a gate for continuous integration. It takes no ratings: it compares the mean expected scores of two
+candidates on the same cases by one judge. Exit status 0: NEW is not worse than OLD by --by points or more; 3: it is worse by
+more than that; 4: the cases are too few to tell. Both statements hold at 95 %. The status 1 is an error.
+With --output it writes gate.json.
 """
 
 import json
+import math
 import shlex
 import sys
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,19 +33,21 @@ from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.comparison import STACKED, VOTED, candidates_of, compare, keep_ratings
 from automedeval.meta_evaluation.confidence import uncertainty
 from automedeval.meta_evaluation.ratings import read_ratings
-from automedeval.meta_evaluation.verdicts import Row, read_verdicts, rows_of
+from automedeval.meta_evaluation.verdicts import JudgeVerdicts, Row, read_verdicts, rows_of
 from automedeval.metrics.lexical import BASELINES
 from automedeval.records import RecordError, check_least, read_lines
 from automedeval.records.journal import write_whole
 from automedeval.reports.text import printable
 from automedeval.stats import sampling
 from automedeval.stats.bootstrap import RESAMPLES, plain
+from automedeval.stats.gate import NOT_WORSE, POWER, UNDECIDED, WORSE, gate
 from automedeval.stats.prediction_powered import Powered
 
 EQUAL = (
     "This assumes that the rated cases are a random draw of all cases, made before any of them was rated. If they were chosen "
     "in another way, the intervals are not valid, with or without a judge."
 )
+MOST_INVALID = 0.1  # share of cases without a valid verdict on both candidates with which the gate still decides
 WEIGHED = "This assumes that the rated cases were drawn with the chances in --probabilities; they are weighted by the inverse."
 
 
@@ -50,8 +59,20 @@ class CompareArguments:
     verdicts: list[str] = field(
         metadata={"help": "verdict files, or folders with a verdicts.jsonl; NAME=FILE names its judge NAME"}
     )
-    ratings: str = field(metadata={"help": "people's ratings of some of the cases, drawn at random"})
-    output: str = field(metadata={"help": "folder for comparison.json, comparison.md and comparison.html"})
+    ratings: str | None = field(
+        default=None, metadata={"help": "people's ratings of some of the cases, drawn at random; needed without a gate"}
+    )
+    output: str | None = field(
+        default=None,
+        metadata={"help": "folder for comparison.json, comparison.md and comparison.html; needed without a gate"},
+    )
+    fail_if_worse: list[str] = field(
+        default_factory=list,
+        metadata={"help": "the gate: two candidates, NEW OLD; exit status 0, 3 or 4 (see above)", "nargs": 2},
+    )
+    by: float | None = field(
+        default=None, metadata={"help": "the gate: points of the mean expected score by which NEW may be worse"}
+    )
     rubric: str | None = field(
         default=None, metadata={"help": "your own rubric's .yaml file, if verdicts were given by one"}
     )
@@ -95,6 +116,12 @@ class CompareArguments:
             setattr(self, name, list(dict.fromkeys(comma_list(getattr(self, name)))))
         if not self.verdicts:
             raise RecordError("--verdicts names no file")
+        if bool(self.fail_if_worse) != (self.by is not None):
+            raise RecordError("--fail_if_worse and --by need each other")
+        if self.fail_if_worse:
+            self._check_gate()
+        elif self.ratings is None or self.output is None:
+            raise RecordError("--ratings and --output are needed; only --fail_if_worse does without")
         if len(self.models) == 1:
             raise RecordError("--models must name two candidates or more")
         for name, low, high in (("plan_power", 0.05, 1), ("uniform", 0, 1.000001)):
@@ -108,12 +135,23 @@ class CompareArguments:
         if self.rated and self.probabilities:
             raise RecordError("--rated and --probabilities exclude each other: --rated draws with equal probabilities")
 
+    def _check_gate(self) -> None:
+        if len(set(self.fail_if_worse)) != 2:
+            raise RecordError("--fail_if_worse names two candidates: NEW OLD")
+        if not 0 < self.by < math.inf:
+            raise RecordError(f"--by must be above 0, not {self.by}")
+        for name in ("ratings", "models", "probabilities", "rated", "rate_next", "plan_difference"):
+            if getattr(self, name):
+                raise RecordError(f"--fail_if_worse compares verdicts alone: no --{name}")
+
 
 def main() -> None:
     """Read the files, compute the figures, and write the report."""
     (args,) = parse((CompareArguments,), __doc__, first=("cases", "verdicts", "ratings"))
     cases = Cases.read(args.cases)
     judges, notes = read_verdicts(args.verdicts, cases, args.rubric, frozenset({STACKED, VOTED, *BASELINES, "people"}))
+    if args.fail_if_worse:
+        sys.exit(pass_gate(args, cases, judges, notes))
     people = read_ratings(args.ratings, cases)
     if args.rated:
         people = keep_ratings(cases, people, args.rated, args.seed)
@@ -159,6 +197,63 @@ def main() -> None:
     print("\n".join(map(printable, lines)))
     print(f"comparison: {folder / 'comparison.html'}")
     print("Not for clinical use.")
+
+
+def pass_gate(args: CompareArguments, cases: Cases, judges: list[JudgeVerdicts], notes: list[str]) -> int:
+    """Compare two candidates on the cases in which both have a score; print the result and return the exit status.
+
+    A case without a valid verdict on both is left out and counted. The gate stays undecided if there are too many of them.
+
+    Raises:
+        RecordError: there are several judges, the judge gives no scores on a known scale, or a candidate has no response.
+    """
+    new, old = args.fail_if_worse
+    if len(judges) > 1:
+        names = ", ".join(judge.name for judge in judges)
+        raise RecordError(f"--fail_if_worse takes the verdicts of one judge, not of {names}")
+    (row, *_) = rows_of(judges)
+    if row.criterion is not None or row.judge.scale is None:
+        raise RecordError(f"{row.judge.name} gives no scores on a known scale, and --fail_if_worse needs them")
+    if missing := [name for name in (new, old) if name not in cases.models]:
+        raise RecordError(f"{cases.source}: no response of {missing[0]!r}; there are {', '.join(cases.models)}")
+    scores = np.full((2, len(cases)), np.nan)
+    both = np.zeros(len(cases), int)
+    for place, name in enumerate((new, old)):
+        ours = cases.model_of == cases.models.index(name)
+        both[cases.panel.case[ours]] += 1
+        if row.values is not None:
+            scores[place, cases.panel.case[ours]] = row.values[ours]
+    differences = scores[0] - scores[1]
+    known = ~np.isnan(differences)
+    found = gate(differences[known], args.by, float(row.judge.scale[1] - row.judge.scale[0]))
+    asked = int((both == 2).sum())
+    invalid = asked - int(known.sum())
+    status = found.status
+    if asked and invalid > MOST_INVALID * asked:
+        status = UNDECIDED
+        notes = [*notes, f"undecided: more than {MOST_INVALID:.0%} of the cases have no valid verdict on both"]
+    elif status == UNDECIDED and found.mean is not None:
+        many = "no number of cases" if found.needed is None else f"about {found.needed:,} cases"
+        notes = [*notes, f"undecided: {many} would do, if the difference is as estimated (power {POWER:.0%})"]
+    if asked < len(cases):
+        notes = [*notes, f"{len(cases) - asked} of {len(cases)} cases do not have a response of both: left out"]
+    kind = "expected scores" if row.expected is not None else "whole scores (the judge gives no expected scores)"
+    words = {NOT_WORSE: "not worse", WORSE: "worse", UNDECIDED: "undecided"}[status]
+    lines = [f"{new} against {old} by {row.judge.name}, {kind}: {words} (exit status {status})"]
+    if found.mean is not None:
+        bounds = f"at least {found.low:+.3f}, at most {found.high:+.3f} (each at 95 %)"
+        lines.append(
+            f"mean difference {found.mean:+.3f} points on {found.cases} cases, {bounds}; allowed {-args.by:+g}"
+        )
+    lines.append(f"{invalid} of {asked} cases without a valid verdict on both: left out")
+    lines += [f"note: {note}" for note in notes]
+    print("\n".join(map(printable, lines)))
+    if args.output:
+        Path(args.output).mkdir(parents=True, exist_ok=True)
+        record = {"new": new, "old": old, "judge": row.judge.name, "settings": row.judge.settings, "by": args.by}
+        record |= asdict(found) | {"status": status, "result": words, "invalid": invalid, "notes": notes}
+        write_whole(Path(args.output) / "gate.json", json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    return status
 
 
 def read_probabilities(path: str, cases: Cases, rated: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ COMMANDS = {
     "judge": ("judge", "judge the answers of a file of cases"),
     "report": ("report", "compare the candidates by judges' verdicts, and the verdicts with people's ratings"),
     "compare": ("compare", "compare candidates by many verdicts and few ratings"),
+    "jury": ("jury", "combine the verdicts of several judges into those of a jury"),
     "audit": ("audit", "measure how order, length, planted texts and dangerous facts change a judge's scores"),
     "calibrate": ("calibrate", "fit a judge's expected scores to people's ratings"),
     "abstain": ("abstain", "keep only the verdicts that a certified threshold allows"),

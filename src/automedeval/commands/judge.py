@@ -6,12 +6,14 @@
     automedeval judge cases.jsonl --judge openai:MODEL --base_url http://localhost:8000/v1
     accelerate launch --config_file accelerate_configs/single.yaml recipes/judge.py --judge MODEL --cases F --output DIR
     automedeval judge --judge MODEL --rubric checklist --criteria_at_once 4 --cases cases.jsonl --output verdicts
+    automedeval judge model-a=samples_medtext.jsonl model-b=run.eval --output verdicts
 
 Writes OUTPUT/verdicts.jsonl as it goes; the same command again does only what is missing. Several processes share the cases.
-Not for clinical use.
+Logs of evaluation harnesses are joined into OUTPUT/cases.jsonl, by their questions. Not for clinical use.
 """
 
 import itertools
+import json
 import shlex
 import time
 from collections.abc import Callable
@@ -19,14 +21,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import automedeval
-from automedeval.cli import join_processes, parse, print_notes, record_run
+from automedeval.cli import comma_list, join_processes, parse, print_notes, record_run
+from automedeval.harness.joining import LogArguments, is_log, join_logs
 from automedeval.introspection.mistakes import read_recorded
 from automedeval.judges.default_judge import UNTRAINED, VARIABLE, default_judge
 from automedeval.judges.judge import judge_rubric, load_judge, planner
 from automedeval.judges.requests import Request, Requests
 from automedeval.judges.run import collect_or_submit, dry_run, judge_missing, refuse_failures, summary, verdict_log
 from automedeval.models.arguments import ChatArguments, EncoderArguments, parse_model
-from automedeval.records import Case, RecordError, check_least, columns_of, read_cases
+from automedeval.records import Case, RecordError, check_least, columns_of, named_file, read_cases, read_text
+from automedeval.records.journal import Processes, write_whole
+from automedeval.reports.text import printable
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.rubric import POINTS
 
@@ -37,10 +42,11 @@ SAMPLE = Path(automedeval.__file__).parent / "sample"
 class JudgeArguments:
     """Which judge judges which cases, and how."""
 
-    cases: str = field(
+    cases: list[str] = field(
         metadata={
             "help": "cases, or a table of answers with the columns question and one for each model: .jsonl, .csv, .json, "
-            ".xlsx, .parquet, or a Hub dataset id; sample: the packaged one"
+            ".xlsx, .parquet, or a Hub dataset id; sample: the packaged one; or logs of lm-evaluation-harness, inspect_ai or "
+            "AlpacaEval as MODEL=FILE, which are joined into OUTPUT/cases.jsonl"
         }
     )
     judge: str | None = field(
@@ -111,6 +117,9 @@ class JudgeArguments:
     ratings: str | None = field(default=None, init=False)  # of the packaged sample
 
     def __post_init__(self) -> None:
+        self.cases = comma_list(self.cases)  # a YAML list arrives joined
+        if not self.cases:
+            raise RecordError("--cases names no file")
         check_least(self, 1, "runs", "limit", "criteria_at_once")
         if self.dataset and (self.orders != "1" or self.models is not None or self.baseline is not None):
             raise RecordError("--dataset: its rows say what is judged: no --orders, --models or --baseline")
@@ -125,19 +134,19 @@ class JudgeArguments:
             self.judge, self.judge_by_default = default_judge(encoder), True
         if self.batch and parse_model(self.judge)[0] != "openai":
             raise RecordError("--batch needs an endpoint: --judge openai:MODEL")
-        name = Path(self.cases).stem
-        if self.cases == "sample" and not Path(self.cases).exists():
-            self.cases, self.ratings = str(SAMPLE / "test_cases.jsonl"), str(SAMPLE / "test_ratings.jsonl")
+        name = Path(named_file(self.cases[0])[1]).stem
+        if self.cases == ["sample"] and not Path("sample").exists():
+            self.cases, self.ratings = [str(SAMPLE / "test_cases.jsonl")], str(SAMPLE / "test_ratings.jsonl")
         self.output = self.output or f"verdicts/{name}-{folder_name(self.judge)}"
 
 
 def main() -> None:
     """Judge what is missing, then print the standings of the models."""
-    args, encoder_args, chat_args = parse(
-        (JudgeArguments, EncoderArguments, ChatArguments), __doc__, first=("cases", "judge", "output")
-    )
+    kinds = (JudgeArguments, LogArguments, EncoderArguments, ChatArguments)
+    args, log_args, encoder_args, chat_args = parse(kinds, __doc__, first=("cases", "judge", "output"))
     args.complete(encoder_args)
     ours = join_processes()
+    args.cases = cases_file(args, log_args, ours)
     if ours.rank == 0:
         print("".join(f"{line}\n" for line in what_is_judged(args)), end="", flush=True)
     rubric = judge_rubric(args.judge, args.rubric or packaged_checklist(args))
@@ -221,6 +230,28 @@ def packaged_checklist(args: JudgeArguments) -> str | None:
     if args.judge != "small" or args.dataset:
         return None
     return "checklist" if all(case.criteria for case in itertools.islice(read_cases(args.cases), args.limit)) else None
+
+
+def cases_file(args: JudgeArguments, log_args: LogArguments, ours: Processes) -> str:
+    """Return the file of the cases; logs are joined into one beside the verdicts.
+
+    Raises:
+        RecordError: a fault of `join_logs`, or the file is there with other cases.
+    """
+    if len(args.cases) == 1 and not is_log(args.cases[0]):
+        return args.cases[0]
+    cases, told = join_logs(args.cases, log_args)
+    file = Path(args.output) / "cases.jsonl"
+    text = "".join(json.dumps(case.to_dict()) + "\n" for case in cases)
+    if file.exists() and read_text(file) != text:
+        raise RecordError(f"{file} holds other cases than these logs: choose another --output")
+    ours.wait()  # every process has compared before one writes
+    if ours.rank == 0:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(file, text)
+        print("\n".join([*map(printable, told), f"cases: {file}"]))
+    ours.wait()
+    return str(file)
 
 
 def of_rows(args: JudgeArguments, rubric: Rubric) -> Callable[[Case], list[Request]]:

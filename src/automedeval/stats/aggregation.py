@@ -234,3 +234,33 @@ def likeliest(chances: np.ndarray) -> np.ndarray:
 def expected_relation(chances: np.ndarray) -> np.ndarray:
     """Return the expected relation of each pair, float [pairs] from -1 to 1; NaN where there are no probabilities."""
     return chances @ RELATIONS
+
+
+def level_chances(
+    panel: Panel, people: np.ndarray, judges: np.ndarray, scale: tuple[int, int], folds: int = FOLDS
+) -> np.ndarray:
+    """Combine judges' scores of responses by Dawid and Skene's model of whole scores, cross-fitted over cases.
+
+    Args:
+        people: float [responses], on the scale, NaN where unrated; rounded to whole scores.
+        judges: float [judges, responses], on the scale, NaN without a valid verdict; rounded to whole scores.
+        scale: the lowest and the highest whole score.
+
+    Returns:
+        float [responses, levels], the probability of each whole score; NaN where no judge has one or too few cases are rated.
+    """
+    levels = scale[1] - scale[0] + 1
+    rated = np.unique(panel.case[~np.isnan(people)])
+    if len(rated) < LEAST_RATED:
+        return np.full((len(people), levels), np.nan)
+    answers, truth = (
+        np.where(np.isnan(values), -1, np.floor(np.nan_to_num(values) + 0.5) - scale[0]).astype(int)
+        for values in (judges, people)
+    )
+    fold_of = _folds(panel.cases, rated, folds)
+    held = [fold_of[panel.case] == fold for fold in range(folds)]
+    found = [dawid_skene(answers.T, levels, np.where(each, -1, truth)).chances for each in held]
+    chances = np.mean(found, axis=0)
+    for each, own in zip(held, found):
+        chances[each] = own[each]
+    return chances

@@ -1,0 +1,179 @@
+"""Combine the verdicts of several judges into those of a jury.
+
+    automedeval jury --verdicts verdicts/a verdicts/b verdicts/c --cases cases.jsonl --output verdicts/jury
+    automedeval jury --verdicts a=v1.jsonl b=v2.jsonl --cases cases.jsonl --ratings ratings.jsonl --method weighted \\
+      --output verdicts/jury
+
+Writes OUTPUT/verdicts.jsonl: one verdict on each case, with expected scores, which every other command reads. A response is
+combined from the judges with a valid score of it. If a response has none, the verdict is invalid.
+
+With --ratings it prints the correlations of the judges' errors and the effective votes: how many judges with independent errors
+the jury is worth. Three equal judges are worth one. Without ratings it prints the correlations of their scores; these are also
+high where all judges are right.
+"""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from automedeval.cli import comma_list, parse, record_run
+from automedeval.meta_evaluation.cases import Cases
+from automedeval.meta_evaluation.ratings import People, read_ratings
+from automedeval.meta_evaluation.verdicts import JudgeVerdicts, read_verdicts, rows_of
+from automedeval.records import RecordError, Verdict, digest, verdicts_file
+from automedeval.records.journal import write_whole
+from automedeval.reports.text import printable
+from automedeval.stats.aggregation import LEAST_RATED, level_chances, stack
+from automedeval.stats.bootstrap import divide
+from automedeval.stats.votes import correlations, effective_votes
+
+METHODS = {
+    "average": "the mean of the scores",
+    "weighted": "weights of 0 or more, learnt from the ratings of the other cases",
+    "dawid_skene": "Dawid and Skene's model of whole scores, learnt from the ratings of the other cases",
+}
+
+
+@dataclass
+class JuryArguments:
+    """The judges, and how they are combined."""
+
+    verdicts: list[str] = field(
+        metadata={
+            "help": "verdict files of two judges or more, or folders with a verdicts.jsonl; NAME=FILE names its judge"
+        }
+    )
+    cases: str = field(metadata={"help": "the cases: .jsonl, .parquet or a Hub dataset id"})
+    output: str = field(metadata={"help": "folder for verdicts.jsonl and jury.json"})
+    ratings: str | None = field(
+        default=None, metadata={"help": "people's ratings of some of the cases, on the scale of the judges' rubric"}
+    )
+    method: str = field(
+        default="average",
+        metadata={"help": "; ".join(f"{name}: {text}" for name, text in METHODS.items()), "choices": list(METHODS)},
+    )
+    judge_name: str = field(default="jury", metadata={"help": "name that verdicts record"})
+    rubric: str | None = field(
+        default=None, metadata={"help": "your own rubric's .yaml file, if verdicts were given by one"}
+    )
+
+    def __post_init__(self) -> None:
+        self.verdicts = list(dict.fromkeys(comma_list(self.verdicts)))
+        if self.method != "average" and self.ratings is None:
+            raise RecordError(f"--method {self.method} needs --ratings")
+
+
+def main() -> None:
+    """Combine the judges, write the verdicts, and print how far the judges err together."""
+    (args,) = parse((JuryArguments,), __doc__)
+    cases = Cases.read(args.cases)
+    judges, notes = read_verdicts(args.verdicts, cases, args.rubric)
+    check_judges(judges, Path(args.output))
+    people = read_ratings(args.ratings, cases) if args.ratings else None
+    scores = np.stack(
+        [np.full(cases.responses, np.nan) if (row.values is None) else row.values for row in rows_of(judges)]
+    )
+    combined = combine(args.method, cases, people, scores, judges[0].scale)
+    settings = digest(
+        [args.method, [[*judge.verdicts[0].author, judge.settings] for judge in judges], combined.round(9).tolist()],
+        allow_nan=True,
+    )
+    verdicts = verdicts_of(args.judge_name, cases, judges, combined, scores, settings)
+    if people is None:
+        what, found, votes = "correlations of the judges' scores, not of their errors", correlations(scores), None
+    else:
+        errors = scores - people.scores
+        what, found, votes = "correlations of the judges' errors", correlations(errors), effective_votes(errors)
+    output = Path(args.output)
+    output.mkdir(parents=True, exist_ok=True)
+    record_run(output / "run.json", args)
+    record = {
+        "method": args.method,
+        "judges": [judge.name for judge in judges],
+        "what": what,
+        "correlations": [[None if np.isnan(value) else float(value) for value in line] for line in found],
+        "effective_votes": votes,
+        "notes": notes,
+    }
+    write_whole(output / "jury.json", json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    lines = (json.dumps(verdict.to_dict(), ensure_ascii=False) for verdict in verdicts)
+    write_whole(output / "verdicts.jsonl", "".join(f"{line}\n" for line in lines))
+    told = [f"{what}:"]
+    for one, judge in enumerate(judges):
+        for two in range(one):
+            value = "not known" if np.isnan(found[one, two]) else f"{found[one, two]:.3f}"
+            told.append(f"  {judges[two].name}, {judge.name}: {value}")
+    if people is not None:
+        told.append(f"effective votes: {'not known' if votes is None else f'{votes:.2f}'} of {len(judges)}")
+    told += [f"note: {note}" for note in notes]
+    valid = sum(verdict.valid for verdict in verdicts)
+    told.append(f"{len(verdicts):,} verdicts, {len(verdicts) - valid:,} invalid: {output / 'verdicts.jsonl'}")
+    print("\n".join(map(printable, told)))
+
+
+def check_judges(judges: list[JudgeVerdicts], output: Path) -> None:
+    """Raise RecordError unless there are two judges or more that score by the same rubric, and none is the output."""
+    if len(judges) < 2:
+        raise RecordError("--verdicts: a jury needs two judges or more")
+    if other := [judge for judge in judges if judge.rubric_name != judges[0].rubric_name]:
+        names = f"{judges[0].name} by {judges[0].rubric_name}, {other[0].name} by {other[0].rubric_name}"
+        raise RecordError(f"the judges of a jury score by one rubric: {names}")
+    if judges[0].scale is None or any(judge.criteria for judge in judges):
+        raise RecordError(f"{judges[0].rubric_name}: a jury combines scores on a known scale")
+    if taken := [judge for judge in judges if judge.file.resolve() == verdicts_file(output).resolve()]:
+        raise RecordError(
+            f"--output {output}: its verdicts.jsonl is the input of {taken[0].name}; choose another folder"
+        )
+
+
+def combine(method: str, cases: Cases, people: People | None, scores: np.ndarray, scale: tuple[int, int]) -> np.ndarray:
+    """Return the jury's score of each response, float [responses]; NaN where no judge has one.
+
+    Args:
+        people: the ratings; `average` does without.
+        scores: float [judges, responses], NaN where a judge has none.
+
+    Raises:
+        RecordError: people's scores are off the scale, or there are too few of them to learn from.
+    """
+    known = ~np.isnan(scores)
+    if method == "average":
+        return divide(np.where(known, scores, 0.0).sum(axis=0), known.sum(axis=0))
+    rated = people.scores[~np.isnan(people.scores)]
+    if rated.min() < scale[0] or rated.max() > scale[1]:
+        raise RecordError(f"--method {method}: the ratings are off the scale of the judges, {scale[0]} to {scale[1]}")
+    if method == "weighted":
+        combined = np.clip(stack(cases.panel, people.scores, scores).scores, *scale)
+    else:
+        chances = level_chances(cases.panel, people.scores, scores, scale)
+        combined = chances @ np.arange(scale[0], scale[1] + 1)
+    if (np.isnan(combined) & known.any(axis=0)).any():
+        raise RecordError(
+            f"--method {method} needs {LEAST_RATED} rated cases with verdicts of the same judges, or more"
+        )
+    return combined
+
+
+def verdicts_of(
+    name: str, cases: Cases, judges: list[JudgeVerdicts], combined: np.ndarray, scores: np.ndarray, settings: str
+) -> list[Verdict]:
+    """Return the jury's verdict on each case on which a judge gave a verdict, in the order of the file."""
+    given = np.sum([judge.given for judge in judges], axis=0) > 0
+    asked = np.any([judge.asked for judge in judges], axis=0)
+    found = []
+    for number in cases.file_order:
+        if not given[number]:
+            continue
+        case, span = cases.records[number], slice(cases.start[number], cases.start[number + 1])
+        order = tuple(np.flatnonzero(asked[span]).tolist())
+        values = combined[span]
+        lacking = [case.models[index] for index in order if np.isnan(values[index])]
+        expected = None if lacking else tuple(float(values[i]) if i in order else None for i in range(len(values)))
+        votes = (~np.isnan(scores[:, span])).sum(axis=0).tolist()
+        extra = {"models": case.models, "votes": votes, "case_digest": case.digest, "settings": settings}
+        error = f"no judge has a valid score of {lacking[0]}" if lacking else None
+        verdict = Verdict(case.id, name, judges[0].rubric_name, order, valid=not lacking, error=error)
+        found.append(Verdict(**{**vars(verdict), "expected_scores": expected, "extra": extra}))
+    return found

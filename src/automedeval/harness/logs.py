@@ -1,0 +1,160 @@
+"""Read the answers in logs of evaluation harnesses.
+
+- lm-evaluation-harness: `samples_*.jsonl` (0.4.13), one line for each filter, with bare NaN in its JSON.
+- inspect_ai: `.json`, and `.eval` where inspect_ai is installed (0.3.285): a zip file that Python 3.11 alone cannot read.
+- AlpacaEval: a JSON list of `instruction`, `output`, `generator`.
+"""
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from automedeval.records import RecordError, read_text
+
+Question = str | list[dict[str, str]]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer of a log: `id` as the harness has it, and `epoch` from 1 if the question was asked several times."""
+
+    id: str
+    question: Question
+    text: str
+    reference: str | None = None
+    epoch: int = 1
+
+
+@dataclass
+class Answers:
+    """The answers of one log.
+
+    Args:
+        model: the model's name in the log; None where it has none.
+        left_out: reason → number of records that give no answer.
+    """
+
+    file: str
+    model: str | None
+    answers: list[Answer] = field(default_factory=list)
+    left_out: Counter = field(default_factory=Counter)
+
+
+def read_log(path: str, filter_name: str | None = None) -> Answers:
+    """Read a log; its kind is known by its name and its keys.
+
+    Args:
+        filter_name: of lm-evaluation-harness, the filter whose answers are taken; by default the first in the file.
+
+    Raises:
+        RecordError: the file cannot be read, or is not one of these logs.
+    """
+    file = Path(path)
+    if file.suffix == ".eval":
+        return _inspect(path, _read_eval(path))
+    text = read_text(file)
+    if file.suffix == ".jsonl":
+        return _lm_eval(
+            path,
+            [_parsed(line, f"{path}:{number}") for number, line in enumerate(text.split("\n"), 1) if line.strip()],
+            filter_name,
+        )
+    whole = _parsed(text, path)
+    if isinstance(whole, dict) and "eval" in whole:
+        return _inspect(path, whole)
+    if isinstance(whole, list):
+        return _alpaca(path, whole)
+    raise RecordError(f"{path}: no log of lm-evaluation-harness, inspect_ai or AlpacaEval")
+
+
+def _parsed(text: str, place: str) -> Any:
+    try:
+        return json.loads(text)  # takes NaN, which lm-evaluation-harness writes
+    except ValueError as error:
+        raise RecordError(f"{place}: not JSON ({error})") from None
+
+
+def _get(record: Any, place: str, *path: str | int) -> Any:
+    """Return the value at a path of keys; RecordError if it is not there."""
+    for key in path:
+        try:
+            record = record[key]
+        except (KeyError, IndexError, TypeError):
+            raise RecordError(f"{place}: {'.'.join(map(str, path))} is missing") from None
+    return record
+
+
+def _reference(target: Any) -> str | None:
+    """Return a target as one text; the index of a choice is none."""
+    given = [target] if isinstance(target, str) else target if isinstance(target, list) else []
+    texts = [each for each in given if isinstance(each, str) and each.strip()]
+    return "\n".join(texts) or None
+
+
+def _lm_eval(path: str, lines: list[Any], filter_name: str | None) -> Answers:
+    found = Answers(path, None)
+    for number, line in enumerate(lines, 1):
+        place = f"{path}, record {number}"
+        filter_name = filter_name or _get(line, place, "filter")
+        if _get(line, place, "filter") != filter_name:
+            found.left_out[f"filter {line['filter']}, not {filter_name}"] += 1
+            continue
+        text = _get(line, place, "filtered_resps", 0)
+        prompt = _get(line, place, "arguments", "gen_args_0", "arg_0")
+        if isinstance(text, str) and isinstance(prompt, str):
+            found.answers.append(Answer(str(_get(line, place, "doc_id")), prompt, text, _reference(line.get("target"))))
+        else:
+            found.left_out["not a generated text"] += 1
+    return found
+
+
+def _read_eval(path: str) -> dict[str, Any]:
+    try:
+        from inspect_ai.log import read_eval_log
+    except ImportError:
+        raise RecordError(f"{path}: reading .eval needs inspect_ai; or `inspect log convert --to json` first") from None
+    try:
+        return json.loads(read_eval_log(path).model_dump_json())
+    except (OSError, ValueError) as error:
+        raise RecordError(f"{path}: {' '.join(str(error).split())}") from None
+
+
+def _inspect(path: str, log: dict[str, Any]) -> Answers:
+    found = Answers(path, str(_get(log, path, "eval", "model")))
+    for number, sample in enumerate(log.get("samples") or (), 1):
+        place = f"{path}, sample {number}"
+        given = _get(sample, place, "input")
+        choices = (sample.get("output") or {}).get("choices")
+        if sample.get("error") or not choices:
+            found.left_out["no answer"] += 1
+            continue
+        if isinstance(given, list):
+            given = [{"role": each["role"], "content": _content(each.get("content"))} for each in given]
+        text = _content(_get(choices[0], place, "message", "content"))
+        found.answers.append(
+            Answer(
+                str(_get(sample, place, "id")), given, text, _reference(sample.get("target")), sample.get("epoch", 1)
+            )
+        )
+    return found
+
+
+def _content(content: Any) -> str:
+    """Return a message's content as one text: it is a text, or a list of parts of which some are texts."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(part["text"] for part in content or () if part.get("type") == "text")
+
+
+def _alpaca(path: str, records: list[Any]) -> Answers:
+    found = Answers(path, None)
+    for number, record in enumerate(records):
+        place = f"{path}, record {number + 1}"
+        question, text = (_get(record, place, name) for name in ("instruction", "output"))
+        found.model = found.model or record.get("generator")
+        if record.get("generator") not in (None, found.model):
+            raise RecordError(f"{place}: generators {found.model!r} and {record['generator']!r} in one file")
+        found.answers.append(Answer(str(number), question, text))
+    return found

@@ -1,0 +1,79 @@
+"""A gate: is a new candidate worse than an old one by more than an allowed number of points?
+
+Both are judged on the same cases. The mean difference d, new less old, gets a lower and an upper one-sided 95 % bound by
+Student's t. Each bound takes one case more into the sample, with the largest difference that the scale allows, downwards for
+the lower bound and upwards for the upper one. Without it a bound is too narrow where most differences are 0 and a few are
+large: a sample may then have none of the large ones. The effect of the added case is of the order of 1/n.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtri, stdtrit
+
+LEVEL = 0.95  # of each one-sided bound
+POWER = 0.8  # with which the planned number of cases decides
+LEAST = 2  # differences without which there is no bound
+NOT_WORSE, WORSE, UNDECIDED = 0, 3, 4  # exit statuses
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Hold the result of a gate.
+
+    Args:
+        status: NOT_WORSE, WORSE or UNDECIDED.
+        cases: the number of differences.
+        mean, low, high: the mean difference in points, new less old, and its one-sided bounds; None without differences.
+        needed: if undecided, the number of cases that would decide with probability `POWER` if d is as estimated; None if no
+            number does, because d is estimated to be the allowed difference itself.
+    """
+
+    status: int
+    cases: int
+    mean: float | None
+    low: float | None
+    high: float | None
+    needed: int | None
+
+
+def gate(differences: np.ndarray, by: float, span: float) -> Gate:
+    """Decide by the differences of the cases, float [cases], new less old.
+
+    At d = -by the statuses NOT_WORSE and WORSE each have a probability of about 5 % at most.
+
+    Args:
+        by: the points by which the new candidate may be worse, above 0.
+        span: the largest score less the smallest one.
+    """
+    count = len(differences)
+    if count < LEAST:
+        return Gate(UNDECIDED, count, None, None, None, None)
+    low, high = (_bound(differences, way * span, way) for way in (-1, 1))
+    mean = float(differences.mean())
+    status = NOT_WORSE if low > -by else WORSE if high < -by else UNDECIDED
+    needed = _needed(differences, by, span) if status == UNDECIDED else None
+    return Gate(status, count, mean, low, high, needed)
+
+
+def _bound(differences: np.ndarray, extreme: float, way: int) -> float:
+    """Return the bound on one side (-1 or 1), with one difference `extreme` more in the sample."""
+    more = np.append(differences, extreme)
+    return float(more.mean() + way * stdtrit(len(more) - 1, LEVEL) * more.std(ddof=1) / math.sqrt(len(more)))
+
+
+def _needed(differences: np.ndarray, by: float, span: float) -> int | None:
+    """Return the number of cases that decides with probability `POWER`, if mean and spread are as they are here."""
+    distance = abs(float(differences.mean()) + by)
+    if distance < 1e-9:
+        return None
+    factor = ndtri(LEVEL) + ndtri(POWER)
+    count = max(len(differences) + 1, math.ceil((factor * differences.std(ddof=1) / distance) ** 2))
+    for _ in range(100):  # the added case widens the bound: a fixed point, which is above the first guess
+        variance = differences.var() + span**2 / count
+        fresh = math.ceil(span / distance + factor**2 * variance / distance**2)
+        if fresh <= count:
+            break
+        count = fresh
+    return count

@@ -1,0 +1,75 @@
+"""recipes/jury.py by its command: the three methods, effective votes, judges that fail, and bad input."""
+
+import json
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from doubles.agreement_study import CASES, FAST, RATINGS, meta_evaluate, noisy_verdicts, people_means, read, write
+from programs import error_line, run_recipe
+
+jury = partial(run_recipe, "jury")
+
+
+@pytest.fixture
+def judges(tmp_path: Path) -> list[object]:
+    """Write three judges' verdicts; return the recipe's arguments."""
+    files = [write(tmp_path / f"{name}.jsonl", noisy_verdicts(name, 0.6, seed)) for seed, name in enumerate("abc")]
+    return ["--verdicts", *files, "--cases", CASES, "--output", tmp_path / "out"]
+
+
+def failed(record: dict) -> dict:
+    return record | {"valid": False, "scores": None, "expected_scores": None, "error": "no score line"}
+
+
+def test_the_average_is_of_valid_verdicts_and_a_verdict_that_reports_read(judges: list, tmp_path: Path) -> None:
+    given = [read(tmp_path / f"{name}.jsonl") for name in "abc"]
+    first, second = given[0][0]["case_id"], given[0][1]["case_id"]
+    for number, name in enumerate("abc"):
+        bad = {first, second} if number < 2 else {first}  # all fail on the first case, two on the second
+        given[number] = [failed(each) if each["case_id"] in bad else each for each in given[number]]
+        write(tmp_path / f"{name}.jsonl", given[number])
+    done = jury(*judges)
+    assert done.returncode == 0, done.stderr
+    assert "scores, not of their errors" in done.stdout
+    assert "effective" not in done.stdout
+    found = {each["case_id"]: each for each in read(tmp_path / "out" / "verdicts.jsonl")}
+    assert len(found) == 30
+    assert (found[first]["valid"], found[first]["expected_scores"], found[first]["scores"]) == (False, None, None)
+    assert "no judge has a valid score" in found[first]["error"]
+    by_judge = [{each["case_id"]: each["expected_scores"] for each in records} for records in given]
+    assert found[second]["expected_scores"] == by_judge[2][second]
+    for case in set(found) - {first, second}:
+        assert found[case]["expected_scores"] == pytest.approx(np.mean([own[case] for own in by_judge], axis=0))
+    again = meta_evaluate("--verdicts", tmp_path / "out", "--cases", CASES, "--output", tmp_path / "report", *FAST)
+    assert again.returncode == 0, again.stderr
+
+
+@pytest.mark.parametrize("method", ["weighted", "dawid_skene"])
+def test_ratings_give_weights_and_effective_votes(judges: list, tmp_path: Path, method: str) -> None:
+    write(tmp_path / "b.jsonl", [each | {"judge": "b"} for each in read(tmp_path / "a.jsonl")])  # a and b are equal
+    done = jury(*judges, "--ratings", RATINGS, "--method", method)
+    assert done.returncode == 0, done.stderr
+    record = json.loads((tmp_path / "out" / "jury.json").read_text(encoding="utf-8"))
+    assert record["correlations"][0][1] == pytest.approx(1)
+    assert 1 < record["effective_votes"] < 2.2, "two equal judges and a third"
+    means = people_means()
+    pairs = [
+        (score, means[each["case_id"], model])
+        for each in read(tmp_path / "out" / "verdicts.jsonl")
+        for model, score in zip(each["models"], each["expected_scores"])
+    ]
+    scores, people = np.array(pairs).T
+    assert abs((scores - people).mean()) < 0.3, "the judges are 0.8 too strict, and the ratings correct it"
+    assert np.corrcoef(scores, people)[0, 1] > 0.5
+
+
+def test_bad_input_is_one_line(judges: list, tmp_path: Path) -> None:
+    assert "needs --ratings" in error_line(jury(*judges, "--method", "weighted"))
+    alone = ["--verdicts", tmp_path / "a.jsonl", *judges[4:]]
+    assert "two judges or more" in error_line(jury(*alone))
+    few = [each for each in read(RATINGS) if each["case_id"] in {case["id"] for case in read(CASES)[:3]}]
+    ratings = write(tmp_path / "few.jsonl", few)
+    told = error_line(jury(*judges, "--ratings", ratings, "--method", "dawid_skene"))
+    assert "needs 10 rated cases" in told

@@ -1,0 +1,63 @@
+"""stats/gate.py in simulation: at the allowed difference itself the gate seldom decides, and with enough cases it decides."""
+
+import numpy as np
+import pytest
+from scipy.stats import ttest_1samp
+
+from automedeval.stats.gate import NOT_WORSE, UNDECIDED, WORSE, gate
+
+DRAWS, BY, SPAN = 10_000, 0.1, 4.0
+MONTE_CARLO = 3 * (0.05 * 0.95 / DRAWS) ** 0.5  # three standard errors of a share of 5 %
+
+
+def normal(rng: np.random.Generator, cases: int) -> np.ndarray:
+    return rng.normal(-BY, 0.6, (DRAWS, cases))
+
+
+def skewed(rng: np.random.Generator, cases: int) -> np.ndarray:
+    """Differences as of whole scores: two of three are equal, and losses are larger than gains."""
+    steps, chances = [-3, -2, -1, 0, 1, 2], [0.02, 0.05, 0.12, 0.68, 0.11, 0.02]
+    drawn = rng.choice(steps, p=chances, size=(DRAWS, cases))
+    return drawn - np.dot(steps, chances) - BY
+
+
+@pytest.mark.parametrize("kind", [normal, skewed])
+@pytest.mark.parametrize("cases", [30, 300])
+def test_at_the_allowed_difference_each_wrong_word_comes_in_five_percent_of_draws(kind, cases: int) -> None:
+    rng = np.random.default_rng(cases)
+    statuses = np.array([gate(each, BY, SPAN).status for each in kind(rng, cases)])
+    assert len(statuses) == DRAWS
+    for status in (NOT_WORSE, WORSE):
+        assert (statuses == status).mean() <= 0.05 + MONTE_CARLO
+
+
+def test_a_rare_total_loss_that_the_sample_does_not_have_is_not_excluded() -> None:
+    # One case in forty loses the whole scale, d = -0.1: most samples of 20 cases have none, and all differences are 0.
+    assert ttest_1samp(np.append(np.zeros(19), 1e-9), -BY, alternative="greater").pvalue < 0.05
+    assert gate(np.zeros(20), BY, SPAN).status == UNDECIDED
+
+
+def test_rare_total_losses_raise_the_share_of_wrong_words_a_little() -> None:
+    drawn = -SPAN * (np.random.default_rng(1).random((DRAWS, 300)) < BY / SPAN)
+    share = np.mean([gate(each, BY, SPAN).status == NOT_WORSE for each in drawn])
+    plain = (ttest_1samp(drawn, -BY, axis=1, alternative="greater").pvalue < 0.05).mean()
+    assert 0.05 - MONTE_CARLO < share < 0.062, "docs/ci-gate.md says 5.4 %"
+    assert plain > 2 * share, "docs/ci-gate.md says 12.6 %"
+
+
+def test_the_number_of_cases_that_it_names_decides() -> None:
+    rng = np.random.default_rng(0)
+    few = rng.normal(0.0, 0.6, 60)
+    few -= few.mean()
+    found = gate(few, BY, SPAN)
+    assert found.status == UNDECIDED
+    decided = [gate(rng.normal(0.0, few.std(ddof=1), found.needed), BY, SPAN).status for _ in range(1000)]
+    assert np.mean([status == NOT_WORSE for status in decided]) == pytest.approx(0.8, abs=0.1)
+    assert WORSE not in decided
+
+
+def test_two_differences_are_the_least() -> None:
+    assert gate(np.array([0.0]), BY, SPAN).status == UNDECIDED
+    assert gate(np.full(500, -1.0), BY, SPAN).status == WORSE
+    assert gate(np.full(500, 0.0), BY, SPAN).status == NOT_WORSE
+    assert gate(np.array([-0.2, 0.0]), BY, SPAN).needed is None
