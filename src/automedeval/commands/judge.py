@@ -17,7 +17,15 @@ from automedeval.cli import join_processes, parse, print_notes, record_run
 from automedeval.introspection.mistakes import read_recorded
 from automedeval.judges.judge import judge_rubric, load_judge, planner
 from automedeval.judges.requests import Request, Requests
-from automedeval.judges.run import collect_or_submit, dry_run, judge_missing, refuse_failures, summary, verdict_log
+from automedeval.judges.run import (
+    collect_or_submit,
+    dry_run,
+    judge_by_files,
+    judge_missing,
+    refuse_failures,
+    summary,
+    verdict_log,
+)
 from automedeval.models.arguments import ChatArguments, EncoderArguments, parse_model
 from automedeval.records import Case, RecordError, check_least, read_cases
 from automedeval.rubrics import Rubric
@@ -57,8 +65,8 @@ class JudgeArguments:
         default="auto",
         metadata={
             "help": "constrained: each score is chosen among the allowed values, the likeliest one or with --temperature a "
-            "sampled one (needs a checkpoint); free: scores are parsed from the text that the judge writes; auto: constrained "
-            "with a checkpoint, free with an endpoint",
+            "sampled one (needs a checkpoint, or a server that constrains); free: scores are parsed from the text that the "
+            "judge writes; auto: constrained where the judge can",
             "choices": ["auto", "constrained", "free"],
         },
     )
@@ -85,11 +93,34 @@ class JudgeArguments:
     judge_name: str | None = field(default=None, metadata={"help": "name that verdicts record; default: the model's"})
     dry_run: bool = field(default=False, metadata={"help": "count cases, prompts, tokens and cost; judge nothing"})
     batch: bool = field(default=False, metadata={"help": "endpoint: submit one batch; the same command collects it"})
+    batch_file: str | None = field(
+        default=None,
+        metadata={
+            "help": "openai:MODEL: ask no server, but write the requests to this file, for `vllm run-batch` on a machine "
+            "without a network, or for OpenAI's batches with --score_decoding free"
+        },
+    )
+    batch_answers: str | None = field(
+        default=None,
+        metadata={"help": "with --batch_file: the files of answers so far, A,B; what they lack is asked next"},
+    )
 
     def __post_init__(self) -> None:
         check_least(self, 1, "runs", "limit")
         if self.batch and parse_model(self.judge)[0] != "openai":
             raise RecordError("--batch needs an endpoint: --judge openai:MODEL")
+        if self.batch and self.score_decoding == "auto":
+            self.score_decoding = "free"  # OpenAI's batches have no constraint but a JSON schema
+        if self.batch and self.score_decoding == "constrained":
+            raise RecordError(
+                "--batch asks once for each verdict, without a constraint: no --score_decoding constrained"
+            )
+        if self.batch_answers and not self.batch_file:
+            raise RecordError("--batch_answers needs --batch_file, for the requests that are still to be answered")
+        if self.batch_file and (self.batch or parse_model(self.judge)[0] != "openai"):
+            raise RecordError(
+                "--batch_file needs --judge openai:MODEL, the name that the model will be served by, and no --batch"
+            )
         if self.dataset and (self.orders != "1" or self.models is not None or self.baseline is not None):
             raise RecordError("--dataset: its rows say what is judged: no --orders, --models or --baseline")
 
@@ -107,8 +138,10 @@ def main() -> None:
             f"{args.cases}: nothing to judge: {rubric.name} compares pairs, and no case has two responses"
         )
     ours = join_processes()
-    if args.batch and ours.count > 1:
-        raise RecordError("--batch is submitted by one process; start the recipe without accelerate")
+    if (args.batch or args.batch_file) and ours.count > 1:
+        raise RecordError("a batch is made by one process; start the recipe without accelerate")
+    if args.batch_file:
+        chat_args.batch_file = "free" if args.score_decoding == "free" else "constrained"
     judge = load_judge(
         args.judge, rubric, chat_args, rationale=args.rationale, score_decoding=args.score_decoding, **plan,
         on_overlong=args.on_overlong, name=args.judge_name, cases=requests.cases(), processes=ours.count,
@@ -128,6 +161,10 @@ def main() -> None:
         if args.batch:
             missing = {request.id: request for request in requests if request.key not in done}
             awaited = collect_or_submit(judge, missing, log, judge.prompt, judge.verdict)
+        elif args.batch_file:
+            answers = [Path(name.strip()) for name in (args.batch_answers or "").split(",") if name.strip()]
+            missing = (request for request in requests if request.key not in done)
+            awaited = judge_by_files(judge, missing, len(requests) - len(done), log, Path(args.batch_file), answers)
         else:
             judge_missing(judge, requests, len(requests), log, done)
     if ours.rank == 0:
