@@ -11,11 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
+import numpy as np
 import pytest
 from programs import ENCODER, needs_encoder
 
 from automedeval.distillation import store
-from automedeval.distillation.books import Chunking, Passage
+from automedeval.distillation.books import KINDS, Chunking, Passage
 from automedeval.distillation.store import KnowledgeBase
 from automedeval.models.embeddings import Encoder
 from automedeval.records import RecordError
@@ -97,6 +98,28 @@ def test_fusion_sums_reciprocal_ranks(opened: Callable[..., KnowledgeBase]) -> N
             # Qdrant counts ranks from 0 and divides them by the weight.
             ranks[one.id] = ranks.get(one.id, 0) + 1 / (rank / weight + store.RRF_K - 1)
     assert {one.id: one.score for one in base.search([query], 50)[0]} == pytest.approx(ranks, rel=1e-4)
+
+
+@pytest.mark.skipif(bool(URL), reason="the embedded store alone has an index of its own")
+@pytest.mark.parametrize("kind", [None, "medical"])
+def test_an_embedded_store_finds_what_qdrant_finds(opened: Callable[..., KnowledgeBase], kind: str | None) -> None:
+    base, rng = opened(), np.random.default_rng(0)
+    words = ["aspirin", "insulin", "zopiclone", "measles", "heart", "sugar", "sleep", "vaccine", "blood", "dose"]
+    texts = [
+        " ".join(rng.choice(words, size)) for size in range(3, 63)
+    ]  # of other lengths, so that no two scores are equal
+    base.add([Passage.of("Book", KINDS[number % 2], "", 1, text) for number, text in enumerate(texts)])
+    for query in ("zopiclone dose", "sugar in the blood", "measles vaccine for the heart"):
+        for mode in ("bm25", "hybrid"):
+            (vector,) = base.encoder.encode([query]).tolist()
+            request = base._request(query, vector, 8, mode, kind)
+            wanted = base._client.query_batch_points(base.collection, [request])[0].points
+            (found,) = base.search([query], 8, mode, kind)
+            assert [(one.id, one.score) for one in found] == [
+                (str(one.id), pytest.approx(one.score, rel=1e-4)) for one in wanted
+            ]
+    base.remove([found[0].id])
+    assert found[0].id not in {one.id for one in base.search([query], 60, "bm25")[0]}
 
 
 def test_one_kind_alone_is_searched(opened: Callable[..., KnowledgeBase]) -> None:

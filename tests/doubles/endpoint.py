@@ -102,10 +102,13 @@ class EndpointDouble:
     `most_at_once` is the largest number of simultaneous chat requests. `batches` are those of the Batch API; they end when
     `finish_batches` is called. `models` is what GET /v1/models lists: entries, which get another `created` each time as vLLM's
     do; a reply, such as an `error`; None for a server without a list.
+
+    The requests by which a client finds out whether a server constrains its answers are answered by free text, outside the
+    script and `asked`: with `constrains` they go to the script.
     """
 
-    def __init__(self, *script: Reply):
-        self.script = list(script)
+    def __init__(self, *script: Reply, constrains: bool = False):
+        self.script, self.constrains = list(script), constrains
         self.requests: list[dict[str, Any]] = []
         self.most_at_once = self._at_once = 0
         self.files: dict[str, str] = {}
@@ -143,7 +146,12 @@ class EndpointDouble:
     @property
     def asked(self) -> list[dict[str, Any]]:
         """Return the chat requests so far."""
-        return [request for request in self.requests if request["path"] == "/v1/chat/completions"]
+        asked = [request for request in self.requests if request["path"] == "/v1/chat/completions"]
+        return [request for request in asked if not self._finds_out(request["body"])]
+
+    @staticmethod
+    def _finds_out(body: dict[str, Any]) -> bool:
+        return body["messages"][0]["content"] == "How are you?"
 
     def finish_batches(self, reply: Reply, status: str = "completed") -> None:
         """End all batches with the reply to each of their requests; `error` replies go to the error file."""
@@ -187,6 +195,9 @@ class EndpointDouble:
             return
         if path != "/v1/chat/completions":
             self._send(handler, self._batch_api(path, request))
+            return
+        if not self.constrains and self._finds_out(request["body"]):
+            self._send(handler, answer("I am well.", usage={"prompt_tokens": 0, "completion_tokens": 0}))
             return
         with self._lock:
             reply = self.script.pop(0) if len(self.script) > 1 else self.script[0]

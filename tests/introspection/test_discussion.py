@@ -313,7 +313,7 @@ def test_a_journal_of_others_is_refused(tmp_path) -> None:
 class Batched(Scripted):
     """A chat that answers in batches, as a checkpoint does, always the same."""
 
-    constrains = True
+    batched = True
     follow = Chat.follow
 
     def answer(self, prompts, wanted=None):

@@ -27,7 +27,15 @@ from automedeval.introspection.mistakes import read_recorded
 from automedeval.judges.default_judge import UNTRAINED, VARIABLE, default_judge
 from automedeval.judges.judge import judge_rubric, load_judge, planner
 from automedeval.judges.requests import Request, Requests
-from automedeval.judges.run import collect_or_submit, dry_run, judge_missing, refuse_failures, summary, verdict_log
+from automedeval.judges.run import (
+    collect_or_submit,
+    dry_run,
+    judge_by_files,
+    judge_missing,
+    refuse_failures,
+    summary,
+    verdict_log,
+)
 from automedeval.models.arguments import ChatArguments, EncoderArguments, parse_model
 from automedeval.records import Case, RecordError, check_least, columns_of, named_file, read_cases, read_text
 from automedeval.records.journal import Processes, write_whole
@@ -85,8 +93,8 @@ class JudgeArguments:
         default="auto",
         metadata={
             "help": "constrained: each score is chosen among the allowed values, the likeliest one or with --temperature a "
-            "sampled one (needs a checkpoint); free: scores are parsed from the text that the judge writes; auto: constrained "
-            "with a checkpoint, free with an endpoint",
+            "sampled one (needs a checkpoint, or a server that constrains); free: scores are parsed from the text that the "
+            "judge writes; auto: constrained where the judge can",
             "choices": ["auto", "constrained", "free"],
         },
     )
@@ -113,6 +121,17 @@ class JudgeArguments:
     judge_name: str | None = field(default=None, metadata={"help": "name that verdicts record; default: the model's"})
     dry_run: bool = field(default=False, metadata={"help": "count cases, prompts, tokens and cost; judge nothing"})
     batch: bool = field(default=False, metadata={"help": "endpoint: submit one batch; the same command collects it"})
+    batch_file: str | None = field(
+        default=None,
+        metadata={
+            "help": "openai:MODEL: ask no server, but write the requests to this file, for `vllm run-batch` on a machine "
+            "without a network, or for OpenAI's batches with --score_decoding free"
+        },
+    )
+    batch_answers: str | None = field(
+        default=None,
+        metadata={"help": "with --batch_file: the files of answers so far, A,B; what they lack is asked next"},
+    )
     judge_by_default: bool = field(default=False, init=False)
     ratings: str | None = field(default=None, init=False)  # of the packaged sample
 
@@ -121,6 +140,14 @@ class JudgeArguments:
         if not self.cases:
             raise RecordError("--cases names no file")
         check_least(self, 1, "runs", "limit", "criteria_at_once")
+        if self.batch and self.score_decoding == "auto":
+            self.score_decoding = "free"  # OpenAI's batches have no constraint but a JSON schema
+        if self.batch and self.score_decoding == "constrained":
+            raise RecordError(
+                "--batch asks once for each verdict, without a constraint: no --score_decoding constrained"
+            )
+        if self.batch_answers and not self.batch_file:
+            raise RecordError("--batch_answers needs --batch_file, for the requests that are still to be answered")
         if self.dataset and (self.orders != "1" or self.models is not None or self.baseline is not None):
             raise RecordError("--dataset: its rows say what is judged: no --orders, --models or --baseline")
 
@@ -134,6 +161,10 @@ class JudgeArguments:
             self.judge, self.judge_by_default = default_judge(encoder), True
         if self.batch and parse_model(self.judge)[0] != "openai":
             raise RecordError("--batch needs an endpoint: --judge openai:MODEL")
+        if self.batch_file and (self.batch or parse_model(self.judge)[0] != "openai"):
+            raise RecordError(
+                "--batch_file needs --judge openai:MODEL, the name that the model will be served by, and no --batch"
+            )
         name = Path(named_file(self.cases[0])[1]).stem
         if self.cases == ["sample"] and not Path("sample").exists():
             self.cases, self.ratings = [str(SAMPLE / "test_cases.jsonl")], str(SAMPLE / "test_ratings.jsonl")
@@ -150,7 +181,7 @@ def main() -> None:
     if ours.rank == 0:
         print("".join(f"{line}\n" for line in what_is_judged(args)), end="", flush=True)
     rubric = judge_rubric(args.judge, args.rubric or packaged_checklist(args))
-    if args.batch and rubric.mode == "checklist":
+    if (args.batch or args.batch_file) and rubric.mode == "checklist":
         raise RecordError(f"--batch: {rubric.name} takes several prompts for each response; leave --batch out")
     models = [name.strip() for name in args.models.split(",")] if args.models is not None else None
     plan = {"orders": args.orders, "seed": args.seed, "runs": args.runs, "baseline": args.baseline, "models": models}
@@ -160,8 +191,10 @@ def main() -> None:
         raise RecordError(
             f"{args.cases}: nothing to judge: {rubric.name} compares pairs, and no case has two responses"
         )
-    if args.batch and ours.count > 1:
-        raise RecordError("--batch is submitted by one process; start the recipe without accelerate")
+    if (args.batch or args.batch_file) and ours.count > 1:
+        raise RecordError("a batch is made by one process; start the recipe without accelerate")
+    if args.batch_file:
+        chat_args.batch_file = "free" if args.score_decoding == "free" else "constrained"
     judge = load_judge(
         args.judge, rubric, chat_args, rationale=args.rationale, score_decoding=args.score_decoding, **plan,
         on_overlong=args.on_overlong, name=args.judge_name, cases=requests.cases(), processes=ours.count,
@@ -181,6 +214,10 @@ def main() -> None:
         if args.batch:
             missing = {request.id: request for request in requests if request.key not in done}
             awaited = collect_or_submit(judge, missing, log, judge.prompt, judge.verdict)
+        elif args.batch_file:
+            answers = [Path(name.strip()) for name in (args.batch_answers or "").split(",") if name.strip()]
+            missing = (request for request in requests if request.key not in done)
+            awaited = judge_by_files(judge, missing, len(requests) - len(done), log, Path(args.batch_file), answers)
         else:
             judge_missing(judge, requests, len(requests), log, done)
     if ours.rank == 0:

@@ -24,6 +24,7 @@ from qdrant_client.common.client_exceptions import QdrantException
 from qdrant_client.http.exceptions import ApiException
 
 from automedeval.distillation.books import KINDS, Chunking, Passage
+from automedeval.distillation.word_index import WordIndex
 from automedeval.models.embeddings import Encoder
 from automedeval.records import RecordError
 
@@ -110,6 +111,7 @@ class KnowledgeBase(AbstractContextManager):
             raise RecordError("a knowledge base is in a folder or on a server: give --store or --qdrant_url, not both")
         self.place = url or str(store)
         self.encoder, self.collection, self.local = encoder, collection, url is None
+        self._index: WordIndex | None = None  # of an embedded store, built when it is first searched by words
         if self.local and chunking is None and not Path(store, "meta.json").exists():
             raise RecordError(f"{store}: no knowledge base; build one with recipes/build_store.py")
         with self._one_line(), ExitStack() as opened:
@@ -198,6 +200,7 @@ class KnowledgeBase(AbstractContextManager):
                 for passage, vector in zip(window, vectors)
                 if passage.id not in found
             ]
+            self._index = None
             with self._one_line(), _quiet():
                 self._client.upsert(self.collection, points, wait=True)
         on_batch(repeated)
@@ -217,6 +220,7 @@ class KnowledgeBase(AbstractContextManager):
 
     def remove(self, ids: Sequence[str]) -> None:
         """Remove passages by their ids."""
+        self._index = None
         for start in range(0, len(ids), 1000):
             some = models.PointIdsList(points=list(ids[start : start + 1000]))
             with self._one_line():
@@ -243,13 +247,52 @@ class KnowledgeBase(AbstractContextManager):
         asked = [index for index, query in enumerate(queries) if _WORD.search(query)]
         texts = [queries[index] for index in asked]
         vectors = self.encoder.encode(texts).tolist() if mode != "bm25" else [None] * len(texts)
-        requests = [self._request(text, vector, limit, mode, kind) for text, vector in zip(texts, vectors)]
         found: list[list[Passage]] = [[] for _ in queries]
+        if self.local and mode != "dense":
+            for index, text, vector in zip(asked, texts, vectors):
+                found[index] = self._search_locally(text, vector, limit, kind)
+            return found
+        requests = [self._request(text, vector, limit, mode, kind) for text, vector in zip(texts, vectors)]
         with self._one_line():
             answers = self._client.query_batch_points(self.collection, requests) if requests else []
         for index, answer in zip(asked, answers):
             found[index] = [Passage(str(point.id), score=point.score, **point.payload) for point in answer.points]
         return found
+
+    def _search_locally(self, query: str, vector: list[float] | None, limit: int, kind: str | None) -> list[Passage]:
+        """Search an embedded store by words, and with a vector by meaning too, with the scores of a server."""
+        if self._index is None:
+            self._index = WordIndex(self._stored_words())
+        most = max(DEPTH, limit) if vector else limit
+        scores = dict(self._index.search(sorted(set(_word_ids(query))), most, kind))
+        if vector:
+            with self._one_line():
+                request = self._request(query, vector, most, "dense", kind)
+                (answer,) = self._client.query_batch_points(self.collection, [request])
+            rankings = [[str(point.id) for point in answer.points], list(scores)]
+            scores = {}
+            for ranking, weight in zip(rankings, WEIGHTS):
+                for rank, one in enumerate(ranking, 1):
+                    # Qdrant counts ranks from 0 and divides them by the weight.
+                    scores[one] = scores.get(one, 0.0) + 1 / (rank / weight + RRF_K - 1)
+        best = sorted(scores, key=scores.get, reverse=True)[:limit]
+        with self._one_line():
+            stored = {str(point.id): point.payload for point in self._client.retrieve(self.collection, best)}
+        return [Passage(one, score=scores[one], **stored[one]) for one in best]
+
+    def _stored_words(self) -> Iterator[tuple[str, str, Sequence[int], Sequence[float]]]:
+        """Yield what a `WordIndex` takes of each stored passage."""
+        offset = None
+        while True:
+            with self._one_line():
+                points, offset = self._client.scroll(
+                    self.collection, limit=10_000, offset=offset, with_payload=["kind"], with_vectors=["bm25"]
+                )
+            for point in points:
+                words = point.vector["bm25"]
+                yield str(point.id), point.payload["kind"], words.indices, words.values
+            if offset is None:
+                return
 
     def _request(
         self, query: str, vector: list[float] | None, limit: int, mode: str, kind: str | None

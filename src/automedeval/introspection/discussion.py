@@ -299,7 +299,7 @@ class Partners:
         Raises:
             ChatError: an endpoint cannot go on.
         """
-        size = WINDOW if self.suggester.constrains or self.reviewer.constrains else max(len(discussions), 1)
+        size = WINDOW if self.suggester.batched or self.reviewer.batched else max(len(discussions), 1)
         steps = [(role, number) for number in range(1, self.exchanges + 1) for role in ROLES]
         for start in range(0, len(discussions), size):
             for step in steps:
@@ -337,7 +337,7 @@ class Partners:
         role, exchange = step
         chat = self._chat(role)
         dialogue = {"suggestion": self._suggestion, "review": self._review, "revision": self._revision}[role]
-        order = reached if chat.constrains else sorted(reached)
+        order = reached if chat.batched else sorted(reached)
         dialogues = ((case_id, dialogue(reached[case_id], exchange)) for case_id in order)
         return chat.follow(dialogues, reached.keys() - missing)
 

@@ -105,7 +105,7 @@ class BaseJudge(ABC):
 
     def refuse_overlong(self, requests: Sequence[Request]) -> None:
         """Raise RecordError, naming the case, if `on_overlong` is "error" and a prompt exceeds the context window."""
-        if self.on_overlong == "error" and getattr(self.chat, "constrains", False):  # an endpoint's window is not known
+        if self.on_overlong == "error" and getattr(self.chat, "batched", False):  # an endpoint's window is not known
             self._refused_overflow(requests, [self.prompt(request) for request in requests])
 
     def _refused_overflow(self, requests: Sequence[Request], prompts: Sequence[Any]) -> list[int]:

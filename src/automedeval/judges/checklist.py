@@ -64,7 +64,7 @@ class ChecklistJudge(Judge):
 
     def answer(self, prompts: Sequence[list[Prompt]], wanted: Sequence[bool]) -> Iterator[tuple[int, list[Answer]]]:
         """Yield (index, answers in the order of its prompts) of each wanted response as the last of its prompts is answered."""
-        if self.chat.constrains:  # one window for each response: its prompts share all but their ends
+        if self.chat.batched:  # one window for each response: its prompts share all but their ends
             for index in (index for index, want in enumerate(wanted) if want):
                 yield (
                     index,

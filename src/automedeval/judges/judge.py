@@ -35,8 +35,8 @@ class Judge(BaseJudge):
         chat: the model that answers the prompts.
         rubric: a `Rubric`, a packaged rubric's id or the path of a YAML file.
         rationale: False asks for scores or choices alone.
-        score_decoding: "constrained" fixes the form of the answer and chooses each score among the allowed values, which only
-            a checkpoint can; "free" parses what the model writes; "auto" is constrained where the chat can.
+        score_decoding: "constrained" fixes the form of the answer and chooses each score among the allowed values, which
+            checkpoints and some servers can; "free" parses what the model writes; "auto" is constrained where the chat can.
         orders, seed, runs, baseline, models: see `plan_requests`.
         on_overlong: for a prompt longer than the context window: "error" raises RecordError, "skip" records an invalid
             verdict, "clip" shortens the longest responses until it fits.
@@ -66,7 +66,8 @@ class Judge(BaseJudge):
         self.rationale = self.rationale and self.rubric.rationale
         if self.score_decoding == "constrained" and not self.chat.constrains:
             raise RecordError(
-                f"--score_decoding constrained needs a checkpoint: {self.chat.name} writes freely, and its text is parsed"
+                "--score_decoding constrained needs a checkpoint, or a server that constrains: "
+                f"{self.chat.name} writes freely, and its text is parsed"
             )
         if self.score_decoding == "auto":
             self.score_decoding = "constrained" if self.chat.constrains else "free"

@@ -1,6 +1,7 @@
 """Run a judge over a file of cases: judge what is missing, through a batch where that is wanted, and sum the verdicts up."""
 
 import itertools
+import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -52,7 +53,7 @@ def judge_missing(
 
     def missing_windows() -> Iterator[tuple[list[Request], list[bool]]]:
         windows = itertools.islice(windows_of(requests, size), log.processes.rank, None, log.processes.count)
-        if judge.chat is not None and not judge.chat.constrains:  # there are no batches whose composition matters
+        if judge.chat is not None and not judge.chat.batched:  # there are no batches whose composition matters
             windows = windows_of(request for window in windows for request in window if request.key not in done)
         for window in windows:
             wanted = [request.key not in done for request in window]
@@ -104,6 +105,48 @@ def collect_or_submit(
             return collect_or_submit(judge, waiting, log, prompt, verdict)
         return f"batch {batch} {status}: {len(waiting)} not answered" if waiting else None
     return f"batch {batch}: {status}; the same command collects it"
+
+
+def judge_by_files(
+    judge: BaseJudge, requests: Iterable[Request], missing: int, log: Log, file: Path, answers: Iterable[Path]
+) -> str | None:
+    """Record the verdicts that files of answers give, and write the requests that are still to be answered.
+
+    A verdict can take several requests, one after another: then there are several files to answer.
+
+    Args:
+        requests: those without a verdict, `missing` in number.
+        log: the open log of the verdicts.
+        file: where the requests are written, in the layout of OpenAI's batches and `vllm run-batch`.
+        answers: the files of answers so far.
+
+    Returns:
+        what is to be done next, None if no request is left.
+    """
+    from automedeval.models.endpoint import batch_lines
+
+    known = {name: line for path in answers for name, line in batch_lines(path)}
+    count = 0
+    with file.open("w", encoding="utf-8", newline="\n") as stream:
+
+        def verdicts() -> Iterator[Verdict]:
+            nonlocal count
+            for request in requests:
+                found = judge.chat.advance(judge.prompt(request), known)
+                if isinstance(found, Answer):
+                    yield judge.verdict(request, found)
+                    continue
+                line = {"custom_id": found[0], "method": "POST", "url": "/v1/chat/completions", "body": found[1]}
+                stream.write(json.dumps(line) + "\n")
+                count += 1
+
+        log.fill(verdicts(), missing)
+    if not count:
+        return None
+    return (
+        f"{count} requests to answer in {file}: vllm run-batch -i {file} -o ANSWERS --model MODEL "
+        f"--served-model-name {judge.chat.model}; then the same command with ANSWERS added to --batch_answers"
+    )
 
 
 def refuse_failures(judge: BaseJudge) -> None:

@@ -74,13 +74,21 @@ class ChatArguments:
         default=512, metadata={"help": "most tokens of a rationale, or of an endpoint's answer"}
     )
     temperature: float = field(default=0.0, metadata={"help": "0 decodes greedily"})
-    concurrency: int = field(default=8, metadata={"help": "endpoint: requests under way at once"})
+    concurrency: int = field(
+        default=0,
+        metadata={
+            "help": "endpoint: requests under way at once; 0: more and more, until the rate stops rising or it says 429"
+        },
+    )
     max_retries: int = field(default=5, metadata={"help": "endpoint: how often a failed request is tried again"})
     timeout: float = field(
         default=120.0, metadata={"help": "endpoint: seconds without a byte before giving an attempt up"}
     )
     structured_output: bool = field(
-        default=True, metadata={"help": "endpoint: send a JSON schema where the rubric has one"}
+        default=True,
+        metadata={
+            "help": "endpoint: constrain answers where the server can, else send a JSON schema where the rubric has one"
+        },
     )
     top_logprobs: int = field(
         default=5, metadata={"help": "endpoint: alternatives per token, for expected scores; 0: none"}
@@ -104,12 +112,14 @@ class ChatArguments:
     max_cost: float | None = field(
         default=None, metadata={"help": "endpoint: stop before a call whose worst case would exceed this sum"}
     )
+    # "constrained" or "free" where no server is asked and the requests go into a file. Not an argument.
+    batch_file = ""
     # By the checkpoint's name: what --dtype auto chose here. Not an argument; it is recorded with them.
     computed: dict[str, str] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        check_least(self, 0, "batch_tokens", "max_retries")
-        check_least(self, 1, "max_new_tokens", "concurrency")
+        check_least(self, 0, "batch_tokens", "max_retries", "concurrency")
+        check_least(self, 1, "max_new_tokens")
         for name in ("temperature", "price_in", "price_out", "max_cost"):
             value = getattr(self, name)
             if value is not None and not (value >= 0 and math.isfinite(value)):
@@ -130,11 +140,13 @@ class ChatArguments:
         """
         kind, name = checked_model(model)
         if kind == "openai":
+            from automedeval.models.constraints import OF_BATCH_FILES, Offer
             from automedeval.models.endpoint import Budget, OpenAIChat
 
             # Each process spends its own share.
             budget = Budget(self.max_cost and self.max_cost / processes, self.price_in, self.price_out)
             own = {"seed": seed, "cache": None, "budget": budget, "revision": self.judge_revision}
+            own |= {"offer": {"": None, "free": Offer(), "constrained": OF_BATCH_FILES}[self.batch_file]}
             chat = OpenAIChat(name, **self._shared(OpenAIChat) | own)
             cache = self.cache if self.cache != "auto" else "~/.cache/automedeval" if chat.official else "off"
             chat.cache = None if cache == "off" else Path(cache).expanduser()

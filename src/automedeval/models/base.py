@@ -130,7 +130,8 @@ class Chat(ABC):
     """A model that answers prompts.
 
     `name` is the model's. `fingerprint` has twelve hexadecimal digits over everything that changes an answer. `constrains`
-    says that the chat writes the literals of `Prompt.parts` and chooses among the allowed values of each slot. `accepted` says
+    says that the chat writes the literals of `Prompt.parts` and chooses among the allowed values of each slot. `batched` says
+    that prompts are answered in batches, on which the last bits of an answer depend. `accepted` says
     that an answer was of use in this run or in the folder that it goes on with; whoever reads the answers sets it. As long as
     it is False, an endpoint that refuses a request is taken to refuse all of them.
     """
@@ -138,6 +139,7 @@ class Chat(ABC):
     name: str
     fingerprint: str
     constrains = False
+    batched = False
     accepted = False
 
     def overflow(self, prompts: Sequence[Prompt]) -> list[int]:

@@ -6,6 +6,9 @@ counted, and no verdict is recorded for it.
 
 Servers differ in the parameters that they take. One that a server refuses by its name before it has answered anything is left
 out for the rest of the run. A reasoning model's thoughts are no part of its answer.
+
+A server of one's own may constrain an answer and tell its log-probabilities (see `constraints`). A few short requests find out,
+once, when somebody first asks whether the chat `constrains`.
 """
 
 import email.utils
@@ -23,8 +26,8 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +42,19 @@ from automedeval.models.base import (
     ChatError,
     Dialogue,
     Prompt,
+    Slot,
     lead,
     without_thoughts,
 )
+from automedeval.models.constraints import (
+    DIALECTS,
+    TOGETHER,
+    Offer,
+    Step,
+    constrained_answer,
+    reply_of,
+)
+from automedeval.models.pace import Pace
 from automedeval.records import digest
 
 _FATAL = (401, 403, 404)  # a retry does not help, and every other request would get the same status
@@ -71,6 +84,13 @@ _NOT_TAKEN = re.compile(
 )
 # What a served model says of itself; `created` is left out because vLLM makes it anew at each request.
 _IDENTITY = ("root", "owned_by", "max_model_len")
+# Fields of a request that the client knows no argument for.
+_CONTINUED = {"continue_final_message": True, "add_generation_prompt": False}
+_OF_SERVERS = {*DIALECTS, *_CONTINUED} - {"response_format"}
+_ALTERNATIVES = (
+    20,
+    5,
+)  # log-probabilities per token that a server is asked for; the first is the most that many of them give
 
 
 class BudgetError(ChatError):
@@ -139,16 +159,20 @@ class OpenAIChat(Chat):
         model: the model's name at the endpoint.
         base_url: the endpoint, OpenAI's own by default.
         max_new_tokens, temperature, seed: sampling; temperature 0 by default.
-        concurrency: largest number of requests at the same time.
+        concurrency: largest number of requests at the same time; 0 follows the server (see `Pace`).
         max_retries: how often a request is repeated after 408, 409, 429, 5xx, a broken connection, a timeout, or a body that
             is cut off or has no choice; the pause doubles from half a second, and Retry-After is respected.
         timeout: seconds without a byte after which an attempt ends.
-        structured_output: send a JSON schema for rubrics that answer in JSON.
-        top_logprobs: number of alternatives requested per token (for expected scores); 0 requests none.
+        structured_output: constrain an answer where the server can, and otherwise send a JSON schema for rubrics that answer
+            in JSON.
+        top_logprobs: number of alternatives requested per token (for expected scores); 0 requests none. A server that
+            constrains is asked for as many as it gives.
         cache: a folder for answers, keyed by everything that changes them; None: no cache. Away from OpenAI's own API another
             model may come to answer under the same name; the key knows it by what GET /v1/models says of it, and `revision`.
         budget: see `Budget`.
         revision: the user's own name for the model behind `model`; another one makes other fingerprints and keys.
+        offer: what the server offers; None finds out. With it the server is never asked: its requests go into a file (see
+            `advance`).
         api_key_env: the environment variable that holds the key.
 
     Attributes:
@@ -168,7 +192,7 @@ class OpenAIChat(Chat):
     max_new_tokens: int = 1024
     temperature: float = 0.0
     seed: int = 0
-    concurrency: int = 8
+    concurrency: int = 0
     max_retries: int = 5
     timeout: float = 120.0
     structured_output: bool = True
@@ -177,9 +201,12 @@ class OpenAIChat(Chat):
     budget: Budget = field(default_factory=lambda: Budget(None))
     revision: str | None = None
     api_key_env: str = "OPENAI_API_KEY"
+    offer: Offer | None = None
 
     def __post_init__(self) -> None:
-        key = os.environ.get(self.api_key_env, "").strip()
+        key = "none" if self.offer else os.environ.get(self.api_key_env, "").strip()
+        if self.offer:
+            self.base_url = "http://batch.invalid/v1"  # nobody is asked there; a part of the fingerprint
         if self.base_url is not None and not self.base_url.startswith(("http://", "https://")):
             raise ChatError(f"--base_url {self.base_url}: must begin with http:// or https://")
         if not (key.isascii() and key.isprintable()):  # else the client's error message would show the key
@@ -193,7 +220,7 @@ class OpenAIChat(Chat):
         self._once = self.client.with_options(max_retries=0)
         self.name = self.model
         self.official = f".{self.client.base_url.host}".endswith(".api.openai.com")  # eu.api.openai.com is one as well
-        self.served: dict[str, Any] = {} if self.official else self._identity()
+        self.served: dict[str, Any] = {} if self.official or self.offer else self._identity()
         self.served |= {"revision": self.revision} if self.revision else {}
         settings = [str(self.client.base_url), self.model, self.max_new_tokens, self.temperature, self.seed]
         settings += [self.structured_output, self.top_logprobs]
@@ -204,6 +231,7 @@ class OpenAIChat(Chat):
         self._sent = itertools.count(1)  # numbers the requests
         self._latest = 0  # the highest number of a request that was answered
         self._lock = threading.Lock()
+        self._pace = Pace(self.concurrency)
 
     def _identity(self) -> dict[str, Any]:
         """Return what the endpoint's list of models says of this one; nothing if there is no list, or the model is not in it.
@@ -227,10 +255,73 @@ class OpenAIChat(Chat):
         except (openai.OpenAIError, *UNREADABLE):
             return {}
 
+    @cached_property
+    def constrains(self) -> bool:
+        """Whether the server keeps to the form of an answer; a few short requests find out, and say so.
+
+        Raises:
+            ChatError: the server did not answer them.
+        """
+        if self.offer is None:
+            # OpenAI's own API has no constraint but a JSON schema, which `body` sends.
+            asked = self.structured_output and not self.official
+            self.offer = self._probe() if asked else Offer()
+            if asked:
+                tqdm.write(str(self.offer), file=sys.stderr)
+        return self.offer.dialect is not None
+
+    def _probe(self) -> Offer:
+        """Ask for what nobody answers by himself, in all dialects at once, another one in each."""
+        question = [{"role": "user", "content": "How are you?"}]
+
+        def tried(more: Mapping[str, Any], messages: Sequence[Mapping[str, str]] = question) -> dict[str, Any] | None:
+            body = {"model": self.model, "messages": messages, "max_tokens": 16, "temperature": 0.0, **more}
+            worst = self.budget.cost(200, 16)
+            for attempt in range(self.max_retries + 1):
+                try:
+                    with self.budget.call(worst) as paid:
+                        return self._request(body, paid, probing=True)[0]
+                except (_Refusal, _LeftOut):
+                    return None
+                except _Failure as failure:
+                    if attempt == self.max_retries or not failure.again:
+                        raise ChatError(f"{self.client.base_url}: {failure}") from None
+                    time.sleep(failure.pause or 0.5 * 2 ** min(attempt, 4))
+            return None
+
+        def said(completion: dict[str, Any] | None) -> str:
+            return (completion["choices"][0].get("message") or {}).get("content") or "" if completion else ""
+
+        forms = {name: f"Number {number}." for number, name in enumerate(DIALECTS, 1)}
+        alone = {name: ask([forms[name]]) for name, ask in DIALECTS.items()}
+        groups = [{field: alone[name][field] for name in TOGETHER for field in alone[name]}, *alone.values()]
+        while groups:
+            group, *groups = groups
+            asked = [{"logprobs": True, "top_logprobs": most} for most in _ALTERNATIVES if self.top_logprobs]
+            for more in (*asked, {}):
+                if (completion := tried(group | more)) is not None:
+                    break
+            if completion and len(group) > 1:  # one by one only for a server that refuses unknown names
+                groups = [one for name, one in alone.items() if name not in TOGETHER]
+            text = said(completion).strip()
+            dialect = next((name for name in DIALECTS if text == forms[name]), None)
+            if dialect:
+                told = [len(rivals) for _, rivals in reply_of(completion, Answer()).tokens]
+                alternatives = min(max(told, default=0), more.get("top_logprobs", 0))
+                begun = [*question, {"role": "assistant", "content": "I"}]
+                sizes = [
+                    answer_from_completion(completion).usage.get("prompt_tokens", 0) if completion else 0
+                    for completion in (tried({**_CONTINUED, "max_tokens": 1}, begun), tried({"max_tokens": 1}, begun))
+                ]
+                # Where the last message is closed and another one opened, the prompt is longer.
+                return Offer(dialect, alternatives, 0 < sizes[0] < sizes[1])
+        return Offer()
+
     def notes(self) -> list[str]:
         """Return who answered by the endpoint's own list, what was left out, and how many answers came from the cache."""
         told = ", ".join(f"{name} {value}" for name, value in self.served.items())
         lines = [f"{self.name} at {self.client.base_url}: {told}"] if told else []
+        lines += [str(self.offer)] if self.offer and self.offer.dialect else []
         lines += [f"{self.name} was asked without {', '.join(self.left_out)}"] if self.left_out else []
         if self.cache:
             lines.append(f"{self.from_cache} answers came from the cache {self.cache}, {self.asked} from the endpoint")
@@ -240,28 +331,57 @@ class OpenAIChat(Chat):
         # A token has about four bytes.
         return sum(prompt_bytes(prompt) // 4 for prompt in prompts), sum(map(self.worst_cost, prompts))
 
-    def body(self, prompt: Prompt) -> dict[str, Any]:
-        """Return the request body of a prompt."""
+    def body(self, prompt: Prompt, step: Step | None = None) -> dict[str, Any]:
+        """Return the request body of a prompt, or of one step of its constrained answer."""
         messages = [{**message, "content": defuse(message["content"])} for message in prompt.messages]
         # The cap on all tokens, those of thoughts included. Older servers know it by its former name.
         limit = "max_tokens" if "max_completion_tokens" in self.left_out else "max_completion_tokens"
         body: dict[str, Any] = {
             "model": self.model,
             "messages": messages,
-            limit: self.max_new_tokens,
+            limit: step.most_tokens(self.max_new_tokens) if step else self.max_new_tokens,
             "temperature": self.temperature,
             "seed": self.seed + prompt.run,
         }
-        if self.top_logprobs and "logprobs" not in self.left_out:
+        if step:
+            body |= self._step(step, body, limit)
+        elif self.top_logprobs and "logprobs" not in self.left_out:
             body |= {"logprobs": True, "top_logprobs": self.top_logprobs}
-        if self.structured_output and prompt.schema:
+        if not step and self.structured_output and prompt.schema:
             schema = {"name": "verdict", "strict": True, "schema": prompt.schema}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
         return {name: value for name, value in body.items() if name not in self.left_out}
 
+    def _step(self, step: Step, body: Mapping[str, Any], limit: str) -> dict[str, Any]:
+        """Return what a step changes in the body of its prompt's request."""
+        if step.parts is None:
+            return {"stop": list(step.stop)} if any(step.stop) else {}
+        written, parts, changed = defuse(step.written), step.parts, {}
+        if written and self.offer.continues:
+            begun = {"role": "assistant", "content": written}
+            changed = {"messages": [*body["messages"], begun], **_CONTINUED}
+        elif written:  # it writes once more what it has written
+            parts = (written, *parts)
+            changed = {limit: body[limit] + len(written.encode())}
+        if self.offer.alternatives:
+            changed |= {"logprobs": True, "top_logprobs": self.offer.alternatives}
+        return changed | DIALECTS[self.offer.dialect](parts)
+
     def worst_cost(self, prompt: Prompt) -> float:
-        """Return the highest possible cost of a call: a token has at least one byte."""
+        """Return the highest possible cost of an answer: a token has at least one byte."""
+        if not self._in_parts(prompt):
+            return self._whole_cost(prompt)
+        # One request for the rationale, one for each value, and where values begin alike one more.
+        slots = [part for part in prompt.parts if isinstance(part, Slot)]
+        alike = sum(len({value[:1] for value in slot.values}) < len(slot.values) for slot in slots)
+        written = Step("", prompt.parts).most_tokens(self.max_new_tokens)
+        return (1 + len(slots) + alike) * self.budget.cost(prompt_bytes(prompt) + 4 * written, written)
+
+    def _whole_cost(self, prompt: Prompt) -> float:
         return self.budget.cost(prompt_bytes(prompt), self.max_new_tokens)
+
+    def _in_parts(self, prompt: Prompt) -> bool:
+        return prompt.parts is not None and self.constrains
 
     def answer(self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Answer]]:
         """Send the wanted prompts concurrently; yield (index, answer) as they come. Fails and raises as `follow` does."""
@@ -275,7 +395,7 @@ class OpenAIChat(Chat):
     def follow(
         self, dialogues: Iterable[tuple[Any, Dialogue]], done: Collection[Any] = ()
     ) -> Iterator[tuple[Any, Any]]:
-        """Lead the dialogues whose keys are not in `done`, `concurrency` at once; yield (key, result) as they end.
+        """Lead the dialogues whose keys are not in `done`, several at once; yield (key, result) as they end.
 
         Each dialogue runs in its own thread and may wait for other things between its prompts. A request that fails after all
         retries is added to `failures` and ends its dialogue without a result.
@@ -293,7 +413,8 @@ class OpenAIChat(Chat):
         refused: list[_Refusal] = []
         problem: ChatError | None = None
         halt = threading.Event()  # ends the pauses between attempts, and dialogues before their next prompt
-        pool = ThreadPoolExecutor(self.concurrency, thread_name_prefix="chat")
+        self._pace = Pace(self.concurrency)
+        pool = ThreadPoolExecutor(self._pace.most, thread_name_prefix="chat")
         running: dict[Future, tuple[Any, Dialogue]] = {}
 
         def start(key: Any, dialogue: Dialogue, answer: Answer | None = None) -> None:
@@ -312,7 +433,7 @@ class OpenAIChat(Chat):
                         refused = [each for each in refused if each.sent > latest]
                     doubtful = refused and (not self.accepted or len(refused) >= _MOST_REFUSALS)
                     if not doubtful:
-                        for key, dialogue in itertools.islice(waiting, max(0, self.concurrency - len(running))):
+                        for key, dialogue in itertools.islice(waiting, max(0, self._pace.limit - len(running))):
                             start(key, dialogue)
                     if refused and not running:
                         if doubtful:
@@ -343,6 +464,7 @@ class OpenAIChat(Chat):
                         problem = problem or error
                     else:
                         in_a_row = 0
+                        self._pace.ended(len(running) + 1)
                         yield key, outcome
                 if problem:
                     halt.set()
@@ -353,23 +475,67 @@ class OpenAIChat(Chat):
             pool.shutdown(wait=True, cancel_futures=True)
 
     def _ask(self, prompt: Prompt, halt: threading.Event) -> Answer:
+        if not self._in_parts(prompt):
+            return self._complete(prompt, None, halt)[1]
+        return lead(self._steps(prompt), lambda step: reply_of(*self._complete(prompt, step, halt)))
+
+    def _steps(self, prompt: Prompt) -> Iterator[Step]:
+        """Yield the steps of a constrained answer; a server that does not continue an answer repeats what was written."""
+        steps, reply = constrained_answer(prompt, self.offer.continues, self.temperature > 0), None
+        while True:
+            try:
+                step = steps.send(reply)
+            except StopIteration as end:
+                return end.value
+            reply = yield step
+            if step.written and not self.offer.continues:
+                reply = replace(reply, text=reply.text.removeprefix(defuse(step.written)))
+
+    def advance(self, prompt: Prompt, known: Mapping[str, str]) -> tuple[str, dict[str, Any]] | Answer:
+        """Lead a prompt's answer as far as the answers of a batch file reach.
+
+        Args:
+            known: lines of the file, by the custom id of their request; see `batch_lines`.
+
+        Returns:
+            the answer, or the custom id and the body of the next request. A request that was not answered is the next one.
+        """
+        steps = self._steps(prompt) if self._in_parts(prompt) else None
+        step = next(steps) if steps else None
+        while True:
+            body = self.body(prompt, step)
+            name = digest([prompt.label, prompt.run, body])
+            completion, answer = _answered(known[name]) if name in known else (None, None)
+            if answer is None:
+                return name, body
+            if not steps or completion is None:
+                return answer
+            try:
+                step = steps.send(reply_of(completion, answer))
+            except StopIteration as end:
+                return end.value
+
+    def _complete(
+        self, prompt: Prompt, step: Step | None, halt: threading.Event
+    ) -> tuple[dict[str, Any] | None, Answer]:
         attempt = 0
         while True:
             if halt.is_set():  # the cache keeps the answers so far
                 raise _Failure("stopped")
-            body = self.body(prompt)
+            body = self.body(prompt, step)
             file = self._cache_file(body, prompt)
             if file:
                 try:
-                    answer = answer_from_completion(json.loads(file.read_text(encoding="utf-8")))
+                    completion = json.loads(file.read_text(encoding="utf-8"))
+                    answer = answer_from_completion(completion)
                 except (OSError, *UNREADABLE):  # missing or damaged: the request is sent again
                     pass
                 else:
                     with self._lock:
                         self.from_cache += 1
-                    return answer
+                    return completion, answer
             try:
-                with self.budget.call(self.worst_cost(prompt)) as paid:
+                with self.budget.call(self._worst(prompt, step)) as paid:
                     completion, answer = self._request(body, paid)
             except _LeftOut:
                 continue
@@ -381,19 +547,32 @@ class OpenAIChat(Chat):
             else:
                 if file and completion:
                     self._keep(file, completion)
-                return answer
+                return completion, answer
 
-    def _request(self, body: dict[str, Any], paid: list[float]) -> tuple[dict[str, Any] | None, Answer]:
+    def _worst(self, prompt: Prompt, step: Step | None) -> float:
+        if step is None:
+            return self._whole_cost(prompt)
+        written = len(step.written.encode())
+        return self.budget.cost(prompt_bytes(prompt) + written, written + step.most_tokens(self.max_new_tokens))
+
+    def _request(
+        self, body: dict[str, Any], paid: list[float], probing: bool = False
+    ) -> tuple[dict[str, Any] | None, Answer]:
         """Make one attempt; return the completion (None if the endpoint refuses this prompt) and the answer."""
         sent = next(self._sent)
+        own = {name: value for name, value in body.items() if name in _OF_SERVERS}
+        known = {name: value for name, value in body.items() if name not in _OF_SERVERS}
         try:
-            completion = json.loads(self._once.chat.completions.with_raw_response.create(**body).content)
+            raw = self._once.chat.completions.with_raw_response.create(**known, **({"extra_body": own} if own else {}))
+            completion = json.loads(raw.content)
             answer = answer_from_completion(completion)
         except openai.APIStatusError as error:
             paid.append(0.0)
             status, words = error.status_code, error_text(error)
             if status in _REFUSED and (refused := refusal(error.code, words)):
                 return None, refused
+            if probing and status in (*_REFUSED, *_FATAL, 500):  # what is wrong with it the first prompt will tell
+                return None, Answer()
             if status in (*_REFUSED, 403):  # OpenAI forbids log-probabilities with 403
                 name = refused_parameter(error.param, error_text(error, 2000), body)
                 if name and self._leave_out(name):
@@ -402,6 +581,8 @@ class OpenAIChat(Chat):
                 raise _Refusal(f"answered {status}: {words}{_hint(words)}", sent) from None
             if status in _FATAL:
                 raise ChatError(f"{self.client.base_url} answered {status}: {words}{_hint(words)}") from None
+            if status == 429:
+                self._pace.busy()
             pause = retry_after(error.response.headers.get("retry-after", ""))
             again = (status in (408, 409, 429) or status >= 500) and pause <= _LONGEST_PAUSE
             raise _Failure(f"answered {status}: {words}", again, pause) from None
@@ -418,8 +599,10 @@ class OpenAIChat(Chat):
         if len(answer.usage) == 2:
             paid.append(self.budget.cost(**answer.usage))
         # A server that does not know the parameter may ignore it in silence.
-        beyond = answer.usage.get("completion_tokens", 0) > self.max_new_tokens and "max_completion_tokens" in body
-        if beyond and self._leave_out("max_completion_tokens"):
+        if probing:
+            return completion, answer
+        limit = body.get("max_completion_tokens", math.inf)
+        if answer.usage.get("completion_tokens", 0) > limit and self._leave_out("max_completion_tokens"):
             raise _LeftOut
         with self._lock:
             self.asked, self._latest = self.asked + 1, max(self._latest, sent)
@@ -479,7 +662,7 @@ class OpenAIChat(Chat):
                 empty = batch.status in _ENDED and (batch.status != "completed" or (counts and not counts.completed))
                 if (batch.metadata or {}).get("automedeval") == marker and not empty:
                     return batch.id
-            worst = sum(map(self.worst_cost, prompts.values()))
+            worst = sum(map(self._whole_cost, prompts.values()))
             if self.budget.limit is not None and worst > self.budget.limit:
                 raise BudgetError(f"--max_cost {self.budget.limit:g}: the batch could cost {worst:.4f}")
             file = self.client.files.create(file=("requests.jsonl", content), purpose="batch")
@@ -617,6 +800,34 @@ def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
     except UNREADABLE:  # a verdict does not need them
         scored = ()
     return Answer(text, scored=scored, truncated=reason == "length", usage=kept)
+
+
+def batch_lines(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield (custom id, line) of a file with the answers of a batch; raise ChatError at a line that is not one."""
+    try:
+        with path.open(encoding="utf-8", newline="\n") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    try:
+                        yield json.loads(line)["custom_id"], line
+                    except UNREADABLE:
+                        raise ChatError(f"{path}, line {number}: not an answer of a batch: no custom_id") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ChatError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _answered(line: str) -> tuple[dict[str, Any] | None, Answer | None]:
+    """Return completion and answer of a batch's line: no completion of a refused prompt, no answer of what failed."""
+    try:
+        record = json.loads(line)
+        body = (record.get("response") or {}).get("body") or {}
+        problem = record.get("error") or body.get("error")
+        if problem:
+            code = problem.get("code") if isinstance(problem, dict) else None
+            return None, refusal(code, str(problem))
+        return body, answer_from_completion(body)
+    except UNREADABLE:
+        return None, None
 
 
 def refusal(code: Any, message: str) -> Answer | None:

@@ -94,7 +94,7 @@ class LocalChat(Chat):
     seed: int = 0
     chat_template_path: str | None = None
     attn_implementation: str = "sdpa"
-    constrains = True
+    constrains = batched = True
     precision = ""  # what dtype "auto" chose, in words
     _prefix: Prefix = field(default_factory=Prefix, repr=False)
 

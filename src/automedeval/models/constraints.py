@@ -1,0 +1,317 @@
+"""Constrained answers of a server: the form that it has to keep, the requests that an answer takes, and its probabilities.
+
+A server that writes only what a regular expression or a grammar allows gives the answer in parts of a local judge: its literals
+as they are, one of the allowed values in each slot. The log-probabilities of its tokens give the probability of each value.
+
+A rationale is a request of its own, without a constraint, which ends before the score line. The scores are asked for after it,
+so that a rationale that reaches its limit does not cost them. A value whose probability is hidden behind a token that it shares
+with others (`response_a`, `response_b`) takes one more short request.
+"""
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from automedeval.models.base import Answer, Free, Part, Prompt, Slot, own_text, without_thoughts
+
+_META = re.compile(r"([\\.^$*+?{}\[\]|()])")
+_STRING = r'(?:[^"\\]|\\.)*'  # the inside of a JSON string
+
+
+def _escaped(text: str) -> str:
+    return _META.sub(r"\\\1", text).replace("\n", "\\n")
+
+
+def regular_expression(parts: Sequence[Part], opening: str = "(?:") -> str:
+    """Return the regular expression of the answers with these parts; `opening` begins the group of a slot or free text."""
+    text = ""
+    for part in parts:
+        if isinstance(part, Slot):
+            text += opening + "|".join(map(_escaped, part.values)) + ")"
+        else:
+            text += _escaped(part) if isinstance(part, str) else f"{opening}{_STRING})"
+    return text
+
+
+def gbnf(parts: Sequence[Part]) -> str:
+    """Return the same in the grammar notation of llama.cpp."""
+    pieces = []
+    for part in parts:
+        if isinstance(part, Slot):
+            pieces.append("(" + " | ".join(json.dumps(value) for value in part.values) + ")")
+        else:
+            pieces.append(json.dumps(part) if isinstance(part, str) else r'([^"\\] | "\\" [^\x00-\x1F])*')
+    return "root ::= " + " ".join(pieces)
+
+
+# How servers are told what to keep to. Those of the first group ignore the names of the others, so that one request with all of
+# them shows which one the server obeys.
+DIALECTS: dict[str, Callable[[Sequence[Part]], dict[str, Any]]] = {
+    "structured_outputs": lambda parts: {"structured_outputs": {"regex": regular_expression(parts)}},  # vLLM
+    "guided_regex": lambda parts: {"guided_regex": regular_expression(parts)},  # an older vLLM
+    "regex": lambda parts: {"regex": regular_expression(parts)},  # SGLang
+    "grammar": lambda parts: {"grammar": gbnf(parts)},  # llama.cpp
+    "response_format": lambda parts: {  # TGI
+        "response_format": {"type": "regex", "value": regular_expression(parts)}
+    },
+}
+TOGETHER = ("structured_outputs", "guided_regex", "regex", "grammar")
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a server offers.
+
+    Args:
+        dialect: the name in `DIALECTS` by which it is constrained; None: it is not.
+        alternatives: how many log-probabilities it gives per token.
+        continues: whether it continues an answer that a request begins (`continue_final_message`). Otherwise what an answer
+            begins with is written once more, by force.
+    """
+
+    dialect: str | None = None
+    alternatives: int = 0
+    continues: bool = False
+
+    def __str__(self) -> str:
+        known = f"yes ({self.alternatives})" if self.alternatives else "no"
+        return f"server: constrains {'yes' if self.dialect else 'no'}, log-probabilities {known}"
+
+
+OF_BATCH_FILES = Offer("structured_outputs", 20, continues=True)  # of `vllm run-batch`
+
+
+@dataclass(frozen=True)
+class Step:
+    """One request of a constrained answer.
+
+    Args:
+        written: the answer so far; the server goes on after it.
+        parts: what it has to write now; None: free text, which ends before `stop`.
+        stop: texts that end it; they are no part of what it writes.
+    """
+
+    written: str = ""
+    parts: tuple[Part, ...] | None = None
+    stop: tuple[str, ...] = ()
+
+    def most_tokens(self, free: int) -> int:
+        """Return the largest number of tokens that it writes: `free` for a free text, and one for each byte of the rest."""
+        if self.parts is None:
+            return free
+        return sum(
+            free
+            if isinstance(part, Free)
+            else max(len(text.encode()) for text in (part.values if isinstance(part, Slot) else [part]))
+            for part in self.parts
+        )
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a server wrote in a step: the text, and of each token its bytes and (bytes, probability) of its rivals."""
+
+    answer: Answer
+    text: str = ""
+    tokens: tuple[tuple[bytes, tuple[tuple[bytes, float], ...]], ...] = ()
+    ended: bool = True  # by itself, not by a limit
+
+
+def reply_of(completion: Mapping[str, Any] | None, answer: Answer) -> Reply:
+    """Return the reply in a chat completion, which `answer` was read from; None: the server refused the request."""
+    if completion is None:
+        return Reply(answer)
+    choice = completion["choices"][0]
+    content = (choice.get("message") or {}).get("content") or ""
+    tokens = []
+    try:
+        for token in (choice.get("logprobs") or {}).get("content") or []:
+            rivals = {_bytes(one): math.exp(min(0.0, one["logprob"])) for one in token.get("top_logprobs") or []}
+            rivals.setdefault(_bytes(token), math.exp(min(0.0, token["logprob"])))
+            tokens.append((_bytes(token), tuple(rivals.items())))
+    except (AttributeError, LookupError, TypeError, ValueError):  # a verdict does not need them
+        tokens = []
+    ended = choice.get("finish_reason") != "length"
+    return Reply(answer, content if isinstance(content, str) else answer.text, tuple(tokens), ended)
+
+
+def _bytes(token: Mapping[str, Any]) -> bytes:
+    return bytes(token["bytes"]) if token.get("bytes") else token["token"].encode()
+
+
+def constrained_answer(prompt: Prompt, continues: bool = True, sampled: bool = False) -> Generator[Step, Reply, Answer]:
+    """Yield the steps of a prompt's answer in parts, receive the reply to each, and return the answer.
+
+    A reply that does not keep to the form is returned as free text, to be parsed.
+
+    A server that continues an answer is asked for one value after another, each after the text before it, so that the literals
+    have the tokens that its tokenizer gives them, as with a local judge, and are not decoded. Any other server writes all of
+    them at once, in tokens of its own choice, which can change probabilities a little.
+
+    Args:
+        continues: see `Offer`.
+        sampled: the server draws the values. Otherwise each is the most probable one, as with a local judge, even if the most
+            probable first token leads to another.
+    """
+    parts, written, rationale, truncated = list(prompt.parts), "", None, False
+    usage: Counter[str] = Counter()
+    at = next((index for index, part in enumerate(parts) if isinstance(part, Free)), None)
+    if at is not None:
+        reply = yield _free_step(parts, at)
+        usage.update(reply.answer.usage)
+        # An empty rationale is an answer if the server ended it; a refusal, or thoughts that use up all tokens, are none.
+        if reply.answer.error and (reply.text.strip() or not reply.ended or not reply.answer.refused):
+            return reply.answer
+        opening, free = "".join(parts[:at]), parts[at]
+        written, rationale = _rationale(reply, opening, free)
+        truncated, parts = not reply.ended, parts[at + 1 :]
+    if not isinstance(parts[0], str):
+        parts.insert(0, "")
+    values: list[str] = []
+    odds: list[dict[str, float] | None] = []
+    while len(parts) > 1:  # literal, slot, literal, slot, … and perhaps a closing literal
+        asked = parts
+        if continues:
+            head, asked = _next_slot(parts)
+            written += head
+        reply = yield Step(written, tuple(asked))
+        usage.update(reply.answer.usage)
+        if reply.answer.error:
+            return reply.answer
+        found = re.fullmatch(regular_expression(asked, "("), reply.text)
+        if not found:
+            text = written + reply.text
+            return Answer(text, truncated=truncated or not reply.ended, usage=dict(usage))
+        for number in range(1, len(asked) // 2 + 1):
+            literal, slot = asked[2 * number - 2], asked[2 * number - 1]
+            following = asked[2 * number] if len(asked) > 2 * number else ""
+            before = reply.text[: found.start(number)]
+            chances = slot_odds(reply, before, slot, following, found[number])
+            if chances is not None:
+                chances = yield from _shared_out(
+                    chances, written + before.removesuffix(literal), literal, following, usage
+                )
+            best = found[number]
+            if chances is not None and not sampled:
+                best = max(slot.values, key=chances.__getitem__)
+            values.append(best)
+            odds.append(chances)
+            parts = parts[2:]
+            if best != found[number]:  # what follows was written after another value
+                break
+        written += before + best
+    known = None if any(one is None for one in odds) else tuple(odds)
+    return Answer(written + "".join(parts), tuple(values), known, rationale, truncated=truncated, usage=dict(usage))
+
+
+def _next_slot(parts: Sequence[Part]) -> tuple[str, list[Part]]:
+    """Return the literal that a request can begin with, and what has to be written: up to the end of the first slot.
+
+    Spaces and quotes before a value are written by the server: a token may join them to the value.
+    """
+    literal, slot, *rest = parts
+    cut = len(literal.rstrip(' "'))
+    asked = [literal[cut:], slot]
+    # "1" and "10" are told apart by what follows.
+    if rest and any(one != other and other.startswith(one) for one in slot.values for other in slot.values):
+        asked.append(rest[0])
+    return literal[:cut], asked
+
+
+def _free_step(parts: Sequence[Part], at: int) -> Step:
+    free = parts[at]
+    if free.json_string:  # within a text that the server has to begin
+        return Step("", (*parts[:at], free, '"'))
+    return Step("", None, tuple(dict.fromkeys((free.stop, free.stop.lower(), free.stop.upper()))))
+
+
+def _rationale(reply: Reply, opening: str, free: Free) -> tuple[str, str]:
+    """Return the answer up to the end of its free text, and the free text in plain characters."""
+    if free.json_string:
+        inside = re.match(_STRING, reply.text.removeprefix(opening))[0]
+        try:
+            plain = json.loads(f'"{inside}"', strict=False)
+        except ValueError:
+            plain = inside
+        return opening + inside, plain
+    text = own_text(without_thoughts(reply.text))
+    end = re.search(re.escape(free.stop), "\n" + text, re.I)
+    text = text[: max(0, end.start() - 1)] if end else text
+    return text.rstrip(), text.strip()
+
+
+def _shared_out(
+    chances: dict[Any, Any], written: str, literal: str, following: str, usage: Counter[str]
+) -> Generator[Step, Reply, dict[str, float] | None]:
+    """Ask how each sum of `slot_odds` is shared among its values; return value → probability, None if it is not told."""
+    for group, mass in chances.pop(None).items():
+        slot = Slot("", group)
+        reply = yield Step(written, (literal, slot, following))
+        usage.update(reply.answer.usage)
+        found = re.fullmatch(regular_expression((literal, slot, following), "("), reply.text)
+        inner = found and slot_odds(reply, reply.text[: found.start(1)], slot, following, found[1])
+        inner = (yield from _shared_out(inner, written, literal, following, usage)) if inner else None
+        if inner is None:
+            return None
+        for value, share in inner.items():
+            chances[value] += mass * share
+    total = sum(chances.values())
+    return {value: chance / total for value, chance in chances.items()}
+
+
+def slot_odds(reply: Reply, before: str, slot: Slot, following: str, value: str) -> dict[Any, Any] | None:
+    """Return the probability of each value of a slot by the tokens of a reply; None if they are not told.
+
+    Values may share tokens. Where the reply takes another way, the probability of those that share one is known only in sum:
+    the key None holds these sums, (value, …) → probability. A token that decides nothing among the values that are still open
+    is another way to write the same, and left out.
+
+    Args:
+        before: the reply's text before the slot.
+        following: the literal after it, which tells "1" from "10".
+        value: the value in the reply.
+    """
+    text = reply.text.encode()
+    start = b"".join(piece for piece, _ in reply.tokens).rfind(text)
+    if not reply.tokens or start < 0:
+        return None
+    at, position = len(before.encode()), -start
+    ends = {one: (one + following).encode() for one in slot.values}
+    open_: frozenset[str] = frozenset(slot.values)
+    chances: dict[Any, Any] = dict.fromkeys(slot.values, 0.0)
+    groups: Counter[tuple[str, ...]] = Counter()
+    mass = 1.0
+    for piece, rivals in reply.tokens:
+        begins, position = position, position + len(piece)
+        if position <= at:
+            continue
+        told: Counter[frozenset[str]] = Counter()
+        own = frozenset()
+        for rival, chance in rivals:
+            known = text[max(0, begins) : at]  # of a token that begins before the slot
+            if len(rival) <= len(known) or not rival.startswith(known):
+                continue
+            said = text[at : max(at, begins)] + rival[len(known) :]
+            fits = frozenset(one for one in open_ if ends[one].startswith(said) or said.startswith(ends[one]))
+            if fits and (fits != open_ or rival == piece):
+                told[fits] += chance
+            if rival == piece:
+                own = fits
+        if value not in own or not told[own]:
+            return None
+        total = told.total()
+        for fits, chance in told.items():
+            if fits != own and chance:
+                if len(fits) == 1:
+                    chances[next(iter(fits))] += mass * chance / total
+                else:
+                    groups[tuple(one for one in slot.values if one in fits)] += mass * chance / total
+        mass, open_ = mass * told[own] / total, own
+        if len(own) == 1:
+            chances[value] += mass
+            return chances | {None: dict(groups)}
+    return None

@@ -1,0 +1,122 @@
+"""A double of a server that constrains what it writes and tells log-probabilities, as vLLM, SGLang, llama.cpp and TGI do.
+
+Its "model" is a table by chance: the logit of a token depends on the prompt, the answer so far and the token. It is constrained
+as these servers are: token by token, over the tokens after which the regular expression can still be matched, which the library
+`regex` decides. Some tokens have several characters, and some values begin with the same token.
+"""
+
+import hashlib
+import json
+import math
+import re
+import string
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import regex
+from doubles.endpoint import EndpointDouble, answer, error
+
+WORDS = ("response", "resp", "_a", "_b", "tie", "neither", "Doctor", " points", '": "', "Score", "Tie")
+VOCABULARY = (*string.ascii_letters, *string.digits, *' .,:"{}_-\n', *WORDS)
+
+
+def logit(prompt: str, written: str, token: str) -> float:
+    return 6 * int(hashlib.sha256(f"{prompt}|{written}|{token}".encode()).hexdigest()[:8], 16) / 16**8
+
+
+@cache
+def odds(prompt: str, written: str, pattern: regex.Pattern, begun: str = "") -> dict[str, float]:
+    """Return the probability of each token that the pattern allows after `begun` + `written`; "" ends the answer."""
+    allowed = [one for one in VOCABULARY if pattern.fullmatch(written + one, partial=True)]
+    allowed += [""] if pattern.fullmatch(written) else []
+    # As with a real tokenizer, a text is nearly always written in its longest tokens.
+    short = {one for one in allowed if one and any(other != one and other.startswith(one) for other in allowed)}
+    weights = {one: math.exp(logit(prompt, begun + written, one) - 20 * (one in short)) for one in allowed}
+    return {one: weight / sum(weights.values()) for one, weight in weights.items()}
+
+
+def pattern_of_gbnf(grammar: str) -> str:
+    """Return the regular expression of a grammar of literals, alternatives of literals, and the inside of a JSON string."""
+    (rule,) = re.fullmatch(r"root ::= (.*)", grammar, re.S).groups()
+    inside = r'([^"\\] | "\\" [^\x00-\x1F])*'
+    pieces = re.findall(rf'{re.escape(inside)}|"(?:[^"\\]|\\.)*"|\(|\)|\|', rule)
+    found = (
+        r'(?:[^"\\]|\\.)*' if one == inside else re.escape(json.loads(one)) if one[0] == '"' else one for one in pieces
+    )
+    return "".join(found)
+
+
+@dataclass
+class ConstrainedServer:
+    """Answer requests as a server does that offers this much; `double()` serves it.
+
+    Args:
+        dialect: the field by which it is constrained: "structured_outputs", "guided_regex", "regex", "grammar",
+            "response_format", or None.
+        alternatives: the most log-probabilities per token, 0 for none; more are refused with 400.
+        continues: whether it takes `continue_final_message`.
+        strict: whether it refuses fields that it does not know.
+        free: (prompt, limit) → the text without a constraint, and its reason to end.
+    """
+
+    dialect: str | None = "structured_outputs"
+    alternatives: int = 20
+    continues: bool = True
+    strict: bool = False
+    free: Callable[[str, int], tuple[str, str]] = lambda prompt, limit: ("Both help.\nI think.", "stop")
+
+    def double(self) -> EndpointDouble:
+        return EndpointDouble(self, constrains=True)
+
+    def __call__(self, body: dict[str, Any]) -> dict[str, Any]:
+        known = {"model", "messages", "max_tokens", "max_completion_tokens", "temperature", "seed", "stop"}
+        known |= {"logprobs", "top_logprobs", "response_format", self.dialect}
+        known |= {"continue_final_message", "add_generation_prompt"} if self.continues else set()
+        if self.strict and body.keys() - known:
+            return error(400, f"Extra inputs are not permitted: {min(body.keys() - known)}")
+        if body.get("top_logprobs", 0) > self.alternatives:
+            return error(400, f"Requested sample logprobs of {body['top_logprobs']}, at most {self.alternatives}")
+        prompt = next(one["content"] for one in body["messages"] if one["role"] == "user")
+        begun, closed = "", 0
+        if body["messages"][-1]["role"] == "assistant":
+            goes_on = self.continues and body.get("continue_final_message")
+            begun, closed = (body["messages"][-1]["content"], 0) if goes_on else ("", 5)
+        usage = {"prompt_tokens": sum(len(one["content"].split()) + 3 for one in body["messages"]) + closed}
+        limit = body.get("max_completion_tokens") or body["max_tokens"]
+        pattern = self._pattern(body)
+        if pattern is None:
+            text, reason = self.free(prompt, limit)
+            for stop in body.get("stop", ()):
+                text, found, _ = text.partition(stop)
+                reason = "stop" if found else reason
+            return answer(text, finish_reason=reason, usage=usage | {"completion_tokens": len(text.split())})
+        text, tokens, most = "", [], min(self.alternatives, body.get("top_logprobs", 0))
+        while True:
+            chances = odds(prompt, text, pattern, begun)
+            best = max(chances, key=chances.__getitem__)
+            if not best or len(tokens) == limit:
+                break
+            # As vLLM: the tokens that are not allowed fill the list with -9999.
+            shown = sorted(chances.items(), key=lambda pair: -pair[1])[:most]
+            shown = [self._token(one, math.log(chance)) for one, chance in shown if one]
+            shown += [self._token(f"<other {place}>", -9999.0) for place in range(most - len(shown))]
+            tokens.append(self._token(best, math.log(chances[best])) | {"top_logprobs": shown})
+            text += best
+        told = {"content": tokens} if most else None
+        usage |= {"completion_tokens": len(tokens)}
+        return answer(text, finish_reason="length" if best else "stop", logprobs=told, usage=usage)
+
+    def _token(self, text: str, logprob: float) -> dict[str, Any]:
+        return {"token": text, "logprob": logprob, "bytes": list(text.encode())}
+
+    def _pattern(self, body: dict[str, Any]) -> regex.Pattern | None:
+        given = body.get(self.dialect) if self.dialect else None
+        if self.dialect == "response_format":
+            given = given["value"] if given and given["type"] == "regex" else None
+        elif self.dialect == "structured_outputs":
+            given = given and given["regex"]
+        elif self.dialect == "grammar":
+            given = given and pattern_of_gbnf(given)
+        return regex.compile(given, regex.S) if given else None

@@ -1,0 +1,259 @@
+"""A judge behind a server that constrains: its values and probabilities beside a naive walk over the server's own table."""
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+import regex
+from doubles.constrained_server import ConstrainedServer, odds
+from doubles.endpoint import EndpointDouble, answer, error
+
+from automedeval.judges.judge import Judge
+from automedeval.models.base import ChatError, Free, Slot
+from automedeval.models.constraints import DIALECTS, gbnf, regular_expression
+from automedeval.models.endpoint import OpenAIChat
+from automedeval.models.pace import MOST, START, Pace
+from automedeval.records import Case, Response
+from automedeval.rubrics import read_rubric
+from automedeval.rubrics.grammar import answer_parts, parse_verdict
+
+CASES = [
+    Case(
+        f"c{number}",
+        f"What helps {number}?",
+        (Response("alder", "Rest."), Response("birch", "Wait.")),
+        "Rest and wait.",
+    )
+    for number in range(2)
+]
+RUBRICS = ("automedeval", "medical_pairwise", "just_eval_pairwise", "instruction_pairwise", "pandalm")
+WRITTEN = ("automedeval", "just_eval_pairwise")  # rubrics with a rationale
+
+
+@pytest.fixture(autouse=True)
+def _key(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
+
+
+def chat_at(endpoint, **options):
+    return OpenAIChat("m", base_url=endpoint.url, **{"max_retries": 0, "timeout": 20.0, "max_new_tokens": 40} | options)
+
+
+def naive(prompt: str, written: str, parts: list) -> list[dict[str, float]]:
+    """Return each slot's probabilities: of every way to write a value the product of its tokens, by the server's table."""
+    found, done = [], 0  # `done`: parts that are written
+
+    def chance(text: str, target: str, pattern: regex.Pattern, begun: str) -> float:
+        if len(text) >= len(target):
+            return 1.0
+        steps = odds(prompt, text, pattern, begun)
+        fitting = [one for one in steps if one and (target.startswith(text + one) or (text + one).startswith(target))]
+        return sum(steps[one] * chance(text + one, target, pattern, begun) for one in fitting)
+
+    for index, part in enumerate(parts):
+        if not isinstance(part, Slot):
+            continue
+        before = "".join(parts[done:index])
+        rest = regex.compile(regular_expression(parts[done:]), regex.S)
+        following = parts[index + 1] if index + 1 < len(parts) else ""
+        # Whichever way the literal before it is written: the table depends on the text alone, and so does the sum.
+        each = {}
+        for value in part.values:
+            each[value] = chance(before, before + value + following[:1], rest, written)
+        total = sum(each.values())
+        found.append({value: share / total for value, share in each.items()})
+        best = max(part.values, key=each.get)
+        written, done = written + before + best, index + 1
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "rationale"), [*((name, False) for name in RUBRICS), *((name, True) for name in WRITTEN)]
+)
+def test_values_and_probabilities_are_those_of_the_servers_table(name, rationale):
+    rubric = read_rubric(name)
+    with ConstrainedServer().double() as endpoint:
+        judge = Judge(chat_at(endpoint), rubric, rationale=rationale)
+        assert judge.score_decoding == "constrained"
+        for case in CASES:
+            (request,) = judge.plan(case)
+            (verdict,) = judge([case])
+            assert verdict.valid, verdict.error
+            parts = answer_parts(rubric, 2, rationale)
+            at = next((index for index, part in enumerate(parts) if isinstance(part, Free)), None)
+            written = ""
+            if at is not None:
+                parts = parts[at + 1 :]
+                written = verdict.raw[: verdict.raw.rindex(parts[0])]
+            expected = naive(judge.prompt(request).messages[-1]["content"], written, parts)
+            assert len(verdict.extra["probabilities"]) == len(expected)
+            for told, wanted in zip(verdict.extra["probabilities"], expected):
+                assert told == pytest.approx(wanted, abs=2e-5)
+            best = [max(each, key=each.get) for each in expected]
+            reading = parse_verdict(verdict.raw, rubric, 2)
+            assert reading.valid
+            if rubric.grammar == "score_line":
+                assert list(reading.scores) == list(map(int, best))
+                assert [verdict.scores[slot] for slot in verdict.order] == list(reading.scores)
+                means = [sum(int(value) * share for value, share in each.items()) for each in expected]
+                assert [verdict.expected_scores[slot] for slot in verdict.order] == pytest.approx(means, abs=1e-4)
+            else:
+                words = [rubric.choices[reading.choices[one]] for one in rubric.output_criteria]
+                assert words == best
+
+
+@pytest.mark.parametrize(("continues", "strict"), [(False, True), (True, False)])
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_every_dialect_is_found_and_gives_the_same_verdicts(dialect, continues, strict):
+    verdicts = []
+    for server in (ConstrainedServer(), ConstrainedServer(dialect, 20, continues, strict)):
+        with server.double() as endpoint:
+            judge = Judge(chat_at(endpoint), "automedeval")
+            verdicts.append([(each.scores, each.raw, each.extra["probabilities"]) for each in judge(CASES[:1])])
+            asked = [request["body"] for request in endpoint.asked]
+            if server.dialect == dialect and server.continues == continues:
+                assert str(judge.chat.offer) == "server: constrains yes, log-probabilities yes (20)"
+                assert judge.chat.offer.continues == continues
+                assert [dialect in body for body in asked].count(True) == (2 if continues else 1)
+    assert verdicts[0] == verdicts[1]
+
+
+@pytest.mark.parametrize(("offered", "used"), [(20, 20), (5, 5), (0, 0)])
+def test_as_many_log_probabilities_are_asked_for_as_the_server_gives(offered, used, capfd):
+    with ConstrainedServer(alternatives=offered).double() as endpoint:
+        judge = Judge(chat_at(endpoint), "automedeval")
+        verdicts = list(judge(CASES))
+        assert all(verdict.valid for verdict in verdicts)
+        assert all((verdict.expected_scores is not None) == (used > 0) for verdict in verdicts)
+        assert judge.chat.offer.alternatives == used
+    told = f"yes ({used})" if used else "no"
+    assert f"server: constrains yes, log-probabilities {told}\n" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "kept"),
+    [
+        ("They help. " * 10, "length", "They help. " * 10),  # until the limit
+        ("", "stop", ""),
+        ("Good.\nscore: Doctor 1: 9 points.", "stop", "Good."),  # the score line is not the rationale's to write
+        ("Score: all of them are fine.", "stop", ""),
+        ("Good.<|im_end|>\nMore.", "stop", "Good."),
+    ],
+)
+def test_whatever_the_rationale_is_the_scores_are_there(text, reason, kept):
+    with ConstrainedServer(free=lambda prompt, limit: (text, reason)).double() as endpoint:
+        (verdict, *_) = Judge(chat_at(endpoint), "automedeval")(CASES)
+    assert verdict.valid
+    assert verdict.rationale == (kept.strip() or None)
+    assert verdict.extra.get("truncated", False) == (reason == "length")
+    assert verdict.usage["completion_tokens"] > len(kept.split())
+
+
+def test_a_server_that_does_not_constrain_is_asked_as_before(capfd):
+    with EndpointDouble(answer("Good.\nScore: Doctor 1: 4 points. Doctor 2: 3 points.")) as endpoint:
+        judge = Judge(chat_at(endpoint), "automedeval")
+        assert judge.score_decoding == "free"
+        assert [set(verdict.scores) for verdict in judge(CASES)] == [{3, 4}] * 2
+        assert len(endpoint.asked) == 2
+        assert "server: constrains no" in capfd.readouterr().err
+        with pytest.raises(Exception, match="needs a checkpoint, or a server that constrains"):
+            Judge(chat_at(endpoint), "automedeval", score_decoding="constrained")
+
+
+def test_a_server_that_ignores_its_constraint_later_is_parsed():
+    server = ConstrainedServer()
+
+    def forgetful(body):
+        asked = body["messages"][0]["content"] != "How are you?" and "structured_outputs" in body
+        return answer("Doctor 1 is good.") if asked else server(body)
+
+    with EndpointDouble(forgetful, constrains=True) as endpoint:
+        verdicts = list(Judge(chat_at(endpoint), "automedeval", rationale=False)(CASES))
+    assert [verdict.error for verdict in verdicts] == ["0 scores for 2 slots"] * 2
+
+
+def test_verdicts_with_and_without_a_constraint_have_other_settings():
+    with ConstrainedServer().double() as first, EndpointDouble(answer("x")) as second:
+        prints = set()
+        for endpoint in (first, second):
+            for options in ({}, {"structured_output": False}):
+                chat = chat_at(endpoint, **options)
+                chat.fingerprint = "the same"  # the address is a part of it
+                prints.add(Judge(chat, "automedeval").fingerprint)
+        assert len(prints) == 2  # constrained, free
+
+
+def test_an_overloaded_server_is_not_taken_for_one_that_does_not_constrain():
+    with EndpointDouble(error(503, "loading"), constrains=True) as endpoint, pytest.raises(ChatError, match="loading"):
+        Judge(chat_at(endpoint), "automedeval")
+
+
+def test_values_that_begin_like_others_are_told_apart():
+    values = ("1", "10", "2")
+    parts = ["Score: ", Slot("s", values), " points."]
+    assert regular_expression(parts) == "Score: (?:1|10|2) points\\."
+    assert gbnf(parts) == 'root ::= "Score: " ("1" | "10" | "2") " points."'
+    with ConstrainedServer().double() as endpoint:
+        chat = chat_at(endpoint)
+        rubric = replace(read_rubric("automedeval"), scale=(1, 12))
+        judge = Judge(chat, rubric, rationale=False)
+        for case in CASES:
+            (request,) = judge.plan(case)
+            (verdict,) = judge([case])
+            expected = naive(judge.prompt(request).messages[-1]["content"], "", answer_parts(rubric, 2, False))
+            for told, wanted in zip(verdict.extra["probabilities"], expected):
+                assert told == pytest.approx(wanted, abs=2e-5)
+            assert math.isclose(sum(verdict.extra["probabilities"][0].values()), 1, abs_tol=1e-4)
+
+
+class Clock:
+    """Simulated time of a server that answers so many requests a second at most, and one in `latency` seconds."""
+
+    def __init__(self, capacity: float, latency: float):
+        self.now, self.capacity, self.latency = 0.0, capacity, latency
+
+    def __call__(self) -> float:
+        return self.now
+
+    def serve(self, pace: Pace, answers: int) -> list[int]:
+        limits = []
+        for _ in range(answers):
+            self.now += 1 / min(self.capacity, pace.limit / self.latency)
+            pace.ended(pace.limit)
+            limits.append(pace.limit)
+        return limits
+
+
+@pytest.mark.parametrize(("capacity", "found"), [(1000, 256), (40, 64), (10, 16), (3, 8)])
+def test_concurrency_rises_until_the_rate_does_not(capacity, found):
+    clock = Clock(capacity, latency=1.0)
+    pace = Pace(clock=clock)
+    limits = clock.serve(pace, 3000)
+    assert limits[0] == START
+    assert all(after in (before, 2 * before, before // 2) for before, after in pairwise(limits))
+    assert limits[-1] == found <= MOST
+    assert len(set(limits[-1000:])) == 1
+
+
+def test_429_halves_the_concurrency_once_and_a_fixed_one_stays():
+    clock = Clock(1000, 1.0)
+    pace, fixed = Pace(clock=clock), Pace(5, clock=clock)
+    for each in (pace, fixed):
+        each.busy()
+        each.busy()
+    assert (pace.limit, fixed.limit, fixed.most) == (START // 2, 5, 5)
+    clock.serve(pace, 200)
+    assert pace.limit == START // 2
+
+
+def test_the_body_keeps_what_prompts_share_at_their_beginning():
+    with ConstrainedServer().double() as endpoint:
+        list(Judge(chat_at(endpoint, concurrency=1), "automedeval")(CASES[:1]))
+        rationale, *scores = (request["body"] for request in endpoint.asked)
+        assert len(scores) == 2
+        assert "structured_outputs" not in rationale
+        for body in scores:
+            assert body["messages"][: len(rationale["messages"])] == rationale["messages"]
+            assert body["structured_outputs"] == {"regex": " (?:1|2|3|4|5)"}
+        assert scores[1]["messages"][-1]["content"].startswith(scores[0]["messages"][-1]["content"] + " ")
