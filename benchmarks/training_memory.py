@@ -2,7 +2,7 @@
 
     python benchmarks/training_memory.py
     python benchmarks/training_memory.py --tokens 1200 --utilisation 0.3
-    python benchmarks/training_memory.py --check recipes/README.md
+    python benchmarks/training_memory.py --check docs/train.md
 
 Parameters are counted on models of the right shape that hold no data, adapters with the settings of their YAML. Memory is
 what DeepSpeed's own estimator gives for weights, gradients and optimizer states under ZeRO-3; activations are not in it.

@@ -107,7 +107,7 @@ class Base:
         """Return the study's lists with this base in the place of its own."""
         brought = Brought(
             self.model,
-            "the base model, any chat model (recipes/README.md, Base models)",
+            "the base model, any chat model (docs/train.md, Base models)",
             f"hf download ORG/{Path(self.model).name} --local-dir {self.model}",
             "chat_llama",
         )

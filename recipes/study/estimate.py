@@ -1,6 +1,6 @@
 """What a study takes: requests and tokens at endpoints with their cost, hours and disk of training.
 
-Counts are those of a run's study.yaml. Hours and disk are those of the table in recipes/README.md, which
+Counts are those of a run's study.yaml. Hours and disk are those of the table in docs/train.md, which
 benchmarks/training_memory.py computes; judging and generation are not in it.
 """
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from study.steps import Step
 
-TABLE = Path(__file__).parents[1] / "README.md"
+TABLE = Path(__file__).parents[2] / "docs" / "train.md"
 
 
 def estimate(steps: Sequence[Step], sizes: dict[str, Any]) -> Iterator[str]:
@@ -46,7 +46,7 @@ def estimate(steps: Sequence[Step], sizes: dict[str, Any]) -> Iterator[str]:
     disk = float(row["disk at most"]) + (len(trained) - 1) * float(row["weights"])
     yield (
         f"training: {len(trained)} trainings, about {times * float(row['hours, 1 GPU']):,.1f} GPU hours{eight}, at most "
-        f"{disk:,.0f} GB of disk (the table in recipes/README.md; judging and generation come on top)"
+        f"{disk:,.0f} GB of disk (the table in docs/train.md; judging and generation come on top)"
     )
 
 

@@ -9,10 +9,11 @@ from automedeval.rubrics import Criterion, Rubric, RubricError, packaged_rubrics
 if TYPE_CHECKING:
     from automedeval.judges.judge import Judge, load_judge
     from automedeval.judges.likelihood import LikelihoodJudge
+    from automedeval.judges.tables import Verdicts, judge_dataset
     from automedeval.models.endpoint import OpenAIChat
     from automedeval.models.local import LocalChat
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "AutoMedEvalError",
     "Case",
@@ -27,6 +28,8 @@ __all__ = [
     "Rubric",
     "RubricError",
     "Verdict",
+    "Verdicts",
+    "judge_dataset",
     "load_judge",
     "packaged_rubrics",
     "read_cases",
@@ -40,6 +43,8 @@ _HOMES = {
     "LikelihoodJudge": "judges.likelihood",
     "LocalChat": "models.local",
     "OpenAIChat": "models.endpoint",
+    "Verdicts": "judges.tables",
+    "judge_dataset": "judges.tables",
     "load_judge": "judges.judge",
 }
 

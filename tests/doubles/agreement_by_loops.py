@@ -1,6 +1,6 @@
 """The content of agreement.json by plain loops over the lines of the files, to compare `meta_evaluate` with.
 
-It follows the definitions of recipes/README.md and of the docstrings, and imports nothing of the package. Every figure is a
+It follows the definitions of docs/believe.md and of the docstrings, and imports nothing of the package. Every figure is a
 function of a list of case numbers, so that a resample of the bootstrap is only a list with repetitions.
 """
 

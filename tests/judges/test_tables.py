@@ -1,0 +1,88 @@
+"""Data sets in, data sets and pandas tables out, beside the verdicts that the same judge gives on the same cases."""
+
+from pathlib import Path
+
+import pytest
+from datasets import Dataset
+from doubles.tiny_model import build_tiny_model
+
+from automedeval import Case, RecordError, Verdict, Verdicts, judge_dataset, load_judge
+
+ROWS = {
+    "id": ["x", "y", "z"],
+    "question": ["Is rust harmful?", "Do I need a booster?", "May I swim?"],
+    "model_a": ["Yes, it can be.", "Every ten years.", None],
+    "model_b": ["No.", "", "  "],
+    "reference": ["Rust itself is not.", None, "Yes."],
+}
+
+
+def test_a_data_set_gets_the_scores_of_the_verdicts() -> None:
+    judge = load_judge("baseline:longer text")
+    scored = judge_dataset(judge, Dataset.from_dict(ROWS))
+    assert scored.column_names == [*ROWS, "model_a_score", "model_b_score", "valid", "rationale"]
+    assert scored["model_a_score"][:] == [4.0, 3.0, None]
+    assert scored["model_b_score"][:] == [1.0, None, None]
+    assert scored["valid"][:] == [True, True, None]
+    only = judge_dataset(judge, Dataset.from_dict(ROWS).rename_column("question", "ask"), ["model_b"], question="ask")
+    assert "model_a_score" not in only.column_names
+    assert only["model_b_score"][:] == [1.0, None, None]
+
+
+def test_an_invalid_verdict_has_no_score() -> None:
+    judge = load_judge("baseline:BM25 to the question")  # a question without words has no score
+    scored = judge_dataset(judge, Dataset.from_dict({"question": ["?", "Rust?"], "a": ["Yes.", "Rust is."]}))
+    assert scored["valid"][1]
+    for value, valid in zip(scored["a_score"], scored["valid"]):
+        assert (value is None) == (not valid)
+
+
+def test_faults_are_one_line(tmp_path: Path) -> None:
+    judge = load_judge("baseline:longer text")
+    for rows, options, fault in (
+        ({"a": ["b"]}, {}, "no column 'question'"),
+        ({"question": ["b"]}, {}, "no column with responses"),
+        (ROWS, {"responses": ["model_c"]}, "no column 'model_c'"),
+        (ROWS | {"valid": [1, 2, 3]}, {"responses": ["model_a"]}, "a column 'valid' already"),
+    ):
+        with pytest.raises(RecordError, match=fault):
+            judge_dataset(judge, Dataset.from_dict(rows), **options)
+    pairs = load_judge(str(build_tiny_model(tmp_path / "model")), "medical_pairwise", {"max_new_tokens": 4})
+    with pytest.raises(RecordError, match="gives choices, and a table needs scores"):
+        judge_dataset(pairs, Dataset.from_dict(ROWS))
+
+
+def test_verdicts_are_a_table_with_a_row_for_each_response() -> None:
+    models = {"models": ["a", "b"]}
+    table = Verdicts(
+        [
+            Verdict(
+                "1",
+                "j",
+                "r@1",
+                (1, 0),
+                valid=True,
+                scores=(2, 5),
+                expected_scores=(2.5, 4.5),
+                rationale="R",
+                extra=models,
+            ),
+            Verdict("2", "j", "r@1", (0, 1), error="not readable", extra=models),
+            Verdict("3", "k", "p@1", (0, 1), ("a", "b"), valid=True, choices={"best": "tie"}, extra=models),
+        ]
+    ).to_pandas()
+    assert table[["case_id", "model", "slot"]].values.tolist() == [
+        ["1", "b", 0], ["1", "a", 1], ["2", "a", 0], ["2", "b", 1], ["3", "a", 0], ["3", "b", 1],
+    ]  # fmt: skip
+    assert table.score.tolist()[:2] == [5, 2]
+    assert table.groupby("case_id").expected_score.mean().round(3).to_dict()["1"] == 3.5
+    assert table[~table.valid].score.isna().all()
+    assert table.choice_best.dropna().tolist() == ["tie", "tie"]
+    assert Verdicts().to_pandas().empty
+
+
+def test_verdicts_of_a_judge_are_a_table() -> None:
+    answers = [{"model": "a", "text": "one two"}, {"model": "b", "text": "one"}]
+    case = Case.from_dict({"id": "1", "question": "Q?", "responses": answers})
+    table = Verdicts(load_judge("baseline:longer text")([case])).to_pandas()
+    assert dict(zip(table.model, table.expected_score)) == {"a": 2, "b": 1}

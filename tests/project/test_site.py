@@ -1,0 +1,68 @@
+"""The documents as a site, the notebook, and what GitHub reads: each is built, run or checked as its own program does it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from programs import ROOT, needs_encoder
+
+
+def test_the_site_builds_without_a_warning_and_loads_nothing_from_outside(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocs")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    pages = list((tmp_path / "site").rglob("*.html"))
+    assert len(pages) > 10
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        assert "fonts.googleapis" not in text
+        assert '<script src="http' not in text
+        assert '<link rel="stylesheet" href="http' not in text
+
+
+def test_every_document_is_in_the_navigation() -> None:
+    def files(entry: object) -> list[str]:
+        if isinstance(entry, str):
+            return [entry]
+        return [name for part in (entry.values() if isinstance(entry, dict) else entry) for name in files(part)]
+
+    class Loader(yaml.SafeLoader):
+        """Reads MkDocs' own tag as its list."""
+
+    Loader.add_constructor("!ENV", lambda loader, node: loader.construct_sequence(node))
+    navigation = yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), Loader)["nav"]
+    assert sorted(files(navigation)) == sorted(path.name for path in (ROOT / "docs").glob("*.md"))
+
+
+@needs_encoder
+def test_the_notebook_runs_from_top_to_bottom(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    notebook = json.loads((ROOT / "docs/quickstart.ipynb").read_text(encoding="utf-8"))
+    names: dict = {}
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            assert cell["outputs"] == [], "outputs are not committed"
+            exec(compile("".join(cell["source"]), "quickstart.ipynb", "exec"), names)
+    scored, table = names["scored"].to_pandas(), names["table"]
+    assert (scored.model_a_score > scored.model_b_score).all()
+    assert table.valid.all()
+    assert table.case_id.nunique() == len(names["cases"])
+
+
+def test_github_can_read_its_files() -> None:
+    checker = [sys.executable, "-m", "check_jsonschema", "--builtin-schema"]
+    for schema, folder in (("github-workflows", "workflows"), ("github-issue-forms", "ISSUE_TEMPLATE")):
+        files = sorted((ROOT / ".github" / folder).glob("*.yml"))
+        files = [file for file in files if file.name != "config.yml"]
+        assert files
+        done = subprocess.run([*checker, f"vendor.{schema}", *files], capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+    for file in (ROOT / ".github/workflows").glob("*.yml"):
+        jobs = yaml.safe_load(file.read_text(encoding="utf-8"))
+        assert "permissions" in jobs, "the least permissions are named"
+    form = ROOT / ".github/ISSUE_TEMPLATE/bug.yml"
+    assert "automedeval doctor" in form.read_text(encoding="utf-8")
