@@ -10,8 +10,8 @@ that watches, and what `automedeval judge` takes to load and to ask a model.
 import asyncio
 import logging
 import os
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby
@@ -180,12 +180,19 @@ def load_reward(settings: str | None = None) -> JudgeReward:
         return JudgeReward(load(args.judge), load(args.watch_judge) if args.watch_judge else None, args.window)
 
 
-def whole_weights() -> AbstractContextManager:
-    """Return a context in which a model is loaded whole, though ZeRO-3 splits the weights of the one that is trained."""
-    from accelerate.state import AcceleratorState  # loads torch, which the judges load too
+@contextmanager
+def whole_weights() -> Iterator[None]:
+    """Load models whole within this context, though ZeRO-3 splits the weights of the one that is trained."""
+    from transformers.integrations import deepspeed  # loads torch, which the judges load too
 
-    plugin = AcceleratorState().deepspeed_plugin if AcceleratorState._shared_state else None
-    return nullcontext() if plugin is None else plugin.zero3_init_context_manager(enable=False)
+    held = deepspeed._hf_deepspeed_config_weak_ref  # only its dict has a public name
+    config = held() if held is not None else None
+    deepspeed.unset_hf_deepspeed_config()
+    try:
+        yield
+    finally:
+        if config is not None:
+            deepspeed.set_hf_deepspeed_config(config)
 
 
 def cases_of(questions: Sequence[Any], references: Sequence[str | None], completions: Sequence[str]) -> list[Case]:
