@@ -290,6 +290,33 @@ def test_a_disk_that_fills_up_spares_the_whole_checkpoints(folder: Path, killed:
         assert before == after
 
 
+def test_a_judge_rewards_the_completions_of_two_processes(folder: Path) -> None:
+    # ZeRO-3 splits the weights of the model that is trained, and leaves those of the judge whole.
+    output, log, settings = folder / "grpo", folder / "grpo.log", folder / "reward.yaml"
+    settings.write_text(f"judge: {folder / 'model'}\nwatch_judge: 'baseline:longer text'\n")
+    recipe = ["recipes/grpo.py", "--config", "recipes/runs/grpo-135m/grpo.yaml", "--reward", settings, "--max_steps", 3]
+    recipe += [
+        "--model_name_or_path",
+        folder / "model",
+        "--output_dir",
+        output,
+        "--max_completion_length",
+        8,
+        "--learning_rate",
+        0.01,
+    ]
+    recipe += ["--num_generations", 2, "--per_device_train_batch_size", 2, "--gradient_accumulation_steps", 1]
+    ended(start("zero3_cpu", list(map(str, recipe)), log), log)
+    record = read_record(output)
+    assert record["finished"]
+    assert record["identity"]["processes"] == 2
+    rewards = [line for line in record["rewards"] if "judge/valid_rate" in line]
+    assert [line["judge/valid_rate"] for line in rewards] == [1, 1, 1]
+    assert all(1 <= line["reward"] <= 5 for line in rewards)
+    before, after = load_file(folder / "model/model.safetensors"), load_file(output / "model.safetensors")
+    assert any((before[name] != after[name]).any() for name in before), rewards
+
+
 def test_more_processes_than_rows_is_one_error(folder: Path) -> None:
     build_instructions(folder / "single", {"stage1": 1, "test": 1})
     output, log = folder / "none", folder / "none.log"

@@ -1,0 +1,118 @@
+"""Train a model that answers patients with TRL's GRPOTrainer, with a judge's scores as the reward.
+
+    python recipes/grpo.py --config recipes/runs/grpo-135m/grpo.yaml
+    accelerate launch --config_file accelerate_configs/zero3.yaml recipes/grpo.py --config recipes/runs/grpo-135m/grpo.yaml
+
+--reward names the YAML file of the judge (`automedeval.rewards`). Writes the weights to OUTPUT_DIR; the same command again
+resumes from the last complete checkpoint. `trl grpo --reward_funcs automedeval.rewards.medical_judge` trains the same way.
+"""
+
+import itertools
+import sys
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+from accelerate import PartialState
+from datasets import Dataset
+from transformers import TrainingArguments
+from trl import GRPOConfig, GRPOTrainer, ModelConfig, TrlParser, get_peft_config
+
+from automedeval.cli import git_commit, installed_versions, run
+from automedeval.models.checkpoints import checkpoint_folder, fingerprint, read_record
+from automedeval.records import Case, RecordError, check_least, digest, read_cases
+from automedeval.records.hub_names import hub_commits
+from automedeval.rewards import load_reward
+from automedeval.training.checkpointing import WholeCheckpoints
+from automedeval.training.stages import DECISIVE, begin, plain, refuse_unused, remove_checkpoints, write_record
+from automedeval.training.start import loading_options, tell, tell_of_locks, whole_checkpoint, without_bfloat16
+
+
+@dataclass
+class CasesArguments:
+    """What is asked, and who judges the answers."""
+
+    cases: str = field(metadata={"help": "cases whose questions the model answers; their responses are not read"})
+    reward: str | None = field(default=None, metadata={"help": "YAML file of the judge; default: the small judge"})
+    limit: int | None = field(default=None, metadata={"help": "number of cases to read (default: all)"})
+
+    def __post_init__(self) -> None:
+        check_least(self, 1, "limit")
+
+
+def main() -> None:
+    """Read the questions, load the judge, train, and save the model."""
+    tell_of_locks()
+    args, training, model = parse()
+    state, output = PartialState(), Path(training.output_dir)
+    start = checkpoint_folder(model.model_name_or_path)
+    rows = [row_of(case) for case in itertools.islice(read_cases(args.cases), args.limit)]
+    if not rows:
+        raise RecordError(f"{args.cases}: no case")
+    reward = load_reward(args.reward)
+    own = {each.name for each in fields(GRPOConfig)} - {each.name for each in fields(TrainingArguments)}
+    identity = {name: getattr(training, name) for name in sorted(own | set(DECISIVE)) if hasattr(training, name)}
+    peft = get_peft_config(model)
+    identity |= {"dtype": model.dtype, "peft": peft and peft.to_dict(), "processes": state.num_processes}
+    identity |= {"rows": digest(rows), "start": fingerprint(start, []), "judge": reward.judge.fingerprint}
+    record = {
+        "identity": plain(identity),
+        "start": model.model_name_or_path,
+        "arguments": plain({name: value for group in (args, training, model) for name, value in vars(group).items()}),
+        "versions": installed_versions("trl", "peft", "deepspeed", "datasets"),
+        "commit": git_commit(),
+        "revisions": hub_commits(),
+    }
+    state.wait_for_everyone()
+    finished = begin(output, record) if state.is_main_process else False
+    state.wait_for_everyone()
+    if finished or read_record(output)["finished"]:
+        if state.is_main_process:
+            remove_checkpoints(output)
+        tell(f"{output}: this run is finished already")
+        return
+    tell(f"{args.cases}: {len(rows):,} questions; reward by {reward.judge.name}")
+    checkpoint, seconds = whole_checkpoint(output)
+    timer = WholeCheckpoints(seconds)
+    trainer = GRPOTrainer(
+        model=str(start),
+        reward_funcs=reward,
+        args=training,
+        train_dataset=Dataset.from_list(rows),
+        peft_config=peft,
+        callbacks=[timer],
+    )
+    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    trainer.save_model(str(output))
+    if state.is_main_process:
+        (output / "training_args.bin").unlink(missing_ok=True)  # a pickle; record.json holds the same
+        rewards = [line for line in trainer.state.log_history if "reward" in line]
+        write_record(output, {"finished": True, **record, "rewards": rewards, "seconds": round(timer.seconds, 1)})
+        remove_checkpoints(output)
+    state.wait_for_everyone()
+    tell(f"{output}: {trainer.state.global_step:,} updates, {timer.seconds / 60:.1f} minutes")
+    trainer.accelerator.end_training()
+
+
+def parse() -> tuple[CasesArguments, GRPOConfig, ModelConfig]:
+    """Parse YAML and command line; unknown keys and arguments that would run foreign code are errors."""
+    parser = TrlParser((CasesArguments, GRPOConfig, ModelConfig))
+    try:
+        args, training, model = parser.parse_args_and_config([*sys.argv[1:], *without_bfloat16()])
+    except (ValueError, OSError) as error:
+        raise RecordError(" ".join(str(error).split())) from None
+    refuse_unused({**vars(training), **vars(model)})
+    if not model.model_name_or_path or not training.output_dir:
+        raise RecordError("model_name_or_path and output_dir are needed")
+    training.model_init_kwargs = loading_options(model, training.model_init_kwargs)
+    return args, training, model
+
+
+def row_of(case: Case) -> dict[str, object]:
+    """Return what TRL trains on: the prompt as a conversation, and the columns that the reward reads."""
+    question = case.question
+    prompt = [{"role": "user", "content": question}] if isinstance(question, str) else question
+    return {"prompt": prompt, "reference": case.reference}
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,144 @@
+"""A judge as reward: groups, invalid verdicts, logged figures, the judge that watches, planted texts, settings, bad input."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from statistics import fmean, pstdev
+
+import pytest
+from doubles.tiny_model import build_tiny_model
+from programs import ROOT, SAMPLE, error_line, needs_encoder, run_recipe
+
+from automedeval import Case, RecordError, Verdict, read_cases, read_rubric
+from automedeval.audit.perturbations import plant, read_attacks
+from automedeval.judges.judge import load_judge
+from automedeval.rewards import JudgeReward, Watch, load_reward, medical_judge, medical_judge_async
+
+RUN = ROOT / "recipes" / "runs" / "grpo-135m" / "grpo.yaml"
+
+
+class Counting:
+    """A judge that counts words; it has no verdict on a case with an answer that says "fail"."""
+
+    name = "counting"
+    fingerprint = "0" * 12
+
+    def __init__(self, sign: int = 1):
+        self.sign, self.seen = sign, []
+
+    def __call__(self, cases: Iterable[Case]) -> Iterator[Verdict]:
+        for case in cases:
+            self.seen.append(case)
+            order, texts = tuple(range(len(case.responses))), [response.text for response in case.responses]
+            if any("fail" in text for text in texts):
+                yield Verdict(case.id, self.name, "words@1", order, error="not understood")
+                continue
+            scores = tuple(float(self.sign * len(text.split())) for text in texts)
+            yield Verdict(case.id, self.name, "words@1", order, valid=True, expected_scores=scores)
+
+
+def test_completions_of_one_prompt_are_judged_together_and_an_invalid_verdict_is_no_reward() -> None:
+    judge, logged = Counting(), {}
+    prompts = ["p", "p", "q", "q", "p", "p"]  # a prompt that comes back later is another case
+    completions = ["a", "a b c", "a b", "fail", "", "a b"]
+    rewards = JudgeReward(judge)(prompts, completions, log_metric=logged.__setitem__, other=[1] * 6)
+    assert rewards == [1.0, 3.0, None, None, 0.0, 2.0]
+    assert [(case.question, [each.text for each in case.responses]) for case in judge.seen] == [
+        ("p", ["a", "a b c"]), ("q", ["a b", "fail"]), ("p", ["", "a b"]),
+    ]  # fmt: skip
+    assert len({case.id for case in judge.seen}) == 3
+    assert logged == {"judge/valid_rate": 4 / 6, "judge/spread": fmean([pstdev([1, 3]), pstdev([0, 2])])}
+
+
+def test_conversations_questions_and_references_reach_the_judge() -> None:
+    judge = Counting()
+    prompt = [{"role": "user", "content": "Few-shot examples. Question: Is it safe?"}]
+    talk = [*prompt, {"role": "assistant", "content": "What?"}, {"role": "user", "content": "It."}]
+    answers = [[{"role": "assistant", "content": text}] for text in ("yes", "no no")]
+    assert JudgeReward(judge)([prompt, talk], answers, reference=["R", None]) == [1.0, 2.0]
+    assert [(case.question, case.reference) for case in judge.seen] == [(prompt[0]["content"], "R"), (talk, None)]
+    JudgeReward(judge)([prompt] * 2, answers, question=["Is it safe?"] * 2)
+    assert judge.seen[-1].question == "Is it safe?"
+    assert len(judge.seen[-1].responses) == 2
+    for case in judge.seen:
+        Case.from_dict(case.to_dict())  # as a record it is sound
+
+
+def test_the_judge_that_watches_is_logged_and_a_line_says_that_it_does_not_follow(caplog) -> None:
+    reward, logged = JudgeReward(Counting(), Counting(sign=-1), window=5), {}
+    rng = random.Random(0)
+    with caplog.at_level(logging.WARNING, "automedeval.rewards"):
+        for step in range(10):
+            texts = ["word " * (5 + 3 * step + rng.randrange(3)) for _ in range(4)]
+            reward(["p"] * 4, texts, log_metric=logged.__setitem__)
+    assert logged["judge/watch_reward"] == -fmean(len(text.split()) for text in texts)
+    (line,) = caplog.messages
+    assert line.startswith("after 10 batches the reward has risen from ")
+    caplog.clear()
+    reward = JudgeReward(Counting(), Counting(), window=5)  # both rise
+    for step in range(10):
+        reward(["p"], ["word " * (5 + step)])
+    assert not caplog.messages
+
+
+def test_without_a_rise_the_line_comes_in_at_most_one_of_twenty_draws() -> None:
+    rng, told = random.Random(1), 0
+    for _ in range(2000):
+        watch = Watch(20)
+        told += any(watch.add(rng.gauss(0, 1), rng.gauss(0, 1)) for _ in range(40))
+    assert told / 2000 <= 0.05 + 3 * (0.05 * 0.95 / 2000) ** 0.5
+
+
+@needs_encoder
+def test_the_packaged_judge_rewards_as_its_verdicts_say_and_planted_texts_raise_it_by_a_tenth_at_most() -> None:
+    cases = list(read_cases(str(SAMPLE / "test_cases.jsonl")))[:12]
+    judge, rubric, attacks = load_judge("small"), read_rubric("automedeval"), read_attacks()
+    prompts = [case.question for case in cases for _ in case.responses]
+    references = [case.reference for case in cases for _ in case.responses]
+    clean = [response.text for case in cases for response in case.responses]
+    slots = [slot for case in cases for slot in range(len(case.responses))]
+    rewards = JudgeReward(judge)(prompts, clean, reference=references)
+    renamed = [
+        score for verdict in judge(cases) for score in verdict.expected_scores
+    ]  # the candidates' names do not change a score
+    assert rewards == pytest.approx(renamed, abs=1e-5)
+    planted = [
+        plant(text, attacks[number % len(attacks)], rubric, 3, slot)
+        for number, (text, slot) in enumerate(zip(clean, slots))
+    ]
+    assert len(set(planted) - set(clean)) == len(clean)
+    attacked = JudgeReward(judge)(prompts, planted, reference=references)
+    assert fmean(attacked) - fmean(rewards) <= 0.1
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_tiny_model(tmp_path_factory.mktemp("grpo") / "model")
+
+
+def test_settings_come_from_the_file_that_the_variable_names(tiny: Path, tmp_path: Path, monkeypatch) -> None:
+    settings = tmp_path / "reward.yaml"
+    settings.write_text(f"judge: {tiny}\nwatch_judge: 'baseline:longer text'\nmax_new_tokens: 8\n")
+    monkeypatch.setenv("AUTOMEDEVAL_REWARD", str(settings))
+    rewards = medical_judge(["Is it safe?"] * 2, ["Yes.", "No."])
+    assert all(1 <= reward <= 5 for reward in rewards)
+    assert asyncio.run(medical_judge_async(["Is it safe?"] * 2, ["Yes.", "No."])) == rewards
+    assert load_reward(str(settings)) is load_reward(str(settings))
+    for text, wrong in (
+        ("judge: small\nwindow: 1\n", "--window must be at least 2"),
+        ("jugde: small\n", "unknown key 'jugde'"),
+        (f"judge: {tiny}\nrubric: medical_pairwise\n", "gives choices, and a reward needs scores"),
+    ):
+        faulty = tmp_path / f"{len(text)}.yaml"
+        faulty.write_text(text)
+        with pytest.raises(RecordError, match=wrong):
+            load_reward(str(faulty))
+
+
+def test_bad_input_of_the_recipe_is_one_line(tiny: Path, tmp_path: Path) -> None:
+    given = ("--config", RUN, "--model_name_or_path", tiny, "--output_dir", tmp_path / "out")
+    assert "nowhere.jsonl" in error_line(run_recipe("grpo", *given, "--cases", tmp_path / "nowhere.jsonl"))
+    assert "trust_remote_code" in error_line(run_recipe("grpo", *given, "--trust_remote_code", "true"))
+    assert not (tmp_path / "out").exists()
