@@ -218,6 +218,7 @@ def test_a_judge_abstains_on_the_cases_that_are_not_certified(trained: Path, sma
     assert "reference" in content["scales"]
     (tmp_path / "beside").mkdir()
     assert not any("abstains" in verdict for verdict in judged(tmp_path / "beside", other, cases))
+    assert all(verdict["reads_reference"] for verdict in judged(tmp_path / "beside", other, cases))
 
 
 def test_an_interrupted_training_reaches_the_same_adapter(trained: Path, tmp_path: Path) -> None:

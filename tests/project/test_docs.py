@@ -165,7 +165,7 @@ def test_the_documents_show_the_commands_that_matter() -> None:
     shown = commands((ROOT / "README.md").read_text(encoding="utf-8"))
     assert ["make", "demo"] in shown
     assert ["make", "test"] in shown
-    assert ["automedeval", "judge", "my_answers.csv"] in shown, "the packaged small judge needs no name"
+    assert ["automedeval", "judge", "sample"] in shown, "the packaged small judge needs no name"
     assert any(command[:2] == ["automedeval", "report"] for command in shown)
     shown += commands((ROOT / "docs/judge.md").read_text(encoding="utf-8"))
     judged = [command for command in shown if command[:2] == ["automedeval", "judge"] or "recipes/judge.py" in command]

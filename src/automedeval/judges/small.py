@@ -131,7 +131,7 @@ class SmallJudge(ApartJudge):
     """Score every response by itself: `expected_scores` on the rubric's scale, calibrated with people's ratings.
 
     A verdict's `abstains` says that its scores lie too close together to be certified. It is missing where nothing was
-    certified: for a single response, and where a reference was read.
+    certified: for a single response, and where a reference was read, as `reads_reference` then says.
 
     Args:
         encoder: an `Encoder`.
@@ -185,8 +185,8 @@ class SmallJudge(ApartJudge):
         if not np.isfinite(answer).all():
             return self.record(request, "the question or a response has no words", notes, expected_scores=None)
         (low, high), shares = self.rubric.scale, answer.tolist()
-        found = {}
         beside = "reference" in self.learnt.scales and (request.case.reference or "").strip()
+        found = {"reads_reference": True} if beside else {}
         if self.learnt.certain is not None and len(shares) > 1 and not beside:
             gap = fmean(abs(one - other) for one, other in combinations(shares, 2))
             found["abstains"] = gap < self.learnt.certain

@@ -140,6 +140,8 @@ class JudgeVerdicts:
         """Whether the judge is shown the reference; None where this is not known."""
         if self.rubric_name == LIKELIHOOD:
             return False
+        if any(verdict.extra.get("reads_reference") for verdict in self.valid):
+            return True
         return None if self.rubric is None else self.rubric.needs_reference
 
     # --- values of entries, and their means over verdicts

@@ -1,0 +1,155 @@
+"""Make preference pairs for TRL's DPOTrainer and RewardTrainer of verdicts that a certificate covers.
+
+    python recipes/preferences.py --verdicts verdicts/kept/kept --cases verdicts/kept/kept/cases.jsonl --output preferences/mine
+    trl dpo --dataset_name preferences/mine --model_name_or_path MODEL --output_dir checkpoints/dpo
+
+--verdicts is the folder `kept` of `automedeval abstain`, whose certificate lies beside it, or verdicts of a judge that says
+where it abstains (the packaged small judge). Of each case the response with the highest score is chosen, and the one with the
+lowest rejected.
+
+Writes OUTPUT/train.jsonl with `prompt`, `chosen`, `rejected`, `margin`, and where the pair comes from; and OUTPUT/run/run.json.
+"""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from automedeval.cli import parse, record_run, run
+from automedeval.meta_evaluation.cases import Cases
+from automedeval.meta_evaluation.verdicts import expected_values, own_values, read_verdicts
+from automedeval.records import Case, RecordError, Verdict, read_text, verdicts_file
+from automedeval.records.journal import arithmetic, write_whole
+from automedeval.rubrics import Rubric
+
+
+@dataclass
+class PreferenceArguments:
+    """The verdicts, and which pairs are made of them."""
+
+    verdicts: str = field(metadata={"help": "the folder kept of automedeval abstain, or a judge's verdicts"})
+    cases: str = field(metadata={"help": "the cases of these verdicts"})
+    output: str = field(metadata={"help": "folder for train.jsonl"})
+    orders: str = field(
+        default="both",
+        metadata={
+            "help": "both: a pair counts if the judge saw each of the two first and preferred the same one; any: one order is "
+            "enough, as for a judge that sees each response by itself",
+            "choices": ["both", "any"],
+        },
+    )
+    margin: float = field(default=0.0, metadata={"help": "smallest difference of the two scores, above 0 in any case"})
+    judge: str | None = field(default=None, metadata={"help": "the judge's name, where the file has several"})
+    rubric: str | None = field(
+        default=None, metadata={"help": "your own rubric's .yaml file, if verdicts were given by one"}
+    )
+    uncertified: bool = field(default=False, metadata={"help": "take verdicts that no certificate covers, too"})
+
+    def __post_init__(self) -> None:
+        if not self.margin >= 0:
+            raise RecordError(f"--margin must be at least 0, not {self.margin}")
+
+
+def main() -> None:
+    """Read the verdicts, leave out what is not sure, and write the pairs."""
+    (args,) = parse((PreferenceArguments,), __doc__)
+    cases = Cases.read(args.cases)
+    judges, _ = read_verdicts([args.verdicts], cases, args.rubric, raw=True)
+    names = [judge.name for judge in judges]
+    judges = [judge for judge in judges if args.judge in (None, judge.name)]
+    if len(judges) != 1:
+        raise RecordError(f"{args.verdicts}: verdicts of {', '.join(names)}: choose one with --judge")
+    given: dict[str, list[Verdict]] = defaultdict(list)
+    for verdict in judges[0].verdicts:
+        given[verdict.case_id].append(verdict)
+    certified = args.uncertified or certificate(args.verdicts, judges[0].verdicts)
+    rows, reasons = [], Counter()
+    for case in cases.records:
+        if case.id in given:
+            found = preference(case, given[case.id], args, judges[0].rubric)
+            if isinstance(found, str):
+                reasons[found] += 1
+            else:
+                rows.append(found)
+    print(arithmetic("cases with verdicts", len(given), reasons, "with a pair"))
+    if reasons["judged in one order"] and not rows:
+        print("a judge that sees each response by itself needs --orders any")
+    if not rows:
+        raise RecordError(f"{args.verdicts}: no pair is left")
+    output = Path(args.output)
+    output.mkdir(parents=True, exist_ok=True)
+    write_whole(output / "train.jsonl", "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    record_run(output / "run" / "run.json", args)  # load_dataset would take a JSON file beside the rows for rows
+    covered = "no certificate" if args.uncertified else certified
+    print(f"{output / 'train.jsonl'}: {len(rows):,} pairs by {judges[0].name}; {covered}")
+
+
+def certificate(place: str, verdicts: Sequence[Verdict]) -> str:
+    """Return what certifies verdicts, in words.
+
+    Raises:
+        RecordError: nothing does.
+    """
+    file = verdicts_file(place).parent.parent / "abstention.json"
+    if file.is_file():
+        found = json.loads(read_text(file))
+        settings = {verdict.settings for verdict in verdicts}
+        if found.get("threshold") is not None and settings == {found.get("settings")}:
+            return f"certified: at most {found['risk']:g} of the kept pairs wrong, at delta {found['delta']:g}"
+    if all(verdict.extra.get("abstains") is not None for verdict in verdicts if verdict.valid):
+        return "certified by the judge itself; where it abstains there is no pair"
+    raise RecordError(
+        f"{place}: no certificate covers these verdicts: give the folder kept of automedeval abstain, or --uncertified"
+    )
+
+
+def preference(
+    case: Case, verdicts: Sequence[Verdict], args: PreferenceArguments, rubric: Rubric | None
+) -> dict[str, Any] | str:
+    """Return the row of a case, or why there is none."""
+    valid = [verdict for verdict in verdicts if verdict.valid]
+    if not valid:
+        return "no valid verdict"
+    if not args.uncertified and any(verdict.extra.get("abstains") for verdict in valid):
+        return "the judge abstains"
+    values = [expected_values(verdict) or own_values(verdict, rubric, case.models) for verdict in valid]
+    sums: dict[int, list[float]] = defaultdict(list)
+    for found in values:
+        for index, value in found.items():
+            sums[index].append(value)
+    means = {index: sum(found) / len(found) for index, found in sums.items()}
+    best, worst = max(means, key=lambda index: means[index]), min(means, key=lambda index: means[index])
+    margin = means[best] - means[worst] if means else 0.0
+    if not margin > 0 or margin < args.margin:
+        return "no difference" if not margin > 0 else "a smaller difference than --margin"
+    both = [(verdict, found) for verdict, found in zip(valid, values) if best in found and worst in found]
+    if not both:
+        return "never judged together"
+    if any(found[best] <= found[worst] for _, found in both):
+        return "another order says otherwise"
+    first = {verdict.order.index(best) < verdict.order.index(worst) for verdict, _ in both}
+    if args.orders == "both" and first != {True, False}:
+        return "judged in one order"
+    if case.responses[best].text.strip() == case.responses[worst].text.strip():
+        return "equal texts"
+    question = case.question
+    return {
+        "prompt": [{"role": "user", "content": question}] if isinstance(question, str) else question,
+        "chosen": [{"role": "assistant", "content": case.responses[best].text}],
+        "rejected": [{"role": "assistant", "content": case.responses[worst].text}],
+        "margin": round(margin, 6),
+        "chosen_model": case.models[best],
+        "rejected_model": case.models[worst],
+        "case_id": case.id,
+        "case_digest": case.digest,
+        "judge": valid[0].judge,
+        "rubric": valid[0].rubric,
+        "settings": valid[0].settings,
+        "verdicts": len(both),
+    }
+
+
+if __name__ == "__main__":
+    run(main)

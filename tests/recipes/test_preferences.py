@@ -1,0 +1,111 @@
+"""recipes/preferences.py: pairs of certified verdicts, both orders checked, with what they come from; TRL trains on them."""
+
+import json
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from datasets import load_dataset
+from doubles.tiny_model import build_tiny_model
+from programs import error_line, run_recipe
+
+from automedeval.records import Case, Verdict
+
+preferences = partial(run_recipe, "preferences")
+
+
+def case_of(number: int) -> Case:
+    answers = [{"model": name, "text": f"Answer {number} of {name}."} for name in ("a", "b", "c")]
+    return Case.from_dict({"id": f"case-{number}", "question": f"Question {number}?", "responses": answers})
+
+
+def verdict(number: int, scores: Sequence[float], order: Sequence[int] = (0, 1, 2), **more: Any) -> Verdict:
+    case = case_of(number)
+    extra = {"models": case.models, "case_digest": case.digest, "settings": "5" * 12} | more.pop("extra", {})
+    given = {"expected_scores": tuple(scores), "valid": True} | more
+    return Verdict(case.id, "mine", "automedeval@1", tuple(order), extra=extra, **given)
+
+
+BOTH = ((0, 1, 2), (2, 1, 0))
+VERDICTS = [
+    *(verdict(0, (4.5, 3.0, 1.5), order) for order in BOTH),
+    verdict(1, (4.5, 3.0, 1.5)),  # in one order alone
+    verdict(2, (4.0, 3.0, 2.0), BOTH[0]), verdict(2, (2.0, 3.0, 3.5), BOTH[1]),  # the orders contradict each other
+    *(verdict(3, (3.0, 3.0, 3.0), order) for order in BOTH),
+    verdict(4, (), BOTH[0], valid=False, expected_scores=None, error="not readable"),
+    *(verdict(5, (1.0, 1.25, 1.5), order) for order in BOTH),
+]  # fmt: skip
+
+
+class Kept:
+    """A folder as automedeval abstain writes it."""
+
+    def __init__(self, folder: Path, verdicts: Sequence[Verdict] = VERDICTS, **certificate: Any):
+        self.folder, self.output = folder, folder / "out"
+        (folder / "kept").mkdir()
+        given = {"settings": "5" * 12, "threshold": 0.5, "risk": 0.2, "delta": 0.1} | certificate
+        (folder / "abstention.json").write_text(json.dumps(given))
+        for name, records in (("verdicts", verdicts), ("cases", map(case_of, range(6)))):
+            text = "".join(json.dumps(each.to_dict()) + "\n" for each in records)
+            (folder / "kept" / f"{name}.jsonl").write_text(text)
+
+    def run(self, *options: object) -> Any:
+        kept = self.folder / "kept"
+        return preferences("--verdicts", kept, "--cases", kept / "cases.jsonl", "--output", self.output, *options)
+
+    def rows(self) -> list[dict]:
+        return [json.loads(line) for line in (self.output / "train.jsonl").read_text().splitlines()]
+
+
+def test_a_pair_has_its_texts_its_margin_and_where_it_comes_from(tmp_path: Path) -> None:
+    study = Kept(tmp_path)
+    done = study.run()
+    assert done.returncode == 0, done.stderr
+    first, second = study.rows()
+    assert first == {
+        "prompt": [{"role": "user", "content": "Question 0?"}],
+        "chosen": [{"role": "assistant", "content": "Answer 0 of a."}],
+        "rejected": [{"role": "assistant", "content": "Answer 0 of c."}],
+        "margin": 3.0, "chosen_model": "a", "rejected_model": "c", "case_id": "case-0", "case_digest": case_of(0).digest,
+        "judge": "mine", "rubric": "automedeval@1", "settings": "5" * 12, "verdicts": 2,
+    }  # fmt: skip
+    assert (second["case_id"], second["chosen_model"], second["margin"]) == ("case-5", "c", 0.5)
+    told = (
+        "6 cases with verdicts → 2 with a pair, 4 rejected (another order says otherwise: 1, judged in one order: 1, "
+    )
+    assert told + "no difference: 1, no valid verdict: 1)" in done.stdout
+    assert "certified: at most 0.2 of the kept pairs wrong, at delta 0.1" in done.stdout
+    study.run("--orders", "any", "--margin", 1)
+    assert [row["case_id"] for row in study.rows()] == ["case-0", "case-1"]
+
+
+def test_only_what_is_certified_becomes_a_pair(tmp_path: Path) -> None:
+    for name, certificate in (("none", {"threshold": None}), ("other", {"settings": "6" * 12})):
+        (tmp_path / name).mkdir()
+        study = Kept(tmp_path / name, **certificate)
+        assert "no certificate covers these verdicts" in error_line(study.run())
+        assert not study.output.exists()
+    assert "2 pairs by mine; no certificate" in study.run("--uncertified").stdout
+    (tmp_path / "own").mkdir()
+    says = [verdict(0, (4.5, 3.0, 1.5), extra={"abstains": False}), verdict(1, (4, 3, 2), extra={"abstains": True})]
+    study = Kept(tmp_path / "own", says, threshold=None)
+    assert "the judge abstains: 1" in study.run("--orders", "any").stdout
+    assert [row["case_id"] for row in study.rows()] == ["case-0"]
+    assert "no pair is left" in error_line(study.run())
+
+
+@pytest.mark.slow
+def test_trl_trains_a_step_on_them(tmp_path: Path) -> None:
+    from trl import DPOConfig, DPOTrainer
+
+    study = Kept(tmp_path)
+    study.run()
+    rows = load_dataset(str(study.output))["train"]
+    assert len(rows) == 2
+    model = build_tiny_model(tmp_path / "model")
+    options = {"max_steps": 1, "per_device_train_batch_size": 2, "use_cpu": True, "bf16": False, "report_to": "none"}
+    training = DPOConfig(output_dir=str(tmp_path / "dpo"), save_strategy="no", gradient_checkpointing=False, **options)
+    trainer = DPOTrainer(model=str(model), args=training, train_dataset=rows)
+    assert trainer.train().metrics["train_loss"] == pytest.approx(0.6931, abs=1e-3)  # ln 2 before the first update
