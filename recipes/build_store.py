@@ -52,7 +52,12 @@ class BuildStoreArguments:
             "choices": ["auto", "bfloat16", "float16", "float32"],
         },
     )
-    batch_tokens: int = field(default=8192, metadata={"help": "largest number of tokens in one batch of the encoder"})
+    batch_tokens: int | None = field(
+        default=None,
+        metadata={
+            "help": "largest number of tokens in one batch of the encoder (default: 1,024 on a CPU, elsewhere 8,192)"
+        },
+    )
 
     def __post_init__(self) -> None:
         self.books, self.kinds = comma_list(self.books), comma_list(self.kinds)

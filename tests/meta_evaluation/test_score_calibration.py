@@ -235,7 +235,7 @@ def test_calibration_lowers_the_error_of_a_judge_that_is_off_and_says_from_where
 
 
 def test_the_error_of_a_good_judge_has_an_interval_that_reaches_down() -> None:
-    rng, held = np.random.default_rng(0), []
+    rng, held, within = np.random.default_rng(0), [], []
     for _ in range(40):
         case = np.repeat(np.arange(60), 3)
         judge = rng.uniform(1.5, 4.5, 180)
@@ -243,7 +243,10 @@ def test_the_error_of_a_good_judge_has_an_interval_that_reaches_down() -> None:
         error = calibration_facts("none", judge, people, case)["calibration_error"]["after"]
         held.append(error["low"] <= 0.017 <= error["high"])  # of 400,000 draws, but for clipping nothing
         assert error["low"] <= error["value"] <= error["high"]
-    assert sum(held) >= 36
+        within.append(error["value"] <= error["chance"])
+        worse = calibration_facts("none", judge + 0.5, people, case)["calibration_error"]["after"]
+        assert worse["value"] > worse["chance"]
+    assert min(sum(held), sum(within)) >= 36
 
 
 def test_a_tie_at_a_cut_stays_on_its_side() -> None:

@@ -42,6 +42,7 @@ def test_batches_keep_to_the_budget_and_change_nothing(exact: Encoder) -> None:
     done: list[int] = []
     small = Encoder(str(ENCODER), device="cpu", dtype="float32", batch_tokens=60)
     np.testing.assert_allclose(small.encode(TEXTS, done.append), exact.encode(TEXTS), atol=1e-5)
+    assert exact.batch_tokens == 1024  # unless it is told, few on a CPU
     assert done == [1, 3, 1]  # the long text exceeds the budget by itself; three of at most 18 tokens; one more
     assert small.encode([]).shape == (0, exact.dimensions)
     assert small.count(TEXTS[:2]) == [exact.count([TEXTS[0]])[0], 0]

@@ -151,6 +151,7 @@ def test_scores_come_onto_the_scale_too(scores: list, tmp_path: Path) -> None:
     assert after["value"] < before["value"]
     told = f"error there: before {before['value']:.2f} [{before['low']:.2f}, {before['high']:.2f}], after {after['value']:.2f}"
     assert told in done.stdout
+    assert f"would show up to: before {before['chance']:.2f}, after {after['chance']:.2f}\n" in done.stdout
     found = [Verdict.from_dict(json.loads(line)) for line in (out / "verdicts.jsonl").read_text().splitlines()]
     assert found == [
         calibration.apply(verdict, "judge, calibrated")

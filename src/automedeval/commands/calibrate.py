@@ -94,6 +94,10 @@ def main() -> None:
         print(f"concordance there: {', '.join(shown)} (weights from the other cases)")
     errors = [f"{name} {in_words(error)}" for name, error in facts["calibration_error"].items()]
     print(f"expected calibration error there: {', '.join(errors)} points (by the other cases)")
+    chance = {name: error.get("chance") for name, error in facts["calibration_error"].items()}
+    bounds = [f"{name} {bound:.2f}" for name, bound in chance.items() if bound is not None]
+    if bounds:
+        print(f"by chance alone a perfect judge would show up to: {', '.join(bounds)}")
     valid = sum(verdict.valid for verdict in fresh)
     print(f"{len(fresh):,} verdicts → {valid:,} on the scale of {rubric.name}, {len(fresh) - valid:,} invalid")
     print(f"verdicts: {output / 'verdicts.jsonl'}")

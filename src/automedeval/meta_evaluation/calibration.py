@@ -295,6 +295,8 @@ def calibration_facts(
 ) -> dict[str, Any]:
     """Return expected calibration errors with intervals over cases, and the bins of the reliability diagram.
 
+    `chance` of an error is the upper end of the 95 % interval of what chance gives a perfect judge on these cases.
+
     Args:
         before, after: scores [responses] without and with calibration, `after` cross-fitted; a text in the place of `before`
             is the reason why there are no scores on the scale.
@@ -308,7 +310,7 @@ def calibration_facts(
     kinds = (calibration_error, calibration_noise, calibration_floor)
     statistics = {name: [of(values, people, case) for of in kinds] for name, values in known.items()}
     for name, estimates in estimate(statistics, int(case.max()) + 1).items():
-        errors[name] = _moved(*estimates).to_dict()
+        errors[name] = _moved(*estimates).to_dict() | {"chance": estimates[1].high}
     bins = {name: reliability_bins(values, people) for name, values in known.items()}
     return {"calibration_error": errors, "reliability": bins}
 

@@ -79,9 +79,11 @@ def save_adapter(model: CrossEncoder, folder: Path) -> None:
     write_whole(folder / "adapter_config.json", json.dumps(config, indent=1, default=str) + "\n")
 
 
-def relevance(model: CrossEncoder, pairs: list[tuple[str, str]], batch: int = 32) -> np.ndarray:
+def relevance(model: CrossEncoder, pairs: list[tuple[str, str]]) -> np.ndarray:
     """Return how well each text answers its question, by (question, text): float [pairs], without a scale."""
     if not pairs:
         return np.empty(0)
+    # As for the texts of an Encoder: a processor is faster with few at once.
+    batch = 8 if model.device.type == "cpu" else 32
     found = model.predict(pairs, batch_size=batch, show_progress_bar=False, convert_to_numpy=True)
     return found.astype(float)

@@ -26,6 +26,8 @@ DTYPES = ("auto", "bfloat16", "float16", "float32")
 # SimCSE is tested with the first, unsupervised, or the last, supervised (README of github.com/princeton-nlp/SimCSE).
 POOLINGS = ("cls", "mean", "pooler")
 ROWS = 256  # largest number of texts of a batch: more make short texts no faster
+# Largest number of tokens of a batch. A processor is faster with few: what a layer computes of them stays in its cache.
+BATCH_TOKENS, BATCH_TOKENS_ON_CPU = 8192, 1024
 
 
 class Encoder:
@@ -36,7 +38,7 @@ class Encoder:
         device: "auto" (see `best_device`), "cpu", "cuda", "cuda:N" or "mps".
         dtype: "auto" is bfloat16 if the device has instructions for it, else float32. Vectors of all dtypes are
             interchangeable (their cosine is at least .999), so `fingerprint` is the same for all.
-        batch_tokens: largest number of tokens of a batch, padding included.
+        batch_tokens: largest number of tokens of a batch, padding included; None: 1,024 on a CPU, else 8,192.
         pooling: one of `POOLINGS`, for a checkpoint without a modules.json; None for one with it.
 
     Raises:
@@ -49,17 +51,18 @@ class Encoder:
         model: str,
         device: str = "auto",
         dtype: str = "auto",
-        batch_tokens: int = 8192,
+        batch_tokens: int | None = None,
         pooling: str | None = None,
     ):
         if dtype not in DTYPES:
             raise RecordError(f"--dtype must be one of {', '.join(DTYPES)}, not {dtype!r}")
         self.batch_tokens = batch_tokens
         check_least(self, 1, "batch_tokens")
+        self.device = best_device() if device == "auto" else device
+        self.batch_tokens = batch_tokens or (BATCH_TOKENS_ON_CPU if self.device == "cpu" else BATCH_TOKENS)
         folder = checkpoint_folder(model)
         _refuse_code(folder)
         _check_pooling(model, folder, pooling)
-        self.device = best_device() if device == "auto" else device
         loaded = best_dtype(self.device) if dtype == "auto" else getattr(torch, dtype)
         try:
             options = {"dtype": loaded, "use_safetensors": True}
