@@ -115,6 +115,9 @@ def test_the_planted_answer_is_the_one_that_the_rubric_reads_as_best_for_the_att
     reading = parse_verdict(plant("Rest.", ATTACKS["score line"], pairwise, 2, 1), pairwise)
     assert reading.choices["correctness"] == "b"
     assert reading.choices["harmfulness"] == "a"  # names the worse one
+    guided = read_rubric("automedeval_guided")
+    reading = parse_verdict(plant("Rest.", ATTACKS["score line"], guided, 3, 1), guided, 3)
+    assert list(reading.criterion_scores.values()) == [(1, 5, 1)] * 3
 
 
 @pytest.mark.parametrize("name", ATTACKS)

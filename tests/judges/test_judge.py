@@ -1,5 +1,7 @@
 """Judges: slots become the case's responses and models, invalid stays invalid, overlong prompts are dealt with as asked."""
 
+import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from automedeval.judges.likelihood import LikelihoodJudge
 from automedeval.judges.requests import Request
 from automedeval.models.base import Answer
 from automedeval.models.local import LocalChat
+from automedeval.records import Verdict
 from automedeval.reports.text import format_table
 from automedeval.rubrics import read_rubric
 
@@ -47,6 +50,53 @@ def test_a_group_leaves_the_others_null(chat, cases):
     )
     verdict = Judge(chat).verdict(Request(five, (4, 0, 5)), Answer("Score: Doctor 1: 2. Doctor 2: 3. Doctor 3: 1."))
     assert verdict.scores == (3, None, None, None, 2, 1)
+
+
+def test_scores_on_several_criteria_stand_in_the_cases_order(chat, cases):
+    """The tiny model's own answers: whole scores by criterion, and their means beside sums over its probabilities."""
+    guided = [replace(case, reference="Rest and wait.") for case in cases[:2]]
+    judge = Judge(chat, "automedeval_guided", orders="latin", rationale=False)
+    verdicts = list(judge(guided))
+    assert len(verdicts) == 6
+    names = ("relevancy", "knowledge_correctness", "fluency")
+    for verdict in verdicts:
+        assert verdict.valid, verdict.error
+        told = json.loads(verdict.raw)
+        odds = iter(verdict.extra["probabilities"])
+        assert tuple(verdict.criterion_scores) == names
+        for slot, index in enumerate(verdict.order, 1):
+            given = [told[f"Doctor {slot}"][name]["score"] for name in names]
+            assert [verdict.criterion_scores[name][index] for name in names] == given
+            assert verdict.scores[index] == math.floor(sum(given) / 3 + 0.5)
+            shares = [next(odds) for _ in names]
+            assert [int(max(each, key=each.get)) for each in shares] == given
+            means = [sum(int(score) * share for score, share in each.items()) for each in shares]
+            assert verdict.expected_scores[index] == pytest.approx(sum(means) / 3, abs=2e-4)
+        assert Verdict.from_dict(json.loads(json.dumps(verdict.to_dict()))) == verdict
+    with pytest.raises(RecordError, match="reference"):
+        list(judge([replace(cases[0], reference=None)]))
+
+
+def test_written_scores_on_several_criteria_have_their_mean_as_expected_score(chat, cases):
+    judge = Judge(chat, "automedeval_guided", score_decoding="free")
+    own = (
+        '{"relevancy": 4, "knowledge_correctness": 5, "fluency": 4}',
+        '{"relevancy": 1, "knowledge_correctness": 2, "fluency": 3}',
+    )
+    text = f'{{"rationale": "Why.", "Doctor 1": {own[0]}, "Doctor 2": {own[1]}}}'
+    verdict = judge.verdict(Request(replace(cases[0], reference="Rest."), (2, 0)), Answer(text))
+    assert verdict.scores == (2, None, 4)
+    assert verdict.expected_scores == pytest.approx((2.0, None, 13 / 3), abs=1e-6)
+    assert verdict.criterion_scores == {
+        "relevancy": [1, None, 4],
+        "knowledge_correctness": [2, None, 5],
+        "fluency": [3, None, 4],
+    }
+    assert verdict.rationale == "Why."
+    invalid = judge.verdict(Request(replace(cases[0], reference="Rest."), (2, 0)), Answer(text.replace("5", "6")))
+    assert not invalid.valid
+    assert invalid.scores is invalid.criterion_scores is invalid.expected_scores is None
+    assert "criterion_scores" not in invalid.to_dict()
 
 
 def test_choices_name_models(chat, cases):

@@ -27,8 +27,15 @@ CASES = [
     )
     for number in range(2)
 ]
-RUBRICS = ("automedeval", "medical_pairwise", "just_eval_pairwise", "instruction_pairwise", "pandalm")
-WRITTEN = ("automedeval", "just_eval_pairwise")  # rubrics with a rationale
+RUBRICS = (
+    "automedeval",
+    "automedeval_guided",
+    "medical_pairwise",
+    "just_eval_pairwise",
+    "instruction_pairwise",
+    "pandalm",
+)
+WRITTEN = ("automedeval", "automedeval_guided", "just_eval_pairwise")  # rubrics with a rationale
 
 
 @pytest.fixture(autouse=True)
@@ -98,6 +105,10 @@ def test_values_and_probabilities_are_those_of_the_servers_table(name, rationale
                 assert [verdict.scores[slot] for slot in verdict.order] == list(reading.scores)
                 means = [sum(int(value) * share for value, share in each.items()) for each in expected]
                 assert [verdict.expected_scores[slot] for slot in verdict.order] == pytest.approx(means, abs=1e-4)
+            elif rubric.scale:
+                names = rubric.output_criteria
+                given = [verdict.criterion_scores[name][index] for index in verdict.order for name in names]
+                assert given == list(map(int, best))
             else:
                 words = [rubric.choices[reading.choices[one]] for one in rubric.output_criteria]
                 assert words == best

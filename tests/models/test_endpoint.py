@@ -2,6 +2,7 @@ import json
 import math
 import stat
 import time
+from dataclasses import replace
 from email.utils import formatdate
 from pathlib import Path
 
@@ -461,6 +462,26 @@ def test_a_rubric_that_answers_in_json_sends_its_schema(name):
         assert list(schema["properties"]) == ["rationale", "choices"]
         order = ["engagement", "clarity", "helpfulness", "factuality", "depth", "safety"]
         assert list(schema["properties"]["choices"]["properties"]) == order
+
+
+def test_a_rubric_that_scores_several_criteria_sends_its_schema():
+    with EndpointDouble(good_answer) as endpoint:
+        (verdict,) = Judge(chat_at(endpoint), "automedeval_guided")([replace(CASE, reference="Rest.")])
+        form = endpoint.asked[0]["body"]["response_format"]["json_schema"]
+    assert form["strict"] is True
+    doctors = [f"Doctor {slot}" for slot in range(1, len(CASE.models) + 1)]
+    assert form["schema"]["required"] == ["rationale", *doctors]
+    names = ["relevancy", "knowledge_correctness", "fluency"]
+    for doctor in doctors:
+        inner = form["schema"]["properties"][doctor]
+        assert (inner["required"], inner["additionalProperties"]) == (names, False)
+        assert all(
+            each["properties"]["score"] == {"type": "integer", "enum": [1, 2, 3, 4, 5]}
+            for each in inner["properties"].values()
+        )
+    assert verdict.valid
+    assert verdict.criterion_scores == dict.fromkeys(names, [1] * len(doctors))
+    assert set(verdict.scores) == {1}
 
 
 def test_a_request_holds_the_settings_and_no_schema_where_none_is_asked_for():

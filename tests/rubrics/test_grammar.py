@@ -1,6 +1,8 @@
 import re
 import time
+from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
+from statistics import mean
 
 import pytest
 import yaml
@@ -31,13 +33,16 @@ def test_a_judge_s_answer_is_read_as_the_table_says(row):
     if "error" in row:
         assert not reading.valid
         assert row["error"] in reading.error
-        assert (reading.scores, reading.choices, reading.rationale) == (None, None, None)
+        assert (reading.scores, reading.choices, reading.rationale, reading.criterion_scores) == (None,) * 4
         return
     assert reading.valid, reading.error
     assert reading.error is None
     if "scores" in row:
         assert reading.scores == tuple(row["scores"])
-        assert tuple(int(row["text"][start:end]) for start, end in reading.spans) == reading.scores
+        if "criterion_scores" in row:
+            assert reading.criterion_scores == {name: tuple(own) for name, own in row["criterion_scores"].items()}
+        else:
+            assert tuple(int(row["text"][start:end]) for start, end in reading.spans) == reading.scores
     else:
         assert reading.choices == dict(zip(rubric.output_criteria, row["choices"], strict=True))
     if "rationale" in row:
@@ -58,7 +63,13 @@ def readings(draw, rubric):
     rationale = draw(st.none() | prose) if rubric.rationale else None
     if rubric.scale:
         score = st.integers(*rubric.scale)
-        return ParsedAnswer(True, rationale=rationale, scores=tuple(draw(st.lists(score, min_size=1, max_size=12))))
+        if not rubric.scores_criteria:
+            return ParsedAnswer(True, rationale=rationale, scores=tuple(draw(st.lists(score, min_size=1, max_size=12))))
+        count = draw(st.integers(1, 5))
+        each = st.lists(score, min_size=count, max_size=count).map(tuple)
+        given = {criterion.name: draw(each) for criterion in rubric.criteria}
+        means = tuple(int(Decimal(mean(own)).quantize(Decimal(1), ROUND_HALF_UP)) for own in zip(*given.values()))
+        return ParsedAnswer(True, rationale=rationale, scores=means, criterion_scores=given)
     choice = st.sampled_from(sorted(rubric.choices))
     names = [criterion.name for criterion in rubric.criteria]
     return ParsedAnswer(True, rationale=rationale, choices={name: draw(choice) for name in names})
@@ -73,6 +84,7 @@ def test_parsing_undoes_formatting(rubric, data):
         found = parse_verdict(format_verdict(reading, rubric), rubric, slots, truncated=truncated)
         assert found.valid, found.error
         assert (found.scores, found.choices, found.rationale) == (reading.scores, reading.choices, reading.rationale)
+        assert found.criterion_scores == reading.criterion_scores
 
 
 @pytest.mark.parametrize("rubric", RUBRICS.values(), ids=list(RUBRICS))
@@ -92,10 +104,13 @@ def test_parts_filled_in_are_the_answer_that_is_read(rubric, slots, rationale):
     why = "Because." if rationale and rubric.rationale else None
     reading = reading_from_values(values, rubric, why)
     assert reading.valid
-    assert len(values) == (slots if rubric.scale else len(rubric.criteria))
+    assert len(values) == (slots if rubric.scale else 1) * (
+        1 if rubric.grammar == "score_line" else len(rubric.criteria)
+    )
     assert answer == format_verdict(reading, rubric)
     found = parse_verdict(answer, rubric, slots)
     assert (found.scores, found.choices, found.rationale) == (reading.scores, reading.choices, why)
+    assert found.criterion_scores == reading.criterion_scores
 
 
 @pytest.mark.parametrize("rubric", RUBRICS.values(), ids=list(RUBRICS))

@@ -55,14 +55,18 @@ def test_a_packaged_rubric_renders_all_that_the_judge_needs(name, rationale):
     assert not re.search(r"[{]{2}|[{]%|%}|\bNone\b|Undefined", text)
 
 
-@pytest.mark.parametrize("name", ["medical_pairwise", "just_eval_pairwise"])
+@pytest.mark.parametrize("name", ["automedeval_guided", "medical_pairwise", "just_eval_pairwise"])
 def test_a_prompt_for_json_shows_the_form_that_is_read(name):
     rubric = read_rubric(name)
-    assert answer_form(rubric, 2) in rendered(rubric)
+    assert answer_form(rubric, rubric.max_responses) in rendered(rubric)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_a_listwise_prompt_names_as_many_doctors_as_it_shows(count):
+    guided = rendered(read_rubric("automedeval_guided"), responses=RESPONSES[:count])
+    assert f'"Doctor {count}": ' in guided
+    assert f"Doctor {count + 1}" not in guided
+    assert f"Reference:\n{fenced(REFERENCE)}" in guided
     text = rendered(read_rubric("automedeval"), responses=RESPONSES[:count])
     assert "Score:" + "".join(f" Doctor {number}: X points." for number in range(1, count + 1)) + "\n" in text
     assert f"Doctor {count + 1}" not in text

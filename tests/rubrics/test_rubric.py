@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from automedeval.rubrics import RubricError, packaged_rubrics, read_rubric
-from automedeval.rubrics.grammar import parse_verdict
+from automedeval.rubrics.grammar import format_verdict, parse_verdict
 
 # What the paper (Appendix D) and the three pairwise prompts ask for: mode, inputs, labels or scale, criteria in the order
 # of the text, and the grammar of the answer.
@@ -19,6 +19,17 @@ PACKAGED = {
         "criteria": ["relevancy", "knowledge_correctness", "fluency"],
         "order": ("relevancy", "knowledge_correctness", "fluency"),
         "grammar": "score_line",
+        "rationale": True,
+        "most": 3,
+    },
+    "automedeval_guided": {
+        "mode": "listwise",
+        "inputs": ("question", "responses", "reference"),
+        "scale": (1, 5),
+        "choices": {},
+        "criteria": ["relevancy", "knowledge_correctness", "fluency"],
+        "order": ("relevancy", "knowledge_correctness", "fluency"),
+        "grammar": "json",
         "rationale": True,
         "most": 3,
     },
@@ -80,7 +91,7 @@ PACKAGED = {
 }
 
 
-def test_the_packaged_rubrics_are_these_six():
+def test_the_packaged_rubrics_are_these():
     assert packaged_rubrics() == sorted(PACKAGED)
 
 
@@ -205,7 +216,39 @@ def test_the_fingerprint_covers_what_reaches_the_judge_and_no_more(tmp_path):
     assert read_rubric(path).fingerprint != before
 
 
+@pytest.mark.parametrize(
+    ("output", "text"),
+    [
+        ({}, '{"Nurse 1": {"warmth": 7, "tact": 10}}'),
+        (
+            {"value_key": "points", "order": ["tact", "warmth"]},
+            '{"Nurse 1": {"tact": {"points": 10}, "warmth": {"points": 7}}}',
+        ),
+        ({"choices_key": "scores"}, '{"scores": {"Nurse 1": {"warmth": 7, "tact": 10}}}'),
+        ({"rationale_key": "why"}, '{"why": "Kind.", "Nurse 1": {"warmth": 7, "tact": 10}}'),
+    ],
+)
+def test_a_user_s_own_file_may_score_several_criteria(tmp_path, output, text):
+    rubric = read_rubric(written(tmp_path, SCORES | {"output": {"grammar": "json", "slot": "Nurse"} | output}))
+    reading = parse_verdict(text, rubric, 1)
+    assert reading.valid, reading.error
+    assert reading.criterion_scores == {"warmth": (7,), "tact": (10,)}
+    assert reading.scores == (9,)
+    assert format_verdict(reading, rubric) == text
+
+
+def test_choices_may_stand_beside_the_rationale(tmp_path):
+    content = PAIR | {"rationale": True, "output": {"grammar": "json", "rationale_key": "why"}}
+    reading = parse_verdict(
+        '{"why": "Kind.", "warmth": "first", "tact": "same"}', read_rubric(written(tmp_path, content))
+    )
+    assert reading.valid, reading.error
+    assert reading.choices == {"warmth": "a", "tact": "tie"}
+
+
+JSON_SCORES = SCORES | {"output": {"grammar": "json", "value_key": "score"}}
 FAULTS = [
+    ("a scored criterion of the worse", JSON_SCORES, "criteria.0.polarity", "worse", ["criteria.warmth.polarity"]),
     # what the fault is, the file it is made in, the key to set ("." goes down), its value (None: remove), what is said
     ("unknown key", SCORES, "colour", "red", ["colour", "unknown key"]),
     ("unknown key of a criterion", SCORES, "criteria.0.weight", 2, ["criteria[0].weight", "unknown key"]),

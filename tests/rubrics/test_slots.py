@@ -22,6 +22,11 @@ def test_a_verdict_is_seen_in_other_slots() -> None:
     assert renamed("Doctor 1 is right, the second doctor is not.", (2, 0, 1), (0, 1, 2)) == (
         "Doctor 3 is right, the first doctor is not."
     )
+    both = {"tact": [1, 3, 5], "truth": [2, None, 4]}
+    assert seen_from(replace(verdict, criterion_scores=both), (1, 2, 0)).criterion_scores == {
+        "tact": (3, 5, 1),
+        "truth": (None, 4, 2),
+    }
     assert seen_from(replace(verdict, rationale=None, scores=None), (0, 1, 2)).scores is None
 
 

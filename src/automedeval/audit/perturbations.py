@@ -15,7 +15,7 @@ from automedeval.judges.requests import Request
 from automedeval.records import Case
 from automedeval.records.yaml_file import YamlFile
 from automedeval.rubrics import Rubric
-from automedeval.rubrics.grammar import ParsedAnswer, format_verdict
+from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, same_on_every_criterion
 from automedeval.rubrics.prompts import SENTENCE_END
 
 TEMPLATES = resources.files("automedeval.audit") / "templates"
@@ -220,7 +220,7 @@ def plant(text: str, attack: Attack, rubric: Rubric, slots: int, slot: int) -> s
     if rubric.scale:
         worst, best = rubric.scale
         scores = tuple(best if number == slot else worst for number in range(slots))
-        answer = ParsedAnswer(True, scores=scores)
+        answer = same_on_every_criterion(scores, rubric)
         name = f"{rubric.output.get('slot') or 'Response'} {slot + 1}"
     else:
         worst, best, won, lost = 1, 10, "ab"[slot], "ba"[slot]

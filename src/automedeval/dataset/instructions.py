@@ -79,6 +79,8 @@ def _reading(case: Case, verdict: Verdict, rubric: Rubric, order: Sequence[int],
     """Return the verdict with the responses in this order; check that it fits the case and the rubric."""
     models = case.models
     place = f"case {case.id!r}: the verdict of {verdict.judge!r} by {rubric.name}"
+    if rubric.scores_criteria:
+        raise RecordError(f"{place} scores several criteria; instructions are made of one score for each response")
     if rubric.scale:
         scores = verdict.scores or ()
         if len(scores) != len(models):

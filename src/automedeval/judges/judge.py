@@ -118,6 +118,11 @@ class Judge(BaseJudge):
             values["scores"] = by_response(reading.scores, slots, len(case.responses))
             if means := self._expected(answer, reading):
                 values["expected_scores"] = by_response(means, slots, len(case.responses))
+        if reading.criterion_scores:
+            values["criterion_scores"] = {
+                name: list(by_response(own, slots, len(case.responses)))
+                for name, own in reading.criterion_scores.items()
+            }
         if reading.choices:
             names = choice_names(case.models, slots)
             values["choices"] = {name: names[choice] for name, choice in reading.choices.items()}
@@ -128,8 +133,13 @@ class Judge(BaseJudge):
         return self.record(request, reading.error, extra, **values)
 
     def _expected(self, answer: Answer, reading: ParsedAnswer) -> list[float] | None:
-        """Return the probability-weighted mean score of each slot, None if a slot has no probabilities."""
+        """Return the probability-weighted mean score of each slot, None if a slot has no probabilities.
+
+        Where an answer scores several criteria, it is the mean over these; of the scores where there are no probabilities.
+        """
         odds = list(answer.probabilities or ())
+        if reading.criterion_scores and not odds:
+            return [round(sum(own) / len(own), 6) for own in zip(*reading.criterion_scores.values())]
         if not odds:
             low, high = self.rubric.scale
             allowed = {str(value) for value in range(low, high + 1)}
@@ -140,7 +150,8 @@ class Judge(BaseJudge):
                     return None
                 odds.append(found)
         means = [sum(int(word) * p for word, p in one.items()) / sum(one.values()) for one in odds]
-        return [round(mean, 6) for mean in means]
+        each = len(reading.criterion_scores or "1")  # values of a slot, which follow one another
+        return [round(sum(means[start : start + each]) / each, 6) for start in range(0, len(means), each)]
 
 
 def load_judge(

@@ -351,6 +351,10 @@ class Verdict(Record):
     shown, in the order of the case's criteria: `met` (true, false, or null where it could not be read), `met_probabilities`,
     and `score`, `lowest` and `highest` as `stats.checklist.Score` has them. An invalid verdict has none of these; `error` gives
     the reason.
+
+    Under a rubric that scores several criteria, `criterion_scores` maps each criterion to whole scores in the order of the
+    case's responses. `scores` are then their means over the criteria, rounded to whole numbers with halves upwards, and
+    `expected_scores` the means without rounding.
     """
 
     case_id: str
@@ -369,11 +373,13 @@ class Verdict(Record):
     usage: dict[str, int] = field(default_factory=dict)
     extra: dict[str, Any] = field(default_factory=dict)
     checklist: dict[str, Any] | None = None
+    criterion_scores: dict[str, list[int | None]] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         record = super().to_dict()
-        if self.checklist is None:  # only a judge of criteria has one
-            del record["checklist"]
+        for name in ("checklist", "criterion_scores"):  # only judges by some rubrics have one
+            if record[name] is None:
+                del record[name]
         return record
 
     @property
@@ -395,7 +401,9 @@ class Verdict(Record):
         """
         shown = [self.extra.get("case_digest"), self.rubric, self.order, self.pair]
         shown += [self.rationale, self.scores, self.choices]
-        return digest(shown + ([self.checklist["met"]] if self.checklist else []), sort_keys=True)
+        shown += [self.checklist["met"]] if self.checklist else []
+        shown += [self.criterion_scores] if self.criterion_scores else []
+        return digest(shown, sort_keys=True)
 
     @property
     def settings(self) -> str | None:

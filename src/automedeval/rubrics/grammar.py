@@ -9,7 +9,7 @@ Parsing takes linear time: every repetition in the patterns below is bounded, or
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,11 @@ from automedeval.rubrics.rubric import Rubric
 
 @dataclass(frozen=True)
 class ParsedAnswer:
-    """An answer in slot order: `choices` are "a", "b", "tie" or "neither", `spans` locate the scores in the text."""
+    """An answer in slot order: `choices` are "a", "b", "tie" or "neither", `spans` locate the scores in the text.
+
+    `criterion_scores` maps each criterion that an answer scores to the scores of the slots. `scores` are then their means,
+    rounded to whole numbers, a half upwards.
+    """
 
     valid: bool
     error: str | None = None
@@ -27,20 +31,21 @@ class ParsedAnswer:
     scores: tuple[int, ...] | None = None
     choices: dict[str, str] | None = None
     spans: tuple[tuple[int, int], ...] = ()
+    criterion_scores: dict[str, tuple[int, ...]] | None = None
 
 
 def answer_parts(rubric: Rubric, slots: int, rationale: bool = True) -> list[Part]:
     """Return the parts of an answer to a prompt that shows `slots` responses, with or without its rationale."""
     rationale = rationale and rubric.rationale
     parts: list[Part] = []
+    low, high = rubric.scale or (0, -1)
+    values = tuple(str(value) for value in range(low, high + 1))
     if rubric.grammar == "score_line":
-        values = tuple(str(value) for value in range(rubric.scale[0], rubric.scale[1] + 1))
         text = "Score:"
         if rationale:
             parts.append(Free(stop="\nScore"))
             text = "\nScore:"
-        for number in range(1, slots + 1):
-            name = f"{rubric.slot_word} {number}"
+        for name in _slot_names(rubric, slots):
             parts += [f"{text} {name}: ", Slot(name, values)]
             text = " points."
         return [*parts, text]
@@ -59,18 +64,33 @@ def answer_parts(rubric: Rubric, slots: int, rationale: bool = True) -> list[Par
     if inner:
         text += json.dumps(inner) + ": {"
     value_key = rubric.output.get("value_key")
-    opening, closing = ('{"' + value_key + '": "', '"}') if value_key else ('"', '"')
+    opening, closing = ('{"' + value_key + '": ', "}") if value_key else ("", "")
+    if rubric.scores_criteria:
+        for slot in _slot_names(rubric, slots):
+            text += json.dumps(slot, ensure_ascii=False) + ": {"
+            for name in rubric.output_criteria:
+                parts += [f'{text}"{name}": {opening}', Slot(f"{slot}, {name}", values)]
+                text = closing + ", "
+            text = closing + "}, "
+        return [*parts, closing + ("}}}" if inner else "}}")]
     for name in rubric.output_criteria:
-        parts += [f'{text}"{name}": {opening}', Slot(name, labels)]
-        text = closing + ", "
-    return [*parts, closing + ("}}" if inner else "}")]
+        parts += [f'{text}"{name}": {opening}"', Slot(name, labels)]
+        text = f'"{closing}, '
+    return [*parts, f'"{closing}' + ("}}" if inner else "}")]
+
+
+def _slot_names(rubric: Rubric, slots: int) -> list[str]:
+    """Return what an answer calls the responses, "Doctor 1", "Doctor 2", …"""
+    return [f"{rubric.slot_word} {number}" for number in range(1, slots + 1)]
 
 
 def answer_form(rubric: Rubric, slots: int, rationale: bool = True) -> str:
     """Return the answer with placeholders in brackets, for a prompt to show."""
     form = ""
     for part in answer_parts(rubric, slots, rationale):
-        if isinstance(part, Slot):
+        if isinstance(part, Slot) and rubric.scores_criteria:
+            part = f"[{part.values[0]} to {part.values[-1]}]"
+        elif isinstance(part, Slot):
             part = "[verdict]" if rubric.output.get("value_key") else f"[{' or '.join(part.values)}]"
         form += "[your assessment]" if isinstance(part, Free) else part
     return form
@@ -80,16 +100,23 @@ def answer_schema(parts: Sequence[Part]) -> dict[str, Any] | None:
     """Return the JSON schema of a JSON answer with these parts; None for other grammars."""
     if not (isinstance(parts[0], str) and parts[0].startswith("{")):
         return None
-    marks = [part for part in parts if not isinstance(part, str)]
-    numbers = iter(range(len(marks)))
-    form = "".join(part if isinstance(part, str) else f"\x1f{next(numbers)}" for part in parts)
+    marks, form = [], ""
+    for part in parts:
+        if isinstance(part, str):
+            form += part
+            continue
+        # A value without quotes is a number.
+        form += f"\x1f{len(marks)}" if form.endswith('"') else f'"\x1e{len(marks)}"'
+        marks.append(part)
 
     def schema(value: Any) -> dict[str, Any]:
         if isinstance(value, dict):
             properties = {name: schema(inner) for name, inner in value.items()}
             required = list(properties)
             return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
-        mark = marks[int(value.removeprefix("\x1f"))]
+        mark = marks[int(value[1:])]
+        if value[0] == "\x1e":
+            return {"type": "integer", "enum": [int(number) for number in mark.values]}
         return {"type": "string", "enum": list(mark.values)} if isinstance(mark, Slot) else {"type": "string"}
 
     return schema(json.loads(form, strict=False))
@@ -98,7 +125,10 @@ def answer_schema(parts: Sequence[Part]) -> dict[str, Any] | None:
 def format_verdict(reading: ParsedAnswer, rubric: Rubric) -> str:
     """Return the text of valid values in the rubric's grammar; `parse_verdict` returns the values again."""
     slots = len(reading.scores) if reading.scores else 2
-    words = reading.scores or [rubric.choices[reading.choices[name]] for name in rubric.output_criteria]
+    if rubric.scores_criteria:
+        words = [reading.criterion_scores[name][slot] for slot in range(slots) for name in rubric.output_criteria]
+    else:
+        words = reading.scores or [rubric.choices[reading.choices[name]] for name in rubric.output_criteria]
     values = iter(str(word) for word in words)
     text = ""
     for part in answer_parts(rubric, slots, reading.rationale is not None):
@@ -152,7 +182,25 @@ def reading_from_values(values: list[str], rubric: Rubric, rationale: str | None
     """Return the parsed answer of values that were chosen slot by slot, in the order of `answer_parts`."""
     if rubric.grammar == "score_line":
         return ParsedAnswer(True, rationale=rationale, scores=tuple(int(value) for value in values))
+    if rubric.scores_criteria:
+        return _scored(list(map(int, values)), rubric, rationale)
     return ParsedAnswer(True, rationale=rationale, choices=_choices(values, rubric))
+
+
+def same_on_every_criterion(scores: Sequence[int], rubric: Rubric, rationale: str | None = None) -> ParsedAnswer:
+    """Return the answer that gives each response, in slot order, one score, the same on every criterion that it scores."""
+    if rubric.scores_criteria:
+        return _scored([score for score in scores for _ in rubric.criteria], rubric, rationale)
+    return ParsedAnswer(True, rationale=rationale, scores=tuple(scores))
+
+
+def _scored(values: Sequence[int], rubric: Rubric, rationale: str | None) -> ParsedAnswer:
+    """Return the parsed answer of scores on several criteria, in the order of `answer_parts`: all of a slot, then the next."""
+    count = len(rubric.criteria)
+    by_name = {name: tuple(values[place::count]) for place, name in enumerate(rubric.output_criteria)}
+    given = {criterion.name: by_name[criterion.name] for criterion in rubric.criteria}
+    means = tuple((2 * sum(own) + count) // (2 * count) for own in zip(*given.values()))  # halves upwards
+    return ParsedAnswer(True, rationale=rationale, scores=means, criterion_scores=given)
 
 
 def _words(rubric: Rubric) -> dict[str, str]:
@@ -274,34 +322,70 @@ def _json_objects(text: str) -> Iterator[tuple[dict, int]]:
 
 
 def _read_json(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int]:
-    names = {criterion.name for criterion in rubric.criteria}
-    inner, value_key = rubric.output.get("choices_key"), rubric.output.get("value_key")
+    names = set(_slot_names(rubric, slots) if rubric.scores_criteria else rubric.output_criteria)
+    inner, rationale_key = rubric.output.get("choices_key"), rubric.output.get("rationale_key")
     for found, end in reversed(list(_json_objects(text))):
-        answers = found.get(inner) if inner else found
+        answers = found.get(inner) if inner else {key: found[key] for key in found if key != rationale_key}
         if not isinstance(answers, dict) or not names & answers.keys():
             continue
-        if _REPEATED in found or _REPEATED in answers:
-            return ParsedAnswer(False, "a key stands twice"), end
-        if missing := sorted(names - answers.keys()):
-            return ParsedAnswer(False, f"no answer on {missing[0]}"), end
-        if surplus := sorted(answers.keys() - names):
-            return ParsedAnswer(False, f"an answer on {surplus[0][:40]!r}, which was not asked"), end
-        labels = []
-        for name in rubric.output_criteria:
-            value = answers[name]
-            if value_key and isinstance(value, dict) and _REPEATED not in value:
-                value = value.get(value_key)
-            label = value.strip() if isinstance(value, str) else type(value).__name__
-            if not isinstance(value, str) or label.casefold() not in _words(rubric):
-                words = ", ".join(rubric.choices.values())
-                return ParsedAnswer(False, f"{name}: {label[:40]!r} is not one of {words}"), end
-            labels.append(label)
-        if any(re.search(rf'"{re.escape(name)}"\s{{0,20}}:', text[end:]) for name in names):
-            return ParsedAnswer(False, "another answer follows, which is no JSON"), end
-        rationale = found.get(rubric.output.get("rationale_key", ""))
+        if problem := "a key stands twice" if _REPEATED in found else _wrong_keys(answers, names):
+            return ParsedAnswer(False, problem), end
+        rationale = found.get(rationale_key) if rationale_key else None
         rationale = rationale if isinstance(rationale, str) and rationale else None
-        return ParsedAnswer(True, rationale=rationale, choices=_choices(labels, rubric)), end
+        reading = (_json_scores if rubric.scores_criteria else _json_choices)(answers, rubric, rationale)
+        if reading.valid and any(re.search(rf'"{re.escape(name)}"\s{{0,20}}:', text[end:]) for name in names):
+            return ParsedAnswer(False, "another answer follows, which is no JSON"), end
+        return reading, end
     return ParsedAnswer(False, "no JSON object with the criteria"), len(text)
+
+
+def _wrong_keys(answers: dict, names: Collection[str]) -> str | None:
+    """Return what is wrong with the keys of an object that should have these; None if nothing is."""
+    if _REPEATED in answers:
+        return "a key stands twice"
+    if missing := sorted(names - answers.keys()):
+        return f"no answer on {missing[0]}"
+    if surplus := sorted(answers.keys() - names):
+        return f"an answer on {surplus[0][:40]!r}, which was not asked"
+    return None
+
+
+def _json_value(given: Any, rubric: Rubric) -> Any:
+    """Return the value of a criterion, which may stand in an object under `value_key`."""
+    key = rubric.output.get("value_key")
+    return given.get(key) if key and isinstance(given, dict) and _REPEATED not in given else given
+
+
+def _json_choices(answers: dict, rubric: Rubric, rationale: str | None) -> ParsedAnswer:
+    labels = []
+    for name in rubric.output_criteria:
+        value = _json_value(answers[name], rubric)
+        label = value.strip() if isinstance(value, str) else type(value).__name__
+        if not isinstance(value, str) or label.casefold() not in _words(rubric):
+            words = ", ".join(rubric.choices.values())
+            return ParsedAnswer(False, f"{name}: {label[:40]!r} is not one of {words}")
+        labels.append(label)
+    return ParsedAnswer(True, rationale=rationale, choices=_choices(labels, rubric))
+
+
+def _json_scores(answers: dict, rubric: Rubric, rationale: str | None) -> ParsedAnswer:
+    (low, high), values = rubric.scale, []
+    for slot in _slot_names(rubric, len(answers)):
+        own = answers[slot]
+        if not isinstance(own, dict):
+            return ParsedAnswer(False, f"{slot}: {type(own).__name__} instead of an object with the criteria")
+        if problem := _wrong_keys(own, set(rubric.output_criteria)):
+            return ParsedAnswer(False, f"{slot}: {problem}")
+        for name in rubric.output_criteria:
+            value = _json_value(own[name], rubric)
+            # All numbers are read as floats; "4" in quotes is accepted, too.
+            number = float(value) if isinstance(value, str) and re.fullmatch("[0-9]{1,4}", value.strip()) else value
+            if not isinstance(number, float) or number not in range(low, high + 1):
+                shown = value[:40] if isinstance(value, str) else type(value).__name__
+                shown = f"{value:g}" if isinstance(value, float) else shown
+                return ParsedAnswer(False, f"{slot}, {name}: {shown!r} is not a whole number from {low} to {high}")
+            values.append(int(number))
+    return _scored(values, rubric, rationale)
 
 
 _PREFIX = re.compile(rf"(?:(?:my |the )?(?:final )?(?:answers?|choices?|verdicts?){_MARK}{_GAP}[:：])?(.*)", re.I)

@@ -16,6 +16,7 @@ from automedeval.records.yaml_file import YamlFile
 
 MODES = ("pointwise", "pairwise", "listwise", "checklist")
 GRAMMARS = ("score_line", "json", "comma_list", "first_line")
+SCORED = GRAMMARS[:2]  # one score for a response, or one on each criterion
 INPUTS = ("question", "responses", "reference")
 LIKELIHOOD, COUNTED = "likelihood@1", "baseline@1"  # stand for a rubric in verdicts of judges without a scale
 CHOICES = ("a", "b", "tie", "neither")
@@ -109,6 +110,11 @@ class Rubric:
     @property
     def needs_reference(self) -> bool:
         return "reference" in self.inputs
+
+    @property
+    def scores_criteria(self) -> bool:
+        """Return whether an answer has a score of each response on each criterion, instead of one score that sums them up."""
+        return self.scale is not None and self.grammar == "json"
 
     @property
     def slot_word(self) -> str:
@@ -228,8 +234,10 @@ class _Reader(YamlFile):
                 "pairwise and checklist rubrics need 'choices' and no 'scale', every other a 'scale' and no 'choices'"
             )
             self.fail("mode", needed)
-        if (grammar == "score_line") != bool(scale):
-            self.fail("output.grammar", "scores are answered as score_line, choices as json, comma_list or first_line")
+        if grammar not in (SCORED if scale else GRAMMARS[1:]):
+            self.fail(
+                "output.grammar", "scores are answered as score_line or json, choices as json, comma_list or first_line"
+            )
         if grammar == "first_line" and len(criteria) > 1:
             self.fail("output.grammar", "first_line holds one choice, and there are several criteria")
         if mode == "checklist" and (grammar != "json" or given["output"].get("value_key")):
@@ -237,6 +245,8 @@ class _Reader(YamlFile):
         for criterion in criteria:
             if choices and criterion.neutral not in choices:
                 self.fail(f"criteria.{criterion.name}.neutral", f"{criterion.neutral!r} is not among the choices")
+            if scale and grammar == "json" and criterion.polarity == "worse":
+                self.fail(f"criteria.{criterion.name}.polarity", "more points must mean a better response")
         most = given["max_responses"]
         if most < 1 or (mode == "pairwise" and most != 2) or (mode in ("pointwise", "checklist") and most != 1):
             self.fail("max_responses", f"{most} does not fit the mode {mode}")

@@ -63,4 +63,5 @@ def seen_from(verdict: Verdict, order: Sequence[int]) -> ParsedAnswer:
     """Return a scored verdict with the responses in the slots of `order`; a score is None where the judge gave none."""
     rationale = verdict.rationale and renamed(verdict.rationale, verdict.order, order)
     scores = None if verdict.scores is None else by_slot(verdict.scores, order)
-    return ParsedAnswer(verdict.valid, verdict.error, rationale, scores)
+    own = {name: by_slot(values, order) for name, values in (verdict.criterion_scores or {}).items()}
+    return ParsedAnswer(verdict.valid, verdict.error, rationale, scores, criterion_scores=own or None)

@@ -15,7 +15,7 @@ from automedeval.models.checkpoints import check_architecture, checkpoint_folder
 from automedeval.models.tokenization import PromptEncoder, read_template
 from automedeval.records import RecordError
 from automedeval.rubrics import Rubric, read_rubric
-from automedeval.rubrics.grammar import ParsedAnswer, format_verdict
+from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, same_on_every_criterion
 
 SIGNS = "38.5 °C, 5 µg, ≥ 2 × 10⁹/l, β-blocker, naïve, “yes” – no"  # what medical answers hold beside ASCII
 _SHOWN = 80  # characters of a text in a fault
@@ -123,7 +123,7 @@ def tokenizer_faults(folder: Path, config: Any, template: str | None, rubric: st
 def round_trip_faults(tokenizer: Any, rubric: Rubric) -> list[str]:
     """Return which texts a tokenizer changes: each of the rubric's answers to one response, and a line of medical signs."""
     low, high = rubric.scale or (0, -1)
-    answers = [ParsedAnswer(True, rationale="Step 1.", scores=(score,)) for score in range(low, high + 1)]
+    answers = [same_on_every_criterion([score], rubric, "Step 1.") for score in range(low, high + 1)]
     labels = [dict.fromkeys(rubric.output_criteria, choice) for choice in rubric.choices or ()]
     answers += [ParsedAnswer(True, rationale="Step 1.", choices=choices) for choices in labels]
     texts = [format_verdict(answer, rubric) for answer in answers]
