@@ -365,6 +365,34 @@ class Loops:
             found["tie_bands"] = bands
         return found | {f"{name}_expected": twin for name, twin in twins.items()}
 
+    def by_criterion(self, row: "Row") -> dict[str, Any]:
+        """Return the agreement of the scores on each criterion with people's ratings on it."""
+        judged: dict[str, dict[tuple, list[float]]] = {}
+        for verdict in row.verdicts:
+            for name, scores in (verdict.get("criterion_scores") or {}).items() if verdict["valid"] else ():
+                for place in verdict["order"]:
+                    if scores[place] is not None:
+                        key = (self.number[verdict["case_id"]], place)
+                        judged.setdefault(name, {}).setdefault(key, []).append(scores[place])
+        found = {}
+        for name in judged.keys() & set(self.criteria):
+            own = {key: mean(values) for key, values in judged[name].items()}
+            rated = {}
+            for key in self.responses:
+                given = [self.given[*key, one, name] for one in self.annotators if (*key, one, name) in self.given]
+                rated[key] = mean(given) if row.asked[key] else None
+            groups, points = [], []
+            for number in range(len(self.cases)):
+                pairs = [((number, one), (number, two)) for case, one, two in self.pairs if case == number]
+                both = [tuple(relation(by.get(one), by.get(two)) for by in (rated, own)) for one, two in pairs]
+                groups.append((number, both))
+                points.append((number, [(rated[key], own.get(key)) for key in self.responses if key[0] == number]))
+            found[name] = {
+                "concordance": accuracies(groups)["concordance"],
+                "pearson": correlations(points)["pearson"],
+            }
+        return found
+
     def agreement(self, row: "Row") -> dict[str, Any]:
         found = self.measures(row)
         finest = row.relations if row.expected is None else self.relations(row.expected)
@@ -385,6 +413,7 @@ class Loops:
             model: over([(n, a, b) for n, a, b in self.pairs if model in (self.names[n][a], self.names[n][b])])
             for model in self.models
         }
+        found["by_criterion"] = self.by_criterion(row)
         if len(self.annotators) > 1 and (row.expected is not None or row.scores is not None):
             found["against_the_other_raters"] = self.against_the_others(row)
         if row.kind != "judge":

@@ -67,7 +67,7 @@ def study(pick: Pick, most_cases: int) -> dict[str, Any]:
         keys = [(each["case_id"], *each["order"], each["run"]) for each in of_judge]
         verdicts += [each for at, each in enumerate(of_judge) if keys[at] not in keys[:at]]
     ratings = []
-    annotators, criteria = ("a", "b", "c")[: 1 + pick(3)], ("truth", "style")[: 1 + pick(2)]
+    annotators, criteria = ("a", "b", "c")[: 1 + pick(3)], ("relevancy", "style")[: 1 + pick(2)]
     points = ((3, 1, 5, 3.5), (0.1, 0.2, 0.3, 0.7), (0, 100, 33, 70))[pick(3)]
     how_many = pick(4)  # none, all, or some of the ratings
     for case in cases:
@@ -123,8 +123,18 @@ def verdicts_of_lists(pick: Pick, cases: list[dict], judge: str, rubric: str):
             with_scores = rubric != LIKELIHOOD and not (with_expected and pick(8) == 1)
             yield a_verdict(case, judge, rubric, order, valid, pick) | {
                 "scores": scores if valid and with_scores else None,
+                **({"criterion_scores": by_criterion(scores)} if valid and judge == "one" and scores[0] != 2 else {}),
                 "expected_scores": finer if valid and with_expected else None,
             }
+
+
+def by_criterion(scores: list[int | None]) -> dict[str, list[int | None]]:
+    """Return scores on the three criteria of the rubric, for the responses that have a score."""
+    names = ("relevancy", "knowledge_correctness", "fluency")
+    return {
+        name: [score and 1 + (score * turn + place) % 5 for place, score in enumerate(scores)]
+        for turn, name in enumerate(names, 1)
+    }
 
 
 def verdicts_of_pairs(pick: Pick, cases: list[dict], judge: str, rubric: str):

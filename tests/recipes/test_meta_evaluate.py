@@ -3,7 +3,9 @@
 import json
 import re
 from html.parser import HTMLParser
+from itertools import combinations
 
+import numpy as np
 import pytest
 from doubles.agreement_study import (
     CASES,
@@ -19,6 +21,7 @@ from doubles.agreement_study import (
     write,
 )
 from programs import error_line
+from scipy.stats import pearsonr
 
 from automedeval.records import Verdict
 from automedeval.reports import text
@@ -54,6 +57,43 @@ def test_reports_agreement_with_intervals_ceiling_and_baselines(tmp_path):
     assert "<dt>Best model</dt><dd>No model is shown to be best. " in page
     assert "of the pairs of responses as people do" in page
     assert "| echo |" in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+
+
+def test_scores_on_each_criterion_are_compared_with_ratings_on_it(tmp_path):
+    """Beside scipy's correlation and a loop over the pairs of each case."""
+    names, rng = ("relevancy", "knowledge_correctness", "fluency"), np.random.default_rng(3)
+    given, verdicts, judged = {}, [], {}
+    for rating in read(RATINGS):
+        given.setdefault((rating["criterion"], rating["case_id"], rating["model"]), []).append(rating["score"])
+    people = {key: sum(scores) / len(scores) for key, scores in given.items()}
+    for case in read(CASES):
+        models = [response["model"] for response in case["responses"]]
+        own = {name: [int(score) for score in rng.integers(1, 6, len(models))] for name in names}
+        own["fluency"] = [round(people["fluency", case["id"], model]) for model in models]
+        judged |= {(name, case["id"], model): own[name][place] for name in names for place, model in enumerate(models)}
+        means = [sum(scores) / 3 for scores in zip(*own.values())]
+        more = {"rubric": "automedeval_guided@1", "criterion_scores": own, "expected_scores": means}
+        verdicts.append(verdict(case, [int(mean + 0.5) for mean in means], **more))
+    result = evaluate(tmp_path, verdicts, "--ratings", RATINGS)
+    found = result["judges"]["echo"]["by_criterion"]
+    assert list(found) == list(names)
+    page, plain = ((tmp_path / "out" / name).read_text(encoding="utf-8") for name in ("report.html", "report.md"))
+    for name in names:
+        keys = [key for key in people if key[0] == name]
+        wanted = pearsonr([people[key] for key in keys], [judged[key] for key in keys]).statistic
+        assert found[name]["pearson"]["value"] == pytest.approx(wanted)
+        credits = []
+        for one, two in combinations(keys, 2):
+            gap = people[one] - people[two]
+            if one[1] == two[1] and abs(gap) > 1e-9:
+                way = judged[one] - judged[two]
+                credits.append(0.5 if way == 0 else float((way > 0) == (gap > 0)))
+        assert found[name]["concordance"]["value"] == pytest.approx(sum(credits) / len(credits))
+        assert found[name]["concordance"]["n"] == len(credits)
+        assert f'<tr><th scope="row">echo</th><td>{name}</td>' in page
+        assert f"| echo | {name} |" in plain.replace("\\_", "_")
+        assert f"<dt>echo: {name}</dt>" in page  # in the cases
+    assert found["fluency"]["concordance"]["value"] > 0.75 > found["relevancy"]["concordance"]["value"]
 
 
 def test_without_ratings_it_compares_the_candidates(tmp_path):

@@ -19,6 +19,8 @@ from programs import error_line
 
 CASE = read(CASES)[0]
 GOOD = verdict(CASE, [1, 2, 3])
+OWN = {name: [1, 2, 3] for name in ("relevancy", "knowledge_correctness", "fluency")}
+SCORED = GOOD | {"rubric": "automedeval_guided@1"}
 BAD_VERDICTS = {
     "duplicate": ([GOOD, GOOD], "verdicts.jsonl:2: the verdict of echo on case .* is at .*:1 already"),
     "off the scale": ([GOOD | {"scores": [1, 2, 6]}], "6 is off the scale of automedeval@1, 1 to 5"),
@@ -30,6 +32,26 @@ BAD_VERDICTS = {
     "empty": ("", "no verdict on any case"),
     "neither scores nor choices": ([GOOD | {"scores": None, "expected_scores": None}], "neither scores nor choices"),
     "a score that was not shown": ([GOOD | {"order": [0, 1]}], "a response that 'order' does not show"),
+    "a criterion without scores": (
+        [SCORED | {"criterion_scores": {"relevancy": [1, 2, 3]}}],
+        "must have the criteria of",
+    ),
+    "too few scores on a criterion": (
+        [SCORED | {"criterion_scores": OWN | {"fluency": [1]}}],
+        "1 'criterion_scores.fluency' for the 3",
+    ),
+    "no list of scores on a criterion": (
+        [SCORED | {"criterion_scores": OWN | {"fluency": 4}}],
+        "int 'criterion_scores.fluency' for",
+    ),
+    "a score on a criterion off the scale": (
+        [SCORED | {"criterion_scores": OWN | {"fluency": [1, 2, 6]}}],
+        "6 is off the scale",
+    ),
+    "a text for a score on a criterion": (
+        [SCORED | {"criterion_scores": OWN | {"fluency": [1, 2, "3"]}}],
+        "'criterion_scores.fluency' must hold numbers, not '3'",
+    ),
     "huge": ([GOOD | {"rubric": "own@1", "scores": [1, 2, 10**400]}], "must be a number from"),
     "infinite": ('{"case_id": "x", "judge": "j"', "not JSON"),
     "a pair of one": ([pairwise_verdicts()[0] | {"pair": ["rowan-7b", "rowan-7b"]}], "does not name the two models"),

@@ -190,6 +190,7 @@ def _agreement(cases: Cases, people: People, row: Row, relation: np.ndarray) -> 
     if len(runs) > 1:
         record["runs"] = [{"run": each.run} | measures_of(cases, each, rated, relation) for each in runs]
     record |= {"headline": row.headline} | _breakdown(cases, row, relation)
+    record["by_criterion"] = _by_criterion(cases, people, row.judge)
     if row.judge.kind == "judge":
         both = ~np.isnan(row.values) & ~np.isnan(people.scores) if row.values is not None else np.zeros(0, bool)
         curve = reliability_bins(row.values[both], people.scores[both]) if both.sum() >= 2 * BINS else []
@@ -215,6 +216,21 @@ def _breakdown(cases: Cases, row: Row, relation: np.ndarray) -> dict[str, dict[s
     if len(cases.models) <= MOST_MODELS:
         models = np.stack([cases.model_of[side] for side in panel.pairs])
         found["candidates"] = {name: over((models == number).any(axis=0)) for number, name in enumerate(cases.models)}
+    return found
+
+
+def _by_criterion(cases: Cases, people: People, judge: JudgeVerdicts) -> dict[str, dict[str, Statistic]]:
+    """Return how a judge's scores on a criterion agree with people's ratings on the criterion of this name.
+
+    Only criteria that the judge scores by themselves, and that people rated; the others have no entry.
+    """
+    found = {}
+    for name, scores in judge.criterion_scores.items():
+        if name in people.by_criterion:
+            rated = np.where(judge.asked, people.on_criterion(name), np.nan)
+            relations = [cases.panel.relations(values) for values in (rated, scores)]
+            found[name] = {"concordance": _concordance(cases, *relations)}
+            found[name]["pearson"] = agreement.correlations(cases.panel, rated, scores)["pearson"]
     return found
 
 

@@ -52,6 +52,10 @@ class People:
         """Each annotator's mean over criteria: float [responses, annotators]."""
         return _mean(np.stack(list(self.by_criterion.values())), 0)
 
+    def on_criterion(self, name: str) -> np.ndarray:
+        """Return people's score of each response on one criterion, the mean over annotators: float [responses]."""
+        return _mean(self.by_criterion[name], 1)
+
     @cached_property
     def scores(self) -> np.ndarray:
         """People's score of each response, the mean over annotators of the mean over criteria: float [responses]."""

@@ -109,7 +109,7 @@ def case_records(
             {
                 "model": response.model,
                 "text": response.text,
-                "scores": [(each.name, float(each.mixed[place])) for each in judges if not np.isnan(each.mixed[place])],
+                "scores": _scores(judges, place),
                 "people": _ratings(people, place),
                 "comments": people.comments.get(place, []) if people is not None else [],
             }
@@ -133,6 +133,15 @@ def case_records(
         record["rationales"] = [(each.name, each.rationales[number]) for each in judges if number in each.rationales]
         records.append(record)
     return records
+
+
+def _scores(judges: Sequence[JudgeVerdicts], place: int) -> list[tuple[str, float]]:
+    """Return the scores that a response has: by judge, and by criterion where a judge scores criteria by themselves."""
+    found = []
+    for judge in judges:
+        found.append((judge.name, judge.mixed[place]))
+        found += [(f"{judge.name}: {name}", scores[place]) for name, scores in judge.criterion_scores.items()]
+    return [(name, float(score)) for name, score in found if not np.isnan(score)]
 
 
 def _ratings(people: People | None, place: int) -> str | None:

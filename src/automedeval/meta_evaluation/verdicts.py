@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -180,6 +181,19 @@ class JudgeVerdicts:
             use &= self.run[self.panel.group] == run
         count = np.bincount(self.response[use], minlength=self.cases.responses)
         return divide(np.bincount(self.response[use], values[use], minlength=self.cases.responses), count)
+
+    @cached_property
+    def criterion_scores(self) -> dict[str, np.ndarray]:
+        """The mean score on each criterion that the judge scores by itself: float [responses]; empty where it scores none."""
+        found = {}
+        for name in dict.fromkeys(name for verdict in self.valid for name in verdict.criterion_scores or ()):
+            given = [
+                verdict.criterion_scores[name][index] if verdict.valid and verdict.criterion_scores else None
+                for verdict in self.verdicts
+                for index in sorted(verdict.order)
+            ]
+            found[name] = self.per_response(np.array(given, float))
+        return found
 
     @cached_property
     def mixed(self) -> np.ndarray:
@@ -633,20 +647,29 @@ def check_order(place: str, case: Case, verdict: Verdict) -> None:
     count = len(case.responses)
     if not all(0 <= index < count for index in verdict.order) or len(set(verdict.order)) != len(verdict.order):
         raise RecordError(f"{place}: 'order' {list(verdict.order)} does not fit the {count} responses of {case.id!r}")
-    for name in ("scores", "expected_scores"):
-        values = getattr(verdict, name)
-        if values is not None and len(values) != count:
-            raise RecordError(f"{place}: {len(values)} {name!r} for the {count} responses of case {case.id!r}")
+    for name, values in _score_lists(verdict).items():
+        if not isinstance(values, list | tuple) or len(values) != count:
+            given = len(values) if isinstance(values, list | tuple) else type(values).__name__
+            raise RecordError(f"{place}: {given} {name!r} for the {count} responses of case {case.id!r}")
+
+
+def _score_lists(verdict: Verdict) -> dict[str, Any]:
+    """Return the lists of scores that a verdict has, by what an error calls them."""
+    found: dict[str, Any] = {"scores": verdict.scores, "expected_scores": verdict.expected_scores}
+    found = {name: values for name, values in found.items() if values is not None}
+    return found | {f"criterion_scores.{name}": own for name, own in (verdict.criterion_scores or {}).items()}
 
 
 def check_verdict(place: str, case: Case, verdict: Verdict, rubric: Rubric | None) -> None:
     """Raise RecordError, with the place in front, unless a verdict fits its case and its rubric."""
     check_order(place, case, verdict)
     scale = rubric.scale if rubric else None
-    for name in ("scores", "expected_scores"):
-        for index, value in enumerate(getattr(verdict, name) or ()):
+    for name, values in _score_lists(verdict).items():
+        for index, value in enumerate(values):
             if value is None:
                 continue
+            if isinstance(value, bool) or not isinstance(value, int | float):  # `criterion_scores` can hold anything
+                raise RecordError(f"{place}: {name!r} must hold numbers, not {value!r:.40}")
             check_number(value, name, place)
             if scale and not scale[0] - 1e-6 <= value <= scale[1] + 1e-6:
                 raise RecordError(f"{place}: {value} is off the scale of {verdict.rubric}, {scale[0]} to {scale[1]}")
@@ -659,6 +682,9 @@ def check_verdict(place: str, case: Case, verdict: Verdict, rubric: Rubric | Non
         if verdict.pair is None or len(set(verdict.pair)) != 2 or set(verdict.pair) != shown:
             raise RecordError(f"{place}: 'pair' {verdict.pair} does not name the two models that 'order' shows")
     criteria = {criterion.name for criterion in rubric.criteria} if rubric else set()
+    if criteria and verdict.criterion_scores is not None and set(verdict.criterion_scores) != criteria:
+        has = ", ".join(sorted(criteria))
+        raise RecordError(f"{place}: 'criterion_scores' must have the criteria of {verdict.rubric}: {has}")
     for criterion, choice in (verdict.choices or {}).items():
         if criteria and criterion not in criteria:
             has = ", ".join(sorted(criteria))
