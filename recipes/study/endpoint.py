@@ -20,7 +20,9 @@ QUOTED = 12  # words of a response that a verdict quotes
 def reply(body: dict[str, Any]) -> str:
     """Return the text of an answer to a chat request."""
     messages, model = [each["content"] for each in body["messages"]], body["model"]
-    material, last = next(text for text in messages if _RESPONSE.search(text)), messages[-1]
+    material, last = next((text for text in messages if _RESPONSE.search(text)), None), messages[-1]
+    if material is None:  # a client that finds out what the server can do
+        return "Yes."
     responses = [text for _, _, text in _RESPONSE.findall(material)]
     question = _QUESTION.search(material)[2]
     if "Review: accept" in last:

@@ -33,7 +33,10 @@ def run_logged(command: Sequence[str], log: Path, environment: Mapping[str, str]
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     out = log.with_suffix(".out")
-    with open(log, "a", encoding="utf-8") as errors, open(out, "a", encoding="utf-8") as results:
+    with (
+        open(log, "a", encoding="utf-8", newline="\n") as errors,
+        open(out, "a", encoding="utf-8", newline="\n") as results,
+    ):
         followed = [_Followed(log, _is_bar), _Followed(out, _is_result)]
         errors.write(f"$ {shlex.join(command)}\n")
         errors.flush()

@@ -56,7 +56,7 @@ def usage(program: str) -> str:
     """Return how a recipe, or a command of `automedeval`, says that it is used, with all its options."""
     if program in COMMANDS:
         shown = run_command(program, "--help_all").stdout
-    elif program in ("recipes/sft.py", "recipes/reproduce.py"):  # they have parsers of their own
+    elif program in ("recipes/sft.py", "recipes/grpo.py", "recipes/reproduce.py"):  # they have parsers of their own
         shown = run_recipe(Path(program).stem, "--help").stdout
     else:
         shown = run_recipe(Path(program).stem, "--help_all").stdout

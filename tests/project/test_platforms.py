@@ -100,5 +100,5 @@ def test_the_metric_which_stands_alone_chooses_alike(monkeypatch: pytest.MonkeyP
 
 def test_no_other_program_chooses_a_device() -> None:
     choosing = {file.stem for file in PROGRAMS if "is_available()" in file.read_text(encoding="utf-8")}
-    # sft.py leaves the device to accelerate, and asks whether there is a GPU for its number format.
-    assert choosing == {"device", "rationale_score", "sft"}
+    # Training leaves the device to accelerate, and start.py asks whether there is a GPU for the number format.
+    assert choosing == {"device", "rationale_score", "start"}

@@ -99,5 +99,6 @@ def test_the_small_judge_of_the_wheel_judges(wheel: Path, tmp_path: Path) -> Non
 def test_a_rubric_is_read_from_the_wheel_alone(wheel: Path, tmp_path: Path) -> None:
     code = "for name in automedeval.packaged_rubrics():\n    print(automedeval.read_rubric(name).name)"
     assert run_from(wheel, tmp_path, code) == [
-        *("automedeval@1", "instruction_pairwise@1", "just_eval_pairwise@1", "medical_pairwise@1", "pandalm@1")
+        *("automedeval@1", "automedeval_guided@1", "checklist@1", "instruction_pairwise@1"),
+        *("just_eval_pairwise@1", "medical_pairwise@1", "pandalm@1"),
     ]

@@ -117,7 +117,8 @@ def test_a_published_judge_keeps_its_wording_when_the_package_changes(
     for given in (str(folder), folder.as_posix()):
         after = Judge.from_pretrained(given, chat=FAST)
         assert after.fingerprint == before.fingerprint
-        case = Case.from_dict(case.to_dict() | {"reference": "Rest."})
+        criteria = [{"criterion": "Advises rest.", "points": 1}]
+        case = Case.from_dict(case.to_dict() | {"reference": "Rest.", "criteria": criteria})
         assert [after.prompt(each) for each in after.plan(case)] == [before.prompt(each) for each in before.plan(case)]
     if name in packaged_rubrics():
         with pytest.raises(

@@ -42,7 +42,8 @@ def main() -> None:
 def machine() -> list[str]:
     """Return lines on the versions and the hardware."""
     device = best_device()
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    ours = psutil.Process()
+    cores = len(ours.cpu_affinity()) if hasattr(ours, "cpu_affinity") else psutil.cpu_count()  # macOS tells no affinity
     memory = psutil.virtual_memory()
     where = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     lines = [

@@ -2,11 +2,9 @@
 
     automedeval judge answers.csv
     automedeval judge sample
-    automedeval judge cases.jsonl --judge models/SmolLM2-135M-Instruct
     automedeval judge cases.jsonl --judge openai:MODEL --base_url http://localhost:8000/v1
     accelerate launch --config_file accelerate_configs/single.yaml recipes/judge.py --judge MODEL --cases F --output DIR
-    automedeval judge --judge MODEL --rubric checklist --criteria_at_once 4 --cases cases.jsonl --output verdicts
-    automedeval judge model-a=samples_medtext.jsonl model-b=run.eval --output verdicts
+    automedeval judge model-a=samples_medtext.jsonl model-b=run.eval
 
 Writes OUTPUT/verdicts.jsonl as it goes; the same command again does only what is missing. Several processes share the cases.
 Logs of evaluation harnesses are joined into OUTPUT/cases.jsonl, by their questions. Not for clinical use.
@@ -52,9 +50,8 @@ class JudgeArguments:
 
     cases: list[str] = field(
         metadata={
-            "help": "cases, or a table of answers with the columns question and one for each model: .jsonl, .csv, .json, "
-            ".xlsx, .parquet, or a Hub dataset id; sample: the packaged one; or logs of lm-evaluation-harness, inspect_ai or "
-            "AlpacaEval as MODEL=FILE, which are joined into OUTPUT/cases.jsonl"
+            "help": "cases, or a table with the columns question and one for each model: .jsonl, .csv, .json, .xlsx, .parquet, "
+            "or a Hub dataset id; sample: the packaged one; or logs of harnesses as MODEL=FILE, which are joined"
         }
     )
     judge: str | None = field(

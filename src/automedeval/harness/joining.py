@@ -42,7 +42,7 @@ def is_log(given: str) -> bool:
     if not given.endswith(".json") or not Path(given).is_file():
         return False
     try:
-        content = json.loads(read_text(given))
+        content = json.loads(read_text(Path(given)))
     except ValueError:  # whoever reads it as a table says what is wrong
         return False
     if isinstance(content, dict):

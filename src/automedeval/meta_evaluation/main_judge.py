@@ -22,6 +22,7 @@ from automedeval.stats import agreement, bootstrap, interrater, selective
 
 LEAST = 30  # rated cases from which the main judge is chosen by its agreement with people
 FOLDS = 5
+ROUNDING = 1e-12  # of means of ratings that are equal
 MOST_CASES = 10  # of each list of cases to look at
 
 
@@ -210,6 +211,8 @@ def worth_reading(cases: Cases, row: Row, people: People | None) -> dict[str, li
     lists = {}
     for name, measure in measures_of_cases(cases, row, people).items():
         order = np.argsort(np.where(np.isnan(measure), np.inf, -measure), kind="stable")[:MOST_CASES].tolist()
-        use = [case for case in order if not np.isnan(measure[case]) and (name == "least_sure" or measure[case] > 0)]
+        use = [
+            case for case in order if not np.isnan(measure[case]) and (name == "least_sure" or measure[case] > ROUNDING)
+        ]
         lists[name] = [cases.records[case].id for case in use]
     return lists
