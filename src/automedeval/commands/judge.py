@@ -53,8 +53,8 @@ class JudgeArguments:
     cases: list[str] = field(
         metadata={
             "help": "cases, or a table of answers with the columns question and one for each model: .jsonl, .csv, .json, "
-            ".xlsx, .parquet, or a Hub dataset id; sample: the packaged one; or logs of lm-evaluation-harness, inspect_ai or "
-            "AlpacaEval as MODEL=FILE, which are joined into OUTPUT/cases.jsonl"
+            ".xlsx, .parquet, or a Hub dataset id; sample: the packaged one; or logs of lm-evaluation-harness, inspect_ai, "
+            "lighteval or AlpacaEval as MODEL=FILE, which are joined into OUTPUT/cases.jsonl"
         }
     )
     judge: str | None = field(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from automedeval.harness.logs import Answer, Answers, Question, read_log
+from automedeval.harness.logs import Answer, Answers, Question, is_details, read_log
 from automedeval.records import Case, RecordError, Response, digest, named_file, read_text
 
 
@@ -36,13 +36,13 @@ class LogArguments:
 
 
 def is_log(given: str) -> bool:
-    """Return whether a value of --cases is a log: NAME=FILE, an .eval file, or a .json file that is no table of answers."""
-    if named_file(given)[0] or given.endswith(".eval"):
+    """Return whether a value of --cases is a log: NAME=FILE, .eval, details of lighteval, or .json that is no table."""
+    if named_file(given)[0] or given.endswith(".eval") or is_details(given):
         return True
     if not given.endswith(".json") or not Path(given).is_file():
         return False
     try:
-        content = json.loads(read_text(given))
+        content = json.loads(read_text(Path(given)))
     except ValueError:  # whoever reads it as a table says what is wrong
         return False
     if isinstance(content, dict):
