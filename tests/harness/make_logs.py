@@ -1,8 +1,10 @@
-"""Write a log of lm-evaluation-harness and one of inspect_ai, each by its own library, without a model or a network.
+"""Write logs of lm-evaluation-harness, inspect_ai and lighteval, each by its own library, without a model or a network.
 
     PYTHON tests/harness/make_logs.py FOLDER
 
-PYTHON is that of an environment with lm_eval 0.4.13 and inspect_ai 0.3.285. Both ask the same three questions.
+PYTHON is that of an environment with lm_eval 0.4.13, inspect_ai 0.3.285 and lighteval 0.13.0. All ask the same
+three questions. lighteval's own `EvaluationTracker` writes its details; its pipeline is not run, because to import its tasks
+downloads a file.
 """
 
 import json
@@ -68,8 +70,28 @@ def inspect_log(folder: Path) -> None:
         )  # fmt: skip
 
 
+def lighteval_log(folder: Path) -> None:
+    from lighteval.logging.evaluation_tracker import EvaluationTracker
+    from lighteval.models.dummy.dummy_model import DummyModelConfig
+    from lighteval.models.model_output import ModelResponse
+    from lighteval.tasks.requests import Doc
+
+    tracker = EvaluationTracker(output_dir=str(folder / "lighteval"), save_details=True)
+    tracker.general_config_logger.log_model_info(model_config=DummyModelConfig(cache_dir=str(folder / "cache")))
+    logger = tracker.details_logger
+    for number, (q, a) in enumerate(QUESTIONS):
+        doc = Doc(
+            f"Question: {q}\nAnswer:", ["Another answer.", a], gold_index=1, task_name="medtext|0", id=str(number)
+        )
+        response = ModelResponse(text=["<think>Why?</think>A baseline."], text_post_processed=["A baseline."])
+        # not logger.log, whose digest of a text fails with xxhash 4
+        logger.details["medtext|0"].append(logger.Detail(doc, response, {"exact_match": 0.0}))
+    tracker.save()
+
+
 if __name__ == "__main__":
     target = Path(sys.argv[1]).resolve()
     target.mkdir(parents=True, exist_ok=True)
     lm_eval_log(target)
     inspect_log(target)
+    lighteval_log(target)

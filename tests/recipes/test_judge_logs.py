@@ -1,4 +1,4 @@
-"""`automedeval judge` on logs that lm-evaluation-harness and inspect_ai wrote themselves, and on AlpacaEval's as documented."""
+"""`automedeval judge` on logs that the harnesses wrote themselves, and on AlpacaEval's as documented."""
 
 import json
 import os
@@ -13,10 +13,10 @@ from programs import ROOT, error_line, run_recipe
 
 from automedeval.commands import console
 
-LIBRARIES = "AUTOMEDEVAL_HARNESSES"  # names the python of an environment with lm_eval and inspect_ai
+LIBRARIES = "AUTOMEDEVAL_HARNESSES"  # names the python of an environment with lm_eval, inspect_ai and lighteval
 needs_libraries = pytest.mark.skipif(
     LIBRARIES not in os.environ,
-    reason=f"{LIBRARIES} does not name the python of an environment with lm_eval and inspect_ai",
+    reason=f"{LIBRARIES} does not name the python of an environment with lm_eval, inspect_ai and lighteval",
 )
 PATTERN = r"Question: (.*)\nAnswer:"
 JUDGE = ("--judge", "baseline:longer text")
@@ -26,14 +26,28 @@ JUDGE = ("--judge", "baseline:longer text")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Let the libraries write their logs; `lm` and `json` name them."""
     folder = Path(os.environ.get("AUTOMEDEVAL_HARNESS_LOGS") or tmp_path_factory.mktemp("logs"))
-    if not list(folder.glob("inspect-json/*.json")):
+    if not list(folder.glob("lighteval/**/*.parquet")):
         program = ROOT / "tests" / "harness" / "make_logs.py"
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         subprocess.run([os.environ[LIBRARIES], str(program), str(folder)], check=True, timeout=300, env=environment)
     (lm,) = folder.glob("lm_eval/**/samples_medtext_*.jsonl")
     (inspect,) = folder.glob("inspect-json/*.json")
     (packed,) = folder.glob("inspect-eval/*.eval")
-    return {"lm": lm, "json": inspect, "eval": packed}
+    (details,) = folder.glob("lighteval/details/**/*.parquet")
+    return {"lm": lm, "json": inspect, "eval": packed, "lighteval": details}
+
+
+@needs_libraries
+def test_details_of_lighteval_join_the_same_questions(logs: dict[str, Path], tmp_path: Path, capsys) -> None:
+    command = ["automedeval", "judge", f"model-a={logs['lm']}", str(logs["lighteval"]), *JUDGE]
+    command += ["--question_pattern", PATTERN, "--output", str(tmp_path / "out")]
+    with mock.patch.object(sys, "argv", command):
+        console.main()
+    assert "3 cases, 3 with an answer of all 2 models" in capsys.readouterr().out
+    first = read(tmp_path / "out" / "cases.jsonl")[0]
+    assert [each["model"] for each in first["responses"]] == ["model-a", "dummy"], "lighteval's folder names its model"
+    assert first["responses"][1]["text"] == "A baseline.", "without the reasoning"
+    assert first["reference"] == "Acetaminophen lowers a fever."
 
 
 @needs_libraries

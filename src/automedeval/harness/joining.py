@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from automedeval.harness.logs import Answer, Answers, Question, read_log
+from automedeval.harness.logs import Answer, Answers, Question, is_details, read_log
 from automedeval.records import Case, RecordError, Response, digest, named_file, read_text
 
 
@@ -36,8 +36,8 @@ class LogArguments:
 
 
 def is_log(given: str) -> bool:
-    """Return whether a value of --cases is a log: NAME=FILE, an .eval file, or a .json file that is no table of answers."""
-    if named_file(given)[0] or given.endswith(".eval"):
+    """Return whether a value of --cases is a log: NAME=FILE, .eval, details of lighteval, or .json that is no table."""
+    if named_file(given)[0] or given.endswith(".eval") or is_details(given):
         return True
     if not given.endswith(".json") or not Path(given).is_file():
         return False
@@ -61,7 +61,7 @@ def join_logs(given: Sequence[str], args: LogArguments) -> tuple[list[Case], lis
     Raises:
         RecordError: a fault of `read_log`; a log without a model's name; two logs of one model; nothing to join.
     """
-    cases: dict[tuple, tuple[Answer, Question, dict[str, str], list[str]]] = {}
+    cases: dict[tuple, tuple[Answer, Question, dict[str, Answer], list[str]]] = {}
     told, models = [], []
     for value in given:
         name, file = named_file(value)
@@ -78,17 +78,19 @@ def join_logs(given: Sequence[str], args: LogArguments) -> tuple[list[Case], lis
     if not cases:
         raise RecordError(f"{', '.join(given)}: no answer")
     found = []
-    for key, (first, question, texts, references) in cases.items():
+    for key, (first, question, answers, references) in cases.items():
         name = first.id if args.join == "id" else digest(key[0])
-        responses = tuple(Response(model, text) for model, text in texts.items())
-        case_id = name if first.epoch == 1 else f"{name}/epoch-{first.epoch}"
-        found.append(
-            Case(case_id, question, responses, references[0] if references else None, None, {"harness_id": first.id})
+        responses = tuple(
+            # by these `automedeval export` finds the answer in its log again
+            Response(model, answer.text, {"harness_id": answer.id, "harness_epoch": answer.epoch})
+            for model, answer in answers.items()
         )
+        case_id = name if first.epoch == 1 else f"{name}/epoch-{first.epoch}"
+        found.append(Case(case_id, question, responses, references[0] if references else None))
     if len(models) > 1:
-        full = sum(len(texts) == len(models) for _, _, texts, _ in cases.values())
+        full = sum(len(answers) == len(models) for _, _, answers, _ in cases.values())
         told.append(f"{len(cases)} cases, {full} with an answer of all {len(models)} models")
-        alone = Counter(next(iter(texts)) for _, _, texts, _ in cases.values() if len(texts) == 1)
+        alone = Counter(next(iter(answers)) for _, _, answers, _ in cases.values() if len(answers) == 1)
         told += [f"only {model} has {count} of them" for model, count in alone.items()]
     if differ := sum(len(set(references)) > 1 for *_, references in cases.values()):
         told.append(f"{differ} cases have different references in the logs: the first is taken")
@@ -112,7 +114,7 @@ def _add(cases: dict, log: Answers, model: str, args: LogArguments) -> None:
         if model in entry[2]:
             log.left_out["the question is in the log before"] += 1
             continue
-        entry[2][model] = answer.text
+        entry[2][model] = answer
         entry[3].extend([answer.reference] if answer.reference else [])
         kept.append(answer)
     log.answers = kept

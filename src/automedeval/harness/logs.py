@@ -2,6 +2,7 @@
 
 - lm-evaluation-harness: `samples_*.jsonl` (0.4.13), one line for each filter, with bare NaN in its JSON.
 - inspect_ai: `.json`, and `.eval` where inspect_ai is installed (0.3.285): a zip file that Python 3.11 alone cannot read.
+- lighteval: `details_*.parquet` (0.13.0), one row for each document.
 - AlpacaEval: a JSON list of `instruction`, `output`, `generator`.
 """
 
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from automedeval.records import RecordError, read_text
+from automedeval.records import RecordError, read_lines, read_text
 
 Question = str | list[dict[str, str]]
 
@@ -54,6 +55,8 @@ def read_log(path: str, filter_name: str | None = None) -> Answers:
     file = Path(path)
     if file.suffix == ".eval":
         return _inspect(path, _read_eval(path))
+    if file.suffix == ".parquet":
+        return _lighteval(path)
     text = read_text(file)
     if file.suffix == ".jsonl":
         return _lm_eval(
@@ -66,7 +69,7 @@ def read_log(path: str, filter_name: str | None = None) -> Answers:
         return _inspect(path, whole)
     if isinstance(whole, list):
         return _alpaca(path, whole)
-    raise RecordError(f"{path}: no log of lm-evaluation-harness, inspect_ai or AlpacaEval")
+    raise RecordError(f"{path}: no log of lm-evaluation-harness, inspect_ai, lighteval or AlpacaEval")
 
 
 def _parsed(text: str, place: str) -> Any:
@@ -146,6 +149,36 @@ def _content(content: Any) -> str:
     if isinstance(content, str):
         return content
     return "\n".join(part["text"] for part in content or () if part.get("type") == "text")
+
+
+def is_details(path: str) -> bool:
+    """Return whether a file has the name that lighteval gives the details of a task."""
+    return Path(path).name.startswith("details_") and path.endswith(".parquet")
+
+
+def _lighteval(path: str) -> Answers:
+    """Read the details of a task; the model is the folder of the run's folder, as lighteval names it."""
+    _, details, model = Path(path).resolve().parent.parent.as_posix().rpartition("/details/")
+    found = Answers(path, model if details else None)
+    for number, (place, row) in enumerate(read_lines(path)):
+        question = _get(row, place, "doc", "query")
+        response = _get(row, place, "model_response")
+        texts = response.get("text_post_processed") or response.get("text") or ()
+        if not texts or not isinstance(texts[0], str):
+            found.left_out["not a generated text"] += 1
+            continue
+        if len(texts) > 1:
+            found.left_out["a further sample of the same question"] += len(texts) - 1
+        name = row["doc"].get("id") or str(number)
+        found.answers.append(Answer(str(name), question, texts[0], _gold(row["doc"])))
+    return found
+
+
+def _gold(doc: dict[str, Any]) -> str | None:
+    """Return the right choices of a document of lighteval as one text; None where it has none."""
+    gold, choices = doc.get("gold_index"), doc.get("choices") or []
+    indices = gold if isinstance(gold, list) else [gold]
+    return _reference([choices[index] for index in indices if isinstance(index, int) and 0 <= index < len(choices)])
 
 
 def _alpaca(path: str, records: list[Any]) -> Answers:

@@ -1,0 +1,42 @@
+"""Take the README's picture: the first screen of the report of the packaged sample, judged by the packaged small judge.
+
+    python docs/picture.py
+
+The models of `automedeval get-models` and chromium are needed. The sample's ratings are simulated.
+"""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from playwright import sync_api as playwright
+
+ROOT = Path(__file__).parents[1]
+SAMPLE = ROOT / "src/automedeval/sample"
+SIZE = {"width": 1280, "height": 800}
+
+
+def main() -> None:
+    with TemporaryDirectory() as name:
+        verdicts, report = Path(name, "sample-small"), Path(name, "report")
+        cases = ("--cases", SAMPLE / "test_cases.jsonl")
+        run("judge.py", *cases, "--output", verdicts)
+        ratings = ("--ratings", SAMPLE / "test_ratings.jsonl")
+        run("meta_evaluate.py", "--verdicts", verdicts, *cases, *ratings, "--output", report)
+        with playwright.sync_playwright() as driver:
+            options = ["--headless", "--no-sandbox", "--disable-gpu"]
+            browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=options)
+            page = browser.new_page(viewport=SIZE, color_scheme="light")
+            page.goto((report / "report.html").as_uri())
+            page.screenshot(path=ROOT / "docs/report.png")
+            browser.close()
+
+
+def run(recipe: str, *options: object) -> None:
+    subprocess.run([sys.executable, ROOT / "recipes" / recipe, *map(str, options)], check=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""Write verdicts in a form that a harness or a table program reads.
+
+    automedeval export --verdicts verdicts/run --cases verdicts/run/cases.jsonl --to inspect --model model-b \\
+      --output scores.json
+    inspect score run.json --scorer inspect_ai/precomputed_scores -S scores=scores.json
+    automedeval export --verdicts verdicts/run --to csv --output verdicts.csv
+
+An invalid verdict is never a score. inspect_ai leaves a sample without a valid verdict unscored, lm-evaluation-harness's lines
+have NaN, and a table has an empty cell and `valid` false.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from automedeval.cli import parse
+from automedeval.harness.writing import inspect_text, lm_eval_text, scored_answers
+from automedeval.judges.tables import Verdicts
+from automedeval.records import Case, RecordError, Verdict, read_cases, read_placed, verdicts_file
+from automedeval.records.journal import write_whole
+from automedeval.reports.text import printable
+
+FORMS = {
+    "inspect": "the scores that inspect_ai's precomputed_scores reads",
+    "lm_eval": "JSON lines with lm-evaluation-harness's doc_id and one metric",
+    "csv": "a table, one row for each verdict and response",
+    "parquet": "the same table",
+}
+
+
+@dataclass
+class ExportArguments:
+    """Which verdicts are written, and in which form."""
+
+    verdicts: str = field(metadata={"help": "verdicts.jsonl of a judge, or its folder"})
+    to: str = field(
+        metadata={"help": "; ".join(f"{name}: {text}" for name, text in FORMS.items()), "choices": list(FORMS)}
+    )
+    output: str = field(metadata={"help": "the file to write"})
+    cases: str | None = field(
+        default=None,
+        metadata={"help": "the cases that were judged; inspect and lm_eval need the cases.jsonl made of the logs"},
+    )
+    model: str | None = field(
+        default=None, metadata={"help": "inspect, lm_eval: whose answers the log has (default: the only model)"}
+    )
+
+    def __post_init__(self) -> None:
+        if self.to in ("inspect", "lm_eval") and self.cases is None:
+            raise RecordError(f"--to {self.to} needs --cases, which has the ids of the log")
+
+
+def main() -> None:
+    """Read the verdicts, check that the cases are those that were judged, and write the file."""
+    (args,) = parse((ExportArguments,), __doc__)
+    cases = None if args.cases is None else {case.id: case for case in read_cases(args.cases)}
+    verdicts = Verdicts(read_checked(args.verdicts, cases))
+    output = Path(args.output)
+    if output.resolve() in (verdicts_file(args.verdicts).resolve(), Path(args.cases or args.verdicts).resolve()):
+        raise RecordError(f"--output {output}: this is an input")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    if args.to == "csv":
+        write_whole(output, verdicts.to_pandas().to_csv(index=False))
+    elif args.to == "parquet":
+        verdicts.to_pandas().to_parquet(output, index=False)
+    else:
+        records = scored_answers(cases.values(), verdicts, args.model)
+        write_whole(output, (inspect_text if args.to == "inspect" else lm_eval_text)(records))
+        lacking = sum(not record["valid"] for record in records)
+        print(f"{len(records):,} answers, {lacking:,} without a valid verdict: {printable(str(output))}")
+        return
+    invalid = sum(not verdict.valid for verdict in verdicts)
+    print(f"{len(verdicts):,} verdicts, {invalid:,} invalid: {printable(str(output))}")
+
+
+def read_checked(path: str, cases: dict[str, Case] | None) -> list[Verdict]:
+    """Return the verdicts of one judge.
+
+    Raises:
+        RecordError: no verdict, verdicts of two judges, or a case that is missing or has changed since it was judged.
+    """
+    found: list[Verdict] = []
+    for place, verdict in read_placed(verdicts_file(path), Verdict):
+        if found and verdict.author != found[0].author:
+            raise RecordError(f"{place}: a second judge: {', '.join(verdict.author)}; export the verdicts of one judge")
+        if cases is not None:
+            if verdict.case_id not in cases:
+                raise RecordError(f"{place}: --cases has no case {verdict.case_id!r}")
+            case = cases[verdict.case_id]
+            verdict.check(place, case.digest, case.checklist_digest)
+        found.append(verdict)
+    if not found:
+        raise RecordError(f"{path}: no verdict")
+    return found

@@ -1,0 +1,48 @@
+"""`harness.writing`: an answer without a valid verdict is no score."""
+
+import json
+import math
+
+import pytest
+
+from automedeval.harness.writing import inspect_text, lm_eval_text, scored_answers
+from automedeval.records import Case, RecordError, Response, Verdict
+
+
+def case(number: int, **models: str) -> Case:
+    place = {"harness_id": str(number), "harness_epoch": 1}
+    return Case(f"c{number}", "A question?", tuple(Response(name, text, place) for name, text in models.items()))
+
+
+CASES = [case(0, a="One.", b="Two."), case(1, a="Three.", b="Four."), case(2, b="Five.")]
+VERDICTS = [
+    Verdict("c0", "j", "r", (0, 1), valid=True, scores=(2, 4), expected_scores=(2.5, 4.0), rationale="So."),
+    Verdict("c0", "j", "r", (1, 0), run=1, valid=False, error="cannot be read"),
+    Verdict("c1", "j", "r", (0, 1), valid=False, error="cannot be read"),
+]
+
+
+def test_an_answer_without_a_valid_verdict_has_no_score() -> None:
+    found = scored_answers(CASES, VERDICTS, "b")
+    assert [each["id"] for each in found] == ["0", "1"], "the third case was not judged"
+    assert found[0]["value"] == 4.0, "the invalid verdict does not count"
+    records = json.loads(inspect_text(found))
+    assert (records[0]["metadata"], records[0]["explanation"]) == ({"verdicts": 2, "valid": 1}, "So.")
+    assert math.isnan(records[1]["value"])
+    assert records[1]["metadata"]["unscored_reason"] == "grader_failed"
+    assert records[1]["explanation"] == "cannot be read"
+    lines = [json.loads(line) for line in lm_eval_text(found).splitlines()]
+    assert [line["doc_id"] for line in lines] == [0, 1]
+    assert lines[0]["automedeval"] == 4.0
+    assert math.isnan(lines[1]["automedeval"])
+
+
+def test_a_model_must_be_named_if_there_are_several() -> None:
+    with pytest.raises(RecordError, match="--model must be one of a, b"):
+        scored_answers(CASES, VERDICTS, None)
+
+
+def test_choices_are_no_scores() -> None:
+    chosen = Verdict("c0", "j", "r", (0, 1), ("a", "b"), valid=True, choices={"overall": "a"})
+    with pytest.raises(RecordError, match="gives no score"):
+        scored_answers(CASES, [chosen], "a")
