@@ -426,7 +426,7 @@ class Loops:
             if people[pair] is not None and row.relations[pair] is not None:
                 gap = abs(self.people[number, one] - self.people[number, two])
                 weights[self.cases[number]["id"]] += gap * abs(people[pair] - row.relations[pair])
-        found["worst"] = Ranked({name: weight for name, weight in weights.items() if weight > 0}, 10)
+        found["worst"] = Ranked({name: weight for name, weight in weights.items() if weight > 1e-12}, 10)
         if row.expected is not None:
             found["risk_coverage"] = self.risk_coverage(row, people, finest)
         return found

@@ -564,7 +564,8 @@ def test_what_others_wrote_is_not_replaced(tmp_path):
     written(tmp_path / "out" / "jury.jsonl", decided)
     assert "jury.jsonl:1: made by another program or a jury" in error_line(from_ratings(tmp_path, RATINGS))
     (tmp_path / "out" / "jury.jsonl").unlink()
-    written(tmp_path / "out" / "verdicts.jsonl", [{**lines(tmp_path, "verdicts")[0], "judge": "gpt"}])
+    other = {name: value for name, value in lines(tmp_path, "verdicts")[0].items() if name != "transcript"}
+    written(tmp_path / "out" / "verdicts.jsonl", [{**other, "judge": "gpt"}])
     assert "verdicts.jsonl:1: made by another program or a jury" in error_line(from_ratings(tmp_path, RATINGS))
     assert lines(tmp_path, "verdicts")[0]["judge"] == "gpt"
 

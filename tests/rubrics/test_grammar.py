@@ -7,7 +7,7 @@ from statistics import mean
 import pytest
 import yaml
 from doubles.case_criteria import read_rubric
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from automedeval.models.base import CONTROL_TOKEN, Free, Slot
@@ -76,6 +76,7 @@ def readings(draw, rubric):
 
 
 @pytest.mark.parametrize("rubric", RUBRICS.values(), ids=list(RUBRICS))
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_parsing_undoes_formatting(rubric, data):
     reading = data.draw(readings(rubric))

@@ -7,7 +7,7 @@
     automedeval judge model-a=samples_medtext.jsonl model-b=run.eval
 
 Writes OUTPUT/verdicts.jsonl as it goes; the same command again does only what is missing. Several processes share the cases.
-Logs of evaluation harnesses are joined into OUTPUT/cases.jsonl, by their questions. Not for clinical use.
+Logs are joined into OUTPUT/cases.jsonl. Not for clinical use.
 """
 
 import itertools
@@ -57,10 +57,10 @@ class JudgeArguments:
     judge: str | None = field(
         default=None,
         metadata={
-            "help": "small (the packaged small judge), checkpoint (folder or Hub id), openai:MODEL (an endpoint, see "
-            "--base_url), likelihood:CHECKPOINT (how likely a response makes the question), channel:CHECKPOINT (trained by "
-            "recipes/build_channel_dataset.py), small:FOLDER (of recipes/fit_small_judge.py), or baseline:NAME (a baseline, "
-            f"named as in automedeval report); default: {VARIABLE}, else small, else the likelihood of a model on this machine"
+            "help": "small (packaged), checkpoint (folder or Hub id), openai:MODEL (an endpoint, see "
+            "--base_url), likelihood:CHECKPOINT (how likely a response makes the question), channel:CHECKPOINT (trained for "
+            "it), small:FOLDER (of recipes/fit_small_judge.py), or baseline:NAME (as in a report); "
+            f"default: {VARIABLE}, else small, else the likelihood of a model on this machine"
         },
     )
     output: str | None = field(
