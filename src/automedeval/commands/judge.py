@@ -63,9 +63,7 @@ class JudgeArguments:
             f"default: {VARIABLE}, else small, else the likelihood of a model on this machine"
         },
     )
-    output: str | None = field(
-        default=None, metadata={"help": "folder for verdicts.jsonl (default: verdicts/FILE-JUDGE)"}
-    )
+    output: str | None = field(default=None, metadata={"help": "folder (default: verdicts/FILE-JUDGE)"})
     dataset: str | None = field(
         default=None,
         metadata={
