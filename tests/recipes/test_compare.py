@@ -1,6 +1,7 @@
 """recipes/compare.py by its command: three estimates of the sample's models, plans, the cases to rate next, and bad input."""
 
 import json
+import re
 import subprocess
 import sys
 from functools import partial
@@ -102,10 +103,57 @@ def test_report_says_it_in_words_and_draws_it(given: list, tmp_path: Path) -> No
     assert "default-src 'none'" in page
     assert "://" not in page.replace("http://www.w3.org/", "")
     for text in (page, twin, done.stdout):
-        assert "rated cases give the difference of" in text
+        assert "No candidate is shown to be best. “rowan-7b” is first" in text
+        assert "0 of 3 pairs of candidates differ clearly" in text
+        assert "15 rated cases give a difference as precisely as" in text
         assert "with a power of 90% at" in text
     assert "assumes that the rated cases are a random draw of all cases" in page
     assert "| the judges together, by Dawid–Skene |" in twin
+
+
+def of_candidates(shifts: dict[str, float], tmp_path: Path) -> str:
+    """Return the sentences that a comparison begins with, where people give each candidate that much more than 3 points."""
+    draw = np.random.default_rng(0)
+    cases, ratings, verdicts = [], [], []
+    for number in range(40):
+        case = {"id": f"c{number}", "question": "What helps?", "responses": []}
+        scores = []
+        for model, shift in shifts.items():
+            case["responses"].append({"model": model, "text": f"Rest, says {model}."})
+            points = 3 + shift + draw.normal(0, 0.3)
+            scores.append(points + draw.normal(0, 0.1))
+            ratings.append(
+                {"case_id": case["id"], "model": model, "annotator": "r1", "criterion": "overall", "score": points}
+            )
+        cases.append(case)
+        rounded = [min(5, max(1, round(score))) for score in scores]
+        verdicts.append(verdict(case, rounded, "good", expected_scores=[min(5, max(1, score)) for score in scores]))
+    done = compare(
+        "--cases", write(tmp_path / "cases.jsonl", cases), "--ratings", write(tmp_path / "ratings.jsonl", ratings),
+        "--verdicts", write(tmp_path / "good.jsonl", verdicts), "--rated", 20, "--output", tmp_path / "out", *FAST,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_two_candidates_have_sentences_of_their_own(tmp_path: Path) -> None:
+    said = of_candidates({"a": 1.0, "b": 0.0}, tmp_path)
+    assert re.search(r"People rate “a” above “b”: the difference is (0\.9|1\.0)", said), said
+    assert re.search(r"With good, 20 rated cases give the difference of “a” and “b” as precisely as \d+ ", said), said
+
+
+def test_of_many_candidates_one_sentence_says_which_is_best(tmp_path: Path) -> None:
+    said = of_candidates({"a": 0.0, "b": 0.0, "c": 1.0, "d": 0.0, "e": -1.0, "f": 0.0}, tmp_path)
+    assert "“c” is best: people rate it above each of the 5 other candidates." in said
+    sentences = said[: said.index("cases are rated")].splitlines()
+    assert len(sentences) <= 6, "not a sentence for each of the 15 pairs"
+
+
+def test_candidates_that_are_level_are_named(tmp_path: Path) -> None:
+    said = of_candidates({"a": 0.5, "b": 0.5, "c": -1.0}, tmp_path)
+    assert "No candidate is shown to be best." in said
+    assert "without a clear difference from “a”." in said or "without a clear difference from “b”." in said
+    assert "2 of 3 pairs of candidates differ clearly" in said
 
 
 def test_hostile_names_stay_text(tmp_path: Path) -> None:

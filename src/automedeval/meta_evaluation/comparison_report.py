@@ -15,38 +15,131 @@ Estimates = dict[str, Any]  # what `Powered.to_dict` holds
 
 
 def words(result: dict[str, Any]) -> list[str]:
-    """Return sentences on which candidate is better, how much a judge adds, and how many ratings are needed."""
-    lead, sentences = result["lead"], []
-    for pair in result["pairs"]:
-        one, two = (f"“{name}”" for name in pair["pair"])
-        figure = pair["difference"][lead]
-        found, alone = figure["prediction_powered"], figure["classical"]
-        if found["low"] is None:
-            sentences.append(f"{one} and {two} cannot be compared: {found.get('reason', 'no interval')}.")
-            continue
-        if found["low"] > 0 or found["high"] < 0:
-            better, worse = (one, two) if found["value"] > 0 else (two, one)
-            start = f"People rate {better} above {worse}"
-        else:
-            start = f"There is no clear difference between {one} and {two}"
-        sentences.append(
-            f"{start}: the difference is {span(found)} points by ratings and {lead}, {span(alone)} by ratings alone."
-        )
-        if _apart(figure["naive"], found):
-            sentences.append(
-                f"By {lead} alone it is {span(figure['naive'])}. The intervals do not overlap: {lead} is biased."
-            )
-        sentences += [*_gain(figure, lead, f"the difference of {one} and {two}"), *_plan(pair, lead)]
-    if not result["pairs"]:
-        sentences += _gain(result["all"]["mean"][lead], lead, "the mean score of all responses")
+    """Return sentences on which candidate is better, how much a judge adds, and how many ratings are needed.
+
+    Two candidates have sentences of their own. Of more, one sentence says which is best and others sum up the pairs, so that
+    the first screen holds the answer however many candidates there are; the tables have every pair.
+    """
+    lead, pairs = result["lead"], result["pairs"]
+    if len(pairs) > 1:
+        sentences = _of_several(pairs, lead)
+    elif pairs:
+        sentences = _of_two(pairs[0], lead)
+    else:
+        sentences = _gain(result["all"]["mean"][lead], lead, "the mean score of all responses")
     added = {name: record["adds"] for name, record in result["judges"].items() if record.get("adds")}
-    clear = {name: e for name, e in added.items() if e["low"] is not None and (e["low"] > 0 or e["high"] < 0)}
+    clear = {name: estimate for name, estimate in added.items() if _clear(estimate)}
     for name, estimate in clear.items():
         verb = "raises" if estimate["value"] > 0 else "lowers"
         sentences.append(f"{name} {verb} the concordance of all judges together by {abs(estimate['value']):.2f}.")
     if added and not clear:
         sentences.append("No judge clearly changes the concordance of all judges together.")
     return sentences
+
+
+def _of_two(pair: dict[str, Any], lead: str) -> list[str]:
+    one, two = (f"“{name}”" for name in pair["pair"])
+    figure = pair["difference"][lead]
+    found, alone = figure["prediction_powered"], figure["classical"]
+    if found["low"] is None:
+        return [f"{one} and {two} cannot be compared: {found.get('reason', 'no interval')}."]
+    if _clear(found):
+        better, worse = (one, two) if found["value"] > 0 else (two, one)
+        start = f"People rate {better} above {worse}"
+    else:
+        start = f"There is no clear difference between {one} and {two}"
+    sentences = [
+        f"{start}: the difference is {span(found)} points by ratings and {lead}, {span(alone)} by ratings alone."
+    ]
+    if _apart(figure["naive"], found):
+        sentences.append(
+            f"By {lead} alone it is {span(figure['naive'])}. The intervals do not overlap: {lead} is biased."
+        )
+    return [*sentences, *_gain(figure, lead, f"the difference of {one} and {two}"), *_plan(pair, lead)]
+
+
+def _of_several(pairs: list[dict[str, Any]], lead: str) -> list[str]:
+    figures = {tuple(pair["pair"]): pair["difference"][lead] for pair in pairs}
+    found = {names: figure["prediction_powered"] for names, figure in figures.items()}
+    known = {names: estimate for names, estimate in found.items() if estimate["low"] is not None}
+    if not known:
+        return [f"The candidates cannot be compared: {next(iter(found.values())).get('reason', 'no interval')}."]
+    clear = {names for names, estimate in known.items() if _clear(estimate)}
+    sentences = [
+        _best(found, known, clear),
+        f"{len(clear)} of {len(pairs)} pairs of candidates differ clearly, by ratings and {lead} together.",
+    ]
+    if len(known) < len(pairs):
+        sentences.append(f"{len(pairs) - len(known)} pairs cannot be compared; comparison.json says why.")
+    biased = sum(_apart(figures[names]["naive"], known[names]) for names in known)
+    if biased:
+        sentences.append(
+            f"In {biased} of {len(known)} pairs the interval by {lead} alone does not overlap that with ratings: "
+            f"{lead} is biased."
+        )
+    worth = [figure["worth"]["value"] for figure in figures.values() if figure["worth"]]
+    if worth:
+        rated = _range([figure["rated"] for figure in figures.values() if figure["worth"]])
+        sentences.append(
+            f"With {lead}, {rated} rated cases give a difference as precisely as {_range(worth)} without a judge."
+        )
+    return [*sentences, *_plans([pair for pair in pairs if tuple(pair["pair"]) not in clear], lead)]
+
+
+def _best(found: dict[tuple, Estimates], known: dict[tuple, Estimates], clear: set[tuple]) -> str:
+    """Return which candidate is best: the one that is first in most pairs, if it is clearly first in all of its own."""
+    names = list(dict.fromkeys(name for pair in found for name in pair))
+    wins = dict.fromkeys(names, 0.0)
+    for (one, two), estimate in known.items():
+        wins[one if estimate["value"] > 0 else two] += 1
+    first = max(names, key=lambda name: wins[name])
+    level = []
+    for pair, estimate in found.items():
+        if first in pair:
+            ahead = pair in clear and (estimate["value"] > 0) == (pair[0] == first)
+            level += [] if ahead else [f"“{pair[1] if pair[0] == first else pair[0]}”"]
+    if not level:
+        return f"“{first}” is best: people rate it above each of the {len(names) - 1} other candidates."
+    others = " and ".join(level) if len(level) <= 2 else f"{len(level)} other candidates"
+    return f"No candidate is shown to be best. “{first}” is first, without a clear difference from {others}."
+
+
+def _plans(unclear: list[dict[str, Any]], lead: str) -> list[str]:
+    plans = [pair["plan"] for pair in unclear if "gap" not in pair["plan"]]
+    if not plans:
+        return []
+    of = "the given difference" if plans[0]["given"] else "their estimated differences"
+    needed = [plan["without"]["value"] for plan in plans]
+    with_lead = [plan["with"][lead]["value"] for plan in plans if plan["with"].get(lead)]
+    sentence = (
+        f"To detect the differences that are not clear with a power of {plans[0]['power']:.0%} at {of}, "
+        f"{_range(needed)} rated cases are needed without a judge"
+    )
+    if with_lead and all(value is None for value in with_lead):
+        return [f"{sentence}. With {lead} and verdicts on {plans[0]['cases']} cases this power cannot be reached."]
+    if with_lead:
+        reached = [value for value in with_lead if value is not None]
+        sentence += f", and {_range(reached)} with {lead}"
+        if len(reached) < len(with_lead):
+            sentence += (
+                f" where {plans[0]['cases']} verdicts are enough for it ({len(reached)} of {len(with_lead)} pairs)"
+            )
+    return [f"{sentence}."]
+
+
+def _range(numbers: list[float | None]) -> str:
+    """Return "14 to 17", rounded; None is more than a million."""
+    low, high = (min(numbers, key=_large), max(numbers, key=_large))
+    ends = list(dict.fromkeys("more than a million" if value is None else f"{value:,.0f}" for value in (low, high)))
+    return " to ".join(ends)
+
+
+def _large(value: float | None) -> float:
+    return float("inf") if value is None else value
+
+
+def _clear(estimate: Estimates) -> bool:
+    return estimate["low"] is not None and (estimate["low"] > 0 or estimate["high"] < 0)
 
 
 def _apart(naive: dict[str, Any], found: dict[str, Any]) -> bool:
