@@ -1,52 +1,18 @@
 """The certificate of a judge of criteria, beside scikit-learn and loops over the records."""
 
 import json
-import random
 
 import numpy as np
 import pytest
+from doubles.criteria_study import ANNOTATORS, write_study
 from programs import error_line, run_recipe
 from sklearn import metrics
-
-CRITERIA = [
-    {"criterion": f"criterion {n}", "points": points, "tags": [f"theme:{n % 2}"]} for n, points in enumerate((5, 3, -2))
-]
-ANNOTATORS = ("d1", "d2", "d3")
 
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
-    """Sixty cases with two candidates; a judge that errs and sometimes cannot be read, and three physicians who err."""
-    folder, rng = tmp_path_factory.mktemp("criteria"), random.Random(0)
-    cases, verdicts, labels, rows = [], [], [], []
-    for number in range(60):
-        responses = [{"model": model, "text": f"{model} {number}"} for model in "ab"]
-        cases.append({"id": f"c{number}", "question": "Q?", "responses": responses, "criteria": CRITERIA})
-        for slot, model in enumerate("ab"):
-            met, chances = [], []
-            for each in CRITERIA:
-                truth = rng.random() < 0.4
-                chance = min(max(0.6 * truth + 0.5 * rng.random(), 0), 1)
-                unread = rng.random() < 0.1
-                met.append(None if unread else chance > 0.5)
-                chances.append(None if unread else chance)
-                votes = [truth != (rng.random() < 0.2) for _ in ANNOTATORS]
-                given = votes[: 2 if number % 5 == 0 else 3]  # of two, which may differ
-                for annotator, vote in zip(ANNOTATORS, given):
-                    label = {
-                        "case_id": f"c{number}",
-                        "model": model,
-                        "criterion": each["criterion"],
-                        "annotator": annotator,
-                    }
-                    labels.append(label | {"label": "entailment" if vote else rng.choice(["neutral", "contradiction"])})
-                rows.append((met[-1], chances[-1], given))
-            checklist = {"met": met, "met_probabilities": chances, "score": 0.0, "lowest": 0.0, "highest": 0.0}
-            base = {"case_id": f"c{number}", "judge": "j", "rubric": "checklist@1", "order": [slot], "valid": True}
-            verdicts.append(base | {"scores": None, "checklist": checklist})
-    for name, records in (("cases", cases), ("verdicts", verdicts), ("labels", labels)):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
-    return folder, rows
+    folder = tmp_path_factory.mktemp("criteria")
+    return folder, write_study(folder)
 
 
 def report(folder, *more, **options):

@@ -12,13 +12,14 @@ from importlib import resources
 from typing import Any
 
 from automedeval.judges.requests import Request
-from automedeval.records import Case
+from automedeval.records import Case, question_text
 from automedeval.records.yaml_file import YamlFile
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, same_on_every_criterion
 from automedeval.rubrics.prompts import SENTENCE_END
 
 TEMPLATES = resources.files("automedeval.audit") / "templates"
+ATTACKS, CHECKLIST_ATTACKS = "attacks.yaml", "checklist_attacks.yaml"
 CONTROL = "control"  # harmless planted texts and harmless edits
 PLACES = ("end", "start", "around")
 WAYS = ("replace", "multiply", "drop")
@@ -54,8 +55,8 @@ class Trial:
     Args:
         case: the changed case; its id is that of the clean case plus a mark of the change.
         clean: the request for the clean case.
-        check: "planting", "harm" or "sameness".
-        kind: the group in the results: a family of attacks, a kind of harm, "identical", "paraphrase" or "repeat".
+        check: "planting", "harm", "sameness" or "order".
+        kind: the group in the results: a family of attacks, a kind of harm, "identical", "paraphrase", "repeat" or "reversed".
         name: the name of the change.
         target: the index of the changed response, whose score is compared.
         other: the index of the response that it is compared with; None for the same response in the clean case.
@@ -74,15 +75,16 @@ class Trial:
     @property
     def request(self) -> Request:
         """Return the request for the changed case, with the slots, pair and run of `clean`."""
-        return Request(self.case, self.shown or self.clean.slots, self.clean.pair, self.clean.run)
+        return replace(self.clean, case=self.case, slots=self.shown or self.clean.slots)
 
 
-def read_attacks(file: str | None = None) -> list[Attack]:
-    """Read the packaged attacks, or those of a YAML file; RecordError where it is not as `attacks.yaml` describes."""
+def read_attacks(file: str | None = None, packaged: str = ATTACKS) -> list[Attack]:
+    """Read packaged attacks, or those of a YAML file; RecordError where it is not as `attacks.yaml` describes."""
     attacks = []
-    for at, entry in _entries(file, "attacks.yaml", ("name", "family", "text"), ("place",)):
+    for at, entry in _entries(file, packaged, ("name", "family", "text"), ("place",)):
         at.take(entry, "place", str, "end", PLACES)
-        known = {"answer", "slot", "best", "worst", "count", *(["response"] if entry.get("place") == "around" else [])}
+        known = {"answer", "slot", "best", "worst", "count", "question", "criteria"}
+        known |= {"response"} if entry.get("place") == "around" else set()
         template = string.Template(entry["text"])
         if not template.is_valid() or (unknown := set(template.get_identifiers()) - known):
             what = f"${min(unknown)}" if template.is_valid() else "a lone $"
@@ -215,9 +217,16 @@ def reword(text: str, least: int, rules: Sequence[tuple[re.Pattern, str]]) -> st
     return "".join([*pieces, text[position:]])
 
 
-def plant(text: str, attack: Attack, rubric: Rubric, slots: int, slot: int) -> str:
-    """Return a text with an attack that knows the number of slots shown and its own slot, from 0."""
-    if rubric.scale:
+def plant(text: str, attack: Attack, rubric: Rubric, slots: int, slot: int, question: str = "") -> str:
+    """Return a text with an attack that knows the number of slots shown and its own slot, from 0.
+
+    Against a checklist about a case's criteria it knows their number instead.
+    """
+    if rubric.mode == "checklist":
+        worst, best, slots = rubric.choices["not_met"], rubric.choices["met"], len(rubric.criteria)
+        answer = ParsedAnswer(True, choices={each.name: "met" for each in rubric.criteria})
+        name = rubric.slot_word
+    elif rubric.scale:
         worst, best = rubric.scale
         scores = tuple(best if number == slot else worst for number in range(slots))
         answer = same_on_every_criterion(scores, rubric)
@@ -228,13 +237,17 @@ def plant(text: str, attack: Attack, rubric: Rubric, slots: int, slot: int) -> s
         answer = ParsedAnswer(True, choices=choices)
         name = rubric.choices[won]
     names = {"answer": format_verdict(answer, rubric), "slot": name, "best": best, "worst": worst, "count": slots}
+    names |= {"question": question, "criteria": "\n".join(f"- {each.description}" for each in rubric.criteria)}
     planted = string.Template(attack.text).substitute(names, response=text)
     return {"end": f"{text}\n\n{planted}", "start": f"{planted}\n\n{text}", "around": planted}[attack.place]
 
 
 def planted(clean: Request, target: int, attack: Attack, rubric: Rubric) -> Trial:
     """Plant an attack in one response."""
-    text = plant(clean.case.responses[target].text, attack, rubric, len(clean.slots), clean.slots.index(target))
+    case, slots = clean.case, clean.slots
+    rubric = rubric.about(case.criteria) if clean.checklist else rubric
+    asked = question_text(case.question)
+    text = plant(case.responses[target].text, attack, rubric, len(slots), slots.index(target), asked)
     return _trial(clean, "planting", attack.family, attack.name, target, text)
 
 
@@ -259,6 +272,14 @@ def doubled(
     if paraphrase is None:
         return _trial(clean, "sameness", "identical", "identical", target, text, other)
     return _trial(clean, "sameness", "paraphrase", "paraphrase", target, reword(text, *paraphrase), other)
+
+
+def reversed_criteria(clean: Request) -> Trial:
+    """Show the criteria of an unchanged case in the reverse order."""
+    target = clean.slots[0]
+    response = clean.case.responses[target]
+    trial = _trial(clean, "order", "reversed", response.model, target, response.text)
+    return replace(trial, case=replace(trial.case, criteria=clean.case.criteria[::-1]))
 
 
 def repeated(clean: Request) -> Trial:

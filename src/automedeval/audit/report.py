@@ -28,8 +28,9 @@ LABELS = {  # short enough to stand beside a figure whole
 def illustrate(result: Mapping[str, Any]) -> Iterator[Figure]:
     """Yield every figure there is data for."""
     for decoding, tree in result["decodings"].items():
-        several = f", {decoding} decoding" if len(result["decodings"]) > 1 else ""
-        for figure in _figures(tree, tree["clean"]["unit"]):
+        several = f", {decoding}" if len(result["decodings"]) > 1 else ""
+        figures = _checklist(tree) if "read_rate" in tree["clean"] else _figures(tree, tree["clean"]["unit"])
+        for figure in figures:
             yield replace(figure, title=figure.title + several)
 
 
@@ -57,6 +58,32 @@ def _figures(tree: Mapping[str, Any], unit: str) -> Iterator[Figure]:
     text = "Concordance with people over the pairs that a model's answer is part of. Dotted: chance."
     rows = [(name, each["concordance"], BLUE) for name, each in models.items()]
     yield from charts.estimates("Agreement by who wrote the answer", text, rows, "concordance", 0.5)
+
+
+def _checklist(tree: Mapping[str, Any]) -> Iterator[Figure]:
+    """Yield the figures of a judge of criteria."""
+    if planting := tree.get("planting"):
+        families = {**planting["families"], "control: harmless words": planting["control"]}
+        for title, text, key, label in (
+            (
+                "Effect of planted texts on the score",
+                "How much a response's score rises. Grey: harmless words in place of an attack.",
+                "rise",
+                "score, of which 1 is all positive points",
+            ),
+            (
+                "Criteria gained by planted texts",
+                "Share of the criteria that could change to the response's advantage, and did.",
+                "gained",
+                "share gained",
+            ),
+        ):
+            rows = [(name, each[key], GREY if each is planting["control"] else BLUE) for name, each in families.items()]
+            yield from charts.estimates(title, text, rows, label, 0.0)
+    names = {"order": "criteria in the reverse order", "together": "one at a time and several at once"}
+    rows = [(words, tree[name]["changed"], BLUE) for name, words in names.items() if name in tree]
+    text = "Share of criteria that are met by one verdict and not by the other, on the same response."
+    yield from charts.estimates("Effect of how criteria are asked", text, rows, "share of criteria", 0.0)
 
 
 def _order(order: Mapping[str, Any], unit: str) -> Iterator[Figure]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from automedeval.audit.perturbations import Trial
 from automedeval.audit.trials import Outcome, Templates, outcome, plan_trials
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.requests import Request, plan_requests
@@ -102,12 +103,17 @@ def judge_tampered(
         split = np.split(people.scores, cases.start[1:-1])
         ratings = {case.id: scores for case, scores in zip(cases.records, split)}
     trials = plan_trials(clean, checks, templates, rubric, seed, ratings, judge.apart)
-    lines = (json.dumps(trial.case.to_dict(), ensure_ascii=False) + "\n" for trial in trials)
-    if ours.rank == 0:
-        write_whole(folder / "trials.jsonl", "".join(lines))
+    write_trials(folder, trials, ours)
     after = judge_all(judge, [trial.request for trial in trials], folder / "trials", ours)
     found = JudgeVerdicts(cases, list(verdicts.values()), None if judge.apart else rubric)
     return found, [outcome(trial, verdicts[trial.clean.key], after[trial.request.key], found) for trial in trials]
+
+
+def write_trials(folder: Path, trials: Sequence[Trial], ours: Processes = ALONE) -> None:
+    """Write FOLDER/trials.jsonl, the changed cases."""
+    lines = (json.dumps(trial.case.to_dict(), ensure_ascii=False) + "\n" for trial in trials)
+    if ours.rank == 0:
+        write_whole(folder / "trials.jsonl", "".join(lines))
 
 
 def judge_all(
@@ -120,7 +126,7 @@ def judge_all(
     """
     log = verdict_log(folder, judge, processes=ours)
     with log:
-        done = log.done({request.case.id: request.case.digest for request in requests})
+        done = log.done({request.case.id: request.digest for request in requests})
         judge_missing(judge, requests, len(requests), log, done, f"{folder.parent.name}, {folder.name}")
     found = {verdict.key: verdict for verdict in log.records()}
     if unanswered := sum(request.key not in found for request in requests):

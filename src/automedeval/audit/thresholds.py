@@ -29,7 +29,22 @@ _FIGURES = {
     "harm harm.control harm.kinds.* harm.templates.*": "lowered raised fall at_all invalid",
     "planting harm": "excess",
 }
-FIGURES = [f"{place}.{name}" for some, names in _FIGURES.items() for place in some.split() for name in names.split()]
+# The same of an audit of a judge of criteria.
+_CHECKLIST_FIGURES = {
+    "clean": "valid_rate read_rate met score",
+    "planting planting.control planting.families.* planting.attacks.*": (
+        "rose fell rise gained lost before after probability_rise unread"
+    ),
+    "planting": "excess",
+    "order together": "changed met_rise probability_gap score_gap unread",
+}
+
+
+def _places(figures: Mapping[str, str]) -> list[str]:
+    return [f"{place}.{name}" for some, names in figures.items() for place in some.split() for name in names.split()]
+
+
+FIGURES, CHECKLIST_FIGURES = _places(_FIGURES), _places(_CHECKLIST_FIGURES)
 
 
 @dataclass(frozen=True)
@@ -69,21 +84,28 @@ class Threshold:
         return PASSED if reached else FAILED
 
 
-def read_thresholds(file: str | None = None) -> list[Threshold]:
-    """Read the packaged thresholds, or those of a YAML file; RecordError where it is not as `thresholds.yaml` describes."""
-    yaml = YamlFile(file or "thresholds.yaml")
-    content = yaml.read(None if file else TEMPLATES / "thresholds.yaml")
+def read_thresholds(file: str | None = None, checklist: bool = False) -> list[Threshold]:
+    """Read the packaged thresholds, or those of a YAML file; RecordError where it is not as `thresholds.yaml` describes.
+
+    Args:
+        checklist: whether a judge of criteria is audited, which has other figures.
+    """
+    packaged = "checklist_thresholds.yaml" if checklist else "thresholds.yaml"
+    yaml = YamlFile(file or packaged)
+    content = yaml.read(None if file else TEMPLATES / packaged)
     if not isinstance(content, list):
         yaml.fail("the file", "must be a list of thresholds")
-    return [_read(YamlFile(f"{yaml.place}: entry {number}"), entry) for number, entry in enumerate(content, 1)]
+    known = CHECKLIST_FIGURES if checklist else FIGURES
+    return [_read(YamlFile(f"{yaml.place}: entry {number}"), entry, known) for number, entry in enumerate(content, 1)]
 
 
-def _read(at: YamlFile, entry: Any) -> Threshold:
+def _read(at: YamlFile, entry: Any, known: Sequence[str]) -> Threshold:
     at.only(entry, [field.name for field in fields(Threshold)])
     figure = at.take(entry, "figure", str)
-    if not any(fnmatchcase(figure, each) for each in FIGURES):
-        near = [each for each in FIGURES if each.startswith(f"{figure}.")][:3] or get_close_matches(figure, FIGURES, 3)
-        hint = f"similar are {', '.join(near)}" if near else "an example is order.flips"
+    if not any(fnmatchcase(figure, each) for each in known):
+        example = next(each for each in known if each.startswith("order."))
+        near = [each for each in known if each.startswith(f"{figure}.")][:3] or get_close_matches(figure, known, 3)
+        hint = f"similar are {', '.join(near)}" if near else f"an example is {example}"
         at.fail("figure", f"an audit has no figure {figure!r}; {hint}")
     least, most = (entry.get(name) for name in ("least", "most"))
     for name, value in (("least", least), ("most", most)):

@@ -5,7 +5,7 @@ the judge's verdict on the unchanged case. An invalid verdict on a changed case 
 """
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -81,11 +81,7 @@ def plan_trials(
         ratings: case id → people's score of every response, NaN where there is none.
         apart: whether the judge scores every response by itself, so that only the changed ones need to be shown.
     """
-    rng = random.Random(seed)
-    attacks = [attack for attack in templates.attacks if attack.family != CONTROL]
-    controls = [attack for attack in templates.attacks if attack.family == CONTROL]
-    rng.shuffle(attacks)
-    each = len(attacks) if templates.attacks_each is None else min(templates.attacks_each, len(attacks))
+    attacks = attacks_of(templates.attacks, templates.attacks_each, seed)
     found: list[Trial | None] = []
     for number, (request, verdict) in enumerate(clean):
         values = expected_values(verdict) or own_values(verdict, rubric)
@@ -93,9 +89,7 @@ def plan_trials(
             continue
         ranked = _ranked(request, values, (ratings or {}).get(request.case.id))
         if "planting" in checks:
-            dealt = [attacks[(number * each + turn) % len(attacks)] for turn in range(each)] if attacks else []
-            dealt += [controls[number % len(controls)]] if controls else []
-            found += [planted(request, ranked[0], attack, rubric) for attack in dealt]
+            found += [planted(request, ranked[0], attack, rubric) for attack in attacks(number)]
         if "sameness" in checks:
             found.append(repeated(request))
             if len(ranked) > 1:
@@ -107,6 +101,20 @@ def plan_trials(
         if apart and trial.kind != "repeat":
             planned[place] = replace(trial, shown=tuple(sorted({trial.target, trial.other} - {None})))
     return planned
+
+
+def attacks_of(given: Sequence[Attack], each: int | None, seed: int) -> Callable[[int], list[Attack]]:
+    """Return what deals a case, by its number, `each` of the attacks (all if None) and one harmless text."""
+    attacks = [attack for attack in given if attack.family != CONTROL]
+    controls = [attack for attack in given if attack.family == CONTROL]
+    random.Random(seed).shuffle(attacks)
+    each = len(attacks) if each is None else min(each, len(attacks))
+
+    def dealt(number: int) -> list[Attack]:
+        own = [attacks[(number * each + turn) % len(attacks)] for turn in range(each)]
+        return own + ([controls[number % len(controls)]] if controls else [])
+
+    return dealt
 
 
 def _ranked(request: Request, values: Values, rated: Sequence[float] | None) -> list[int]:
@@ -179,9 +187,8 @@ def _changes(outcomes: list[Outcome], cases: int, way: int, kinds: str, names: s
     real = [each for each in outcomes if each.trial.kind != CONTROL]
     control = [each for each in outcomes if each.trial.kind == CONTROL]
     found, base = _moved(real, cases, way), _moved(control, cases, way)
-    change = found["rise" if way == 1 else "fall"]
-    both = np.hstack([change.columns, base["rise" if way == 1 else "fall"].columns])
-    found |= {"control": base, "excess": Statistic(both, _excess, change.n, "nothing to compare with")}
+    change = "rise" if way == 1 else "fall"
+    found |= {"control": base, "excess": excess(found[change], base[change])}
     found[kinds] = {name: _moved(mine, cases, way) for name, mine in _by(real, "kind").items()}
     found[names] = {
         name: {kind: mine[0].trial.kind, **_moved(mine, cases, way)} for name, mine in _by(real, "name").items()
@@ -229,9 +236,14 @@ def _moved(outcomes: list[Outcome], cases: int, way: int) -> dict[str, Statistic
     return found
 
 
-def _excess(sums: np.ndarray) -> np.ndarray:
-    """Return the mean change of the scores less that under the control, a change that should have no effect."""
-    return divide(sums[:, 0], sums[:, 1]) - divide(sums[:, 2], sums[:, 3])
+def excess(change: Statistic, control: Statistic) -> Statistic:
+    """Return a mean change of the scores less that under the control, a change that should have no effect."""
+    both = np.hstack([change.columns, control.columns])
+
+    def of(sums: np.ndarray) -> np.ndarray:
+        return divide(sums[:, 0], sums[:, 1]) - divide(sums[:, 2], sums[:, 3])
+
+    return Statistic(both, of, change.n, "nothing to compare with")
 
 
 def _columns(outcomes: Sequence[Outcome], cases: int, value) -> tuple[np.ndarray, np.ndarray]:

@@ -3,41 +3,59 @@
     automedeval audit --judge models/SmolLM2-135M-Instruct --cases cases.jsonl --output reports/audit
     automedeval audit --judge openai:MODEL --cases cases.jsonl --ratings ratings.jsonl --attacks 6 --output reports/audit
     automedeval audit --verdicts verdicts/mine --cases cases.jsonl --output reports/audit
+    automedeval audit --judge MODEL --rubric checklist --cases cases.jsonl --output reports/audit
 
 Writes OUTPUT/audit.json, audit.md and audit.html, and all verdicts as it goes; the same command again judges only what is
 missing, and several processes share it (`accelerate launch recipes/audit.py …`). With --verdicts nothing is judged: recorded
-verdicts are audited by the checks that need no changed cases. The exit status is 0 if the judge passes its thresholds, 3 (1
-under `accelerate launch`) if it does not or a threshold could not be measured, 1 if an input or argument is wrong.
+verdicts are audited by the checks that need no changed cases. A judge of criteria (--rubric checklist) has its own checks:
+texts that say that criteria are met, the order of criteria, and one criterion in a prompt beside several.
+
+The exit status is 0 if the judge passes its thresholds, 3 (1 under `accelerate launch`) if it does not or a threshold could
+not be measured, 1 if an input or argument is wrong.
 """
 
 import json
 import shlex
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import automedeval
-from automedeval.audit import biases, report, trials
-from automedeval.audit.perturbations import Trial, harm, read_attacks, read_harms, read_paraphrases
+from automedeval.audit import biases, criteria, report, trials
+from automedeval.audit.perturbations import (
+    CHECKLIST_ATTACKS,
+    Attack,
+    Trial,
+    harm,
+    read_attacks,
+    read_harms,
+    read_paraphrases,
+)
 from automedeval.audit.run import decodings_of, judge_tampered, recorded
 from automedeval.audit.thresholds import decide, figures_of, passes, read_thresholds
 from automedeval.audit.trials import Outcome, Templates, trial_figures
 from automedeval.cli import git_commit, join_processes, parse, print_notes, record_run
+from automedeval.judges.default_judge import default_rubric
 from automedeval.judges.judge import judge_rubric, load_judge
 from automedeval.meta_evaluation.baselines import best_baseline, measure_baselines
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.ratings import People, read_ratings
 from automedeval.meta_evaluation.verdicts import Baseline, JudgeVerdicts
+from automedeval.metrics.embedding import TextEncoder
 from automedeval.models.arguments import ChatArguments, EncoderArguments
 from automedeval.records import RecordError, check_least
 from automedeval.records.journal import Processes, write_whole
 from automedeval.records.language import english_only
 from automedeval.reports.text import printable
+from automedeval.rubrics import Rubric
+from automedeval.rubrics.rubric import POINTS
 from automedeval.stats.bootstrap import RESAMPLES, difference, estimate, plain, ratio
 
 CHECKS = (*biases.CHECKS, *trials.CHECKS)
+OF_SCORES = ("ratings", "raters", "own", "harms", "harm_file")  # options that a judge of criteria has no use for
 
 
 @dataclass
@@ -76,7 +94,19 @@ class AuditArguments:
         metadata={"help": "of the clean run, as in automedeval judge", "choices": ["1", "all", "latin"]},
     )
     checks: list[str] | None = field(
-        default=None, metadata={"help": f"some of {', '.join(CHECKS)}; default: all that are possible"}
+        default=None,
+        metadata={
+            "help": f"some of {', '.join(CHECKS)}; for a checklist of {', '.join(criteria.CHECKS)}; default: all that are "
+            "possible"
+        },
+    )
+    criteria_at_once: int = field(
+        default=4,
+        metadata={"help": "checklist: the number of criteria in one prompt that is audited beside one at a time"},
+    )
+    points: str = field(
+        default="hidden",
+        metadata={"help": "checklist: whether the prompt shows the points of the criteria", "choices": list(POINTS)},
     )
     attacks: int | None = field(
         default=None, metadata={"help": "number of attacks per case, drawn by --seed; default: all"}
@@ -102,15 +132,41 @@ class AuditArguments:
     def __post_init__(self) -> None:
         if bool(self.judge) == bool(self.verdicts):
             raise RecordError("give either --judge or --verdicts")
-        able = biases.CHECKS if self.verdicts else CHECKS
-        given = able if self.checks is None else [name.strip() for some in self.checks for name in some.split(",")]
-        if unknown := sorted(set(given) - set(CHECKS)):
+        given = self.checks and [name.strip() for some in self.checks for name in some.split(",")]
+        if unknown := sorted(set(given or ()) - {*CHECKS, *criteria.CHECKS}):
             raise RecordError(f"--checks: no check {unknown[0]!r}; there are {', '.join(CHECKS)}")
-        if unable := sorted(set(given) - set(able)):
-            raise RecordError(f"--checks {unable[0]}: changes cases and judges them again, which --verdicts cannot")
-        self.checks = list(given)
-        check_least(self, 1, "limit", "attacks", "harms")
+        self.checks = given
+        check_least(self, 1, "limit", "attacks", "harms", "criteria_at_once")
         check_least(self, 100, "resamples")
+
+    def complete(self, rubric: Rubric | None) -> None:
+        """Put in the checks where none are given; `rubric` is None with --verdicts.
+
+        Raises:
+            RecordError: an option or a check that the kind of the judge has no use for.
+        """
+        checklist = rubric is not None and rubric.mode == "checklist"
+        able = criteria.CHECKS if checklist else CHECKS if rubric else biases.CHECKS
+        if unable := [name for name in self.checks or () if name not in able]:
+            why = (
+                "changes cases and judges them again, which --verdicts cannot"
+                if rubric is None and unable[0] in CHECKS
+                else f"the checks of {'a checklist' if checklist else 'this audit'} are {', '.join(able)}"
+            )
+            raise RecordError(f"--checks {unable[0]}: {why}")
+        if checklist and (given := [name for name in OF_SCORES if getattr(self, name) is not None]):
+            raise RecordError(f"--{given[0]} is for scores, and {rubric.name} has criteria")
+        self.checks = list(self.checks or able)
+
+
+@dataclass
+class Measured:
+    """What an audit found: who was audited, the figures of each decoding, how often each template was tried, the encoder."""
+
+    judge: dict[str, Any]
+    decodings: dict[str, Any]
+    templates: dict[str, Any]
+    encoder: TextEncoder | None = None
 
 
 def main() -> None:
@@ -118,49 +174,33 @@ def main() -> None:
     args, encoder_args, chat_args = parse(
         (AuditArguments, EncoderArguments, ChatArguments), __doc__, first=("judge", "cases", "output")
     )
-    thresholds = read_thresholds(args.thresholds)
-    templates = Templates(
-        read_attacks(args.attack_file), read_harms(args.harm_file), read_paraphrases(), args.attacks, args.harms
-    )
-    cases, ours = Cases.read(args.cases, args.limit), join_processes()
-    people = read_ratings(args.ratings, cases, args.raters) if args.ratings else None
-    notes = list(people.notes) if people else []
-    notes += english_only(cases.records, "planted texts, harms, marks of misattribution and baselines that count words")
-    if args.own is not None and args.own not in cases.models:
-        raise RecordError(f"--own {args.own!r}: no answer is by it; models are {', '.join(cases.models[:8])}")
+    cases, ours, notes = Cases.read(args.cases, args.limit), join_processes(), []
+    rubric = args.judge and judge_rubric(args.judge, args.rubric or default_rubric(args.judge, cases.records))
+    args.complete(rubric or None)
+    checklist = bool(rubric) and rubric.mode == "checklist"
+    thresholds = read_thresholds(args.thresholds, checklist)
+    measure = measure_criteria if checklist else measure_scores
     output = Path(args.output)
-    output.mkdir(parents=True, exist_ok=True)
-    if args.verdicts:
-        found = {"recorded": (recorded(args.verdicts, cases, args.rubric, args.judge_name, notes), [])}
-        notes.append("recorded verdicts: nothing was judged, so planting, sameness and harm are not known")
-    else:
-        found = judged(args, (encoder_args, chat_args), cases, people, templates, notes, ours)
+    found = measure(args, (encoder_args, chat_args), cases, rubric, notes, ours)
     if ours.rank > 0:
         ours.wait()
         return
     record_run(output / "run.json", args, encoder_args, chat_args)
-    encoder, baselines = None, []
-    if people is not None:
-        encoder = encoder_args.load_if_there(notes, chat_args.device)
-        baselines = measure_baselines(cases, encoder, notes)
-    tree = {name: figures(args, cases, people, baselines, n, *each) for n, (name, each) in enumerate(found.items())}
-    first = next(iter(found.values()))[0]
-    decodings = estimate(tree, len(cases), args.resamples, args.seed)
-    if people is not None:
-        for name, (readings, _) in found.items():
-            add_differences(decodings[name]["clean"], readings)
-    decodings = plain(decodings)
+    decodings, encoder = found.decodings, found.encoder
     decided = decide(thresholds, decodings)
     result = {
-        "judge": {"name": first.judge, "rubric": first.rubric_name, "checkpoint": first.checkpoint},
-        "cases": {"file": cases.source, "cases": len(cases), "responses": cases.responses, "rated": people is not None},
+        "judge": found.judge,
+        "cases": {
+            "file": cases.source,
+            "cases": len(cases),
+            "responses": cases.responses,
+            "rated": args.ratings is not None,
+        },
         "passes": passes(decided, args.checks),
         "headline": dict(figures_of(decided)),
         "thresholds": decided,
         "decodings": decodings,
-        "templates": templates_used(
-            cases, templates, [each.trial for _, outcomes in found.values() for each in outcomes]
-        ),
+        "templates": found.templates,
         "notes": list(dict.fromkeys(notes)),
         "settings": {
             "command": shlex.join(["automedeval", "audit", *sys.argv[1:]]),
@@ -183,19 +223,106 @@ def main() -> None:
         sys.exit(3)
 
 
+def measure_scores(
+    args: AuditArguments,
+    model_args: tuple[EncoderArguments, ChatArguments],
+    cases: Cases,
+    rubric: Rubric | None,
+    notes: list[str],
+    ours: Processes,
+) -> Measured | None:
+    """Audit a judge that gives scores or choices; return None in every process but the first."""
+    encoder_args, chat_args = model_args
+    templates = Templates(
+        read_attacks(args.attack_file), read_harms(args.harm_file), read_paraphrases(), args.attacks, args.harms
+    )
+    people = read_ratings(args.ratings, cases, args.raters) if args.ratings else None
+    notes += people.notes if people else []
+    notes += english_only(cases.records, "planted texts, harms, marks of misattribution and baselines that count words")
+    if args.own is not None and args.own not in cases.models:
+        raise RecordError(f"--own {args.own!r}: no answer is by it; models are {', '.join(cases.models[:8])}")
+    Path(args.output).mkdir(parents=True, exist_ok=True)
+    if args.verdicts:
+        found = {"recorded": (recorded(args.verdicts, cases, args.rubric, args.judge_name, notes), [])}
+        notes.append("recorded verdicts: nothing was judged, so planting, sameness and harm are not known")
+    else:
+        found = judged(args, model_args, cases, rubric, people, templates, notes, ours)
+    if ours.rank > 0:
+        return None
+    encoder, baselines = None, []
+    if people is not None:
+        encoder = encoder_args.load_if_there(notes, chat_args.device)
+        baselines = measure_baselines(cases, encoder, notes)
+    tree = {name: figures(args, cases, people, baselines, n, *each) for n, (name, each) in enumerate(found.items())}
+    first = next(iter(found.values()))[0]
+    decodings = estimate(tree, len(cases), args.resamples, args.seed)
+    if people is not None:
+        for name, (readings, _) in found.items():
+            add_differences(decodings[name]["clean"], readings)
+    judge = {"name": first.judge, "rubric": first.rubric_name, "checkpoint": first.checkpoint}
+    tried = [each.trial for _, outcomes in found.values() for each in outcomes]
+    return Measured(judge, plain(decodings), templates_used(cases, templates, tried), encoder)
+
+
+def measure_criteria(
+    args: AuditArguments,
+    model_args: tuple[EncoderArguments, ChatArguments],
+    cases: Cases,
+    rubric: Rubric,
+    notes: list[str],
+    ours: Processes,
+) -> Measured | None:
+    """Audit a judge of criteria; return None in every process but the first."""
+    encoder_args, chat_args = model_args
+    attacks = read_attacks(args.attack_file, CHECKLIST_ATTACKS)
+    notes += english_only(cases.records, "planted texts")
+    Path(args.output).mkdir(parents=True, exist_ok=True)
+    judge = load_judge(
+        args.judge, rubric, chat_args, rationale=args.rationale, seed=args.seed, on_overlong=args.on_overlong,
+        name=args.judge_name, cases=cases.records, processes=ours.count, encoder=encoder_args, points=args.points,
+        score_decoding="auto" if args.score_decoding == "both" else args.score_decoding,
+    )  # fmt: skip
+    judges = criteria.variants_of(judge, args.criteria_at_once)
+    clean, changes = {}, {}
+    for name, each in judges.items():
+        clean[name], changes[name] = criteria.judge_changed(
+            each, cases, Path(args.output) / name.replace(" ", "-"), args.checks, attacks, args.attacks, rubric,
+            args.seed, notes, ours,
+        )  # fmt: skip
+    if judge.chat is not None:
+        print_notes(judge.chat.notes(), ours)
+    if ours.rank > 0:
+        return None
+    first, *others = judges
+    tree: dict[str, Any] = {}
+    for name in judges:
+        counts = {"verdicts": len(clean[name]), "trials": len(changes[name]), "unit": criteria.UNIT}
+        counts |= {"settings": clean[name][0].extra.get("settings"), "errors": criteria.errors(clean[name])}
+        own = criteria.figures(changes[name], len(cases))
+        if "together" in args.checks and name in others:
+            own["together"] = criteria.together(clean[first], clean[name], cases)
+        tree[name] = {"clean": criteria.clean_figures(clean[name], cases) | counts, **own}
+    if not others and (unmeasured := [check for check in ("order", "together") if check in args.checks]):
+        why = criteria.ONE if judge.chat is not None else criteria.APART
+        notes.append(f"{' and '.join(unmeasured)}: {why}")
+    decodings = plain(estimate(tree, len(cases), args.resamples, args.seed))
+    about = {"name": judge.name, "rubric": judge.rubric_name, "checkpoint": getattr(judge.chat, "checkpoint", None)}
+    tried = [change.trial for own in changes.values() for change in own]
+    return Measured(about, decodings, {"harms": {}, "attacks": attacks_used(attacks, tried)})
+
+
 def judged(
     args: AuditArguments,
     model_args: tuple[EncoderArguments, ChatArguments],
     cases: Cases,
+    rubric: Rubric,
     people: People | None,
     templates: Templates,
     notes: list[str],
     ours: Processes,
 ) -> dict[str, tuple[JudgeVerdicts, list[Outcome]]]:
     """Load the judge and judge the clean cases and the changed ones; return readings and outcomes by decoding."""
-    rubric, (encoder_args, chat_args) = judge_rubric(args.judge, args.rubric), model_args
-    if rubric.mode == "checklist":
-        raise RecordError(f"--rubric {rubric.id}: an audit compares scores of responses, and a checklist gives none")
+    encoder_args, chat_args = model_args
     judge = load_judge(
         args.judge, rubric, chat_args, rationale=args.rationale, seed=args.seed, on_overlong=args.on_overlong,
         name=args.judge_name, cases=cases.records, processes=ours.count, encoder=encoder_args,
@@ -260,9 +387,10 @@ def templates_used(cases: Cases, templates: Templates, tried: list[Trial]) -> di
         for each in templates.harms
         if any(trial.check == "harm" for trial in tried)
     }
-    attacks = {
-        each.name: {"family": each.family, "trials": counts["planting", each.name]}
-        for each in templates.attacks
-        if counts["planting", each.name]
-    }
-    return {"harms": harms, "attacks": attacks}
+    return {"harms": harms, "attacks": attacks_used(templates.attacks, tried)}
+
+
+def attacks_used(attacks: Sequence[Attack], tried: Sequence[Trial]) -> dict[str, dict[str, Any]]:
+    """Count how many trials were made with each planted text that was tried."""
+    counts = Counter(trial.name for trial in tried if trial.check == "planting")
+    return {each.name: {"family": each.family, "trials": counts[each.name]} for each in attacks if counts[each.name]}

@@ -9,6 +9,14 @@ OUTPUT/calibration.json with the expected calibration error before and after; fo
 
 The rated cases are in --fit, the cases to calibrate in --verdicts, and no case may be in both. Without --fit the recipe learns
 from the rated cases of --verdicts, and calibrates its other cases.
+
+For a judge of criteria it learns from physicians' labels of criteria, in place of ratings:
+
+    automedeval calibrate --verdicts verdicts/mine --cases cases.jsonl --criterion_labels labels.jsonl --by category \\
+        --output verdicts/mine-calibrated
+
+P(met) is put on the labels by a line for all criteria, or for each category with enough labels. All verdicts are calibrated;
+those on labelled cases by the lines of other cases, so that a certificate on the same labels is honest.
 """
 
 import json
@@ -19,10 +27,14 @@ from typing import Any
 
 from automedeval.cli import parse, record_run
 from automedeval.meta_evaluation.calibration import Calibration, ScoreCalibration
-from automedeval.records import Rating, RecordError, Verdict, read_placed, read_records, verdicts_file
+from automedeval.meta_evaluation.cases import Cases
+from automedeval.meta_evaluation.criteria import read_checklists, read_labels
+from automedeval.meta_evaluation.criteria_calibration import WAYS, CriteriaCalibration
+from automedeval.records import Rating, RecordError, Verdict, check_least, read_placed, read_records, verdicts_file
 from automedeval.records.journal import write_whole
 from automedeval.reports.text import span
 from automedeval.rubrics import read_rubric, without_scale
+from automedeval.stats.bootstrap import RESAMPLES
 
 
 @dataclass
@@ -30,11 +42,25 @@ class CalibrateArguments:
     """The verdicts to calibrate, and the ratings to learn from."""
 
     verdicts: str = field(metadata={"help": "folder or file of the verdicts to put on the scale"})
-    ratings: str = field(metadata={"help": "people's ratings of the cases to learn from"})
-    rubric: str = field(
-        metadata={"help": "the rubric of the ratings' scale: a packaged rubric, or your own .yaml file"}
-    )
     output: str = field(metadata={"help": "folder for verdicts.jsonl and calibration.json"})
+    ratings: str | None = field(default=None, metadata={"help": "people's ratings of the cases to learn from"})
+    rubric: str | None = field(
+        default=None, metadata={"help": "the rubric of the ratings' scale: a packaged rubric, or your own .yaml file"}
+    )
+    criterion_labels: str | None = field(
+        default=None, metadata={"help": "a judge of criteria: physicians' labels of criteria to learn from"}
+    )
+    cases: str | None = field(default=None, metadata={"help": "with --criterion_labels: the cases that were judged"})
+    by: str = field(
+        default="all",
+        metadata={
+            "help": "with --criterion_labels: one line for all criteria, or one for each category of criteria (their tag "
+            "category:…, else their first tag) with enough labels",
+            "choices": list(WAYS),
+        },
+    )
+    resamples: int = field(default=RESAMPLES, metadata={"help": "with --criterion_labels: resamples of the bootstrap"})
+    seed: int = field(default=0, metadata={"help": "with --criterion_labels: seed of the bootstrap"})
     fit: str | None = field(
         default=None, metadata={"help": "the same judge's verdicts on rated cases (default: those in --verdicts)"}
     )
@@ -43,13 +69,31 @@ class CalibrateArguments:
         default=None, metadata={"help": "the judge's name in the new verdicts (default: the old name, calibrated)"}
     )
 
+    def __post_init__(self) -> None:
+        if self.criterion_labels is None:
+            for name in ("ratings", "rubric"):
+                if getattr(self, name) is None:
+                    raise RecordError(f"--{name} is missing; a judge of criteria takes --criterion_labels instead")
+            for name, default in (("cases", None), ("by", "all")):
+                if getattr(self, name) != default:
+                    raise RecordError(f"--{name} needs --criterion_labels")
+        elif self.cases is None:
+            raise RecordError("--criterion_labels needs --cases: labels name criteria by their texts")
+        else:
+            for name in ("ratings", "rubric", "fit"):
+                if getattr(self, name) is not None:
+                    raise RecordError(f"--{name} is for scores: with --criterion_labels leave it out")
+        check_least(self, 100, "resamples")
+
 
 def main() -> None:
     """Learn from the rated cases, then put the other verdicts on the scale."""
     (args,) = parse((CalibrateArguments,), __doc__, first=("verdicts", "ratings", "rubric"))
-    rubric = read_rubric(args.rubric)
     output = Path(args.output)
     check_output(output, args)
+    if args.criterion_labels:
+        return calibrate_criteria(args, output)
+    rubric = read_rubric(args.rubric)
     given, ratings = list(placed_verdicts(args.verdicts, args.judge)), list(read_records(args.ratings, Rating))
     if args.fit is None:
         known = {rating.case_id for rating in ratings}
@@ -100,6 +144,42 @@ def main() -> None:
         print(f"by chance alone a perfect judge would show up to: {', '.join(bounds)}")
     valid = sum(verdict.valid for verdict in fresh)
     print(f"{len(fresh):,} verdicts → {valid:,} on the scale of {rubric.name}, {len(fresh) - valid:,} invalid")
+    print(f"verdicts: {output / 'verdicts.jsonl'}")
+
+
+def calibrate_criteria(args: CalibrateArguments, output: Path) -> None:
+    """Learn from labels of criteria, and put P(met) of every verdict on them."""
+    cases = Cases.read(args.cases)
+    labels = read_labels(args.criterion_labels, cases)
+    given = list(placed_verdicts(args.verdicts, args.judge))
+    own = [reading for reading in read_checklists([args.verdicts], cases) if reading.name == given[0][1].judge]
+    if len(own) != 1:
+        raise RecordError(f"{args.verdicts}: verdicts by {len(own)} rubrics on criteria: one is needed")
+    if other := [place for place, verdict in given if verdict.case_id not in cases.index]:
+        raise RecordError(f"{other[0]}: the case is not in {args.cases}")
+    calibration = CriteriaCalibration.fit(cases, own[0], labels, args.by, args.resamples, args.seed)
+    fresh = []
+    for place, verdict in given:
+        try:
+            fresh.append(calibration.apply(verdict, args.judge_name or f"{verdict.judge}, calibrated"))
+        except RecordError as error:
+            raise RecordError(f"{place}: {error}") from None
+    facts = calibration.to_dict()
+    output.mkdir(parents=True, exist_ok=True)
+    record_run(output / "run.json", args)
+    write_whole(output / "calibration.json", json.dumps(facts, indent=1) + "\n")
+    lines = (json.dumps(verdict.to_dict(), ensure_ascii=False) for verdict in fresh)
+    write_whole(output / "verdicts.jsonl", "".join(f"{line}\n" for line in lines))
+    print(f"{facts['cases']:,} labelled cases, {facts['pairs']:,} pairs of a criterion and a response")
+    for name, line in facts["lines"].items():
+        words = "orders no better than chance" if line["threshold"] is None else f"threshold {line['threshold']:.3f}"
+        words += "" if line["temperature"] is None else f", temperature {line['temperature']:.2f}"
+        print(f"{name}: {words} ({line['pairs']} pairs)")
+    if args.by == "category" and facts["as_all"]:
+        print(f"few labels, as all criteria: {', '.join(facts['as_all'])}")
+    for name in ("balanced_accuracy", "calibration_error"):
+        sides = ", ".join(f"{side} {in_words(facts[side][name])}" for side in ("before", "after"))
+        print(f"{name.replace('_', ' ')}: {sides} (by other cases)")
     print(f"verdicts: {output / 'verdicts.jsonl'}")
 
 

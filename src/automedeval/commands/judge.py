@@ -22,7 +22,7 @@ import automedeval
 from automedeval.cli import comma_list, join_processes, parse, print_notes, record_run
 from automedeval.harness.joining import LogArguments, is_log, join_logs
 from automedeval.introspection.mistakes import read_recorded
-from automedeval.judges.default_judge import UNTRAINED, VARIABLE, default_judge
+from automedeval.judges.default_judge import UNTRAINED, VARIABLE, default_judge, default_rubric
 from automedeval.judges.judge import judge_rubric, load_judge, planner
 from automedeval.judges.requests import Request, Requests
 from automedeval.judges.run import (
@@ -175,7 +175,8 @@ def main() -> None:
     args.cases = cases_file(args, log_args, ours)
     if ours.rank == 0:
         print("".join(f"{line}\n" for line in what_is_judged(args)), end="", flush=True)
-    rubric = judge_rubric(args.judge, args.rubric or packaged_checklist(args))
+    asked = None if args.dataset else default_rubric(args.judge, itertools.islice(read_cases(args.cases), args.limit))
+    rubric = judge_rubric(args.judge, args.rubric or asked)
     if (args.batch or args.batch_file) and rubric.mode == "checklist":
         raise RecordError(f"--batch: {rubric.name} takes several prompts for each response; leave --batch out")
     models = [name.strip() for name in args.models.split(",")] if args.models is not None else None
@@ -255,13 +256,6 @@ def report_command(args: JudgeArguments) -> str:
     words += ["--ratings", args.ratings] if args.ratings else []
     words += ["--rubric", args.rubric] if args.rubric and Path(args.rubric).suffix else []
     return shlex.join([*words, "--output", f"reports/{Path(args.output).name}"])
-
-
-def packaged_checklist(args: JudgeArguments) -> str | None:
-    """Return the rubric of the packaged small judge if every case has criteria: checklist; else None."""
-    if args.judge != "small" or args.dataset:
-        return None
-    return "checklist" if all(case.criteria for case in itertools.islice(read_cases(args.cases), args.limit)) else None
 
 
 def cases_file(args: JudgeArguments, log_args: LogArguments, ours: Processes) -> str:

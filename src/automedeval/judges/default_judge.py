@@ -1,11 +1,12 @@
 """The judge where none is named: that of AUTOMEDEVAL_JUDGE, else the packaged small judge, else the likelihood of a model."""
 
 import os
+from collections.abc import Iterable
 from importlib.util import find_spec
 
 from automedeval.models.arguments import EncoderArguments
 from automedeval.models.places import generating_models
-from automedeval.records import RecordError
+from automedeval.records import Case, RecordError
 
 VARIABLE = "AUTOMEDEVAL_JUDGE"
 LIBRARIES = ("sentence_transformers", "peft")  # of the extra `small`
@@ -33,3 +34,8 @@ def default_judge(encoder: EncoderArguments) -> str:
         return f"likelihood:{models[0]}"
     commands = " && ".join(missing)
     raise RecordError(f"no judge is on this machine; the small one is there after\n  {commands}")
+
+
+def default_rubric(judge: str, cases: Iterable[Case]) -> str | None:
+    """Return the rubric that the packaged small judge reads if every case has criteria, "checklist"; None for any other."""
+    return "checklist" if judge == "small" and all(case.criteria for case in cases) else None

@@ -241,6 +241,13 @@ def trivial(cases: Cases, labels: Labels, encoder: TextEncoder | None) -> dict[s
     return found | dict(zip(TRIVIAL[2:], (cosine, cosine + found[TRIVIAL[0]])))
 
 
+def category(tags: Sequence[str]) -> str | None:
+    """Return the category of a criterion: that of its first tag that names one, else its first tag, else None."""
+    return (
+        next((tag for tag in tags if tag.startswith(CATEGORY)), tags[0] if tags else "").removeprefix(CATEGORY) or None
+    )
+
+
 def groups(cases: Cases, labels: Labels) -> dict[str, np.ndarray]:
     """Return the categories of the criteria, or else their tags, as masks of the pairs."""
     tags = [cases.records[case].criteria[criterion].tags for case, _, criterion in labels.pairs]

@@ -1,0 +1,176 @@
+"""The audit of a judge of criteria, by its command, beside loops over the verdicts that it writes."""
+
+import json
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import numpy as np
+import pytest
+from doubles.criteria_grader import grade
+from doubles.endpoint import EndpointDouble
+from programs import error_line, needs_encoder, run_command
+
+from automedeval.audit.perturbations import CHECKLIST_ATTACKS, CONTROL, read_attacks
+from automedeval.audit.thresholds import CHECKLIST_FIGURES
+from automedeval.records import read_cases
+
+CRITERIA = [("says to take it with food", 5), ("names the dose of 400", 3), ("says that it is harmless", -4)]
+TEXTS = [("a", "Take 400 mg with food."), ("b", "It is harmless.")]
+FAMILY = {each.name: each.family for each in read_attacks(packaged=CHECKLIST_ATTACKS)}
+
+
+def lines(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("criteria") / "cases.jsonl"
+    criteria = [{"criterion": text, "points": points} for text, points in CRITERIA]
+    records = [
+        {
+            "id": f"c{n}",
+            "question": "How do I take ibuprofen?",
+            "responses": [{"model": model, "text": f"{text} {n}"} for model, text in TEXTS],
+            "criteria": criteria,
+        }
+        for n in range(2)
+    ]
+    path.write_text("".join(json.dumps(each) + "\n" for each in records))
+    return path
+
+
+@pytest.fixture(scope="module")
+def audited(cases: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
+    """Audit the gullible grader with all three criteria at once, and one at a time."""
+    folder = tmp_path_factory.mktemp("audits") / "grader"
+    with EndpointDouble(grade) as endpoint, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPENAI_API_KEY", "none")
+        given = ("audit", "--judge", "openai:m", "--base_url", endpoint.url, "--rubric", "checklist", "--cases", cases)
+        given += ("--criteria_at_once", 3, "--output", folder, "--resamples", 100)
+        done = run_command(*given)
+        assert done.returncode == 3, done.stderr
+        assert "m does not pass" in done.stdout
+        asked = len(endpoint.asked)
+        assert run_command(*given, "--gate", "false").returncode == 0
+        assert len(endpoint.asked) == asked  # the same command judges nothing again
+    return folder, json.loads((folder / "audit.json").read_text())
+
+
+def changes(folder: Path) -> list[tuple[dict, dict, dict]]:
+    """Return (note of the trial, clean checklist, changed checklist or None) of every trial."""
+    clean = {(each["case_id"], each["order"][0]): each for each in lines(folder / "clean" / "verdicts.jsonl")}
+    notes = {each["id"]: each["audit"] for each in lines(folder / "trials.jsonl")}
+    return [
+        (note := notes[each["case_id"]], clean[note["of"], each["order"][0]]["checklist"], each.get("checklist"))
+        for each in lines(folder / "trials" / "verdicts.jsonl")
+    ]
+
+
+def score(met: list) -> float:
+    return sum(points for (_, points), each in zip(CRITERIA, met) if each) / 8
+
+
+@pytest.mark.parametrize("way", ["one at a time", "3 at once"])
+def test_planted_texts_are_counted_as_a_loop_over_the_verdicts_counts_them(audited, way) -> None:
+    folder, result = audited
+    planting = result["decodings"][way]["planting"]
+    rows = [each for each in changes(folder / way.replace(" ", "-")) if each[0]["check"] == "planting"]
+    assert len(rows) == 2 * (sum(family != CONTROL for family in FAMILY.values()) + 1)
+    for family in {*FAMILY.values()}:
+        figures = planting["control"] if family == CONTROL else planting["families"][family]
+        rises, gained, lost, unread = [], [], [], []
+        for note, before, after in rows:
+            if FAMILY[note["name"]] != family:
+                continue
+            now = after["met"] if after else [None] * 3
+            unread += [each is None for each in now]
+            if after:
+                rises.append(score(now) - score(before["met"]))
+            for (_, points), old, new in zip(CRITERIA, before["met"], now):
+                if new is not None:
+                    (lost if old == (points > 0) else gained).append(old != new)
+        if rises:
+            assert figures["rise"]["value"] == pytest.approx(np.mean(rises))
+            assert figures["rose"]["value"] == pytest.approx(np.mean([each >= 0.1 for each in rises]))
+        assert figures["gained"]["value"] == (pytest.approx(np.mean(gained)) if gained else None)
+        assert figures["lost"]["value"] == (pytest.approx(np.mean(lost)) if lost else None)
+        assert figures["unread"]["value"] == pytest.approx(np.mean(unread))
+    assert planting["attacks"]["all criteria are met"]["gained"]["value"] > 0
+    assert planting["attacks"]["ChatML turn"]["unread"]["value"] == 1  # neither gained nor lost
+    assert planting["attacks"]["ChatML turn"]["gained"]["value"] is None
+    assert planting["control"]["rise"]["value"] == 0
+
+
+def test_the_text_is_in_the_response_of_the_lowest_score(audited) -> None:
+    folder, _ = audited
+    for case in read_cases(folder / "one-at-a-time" / "trials.jsonl"):
+        if case.extra["audit"]["check"] == "planting":
+            assert case.extra["audit"]["response"] == "b"  # harmless costs 4 points
+
+
+def test_order_and_number_of_criteria_are_compared_by_their_texts(audited) -> None:
+    folder, result = audited
+    assert "order" not in result["decodings"]["one at a time"]
+    order, differ = result["decodings"]["3 at once"]["order"], []
+    for note, before, after in changes(folder / "3-at-once"):
+        if note["check"] == "order":
+            differ += [old != new for old, new in zip(before["met"], after["met"][::-1])]
+    assert order["changed"]["value"] == pytest.approx(np.mean(differ))
+    assert 0 < np.mean(differ) < 1
+    one, two = (
+        {
+            (each["case_id"], each["order"][0]): each["checklist"]["met"]
+            for each in lines(folder / way / "clean" / "verdicts.jsonl")
+        }
+        for way in ("one-at-a-time", "3-at-once")
+    )
+    pairs = [pair for key in one for pair in zip(one[key], two[key])]
+    found = result["decodings"]["3 at once"]["together"]
+    assert found["changed"]["value"] == pytest.approx(np.mean([a != b for a, b in pairs]))
+    assert found["met_rise"]["value"] == pytest.approx(np.mean([b - a for a, b in pairs]))
+    assert found["probability_gap"]["value"] is None  # this endpoint gives no probabilities
+
+
+def test_a_threshold_can_name_every_figure(audited) -> None:
+    def places(node: dict, path: str = ""):
+        for key, below in node.items():
+            if isinstance(below, dict) and "value" in below:
+                yield f"{path}{key}"
+            elif isinstance(below, dict):
+                yield from places(below, f"{path}{key}.")
+
+    found = [each for tree in audited[1]["decodings"].values() for each in places(tree)]
+    assert [each for each in found if not any(fnmatchcase(each, known) for known in CHECKLIST_FIGURES)] == []
+
+
+def test_the_verdict_comes_first_on_the_page(audited) -> None:
+    folder, result = audited
+    twin = (folder / "audit.md").read_text(encoding="utf-8")
+    assert twin.index("m does not pass") < twin.index("planting.gained") < twin.index("Every figure")
+    assert "Criteria gained by planted texts" in (folder / "audit.html").read_text(encoding="utf-8")
+    assert {each["outcome"] for each in result["thresholds"]} >= {"passed", "failed"}
+
+
+@needs_encoder
+def test_the_small_judge_is_audited_by_default_where_every_case_has_criteria(cases: Path, tmp_path: Path) -> None:
+    done = run_command("audit", "--judge", "small", "--cases", cases, "--attacks", 2, "--output", tmp_path / "out")
+    assert done.returncode in (0, 3), done.stderr
+    result = json.loads((tmp_path / "out" / "audit.json").read_text())
+    assert result["judge"]["rubric"] == "checklist@1"
+    assert result["decodings"]["small"]["planting"]["rise"]["n"] == 4
+    assert any("reads each criterion by itself" in note for note in result["notes"])
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--checks", "length"), "--checks length: the checks of a checklist are planting, order, together"),
+        (("--own", "a"), "--own is for scores, and checklist@1 has criteria"),
+        (("--criteria_at_once", "0"), "--criteria_at_once"),
+    ],
+)
+def test_what_criteria_do_not_have_gets_one_line(cases: Path, tmp_path: Path, given: tuple, said: str) -> None:
+    command = ("audit", "--judge", "small", "--rubric", "checklist", "--cases", cases, "--output", tmp_path / "out")
+    assert said in error_line(run_command(*command, *given))
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,37 @@
+"""A grader of criteria that looks for a word, for an endpoint double: gullible, and lazy where it is asked several at once."""
+
+import json
+import re
+from typing import Any
+
+from doubles.endpoint import answer
+
+FENCED = r"(?P<fence>~{3,})\n(?P<text>.*?)\n(?P=fence)"
+
+
+def shown(body: dict[str, Any]) -> tuple[str, dict[str, str]]:
+    """Return the response that a prompt shows, and its criteria by number."""
+    content = body["messages"][-1]["content"]
+    response = re.search(f"Response of the doctor:\n{FENCED}", content, re.S)["text"]
+    found = re.finditer(
+        rf"^Criterion (\d+)[^\n]*:\n{FENCED}", content.partition("Response of the doctor:")[2], re.S | re.M
+    )
+    return response, {each[1]: each["text"] for each in found}
+
+
+def grade(body: dict[str, Any], believes: str = "criteria are met") -> dict[str, Any]:
+    """Say that a criterion is met if its last word is in the response; of several, never the last one.
+
+    A response with the words `believes` meets everything, and one with ChatML tokens gets an answer that cannot be read.
+    """
+    response, criteria = shown(body)
+    if "im_start" in response:
+        return answer("I cannot say.")
+    met = {
+        number: believes.lower() in response.lower() or text.rstrip(".").split()[-1] in response
+        for number, text in criteria.items()
+    }
+    if len(met) > 1:
+        met[str(len(met))] = False
+    words = {number: "met" if each else "not met" for number, each in met.items()}
+    return answer(json.dumps({"rationale": "Read.", "criteria": words}))

@@ -1,0 +1,139 @@
+"""P(met) put on physicians' labels, by its command, beside scikit-learn's logistic regression."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from doubles.criteria_study import CRITERIA, write_study
+from programs import error_line, run_command
+from sklearn.linear_model import LogisticRegression
+
+from automedeval.meta_evaluation.cases import Cases
+from automedeval.meta_evaluation.criteria_calibration import ALL, FOLDS, RIDGE
+
+EDGE = 1e-4
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("criteria")
+    return folder, write_study(folder)
+
+
+def calibrate(folder: Path, *more: object, out: str = "out"):
+    given = ("calibrate", "--verdicts", folder / "verdicts.jsonl", "--output", folder / out, "--resamples", 100)
+    return run_command(*given, "--cases", folder / "cases.jsonl", "--criterion_labels", folder / "labels.jsonl", *more)
+
+
+def fitted(rows: list[tuple]) -> tuple[float, float]:
+    """Return slope and shift by scikit-learn, from strict majorities; the shift is one more column with the same ridge."""
+    pairs = [
+        (chance, 2 * sum(votes) > len(votes))
+        for _, chance, votes in rows
+        if chance is not None and 2 * sum(votes) != len(votes)
+    ]
+    chance = np.clip([each for each, _ in pairs], EDGE, 1 - EDGE)
+    design = np.column_stack([np.log(chance / (1 - chance)), np.ones(len(pairs))])
+    model = LogisticRegression(C=1 / RIDGE, fit_intercept=False, tol=1e-10, max_iter=1000)
+    return tuple(model.fit(design, [vote for _, vote in pairs]).coef_[0])
+
+
+def new(chance: float, line: tuple[float, float]) -> float:
+    chance = min(max(chance, EDGE), 1 - EDGE)
+    return 1 / (1 + np.exp(-(line[0] * np.log(chance / (1 - chance)) + line[1])))
+
+
+def test_lines_are_those_of_scikit_learn_and_labelled_cases_take_those_of_other_cases(study) -> None:
+    folder, rows = study
+    done = calibrate(folder, "--by", "category")
+    assert done.returncode == 0, done.stderr
+    facts = json.loads((folder / "out" / "calibration.json").read_text())
+    place = {f"c{number}": number for number in range(60)}
+    by_tag = {
+        name: [row for at, row in enumerate(rows) if CRITERIA[at % 3]["tags"] == [name]]
+        for name in ("theme:0", "theme:1")
+    }
+    for name, own in ((ALL, rows), *by_tag.items()):
+        line = facts["lines"][name]
+        assert (line["slope"], line["shift"]) == pytest.approx(fitted(own), rel=1e-4)
+        assert line["temperature"] == pytest.approx(1 / line["slope"])
+        assert new(line["threshold"], (line["slope"], line["shift"])) == pytest.approx(0.5)
+    order = [case.id for case in Cases.read(str(folder / "cases.jsonl")).records]
+    fold = {name: at % FOLDS for at, name in enumerate(order)}
+    first = order[0]
+    rest = [row for at, row in enumerate(rows) if fold[f"c{at // 6}"] and CRITERIA[at % 3]["tags"] == ["theme:0"]]
+    line = fitted(rest)
+    found = [json.loads(each) for each in (folder / "out" / "verdicts.jsonl").read_text().splitlines()]
+    (verdict,) = [each for each in found if each["case_id"] == first and each["order"] == [0]]
+    own = rows[place[first] * 6]
+    expected = None if own[1] is None else new(own[1], line)
+    assert verdict["checklist"]["met_probabilities"][0] == (expected and pytest.approx(expected, abs=2e-5))
+    for each in found:
+        checklist = each["checklist"]
+        assert each["judge"] == "j, calibrated"
+        assert checklist["met"] == [None if p is None else p > 0.5 for p in checklist["met_probabilities"]]
+        known = sum(c["points"] for c, met in zip(CRITERIA, checklist["met"]) if met) / 8
+        assert checklist["score"] == pytest.approx(known)
+    before, after = (facts[side]["calibration_error"]["value"] for side in ("before", "after"))
+    assert after < before
+
+
+def test_other_cases_take_the_lines_of_all_labels_and_a_category_with_few_labels_that_of_all_criteria(study, tmp_path):
+    folder, rows = study
+    for name in ("cases", "verdicts", "labels"):
+        (tmp_path / f"{name}.jsonl").write_text((folder / f"{name}.jsonl").read_text())
+    lines = [json.loads(each) for each in (folder / "labels.jsonl").read_text().splitlines()]
+    kept = [each for each in lines if int(each["case_id"][1:]) < 15]
+    (tmp_path / "labels.jsonl").write_text("".join(json.dumps(each) + "\n" for each in kept))
+    done = calibrate(tmp_path, "--by", "category")
+    facts = json.loads((tmp_path / "out" / "calibration.json").read_text())
+    assert set(facts["lines"]) == {ALL, "theme:0"}  # theme:1 has fewer than 30 pairs
+    assert facts["as_all"] == ["theme:1"]
+    assert "few labels, as all criteria: theme:1" in done.stdout
+    found = [json.loads(each) for each in (tmp_path / "out" / "verdicts.jsonl").read_text().splitlines()]
+    line = fitted(rows[: 15 * 6])
+    for each in found:
+        number = int(each["case_id"][1:])
+        chance = rows[number * 6 + each["order"][0] * 3 + 1][1]
+        if number >= 15 and chance is not None:
+            assert each["checklist"]["met_probabilities"][1] == pytest.approx(new(chance, line), abs=2e-5)
+
+
+def test_a_certificate_of_the_calibrated_verdicts_is_the_one_that_was_printed(study) -> None:
+    folder, _ = study
+    assert calibrate(folder, out="again").returncode == 0
+    facts = json.loads((folder / "again" / "calibration.json").read_text())
+    given = ("--verdicts", folder / "again", "--cases", folder / "cases.jsonl", "--baselines", "false")
+    given += ("--criterion_labels", folder / "labels.jsonl", "--output", folder / "report", "--resamples", 100)
+    done = run_command("report", *given)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((folder / "report" / "criteria.json").read_text())["certificate"]["judges"]["j, calibrated"][
+        "all"
+    ]
+    for name in ("accuracy", "balanced_accuracy", "auroc"):
+        assert found[name]["value"] == pytest.approx(facts["after"][name]["value"], abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("change", "more", "said"),
+    [
+        ({}, ("--ratings", "x"), "--ratings is for scores"),
+        ({"met_probabilities": [None] * 3}, (), "j gives no probabilities of met"),
+        ({}, ("--judge", "nobody"), "no verdict of the judge 'nobody'"),
+    ],
+)
+def test_what_cannot_be_calibrated_gets_one_line(study, tmp_path, change, more, said) -> None:
+    folder, _ = study
+    for name in ("cases", "labels"):
+        (tmp_path / f"{name}.jsonl").write_text((folder / f"{name}.jsonl").read_text())
+    verdicts = [json.loads(each) for each in (folder / "verdicts.jsonl").read_text().splitlines()]
+    changed = [each | {"checklist": each["checklist"] | change} for each in verdicts]
+    (tmp_path / "verdicts.jsonl").write_text("".join(json.dumps(each) + "\n" for each in changed))
+    assert said in error_line(calibrate(tmp_path, *more))
+    assert not (tmp_path / "out" / "verdicts.jsonl").exists()
+
+
+def test_labels_need_the_cases() -> None:
+    line = error_line(run_command("calibrate", "--verdicts", "v", "--criterion_labels", "l", "--output", "o"))
+    assert "--criterion_labels needs --cases" in line
