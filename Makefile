@@ -45,21 +45,14 @@ style: .venv/installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-benchmark: $(JUDGE)  ## on a machine that does nothing else; see benchmarks/README.md
-	$(BIN)/python benchmarks/startup.py
-	$(BIN)/python benchmarks/judge_memory.py
-	$(BIN)/python benchmarks/judge_throughput.py
-	$(BIN)/python benchmarks/meta_evaluation.py
-	$(BIN)/python benchmarks/completion_chain.py
-	$(BIN)/python benchmarks/build_dataset.py
-	$(BIN)/python benchmarks/knowledge.py
-	$(BIN)/python benchmarks/sft_throughput.py
-	$(BIN)/python benchmarks/rationale_score.py
-	$(BIN)/python benchmarks/training_memory.py
-	$(BIN)/python benchmarks/prediction_powered.py
-	$(BIN)/python benchmarks/abstention.py
-	$(BIN)/python benchmarks/audit.py
-	$(BIN)/python benchmarks/annotation_load.py
+# The most important first, for a run that is interrupted: the page shows what there is.
+BENCHMARKS := judge_throughput judge_memory judge_processes startup meta_evaluation audit knowledge completion_chain \
+  annotation_load rationale_score sft_throughput build_dataset prediction_powered abstention
+benchmark: $(JUDGE) $(ENCODER)  ## on a machine that does nothing else; writes docs/performance.md, see benchmarks/README.md
+	for name in $(BENCHMARKS); do echo; echo "$$name"; \
+	  $(BIN)/python benchmarks/$$name.py --json benchmarks/results/$$name.json || failed="$$failed $$name"; \
+	  $(BIN)/python benchmarks/page.py; \
+	done; test -z "$$failed" || { echo "not measured:$$failed"; exit 1; }
 
 # Python compiles a module when it is first imported; compiling all of them takes minutes, and most are never used.
 .venv/installed: setup.cfg pyproject.toml constraints.txt

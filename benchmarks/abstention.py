@@ -15,6 +15,7 @@ import argparse
 from collections.abc import Callable
 
 import numpy as np
+from rows import Results, add_json
 from scipy.special import bdtr
 
 from automedeval.reports.text import format_table
@@ -73,8 +74,9 @@ def main() -> None:
     parser.add_argument("--risk", type=float, default=0.1)
     parser.add_argument("--delta", type=float, default=0.1)
     parser.add_argument("--seed", type=int, default=0)
+    add_json(parser)
     args = parser.parse_args()
-    rows = []
+    rows, results = [], Results("Certified abstention", args.json)
     for name, law in laws(args.risk).items():
         rng, risks = np.random.default_rng(args.seed), true_risks(law)
         broken, kept = np.zeros((2, 3))
@@ -86,12 +88,14 @@ def main() -> None:
                     kept[way] += place / GRID
         # How likely so many false promises are, if one in 1/delta is the truth.
         noise = 1 - bdtr(broken[0] - 1, args.draws, args.delta) if broken[0] else 1.0
+        likely = results.add(f"{name}: false promises", broken[0] / args.draws, "of the draws", most=args.delta)
+        likely["met"] = bool(noise > 1e-3)
         rows.append(
             {
                 "judge": name,
                 "false promises": broken[0] / args.draws,
                 "limit": args.delta,
-                "met": "yes" if noise > 1e-3 else "no",
+                "met": "yes" if likely["met"] else "no",
                 "kept": kept[0] / args.draws,
                 "all pairs: false": broken[1] / args.draws,
                 "kept ": kept[1] / args.draws,
@@ -101,6 +105,9 @@ def main() -> None:
         )
     print(f"{args.draws} draws of {args.cases} rated and {FRESH} fresh cases, at most {args.risk:g} wrong")
     print(format_table(rows))
+    results.note(f"{args.draws:,} draws of {args.cases} rated cases.")
+    results.note("A share that is above the limit by chance (p > 0.001) meets it.")
+    results.write()
 
 
 if __name__ == "__main__":

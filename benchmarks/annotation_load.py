@@ -37,6 +37,7 @@ from pathlib import Path
 import httpx
 import yaml
 from judge_memory import WORDS
+from rows import Results, add_json
 
 from automedeval.annotation.export import write_export
 from automedeval.annotation.store import Store
@@ -299,7 +300,7 @@ def disk(folder: Path, writes: int = 200) -> str:
     return f"{times[writes // 2]:.1f} ms (median), {times[int(0.95 * writes)]:.1f} ms (p95)"
 
 
-def load(folder: Path, physicians: int, ratings: int, think: float) -> int:
+def load(folder: Path, physicians: int, ratings: int, think: float, results: Results) -> int:
     """Measure saves while everybody works; return how many answers are lost or there twice."""
     cases = -(-ratings // NUMBERS)
     page = Page(write_study(folder, physicians, cases))
@@ -322,7 +323,9 @@ def load(folder: Path, physicians: int, ratings: int, think: float) -> int:
         at = lambda share, times=times: times[min(len(times) - 1, int(share * len(times)))]  # noqa: E731
         row = {"request": kind, "count": len(times), "a second": len(times) / seconds, "median, ms": at(0.5)}
         row |= {"p95, ms": at(0.95), "p99, ms": at(0.99), "most, ms": times[-1]}
-        rows.append(row | ({"limit, ms": limit, "met": "yes" if at(0.95) < limit else "no"} if limit else {}))
+        found = results.add(f"{kind}, 95 of 100 take at most", at(0.95), "ms", most=limit)
+        results.add(f"{kind}, median", at(0.5), "ms")
+        rows.append(row | ({"limit, ms": limit, "met": "yes" if found["met"] else "no"} if limit else {}))
     print(f"{physicians} physicians at once, {think:g} s at a form, {seconds:.0f} s on {os.cpu_count()} cores, SQLite")
     print(format_table(rows))
     confirmed = sum(len(each["scores"]) for each in log["confirmed"])
@@ -330,10 +333,13 @@ def load(folder: Path, physicians: int, ratings: int, think: float) -> int:
     print(f"{confirmed:,} ratings confirmed in {len(log['confirmed']):,} saves; {held:,} in the export")
     print(f"requests refused: {refusals}")
     print(f"lost: {lost}; there twice: {twice}")
+    results.add("ratings that are lost", lost, "", most=0)
+    results.add("ratings that are stored twice", twice, "", most=0)
+    results.note(f"{physicians} physicians at once, {think:g} s at a form; {confirmed:,} ratings confirmed.")
     return lost + twice + (held != confirmed)
 
 
-def kills(folder: Path, physicians: int, times: int) -> int:
+def kills(folder: Path, physicians: int, times: int, results: Results) -> int:
     """Kill the page again and again while everybody saves; return how many answers are lost or there twice."""
     rng, log = random.Random(0), Log()
     page = Page(write_study(folder, physicians, MOST_SAVES * times))
@@ -356,6 +362,9 @@ def kills(folder: Path, physicians: int, times: int) -> int:
     row = {"kills": done, "saves confirmed": len(log.confirmed), "stored unconfirmed": len(found) - len(log.confirmed)}
     print(f"SIGKILL of the page while {physicians} physicians save")
     print(format_table([row | {"lost": lost, "there twice": twice}]))
+    results.add("saves that are lost", lost, "", most=0)
+    results.add("saves that are stored twice", twice, "", most=0)
+    results.note(f"{done} kills (SIGKILL) while {physicians} physicians save: {len(log.confirmed):,} saves confirmed.")
     return lost + twice
 
 
@@ -368,17 +377,20 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=0, help="kill the page so many times, in the place of measuring")
     parser.add_argument("--small", action="store_true", help="a few physicians and ratings: does it run?")
     parser.add_argument("--drive", action="store_true", help=argparse.SUPPRESS)
+    add_json(parser)
     args = parser.parse_args()
     if args.drive:
         drive_here(json.load(sys.stdin))
         return
     if args.small:
         args.physicians, args.ratings, args.think = 6, 240, 0.01
+    results = Results("Physicians' page, killed" if args.kills else "Physicians' page under load", args.json)
     with tempfile.TemporaryDirectory() as scratch:
         if args.kills:
-            wrong = kills(Path(scratch), args.physicians, args.kills)
+            wrong = kills(Path(scratch), args.physicians, args.kills, results)
         else:
-            wrong = load(Path(scratch), args.physicians, args.ratings, args.think)
+            wrong = load(Path(scratch), args.physicians, args.ratings, args.think, results)
+    results.write()
     sys.exit(1 if wrong else 0)
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 from judge_memory import WORDS
+from rows import Results, add_json
 
 from automedeval.reports.text import format_table
 
@@ -66,7 +67,9 @@ def main() -> None:
     """Time the recipe once and print one row."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=10_000)
+    add_json(parser)
     args = parser.parse_args()
+    results = Results("Audit", args.json)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         write_study(folder, args.cases)
@@ -77,16 +80,20 @@ def main() -> None:
         subprocess.run([*command, "--output", str(folder / "out")], check=True, capture_output=True, cwd=ROOT)
         seconds = time.perf_counter() - started
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    found = results.add("audit of recorded verdicts", seconds, "s", most=LIMIT)
+    results.add("peak memory", usage.ru_maxrss / 1e6, "GB")
+    results.note(f"{args.cases:,} cases of three responses in six orders: {6 * args.cases:,} verdicts with rationales.")
     row = {
         "run": "audit of recorded verdicts",
         "seconds": seconds,
         "of the processor": usage.ru_utime + usage.ru_stime,
         "limit": LIMIT,
-        "met": "yes" if seconds < LIMIT else "no",
+        "met": "yes" if found["met"] else "no",
         "GB": usage.ru_maxrss / 1e6,
     }
     print(f"{args.cases} cases of three responses in six orders: {6 * args.cases} verdicts with rationales")
     print(format_table([row]))
+    results.write()
 
 
 if __name__ == "__main__":

@@ -19,6 +19,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from rows import Results, add_json
+
 from automedeval.records import Case, Response, Verdict
 from automedeval.reports.text import format_table
 
@@ -82,7 +84,9 @@ def main() -> None:
     parser.add_argument("--small", type=int, default=10_000, help="cases of the small data set")
     parser.add_argument("--large", type=int, default=100_000, help="cases of the large one")
     parser.add_argument("--tokenizer", help="checkpoint by which rows are counted in tokens too")
+    add_json(parser)
     args = parser.parse_args()
+    results = Results("Building a data set", args.json)
     rows = []
     for number in (args.small, args.large):
         with tempfile.TemporaryDirectory() as scratch:
@@ -90,6 +94,8 @@ def main() -> None:
             write_study(folder, number)
             size = sum(file.stat().st_size for file in folder.glob("*.jsonl")) / 1e6
             seconds, memory = build(folder, args.tokenizer)
+            results.add(f"{number:,} cases, {size:.0f} MB", seconds, "s")
+            results.add(f"{number:,} cases, {size:.0f} MB, peak memory", memory, "MB")
             rows.append(
                 {
                     "cases": number,
@@ -102,8 +108,10 @@ def main() -> None:
     print(format_table(rows))
     growth = rows[1]["peak memory, MB"] / rows[0]["peak memory, MB"]
     per_case = 1e3 * (rows[1]["peak memory, MB"] - rows[0]["peak memory, MB"]) / max(args.large - args.small, 1)
-    met = "yes" if growth < GROWTH else "no"
+    found = results.add("growth of memory", growth, f"× that of {args.small:,} cases", most=GROWTH)
+    met = "yes" if found["met"] else "no"
     print(f"memory grows {growth:.3f}-fold, {per_case:.2f} KB a case; limit {GROWTH}; met: {met}")
+    results.write()
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 """Measure whether the memory of `recipes/judge.py` grows with the number of cases.
 
     python benchmarks/judge_memory.py
-    python benchmarks/judge_memory.py --small 200 --large 2000
+    python benchmarks/judge_memory.py --small 200 --large 2000 --repeats 1
 
 A tiny model with random weights gives scores to a small and to a large file of synthetic cases, each in a process of its
 own, and then once more, where everything is judged already and the program only has to find that out. Printed are the
-peaks of resident memory, the model and its libraries included, and the growth from the small file to the large one; the
-target is 1.05. The exit status is 0 whether it is met or not.
+peaks of resident memory, the model and its libraries included, and the growth from the small file to the large one. The
+target is 1.05 in every repeat. The exit status is 0 whether it is met or not.
 """
 
 import argparse
@@ -18,6 +18,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from rows import Results, add_json
 
 from automedeval.reports.text import format_table
 
@@ -61,8 +63,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--small", type=int, default=1000, help="cases of the small file (default: %(default)s)")
     parser.add_argument("--large", type=int, default=20000, help="cases of the large file (default: %(default)s)")
+    parser.add_argument("--repeats", type=int, default=3, help="how often all of it runs (default: %(default)s)")
+    add_json(parser)
     args = parser.parse_args()
-    rows: dict[str, dict[int, float]] = {name: {} for name in RUNS}
+    results = Results("Judging memory", args.json)
+    peaks: dict[str, dict[int, list[float]]] = {name: {args.small: [], args.large: []} for name in RUNS}
     with tempfile.TemporaryDirectory() as folder:
         model, log = Path(folder, "model"), Path(folder, "log")
         subprocess.run([sys.executable, "-c", BUILD_MODEL, str(ROOT / "tests"), str(model)], check=True)
@@ -70,22 +75,21 @@ def main() -> None:
             cases = Path(folder, f"{count}.jsonl")
             write_cases(cases, count)
             recipe = [sys.executable, str(ROOT / "recipes" / "judge.py"), "--judge", str(model), "--cases", str(cases)]
-            for name in RUNS:
-                command = [*recipe, "--rationale", "false", "--output", str(Path(folder, f"verdicts-{count}"))]
-                rows[name][count] = peak(command, log)
-    table = [
-        {
-            "run": name,
-            f"{args.small} cases, MB": f"{peaks[args.small]:.1f}",
-            f"{args.large} cases, MB": f"{peaks[args.large]:.1f}",
-            "growth": f"{peaks[args.large] / peaks[args.small]:.3f}",
-            "target": f"<= {TARGET}",
-            "met": "yes" if peaks[args.large] / peaks[args.small] <= TARGET else "no",
-        }
-        for name, peaks in rows.items()
-    ]
+            for turn in range(args.repeats):
+                for name in RUNS:
+                    output = str(Path(folder, f"verdicts-{count}-{turn}"))
+                    peaks[name][count].append(peak([*recipe, "--rationale", "false", "--output", output], log))
+    table = []
+    for name, found in peaks.items():
+        for turn, (small, large) in enumerate(zip(found[args.small], found[args.large]), 1):
+            told = f"{name}, run {turn}: {args.large:,} cases, {large:.0f} MB"
+            row = results.add(told, large / small, f"× {args.small:,} cases", most=TARGET)
+            line = {"run": name, f"{args.small} cases, MB": f"{small:.1f}", f"{args.large} cases, MB": f"{large:.1f}"}
+            line |= {"growth": f"{large / small:.3f}", "target": row["target"], "met": "yes" if row["met"] else "no"}
+            table.append(line)
     print(format_table(table))
     print(f"peak resident memory of one process each; Python {sys.version.split()[0]}, {time.strftime('%Y-%m-%d')}")
+    results.write()
 
 
 if __name__ == "__main__":

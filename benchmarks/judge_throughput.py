@@ -30,6 +30,7 @@ from itertools import takewhile
 from pathlib import Path
 
 import torch
+from rows import Results, add_json
 from transformers import AutoModelForCausalLM
 
 from automedeval.judges.base import WINDOW
@@ -143,7 +144,10 @@ def spaced(cases: Sequence[Case], lengths: Sequence[int], count: int) -> list[Ca
     return [cases[order[int((place + 0.5) * len(order) / count)]] for place in range(count)]
 
 
-def measure(bench: Bench, cases: list[Case], args: argparse.Namespace) -> list[dict[str, str]]:
+def measure(
+    bench: Bench, cases: list[Case], args: argparse.Namespace, results: Results, file: str
+) -> list[dict[str, str]]:
+    """Measure every side over the cases of a file, add the rows to the results and return the table."""
     lengths = [sum(map(len, bench.prompts([case], True, DTYPES[0])[1])) for case in cases]
     rows, tried = {}, {}
     for name, side in bench.sides.items():
@@ -181,17 +185,23 @@ def measure(bench: Bench, cases: list[Case], args: argparse.Namespace) -> list[d
             "written": row["written"],
             "written/s": f"{row['writing']:.1f}",
         }
-        if name[1] in "bc":
-            line |= against(row["rate"] / baseline["rate"], {"b": 8, "c": 20}[name[1]], "× (a)")
-        elif name[1] == "d":
-            ratio = scores["reading"] / row["reading"]
-            line |= against(ratio, 0.9, "(c)/" + name.split()[0])
+        told = f"{file}: {name.split(' ', 1)[1]}, {row['dtype']}"
+        if name[1] == "a":
+            results.add(told, row["rate"], "cases/s")
+        elif name[1] in "bc":
+            ratio, least = row["rate"] / baseline["rate"], {"b": 8, "c": 20}[name[1]]
+            line |= said(results.add(told, row["rate"], "cases/s", "generate", ratio, least), "× (a)")
+        else:
+            ratio, told = scores["reading"] / row["reading"], f"{file}: scores alone, {scores['dtype']}"
+            found = results.add(told, scores["reading"], "prompt tokens/s", name.split(" ", 1)[1], ratio, 0.9)
+            line |= said(found, "(c)/" + name.split()[0])
         table.append(line)
     return table
 
 
-def against(ratio: float, target: float, of: str) -> dict[str, str]:
-    return {"ratio": f"{ratio:.2f} {of}", "target": f">= {target}", "met": "yes" if ratio >= target else "no"}
+def said(row: dict, of: str) -> dict[str, str]:
+    """Return the ratio of a row, its target and whether it is met as cells of the table."""
+    return {"ratio": f"{row['ratio']:.2f} {of}", "target": row["target"], "met": "yes" if row["met"] else "no"}
 
 
 def machine() -> str:
@@ -216,8 +226,10 @@ def main() -> None:
     add("--max_new_tokens", type=int, default=256, help="most tokens of a rationale (%(default)s)")
     add("--repeats", type=int, default=3, help="times that (c), (d) and (d') run (%(default)s)")
     add("--probe", type=int, default=16, help="cases that the choice of dtype takes (%(default)s)")
+    add_json(parser)
     args = parser.parse_args()
     print(machine())
+    results = Results("Judging speed", args.json)
     bench = Bench(args.model)
     for file in args.cases:
         given = list(read_cases(file))[: args.limit]
@@ -225,7 +237,10 @@ def main() -> None:
         if len(cases) < len(given):
             print(f"\n{file}: {len(given) - len(cases)} cases do not fit the context window and are left out")
         print(f"\n{file}: {len(cases)} cases, up to {args.max_new_tokens} new tokens")
-        print(format_table(measure(bench, cases, args)))
+        name = file.parent.name if file.name == "cases.jsonl" else file.parent.name + "/" + file.stem
+        print(format_table(measure(bench, cases, args, results, name)))
+        results.note(f"{name}: {len(cases)} cases, up to {args.max_new_tokens} new tokens.")
+    results.write()
 
 
 if __name__ == "__main__":

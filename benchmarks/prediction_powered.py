@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable
 
 import numpy as np
+from rows import Results, add_json
 
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.comparison import candidates_of, compare, keep_ratings
@@ -157,8 +158,9 @@ def main() -> None:
     parser.add_argument("--rubric")
     parser.add_argument("--candidates", default="models")
     parser.add_argument("--models", nargs="*", default=[])
+    add_json(parser)
     args = parser.parse_args()
-    started, rows = time.perf_counter(), []
+    started, rows, results = time.perf_counter(), [], Results("Prediction-powered intervals", args.json)
     if args.cases:
         print(
             f"{args.draws:,} draws of {args.rated} rated cases out of those that are rated; worth: median, 10 %, 90 %"
@@ -170,17 +172,21 @@ def main() -> None:
     for name, study in STUDIES.items():
         for judge in JUDGES:
             found = simulate(study, judge, args.rated, args.unrated, args.draws, args.seed)
-            covers = COVERAGE[0] <= found["both"] <= COVERAGE[1]
+            told = f"{name}, {judge} judge"
+            covers = results.add(f"{told}: coverage", found["both"], "", least=COVERAGE[0], most=COVERAGE[1])
+            narrow = results.add(f"{told}: width", found["width"], "× that of the ratings alone", most=WIDTH)
             rows.append(
                 {"figure": name, "judge": judge}
                 | {f"{kind}, %": 100 * found[kind] for kind in ("classical", "naive", "both")}
                 | {"width": found["width"], "worth": found["worth"]}
-                | {"met": "yes" if covers and found["width"] <= WIDTH else "no"}
+                | {"met": "yes" if covers["met"] and narrow["met"] else "no"}
             )
     print(f"{args.draws:,} draws of {args.rated} rated and {args.unrated:,} unrated cases; coverage of 95 % intervals")
     print(format_table(rows))
+    results.note(f"{args.draws:,} draws of {args.rated} rated and {args.unrated:,} unrated cases, 95 % intervals.")
     print(f"width: of both against ratings alone, limit {WIDTH}; worth: rated cases without a judge, median")
     print(f"{time.perf_counter() - started:.0f} seconds")
+    results.write()
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from judge_memory import peak
+from rows import Results, add_json
 
 from automedeval.records import read_lines
 from automedeval.reports.text import format_table
@@ -143,7 +144,7 @@ def run(part: str, who: str, dtype: str, folder: Path, layers: int, batch_tokens
     (folder / "found.json").write_text(json.dumps({"seconds": seconds, "figures": figures}), encoding="utf-8")
 
 
-def measure(part: str, folder: Path, args: argparse.Namespace) -> list[dict[str, str]]:
+def measure(part: str, folder: Path, args: argparse.Namespace, results: Results) -> list[dict[str, str]]:
     """Run everybody in turns and return the part's table."""
     sides = [side for side in TARGETS if side[0] == part]
     times, peaks, figures = defaultdict(list), defaultdict(list), {}
@@ -162,12 +163,19 @@ def measure(part: str, folder: Path, args: argparse.Namespace) -> list[dict[str,
         seconds, memory = statistics.median(times[side]), statistics.median(peaks[side])
         row = {"row": PEERS[part] if side == peer else "ours", "dtype": side[2], "seconds": f"{seconds:.2f}"}
         row |= {"pairs/s": f"{len(figures[side]) / seconds:.1f}", "peak, MB": f"{memory:.0f}"}
-        if side != peer:
+        told = f"{PEERS[part] if side == peer else 'ours, ' + part}, {side[2]}"
+        if side == peer:
+            results.add(told, seconds, "s")
+            results.add(f"{told}, peak memory", memory, "MB")
+        else:
             ratio, held = statistics.median(times[peer]) / seconds, memory / statistics.median(peaks[peer])
-            row |= {"ratio": f"{ratio:.2f}", "target": f">= {TARGETS[side]}", "met": said(ratio >= TARGETS[side])}
-            row |= {"memory": f"{held:.3f}", "memory target": "<= 1", "memory met": said(held <= 1)}
             limit = EQUAL[part] if side[2] == "float32" else NEAR
-            row |= {"apart": f"{apart:.1e}", "apart target": f"<= {limit:g}", "apart met": said(apart <= limit)}
+            fast = results.add(told, seconds, "s", PEERS[part], ratio, TARGETS[side])
+            small = results.add(f"{told}, peak memory", held, f"× that of {PEERS[part]}", most=1)
+            near = results.add(f"{told}, largest difference from {PEERS[part]}", apart, "", most=limit)
+            row |= {"ratio": f"{ratio:.2f}", "target": f">= {TARGETS[side]}", "met": said(fast["met"])}
+            row |= {"memory": f"{held:.3f}", "memory target": "<= 1", "memory met": said(small["met"])}
+            row |= {"apart": f"{apart:.1e}", "apart target": f"<= {limit:g}", "apart met": said(near["met"])}
         rows.append(row)
     return rows
 
@@ -185,6 +193,7 @@ def main() -> None:
     add("--batch_tokens", type=int, default=2048, help="of the metric (default: %(default)s)")
     add("--tiny", action="store_true", help="models of two or three narrow layers: to try this program")
     add("--run", nargs=4, metavar=("PART", "WHO", "DTYPE", "FOLDER"), help=argparse.SUPPRESS)
+    add_json(parser)
     args = parser.parse_args()
     if args.run:
         part, who, dtype, folder = args.run
@@ -196,6 +205,7 @@ def main() -> None:
     data = os.environ.get("AUTOMEDEVAL_DATA")
     if not data:
         sys.exit("AUTOMEDEVAL_DATA does not name the folder that holds feedbackqa/")
+    results = Results("Similarity of rationales", args.json)
     pairs = comments(Path(data, "feedbackqa", "ratings.jsonl"), args.pairs)
     with tempfile.TemporaryDirectory() as name, tempfile.TemporaryDirectory() as other:
         # `bert_score` takes every model with "t5" in its path for a T5; of two random names one is free of it.
@@ -208,9 +218,11 @@ def main() -> None:
         print(
             f"{len(pairs)} pairs of comments, {words:.1f} words on average, {len(set(sum(pairs, ())))} distinct texts"
         )
+        results.note(f"{len(pairs)} pairs of comments, {words:.1f} words on average; medians of {args.repeats} runs.")
         for part in args.parts:
-            print(f"\n{part}\n{format_table(measure(part, folder, args))}", flush=True)
+            print(f"\n{part}\n{format_table(measure(part, folder, args, results))}", flush=True)
     print(f"\n{platform.processor() or platform.machine()}, {os.cpu_count()} cores, {time.strftime('%Y-%m-%d')}")
+    results.write()
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ from typing import Any
 
 import datasets
 import torch
+from rows import Results, add_json
 from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForCausalLM, PrinterCallback, TrainerCallback
 from trl import ModelConfig, ScriptArguments, SFTConfig, SFTTrainer, TrlParser, pack_dataset
@@ -195,7 +196,7 @@ def peak(device: str) -> float:
     return found * 1024 / 1e6
 
 
-def measure(options: argparse.Namespace, folder: str) -> None:
+def measure(options: argparse.Namespace, folder: str, results: Results) -> None:
     """Let the arms take turns; print their table, the targets, and which way of making batches wins."""
     chosen, tokenizer, rows = plan(options, folder)
     readings: dict[str, list[dict[str, float]]] = {name: [] for name in chosen}
@@ -219,10 +220,19 @@ def measure(options: argparse.Namespace, folder: str) -> None:
         if options.peak_flops:
             line["utilisation"] = f"{6 * median(name, 'parameters') * median(name) / options.peak_flops:.1%}"
         table.append(line)
+        if name != OURS:
+            results.add(name[4:], median(name), "tokens/s")
     print(format_table(table))
     for name, target in TARGETS.items():
         ratio = median(OURS, of=name)
-        print(f"(a)/{name[:3]} {ratio:.2f}, target >= {target}, met: {'yes' if ratio >= target else 'no'}")
+        found = results.add("recipes/sft.py", median(OURS), "tokens/s", name[4:], ratio, target)
+        print(f"(a)/{name[:3]} {ratio:.2f}, target {found['target']}, met: {'yes' if found['met'] else 'no'}")
+    results.add("recipes/sft.py, peak memory", median(OURS, "peak"), "MB")
+    results.add("bare loop, peak memory", median(BARE, "peak"), "MB")
+    size = median(OURS, "rows")
+    results.note(
+        f"{Path(options.model).name}, {size:g} rows an update; {options.updates} updates, {options.repeats} turns."
+    )
     ways = {name: median(name, of=OURS) for name in (OURS, BY_LENGTH, PACKED)}
     print(f"fastest batches here: {max(ways, key=ways.get)}; " + ", ".join(f"{n} {r:.2f}" for n, r in ways.items()))
 
@@ -242,14 +252,17 @@ def main() -> None:
     add("--updates", type=int, default=1, help="updates timed in a turn (%(default)s)")
     add("--repeats", type=int, default=2, help="turns (%(default)s)")
     add("--peak_flops", type=float, help="FLOP/s that the device can reach, for the utilisation")
+    add_json(parser)
     options = parser.parse_args()
+    results = Results("Training speed", options.json)
     if min(options.updates, options.repeats) < 1:
         parser.error("--updates and --repeats are at least 1")
     datasets.disable_progress_bars()
     device = torch.cuda.get_device_name() if options.device == "cuda" else f"CPU, {torch.get_num_threads()} threads"
     print(device, *(f"{name} {version}" for name, version in installed_versions("trl").items()), sep=", ")
     with tempfile.TemporaryDirectory() as folder:
-        measure(options, folder)
+        measure(options, folder, results)
+    results.write()
 
 
 if __name__ == "__main__":

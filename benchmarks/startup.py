@@ -14,6 +14,8 @@ import sys
 import time
 from pathlib import Path
 
+from rows import Results, add_json
+
 from automedeval.reports.text import format_table
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "judge.py"
@@ -35,7 +37,9 @@ def seconds(arguments: list[str]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=7, help="fresh processes per command (default: %(default)s)")
+    add_json(parser)
     args = parser.parse_args()
+    results = Results("Start-up time", args.json)
     commands = dict(COMMANDS)
     if importlib.util.find_spec("trl") is None:
         del commands['python -c "import trl"']
@@ -45,14 +49,17 @@ def main() -> None:
     rows = []
     for name, (_, target) in commands.items():
         row = {"command": name, "seconds": f"{medians[name]:.3f}"}
+        found = results.add(name, medians[name], "s", most=target)
         for peer, label in (("python -c pass", "× empty"), ('python -c "import trl"', "× trl")):
             if peer in medians:
                 row[label] = medians[name] / medians[peer]
         if target:
-            row |= {"target": f"< {target}", "met": "yes" if medians[name] < target else "no"}
+            row |= {"target": found["target"], "met": "yes" if found["met"] else "no"}
         rows.append(row)
     print(format_table(rows))
     print(f"medians of {args.repeats} fresh processes; Python {sys.version.split()[0]}, {time.strftime('%Y-%m-%d')}")
+    results.note(f"Medians of {args.repeats} new processes.")
+    results.write()
 
 
 if __name__ == "__main__":

@@ -1,9 +1,13 @@
 """The benchmarks run as documented, in a tiny configuration, and print their tables. What they measure is not judged here."""
 
+import json
+import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from programs import ROOT, SAMPLE
 
 
@@ -44,7 +48,7 @@ def test_throughput_compares_every_row_with_its_target(tiny_model: Path) -> None
 
 
 def test_memory_reports_growth_of_each_run() -> None:
-    table = table_of("judge_memory.py", "--small", "20", "--large", "40")
+    table = table_of("judge_memory.py", "--small", "20", "--large", "40", "--repeats", "1")
     assert "20 cases, MB" in table
     assert "40 cases, MB" in table
     for name in ("judge all ", "judge again"):
@@ -52,12 +56,30 @@ def test_memory_reports_growth_of_each_run() -> None:
         assert abs(float(growth) - float(large) / float(small)) < 0.002
 
 
-def test_startup_times_import_and_help() -> None:
-    table = table_of("startup.py", "--repeats", "1")
+def test_startup_times_import_and_help_and_writes_what_it_prints(tmp_path: Path) -> None:
+    file = tmp_path / "startup.json"
+    table = table_of("startup.py", "--repeats", "1", "--json", str(file))
+    written = json.loads(file.read_text())
+    rows = {row["name"]: row for row in written["rows"]}
     for name in ('python -c "import automedeval"', "python recipes/judge.py --help"):
-        seconds, *_, verdict = row_of(table, name)
+        seconds, *_, bound, verdict = row_of(table, name)
         assert float(seconds) > 0
-        assert verdict in ("yes", "no")
+        assert rows[name]["value"] == pytest.approx(float(seconds), abs=0.001)
+        assert rows[name]["target"] == f"<= {bound}"
+        assert rows[name]["met"] is (rows[name]["value"] <= float(bound)) is (verdict == "yes")
+    assert written["command"] == "python benchmarks/startup.py --repeats 1"
+    assert written["machine"]["cores"] == os.cpu_count()
+    assert written["versions"]["python"] == platform.python_version()
+    assert written["idle"] is (written["other_cores"] <= 0.1)
+    assert 0 < written["processor_seconds"] <= written["seconds"] * os.cpu_count()
+
+
+def test_processes_share_the_work(tiny_model: Path) -> None:
+    options = ["--limit", "4", "--orders", "1", "--processes", "--simulated", "2"]
+    row = row_of(table_of("judge_processes.py", "--model", str(tiny_model), *options), "2 processes, simulated")
+    rate, _, longest = row
+    assert float(rate) > 0
+    assert 1 <= float(longest) <= 2
 
 
 def test_meta_evaluation_times_bootstrap_and_report() -> None:

@@ -1,0 +1,108 @@
+"""Write docs/performance.md from the JSON of the benchmarks.
+
+    python benchmarks/page.py
+    python benchmarks/page.py --results benchmarks/results --output docs/performance.md
+
+Missed targets come first, then one table for each benchmark with its command, machine and date.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from automedeval.reports.text import cell
+
+ROOT = Path(__file__).parents[1]
+HEAD = """# Performance
+
+Speed and memory as the [benchmarks](../benchmarks/README.md) measured them. `make benchmark` measures again, and
+`python benchmarks/page.py` writes this page from `benchmarks/results/`; it is not edited by hand. How well a judge agrees with
+people is on another page, [results](results.md).
+
+A ratio says how many times as good as the peer a figure is, in the same run on the same machine. A target holds for the ratio,
+or for the value where there is no ratio.
+"""
+COLUMNS = ("measured", "value", "ratio", "target", "met")
+
+
+def figure(value: float) -> str:
+    """Return a number with three significant digits; a count keeps all of its own."""
+    if value == int(value) and abs(value) < 1e9:
+        return f"{int(value):,}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def cells(row: dict[str, Any]) -> list[str]:
+    """Return the cells of a row under `COLUMNS`."""
+    ratio = "–" if row["ratio"] is None else f"{row['ratio']:.2f} × {cell(row['peer'])}"
+    met = {True: "yes", False: "**no**", None: "–"}[row["met"]]
+    target = (row["target"] or "–").replace(">=", "≥").replace("<=", "≤")
+    return [cell(row["name"]), f"{figure(row['value'])} {cell(row['unit'])}".strip(), ratio, target, met]
+
+
+def table(heads: tuple[str, ...], rows: list[list[str]]) -> str:
+    """Lay out a Markdown table."""
+    lines = [list(heads), ["---"] * len(heads), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def anchor(title: str) -> str:
+    """Return the anchor that a heading gets."""
+    return "".join(letter for letter in title.lower().replace(" ", "-") if letter.isalnum() or letter == "-")
+
+
+def origin(record: dict[str, Any]) -> str:
+    """Return the machine, date and versions of a record in words."""
+    machine = record["machine"]
+    device = f", {machine['gpu']}" if machine["gpu"] else ""
+    kind = "with" if machine["bfloat16"] else "without"
+    beside = (
+        "nothing else ran"
+        if record["idle"]
+        else f"other programs used {record['other_cores']:g} cores at the same time"
+    )
+    versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
+    where = f"{machine['processor']}, {machine['cores']} cores {kind} bfloat16{device}"
+    took = f"{record['seconds']:.0f} s, {record['processor_seconds']:.0f} s of the processor"
+    return f"{record['date']}, {where}; {beside}; it took {took}. {versions}. Commit {record['commit']}."
+
+
+def section(record: dict[str, Any]) -> str:
+    """Return the section of a benchmark."""
+    parts = [f"## {record['title']}", f"`{record['command']}`", table(COLUMNS, [cells(row) for row in record["rows"]])]
+    if record["notes"]:
+        parts.append("\n".join(f"- {note}" for note in record["notes"]))
+    return "\n\n".join([*parts, origin(record)])
+
+
+def page(records: list[dict[str, Any]]) -> str:
+    """Return the page of these records as Markdown."""
+    records = sorted(records, key=lambda record: record["title"])
+    missed = [
+        [f"[{record['title']}](#{anchor(record['title'])})", *cells(row)[:-1], "yes" if record["idle"] else "no"]
+        for record in records
+        for row in record["rows"]
+        if row["met"] is False
+    ]
+    said = table(("benchmark", *COLUMNS[:-1], "idle machine"), missed) if missed else "None."
+    count = sum(row["met"] is not None for record in records for row in record["rows"])
+    head = f"## Missed targets\n\n{len(missed)} of {count}:\n\n{said}" if missed else f"## Missed targets\n\n{said}"
+    return "\n\n".join([HEAD.strip(), head, *map(section, records)]) + "\n"
+
+
+def read(folder: Path) -> list[dict[str, Any]]:
+    """Return the records of a folder."""
+    return [json.loads(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.json"))]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results", help="(default: %(default)s)")
+    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "performance.md", help="(default: %(default)s)")
+    args = parser.parse_args()
+    args.output.write_text(page(read(args.results)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
