@@ -6,13 +6,14 @@ both override the defaults. An unknown key is an error.
 
 import argparse
 import io
+import itertools
 import json
 import os
 import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
@@ -195,9 +196,17 @@ def join_processes() -> Processes:
     if count == 1:
         return ALONE
     from accelerate import PartialState  # slow to import, and one process does without
+    from torch.distributed.distributed_c10d import _get_default_store
 
     # A process that has finished waits for the slowest, which may take days.
-    return Processes(rank, count, PartialState(timeout=timedelta(days=30)).wait_for_everyone)
+    state = PartialState(timeout=timedelta(days=30))
+    store, calls = _get_default_store(), itertools.count()
+
+    def numbers() -> Iterator[int]:
+        name = f"automedeval/numbers/{next(calls)}"
+        return (store.add(name, 1) - 1 for _ in itertools.count())
+
+    return Processes(rank, count, state.wait_for_everyone, numbers)
 
 
 def print_notes(notes: Sequence[str], processes: Processes = ALONE) -> None:

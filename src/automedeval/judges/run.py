@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from automedeval.judges.base import WINDOW, BaseJudge, windows_of
+from automedeval.judges.base import BaseJudge, shared_sizes, windows_of
 from automedeval.judges.leaderboard import Standings
 from automedeval.judges.requests import Request, Requests
 from automedeval.models.base import Answer, Prompt
@@ -37,7 +37,10 @@ def judge_missing(
     done: Collection[tuple],
     name: str | None = None,
 ) -> None:
-    """Judge this process's share of the requests that are not done, and append every verdict as it comes.
+    """Judge the requests that are not done, together with the other processes, and append every verdict as it comes.
+
+    The processes take windows of requests one after another, whoever is free the next. Which requests are in a window, and so
+    in a batch, depends on all requests and on the number of processes alone.
 
     Args:
         requests: all requests in their order, `total` in number; iterated twice.
@@ -48,11 +51,11 @@ def judge_missing(
     Raises:
         RecordError: a prompt is too long and the judge refuses it; then nothing is judged.
     """
-    size = max(1, min(WINDOW, -(-total // log.processes.count)))
+    ours, sizes = log.processes, list(shared_sizes(total, log.processes.count))
     expect_answers(judge, log)
 
-    def missing_windows() -> Iterator[tuple[list[Request], list[bool]]]:
-        windows = itertools.islice(windows_of(requests, size), log.processes.rank, None, log.processes.count)
+    def missing_windows(numbers: Iterable[int]) -> Iterator[tuple[list[Request], list[bool]]]:
+        windows = numbered(windows_of(requests, sizes), numbers)
         if judge.chat is not None and not judge.chat.batched:  # there are no batches whose composition matters
             windows = windows_of(request for window in windows for request in window if request.key not in done)
         for window in windows:
@@ -60,13 +63,28 @@ def judge_missing(
             if any(wanted):
                 yield window, wanted
 
+    in_turn = range(ours.rank, total, ours.count)
     missing = 0
-    for number, (window, wanted) in enumerate(missing_windows()):
+    for number, (window, wanted) in enumerate(missing_windows(in_turn)):
         missing += sum(wanted)
-        if number:  # `judge.judge` checks the first window before it answers any of it
+        if number or ours.count > 1:  # `judge.judge` checks the first window before it answers any of it
             judge.refuse_overlong(window)
-    verdicts = (verdict for window, wanted in missing_windows() for _, verdict in judge.judge(window, wanted))
+    ours.wait()  # until every process has checked its share
+    # An endpoint's requests are packed again, which takes many windows at once.
+    taken = ours.numbers() if judge.chat is None or judge.chat.batched else in_turn
+    verdicts = (verdict for window, wanted in missing_windows(taken) for _, verdict in judge.judge(window, wanted))
     log.fill(verdicts, missing, name=name)
+
+
+def numbered(windows: Iterable[list[Request]], numbers: Iterable[int]) -> Iterator[list[Request]]:
+    """Yield the windows with these numbers, which rise; a number is taken when its window is asked for."""
+    windows, at = iter(windows), 0
+    for number in numbers:
+        window = next(itertools.islice(windows, number - at, None), None)
+        if window is None:
+            return
+        at = number + 1
+        yield window
 
 
 def collect_or_submit(

@@ -4,6 +4,7 @@ A line is complete when it ends with a newline. Text after the last newline was 
 writer removes it. A lock refuses a second writer.
 """
 
+import itertools
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -28,11 +29,19 @@ def write_whole(path: Path, text: str) -> None:
 
 
 class Processes(NamedTuple):
-    """The processes that share a run: the rank of this one, their number, and a function that waits for all of them."""
+    """The processes that share a run.
+
+    Args:
+        rank, count: the rank of this one, and their number.
+        wait: waits for all of them.
+        numbers: begins to hand out work: of 0, 1, 2 and so on each process takes the next that none has taken. All processes
+            call it equally often, in the same order.
+    """
 
     rank: int = 0
     count: int = 1
     wait: Callable[[], None] = lambda: None
+    numbers: Callable[[], Iterator[int]] = itertools.count
 
 
 ALONE = Processes()

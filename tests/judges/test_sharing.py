@@ -1,0 +1,153 @@
+"""Several processes share a judge's requests: how evenly, and what a killed run leaves. Time is simulated."""
+
+import math
+import random
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from automedeval.judges.base import BaseJudge
+from automedeval.judges.requests import Request
+from automedeval.judges.run import judge_missing, verdict_log
+from automedeval.models.local import LocalChat
+from automedeval.records import Case, Response, Verdict, digest
+from automedeval.records.journal import Processes
+from automedeval.records.readers import read_records
+
+PROCESSES, REQUESTS = 8, 5000
+CHAT = SimpleNamespace(batch_tokens=36_000, _longest_in_batch=math.inf)  # a 13B on 80 GB
+RESERVE = 532  # tokens of an answer
+
+
+class Killed(Exception):
+    pass
+
+
+class Clocks:
+    """The seconds that each process has worked; a process takes work only when no other one is behind it."""
+
+    def __init__(self, end: float = math.inf) -> None:
+        self.now, self.end = [0.0] * PROCESSES, end
+        self.taken = -1
+        self.turn = threading.Condition()
+        self.barrier = threading.Barrier(PROCESSES, timeout=60)
+
+    def numbers(self, rank: int):
+        while True:
+            with self.turn:
+                self.turn.wait_for(lambda: (self.now[rank], rank) == min(zip(self.now, range(PROCESSES))), timeout=60)
+                self.taken += 1
+                mine = self.taken
+            yield mine
+
+    def work(self, rank: int, seconds: float) -> None:
+        with self.turn:
+            self.now[rank] += seconds
+            self.turn.notify_all()
+            if self.now[rank] > self.end:
+                self.now[rank] = math.inf
+                raise Killed
+
+    def leave(self, rank: int) -> float:
+        with self.turn:
+            worked, self.now[rank] = self.now[rank], math.inf
+            self.turn.notify_all()
+        return worked
+
+
+class SimulatedJudge(BaseJudge):
+    """Takes assumed times of a 13B on a GPU: 20,000 prompt tokens a second, and 30 ms for a token of a batch."""
+
+    name, rubric_name, fingerprint = "simulated", "automedeval@1", "f" * 12
+    chat = on_overlong = None
+
+    def __init__(self, rank: int, clocks: Clocks, prompts: list[int], answers: list[int]) -> None:
+        self.rank, self.clocks, self.prompts, self.answers = rank, clocks, prompts, answers
+
+    def plan(self, case):
+        return [Request(case, (0,))]
+
+    def prompt(self, request, texts=None):
+        return request
+
+    def estimate(self, requests):
+        return 0, 0.0
+
+    def verdict(self, request, answer, notes=None):
+        return self.record(request, None, {"batch": answer}, scores=(3,))
+
+    def judge(self, requests, wanted=None):
+        places = [int(request.case.id) for request in requests]
+        lengths = [self.prompts[place] + RESERVE for place in places]
+        for batch in LocalChat._batches(CHAT, lengths, [0] * len(lengths)):
+            if any(wanted[index] for index in batch):
+                ids = [places[index] for index in batch]
+                prefill = sum(self.prompts[place] for place in ids) / 20_000
+                self.clocks.work(self.rank, prefill + 0.03 * max(self.answers[place] for place in ids))
+                for index in batch:
+                    if wanted[index]:
+                        yield index, self.verdict(requests[index], digest(ids))
+
+
+def judge_together(folder: Path, prompts: list[int], answers: list[int], end: float = math.inf) -> list[float]:
+    """Judge with all processes as threads; return the seconds that each worked."""
+    clocks, spent = Clocks(end), [0.0] * PROCESSES
+    requests = [Request(Case(str(number), "?", (Response("m", "text"),)), (0,)) for number in range(len(prompts))]
+
+    def one(rank: int) -> None:
+        judge = SimulatedJudge(rank, clocks, prompts, answers)
+        shared = Processes(rank, PROCESSES, clocks.barrier.wait, lambda: clocks.numbers(rank))
+        log = verdict_log(folder, judge, processes=shared)
+        try:
+            with log:
+                done = log.done({request.case.id: request.case.digest for request in requests})
+                judge_missing(judge, requests, len(requests), log, done)
+                spent[rank] = clocks.leave(rank)
+        except (Killed, threading.BrokenBarrierError):
+            clocks.barrier.abort()
+
+    threads = [threading.Thread(target=one, args=(rank,)) for rank in range(PROCESSES)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return spent
+
+
+@pytest.fixture(scope="module")
+def sizes() -> tuple[list[int], list[int]]:
+    """Tokens of 5,000 prompts and answers, as skewed as those of patients' questions with several responses."""
+    rng = random.Random(0)
+    prompts = [int(350 + rng.lognormvariate(6.0, 0.6)) for _ in range(REQUESTS)]
+    return prompts, [min(512, max(20, int(rng.gauss(180, 60)))) for _ in range(REQUESTS)]
+
+
+@pytest.mark.parametrize("order", ["mixed", "short ones first", "scores alone"])
+def test_the_slowest_process_works_hardly_longer_than_the_mean(tmp_path, sizes, order):
+    prompts, answers = sizes
+    prompts = sorted(prompts) if order == "short ones first" else prompts
+    answers = [2] * REQUESTS if order == "scores alone" else answers
+    spent = judge_together(tmp_path, prompts, answers)
+    assert max(spent) / (sum(spent) / PROCESSES) <= 1.05
+    found = [verdict.case_id for verdict in read_verdicts(tmp_path)]
+    assert len(found) == len(set(found)) == REQUESTS
+
+
+def test_a_killed_run_composes_the_same_batches_again(tmp_path, sizes):
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    spent = judge_together(whole, *sizes)
+    for share in (0.2, 0.3):
+        judge_together(killed, *sizes, end=share * max(spent))
+        assert len(list(killed.glob("*.part*.jsonl"))) == PROCESSES
+    judge_together(killed, *sizes)
+    batches = [
+        {verdict.case_id: verdict.extra["batch"] for verdict in read_verdicts(folder)} for folder in (whole, killed)
+    ]
+    assert batches[0] == batches[1]
+    assert len(batches[0]) == REQUESTS
+
+
+def read_verdicts(folder: Path) -> list[Verdict]:
+    return list(read_records(folder / "verdicts.jsonl", Verdict))
