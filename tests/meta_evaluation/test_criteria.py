@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from doubles.criteria_study import ANNOTATORS, write_study
+from doubles.criteria_study import ANNOTATORS, CRITERIA, write_study
 from programs import error_line, run_recipe
 from sklearn import metrics
 
@@ -72,7 +72,23 @@ def test_without_labels_the_scores_are_called_uncertified(study):
     assert "uncertified" in page
     assert "unread" in page
     result = json.loads((folder / "out" / "criteria.json").read_text())["judges"]["j"]
+    means = ", ".join(f"{model} {each['length_adjusted']:.3f}" for model, each in result["candidates"].items())
+    assert f"j: mean score {means} (length_adjusted)" in report(folder, "--mean", "length_adjusted").stdout
+    rows = [json.loads(line) for line in (folder / "verdicts.jsonl").read_text().splitlines()]
+    for tag, each in result["missed"].items():
+        for slot, model in enumerate("ab"):
+            own = [
+                met != (criterion["points"] > 0)
+                for row in rows
+                for met, criterion in zip(row["checklist"]["met"], CRITERIA)
+                if row["order"] == [slot] and met is not None and criterion["tags"] == [tag]
+            ]
+            assert each["candidates"][model] == pytest.approx(np.mean(own))  # a candidate's profile
     assert set(result["missed"]) == {"theme:0", "theme:1"}
+    assert result["topics"] == {}
+    twin = (folder / "out" / "criteria.md").read_text()
+    assert "| theme:1 |" in twin
+    assert "| tag | criteria | failed | a | b |" in twin
     for each in result["candidates"].values():
         assert each["lowest"] <= each["highest"]
 
@@ -98,8 +114,6 @@ def test_a_bad_label_gets_one_line(study, tmp_path, change, said):
 
 def test_a_program_that_needs_scores_refuses_a_verdict_on_criteria(study, tmp_path):
     folder, _ = study
-    ratings = [{"case_id": f"c{n}", "model": "a", "annotator": "d1", "criterion": "x", "score": 3} for n in range(60)]
-    (tmp_path / "ratings.jsonl").write_text("".join(json.dumps(each) + "\n" for each in ratings))
     given = ("--cases", folder / "cases.jsonl", "--verdicts", folder / "verdicts.jsonl", "--output", tmp_path / "out")
-    line = error_line(run_recipe("compare", *given, "--ratings", tmp_path / "ratings.jsonl"))
-    assert "only automedeval report reads these" in line
+    line = error_line(run_recipe("audit", *given))
+    assert "automedeval report, calibrate and compare read these" in line

@@ -3,12 +3,16 @@
     automedeval compare --cases cases.jsonl --verdicts verdicts --ratings ratings.jsonl --output comparison
     automedeval compare --cases cases.jsonl --verdicts small=v1.jsonl large=v2.jsonl --ratings ratings.jsonl \\
       --models model-a model-b --plan_power 0.8 --rate_next 30 --output comparison
+    automedeval compare --cases cases.jsonl --verdicts verdicts --criterion_labels labels.jsonl --output comparison
     automedeval compare --cases cases.jsonl --verdicts verdicts --fail_if_worse NEW OLD --by 0.1
 
 Writes OUTPUT/comparison.json, comparison.md and comparison.html: mean scores, differences and win rates from the ratings alone,
 from each judge alone, and from both. The intervals of both are valid for any judge, if the rated cases are a random draw of all
 cases. --rate_next adds next_cases.jsonl, the cases to rate next, and probabilities.jsonl, the probability with which each case
 has been rated after that: pass this file to --probabilities when they are rated.
+
+Verdicts of judges of criteria are compared by their scores, unclipped. --criterion_labels takes physicians' labels of all
+criteria of some responses in place of ratings.
 
 --fail_if_worse is a gate for continuous integration. It takes no ratings: it compares the mean expected scores of two
 candidates on the same cases by one judge. Exit status 0: NEW is not worse than OLD by --by points or more; 3: it is worse by
@@ -32,6 +36,8 @@ from automedeval.meta_evaluation import comparison_report
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.comparison import STACKED, VOTED, candidates_of, compare, keep_ratings
 from automedeval.meta_evaluation.confidence import uncertainty
+from automedeval.meta_evaluation.criteria import has_checklists, read_labels
+from automedeval.meta_evaluation.criteria_scores import people_of, read_criteria_scores
 from automedeval.meta_evaluation.ratings import read_ratings
 from automedeval.meta_evaluation.verdicts import JudgeVerdicts, Row, read_verdicts, rows_of
 from automedeval.metrics.lexical import BASELINES
@@ -60,7 +66,16 @@ class CompareArguments:
         metadata={"help": "verdict files, or folders with a verdicts.jsonl; NAME=FILE names its judge NAME"}
     )
     ratings: str | None = field(
-        default=None, metadata={"help": "people's ratings of some of the cases, drawn at random; needed without a gate"}
+        default=None,
+        metadata={
+            "help": "people's ratings of some of the cases, drawn at random; needed without a gate, or --criterion_labels"
+        },
+    )
+    criterion_labels: str | None = field(
+        default=None,
+        metadata={
+            "help": "judges of criteria: physicians' labels of the criteria of some of the cases, drawn at random"
+        },
     )
     output: str | None = field(
         default=None,
@@ -120,8 +135,11 @@ class CompareArguments:
             raise RecordError("--fail_if_worse and --by need each other")
         if self.fail_if_worse:
             self._check_gate()
-        elif self.ratings is None or self.output is None:
-            raise RecordError("--ratings and --output are needed; only --fail_if_worse does without")
+        elif self.output is None or (self.ratings is None) == (self.criterion_labels is None):
+            raise RecordError(
+                "--output and --ratings (or, for judges of criteria, --criterion_labels) are needed; only --fail_if_worse "
+                "does without"
+            )
         if len(self.models) == 1:
             raise RecordError("--models must name two candidates or more")
         for name, low, high in (("plan_power", 0.05, 1), ("uniform", 0, 1.000001)):
@@ -140,7 +158,7 @@ class CompareArguments:
             raise RecordError("--fail_if_worse names two candidates: NEW OLD")
         if not 0 < self.by < math.inf:
             raise RecordError(f"--by must be above 0, not {self.by}")
-        for name in ("ratings", "models", "probabilities", "rated", "rate_next", "plan_difference"):
+        for name in ("ratings", "criterion_labels", "models", "probabilities", "rated", "rate_next", "plan_difference"):
             if getattr(self, name):
                 raise RecordError(f"--fail_if_worse compares verdicts alone: no --{name}")
 
@@ -149,10 +167,19 @@ def main() -> None:
     """Read the files, compute the figures, and write the report."""
     (args,) = parse((CompareArguments,), __doc__, first=("cases", "verdicts", "ratings"))
     cases = Cases.read(args.cases)
-    judges, notes = read_verdicts(args.verdicts, cases, args.rubric, frozenset({STACKED, VOTED, *BASELINES, "people"}))
+    taken = frozenset({STACKED, VOTED, *BASELINES, "people"})
+    if criteria := has_checklists(args.verdicts):
+        judges, notes = read_criteria_scores(args.verdicts, cases)
+    else:
+        judges, notes = read_verdicts(args.verdicts, cases, args.rubric, taken)
     if args.fail_if_worse:
         sys.exit(pass_gate(args, cases, judges, notes))
-    people = read_ratings(args.ratings, cases)
+    if args.criterion_labels:
+        if not criteria:
+            raise RecordError("--criterion_labels: these verdicts are not on criteria; --ratings compares scores")
+        people = people_of(read_labels(args.criterion_labels, cases), cases)
+    else:
+        people = read_ratings(args.ratings, cases)
     if args.rated:
         people = keep_ratings(cases, people, args.rated, args.seed)
     notes = people.notes + notes + [note for judge in judges for note in judge.notes()]

@@ -28,6 +28,7 @@ from automedeval.cli import comma_list, git_commit, parse
 from automedeval.meta_evaluation import criteria_report, report
 from automedeval.meta_evaluation.baselines import measure_baselines
 from automedeval.meta_evaluation.cases import Cases
+from automedeval.meta_evaluation.criteria_report import MEANS
 from automedeval.meta_evaluation.evaluate import meta_evaluate
 from automedeval.meta_evaluation.main_judge import LEAST, choose
 from automedeval.meta_evaluation.paper_table import paper_table
@@ -84,6 +85,14 @@ class MetaEvaluateArguments:
     )
     criterion_labels: str | None = field(
         default=None, metadata={"help": "physicians' labels of the criteria of cases, to certify judges of criteria"}
+    )
+    mean: str = field(
+        default=MEANS[0],
+        metadata={
+            "help": "judges of criteria: the mean of scores in the sentences: clipped to [0, 1] as a whole (HealthBench), each case "
+            "clipped, not clipped, or less a penalty for length and then clipped (HealthBench Professional)",
+            "choices": list(MEANS),
+        },
     )
     raters: str | None = field(
         default=None,
@@ -265,7 +274,7 @@ def report_criteria(args: MetaEvaluateArguments, encoder_args: EncoderArguments,
     notes: list[str] = []
     encoder = encoder_args.load_if_there(notes) if args.criterion_labels and args.baselines else None
     options = (cases, args.verdicts, args.criterion_labels, encoder, args.resamples, args.seed)
-    result = criteria_report.criteria_result(*options) | {"notes": notes}
+    result = criteria_report.criteria_result(*options) | {"notes": notes, "mean": args.mean}
     settings = {"command": shlex.join(["automedeval", "report", *sys.argv[1:]]), "version": automedeval.__version__}
     result["settings"] = settings | {"commit": git_commit(), "resamples": args.resamples, "seed": args.seed}
     folder = Path(args.output)

@@ -107,7 +107,7 @@ def read_checklists(files: Sequence[str], cases: Cases) -> list[Reading]:
     """Read the verdicts of judges of criteria; NAME=FILE names the judge.
 
     Raises:
-        RecordError: a verdict on other texts or other criteria, or none that has a checklist.
+        RecordError: a verdict on other texts or other criteria, a verdict twice, or none that has a checklist.
     """
     found: dict[tuple[str, str], dict[tuple[int, int], list[Verdict]]] = {}
     for given in files:
@@ -122,7 +122,12 @@ def read_checklists(files: Sequence[str], cases: Cases) -> list[Reading]:
             if verdict.valid and not len(case.criteria) == len(verdict.checklist["met"]):
                 raise RecordError(f"{place}: not one answer for each criterion of case {case.id!r}")
             own = found.setdefault((name or verdict.judge, verdict.rubric), {})
-            own.setdefault((number, verdict.order[0]), []).append(verdict)
+            same = own.setdefault((number, verdict.order[0]), [])
+            if any(each.run == verdict.run for each in same):
+                raise RecordError(
+                    f"{place}: {verdict.judge} judged this response of case {case.id!r} before, in this run"
+                )
+            same.append(verdict)
     if not found:
         raise RecordError(f"{', '.join(files)}: no verdict on the criteria of these cases")
     names = [name for name, _ in found]

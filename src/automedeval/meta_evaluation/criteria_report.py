@@ -1,7 +1,7 @@
 """Report what judges of criteria say: candidates' means, criteria that are missed, cases, and the certificate."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,15 @@ import numpy as np
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.criteria import Labels, Reading, certify, has_checklists, read_checklists, read_labels
 from automedeval.metrics.embedding import TextEncoder
+from automedeval.records import Case, CaseCriterion
 from automedeval.reports.page import render_twins
 from automedeval.stats.bootstrap import plain
-from automedeval.stats.checklist import checklist_score, length_adjusted, mean_score
+from automedeval.stats.checklist import MEAN_RULES, checklist_score, length_adjusted, mean_score
 
 __all__ = ["criteria_result", "has_checklists", "render_criteria"]
 
 SIMULATIONS = 500
+MEANS = (*MEAN_RULES, "length_adjusted")
 UNCERTIFIED = "uncertified: nobody compared this judge with physicians' labels of these cases (--criterion_labels)"
 
 
@@ -39,15 +41,26 @@ def criteria_result(
         rates = error_rates(reading, given) if given is not None else None
         judges[reading.name] = {
             "candidates": means,
-            "missed": missed(cases, reading),
+            "missed": missed(cases, reading, lambda case, criterion: criterion.tags),
+            "topics": missed(cases, reading, _topic) if _has_topics(cases) else {},
             "certified": given is not None,
             "simulation": simulated(cases, reading, rates, seed) if rates else None,
         }
     return {"cases": len(cases), "responses": cases.responses, "judges": judges, "certificate": certificate}
 
 
-def _scored(cases: Cases, reading: Reading) -> dict[str, list[tuple[dict, list[float], list[str], int]]]:
-    """Return (checklist, points, tags of each criterion joined, length) of every valid verdict, by model."""
+def _has_topics(cases: Cases) -> bool:
+    """Return whether a topic is that of several cases: as many topics as cases say nothing of a theme."""
+    topics = [case.topic for case in cases.records if case.topic]
+    return len(set(topics)) < len(topics)
+
+
+def _topic(case: Case, criterion: CaseCriterion) -> tuple[str, ...]:
+    return (case.topic,) if case.topic else ()
+
+
+def _scored(cases: Cases, reading: Reading) -> dict[str, list[tuple[dict, list[float], Case, int]]]:
+    """Return (checklist, points, case, length of the response) of every valid verdict, by model."""
     found = defaultdict(list)
     for (number, slot), verdicts in reading.verdicts.items():
         case = cases.records[number]
@@ -55,9 +68,7 @@ def _scored(cases: Cases, reading: Reading) -> dict[str, list[tuple[dict, list[f
             if verdict.valid:
                 points = [each.points for each in case.criteria]
                 length = len(case.responses[slot].text)
-                found[case.models[slot]].append(
-                    (verdict.checklist, points, [each.tags for each in case.criteria], length)
-                )
+                found[case.models[slot]].append((verdict.checklist, points, case, length))
     return found
 
 
@@ -81,21 +92,26 @@ def candidates(cases: Cases, reading: Reading) -> dict[str, dict[str, Any]]:
     return found
 
 
-def missed(cases: Cases, reading: Reading) -> dict[str, dict[str, Any]]:
-    """Return, for each tag, the share of criteria that are failed: not met with points above 0, or met with points below."""
+def missed(
+    cases: Cases, reading: Reading, themes: Callable[[Case, CaseCriterion], Sequence[str]]
+) -> dict[str, dict[str, Any]]:
+    """Return, for each theme, the share of criteria that are failed: not met with points above 0, or met with points below.
+
+    Unread criteria do not count. The most failed theme comes first; each has the same share by candidate.
+    """
     found: dict[str, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
     for model, rows in _scored(cases, reading).items():
-        for checklist, points, tags, _ in rows:
-            for met, worth, own in zip(checklist["met"], points, tags):
-                for tag in own if met is not None else ():
-                    found[tag][model].append(met != (worth > 0))
+        for checklist, points, case, _ in rows:
+            for met, worth, criterion in zip(checklist["met"], points, case.criteria):
+                for theme in themes(case, criterion) if met is not None else ():
+                    found[theme][model].append(met != (worth > 0))
     result = {
-        tag: {
+        theme: {
             "criteria": sum(map(len, by_model.values())),
             "failed": float(np.mean([each for own in by_model.values() for each in own])),
             "candidates": {model: float(np.mean(own)) for model, own in sorted(by_model.items())},
         }
-        for tag, by_model in found.items()
+        for theme, by_model in found.items()
     }
     return dict(sorted(result.items(), key=lambda each: -each[1]["failed"]))
 
@@ -174,8 +190,8 @@ def sentences(result: Mapping[str, Any]) -> list[str]:
     """Return the results in sentences; every judge's score has its certificate, or the word uncertified."""
     found = []
     for name, own in result["judges"].items():
-        means = ", ".join(f"{model} {_number(each['clip_mean'])}" for model, each in own["candidates"].items())
-        found.append(f"{name}: mean score {means} (HealthBench's rule).")
+        means = ", ".join(f"{model} {_number(each[result['mean']])}" for model, each in own["candidates"].items())
+        found.append(f"{name}: mean score {means} ({result['mean']}).")
         if result["certificate"] is None:
             found.append(f"{name} is {UNCERTIFIED}.")
             continue

@@ -641,7 +641,7 @@ def check_order(place: str, case: Case, verdict: Verdict) -> None:
     """Raise RecordError unless a verdict is on the present texts of a case, and its order and scores fit the responses."""
     if verdict.checklist is not None:
         raise RecordError(
-            f"{place}: a verdict on the criteria of a case; only automedeval report reads these, by themselves"
+            f"{place}: a verdict on the criteria of a case; automedeval report, calibrate and compare read these"
         )
     verdict.check(place, case.digest)
     count = len(case.responses)

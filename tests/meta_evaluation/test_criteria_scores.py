@@ -1,0 +1,127 @@
+"""Candidates compared by few physicians' labels of criteria: beside loops over the records, and in simulation."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+from doubles.criteria_study import CRITERIA, write_study
+from programs import error_line, run_command
+
+from automedeval.meta_evaluation.cases import Cases
+from automedeval.meta_evaluation.criteria import read_labels
+from automedeval.meta_evaluation.criteria_scores import people_of, read_criteria_scores
+from automedeval.stats.prediction_powered import prediction_powered
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("criteria")
+    return folder, write_study(folder)
+
+
+def compare(folder, *more):
+    given = ("compare", "--cases", folder / "cases.jsonl", "--verdicts", folder / "verdicts.jsonl")
+    return run_command(*given, "--output", folder / "compared", "--resamples", 100, *more)
+
+
+def test_means_and_differences_are_those_of_a_loop_over_the_records(study) -> None:
+    folder, rows = study
+    done = compare(folder, "--criterion_labels", folder / "labels.jsonl")
+    assert done.returncode == 0, done.stderr
+    found = json.loads((folder / "compared" / "comparison.json").read_text())
+    points, people, judge = [each["points"] for each in CRITERIA], {"a": {}, "b": {}}, {"a": {}, "b": {}}
+    for at in range(0, len(rows), 3):
+        model, number, own = "ab"[at // 3 % 2], at // 6, rows[at : at + 3]
+        votes = [each[2] for each in own]
+        if all(2 * sum(each) != len(each) for each in votes):
+            people[model][number] = sum(p for p, each in zip(points, votes) if 2 * sum(each) > len(each)) / 8
+        if None not in [each[0] for each in own]:
+            judge[model][number] = sum(p * each[1] for p, each in zip(points, own)) / 8
+    for model in "ab":
+        mean = found["models"][model]["mean"]["j"]
+        assert mean["classical"]["value"] == pytest.approx(np.mean(list(people[model].values())))
+        assert mean["naive"]["value"] == pytest.approx(np.mean(list(judge[model].values())))
+        assert mean["rated"] == len(people[model])
+    both = sorted(people["a"].keys() & people["b"].keys())
+    (pair,) = found["pairs"]
+    gap = np.mean([people["a"][number] - people["b"][number] for number in both])
+    assert pair["difference"]["j"]["classical"]["value"] == pytest.approx(gap)
+    arrays = [
+        np.array([side["a"].get(n, np.nan) - side["b"].get(n, np.nan) for n in range(60)]) for side in (people, judge)
+    ]
+    expected = prediction_powered(*arrays).interval
+    powered = pair["difference"]["j"]["prediction_powered"]
+    assert (powered["low"], powered["high"]) == pytest.approx((expected.low, expected.high))
+    assert "not clipped" in done.stdout
+
+
+def test_intervals_hold_the_true_mean_however_biased_the_judge_is(tmp_path) -> None:
+    """Draw 150 of 4,000 cases 200 times and label 30 of them: 95 % of the intervals should hold the mean of all."""
+    rng, population = random.Random(1), 4000
+    criteria = [{"criterion": f"criterion {n}", "points": p} for n, p in enumerate((4, 3, 2, -3))]
+    cases, verdicts, labels = [], [], []
+    for number in range(population):
+        good = rng.random()
+        truth = [rng.random() < good for _ in criteria]
+        met = [each or rng.random() < 0.4 for each in truth]  # it says met too often
+        about = {"case_id": f"c{number}", "model": "m"}
+        responses = [{"model": "m", "text": "t"}]
+        cases.append({"id": f"c{number}", "question": "Q?", "responses": responses, "criteria": criteria})
+        checklist = {"met": met, "met_probabilities": [None] * 4, "score": 0.0, "lowest": 0.0, "highest": 0.0}
+        base = {"case_id": f"c{number}", "judge": "j", "rubric": "checklist@1", "order": [0], "valid": True}
+        verdicts.append(base | {"checklist": checklist})
+        words = ("not_met", "met")
+        labels += [
+            about | {"criterion": each["criterion"], "annotator": "d", "label": words[own]}
+            for each, own in zip(criteria, truth)
+        ]
+    for name, records in (("cases", cases), ("verdicts", verdicts), ("labels", labels)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
+    read = Cases.read(str(tmp_path / "cases.jsonl"))
+    people = people_of(read_labels(str(tmp_path / "labels.jsonl"), read), read).scores
+    ((judge,), _) = read_criteria_scores([str(tmp_path / "verdicts.jsonl")], read)
+    true, draws = people.mean(), np.random.default_rng(0)
+    held, naive, narrower = [], [], []
+    for _ in range(200):
+        drawn = draws.choice(population, 150, replace=False)
+        own = np.where(np.arange(150) < 30, people[drawn], np.nan)
+        found = prediction_powered(own, judge.expected[drawn])
+        held.append(found.interval.low <= true <= found.interval.high)
+        naive.append(found.naive.low <= true <= found.naive.high)
+        narrower.append(found.worth[0] / 30)
+    assert np.mean(held) >= 0.91
+    assert np.mean(naive) <= 0.2
+    assert np.mean(narrower) > 1.3  # the judge is worth three labels in ten, or more
+
+
+def test_a_gate_takes_criteria_and_does_not_decide_where_many_are_unread(study, tmp_path) -> None:
+    folder, _ = study
+    gate = ("--fail_if_worse", "a", "b", "--by", "0.9")
+    assert "undecided: more than 10% of the cases" in compare(folder, *gate).stdout
+    verdicts = [json.loads(each) for each in (folder / "verdicts.jsonl").read_text().splitlines()]
+    for each in verdicts:  # everything is read
+        each["checklist"]["met"] = [bool(met) for met in each["checklist"]["met"]]
+        each["checklist"]["met_probabilities"] = [None] * 3  # as by an endpoint
+    (tmp_path / "verdicts.jsonl").write_text("".join(json.dumps(each) + "\n" for each in verdicts))
+    (tmp_path / "cases.jsonl").write_text((folder / "cases.jsonl").read_text())
+    done = compare(tmp_path, *gate)
+    assert done.returncode == 0, done.stderr
+    scores = [sum(c["points"] for c, met in zip(CRITERIA, each["checklist"]["met"]) if met) / 8 for each in verdicts]
+    mean = np.mean(scores[::2]) - np.mean(scores[1::2])
+    assert f"mean difference {mean:+.3f} points on 60 cases" in done.stdout
+
+
+def test_what_is_no_comparison_of_criteria_gets_one_line(study, tmp_path) -> None:
+    folder, _ = study
+    assert "--ratings (or, for judges of criteria, --criterion_labels)" in error_line(compare(folder))
+    lines = (folder / "labels.jsonl").read_text().splitlines()
+    (tmp_path / "few.jsonl").write_text(lines[0] + "\n")
+    assert "no response has a strict majority" in error_line(
+        compare(folder, "--criterion_labels", tmp_path / "few.jsonl")
+    )
+    twice = (folder / "verdicts.jsonl").read_text().splitlines()
+    (tmp_path / "verdicts.jsonl").write_text("\n".join([*twice, twice[0]]))
+    given = ("compare", "--cases", folder / "cases.jsonl", "--verdicts", tmp_path / "verdicts.jsonl")
+    given += ("--criterion_labels", folder / "labels.jsonl", "--output", tmp_path / "out")
+    assert "judged this response of case 'c0' before" in error_line(run_command(*given))
