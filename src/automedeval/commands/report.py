@@ -89,8 +89,8 @@ class MetaEvaluateArguments:
     mean: str = field(
         default=MEANS[0],
         metadata={
-            "help": "judges of criteria: the mean of scores in the sentences: clipped to [0, 1] as a whole (HealthBench), each case "
-            "clipped, not clipped, or less a penalty for length and then clipped (HealthBench Professional)",
+            "help": "judges of criteria: the mean of scores in the sentences: clipped to [0, 1] as a whole (HealthBench), each "
+            "case clipped, not clipped, or less a penalty for length and then clipped (HealthBench Professional)",
             "choices": list(MEANS),
         },
     )
