@@ -124,7 +124,7 @@ def generate(
     ours: Processes,
 ) -> tuple[dict[str, Generated], list[str]]:
     """Have one candidate answer what is missing; return its answers, old and new, by case id, and the failures."""
-    chat = chat_args.load(model, args.seed, ours.count)
+    chat = chat_args.load(model, args.seed, ours)
     settings = set_up(chat, parse_model(model)[0] != "openai", args.top_k, args.top_p, args.system)
     log, started = response_log(Path(args.output), name, settings, ours), time.monotonic()
     with log:

@@ -206,7 +206,13 @@ def join_processes() -> Processes:
         name = f"automedeval/numbers/{next(calls)}"
         return (store.add(name, 1) - 1 for _ in itertools.count())
 
-    return Processes(rank, count, state.wait_for_everyone, numbers)
+    def once(name: str, compute: Callable[[], Any]) -> Any:
+        name = f"automedeval/once/{os.environ.get('GROUP_RANK', 0)}/{name}"
+        if os.environ.get("LOCAL_RANK", "0") == "0":
+            store.set(name, json.dumps(compute()))
+        return json.loads(store.get(name))  # waits until it is there
+
+    return Processes(rank, count, state.wait_for_everyone, numbers, once)
 
 
 def print_notes(notes: Sequence[str], processes: Processes = ALONE) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -222,6 +223,17 @@ def test_an_edited_case_never_reuses_its_verdict(tiny_model, tmp_path):
     file.write_text(json.dumps({**GOOD, "id": "two"}) + "\n")
     assert judge(*given).returncode == 0
     assert len(verdicts(tmp_path)) == 2
+
+
+def test_a_dry_run_needs_the_tokenizer_alone(tiny_model, tmp_path):
+    bare = tmp_path / "bare"
+    shutil.copytree(tiny_model, bare, ignore=shutil.ignore_patterns("*.safetensors"))
+    given = ["--cases", CASES, "--output", tmp_path / "d", *FAST]
+    done = judge("--judge", bare, *given, "--dry_run")
+    assert done.returncode == 0, done.stderr
+    whole = judge("--judge", tiny_model, *given, "--dry_run")
+    assert done.stdout == whole.stdout
+    assert "cannot be loaded" in error_line(judge("--judge", bare, *given))
 
 
 def test_dry_run_judges_nothing(tiny_model, tmp_path):

@@ -325,7 +325,7 @@ def judged(
     encoder_args, chat_args = model_args
     judge = load_judge(
         args.judge, rubric, chat_args, rationale=args.rationale, seed=args.seed, on_overlong=args.on_overlong,
-        name=args.judge_name, cases=cases.records, processes=ours.count, encoder=encoder_args,
+        name=args.judge_name, cases=cases.records, processes=ours, encoder=encoder_args,
     )  # fmt: skip
     judges = decodings_of(judge, args.score_decoding, args.orders, args.checks)
     found = {

@@ -191,17 +191,22 @@ def main() -> None:
         raise RecordError("a batch is made by one process; start the recipe without accelerate")
     if args.batch_file:
         chat_args.batch_file = "free" if args.score_decoding == "free" else "constrained"
+    chat_args.loads = not args.dry_run
     judge = load_judge(
         args.judge, rubric, chat_args, rationale=args.rationale, score_decoding=args.score_decoding, **plan,
-        on_overlong=args.on_overlong, name=args.judge_name, cases=requests.cases(), processes=ours.count,
+        on_overlong=args.on_overlong, name=args.judge_name, cases=requests.cases(), processes=ours,
         encoder=encoder_args, criteria_at_once=args.criteria_at_once, points=args.points,
     )  # fmt: skip
     args.score_decoding = getattr(judge, "score_decoding", args.score_decoding)
-    log = verdict_log(Path(args.output), judge, processes=ours)
     if args.dry_run:
-        log.join_parts()
-        print(dry_run(judge, requests, log.done(requests.digests)))
+        done = set()
+        if any(Path(args.output).glob("verdicts*.jsonl")):  # a judge's fingerprint needs its weights
+            log = verdict_log(Path(args.output), judge)
+            log.join_parts()
+            done = log.done(requests.digests)
+        print(dry_run(judge, requests, done))
         return
+    log = verdict_log(Path(args.output), judge, processes=ours)
     started, awaited = time.monotonic(), None
     with log:
         if ours.rank == 0:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from automedeval.metrics.lexical import Collection
 from automedeval.models.arguments import ChatArguments, EncoderArguments, checked_model, parse_model
 from automedeval.models.base import Answer, Chat, Prompt
 from automedeval.records import Case, RecordError, Verdict, digest
+from automedeval.records.journal import ALONE, Processes
 from automedeval.rubrics import Rubric, read_rubric
 from automedeval.rubrics.grammar import ParsedAnswer, answer_parts, answer_schema, parse_verdict, reading_from_values
 from automedeval.rubrics.prompts import judge_messages
@@ -71,11 +72,14 @@ class Judge(BaseJudge):
             )
         if self.score_decoding == "auto":
             self.score_decoding = "constrained" if self.chat.constrains else "free"
+
+    @cached_property
+    def fingerprint(self) -> str:
         settings = [self.chat.fingerprint, self.rubric.fingerprint, self.rationale]
         settings += [self.score_decoding, self.on_overlong]
         # Before values were sampled, a temperature changed the rationale alone.
         sampled = self.score_decoding == "constrained" and getattr(self.chat, "temperature", 0)
-        self.fingerprint = digest(settings + (["sampled values"] if sampled else []))
+        return digest(settings + (["sampled values"] if sampled else []))
 
     @classmethod
     def from_pretrained(
@@ -161,7 +165,7 @@ def load_judge(
     *,
     seed: int = 0,
     cases: Iterable[Case] | None = None,
-    processes: int = 1,
+    processes: Processes = ALONE,
     encoder: EncoderArguments | str | None = None,
     **options: Any,
 ) -> BaseJudge:
@@ -180,7 +184,7 @@ def load_judge(
         chat: how the model is loaded and asked: `ChatArguments`, or a dict of its fields.
         seed: of the orders, and of sampling.
         cases: what a baseline takes for the frequency of words; None takes the cases that are judged together.
-        processes: number of processes that share the endpoint's budget.
+        processes: those that share the endpoint's budget, and the reading of a checkpoint.
         encoder: of a small judge, or of a baseline that compares embeddings: `EncoderArguments`, or a checkpoint's folder or
             Hub id.
         options: the other arguments of `Judge` and `ChecklistJudge`; `rationale`, `score_decoding` and `on_overlong` matter

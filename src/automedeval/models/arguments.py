@@ -1,7 +1,6 @@
 """The names and the arguments that choose a model: a checkpoint on this machine, an endpoint, or an encoder."""
 
 import math
-import os
 import sys
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 from automedeval.models.places import find_model, user_models
 from automedeval.records import AutoMedEvalError, RecordError, check_least
+from automedeval.records.journal import ALONE, Processes
 
 ENCODER = "models/all-MiniLM-L6-v2"  # where `make demo` puts it
 ENCODER_ON_HUB = "sentence-transformers/all-MiniLM-L6-v2"
@@ -64,7 +64,25 @@ class ChatArguments:
         },
     )
     batch_tokens: int = field(
-        default=16384, metadata={"help": "most tokens in one batch, prompts and answers together"}
+        default=0,
+        metadata={
+            "help": "most tokens in one batch, prompts and answers together; 0: what fits the GPU beside the weights, on a CPU "
+            "16,384"
+        },
+    )
+    quantization: str = field(
+        default="none",
+        metadata={
+            "help": "load a checkpoint's weights in 8 or 4 bits: needs a CUDA GPU and bitsandbytes",
+            "choices": ["none", "8bit", "4bit"],
+        },
+    )
+    device_map: str = field(
+        default="none",
+        metadata={
+            "help": "auto: one process spreads a checkpoint that is larger than one GPU over all GPUs of this machine",
+            "choices": ["none", "auto"],
+        },
     )
     chat_template_path: str | None = field(
         default=None,
@@ -114,6 +132,8 @@ class ChatArguments:
     )
     # "constrained" or "free" where no server is asked and the requests go into a file. Not an argument.
     batch_file = ""
+    # Whether `load` reads a checkpoint's weights, which counting tokens does not need. Not an argument.
+    loads = True
     # By the checkpoint's name: what --dtype auto chose here. Not an argument; it is recorded with them.
     computed: dict[str, str] = field(default_factory=dict, init=False)
 
@@ -127,12 +147,12 @@ class ChatArguments:
         if self.max_cost is not None and not (self.price_in or self.price_out):
             raise RecordError("--max_cost needs --price_in and --price_out")
 
-    def load(self, model: str, seed: int = 0, processes: int = 1, auto: str = "auto") -> Any:
+    def load(self, model: str, seed: int = 0, processes: Processes = ALONE, auto: str = "auto") -> Any:
         """Return the chat of a model: `openai:MODEL` is an endpoint's, any other name a checkpoint's.
 
         Args:
             seed: of sampling.
-            processes: number of processes that share `max_cost`.
+            processes: those that share `max_cost`, and the reading of the checkpoint.
             auto: the dtype that "auto" stands for; "auto" itself depends on the device.
 
         Raises:
@@ -144,7 +164,7 @@ class ChatArguments:
             from automedeval.models.endpoint import Budget, OpenAIChat
 
             # Each process spends its own share.
-            budget = Budget(self.max_cost and self.max_cost / processes, self.price_in, self.price_out)
+            budget = Budget(self.max_cost and self.max_cost / processes.count, self.price_in, self.price_out)
             own = {"seed": seed, "cache": None, "budget": budget, "revision": self.judge_revision}
             own |= {"offer": {"": None, "free": Offer(), "constrained": OF_BATCH_FILES}[self.batch_file]}
             chat = OpenAIChat(name, **self._shared(OpenAIChat) | own)
@@ -155,15 +175,19 @@ class ChatArguments:
 
         dtype = auto if self.dtype == "auto" else self.dtype
         try:
-            chat = LocalChat(model, **self._shared(LocalChat) | {"seed": seed, "dtype": dtype})
+            own = {"seed": seed, "dtype": dtype, "processes": processes}
+            chat = LocalChat(model, **self._shared(LocalChat) | own)
+            if self.loads:
+                chat.prepare()
         except AutoMedEvalError:
             raise
         except Exception as error:  # noqa: BLE001  a bad checkpoint makes transformers, torch and safetensors raise a dozen kinds
             raise RecordError(f"{model} cannot be loaded: {' '.join(str(error).split())[:300]}") from None
         if chat.precision:
             self.computed[chat.name] = chat.precision
-            if os.environ.get("RANK", "0") == "0":
-                print(f"{chat.name}: {chat.precision}", file=sys.stderr)
+        for chosen in filter(None, [chat.precision, chat.room]):
+            if processes.rank == 0:
+                print(f"{chat.name}: {chosen}", file=sys.stderr)
         return chat
 
     def _shared(self, kind: type) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,17 +97,24 @@ def check_architecture(folder: Path) -> None:
 
 def fingerprint(folder: Path, settings: list) -> str:
     """Return twelve hexadecimal digits over a checkpoint's weights, configuration and tokenizer, and over `settings`."""
-    return fingerprints(folder, settings)[0]
+    return fingerprints(file_digests(folder), settings)[0]
 
 
-def fingerprints(folder: Path, *settings: list) -> list[str]:
-    """Return a fingerprint for each of several settings; the files, which may be large, are read only once."""
-    digest = hashlib.sha256()
+def file_digests(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of each file that a checkpoint's answers depend on, by name; this reads all of its weights."""
+    digests = {}
     for file in sorted(folder.iterdir()):
         if file.suffix in (".safetensors", ".json", ".jinja", ".model"):
-            digest.update(file.name.encode())
             with open(file, "rb") as stream:
-                digest.update(hashlib.file_digest(stream, "sha256").digest())
+                digests[file.name] = hashlib.file_digest(stream, "sha256").hexdigest()
+    return digests
+
+
+def fingerprints(digests: Mapping[str, str], *settings: list) -> list[str]:
+    """Return a fingerprint for each of several settings, together with a checkpoint's `file_digests`."""
+    digest = hashlib.sha256()
+    for name, one in digests.items():
+        digest.update(name.encode() + bytes.fromhex(one))
     found = []
     for each in settings:
         own = digest.copy()

@@ -1,6 +1,7 @@
-"""The device that a model runs on where none is named."""
+"""The device that a model runs on where none is named, and what a kind of device changes in how it runs."""
 
 import os
+from dataclasses import dataclass
 
 import torch
 
@@ -15,3 +16,43 @@ def best_device() -> str:
     if torch.cuda.is_available():
         return f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
     return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+@dataclass(frozen=True)
+class Switches:
+    """What a kind of device changes.
+
+    Args:
+        grouped_attention: attention that does not copy keys and values once per query head, see `network`.
+        float32_cache: keys and values are kept in float32 under a bfloat16 model, see `decoding.cache_dtype`.
+        float64: whether the device has it.
+        quantization: whether weights in 4 or 8 bits can be loaded.
+        ahead: tokens that the device writes before the host looks at them. A look waits for the device; on a CPU there is
+            nothing to wait for, and a token after the end of a text would be computed in vain.
+    """
+
+    grouped_attention: bool = False
+    float32_cache: bool = False
+    float64: bool = True
+    quantization: bool = False
+    ahead: int = 1
+
+
+_SWITCHES = {
+    "cpu": Switches(grouped_attention=True, float32_cache=True),
+    "cuda": Switches(quantization=True, ahead=8),
+    "mps": Switches(float64=False),
+}
+
+
+def switches(device: str | torch.device) -> Switches:
+    """Return what a device ("cpu", "cuda:0", "mps") changes."""
+    return _SWITCHES.get(torch.device(device).type, Switches())
+
+
+def gpu_memory(device: str) -> tuple[int, int] | None:
+    """Return the memory of a CUDA GPU in bytes, all and free; None for another device."""
+    if torch.device(device).type != "cuda":
+        return None
+    free, total = torch.cuda.mem_get_info(device)
+    return total, free

@@ -11,6 +11,7 @@ import random
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from transformers import AutoConfig, AutoTokenizer
 
 from automedeval.models.attention import attention_here
 from automedeval.models.base import Answer, Chat, Free, Messages, Part, Prompt, without_thoughts
-from automedeval.models.checkpoints import checkpoint_folder, fingerprints
+from automedeval.models.checkpoints import checkpoint_folder, file_digests, fingerprints
 from automedeval.models.decoding import (
     Prefix,
     Rows,
@@ -31,35 +32,49 @@ from automedeval.models.decoding import (
     draw,
     write_free,
 )
-from automedeval.models.device import best_device
+from automedeval.models.device import best_device, gpu_memory
 from automedeval.models.network import (
     attends_to_all,
     flatten_head_input,
     load_network,
     longest_in_batch,
+    outline_network,
+    quantized,
     takes_positions,
 )
 from automedeval.models.precision import best_dtype, described
 from automedeval.models.tokenization import PromptEncoder, read_template
+from automedeval.records import AutoMedEvalError, RecordError
+from automedeval.records.journal import ALONE, Processes
 
 LOG = logging.getLogger(__name__)
+ROOM_ON_CPU, ROOM_ON_GPU = 16_384, 262_144  # most tokens of a batch
 _NOT_FINITE = "the model's probabilities are not finite: another --dtype may help"
 
 
-def batch_room(network) -> int:
-    """Return how many tokens of keys and values fit into 2 GiB, on a GPU into half of the memory without the weights.
+def batch_room(outline, device: str, quantization: str = "none") -> int:
+    """Return how many tokens of keys and values a batch may have on a device.
 
-    It depends on the hardware alone, not on the free memory: batches have to be the same when a run is resumed.
+    On a GPU they take half of the memory that the weights leave. The other half is for what a forward pass computes, for
+    copies of a layer's keys and values that attention makes, and for what the allocator cannot use. Elsewhere they take 2 GiB.
+
+    It depends on the hardware alone, not on the free memory: batches have to be the same when a run is resumed. Where others
+    hold more than a tenth of a GPU, what they leave counts.
+
+    Args:
+        outline: of `outline_network`.
     """
-    config = network.config.get_text_config()
+    config = outline.config.get_text_config()
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    token = 2 * config.num_hidden_layers * heads * head * cache_dtype(network).itemsize
-    room = 2 * 2**30
-    if network.device.type == "cuda":
-        weights = sum(parameter.nbytes for parameter in network.parameters())
-        room = max(room, (torch.cuda.get_device_properties(network.device).total_memory - weights) // 2)
-    return max(2048, min(65_536, room // token))
+    token = 2 * config.num_hidden_layers * heads * head * cache_dtype(outline, device).itemsize
+    room, most = 2 * 2**30, ROOM_ON_CPU
+    if (memory := gpu_memory(device)) is not None:
+        total, free = memory
+        bits = {"8bit": 8, "4bit": 4.5}.get(quantization)  # 4.5: with the scale of each block of weights
+        weights = sum(each.numel() * (bits / 8 if bits else each.itemsize) for each in outline.parameters())
+        room, most = max(room, int((total if free > 0.9 * total else free) - weights) // 2), ROOM_ON_GPU
+    return max(2048, min(most, room // token))
 
 
 @dataclass
@@ -78,7 +93,12 @@ class LocalChat(Chat):
         top_k, top_p: sample among so many tokens, or so much probability; 0 and 1 for all.
         stop: an answer without parts ends before this text; "" for models that end their answers themselves.
         chat_template_path: a Jinja file, for checkpoints without a chat template; "none" and None: the checkpoint's own.
-        attn_implementation: as in transformers; see `load_network`.
+        attn_implementation: as in transformers; see `outline_network`.
+        quantization: "none", "8bit" or "4bit"; see `network.quantized`.
+        device_map: "auto" spreads a checkpoint that is larger than one GPU over all GPUs of this machine; "none": `device`.
+        processes: those that judge together; one of each machine reads the weights' files for the fingerprint.
+
+    The weights are loaded when they are first needed; counting tokens needs the tokenizer alone.
     """
 
     model: str
@@ -94,12 +114,15 @@ class LocalChat(Chat):
     seed: int = 0
     chat_template_path: str | None = None
     attn_implementation: str = "sdpa"
+    quantization: str = "none"
+    device_map: str = "none"
+    processes: Processes = ALONE
     constrains = batched = True
-    precision = ""  # what dtype "auto" chose, in words
+    precision = room = ""  # in words, what dtype "auto" and batch_tokens 0 chose
     _prefix: Prefix = field(default_factory=Prefix, repr=False)
 
     def __post_init__(self) -> None:
-        folder = checkpoint_folder(self.model)
+        self.folder = folder = checkpoint_folder(self.model)
         self.name = folder.name if Path(self.model).exists() else self.model
         self.attn_implementation = attention_here(self.attn_implementation)
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -112,22 +135,74 @@ class LocalChat(Chat):
             self.precision = described(dtype, self.device)
         else:
             dtype = getattr(torch, self.dtype)
-        self.network = load_network(folder, dtype, self.device, self.attn_implementation)
-        self._longest_in_batch = longest_in_batch(self.network)
+        if self.device_map == "auto" and self.processes.count > 1:
+            raise RecordError("--device_map auto gives one process all GPUs; start it without accelerate")
+        self._outline = outline_network(folder, dtype, self.device, self.attn_implementation)
+        quantized(self.quantization, self.device, dtype)  # its errors come before anything is loaded
+        self._longest_in_batch = longest_in_batch(self._outline)
         if not self._longest_in_batch:
             LOG.warning("%s has recurrent or convolutional states: it answers one prompt after another", self.name)
-        self.batch_tokens = self.batch_tokens or (batch_room(self.network) if self._longest_in_batch else 1)
-        flatten_head_input(self.network)
-        self.window = getattr(self.network.config.get_text_config(), "max_position_embeddings", None) or 2048
-        ends = self.network.generation_config.eos_token_id
-        self._ends = {*(ends if isinstance(ends, list) else [ends]), self.tokenizer.eos_token_id} - {None}
+        if not self.batch_tokens:
+            room = batch_room(self._outline, self.device, self.quantization)
+            self.batch_tokens = room if self._longest_in_batch else 1
+            if memory := gpu_memory(self.device):
+                gib = " and ".join(
+                    f"{bytes_ / 2**30:.0f} GiB {what}" for bytes_, what in zip(memory, ("in all", "free"))
+                )
+                self.room = f"batches of up to {self.batch_tokens:,} tokens on {self.device} ({gib})"
+        self.window = getattr(self._outline.config.get_text_config(), "max_position_embeddings", None) or 2048
         settings = [str(dtype), self.max_new_tokens, self.temperature, self.seed, self.tokenizer.chat_template]
         more = [self.top_k, self.top_p, self.stop]
         settings += more if more != [0, 1.0, ""] else []
         settings += ["no thoughts"] if self.encoder.has_thinking_switch else []
         # An earlier layout had padding between tokens, which a window counted: verdicts from it are not resumed.
-        settings += [] if attends_to_all(self.network) else ["rows without gaps"]
-        self.fingerprint, self.checkpoint = fingerprints(folder, settings, [])
+        settings += [] if attends_to_all(self._outline) else ["rows without gaps"]
+        self._settings = settings + ([self.quantization] if self.quantization != "none" else [])
+
+    @cached_property
+    def network(self):
+        """The network, loaded when it is first asked for.
+
+        Raises:
+            RecordError: it cannot be loaded.
+        """
+        try:
+            network = load_network(
+                self.folder, self._outline, self.device, self.attn_implementation, self.quantization, self.device_map
+            )
+        except AutoMedEvalError:
+            raise
+        except torch.OutOfMemoryError:
+            more = "--device_map auto spreads it over several GPUs, --quantization 8bit or 4bit makes it smaller"
+            raise RecordError(f"{self.name} does not fit {self.device}: {more}") from None
+        except Exception as error:  # noqa: BLE001  a bad checkpoint makes transformers, torch and safetensors raise a dozen kinds
+            raise RecordError(f"{self.model} cannot be loaded: {' '.join(str(error).split())[:300]}") from None
+        flatten_head_input(network)
+        return network
+
+    @cached_property
+    def _ends(self) -> set[int]:
+        """The tokens that end an answer."""
+        ends = self.network.generation_config.eos_token_id
+        return {*(ends if isinstance(ends, list) else [ends]), self.tokenizer.eos_token_id} - {None}
+
+    @cached_property
+    def _fingerprints(self) -> list[str]:
+        digests = self.processes.once(f"digests of {self.folder}", lambda: file_digests(self.folder))
+        return fingerprints(digests, self._settings, [])
+
+    @property
+    def fingerprint(self) -> str:
+        return self._fingerprints[0]
+
+    @property
+    def checkpoint(self) -> str:
+        """Twelve hexadecimal digits over the checkpoint alone, without settings."""
+        return self._fingerprints[1]
+
+    def prepare(self) -> None:
+        """Load the network now."""
+        assert self.network is not None
 
     def count_tokens(self, prompts: Sequence[Prompt]) -> list[int]:
         """Return the number of tokens of each prompt, without the answer."""

@@ -3,14 +3,23 @@
 import inspect
 import logging
 import math
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
-from transformers import AttentionInterface, AttentionMaskInterface, AutoModelForCausalLM, DynamicCache
+from transformers import (
+    AttentionInterface,
+    AttentionMaskInterface,
+    AutoConfig,
+    AutoModelForCausalLM,
+    BitsAndBytesConfig,
+    DynamicCache,
+)
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from automedeval.models.device import switches
 from automedeval.records import RecordError
 
 LOG = logging.getLogger(__name__)
@@ -43,8 +52,8 @@ AttentionInterface.register(GROUPED_ATTENTION, _grouped_attention)
 AttentionMaskInterface.register(GROUPED_ATTENTION, sdpa_mask)
 
 
-def load_network(folder: Path, dtype: torch.dtype, device: str, attention: str):
-    """Load a causal language model in evaluation mode; only safetensors are read, and no remote code is run.
+def outline_network(folder: Path, dtype: torch.dtype, device: str, attention: str):
+    """Return the network that `load_network` loads, without weights: its configuration, its class and its shapes.
 
     In place of "sdpa" some architectures get its grouped form on a CPU, and those that "sdpa" cannot compute get "eager":
     torch's operator leaves out soft-capping (Gemma 2) and attention sinks (gpt-oss). transformers knows which these are.
@@ -53,16 +62,67 @@ def load_network(folder: Path, dtype: torch.dtype, device: str, attention: str):
         RecordError: the architecture does not take `logits_to_keep`.
     """
     asked = None if attention == "sdpa" else attention
-    network = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, use_safetensors=True, attn_implementation=asked)
+    with torch.device("meta"):
+        network = AutoModelForCausalLM.from_config(
+            AutoConfig.from_pretrained(folder), dtype=dtype, attn_implementation=asked
+        )
     name = type(network).__name__
     if "logits_to_keep" not in inspect.signature(network.forward).parameters:
         raise RecordError(f"{folder}: {name} cannot return the logits of the last tokens alone, which judging needs")
     config = network.config.get_text_config()
     if config._attn_implementation != attention:
         LOG.warning("%s has no attention %r in transformers: %r is used", name, attention, config._attn_implementation)
-    elif attention == "sdpa" and device == "cpu" and config.model_type in GROUPED_TYPES:
+    elif attention == "sdpa" and switches(device).grouped_attention and config.model_type in GROUPED_TYPES:
         network.set_attn_implementation(GROUPED_ATTENTION)
-    return network.to(device).eval().requires_grad_(False)
+    return network
+
+
+def load_network(
+    folder: Path, outline, device: str, attention: str, quantization: str = "none", device_map: str = "none"
+):
+    """Load a causal language model in evaluation mode; only safetensors are read, and no remote code is run.
+
+    The weights are read straight to their device, not to the memory of the machine first.
+
+    Args:
+        outline: of `outline_network`, which takes the same arguments.
+        quantization: "none", "8bit" or "4bit", see `quantized`.
+        device_map: "auto" spreads the layers over all GPUs, "none" takes `device`.
+    """
+    places = "auto" if device_map == "auto" else None if device == "cpu" else {"": device}
+    network = AutoModelForCausalLM.from_pretrained(
+        folder,
+        dtype=outline.dtype,
+        use_safetensors=True,
+        attn_implementation=None if attention == "sdpa" else attention,
+        device_map=places,
+        quantization_config=quantized(quantization, device, outline.dtype),
+    )
+    if outline.config.get_text_config()._attn_implementation == GROUPED_ATTENTION:
+        network.set_attn_implementation(GROUPED_ATTENTION)
+    return network.eval().requires_grad_(False)
+
+
+def quantized(bits: str, device: str, dtype: torch.dtype) -> BitsAndBytesConfig | None:
+    """Return the configuration that loads weights in 8 bits (LLM.int8) or 4 bits (NF4, double quantization).
+
+    Raises:
+        RecordError: the device is no CUDA GPU, or bitsandbytes is not installed.
+    """
+    if bits == "none":
+        return None
+    if not switches(device).quantization:
+        raise RecordError(f"--quantization {bits} needs a CUDA GPU, and the model is to run on {device}")
+    if find_spec("bitsandbytes") is None:
+        raise RecordError(f"--quantization {bits} needs bitsandbytes: pip install bitsandbytes")
+    if bits == "8bit":
+        return BitsAndBytesConfig(load_in_8bit=True)
+    return BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=dtype,
+    )
 
 
 def flatten_head_input(model) -> None:

@@ -36,12 +36,15 @@ class Processes(NamedTuple):
         wait: waits for all of them.
         numbers: begins to hand out work: of 0, 1, 2 and so on each process takes the next that none has taken. All processes
             call it equally often, in the same order.
+        once: (name, compute) → what the first process of each machine computed under this name, a value that JSON can hold;
+            the others wait for it.
     """
 
     rank: int = 0
     count: int = 1
     wait: Callable[[], None] = lambda: None
     numbers: Callable[[], Iterator[int]] = itertools.count
+    once: Callable[[str, Callable[[], Any]], Any] = lambda _, compute: compute()
 
 
 ALONE = Processes()

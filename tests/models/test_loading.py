@@ -1,0 +1,125 @@
+"""How a checkpoint reaches its device: straight, once, on one GPU or several, and with how large batches."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoConfig
+
+from automedeval.models import local, network
+from automedeval.models.arguments import ChatArguments
+from automedeval.models.base import Prompt, Slot
+from automedeval.models.checkpoints import fingerprint
+from automedeval.models.local import LocalChat, batch_room
+from automedeval.models.network import outline_network
+from automedeval.records import RecordError
+from automedeval.records.journal import Processes
+
+GB = 10**9
+SHAPES = {
+    "13B": {"hidden_size": 5120, "intermediate_size": 13824, "num_hidden_layers": 40, "num_attention_heads": 40},
+    "8B": {"hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
+           "num_key_value_heads": 8, "vocab_size": 128256},
+}  # fmt: skip
+OPTIONS = {"dtype": "float32", "device": "cpu", "max_new_tokens": 8}
+
+
+def room(folder: Path, shape: str, memory: tuple[float, float], monkeypatch, quantization: str = "none") -> int:
+    AutoConfig.for_model("llama", **SHAPES[shape]).save_pretrained(folder)
+    monkeypatch.setattr(local, "gpu_memory", lambda device: memory)
+    return batch_room(outline_network(folder, torch.bfloat16, "cuda:0", "sdpa"), "cuda:0", quantization)
+
+
+def test_a_13b_takes_batches_of_36_000_tokens_on_80_gb(tmp_path, monkeypatch):
+    # 26.0 GB of weights, and 2 x 40 layers x 5,120 numbers of 2 bytes per token: half of 59 GB holds 36,000 tokens.
+    assert 35_500 < room(tmp_path, "13B", (85 * GB, 84 * GB), monkeypatch) < 36_500
+    # the same when a run is resumed, whatever is free just now
+    assert room(tmp_path, "13B", (85 * GB, 80 * GB), monkeypatch) == room(
+        tmp_path, "13B", (85 * GB, 84 * GB), monkeypatch
+    )
+
+
+def test_the_room_follows_the_memory_and_the_weights(tmp_path, monkeypatch):
+    # (50 - 26.0) / 2 GB at 819,200 bytes a token, where another program holds 35 of 85 GB
+    assert 14_000 < room(tmp_path, "13B", (85 * GB, 50 * GB), monkeypatch) < 15_000
+    assert room(tmp_path, "13B", (85 * GB, 84 * GB), monkeypatch, "4bit") > 45_000
+    assert room(tmp_path, "13B", (24 * GB, 24 * GB), monkeypatch) == 2 * 2**30 // 819_200  # does not fit anyway
+    assert room(tmp_path, "8B", (85 * GB, 84 * GB), monkeypatch) > 200_000  # four query heads share keys and values
+
+
+def test_the_choice_is_said_in_one_line(tiny_model, monkeypatch, capsys):
+    monkeypatch.setattr(local, "gpu_memory", lambda device: (80 * 2**30, 79 * 2**30))
+    ChatArguments(**OPTIONS).load(str(tiny_model))
+    said = capsys.readouterr().err
+    assert f"{tiny_model.name}: batches of up to 262,144 tokens on cpu (80 GiB in all and 79 GiB free)\n" in said
+    ChatArguments(**OPTIONS, batch_tokens=500).load(str(tiny_model))
+    assert "batches" not in capsys.readouterr().err
+
+
+def test_a_cpu_keeps_its_batches(tiny_model):
+    assert ChatArguments(**OPTIONS).load(str(tiny_model)).batch_tokens == 16_384
+
+
+@pytest.mark.parametrize(
+    ("device", "given", "places"),
+    [
+        ("cuda:1", "none", {"": "cuda:1"}),
+        ("mps", "none", {"": "mps"}),
+        ("cuda:0", "auto", "auto"),
+        ("cpu", "none", None),
+    ],
+)
+def test_weights_go_straight_to_their_device(tiny_model, monkeypatch, device, given, places):
+    asked, outline = {}, outline_network(tiny_model, torch.float32, device, "sdpa")
+
+    def from_pretrained(folder, **options):
+        asked.update(options)
+        return outline
+
+    monkeypatch.setattr(network.AutoModelForCausalLM, "from_pretrained", from_pretrained)
+    network.load_network(tiny_model, outline, device, "sdpa", device_map=given)
+    assert asked["device_map"] == places
+
+
+def test_a_spread_checkpoint_answers_alike(tiny_model):
+    prompt = Prompt([{"role": "user", "content": "How good?"}], (Slot("score", ("1", "2", "3")),))
+    (one,), (spread,) = (
+        [answer for _, answer in LocalChat(str(tiny_model), **OPTIONS, device_map=places).answer([prompt])]
+        for places in ("none", "auto")
+    )
+    assert spread == one
+
+
+def test_spreading_is_for_one_process(tiny_model):
+    with pytest.raises(RecordError, match="without accelerate"):
+        LocalChat(str(tiny_model), **OPTIONS, device_map="auto", processes=Processes(0, 2))
+
+
+def test_one_process_of_a_machine_reads_the_files(tiny_model, monkeypatch):
+    kept = {}
+
+    def first(name, compute):
+        kept[name] = json.dumps(compute())
+        return json.loads(kept[name])
+
+    one = LocalChat(str(tiny_model), **OPTIONS, processes=Processes(0, 2, once=first)).fingerprint
+    monkeypatch.setattr(local, "file_digests", lambda folder: pytest.fail("read again"))
+    other = LocalChat(
+        str(tiny_model), **OPTIONS, processes=Processes(1, 2, once=lambda name, _: json.loads(kept[name]))
+    )
+    assert other.fingerprint == one
+    assert other.checkpoint == fingerprint(tiny_model, [])
+
+
+@pytest.mark.parametrize(("device", "problem"), [("cpu", "needs a CUDA GPU"), ("cuda:0", "pip install bitsandbytes")])
+def test_quantization_needs_a_gpu_and_its_library(tiny_model, device, problem):
+    with pytest.raises(RecordError, match=problem):
+        ChatArguments(quantization="4bit", device=device, dtype="float32").load(str(tiny_model))
+
+
+def test_quantization_is_that_of_bitsandbytes(monkeypatch):
+    monkeypatch.setattr(network, "find_spec", lambda name: True)
+    assert network.quantized("8bit", "cuda:0", torch.bfloat16).load_in_8bit
+    four = network.quantized("4bit", "cuda:0", torch.bfloat16)
+    assert (four.load_in_4bit, four.bnb_4bit_quant_type, four.bnb_4bit_compute_dtype) == (True, "nf4", torch.bfloat16)
