@@ -17,7 +17,8 @@ For each file of cases, all in one run, on the same prompts (those of the packag
 Every row runs in the faster of float32 and bfloat16, tried on a few cases first. (a) takes `baseline_limit` cases, evenly
 spaced by the length of their prompts. An untrained model mostly writes until `max_new_tokens`; therefore cases/s compares
 whole cases, and written tokens, the score line that (b) and (c) lay down included, stand beside it. (b) is timed once, (c),
-(d) and (d') take turns and count with their medians. The exit status is 0 whether targets are met or not.
+(d) and (d') take turns and count with their medians. Of (b) and (c) the least time is printed too that this machine
+needs for their products and their keys and values (`limits.py`). The exit status is 0 whether targets are met or not.
 """
 
 import argparse
@@ -30,6 +31,7 @@ from itertools import takewhile
 from pathlib import Path
 
 import torch
+from limits import Machine, Passes
 from rows import Results, add_json
 from transformers import AutoModelForCausalLM
 
@@ -166,7 +168,10 @@ def measure(
         for name, row in rows.items():
             if turn == 0 or name[1] in "cd":
                 bench.sides[name](row["cases"][:2], 4, row["dtype"])
-                seconds, row["written"] = timed(bench.sides[name], row["cases"], args.max_new_tokens, row["dtype"])
+                row["passes"] = Passes(bench.chats[row["dtype"]].network)
+                with row["passes"].counted():
+                    seconds, row["written"] = timed(bench.sides[name], row["cases"], args.max_new_tokens, row["dtype"])
+                row["passes"].shared = len(bench.chats[row["dtype"]]._prefix.tokens)
                 row["times"].append(seconds)
 
     for name, row in rows.items():
@@ -191,12 +196,35 @@ def measure(
         elif name[1] in "bc":
             ratio, least = row["rate"] / baseline["rate"], {"b": 8, "c": 20}[name[1]]
             line |= said(results.add(told, row["rate"], "cases/s", "generate", ratio, least), "× (a)")
+            if row["passes"].network.device.type == "cpu":
+                limit(results, told, row, baseline)
         else:
             ratio, told = scores["reading"] / row["reading"], f"{file}: scores alone, {scores['dtype']}"
             found = results.add(told, scores["reading"], "prompt tokens/s", name.split(" ", 1)[1], ratio, 0.9)
             line |= said(found, "(c)/" + name.split()[0])
         table.append(line)
     return table
+
+
+def limit(results: Results, told: str, row: dict, baseline: dict) -> None:
+    """Add the rate that the machine's own products and bandwidth allow, and the numbers that it follows from."""
+    passes, machine = row["passes"], Machine(row["passes"].network)
+    seconds, count = passes.least_seconds(machine), len(row["cases"])
+    results.add(f"{told}, least time", count / seconds, "cases/s", "generate", count / seconds / baseline["rate"])
+    widths = [(rows, width) for rows, width, _, _ in passes.found]
+    steps = [rows for rows, width in widths if width == 1]
+    read = [rows * width for rows, width in widths if width > 1]
+    speeds = [
+        f"{what} of {statistics.mean(sizes):.0f} rows at {machine.speed(statistics.mean(sizes)) / 1e9:.0f} GFLOP/s"
+        for what, sizes in (("reads prompts in products", read), ("decodes in products", steps))
+        if sizes
+    ]
+    results.note(
+        f"{told}: {len(widths)} forward passes with {passes.operations / 1e12:.2f} TFLOP, "
+        f"{passes.state_bytes / 1e9:.1f} GB of keys and values. The machine {', '.join(speeds)}; "
+        f"a product of 2048 rows reaches {machine.speed(2048) / 1e9:.0f} GFLOP/s, memory {machine.bandwidth / 1e9:.1f} GB/s. "
+        f"The least time is {seconds:.1f} s, the run took {count / row['rate']:.1f} s."
+    )
 
 
 def said(row: dict, of: str) -> dict[str, str]:
