@@ -29,7 +29,7 @@ def test_throughput_compares_every_row_with_its_target(tiny_model: Path) -> None
     table = table_of("judge_throughput.py", *options).split("2 cases, up to 2 new tokens")[1]
     tried, measured = table.split("written/s")
     for name in ("(a) generate, one by one", "(b) judge, rationale", "(c) judge, scores alone"):
-        assert all(float(rate) > 0 for rate in row_of(tried, name)), "both dtypes are tried"
+        assert all(float(rate) > 0 for rate in row_of(tried, name)), "what the hardware computes is tried"
     dtype, cases, rate, _read, written, *_ = row_of(measured, "(a) generate, one by one")
     assert dtype in ("float32", "bfloat16")
     assert int(cases) == 2
