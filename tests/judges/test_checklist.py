@@ -1,12 +1,16 @@
 """Judging by the criteria of a case: a checkpoint, an endpoint, and the small judge."""
 
 import json
+import signal
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
 import yaml
 from doubles.endpoint import EndpointDouble, answer, good_answer
-from programs import error_line, needs_encoder, run_recipe
+from programs import ROOT, error_line, needs_encoder, run_recipe
 
 from automedeval.judges.checklist import ChecklistJudge
 from automedeval.judges.judge import load_judge
@@ -141,6 +145,84 @@ def test_an_endpoint_is_resumed_after_its_log_was_cut(tmp_path, monkeypatch):
         changed = write(tmp_path / "cases.jsonl", [case(n, criteria=CRITERIA[:2]) for n in range(3)])
         assert changed
         assert "changed after" in error_line(run_recipe(*command))
+
+
+KINDS = [("openai:m", ()), ("tiny", ("--rationale", "false", "--dtype", "float32", "--device", "cpu"))]
+
+
+@pytest.mark.parametrize(("kind", "more"), [*KINDS, pytest.param("small", (), marks=needs_encoder)])
+def test_killed_and_resumed_gives_the_same(kind, more, tiny_model, tmp_path, monkeypatch):
+    cases = write(tmp_path / "cases.jsonl", [case(n, question=f"How do I take it, {n}?") for n in range(24)])
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+
+    def slow(body):
+        return good_answer(body) | {"delay": 0.02}
+
+    with EndpointDouble(slow) as endpoint:
+        given = ["judge", "--judge", tiny_model if kind == "tiny" else kind, "--rubric", "checklist", "--cases", cases]
+        given += [*more, *(("--base_url", endpoint.url, "--concurrency", "2") if kind == "openai:m" else ())]
+        assert run_recipe(*given, "--output", tmp_path / "whole").returncode == 0
+        whole = read(tmp_path / "whole" / "verdicts.jsonl")
+        assert len(whole) == 48
+        log = tmp_path / "killed" / "verdicts.jsonl"
+        command = [sys.executable, str(ROOT / "recipes" / "judge.py"), *map(str, given[1:])]
+        running = subprocess.Popen(
+            [*command, "--output", str(log.parent)], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        while running.poll() is None and not (log.exists() and log.stat().st_size):
+            time.sleep(0.002)
+        running.send_signal(signal.SIGKILL)
+        running.wait()
+        assert running.returncode == -signal.SIGKILL
+        done = run_recipe(*given, "--output", log.parent)
+        assert done.returncode == 0, done.stderr
+    assert read(log) == whole
+
+
+def read(log):
+    """Return the verdicts of a log by case and response, without what differs between two runs of a server."""
+    found = [json.loads(line) for line in log.read_text().splitlines()]
+    return {(each["case_id"], *each["order"]): each for each in found}
+
+
+@needs_encoder
+def test_the_small_judge_reads_a_response_alike_whatever_was_judged_before():
+    judge = load_judge("small", "checklist")
+    texts = [
+        "Take 400 mg with food.",
+        "It is harmless. " * 9,
+        "No.",
+        "Ask a pharmacist before you take it, and rest a lot.",
+    ]
+    requests = [
+        judge.plan(case(n, question=f"How, {n}?", responses=[{"model": "a", "text": text}]))[0]
+        for n, text in enumerate(texts)
+    ]
+    whole = dict(judge.answer(requests, [True] * 4))
+    for left in range(4):  # the last one of a resumed run
+        ((index, found),) = judge.answer(requests, [number == left for number in range(4)])
+        assert (index, found) == (left, whole[left])
+
+
+@pytest.mark.parametrize(
+    ("criteria", "said"),
+    [
+        ('[{"criterion": "x"}]', "'points' is missing"),
+        ('[{"criterion": "x", "points": 1}, {"criterion": "x", "points": 2}]', "came before"),
+        ('[{"criterion": "x", "points": NaN}]', "NaN"),
+        ('[{"criterion": " ", "points": 1}]', "a criterion must not be empty"),
+        (json.dumps([{"criterion": f"{n}", "points": 1} for n in range(500)]), "500 criteria"),
+    ],
+)
+def test_bad_criteria_get_one_line_with_file_and_line_before_a_model_is_loaded(tmp_path, criteria, said):
+    good = json.dumps(case().to_dict())
+    bad = good.replace('"id": "c0"', '"id": "c1"').replace(json.dumps(case().to_dict()["criteria"]), criteria)
+    (tmp_path / "cases.jsonl").write_text(f"{good}\n{bad}\n")
+    given = ("judge", "--judge", "openai:m", "--rubric", "checklist", "--cases", tmp_path / "cases.jsonl")
+    line = error_line(run_recipe(*given, "--output", tmp_path / "out"))
+    assert said in line
+    assert "cases.jsonl:2" in line
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_batch_of_several_prompts_is_refused(tmp_path):

@@ -115,10 +115,16 @@ class CriteriaJudge(ApartJudge):
         return [0] * len(prompts)  # a response is read in sentences
 
     def answer(self, prompts: Sequence[Request], wanted: Sequence[bool]) -> Iterator[tuple[int, list[float]]]:
-        """Yield (index, support of each criterion) of the wanted requests."""
-        chosen = [index for index, want in enumerate(wanted) if want]
-        for some in (chosen[start : start + CHUNK] for start in range(0, len(chosen), CHUNK)):
-            yield from zip(some, read_support([(prompts[i].case, prompts[i].slots[0]) for i in some], self.encoder))
+        """Yield (index, support of each criterion) of the wanted requests.
+
+        Responses are read together as they stand in `prompts`, wanted or not: which texts share a batch changes the last digits
+        of their vectors, and a resumed run has to give the same.
+        """
+        for start in range(0, len(prompts), CHUNK):
+            some = range(start, min(start + CHUNK, len(prompts)))
+            if any(wanted[index] for index in some):
+                found = read_support([(prompts[i].case, prompts[i].slots[0]) for i in some], self.encoder)
+                yield from ((index, each) for index, each in zip(some, found) if wanted[index])
 
     def verdict(
         self, request: Request, answer: Sequence[float] | Answer, notes: dict[str, Any] | None = None
