@@ -356,8 +356,9 @@ def measure(args: argparse.Namespace, server: Server | None, results: Results) -
     for name in args.rubrics:
         cases = cases_of(name, args.file, args.cases)
         wanted = [False, True] if Judge(local, name).rationale and not args.no_rationale else [False]
-        found = [compare(name, rationale, (chat, local), cases, results) for rationale in wanted]
-        show("beside the same weights in this process", found)
+        for rationale in wanted:
+            found = compare(name, rationale, (chat, local), cases, results)
+            show("beside the same weights in this process", [found])
     results.note(f"{args.cases} cases, rationales of at most {args.max_new_tokens} tokens, float32 on both sides.")
     timed = args.timed or args.cases
     if args.at_once:

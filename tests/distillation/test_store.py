@@ -97,7 +97,7 @@ def test_fusion_sums_reciprocal_ranks(opened: Callable[..., KnowledgeBase]) -> N
         for rank, one in enumerate(base.search([query], 50, mode)[0], 1):
             # Qdrant counts ranks from 0 and divides them by the weight.
             ranks[one.id] = ranks.get(one.id, 0) + 1 / (rank / weight + store.RRF_K - 1)
-    assert {one.id: one.score for one in base.search([query], 50)[0]} == pytest.approx(ranks, rel=1e-4)
+    assert {one.id: one.score for one in base.search([query], 50, "hybrid")[0]} == pytest.approx(ranks, rel=1e-4)
 
 
 @pytest.mark.skipif(bool(URL), reason="the embedded store alone has an index of its own")

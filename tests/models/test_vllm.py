@@ -12,7 +12,7 @@ import sys
 import pytest
 from programs import JUDGE, ROOT, needs_judge
 
-LIMITS = ("--install_limit", "420", "--limit", "1200")  # seconds, for a machine where it hangs
+LIMITS = ("--install_limit", "600", "--limit", "1200")  # seconds, for a machine where it hangs
 
 
 @needs_judge

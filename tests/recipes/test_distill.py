@@ -46,8 +46,8 @@ class FakeKnowledgeBase:
     def __exit__(self, *_):
         pass
 
-    def search(self, queries, limit):
-        return [[Passage(query, "B", "medical", "S", 1, query, 0.5)] for query in queries]
+    def search(self, queries, limit, mode):
+        return [[Passage(query, mode, "medical", "S", 1, query, 0.5)] for query in queries]
 '''
 
 
@@ -152,6 +152,16 @@ def test_a_chain_asks_an_endpoint_and_a_second_run_its_cache(distill, tmp_path):
         assert len(endpoint.asked) == 12, "the cache answers"
         assert by_case(tmp_path / "again") == by_case(tmp_path / "out")
         assert len(cached) == 6
+
+
+def test_the_search_is_dense_unless_another_one_is_asked_for_and_the_two_are_never_mixed(distill):
+    with EndpointDouble(asks_once) as endpoint:
+        done, verdicts = distill(endpoint.url, limit=1)
+        assert verdicts[0].extra["knowledge"][0]["passages"][0]["book"] == "dense"
+        done, verdicts = distill(endpoint.url, "--search", "hybrid", limit=1)
+        assert "with other weights, wording or settings" in error_line(done)
+        done, verdicts = distill(endpoint.url, "--search", "hybrid", output="hybrid", limit=1)
+        assert verdicts[0].extra["knowledge"][0]["passages"][0]["book"] == "hybrid"
 
 
 def test_an_endpoint_that_dies_in_the_middle_loses_nothing(distill, tmp_path):

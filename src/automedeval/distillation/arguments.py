@@ -3,6 +3,7 @@
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from automedeval.records import RecordError, check_least
@@ -36,6 +37,13 @@ class KnowledgeArguments:
         default=3, metadata={"help": "largest number of rounds of questions"}
     )  # Paper: Algorithm 1's T
     passages: int = field(default=3, metadata={"help": "passages returned for a question"})
+    search: str = field(
+        default="dense",
+        metadata={
+            "help": "how passages are found: dense by meaning, bm25 by words, hybrid by both",
+            "choices": ["dense", "bm25", "hybrid"],
+        },
+    )
 
     def __post_init__(self) -> None:
         check_least(self, 1, "questions", "passages")
@@ -70,4 +78,6 @@ class KnowledgeArguments:
         if base.advice:
             print(base.advice, file=sys.stderr)
         fingerprint = f"{encoder.fingerprint}:{self.collection}:{len(base)}:{self.passages}"
-        return SharedSearch(base.search, self.passages), fingerprint
+        if self.search != "hybrid":  # folders from before there was a choice go on with --search hybrid
+            fingerprint += f":{self.search}"
+        return SharedSearch(partial(base.search, mode=self.search), self.passages), fingerprint

@@ -1,7 +1,8 @@
 """The knowledge store: passages in a Qdrant collection, searched by meaning and by words (paper, section 3.1).
 
 The paper uses Pinecone; here it is Qdrant, embedded in a folder or as a server. A passage has a dense vector and a sparse
-vector of BM25 weights (Robertson and Zaragoza 2009); a search fuses both rankings by reciprocal ranks (Cormack et al. 2009).
+vector of BM25 weights (Robertson and Zaragoza 2009). A search takes the dense vectors, the sparse ones, or both rankings, fused
+by reciprocal ranks (Cormack et al. 2009).
 qdrant_client reads a folder with pickle: open only stores that you built yourself.
 """
 
@@ -63,7 +64,7 @@ class SharedSearch:
                 future.set_exception(error)
 
 
-MODES = ("hybrid", "dense", "bm25")
+MODES = ("dense", "bm25", "hybrid")
 MOST_LOCAL = 20_000  # more passages make an embedded store slow, since it compares a query with each of them
 VERSION = 1  # raised whenever the stored form of a passage changes
 WINDOW = 512  # passages encoded together, stored already or not, so that vectors do not depend on interruptions
@@ -227,12 +228,12 @@ class KnowledgeBase(AbstractContextManager):
                 self._client.delete(self.collection, some, wait=True)
 
     def search(
-        self, queries: Sequence[str], limit: int = 3, mode: str = "hybrid", kind: str | None = None
+        self, queries: Sequence[str], limit: int = 3, mode: str = "dense", kind: str | None = None
     ) -> list[list[Passage]]:
         """Find at most `limit` passages that answer each query, best first; a query without a letter or digit finds none.
 
         Args:
-            mode: "dense", "bm25", or "hybrid", which fuses both.
+            mode: "dense", "bm25", or "hybrid", which fuses both: it has not found more than "dense" (docs/results.md).
             kind: "medical" or "evaluation" for passages of one kind only.
 
         Returns:
