@@ -97,3 +97,19 @@ def test_meta_evaluation_times_bootstrap_and_report() -> None:
 def test_dataset_building_reports_time_and_growth() -> None:
     table = table_of("build_dataset.py", "--small", "20", "--large", "40")
     assert "memory grows" in table
+
+
+def test_the_gpu_program_runs_on_tiny_shapes_and_writes_its_rows(tmp_path: Path) -> None:
+    file = tmp_path / "gpu.json"
+    table = table_of("gpu.py", "--tiny", "--json", str(file))
+    rows = json.loads(file.read_text())["rows"]
+    assert all(set(row) == {"name", "value", "unit", "peer", "ratio", "target", "met"} for row in rows)
+    assert all(row["value"] > 0 for row in rows)
+    judged = [row["name"] for row in rows if row["unit"] == "MFU"]
+    assert {name.split(",")[0] for name in judged} == {"8B", "13B", "training 1B", "training 8B"}
+    assert {"scores alone", "rationale"} <= {part.strip() for name in judged for part in name.split(",")}
+    (judgelm,) = [row for row in rows if row["peer"]]
+    assert judgelm["ratio"] == pytest.approx(judgelm["value"] / 3.5)
+    assert judgelm["target"] == ">= 4"
+    assert [row["target"] for row in rows if row["unit"] == "MFU"].count(">= 0.5") == 2
+    assert "rationale_score" in table

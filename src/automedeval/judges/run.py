@@ -71,7 +71,8 @@ def judge_missing(
             judge.refuse_overlong(window)
     ours.wait()  # until every process has checked its share
     # An endpoint's requests are packed again, which takes many windows at once.
-    taken = ours.numbers() if judge.chat is None or judge.chat.batched else in_turn
+    batched = judge.chat is None or judge.chat.batched
+    taken = ours.numbers() if ours.numbers and batched else in_turn
     verdicts = (verdict for window, wanted in missing_windows(taken) for _, verdict in judge.judge(window, wanted))
     log.fill(verdicts, missing, name=name)
 

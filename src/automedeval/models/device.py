@@ -29,6 +29,8 @@ class Switches:
         quantization: whether weights in 4 or 8 bits can be loaded.
         ahead: tokens that the device writes before the host looks at them. A look waits for the device; on a CPU there is
             nothing to wait for, and a token after the end of a text would be computed in vain.
+        forward_tokens: about how many prompt tokens one forward pass takes: a GPU should not wait for the host between two of
+            them, and too many do not fit a CPU's caches.
     """
 
     grouped_attention: bool = False
@@ -36,11 +38,12 @@ class Switches:
     float64: bool = True
     quantization: bool = False
     ahead: int = 1
+    forward_tokens: int = 2048
 
 
 _SWITCHES = {
     "cpu": Switches(grouped_attention=True, float32_cache=True),
-    "cuda": Switches(quantization=True, ahead=8),
+    "cuda": Switches(grouped_attention=True, quantization=True, ahead=8, forward_tokens=8192),
     "mps": Switches(float64=False),
 }
 

@@ -32,7 +32,7 @@ from automedeval.models.decoding import (
     draw,
     write_free,
 )
-from automedeval.models.device import best_device, gpu_memory
+from automedeval.models.device import best_device, gpu_memory, switches
 from automedeval.models.network import (
     attends_to_all,
     flatten_head_input,
@@ -86,7 +86,7 @@ class LocalChat(Chat):
         dtype: "auto" (see `best_dtype`), "bfloat16", "float16" or "float32".
         device: "auto" (see `best_device`), "cpu", "cuda", "cuda:N" or "mps".
         batch_tokens: largest number of tokens of a batch, prompts and answers together; 0: see `batch_room`.
-        forward_tokens: about how many prompt tokens one forward pass takes.
+        forward_tokens: about how many prompt tokens one forward pass takes; 0: see `Switches`.
         max_new_tokens: largest number of tokens of free text.
         temperature: 0 decodes greedily; above 0 the seed of an answer is made of `seed` and its prompt, run and label, so that
             it depends neither on the batch nor on interruptions.
@@ -105,7 +105,7 @@ class LocalChat(Chat):
     dtype: str = "auto"
     device: str = "auto"
     batch_tokens: int = 0
-    forward_tokens: int = 2048
+    forward_tokens: int = 0
     max_new_tokens: int = 512
     temperature: float = 0.0
     top_k: int = 0
@@ -120,6 +120,7 @@ class LocalChat(Chat):
     constrains = batched = True
     precision = room = ""  # in words, what dtype "auto" and batch_tokens 0 chose
     _prefix: Prefix = field(default_factory=Prefix, repr=False)
+    _final: dict[Free, set[int]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         self.folder = folder = checkpoint_folder(self.model)
@@ -150,6 +151,7 @@ class LocalChat(Chat):
                     f"{bytes_ / 2**30:.0f} GiB {what}" for bytes_, what in zip(memory, ("in all", "free"))
                 )
                 self.room = f"batches of up to {self.batch_tokens:,} tokens on {self.device} ({gib})"
+        self.forward_tokens = self.forward_tokens or switches(self.device).forward_tokens
         self.window = getattr(self._outline.config.get_text_config(), "max_position_embeddings", None) or 2048
         settings = [str(dtype), self.max_new_tokens, self.temperature, self.seed, self.tokenizer.chat_template]
         more = [self.top_k, self.top_p, self.stop]
@@ -386,13 +388,27 @@ class LocalChat(Chat):
         """Let every row write a free text (see `write_free`), and count its tokens in `usage`."""
 
         def stops(tokens: list[int], whole: bool) -> bool:
-            return bool(free.stop) and pattern.search((lead if whole else "") + self._decode(tokens)) is not None
+            return tokens[-1] in final and pattern.search((lead if whole else "") + self._decode(tokens)) is not None
 
         pattern, lead = _stop_pattern(free)
+        final = self._final_tokens(free) if free.stop else ()
         written, owner = write_free(rows, self.max_new_tokens, self._ends, stops, self._chooser(rows))
         for text, count in zip(written, usage):
             count["completion_tokens"] = len(text.tokens)
         return written, owner
+
+    def _final_tokens(self, free: Free) -> set[int]:
+        """Return the tokens with which a stop can be complete: those that hold it, or begin with an end of it.
+
+        Only after one of these is the text decoded and searched; others are most of what is written.
+        """
+        if free not in self._final:
+            ends = "|".join(re.escape(free.stop[at:]) for at in range(1, len(free.stop))) or r"(?!)"
+            final = re.compile(rf"\A(?:{ends})|{re.escape(free.stop)}", re.I)
+            options = {"skip_special_tokens": False, "clean_up_tokenization_spaces": False}
+            pieces = self.tokenizer.batch_decode([[token] for token in range(len(self.tokenizer))], **options)
+            self._final[free] = {token for token, piece in enumerate(pieces) if final.search(piece)}
+        return self._final[free]
 
     def _decode(self, tokens: list[int]) -> str:
         return self.tokenizer.decode(tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False)

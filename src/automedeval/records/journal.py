@@ -4,7 +4,6 @@ A line is complete when it ends with a newline. Text after the last newline was 
 writer removes it. A lock refuses a second writer.
 """
 
-import itertools
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -35,7 +34,7 @@ class Processes(NamedTuple):
         rank, count: the rank of this one, and their number.
         wait: waits for all of them.
         numbers: begins to hand out work: of 0, 1, 2 and so on each process takes the next that none has taken. All processes
-            call it equally often, in the same order.
+            call it equally often, in the same order. None: work is dealt in turn.
         once: (name, compute) → what the first process of each machine computed under this name, a value that JSON can hold;
             the others wait for it.
     """
@@ -43,7 +42,7 @@ class Processes(NamedTuple):
     rank: int = 0
     count: int = 1
     wait: Callable[[], None] = lambda: None
-    numbers: Callable[[], Iterator[int]] = itertools.count
+    numbers: Callable[[], Iterator[int]] | None = None
     once: Callable[[str, Callable[[], Any]], Any] = lambda _, compute: compute()
 
 
