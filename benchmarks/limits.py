@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import torch
+from transformers import PretrainedConfig
 
 from automedeval.models.decoding import cache_dtype
 
@@ -46,32 +47,25 @@ class Passes:
             hook.remove()
 
     @property
-    def sizes(self) -> tuple[int, int]:
-        """Return the parameters of the layers' products, and of the output layer."""
-        head = self.network.get_output_embeddings().weight
-        return sum(weight.numel() for weight in products(self.network)), head.numel()
-
-    @property
     def operations(self) -> float:
         """Return the floating-point operations of all passes: products with weights, and attention over every key."""
-        (layers, head), config = self.sizes, self.network.config.get_text_config()
-        size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        attention = 4 * config.num_hidden_layers * config.num_attention_heads * size
-        return float(
-            sum(
-                2 * layers * rows * width + 2 * head * kept + attention * rows * width * keys
-                for rows, width, keys, kept in self.found
-            )
+        head = self.network.get_output_embeddings().weight.numel()
+        layers = sum(weight.numel() for weight in products(self.network))
+        config = self.network.config.get_text_config()
+        attention = 4 * config.num_hidden_layers * config.num_attention_heads * head_size(config)
+        each = (
+            2 * layers * rows * width + 2 * head * kept + attention * rows * width * keys
+            for rows, width, keys, kept in self.found
         )
+        return float(sum(each))
 
     @property
     def state_bytes(self) -> float:
         """Return the bytes of the keys and values that all passes have to read."""
         config = self.network.config.get_text_config()
-        size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        token = 2 * config.num_hidden_layers * config.num_key_value_heads * size * cache_dtype(self.network).itemsize
+        numbers = 2 * config.num_hidden_layers * config.num_key_value_heads * head_size(config)
         own = sum(rows * max(keys - self.shared, 0) + min(keys, self.shared) for rows, _, keys, _ in self.found)
-        return float(token * own)
+        return float(own * numbers * cache_dtype(self.network, self.network.device).itemsize)
 
     def least_seconds(self, machine: "Machine") -> float:
         """Return the least time of all passes on a machine that was measured with this network."""
@@ -98,6 +92,11 @@ class Machine:
     def speed(self, rows: int) -> float:
         """Return the operations per second of the layers' products over so many rows."""
         return 2 * self.parameters * rows / interpolated(self.layers, rows)
+
+
+def head_size(config: PretrainedConfig) -> int:
+    """Return the numbers of a key of one head."""
+    return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
 
 
 def products(network: torch.nn.Module) -> list[torch.Tensor]:
