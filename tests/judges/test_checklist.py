@@ -148,11 +148,16 @@ def test_an_endpoint_is_resumed_after_its_log_was_cut(tmp_path, monkeypatch):
 
 
 KINDS = [("openai:m", ()), ("tiny", ("--rationale", "false", "--dtype", "float32", "--device", "cpu"))]
+KINDS += [("openai:m on K-QA", ()), pytest.param("small", (), marks=needs_encoder)]
 
 
-@pytest.mark.parametrize(("kind", "more"), [*KINDS, pytest.param("small", (), marks=needs_encoder)])
-def test_killed_and_resumed_gives_the_same(kind, more, tiny_model, tmp_path, monkeypatch):
-    cases = write(tmp_path / "cases.jsonl", [case(n, question=f"How do I take it, {n}?") for n in range(24)])
+@pytest.mark.parametrize(("kind", "more"), KINDS)
+def test_killed_and_resumed_gives_the_same(kind, more, tiny_model, tmp_path, monkeypatch, request):
+    cases, count = tmp_path / "cases.jsonl", 48
+    if "K-QA" in kind:
+        kind, cases, count = "openai:m", request.getfixturevalue("human_data") / "kqa" / "cases.jsonl", 25
+    else:
+        write(cases, [case(n, question=f"How do I take it, {n}?") for n in range(24)])
     monkeypatch.setenv("OPENAI_API_KEY", "none")
 
     def slow(body):
@@ -163,7 +168,7 @@ def test_killed_and_resumed_gives_the_same(kind, more, tiny_model, tmp_path, mon
         given += [*more, *(("--base_url", endpoint.url, "--concurrency", "2") if kind == "openai:m" else ())]
         assert run_recipe(*given, "--output", tmp_path / "whole").returncode == 0
         whole = read(tmp_path / "whole" / "verdicts.jsonl")
-        assert len(whole) == 48
+        assert len(whole) == count
         log = tmp_path / "killed" / "verdicts.jsonl"
         command = [sys.executable, str(ROOT / "recipes" / "judge.py"), *map(str, given[1:])]
         running = subprocess.Popen(
