@@ -119,9 +119,14 @@ class BaseJudge(ABC):
             index = sent[place]
             yield index, self.verdict(requests[index], answer, notes[index])
 
+    @property
+    def refuses_overlong(self) -> bool:
+        """Whether a prompt can be too long for this judge to go on; an endpoint's window is not known."""
+        return self.on_overlong == "error" and getattr(self.chat, "batched", False)
+
     def refuse_overlong(self, requests: Sequence[Request]) -> None:
         """Raise RecordError, naming the case, if `on_overlong` is "error" and a prompt exceeds the context window."""
-        if self.on_overlong == "error" and getattr(self.chat, "batched", False):  # an endpoint's window is not known
+        if self.refuses_overlong:
             self._refused_overflow(requests, [self.prompt(request) for request in requests])
 
     def _refused_overflow(self, requests: Sequence[Request], prompts: Sequence[Any]) -> list[int]:

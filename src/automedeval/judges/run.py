@@ -43,7 +43,8 @@ def judge_missing(
     in a batch, depends on all requests and on the number of processes alone.
 
     Args:
-        requests: all requests in their order, `total` in number; iterated twice.
+        requests: all requests in their order, `total` in number; iterated twice where the judge refuses prompts that are too
+            long, else once.
         log: the open log of the verdicts.
         done: keys of the requests that have a verdict in the log.
         name: label of the progress bar.
@@ -64,11 +65,11 @@ def judge_missing(
                 yield window, wanted
 
     in_turn = range(ours.rank, total, ours.count)
-    missing = 0
-    for number, (window, wanted) in enumerate(missing_windows(in_turn)):
-        missing += sum(wanted)
-        if number or ours.count > 1:  # `judge.judge` checks the first window before it answers any of it
-            judge.refuse_overlong(window)
+    missing = -(-max(0, total - len(done)) // ours.count)
+    if judge.refuses_overlong:
+        for number, (window, _) in enumerate(missing_windows(in_turn)):
+            if number or ours.count > 1:  # `judge.judge` checks the first window before it answers any of it
+                judge.refuse_overlong(window)
     ours.wait()  # until every process has checked its share
     # An endpoint's requests are packed again, which takes many windows at once.
     batched = judge.chat is None or judge.chat.batched
