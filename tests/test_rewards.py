@@ -129,7 +129,7 @@ def test_settings_come_from_the_file_that_the_variable_names(tiny: Path, tmp_pat
     for text, wrong in (
         ("judge: small\nwindow: 1\n", "--window must be at least 2"),
         ("jugde: small\n", "unknown key 'jugde'"),
-        (f"judge: {tiny}\nrubric: medical_pairwise\n", "gives choices, and a reward needs scores"),
+        (f"judge: {tiny}\nrubric: medical_pairwise\n", "gives choices, and scores are needed"),
     ):
         faulty = tmp_path / f"{len(text)}.yaml"
         faulty.write_text(text)

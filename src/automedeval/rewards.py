@@ -22,9 +22,9 @@ from scipy.stats import ttest_ind
 
 from automedeval.cli import parse
 from automedeval.judges.base import BaseJudge
-from automedeval.judges.judge import load_judge
+from automedeval.judges.settings import JudgeSettings
 from automedeval.models.arguments import ChatArguments, EncoderArguments
-from automedeval.records import Case, RecordError, Response, check_least, digest
+from automedeval.records import Case, Response, check_least, digest
 
 SETTINGS = "AUTOMEDEVAL_REWARD"  # the environment variable that names the YAML file
 LEVEL = 0.05  # a mean has risen if a one-sided test says so at this level
@@ -32,24 +32,12 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass
-class RewardArguments:
+class RewardArguments(JudgeSettings):
     """Which judge gives the rewards, and which one watches."""
 
-    judge: str = field(default="small", metadata={"help": "the judge, named as for automedeval judge"})
     watch_judge: str | None = field(
         default=None,
         metadata={"help": "a second judge, which trains nothing: it is logged, and a line says if it does not follow"},
-    )
-    rubric: str | None = field(
-        default=None, metadata={"help": "a rubric with a scale, packaged or a .yaml; default: as for automedeval judge"}
-    )
-    rationale: bool = field(default=False, metadata={"help": "ask the judge for a rationale as well; slower"})
-    on_overlong: str = field(
-        default="skip",
-        metadata={
-            "help": "longer than the context window: skip gives no reward, clip shortens the longest completions",
-            "choices": ["skip", "clip"],
-        },
     )
     window: int = field(default=20, metadata={"help": "batches at the start and at the end whose means are compared"})
 
@@ -168,16 +156,9 @@ def load_reward(settings: str | None = None) -> JudgeReward:
     given = ["--config", settings] if settings else []
     args, encoder, chat = parse((RewardArguments, EncoderArguments, ChatArguments), __doc__, given)
 
-    def load(name: str) -> BaseJudge:
-        options = {"rationale": args.rationale, "on_overlong": args.on_overlong}
-        judge = load_judge(name, args.rubric, chat, encoder=encoder, **options)
-        scale = getattr(getattr(judge, "rubric", None), "scale", True)
-        if not scale:
-            raise RecordError(f"judge {name}: the rubric {judge.rubric_name} gives choices, and a reward needs scores")
-        return judge
-
     with whole_weights():
-        return JudgeReward(load(args.judge), load(args.watch_judge) if args.watch_judge else None, args.window)
+        watch = args.load(chat, encoder, args.watch_judge) if args.watch_judge else None
+        return JudgeReward(args.load(chat, encoder), watch, args.window)
 
 
 @contextmanager

@@ -57,17 +57,22 @@ def inspect_log(folder: Path) -> None:
     from inspect_ai.dataset import Sample
     from inspect_ai.model import ModelOutput, ModelUsage, get_model
 
-    outputs = [ModelOutput.from_content("mockllm/model", f"An answer, number {number}.") for number in range(6)]
-    for output in outputs:
-        output.usage = (
-            ModelUsage()
-        )  # without it inspect_ai counts tokens with a tokenizer that it gets from the network
-    for kind in ("eval", "json"):
+    def write(kind: str, folder: Path, answers: int, epochs: int) -> None:
+        outputs = [
+            ModelOutput.from_content("mockllm/model", f"An answer, number {number}.") for number in range(answers)
+        ]
+        for output in outputs:
+            # without it inspect_ai counts tokens with a tokenizer that it gets from the network
+            output.usage = ModelUsage()
         eval(
             Task(dataset=[Sample(input=f"Question: {q}\nAnswer:", target=a, id=n) for n, (q, a) in enumerate(QUESTIONS)]),
-            model=get_model("mockllm/model", custom_outputs=list(outputs)), epochs=2, log_dir=str(folder / f"inspect-{kind}"),
+            model=get_model("mockllm/model", custom_outputs=outputs, memoize=False), epochs=epochs, log_dir=str(folder),
             log_format=kind, display="none", max_samples=1,
         )  # fmt: skip
+
+    write("eval", folder / "inspect-eval", 6, 2)
+    write("json", folder / "inspect-json", 6, 2)
+    write("json", folder / "inspect-error", 2, 1)  # the third question finds no answer, and the run ends with an error
 
 
 def lighteval_log(folder: Path) -> None:

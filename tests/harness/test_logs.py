@@ -1,43 +1,19 @@
 """`automedeval judge` on logs that the harnesses wrote themselves, and on AlpacaEval's as documented."""
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from unittest import mock
 
-import pytest
 from doubles.agreement_study import read
-from programs import ROOT, error_line, run_recipe
+from programs import error_line, run_recipe
 
 from automedeval.commands import console
 
-LIBRARIES = "AUTOMEDEVAL_HARNESSES"  # names the python of an environment with lm_eval, inspect_ai and lighteval
-needs_libraries = pytest.mark.skipif(
-    LIBRARIES not in os.environ,
-    reason=f"{LIBRARIES} does not name the python of an environment with lm_eval, inspect_ai and lighteval",
-)
 PATTERN = r"Question: (.*)\nAnswer:"
 JUDGE = ("--judge", "baseline:longer text")
 
 
-@pytest.fixture(scope="module")
-def logs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Let the libraries write their logs; `lm` and `json` name them."""
-    folder = Path(os.environ.get("AUTOMEDEVAL_HARNESS_LOGS") or tmp_path_factory.mktemp("logs"))
-    if not list(folder.glob("lighteval/**/*.parquet")):
-        program = ROOT / "tests" / "harness" / "make_logs.py"
-        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        subprocess.run([os.environ[LIBRARIES], str(program), str(folder)], check=True, timeout=300, env=environment)
-    (lm,) = folder.glob("lm_eval/**/samples_medtext_*.jsonl")
-    (inspect,) = folder.glob("inspect-json/*.json")
-    (packed,) = folder.glob("inspect-eval/*.eval")
-    (details,) = folder.glob("lighteval/details/**/*.parquet")
-    return {"lm": lm, "json": inspect, "eval": packed, "lighteval": details}
-
-
-@needs_libraries
 def test_details_of_lighteval_join_the_same_questions(logs: dict[str, Path], tmp_path: Path, capsys) -> None:
     command = ["automedeval", "judge", f"model-a={logs['lm']}", str(logs["lighteval"]), *JUDGE]
     command += ["--question_pattern", PATTERN, "--output", str(tmp_path / "out")]
@@ -50,7 +26,6 @@ def test_details_of_lighteval_join_the_same_questions(logs: dict[str, Path], tmp
     assert first["reference"] == "Acetaminophen lowers a fever."
 
 
-@needs_libraries
 def test_logs_of_two_harnesses_become_cases(logs: dict[str, Path], tmp_path: Path, capsys) -> None:
     command = ["automedeval", "judge", f"model-a={logs['lm']}", f"model-b={logs['json']}", *JUDGE]
     command += ["--question_pattern", PATTERN, "--output", str(tmp_path / "out")]
@@ -70,7 +45,15 @@ def test_logs_of_two_harnesses_become_cases(logs: dict[str, Path], tmp_path: Pat
     assert len(read(tmp_path / "out" / "verdicts.jsonl")) == 6
 
 
-@needs_libraries
+def test_a_run_that_ended_with_an_error_is_told(logs: dict[str, Path], tmp_path: Path) -> None:
+    done = run_recipe("judge", "--cases", f"model-a={logs['error']}", *JUDGE, "--output", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert "2 answers of model-a; left out: 1 (no answer)" in done.stdout
+    assert "the run ended as 'error': the log has 3 of 3 samples" in done.stdout
+    whole = run_recipe("judge", "--cases", f"model-a={logs['json']}", *JUDGE, "--output", tmp_path / "whole")
+    assert "the run ended" not in whole.stdout
+
+
 def test_a_packed_log_of_inspect_needs_inspect(logs: dict[str, Path], tmp_path: Path) -> None:
     told = error_line(run_recipe("judge", "--cases", logs["eval"], *JUDGE, "--output", tmp_path / "out"))
     assert "needs inspect_ai" in told

@@ -2,7 +2,7 @@
 
     automedeval export --verdicts verdicts/run --cases verdicts/run/cases.jsonl --to inspect --model model-b \\
       --output scores.json
-    inspect score run.json --scorer inspect_ai/precomputed_scores -S scores=scores.json
+    inspect score run.json --scorer inspect_ai/precomputed_scores -S scores=scores.json --action append
     automedeval export --verdicts verdicts/run --to csv --output verdicts.csv
 
 An invalid verdict is never a score. inspect_ai leaves a sample without a valid verdict unscored, lm-evaluation-harness's lines

@@ -1,13 +1,12 @@
 """Join the answers of several logs into cases: those to the same question become the responses of one case."""
 
 import json
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from automedeval.harness.logs import Answer, Answers, Question, is_details, read_log
+from automedeval.harness.logs import Answer, Answers, Question, is_details, question_in, read_log
 from automedeval.records import Case, RecordError, Response, digest, named_file, read_text
 
 
@@ -75,6 +74,8 @@ def join_logs(given: Sequence[str], args: LogArguments) -> tuple[list[Case], lis
         _add(cases, log, model, args)
         reasons = "".join(f"; left out: {count} ({reason})" for reason, count in sorted(log.left_out.items()))
         told.append(f"{file}: {len(log.answers)} answers of {model}{reasons}")
+        if log.partial:
+            told.append(f"{file}: {log.partial}")
     if not cases:
         raise RecordError(f"{', '.join(given)}: no answer")
     found = []
@@ -101,7 +102,7 @@ def _add(cases: dict, log: Answers, model: str, args: LogArguments) -> None:
     """Add the answers of one model, and count in the log what cannot be added."""
     kept = []
     for answer in log.answers:
-        question = _question(answer.question, args.question_pattern)
+        question = question_in(answer.question, args.question_pattern)
         if question is None:
             log.left_out["the prompt does not fit --question_pattern"] += 1
             continue
@@ -127,11 +128,3 @@ def question_key(question: Question) -> str:
             return question_key(question[0]["content"])
         return "\n".join(f"{each['role']}: {' '.join(each['content'].split())}" for each in question)
     return " ".join(question.split())
-
-
-def _question(question: Question, pattern: str | None) -> Question | None:
-    if pattern is None:
-        return question
-    text = question if isinstance(question, str) else question[-1]["content"]
-    found = re.search(pattern, text)
-    return found[1].strip() if found else None

@@ -7,7 +7,9 @@
 """
 
 import json
+import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,12 +37,14 @@ class Answers:
     Args:
         model: the model's name in the log; None where it has none.
         left_out: reason → number of records that give no answer.
+        partial: what to know if the run did not end well and its log may lack samples; else None.
     """
 
     file: str
     model: str | None
     answers: list[Answer] = field(default_factory=list)
     left_out: Counter = field(default_factory=Counter)
+    partial: str | None = None
 
 
 def read_log(path: str, filter_name: str | None = None) -> Answers:
@@ -89,11 +93,19 @@ def _get(record: Any, place: str, *path: str | int) -> Any:
     return record
 
 
-def _reference(target: Any) -> str | None:
+def reference_of(target: Any) -> str | None:
     """Return a target as one text; the index of a choice is none."""
     given = [target] if isinstance(target, str) else target if isinstance(target, list) else []
     texts = [each for each in given if isinstance(each, str) and each.strip()]
     return "\n".join(texts) or None
+
+
+def question_in(prompt: Question, pattern: str | None) -> Question | None:
+    """Return the first group of a regular expression in a prompt, None if it does not fit; without one the whole prompt."""
+    if pattern is None:
+        return prompt
+    found = re.search(pattern, prompt if isinstance(prompt, str) else prompt[-1]["content"])
+    return found[1].strip() if found else None
 
 
 def _lm_eval(path: str, lines: list[Any], filter_name: str | None) -> Answers:
@@ -107,7 +119,9 @@ def _lm_eval(path: str, lines: list[Any], filter_name: str | None) -> Answers:
         text = _get(line, place, "filtered_resps", 0)
         prompt = _get(line, place, "arguments", "gen_args_0", "arg_0")
         if isinstance(text, str) and isinstance(prompt, str):
-            found.answers.append(Answer(str(_get(line, place, "doc_id")), prompt, text, _reference(line.get("target"))))
+            found.answers.append(
+                Answer(str(_get(line, place, "doc_id")), prompt, text, reference_of(line.get("target")))
+            )
         else:
             found.left_out["not a generated text"] += 1
     return found
@@ -126,7 +140,13 @@ def _read_eval(path: str) -> dict[str, Any]:
 
 def _inspect(path: str, log: dict[str, Any]) -> Answers:
     found = Answers(path, str(_get(log, path, "eval", "model")))
-    for number, sample in enumerate(log.get("samples") or (), 1):
+    samples = log.get("samples") or ()
+    if (status := log.get("status")) != "success":
+        evaluation = log["eval"]
+        planned = len((evaluation.get("dataset") or {}).get("sample_ids") or ())
+        planned *= (evaluation.get("config") or {}).get("epochs") or 1
+        found.partial = f"the run ended as {status!r}: the log has {len(samples)} of {planned or 'unknown'} samples"
+    for number, sample in enumerate(samples, 1):
         place = f"{path}, sample {number}"
         given = _get(sample, place, "input")
         choices = (sample.get("output") or {}).get("choices")
@@ -138,7 +158,7 @@ def _inspect(path: str, log: dict[str, Any]) -> Answers:
         text = _content(_get(choices[0], place, "message", "content"))
         found.answers.append(
             Answer(
-                str(_get(sample, place, "id")), given, text, _reference(sample.get("target")), sample.get("epoch", 1)
+                str(_get(sample, place, "id")), given, text, reference_of(sample.get("target")), sample.get("epoch", 1)
             )
         )
     return found
@@ -169,16 +189,16 @@ def _lighteval(path: str) -> Answers:
             continue
         if len(texts) > 1:
             found.left_out["a further sample of the same question"] += len(texts) - 1
-        name = row["doc"].get("id") or str(number)
-        found.answers.append(Answer(str(name), question, texts[0], _gold(row["doc"])))
+        name, doc = row["doc"].get("id") or str(number), row["doc"]
+        reference = reference_of_choices(doc.get("choices"), doc.get("gold_index"))
+        found.answers.append(Answer(str(name), question, texts[0], reference))
     return found
 
 
-def _gold(doc: dict[str, Any]) -> str | None:
+def reference_of_choices(choices: Sequence[Any] | None, gold: int | Sequence[int] | None) -> str | None:
     """Return the right choices of a document of lighteval as one text; None where it has none."""
-    gold, choices = doc.get("gold_index"), doc.get("choices") or []
-    indices = gold if isinstance(gold, list) else [gold]
-    return _reference([choices[index] for index in indices if isinstance(index, int) and 0 <= index < len(choices)])
+    indices, choices = gold if isinstance(gold, list) else [gold], choices or []
+    return reference_of([choices[index] for index in indices if isinstance(index, int) and 0 <= index < len(choices)])
 
 
 def _alpaca(path: str, records: list[Any]) -> Answers:

@@ -14,8 +14,7 @@ NAME = "automedeval"  # of the score in the lines for lm-evaluation-harness
 def scored_answers(cases: Iterable[Case], verdicts: Sequence[Verdict], model: str | None) -> list[dict[str, Any]]:
     """Return one record for each judged response of a model: id, epoch, value, explanation, verdicts, valid.
 
-    `value` is the mean of the valid verdicts' expected scores, or scores. It is NaN if no verdict is valid; `explanation` is
-    then the error. A response without a verdict has no record.
+    The last four are those of `score_of`. A response without a verdict has no record.
 
     Args:
         model: whose responses; None if the cases have responses of one model.
@@ -37,7 +36,7 @@ def scored_answers(cases: Iterable[Case], verdicts: Sequence[Verdict], model: st
         index = case.models.index(model) if model in case.models else None
         given = [each for each in by_case.get(case.id, ()) if index in each.order]
         if given:
-            found.append(_places(case, index) | _value(given, index))
+            found.append(_places(case, index) | score_of(given, index))
     if not found:
         raise RecordError(f"no verdict shows a response of {model!r}")
     return found
@@ -52,7 +51,15 @@ def _places(case: Case, index: int) -> dict[str, Any]:
     return {"id": place["harness_id"], "epoch": place["harness_epoch"]}
 
 
-def _value(verdicts: Sequence[Verdict], index: int) -> dict[str, Any]:
+def score_of(verdicts: Sequence[Verdict], index: int) -> dict[str, Any]:
+    """Return the score of one response by all verdicts that show it: value, explanation, verdicts, valid.
+
+    `value` is the mean of the valid verdicts' expected scores, or scores. It is NaN if no verdict is valid; `explanation` is
+    then the error. `verdicts` and `valid` are numbers of verdicts.
+
+    Raises:
+        RecordError: a valid verdict gives the response no score.
+    """
     valid = [verdict for verdict in verdicts if verdict.valid]
     values = [_score(verdict, index) for verdict in valid]
     told = (verdict.rationale if valid else verdict.error for verdict in valid or verdicts)

@@ -1,0 +1,57 @@
+"""Load a judge that gives scores by a file of settings or by named values, for a program that has its own command line."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from automedeval.cli import parse
+from automedeval.judges.base import BaseJudge
+from automedeval.judges.judge import load_judge
+from automedeval.models.arguments import ChatArguments, EncoderArguments
+from automedeval.records import RecordError
+
+
+@dataclass
+class JudgeSettings:
+    """Which judge gives the scores, and how."""
+
+    judge: str = field(default="small", metadata={"help": "the judge, named as for automedeval judge"})
+    rubric: str | None = field(
+        default=None, metadata={"help": "a rubric with a scale, packaged or a .yaml; default: as for automedeval judge"}
+    )
+    rationale: bool = field(default=False, metadata={"help": "ask the judge for a rationale as well; slower"})
+    on_overlong: str = field(
+        default="skip",
+        metadata={
+            "help": "longer than the context window: skip gives no score, clip shortens the longest responses",
+            "choices": ["skip", "clip"],
+        },
+    )
+
+    def load(self, chat: ChatArguments, encoder: EncoderArguments, judge: str | None = None) -> BaseJudge:
+        """Return the judge, or another one by the same settings.
+
+        Raises:
+            RecordError: the judge cannot be loaded, or gives no scores.
+        """
+        name = judge or self.judge
+        options = {"rationale": self.rationale, "on_overlong": self.on_overlong}
+        loaded = load_judge(name, self.rubric, chat, encoder=encoder, **options)
+        if not getattr(getattr(loaded, "rubric", None), "scale", True):
+            raise RecordError(f"judge {name}: the rubric {loaded.rubric_name} gives choices, and scores are needed")
+        return loaded
+
+
+def load_by_settings(given: Mapping[str, Any]) -> BaseJudge:
+    """Load the judge that settings name.
+
+    Args:
+        given: `JudgeSettings`, `ChatArguments` and `EncoderArguments` by name; `config` names a YAML file of them, whose
+            values the others override.
+
+    Raises:
+        RecordError: a setting is unknown or wrong, or a fault of `JudgeSettings.load`.
+    """
+    words = [f"--{name}={value}" for name, value in given.items() if value is not None]
+    settings, encoder, chat = parse((JudgeSettings, EncoderArguments, ChatArguments), __doc__, words)
+    return settings.load(chat, encoder)

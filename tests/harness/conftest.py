@@ -1,0 +1,83 @@
+"""The environment with the harnesses, and the logs that they write in it."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+from programs import ROOT
+
+from automedeval.records import digest
+
+GIVEN = "AUTOMEDEVAL_HARNESSES"  # names the Python of an environment that is there already
+LOGS = "AUTOMEDEVAL_HARNESS_LOGS"  # names a folder that keeps the logs
+PLACE = ROOT / ".venv-harnesses"
+REQUIREMENTS = Path(__file__).with_name("requirements.txt")
+LIMIT = 240  # seconds for the installation
+
+
+@pytest.fixture(scope="session")
+def harness_python() -> Path:
+    """Return the Python of an environment with the harnesses and this package; install it once for each checkout.
+
+    It shares the packages of this Python, and so holds 300 MB instead of 5 GB. Where pip cannot install it, the tests are
+    skipped.
+    """
+    if given := os.environ.get(GIVEN):
+        return Path(given)
+    python, stamp = PLACE / "bin" / "python", PLACE / "installed"
+    wanted = digest([REQUIREMENTS.read_text(encoding="utf-8"), sys.version, sys.prefix])
+    with FileLock(f"{PLACE}.lock"):
+        if not stamp.is_file() or stamp.read_text(encoding="utf-8") != wanted:
+            try:
+                _install(python)
+            except (OSError, subprocess.SubprocessError) as error:
+                told = [*(getattr(error, "stderr", None) or str(error)).split("\n")]
+                reason = next((line for line in told if line.startswith("ERROR")), told[0])
+                pytest.skip(f"the harnesses could not be installed: {reason}")
+            stamp.write_text(wanted, encoding="utf-8")
+    return python
+
+
+def _install(python: Path) -> None:
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-compile", "--no-deps"]
+    run = {"check": True, "capture_output": True, "text": True, "timeout": LIMIT}
+    subprocess.run([sys.executable, "-m", "venv", "--clear", "--without-pip", str(PLACE)], **run)
+    shared, (own,) = sysconfig.get_path("purelib"), PLACE.glob("lib/python*/site-packages")
+    (own / "shared.pth").write_text(f"import site; site.addsitedir({shared!r})\n", encoding="utf-8")
+    subprocess.run([*pip, "--retries", "1", "--requirement", str(REQUIREMENTS)], **run)
+    subprocess.run([*pip, "--no-build-isolation", "--editable", str(ROOT)], **run)
+
+
+@pytest.fixture(scope="session")
+def harness(harness_python: Path) -> Callable[..., str]:
+    """Return a function that runs a command in the environment; without error it returns what the command printed."""
+    path = f"{harness_python.parent}{os.pathsep}{os.environ['PATH']}"
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"PATH": path}
+
+    def run(*command: object, cwd: Path | None = None, **variables: str) -> str:
+        words = list(map(str, command))
+        told = {"capture_output": True, "text": True, "stdin": subprocess.DEVNULL}  # nobody answers a question
+        done = subprocess.run(words, timeout=1200, cwd=cwd, env=own | variables, **told)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def logs(harness: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Let the libraries write their logs: `lm`, `json`, `eval` and `error` of inspect_ai, `lighteval`."""
+    folder = Path(os.environ.get(LOGS) or tmp_path_factory.mktemp("logs"))
+    if not list(folder.glob("lighteval/**/*.parquet")):
+        harness("python", Path(__file__).with_name("make_logs.py"), folder)
+    (lm,) = folder.glob("lm_eval/**/samples_medtext_*.jsonl")
+    (inspect,) = folder.glob("inspect-json/*.json")
+    (failed,) = folder.glob("inspect-error/*.json")
+    (packed,) = folder.glob("inspect-eval/*.eval")
+    (details,) = folder.glob("lighteval/details/**/*.parquet")
+    return {"lm": lm, "json": inspect, "eval": packed, "error": failed, "lighteval": details}

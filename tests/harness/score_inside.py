@@ -1,0 +1,70 @@
+"""Score answers inside inspect_ai, lm-evaluation-harness and lighteval with one judge; print what each harness makes of it.
+
+    AUTOMEDEVAL_HARNESS=judge.yaml PYTHON tests/harness/score_inside.py LOG TASKS
+
+LOG is inspect_ai's, TASKS a folder with a task of lm-evaluation-harness. The last line is JSON.
+"""
+
+import json
+import os
+import sys
+
+from make_logs import QUESTIONS
+
+
+def by_inspect(log: str) -> dict:
+    from inspect_ai import score
+    from inspect_ai.log import read_eval_log
+
+    from automedeval.harness import inspect_scorer
+
+    together, whole = [], inspect_scorer.score_answers
+
+    def counted(judge, answers):
+        together.append(len(answers))
+        return whole(judge, answers)
+
+    inspect_scorer.score_answers = counted
+    scorer = inspect_scorer.judge(config=os.environ["AUTOMEDEVAL_HARNESS"], question_pattern="Question: (.*)\nAnswer:")
+    scored = score(read_eval_log(log), scorer, action="append", display="none")
+    scores = [each.scores["judge"] for each in scored.samples]
+    (metrics,) = [each.metrics for each in scored.results.scores if each.name == "judge"]
+    return {
+        "values": [each.value for each in scores],
+        "reasons": [each.reason for each in scores],
+        "mean": metrics["mean"].value,
+        "together": together,
+    }
+
+
+def by_lm_eval(tasks: str) -> dict:
+    from lm_eval.evaluator import simple_evaluate
+    from lm_eval.tasks import TaskManager
+
+    manager = TaskManager(include_path=tasks)
+    found = simple_evaluate(
+        model="dummy", tasks=["medical_answers"], task_manager=manager, log_samples=True, bootstrap_iters=0
+    )
+    values = [each["automedeval"] for each in found["samples"]["medical_answers"]]
+    return {"values": values, "mean": found["results"]["medical_answers"]["automedeval,none"]}
+
+
+def by_lighteval() -> dict:
+    from lighteval.metrics import apply_metric
+    from lighteval.metrics.utils.stderr import get_stderr_function
+    from lighteval.models.model_output import ModelResponse
+    from lighteval.tasks.requests import Doc
+
+    from automedeval.harness.lighteval_metric import medical_judge
+
+    docs = [Doc(q, ["Another.", a], gold_index=1, task_name="t", id=str(n)) for n, (q, a) in enumerate(QUESTIONS)]
+    responses = [ModelResponse(text=["<think>Why?</think>Rest."], text_post_processed=["Rest."]) for _ in docs]
+    values = [each["automedeval"] for each in apply_metric(responses, docs, [medical_judge])]
+    mean = medical_judge.get_corpus_aggregations()["automedeval"]
+    return {"values": values, "mean": mean(values), "error": get_stderr_function(mean, 10)(values)}
+
+
+if __name__ == "__main__":
+    log, tasks = sys.argv[1:]
+    found = {"inspect": by_inspect(log), "lm_eval": by_lm_eval(tasks), "lighteval": by_lighteval()}
+    print("\n" + json.dumps(found))
