@@ -298,6 +298,7 @@ def give_up(server: Server | None, limit: float) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     known = os.environ.get("AUTOMEDEVAL_VLLM")
+    known = None if known in ("", "none") else known  # the test is skipped where it is none
     parser.add_argument("--python", type=Path, default=known, help="a Python that has vLLM (default: AUTOMEDEVAL_VLLM)")
     parser.add_argument("--install", type=Path, default=cached(), help="else: folder for one (default: %(default)s)")
     parser.add_argument("--install_limit", type=float, default=1800, help="seconds (default: %(default)s)")
