@@ -57,8 +57,13 @@ def test_the_choice_is_said_in_one_line(tiny_model, monkeypatch, capsys):
     assert "batches" not in capsys.readouterr().err
 
 
-def test_a_cpu_keeps_its_batches(tiny_model):
-    assert ChatArguments(**OPTIONS).load(str(tiny_model)).batch_tokens == 16_384
+def test_batches_on_a_cpu_take_2_gib(tiny_model, tmp_path):
+    # 2 x 30 layers x 3 heads x 64 numbers of 4 bytes per token, as in SmolLM2-135M
+    shape = {"hidden_size": 576, "num_hidden_layers": 30, "num_attention_heads": 9, "num_key_value_heads": 3}
+    AutoConfig.for_model("llama", **shape).save_pretrained(tmp_path)
+    outline = outline_network(tmp_path, torch.float32, "cpu", "sdpa")
+    assert batch_room(outline, "cpu") == 2 * 2**30 // 46_080
+    assert ChatArguments(**OPTIONS).load(str(tiny_model)).batch_tokens == 65_536, "and no more"
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ class ChatArguments:
         default=0,
         metadata={
             "help": "most tokens in one batch, prompts and answers together; 0: what fits the GPU beside the weights, on a CPU "
-            "16,384"
+            "what 2 GiB hold"
         },
     )
     quantization: str = field(

@@ -48,7 +48,7 @@ from automedeval.records import AutoMedEvalError, RecordError
 from automedeval.records.journal import ALONE, Processes
 
 LOG = logging.getLogger(__name__)
-ROOM_ON_CPU, ROOM_ON_GPU = 16_384, 262_144  # most tokens of a batch
+ROOM_ON_CPU, ROOM_ON_GPU = 65_536, 262_144  # most tokens of a batch
 _NOT_FINITE = "the model's probabilities are not finite: another --dtype may help"
 
 
