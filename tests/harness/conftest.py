@@ -20,6 +20,14 @@ REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 LIMIT = 240  # seconds for the installation
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that run the harnesses as slow."""
+    for item in items:
+        if "harness_python" in item.fixturenames:
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session")
 def harness_python() -> Path:
     """Return the Python of an environment with the harnesses and this package; install it once for each checkout.
