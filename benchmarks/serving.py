@@ -113,7 +113,7 @@ class Server(AbstractContextManager):
         own["VLLM_SERVER_DEV_MODE"] = "1"  # for `forget`
         self.environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | own
 
-    def start(self, most: float = 600) -> None:
+    def start(self, most: float = 1200) -> None:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 list(map(str, self.command)), env=self.environment, stdout=log, stderr=log, start_new_session=True

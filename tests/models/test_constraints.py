@@ -10,8 +10,8 @@ from doubles.constrained_server import ConstrainedServer, odds
 from doubles.endpoint import EndpointDouble, answer, error
 
 from automedeval.judges.judge import Judge
-from automedeval.models.base import ChatError, Free, Slot
-from automedeval.models.constraints import DIALECTS, gbnf, regular_expression
+from automedeval.models.base import ChatError, Free, Prompt, Slot
+from automedeval.models.constraints import DIALECTS, constrained_answer, gbnf, regular_expression
 from automedeval.models.endpoint import OpenAIChat
 from automedeval.models.pace import MOST, START, Pace
 from automedeval.records import Case, Response
@@ -159,6 +159,15 @@ def test_whatever_the_rationale_is_the_scores_are_there(text, reason, kept):
     assert verdict.rationale == (kept.strip() or None)
     assert verdict.extra.get("truncated", False) == (reason == "length")
     assert verdict.usage["completion_tokens"] > len(kept.split())
+
+
+def test_a_rationale_in_json_goes_on_after_the_text_before_it_as_with_a_local_judge():
+    opening, free = '{"rationale": "', Free('"', json_string=True)
+    prompt = Prompt([], parts=(opening, free, '", "score": ', Slot("s", ("1", "2")), "}"))
+    step = next(constrained_answer(prompt))
+    assert (step.written, step.parts) == (opening, (free, '"'))
+    step = next(constrained_answer(prompt, continues=False))
+    assert (step.written, step.parts) == ("", (opening, free, '"'))
 
 
 def test_a_server_that_does_not_constrain_is_asked_as_before(capfd):

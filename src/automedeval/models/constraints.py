@@ -161,7 +161,7 @@ def constrained_answer(prompt: Prompt, continues: bool = True, sampled: bool = F
     usage: Counter[str] = Counter()
     at = next((index for index, part in enumerate(parts) if isinstance(part, Free)), None)
     if at is not None:
-        reply = yield _free_step(parts, at)
+        reply = yield _free_step(parts, at, continues)
         usage.update(reply.answer.usage)
         # An empty rationale is an answer if the server ended it; a refusal, or thoughts that use up all tokens, are none.
         if reply.answer.error and (reply.text.strip() or not reply.ended or not reply.answer.refused):
@@ -222,8 +222,10 @@ def _next_slot(parts: Sequence[Part]) -> tuple[str, list[Part]]:
     return literal[:cut], asked
 
 
-def _free_step(parts: Sequence[Part], at: int) -> Step:
+def _free_step(parts: Sequence[Part], at: int, continues: bool) -> Step:
     free = parts[at]
+    if free.json_string and continues:
+        return Step("".join(parts[:at]), (free, '"'))
     if free.json_string:  # within a text that the server has to begin
         return Step("", (*parts[:at], free, '"'))
     return Step("", None, tuple(dict.fromkeys((free.stop, free.stop.lower(), free.stop.upper()))))
