@@ -10,8 +10,8 @@ from doubles.constrained_server import ConstrainedServer, odds
 from doubles.endpoint import EndpointDouble, answer, error
 
 from automedeval.judges.judge import Judge
-from automedeval.models.base import ChatError, Free, Prompt, Slot
-from automedeval.models.constraints import DIALECTS, constrained_answer, gbnf, regular_expression
+from automedeval.models.base import Answer, ChatError, Free, Prompt, Slot
+from automedeval.models.constraints import DIALECTS, Reply, constrained_answer, gbnf, regular_expression
 from automedeval.models.endpoint import OpenAIChat
 from automedeval.models.pace import MOST, START, Pace
 from automedeval.records import Case, Response
@@ -168,6 +168,15 @@ def test_a_rationale_in_json_goes_on_after_the_text_before_it_as_with_a_local_ju
     assert (step.written, step.parts) == (opening, (free, '"'))
     step = next(constrained_answer(prompt, continues=False))
     assert (step.written, step.parts) == ("", (opening, free, '"'))
+
+
+@pytest.mark.parametrize("rationale", ["Good. ", "Good.\n", "Good.\n\n", " Good."])
+def test_blanks_around_a_rationale_stay_in_front_of_the_scores_as_with_a_local_judge(rationale):
+    prompt = Prompt([], parts=(Free("\nScore:"), "\nScore: ", Slot("s", ("1", "2")), " points."))
+    steps = constrained_answer(prompt)
+    next(steps)
+    step = steps.send(Reply(Answer(rationale), rationale))
+    assert step.written == rationale + "\nScore:"
 
 
 def test_a_server_that_does_not_constrain_is_asked_as_before(capfd):

@@ -243,7 +243,7 @@ def _rationale(reply: Reply, opening: str, free: Free) -> tuple[str, str]:
     text = own_text(without_thoughts(reply.text))
     end = re.search(re.escape(free.stop), "\n" + text, re.I)
     text = text[: max(0, end.start() - 1)] if end else text
-    return text.rstrip(), text.strip()
+    return text, text.strip()  # blanks at its end stay, as with a local judge: the scores come after the same text
 
 
 def _shared_out(
