@@ -44,7 +44,8 @@ def harness_python() -> Path:
             try:
                 _install(python)
             except (OSError, subprocess.SubprocessError) as error:
-                told = [*(getattr(error, "stderr", None) or str(error)).split("\n")]
+                told = getattr(error, "stderr", None) or str(error)  # a step that took too long has bytes
+                told = (told.decode(errors="replace") if isinstance(told, bytes) else told).split("\n")
                 reason = next((line for line in told if line.startswith("ERROR")), told[0])
                 pytest.skip(f"the harnesses could not be installed: {reason}")
             stamp.write_text(wanted, encoding="utf-8")

@@ -321,6 +321,7 @@ def similarity(
         from automedeval.metrics.rationale_score.rationale_score import rationale_score
     except ImportError as error:
         raise RecordError(f"--teacher_verdicts: {error}; install automedeval[metric]") from None
-    models = {name: None if value == "none" else value for name, value in vars(args).items() if name.endswith("_model")}
-    options = {"bert_num_layers": args.bert_num_layers, "bert_backend": args.bert_backend, **models}
+    models = {"bert_model": args.bert_model, "bart_model": args.bart_model}
+    options: dict[str, Any] = {name: None if value == "none" else value for name, value in models.items()}
+    options |= {"bert_num_layers": args.bert_num_layers, "bert_backend": args.bert_backend}
     return compare_rationales(cases, judges, teacher, rationale_score, **options)
