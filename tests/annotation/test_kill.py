@@ -24,7 +24,7 @@ def load(*options: str) -> str:
 
 @pytest.mark.slow
 def test_what_was_confirmed_survives_five_kills() -> None:
-    *_, head, row = load("--kills", "5").splitlines()
+    *_, head, row, _took = load("--kills", "5").splitlines()
     assert head.split()[0] == "kills"
     kills, confirmed, unconfirmed, lost, twice = map(int, row.split())
     assert (kills, lost, twice) == (5, 0, 0)
