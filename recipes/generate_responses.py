@@ -58,7 +58,7 @@ class GenerationArguments:
         default=False, metadata={"help": "skip cases that have a response of the candidate's name; false: an error"}
     )
     window: int = field(
-        default=128, metadata={"help": "number of cases sorted by length and batched together; processes take turns"}
+        default=128, metadata={"help": "number of cases that are sorted by length and batched together"}
     )
     limit: int | None = field(default=None, metadata={"help": "answer only so many cases, the first ones"})
 

@@ -165,9 +165,34 @@ def test_a_rationale_in_json_goes_on_after_the_text_before_it_as_with_a_local_ju
     opening, free = '{"rationale": "', Free('"', json_string=True)
     prompt = Prompt([], parts=(opening, free, '", "score": ', Slot("s", ("1", "2")), "}"))
     step = next(constrained_answer(prompt))
-    assert (step.written, step.parts) == (opening, (free, '"'))
+    assert (step.written, step.parts, step.stop) == (opening, None, ('"',))
     step = next(constrained_answer(prompt, continues=False))
     assert (step.written, step.parts) == ("", (opening, free, '"'))
+
+
+def test_an_escaped_quote_does_not_end_a_rationale_in_json():
+    opening = '{"rationale": "'
+    prompt = Prompt([], parts=(opening, Free('"', json_string=True), '", "score": ', Slot("s", ("1", "2")), "}"))
+    steps, usage = constrained_answer(prompt), {"completion_tokens": 3}
+    next(steps)
+    step = steps.send(Reply(Answer("", usage=usage), "It says \\"))
+    assert (step.written, step.stop, step.used) == (opening + 'It says \\"', ('"',), 3)
+    assert step.most_tokens(10) == 7
+    step = steps.send(Reply(Answer("", usage=usage), 'rest\\" twice, with a slash \\\\'))
+    assert step.written == opening + 'It says \\"rest\\" twice, with a slash \\\\", "score":'
+    with pytest.raises(StopIteration) as ended:
+        steps.send(Reply(Answer(" 2", usage=usage), " 2"))
+    assert ended.value.value.free == 'It says "rest" twice, with a slash \\'
+    assert ended.value.value.usage == {"completion_tokens": 9}
+
+
+def test_a_rationale_in_json_that_is_cut_off_within_an_escape_can_be_read():
+    opening = '{"rationale": "'
+    prompt = Prompt([], parts=(opening, Free('"', json_string=True), '", "score": ', Slot("s", ("1", "2")), "}"))
+    steps = constrained_answer(prompt)
+    next(steps)
+    step = steps.send(Reply(Answer(""), "It says \\", ended=False))
+    assert step.written == opening + 'It says ", "score":'
 
 
 @pytest.mark.parametrize("rationale", ["Good. ", "Good.\n", "Good.\n\n", " Good."])

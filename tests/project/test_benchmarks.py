@@ -56,6 +56,16 @@ def test_memory_reports_growth_of_each_run() -> None:
         assert abs(float(growth) - float(large) / float(small)) < 0.002
 
 
+def test_judge_startup_reports_seconds_and_memory_of_each_size(tmp_path: Path) -> None:
+    file = tmp_path / "startup.json"
+    table = table_of("judge_startup.py", "--cases", "20", "600", "--json", str(file))
+    rows = {row["name"]: row["value"] for row in json.loads(file.read_text())["rows"]}
+    for count in ("20", "600"):
+        _, seconds, parsed, most = row_of(table, count)
+        assert float(parsed) < float(seconds) < 300
+        assert rows[f"{count} cases: peak of memory"] == pytest.approx(float(most), rel=0.01)
+
+
 def test_startup_times_import_and_help_and_writes_what_it_prints(tmp_path: Path) -> None:
     file = tmp_path / "startup.json"
     table = table_of("startup.py", "--repeats", "1", "--json", str(file))

@@ -13,7 +13,7 @@ import numpy as np
 
 from automedeval.audit.perturbations import Trial
 from automedeval.audit.trials import Outcome, Templates, outcome, plan_trials
-from automedeval.judges.base import BaseJudge
+from automedeval.judges.base import BaseJudge, windows_of
 from automedeval.judges.requests import Request, plan_requests
 from automedeval.judges.run import judge_missing, verdict_log
 from automedeval.meta_evaluation.cases import Cases
@@ -127,6 +127,10 @@ def judge_all(
     log = verdict_log(folder, judge, processes=ours)
     with log:
         done = log.done({request.case.id: request.digest for request in requests})
+        missing = [request for request in requests if request.key not in done]
+        for window in windows_of(missing[ours.rank :: ours.count]):
+            judge.refuse_overlong(window)
+        ours.wait()  # until every process has checked its share
         judge_missing(judge, requests, len(requests), log, done, f"{folder.parent.name}, {folder.name}")
     found = {verdict.key: verdict for verdict in log.records()}
     if unanswered := sum(request.key not in found for request in requests):

@@ -14,14 +14,16 @@ import itertools
 import json
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import automedeval
 from automedeval.cli import comma_list, join_processes, parse, print_notes, record_run
 from automedeval.harness.joining import LogArguments, is_log, join_logs
 from automedeval.introspection.mistakes import read_recorded
+from automedeval.judges.base import BaseJudge
 from automedeval.judges.default_judge import UNTRAINED, VARIABLE, default_judge, default_rubric
 from automedeval.judges.judge import judge_rubric, load_judge, planner
 from automedeval.judges.requests import Request, Requests
@@ -175,28 +177,36 @@ def main() -> None:
     args.cases = cases_file(args, log_args, ours)
     if ours.rank == 0:
         print("".join(f"{line}\n" for line in what_is_judged(args)), end="", flush=True)
-    asked = None if args.dataset else default_rubric(args.judge, itertools.islice(read_cases(args.cases), args.limit))
+    asked = None if args.dataset else default_rubric(args.judge, cases_of(args))
     rubric = judge_rubric(args.judge, args.rubric or asked)
     if (args.batch or args.batch_file) and rubric.mode == "checklist":
         raise RecordError(f"--batch: {rubric.name} takes several prompts for each response; leave --batch out")
     models = [name.strip() for name in args.models.split(",")] if args.models is not None else None
     plan = {"orders": args.orders, "seed": args.seed, "runs": args.runs, "baseline": args.baseline, "models": models}
-    planned = planner(args.judge, rubric, **plan)
-    requests = Requests(args.cases, args.limit, of_rows(args, rubric) if args.dataset else planned)
-    if not len(requests):
-        raise RecordError(
-            f"{args.cases}: nothing to judge: {rubric.name} compares pairs, and no case has two responses"
-        )
     if (args.batch or args.batch_file) and ours.count > 1:
         raise RecordError("a batch is made by one process; start the recipe without accelerate")
     if args.batch_file:
         chat_args.batch_file = "free" if args.score_decoding == "free" else "constrained"
-    chat_args.loads = not args.dry_run
-    judge = load_judge(
-        args.judge, rubric, chat_args, rationale=args.rationale, score_decoding=args.score_decoding, **plan,
-        on_overlong=args.on_overlong, name=args.judge_name, cases=requests.cases(), processes=ours,
-        encoder=encoder_args, criteria_at_once=args.criteria_at_once, points=args.points,
-    )  # fmt: skip
+    chat_args.loads = False  # the weights come after the cases: their faults are told before
+
+    @cache
+    def loaded() -> BaseJudge:
+        return load_judge(
+            args.judge, rubric, chat_args, rationale=args.rationale, score_decoding=args.score_decoding, **plan,
+            on_overlong=args.on_overlong, name=args.judge_name, cases=cases_of(args), processes=ours,
+            encoder=encoder_args, criteria_at_once=args.criteria_at_once, points=args.points,
+        )  # fmt: skip
+
+    # The length of prompts takes a tokenizer, all else about a case no model: it is loaded when the first cases are planned.
+    unknown = args.dry_run or args.on_overlong != "error" or parse_model(args.judge)[0] == "openai"
+    check = None if unknown else lambda requests: loaded().refuse_overlong(requests)
+    planned = of_rows(args, rubric) if args.dataset else planner(args.judge, rubric, **plan)
+    requests = Requests(args.cases, args.limit, planned, check, ours)
+    if not len(requests):
+        raise RecordError(
+            f"{args.cases}: nothing to judge: {rubric.name} compares pairs, and no case has two responses"
+        )
+    judge = loaded()
     args.score_decoding = getattr(judge, "score_decoding", args.score_decoding)
     if args.dry_run:
         done = set()
@@ -206,6 +216,9 @@ def main() -> None:
             done = log.done(requests.digests)
         print(dry_run(judge, requests, done))
         return
+    ours.wait()  # until every process has checked its share
+    if judge.chat is not None:
+        judge.chat.prepare()
     log = verdict_log(Path(args.output), judge, processes=ours)
     started, awaited = time.monotonic(), None
     with log:
@@ -236,6 +249,11 @@ def main() -> None:
     refuse_failures(judge)
     if ours.rank == 0 and not awaited:
         print(f"\nThe report: {report_command(args)}")
+
+
+def cases_of(args: JudgeArguments) -> Iterator[Case]:
+    """Return the cases that are judged; they are read when they are asked for."""
+    return itertools.islice(read_cases(args.cases), args.limit)
 
 
 def folder_name(judge: str) -> str:

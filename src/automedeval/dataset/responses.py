@@ -171,19 +171,18 @@ def response_log(folder: Path, name: str, settings: str, ours: Processes) -> Log
 
 
 def answer_missing(chat: Any, cases: Sequence[Case], window: int, log: Log, system: str | None = None) -> None:
-    """Have a candidate answer this process's share of the cases without a response, and append every answer as it comes.
+    """Have a candidate answer the cases without a response, together with the other processes; append every answer as it comes.
 
     Args:
-        window: number of cases that are sorted by length and batched together; processes take turns by window, whose
-            composition does not depend on their number.
+        window: number of cases that are sorted by length and batched together. The processes take windows one after another,
+            whoever is free the next; which cases are in one does not depend on the number of processes.
         log: the open log of the candidate.
 
     Raises:
         RecordError: a question is too long, was not answered for a reason of its own, or has changed since it was answered.
     """
     (name,), ours = log.author, log.processes
-    mine = [cases[start : start + window] for start in range(0, len(cases), window)][ours.rank :: ours.count]
-    for case in itertools.chain(*mine):
+    for case in cases[ours.rank :: ours.count]:
         (excess,) = chat.overflow([response_prompt(case, name, system)])
         if excess > 0:
             raise RecordError(
@@ -192,8 +191,13 @@ def answer_missing(chat: Any, cases: Sequence[Case], window: int, log: Log, syst
     there = answered(log, cases)
     chat.accepted = chat.accepted or any(not response.error for response in there.values())
     done = set(there)
+    ours.wait()  # until every process has checked its share
+    windows = [cases[start : start + window] for start in range(0, len(cases), window)]
+    # An endpoint answers no slower for the others.
+    taken = ours.numbers() if ours.numbers and chat.batched else itertools.count(ours.rank, ours.count)
+    mine = (windows[number] for number in itertools.takewhile(lambda number: number < len(windows), taken))
     answers = (response for some in mine for response in respond(chat, name, log.settings, some, done, system))
-    log.fill(answers, sum(case.id not in done for some in mine for case in some), "response", name)
+    log.fill(answers, -(-(len(cases) - len(done)) // ours.count), "response", name)
 
 
 def answered(log: Log, cases: Sequence[Case]) -> dict[str, Generated]:

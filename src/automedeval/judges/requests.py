@@ -10,7 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from automedeval.records import Case, RecordError, read_cases
+from automedeval.records.journal import ALONE, Processes
 from automedeval.rubrics import Rubric
+
+_CHECKED = 512  # requests that are checked together: the long ones of them are tokenized at once
 
 
 @dataclass(frozen=True)
@@ -55,32 +58,50 @@ class Request:
 class Requests:
     """The requests of a file's cases. Every iteration reads the file again, so that memory does not grow with it.
 
-    Every case is planned once at the start: faults of the input are reported before a model is loaded.
+    Every case is planned once at the start, and checked: faults of the input are reported before anything is judged.
 
     Args:
         file: the cases, see `read_cases`.
         limit: only the first so many cases; None takes all.
         plan: returns the requests that a case takes.
+        check: raises RecordError for a request that cannot be judged; None checks nothing.
+        processes: those that share the checking, case by case in turn. Each of them plans all cases.
 
     Attributes:
-        counts, digests: number of requests and their digest by case id, of the cases that take a request.
+        digests: digest of the case by its id, of the cases that take a request.
 
     Raises:
-        RecordError: a fault of the cases or of a plan.
+        RecordError: a fault of the cases or of a plan, or what `check` raises.
     """
 
-    def __init__(self, file: str, limit: int | None, plan: Callable[[Case], Sequence[Request]]):
+    def __init__(
+        self,
+        file: str,
+        limit: int | None,
+        plan: Callable[[Case], Sequence[Request]],
+        check: Callable[[Sequence[Request]], None] | None = None,
+        processes: Processes = ALONE,
+    ):
         self.file, self.limit, self.plan = file, limit, plan
-        self.counts, self.digests = {}, {}
-        for case in self.cases():
+        self.digests: dict[str, str] = {}
+        self._count, unchecked = 0, []
+        for number, case in enumerate(self.cases()):
             if planned := plan(case):
-                self.counts[case.id], self.digests[case.id] = len(planned), planned[0].digest
+                self.digests[case.id] = planned[0].digest
+                self._count += len(planned)
+            if check and number % processes.count == processes.rank:
+                unchecked += planned
+                if len(unchecked) >= _CHECKED:
+                    check(unchecked)
+                    unchecked = []
+        if check and unchecked:
+            check(unchecked)
 
     def cases(self) -> Iterator[Case]:
         return itertools.islice(read_cases(self.file), self.limit)
 
     def __len__(self) -> int:
-        return sum(self.counts.values())
+        return self._count
 
     def __iter__(self) -> Iterator[Request]:
         return (request for case in self.cases() for request in self.plan(case))

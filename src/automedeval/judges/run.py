@@ -43,14 +43,13 @@ def judge_missing(
     in a batch, depends on all requests and on the number of processes alone.
 
     Args:
-        requests: all requests in their order, `total` in number; iterated twice where the judge refuses prompts that are too
-            long, else once.
+        requests: all requests in their order, `total` in number; iterated once.
         log: the open log of the verdicts.
         done: keys of the requests that have a verdict in the log.
         name: label of the progress bar.
 
     Raises:
-        RecordError: a prompt is too long and the judge refuses it; then nothing is judged.
+        RecordError: a prompt is too long and the judge refuses it. `BaseJudge.refuse_overlong` finds that before.
     """
     ours, sizes = log.processes, list(shared_sizes(total, log.processes.count))
     expect_answers(judge, log)
@@ -66,11 +65,6 @@ def judge_missing(
 
     in_turn = range(ours.rank, total, ours.count)
     missing = -(-max(0, total - len(done)) // ours.count)
-    if judge.refuses_overlong:
-        for number, (window, _) in enumerate(missing_windows(in_turn)):
-            if number or ours.count > 1:  # `judge.judge` checks the first window before it answers any of it
-                judge.refuse_overlong(window)
-    ours.wait()  # until every process has checked its share
     # An endpoint's requests are packed again, which takes many windows at once.
     batched = judge.chat is None or judge.chat.batched
     taken = ours.numbers() if ours.numbers and batched else in_turn
@@ -195,11 +189,11 @@ def summary(log: Log, rubric: Rubric | None, requests: Requests, seconds: float)
     standings = Standings(rubric)
     there = Counter(verdict.case_id for verdict in log.records())  # other orders and pairs of earlier runs among them
     for verdict in log.records():
-        if verdict.case_id in requests.counts:
+        if verdict.case_id in requests.digests:
             standings.add(verdict, there[verdict.case_id])
     lines = [f"\n{' by '.join(log.author)}", format_table(standings.table())]
     lines += [f"  invalid, {count}: {error}" for error, count in sorted(standings.errors.items())[:8]]
-    per_case = len(requests) / len(requests.counts)
+    per_case = len(requests) / len(requests.digests)
     rate = f"{log.new / per_case / seconds:.2f} cases/s, " if log.new and seconds else ""
     counts = f"{standings.cases} cases, {standings.verdicts} verdicts ({log.new} new), {rate}"
     for count, what in ((standings.clipped, "clipped to fit"), (standings.truncated, "cut off at --max_new_tokens")):

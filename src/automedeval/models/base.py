@@ -142,6 +142,9 @@ class Chat(ABC):
     batched = False
     accepted = False
 
+    def prepare(self) -> None:  # noqa: B027  most chats load nothing
+        """Load now what takes long to load, so that its faults come before anything else is done."""
+
     def overflow(self, prompts: Sequence[Prompt]) -> list[int]:
         """Return by how many tokens each prompt exceeds the context window; 0 or less fits, or the window is unknown."""
         return [0] * len(prompts)

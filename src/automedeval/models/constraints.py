@@ -13,7 +13,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from automedeval.models.base import Answer, Free, Part, Prompt, Slot, own_text, without_thoughts
@@ -93,16 +93,18 @@ class Step:
         written: the answer so far; the server goes on after it.
         parts: what it has to write now; None: free text, which ends before `stop`.
         stop: texts that end it; they are no part of what it writes.
+        used: tokens of the free text that earlier steps wrote.
     """
 
     written: str = ""
     parts: tuple[Part, ...] | None = None
     stop: tuple[str, ...] = ()
+    used: int = 0
 
     def most_tokens(self, free: int) -> int:
         """Return the largest number of tokens that it writes: `free` for a free text, and one for each byte of the rest."""
         if self.parts is None:
-            return free
+            return max(1, free - self.used)
         return sum(
             free
             if isinstance(part, Free)
@@ -161,12 +163,15 @@ def constrained_answer(prompt: Prompt, continues: bool = True, sampled: bool = F
     usage: Counter[str] = Counter()
     at = next((index for index, part in enumerate(parts) if isinstance(part, Free)), None)
     if at is not None:
-        reply = yield _free_step(parts, at, continues)
-        usage.update(reply.answer.usage)
+        opening, free = "".join(parts[:at]), parts[at]
+        if free.json_string and continues:
+            reply = yield from _string_within(opening, usage)
+        else:
+            reply = yield _free_step(opening, free)
+            usage.update(reply.answer.usage)
         # An empty rationale is an answer if the server ended it; a refusal, or thoughts that use up all tokens, are none.
         if reply.answer.error and (reply.text.strip() or not reply.ended or not reply.answer.refused):
             return reply.answer
-        opening, free = "".join(parts[:at]), parts[at]
         written, rationale = _rationale(reply, opening, free)
         truncated, parts = not reply.ended, parts[at + 1 :]
     if not isinstance(parts[0], str):
@@ -222,13 +227,27 @@ def _next_slot(parts: Sequence[Part]) -> tuple[str, list[Part]]:
     return literal[:cut], asked
 
 
-def _free_step(parts: Sequence[Part], at: int, continues: bool) -> Step:
-    free = parts[at]
-    if free.json_string and continues:
-        return Step("".join(parts[:at]), (free, '"'))
+def _free_step(opening: str, free: Free) -> Step:
     if free.json_string:  # within a text that the server has to begin
-        return Step("", (*parts[:at], free, '"'))
+        return Step("", tuple(filter(None, (opening, free, '"'))))
     return Step("", None, tuple(dict.fromkeys((free.stop, free.stop.lower(), free.stop.upper()))))
+
+
+def _string_within(opening: str, usage: Counter[str]) -> Generator[Step, Reply, Reply]:
+    """Ask for the inside of a JSON string, without a constraint, as a local judge writes it; return it as one reply.
+
+    A constraint would refuse the tokens that join the closing quote to what follows it, and models end strings by these: the
+    text would run on. A quote that is escaped does not end it: the server goes on after it.
+    """
+    inside = ""
+    while True:
+        reply = yield Step(opening + inside, None, ('"',), usage["completion_tokens"])
+        usage.update(reply.answer.usage)
+        inside += reply.text
+        escaped = (len(inside) - len(inside.rstrip("\\"))) % 2 == 1
+        if reply.answer.error or not reply.ended or not escaped:
+            return replace(reply, text=inside)
+        inside += '"'
 
 
 def _rationale(reply: Reply, opening: str, free: Free) -> tuple[str, str]:

@@ -354,13 +354,13 @@ class OpenAIChat(Chat):
 
     def _step(self, step: Step, body: Mapping[str, Any], limit: str) -> dict[str, Any]:
         """Return what a step changes in the body of its prompt's request."""
-        if step.parts is None:
-            return {"stop": list(step.stop)} if any(step.stop) else {}
         written, parts, changed = defuse(step.written), step.parts, {}
         if written and self.offer.continues:
             begun = {"role": "assistant", "content": written}
             changed = {"messages": [*body["messages"], begun], **_CONTINUED}
-        elif written:  # it writes once more what it has written
+        if parts is None:
+            return changed | ({"stop": list(step.stop)} if any(step.stop) else {})
+        if written and not self.offer.continues:  # it writes once more what it has written
             parts = (written, *parts)
             changed = {limit: body[limit] + len(written.encode())}
         if self.offer.alternatives:
