@@ -3,7 +3,7 @@
     python benchmarks/judge_processes.py
     python benchmarks/judge_processes.py --limit 4 --orders 1 --processes 1 --simulated 2
 
-`accelerate launch` runs the judge recipe with scores alone in 1 and in 2 processes of one thread each; loading is not timed.
+`torchrun` runs the judge recipe with scores alone in 1 and in 2 processes of one thread each; loading is not timed.
 More processes than cores are simulated: their windows of requests are timed one after another in this process, by one thread,
 and each is given to the process that is free first. That leaves out what processes share, the memory's bandwidth above all.
 """
@@ -29,8 +29,7 @@ from automedeval.models.local import LocalChat
 from automedeval.reports.text import format_table
 
 ROOT = Path(__file__).parents[1]
-LAUNCH = ("-m", "accelerate.commands.launch", "--cpu", "--num_machines", "1")
-LAUNCH += ("--mixed_precision", "no", "--dynamo_backend", "no", "--num_processes")
+LAUNCH = ("-m", "torch.distributed.run", "--nproc_per_node")
 
 
 def launched(count: int, args: argparse.Namespace) -> float:
@@ -43,7 +42,10 @@ def launched(count: int, args: argparse.Namespace) -> float:
         if done.returncode:
             sys.exit(done.stderr)
         (run,) = Path(folder).glob("run-*.json")
-        timing = json.loads(run.read_text(encoding="utf-8"))["timings"][-1]
+        record = json.loads(run.read_text(encoding="utf-8"))
+        if record["processes"] != count:
+            sys.exit(f"{record['processes']} processes ran, not {count}")
+        timing = record["timings"][-1]
         return timing["verdicts"] / timing["seconds"]
 
 

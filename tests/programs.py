@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import runpy
 import subprocess
 import sys
@@ -20,6 +21,9 @@ ENCODER = ROOT / "models" / "all-MiniLM-L6-v2"
 JUDGE = ROOT / "models" / "SmolLM2-135M-Instruct"
 needs_encoder = pytest.mark.skipif(not ENCODER.is_dir(), reason=f"{ENCODER} is not there: `make test` gets it")
 needs_judge = pytest.mark.skipif(not JUDGE.is_dir(), reason=f"{JUDGE} is not there: `make test` gets it")
+
+# `accelerate launch` starts several processes on GPUs, and on CPUs one, whatever number it is given.
+TWO_PROCESSES = ("-m", "torch.distributed.run", "--nproc_per_node", "2")
 
 
 def run_recipe(
@@ -50,6 +54,12 @@ def run_here(argv: list[str], program: Callable[[], object]) -> subprocess.Compl
                 err.write(f"\n{status}\n")
                 status = 1
     return subprocess.CompletedProcess(argv[1:], status, out.getvalue(), err.getvalue())
+
+
+def processes_of(output: Path) -> int:
+    """Return how many processes shared the last start of the one run in a folder."""
+    (record,) = output.glob("run*.json")
+    return json.loads(record.read_text(encoding="utf-8"))["processes"]
 
 
 def torch_extensions(config: pytest.Config) -> Path:

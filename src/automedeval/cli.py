@@ -191,16 +191,30 @@ def git_commit() -> str | None:
 
 
 def join_processes() -> Processes:
-    """Join the other processes of `accelerate launch`; return `ALONE` if there are none."""
-    rank, count = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-    if count == 1:
-        return ALONE
-    from accelerate import PartialState  # slow to import, and one process does without
-    from torch.distributed.distributed_c10d import _get_default_store
+    """Join the other processes of `accelerate launch` or `torchrun`; return `ALONE` if there are none.
 
-    # A process that has finished waits for the slowest, which may take days.
-    state = PartialState(timeout=timedelta(days=30))
-    store, calls = _get_default_store(), itertools.count()
+    They meet in the launcher's key-value store alone. No process group is made: one of GPUs does not exist on a CPU, and a
+    process that waited in one would keep its GPU busy.
+
+    Raises:
+        RecordError: the environment names several processes, and no store where they meet.
+    """
+    if _process_count() == 1:
+        return ALONE
+    from torch.distributed import rendezvous  # slow to import, and one process does without
+
+    try:
+        store, rank, count = next(rendezvous("env://"))
+    except (ValueError, RuntimeError) as error:
+        raise RecordError(f"several processes (WORLD_SIZE) cannot meet: {' '.join(str(error).split())}") from None
+    store.set_timeout(timedelta(days=30))  # a process that has finished waits for the slowest
+    waits, calls = itertools.count(), itertools.count()
+
+    def wait() -> None:
+        name = f"automedeval/wait/{next(waits)}"
+        if store.add(name, 1) == count:
+            store.set(f"{name}/all", "")
+        store.get(f"{name}/all")
 
     def numbers() -> Iterator[int]:
         name = f"automedeval/numbers/{next(calls)}"
@@ -212,7 +226,11 @@ def join_processes() -> Processes:
             store.set(name, json.dumps(compute()))
         return json.loads(store.get(name))  # waits until it is there
 
-    return Processes(rank, count, state.wait_for_everyone, numbers, once)
+    return Processes(rank, count, wait, numbers, once)
+
+
+def _process_count() -> int:
+    return int(os.environ.get("WORLD_SIZE", 1))  # launchers set it
 
 
 def print_notes(notes: Sequence[str], processes: Processes = ALONE) -> None:
@@ -224,7 +242,8 @@ def print_notes(notes: Sequence[str], processes: Processes = ALONE) -> None:
 def record_run(file: Path, *groups: Any, timing: dict[str, float] | None = None) -> None:
     """Write the arguments, versions and git commit of a run to a JSON file; `timing` is added to those of earlier starts.
 
-    `revisions` has the commits of what the run has read from the Hub until now.
+    `processes` is the number of processes that share the run, and `revisions` has the commits of what it has read from the Hub
+    until now.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -236,6 +255,7 @@ def record_run(file: Path, *groups: Any, timing: dict[str, float] | None = None)
         "versions": installed_versions(),
         "commit": git_commit(),
         "revisions": hub_commits(),
+        "processes": _process_count(),
         "timings": timings + ([timing] if timing else []),
     }
     write_whole(file, json.dumps(record, indent=1) + "\n")

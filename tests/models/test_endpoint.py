@@ -135,6 +135,22 @@ def test_a_parameter_that_a_server_refuses_by_name_is_left_out(name, like, capfd
         assert chat.failures == []
 
 
+def test_a_request_has_a_limit_while_another_thread_leaves_a_parameter_out():
+    class Changing(list):
+        """As it is when another thread appends to it between two looks."""
+
+        def __contains__(self, name):
+            found = super().__contains__(name)
+            self[:] = ["max_completion_tokens"]
+            return found
+
+    with EndpointDouble(answer(SCORES)) as endpoint:
+        chat = chat_at(endpoint)
+        chat.left_out = Changing()
+        body = chat.body(Prompt([{"role": "user", "content": "question"}]))
+        assert {"max_tokens", "max_completion_tokens"} & set(body)
+
+
 def test_a_refused_parameter_is_found_in_the_cache_without_it(tmp_path):
     with EndpointDouble(without(answer(SCORES), "temperature")) as endpoint:
         ask(chat_at(endpoint, cache=tmp_path), 3)

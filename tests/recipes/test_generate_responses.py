@@ -15,7 +15,7 @@ import pytest
 import torch
 from doubles.endpoint import EndpointDouble, answer, error
 from doubles.tiny_model import build_tiny_model
-from programs import ROOT, SAMPLE, error_line, run_recipe
+from programs import ROOT, SAMPLE, TWO_PROCESSES, error_line, processes_of, run_recipe
 from transformers import AutoModelForCausalLM
 
 from automedeval.dataset.responses import PLAIN_TEMPLATE, respond, response_prompt, set_up
@@ -180,10 +180,9 @@ def test_killed_then_resumed_and_shared_by_processes_gives_the_same_files(tiny_m
     # as several processes leave it: a part, of which the first line was moved already, and a torn line behind
     file.write_bytes(left[0])
     (killed / "responses.part1.jsonl").write_bytes(b"".join(left[1::-1]) + whole["responses.jsonl"][:50])
-    launch = ("-m", "accelerate.commands.launch", "--num_processes", "2", "--cpu", "--num_machines", "1",
-              "--mixed_precision", "no", "--dynamo_backend", "no")  # fmt: skip
-    done = generate(*arguments, "--output", killed, launch=launch)
+    done = generate(*arguments, "--output", killed, launch=TWO_PROCESSES)
     assert done.returncode == 0, done.stderr
+    assert processes_of(killed) == 2
     assert f"({12 - min(2, len(left))} new)" in done.stdout
     assert {name: (killed / name).read_bytes() for name in whole} == whole
     assert not list(killed.glob("*.part*"))

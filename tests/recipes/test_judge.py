@@ -11,9 +11,10 @@ import time
 from functools import partial
 from pathlib import Path
 
+import psutil
 import pytest
 from doubles.tiny_model import build_tiny_model
-from programs import ROOT, SAMPLE, error_line, run_recipe
+from programs import ROOT, SAMPLE, TWO_PROCESSES, error_line, processes_of, run_recipe
 
 CASES = SAMPLE / "test_cases.jsonl"
 FAST = ["--dtype", "float32", "--device", "cpu", "--max_new_tokens", "8"]
@@ -138,18 +139,30 @@ def test_killed_at_any_moment_then_resumed_gives_the_same(tiny_model, tmp_path):
     assert {key(verdict): verdict for verdict in resumed} == whole
 
 
+def kill_when_both_have_written(output: Path, *arguments: object) -> None:
+    """Start the recipe in two processes, and kill them and their launcher when each has written a verdict."""
+    command = [sys.executable, *TWO_PROCESSES, str(ROOT / "recipes" / "judge.py"), *map(str, arguments)]
+    running = psutil.Popen([*command, "--output", str(output)], cwd=ROOT)
+    parts = [output / f"verdicts.part{rank}.jsonl" for rank in (0, 1)]
+    while not all(part.exists() and part.stat().st_size for part in parts):
+        assert running.poll() is None, "it ended before both had written"
+        time.sleep(0.01)
+    for process in [running, *running.children(recursive=True)]:
+        process.kill()
+    running.wait()
+
+
 def test_several_processes_share_the_cases(tiny_model, tmp_path):
-    launch = ("-m", "accelerate.commands.launch", "--num_processes", "2", "--cpu", "--num_machines", "1",
-              "--mixed_precision", "no", "--dynamo_backend", "no")  # fmt: skip
     arguments = ["--judge", tiny_model, "--cases", CASES, "--rationale", "false", "--orders", "latin", *FAST]
-    # what a killed run of two processes left behind: a part with one verdict and a torn line
     assert judge(*arguments, "--output", tmp_path / "one").returncode == 0
     alone = verdicts(tmp_path / "one")
     shared = tmp_path / "two"
-    shared.mkdir()
-    (shared / "verdicts.part1.jsonl").write_text(json.dumps(alone[0]) + "\n" + json.dumps(alone[1])[:50])
-    done = judge(*arguments, "--output", shared, launch=launch)
+    kill_when_both_have_written(shared, *arguments)
+    with open(shared / "verdicts.part1.jsonl", "a") as torn:
+        torn.write(json.dumps(alone[1])[:50])
+    done = judge(*arguments, "--output", shared, launch=TWO_PROCESSES)
     assert done.returncode == 0, done.stderr
+    assert processes_of(shared) == 2
     found = verdicts(shared)
     assert sorted(map(key, found)) == sorted(map(key, alone))
     assert not list(shared.glob("*.part*"))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from doubles.endpoint import CUT_OFF, HANG, EndpointDouble, answer, error, good_answer, without
-from programs import ROOT, SAMPLE
+from programs import ROOT, SAMPLE, TWO_PROCESSES, processes_of, run_recipe
 
 from automedeval.records import Verdict, read_cases, read_records
 
@@ -339,13 +339,11 @@ def test_refused_cases_at_the_front_do_not_stop_a_run_whose_later_requests_are_a
 
 
 def test_processes_that_share_a_run_record_refused_prompts(judge, tmp_path):
-    launch = ["-m", "accelerate.commands.launch", "--num_processes", "2", "--cpu", "--num_machines", "1"]
-    launch += ["--mixed_precision", "no", "--dynamo_backend", "no", str(ROOT / "recipes" / "judge.py")]
     with EndpointDouble(refuses(0, 8)) as endpoint:
         given = ["--judge", "openai:m", "--base_url", endpoint.url, "--cases", str(CASES), "--limit", "12"]
-        command = [sys.executable, *launch, *given, "--output", str(tmp_path / "two")]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=180, cwd=ROOT)
+        done = run_recipe("judge", *given, "--output", tmp_path / "two", launch=TWO_PROCESSES)
         assert done.returncode == 0, done.stderr
+    assert processes_of(tmp_path / "two") == 2
     verdicts = list(read_records(tmp_path / "two" / "verdicts.jsonl", Verdict))
     assert (len(verdicts), sum(verdict.valid for verdict in verdicts)) == (12, 10)
 

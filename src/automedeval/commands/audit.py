@@ -6,12 +6,12 @@
     automedeval audit --judge MODEL --rubric checklist --cases cases.jsonl --output reports/audit
 
 Writes OUTPUT/audit.json, audit.md and audit.html, and all verdicts as it goes; the same command again judges only what is
-missing, and several processes share it (`accelerate launch recipes/audit.py …`). With --verdicts nothing is judged: recorded
-verdicts are audited by the checks that need no changed cases. A judge of criteria (--rubric checklist) has its own checks:
-texts that say that criteria are met, the order of criteria, and one criterion in a prompt beside several.
+missing, and several processes share it (`accelerate launch recipes/audit.py …`, on CPUs `torchrun`). With --verdicts nothing is
+judged: recorded verdicts are audited by the checks that need no changed cases. A judge of criteria (--rubric checklist) has its
+own checks: texts that say that criteria are met, the order of criteria, and one criterion in a prompt beside several.
 
-The exit status is 0 if the judge passes its thresholds, 3 (1 under `accelerate launch`) if it does not or a threshold could
-not be measured, 1 if an input or argument is wrong.
+The exit status is 0 if the judge passes its thresholds, 3 (1 under a launcher) if it does not or a threshold could not be
+measured, 1 if an input or argument is wrong.
 """
 
 import json

@@ -9,7 +9,7 @@ import torch
 def best_device() -> str:
     """Return the device of this process: its CUDA GPU, else Apple's GPU ("mps"), else "cpu".
 
-    Under `accelerate launch` each process takes the CUDA GPU of its own number; with `--cpu` all of them take the CPU.
+    Of several processes each takes the CUDA GPU of its own number; with ACCELERATE_USE_CPU=true all of them take the CPU.
     """
     if os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("1", "true"):
         return "cpu"

@@ -333,9 +333,10 @@ class OpenAIChat(Chat):
 
     def body(self, prompt: Prompt, step: Step | None = None) -> dict[str, Any]:
         """Return the request body of a prompt, or of one step of its constrained answer."""
+        left_out = tuple(self.left_out)  # as it is now: other threads append to it
         messages = [{**message, "content": defuse(message["content"])} for message in prompt.messages]
         # The cap on all tokens, those of thoughts included. Older servers know it by its former name.
-        limit = "max_tokens" if "max_completion_tokens" in self.left_out else "max_completion_tokens"
+        limit = "max_tokens" if "max_completion_tokens" in left_out else "max_completion_tokens"
         body: dict[str, Any] = {
             "model": self.model,
             "messages": messages,
@@ -345,12 +346,12 @@ class OpenAIChat(Chat):
         }
         if step:
             body |= self._step(step, body, limit)
-        elif self.top_logprobs and "logprobs" not in self.left_out:
+        elif self.top_logprobs and "logprobs" not in left_out:
             body |= {"logprobs": True, "top_logprobs": self.top_logprobs}
         if not step and self.structured_output and prompt.schema:
             schema = {"name": "verdict", "strict": True, "schema": prompt.schema}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
-        return {name: value for name, value in body.items() if name not in self.left_out}
+        return {name: value for name, value in body.items() if name not in left_out}
 
     def _step(self, step: Step, body: Mapping[str, Any], limit: str) -> dict[str, Any]:
         """Return what a step changes in the body of its prompt's request."""
