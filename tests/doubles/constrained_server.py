@@ -56,15 +56,18 @@ class ConstrainedServer:
         dialect: the field by which it is constrained: "structured_outputs", "guided_regex", "regex", "grammar",
             "response_format", or None.
         alternatives: the most log-probabilities per token, 0 for none; more are refused with 400.
-        continues: whether it takes `continue_final_message`.
+        continues: whether it takes `continue_final_message`; "always": whether that is there or not, and the answer repeats
+            what it continues, as llama.cpp's.
+        limits: the names of the limit that it knows; it ignores others.
         strict: whether it refuses fields that it does not know.
         free: (prompt, limit) → the text without a constraint, and its reason to end.
     """
 
     dialect: str | None = "structured_outputs"
     alternatives: int = 20
-    continues: bool = True
+    continues: bool | str = True
     strict: bool = False
+    limits: tuple[str, ...] = ("max_completion_tokens", "max_tokens")
     free: Callable[[str, int], tuple[str, str]] = lambda prompt, limit: ("Both help.\nI think.", "stop")
 
     def double(self) -> EndpointDouble:
@@ -74,6 +77,7 @@ class ConstrainedServer:
         known = {"model", "messages", "max_tokens", "max_completion_tokens", "temperature", "seed", "stop"}
         known |= {"logprobs", "top_logprobs", "response_format", self.dialect}
         known |= {"continue_final_message", "add_generation_prompt"} if self.continues else set()
+        known |= {"repeat_penalty"} if self.dialect == "grammar" else set()
         if self.strict and body.keys() - known:
             return error(400, f"Extra inputs are not permitted: {min(body.keys() - known)}")
         if body.get("top_logprobs", 0) > self.alternatives:
@@ -81,17 +85,18 @@ class ConstrainedServer:
         prompt = next(one["content"] for one in body["messages"] if one["role"] == "user")
         begun, closed = "", 0
         if body["messages"][-1]["role"] == "assistant":
-            goes_on = self.continues and body.get("continue_final_message")
-            begun, closed = (body["messages"][-1]["content"], 0) if goes_on else ("", 5)
+            goes_on = self.continues == "always" or (self.continues and body.get("continue_final_message"))
+            begun, closed = (body["messages"][-1]["content"], -3) if goes_on else ("", 5)
+        echo = begun if self.continues == "always" else ""
         usage = {"prompt_tokens": sum(len(one["content"].split()) + 3 for one in body["messages"]) + closed}
-        limit = body.get("max_completion_tokens") or body["max_tokens"]
+        limit = next((body[name] for name in self.limits if name in body), math.inf)
         pattern = self._pattern(body)
         if pattern is None:
             text, reason = self.free(prompt, limit)
             for stop in body.get("stop", ()):
                 text, found, _ = text.partition(stop)
                 reason = "stop" if found else reason
-            return answer(text, finish_reason=reason, usage=usage | {"completion_tokens": len(text.split())})
+            return answer(echo + text, finish_reason=reason, usage=usage | {"completion_tokens": len(text.split())})
         text, tokens, most = "", [], min(self.alternatives, body.get("top_logprobs", 0))
         while True:
             chances = odds(prompt, text, pattern, begun)
@@ -106,7 +111,7 @@ class ConstrainedServer:
             text += best
         told = {"content": tokens} if most else None
         usage |= {"completion_tokens": len(tokens)}
-        return answer(text, finish_reason="length" if best else "stop", logprobs=told, usage=usage)
+        return answer(echo + text, finish_reason="length" if best else "stop", logprobs=told, usage=usage)
 
     def _token(self, text: str, logprob: float) -> dict[str, Any]:
         return {"token": text, "logprob": logprob, "bytes": list(text.encode())}

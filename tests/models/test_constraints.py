@@ -114,7 +114,7 @@ def test_values_and_probabilities_are_those_of_the_servers_table(name, rationale
                 assert words == best
 
 
-@pytest.mark.parametrize(("continues", "strict"), [(False, True), (True, False)])
+@pytest.mark.parametrize(("continues", "strict"), [(False, True), (True, False), ("always", False)])
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_dialect_is_found_and_gives_the_same_verdicts(dialect, continues, strict):
     verdicts = []
@@ -125,9 +125,25 @@ def test_every_dialect_is_found_and_gives_the_same_verdicts(dialect, continues, 
             asked = [request["body"] for request in endpoint.asked]
             if server.dialect == dialect and server.continues == continues:
                 assert str(judge.chat.offer) == "server: constrains yes, log-probabilities yes (20)"
-                assert judge.chat.offer.continues == continues
+                assert judge.chat.offer.continues == bool(continues)
                 assert [dialect in body for body in asked].count(True) == (2 if continues else 1)
     assert verdicts[0] == verdicts[1]
+
+
+@pytest.mark.parametrize("limits", [("max_tokens",), ("max_completion_tokens", "max_tokens")])
+def test_a_server_that_ignores_the_newer_name_of_the_limit_is_told_the_older_one(limits):
+    rambles = "They help. " * 100
+    server = ConstrainedServer(
+        "grammar", limits=limits, free=lambda _, most: (rambles[: int(min(most, 1000))], "length")
+    )
+    with server.double() as endpoint:
+        judge = Judge(chat_at(endpoint), "automedeval")
+        verdicts = list(judge(CASES))
+        assert judge.chat.left_out == ([] if len(limits) == 2 else ["max_completion_tokens"])
+        assert all(len(verdict.rationale) <= 40 for verdict in verdicts)
+        assert all(limits[0] in request["body"] for request in endpoint.asked)
+        # llama.cpp's Python server has another default, which would make a score less likely for having been given
+        assert all(request["body"]["repeat_penalty"] == 1.0 for request in endpoint.asked)
 
 
 @pytest.mark.parametrize(("offered", "used"), [(20, 20), (5, 5), (0, 0)])

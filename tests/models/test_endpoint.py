@@ -196,6 +196,11 @@ def test_a_server_that_ignores_the_limit_is_told_it_by_its_former_name():
         chat = chat_at(endpoint, concurrency=1)
         assert [answer.usage["completion_tokens"] for answer in ask(chat, 3).values()] == [100] * 3
         assert len(endpoint.asked) == 4
+    short = answer(SCORES, usage={"prompt_tokens": 9, "completion_tokens": 7})
+    with EndpointDouble(short, old_server) as endpoint:  # the first answer does not show it
+        chat = chat_at(endpoint, concurrency=1)
+        assert [answer.usage["completion_tokens"] for answer in ask(chat, 3).values()] == [7, 100, 100]
+        assert len(endpoint.asked) == 4
 
 
 DETAILS = {"completion_tokens_details": {"reasoning_tokens": 70}}

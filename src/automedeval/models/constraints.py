@@ -59,6 +59,9 @@ DIALECTS: dict[str, Callable[[Sequence[Part]], dict[str, Any]]] = {
         "response_format": {"type": "regex", "value": regular_expression(parts)}
     },
 }
+# What a server is told besides, in every step: the Python server of llama.cpp makes tokens that were written already less
+# likely, and with them a score that an earlier response got, unless it is told not to.
+BESIDES: dict[str, dict[str, Any]] = {"grammar": {"repeat_penalty": 1.0}}
 TOGETHER = ("structured_outputs", "guided_regex", "regex", "grammar")
 
 

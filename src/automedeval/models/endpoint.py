@@ -47,6 +47,7 @@ from automedeval.models.base import (
     without_thoughts,
 )
 from automedeval.models.constraints import (
+    BESIDES,
     DIALECTS,
     TOGETHER,
     Offer,
@@ -86,7 +87,7 @@ _NOT_TAKEN = re.compile(
 _IDENTITY = ("root", "owned_by", "max_model_len")
 # Fields of a request that the client knows no argument for.
 _CONTINUED = {"continue_final_message": True, "add_generation_prompt": False}
-_OF_SERVERS = {*DIALECTS, *_CONTINUED} - {"response_format"}
+_OF_SERVERS = {*DIALECTS, *_CONTINUED, *(name for more in BESIDES.values() for name in more)} - {"response_format"}
 _ALTERNATIVES = (
     20,
     5,
@@ -274,8 +275,13 @@ class OpenAIChat(Chat):
         """Ask for what nobody answers by himself, in all dialects at once, another one in each."""
         question = [{"role": "user", "content": "How are you?"}]
 
-        def tried(more: Mapping[str, Any], messages: Sequence[Mapping[str, str]] = question) -> dict[str, Any] | None:
-            body = {"model": self.model, "messages": messages, "max_tokens": 16, "temperature": 0.0, **more}
+        def tried(
+            more: Mapping[str, Any],
+            messages: Sequence[Mapping[str, str]] = question,
+            limit: str = "max_tokens",
+            most: int = 16,
+        ) -> dict[str, Any] | None:
+            body = {"model": self.model, "messages": messages, limit: most, "temperature": 0.0, **more}
             worst = self.budget.cost(200, 16)
             for attempt in range(self.max_retries + 1):
                 try:
@@ -309,12 +315,17 @@ class OpenAIChat(Chat):
                 told = [len(rivals) for _, rivals in reply_of(completion, Answer()).tokens]
                 alternatives = min(max(told, default=0), more.get("top_logprobs", 0))
                 begun = [*question, {"role": "assistant", "content": "I"}]
-                sizes = [
-                    answer_from_completion(completion).usage.get("prompt_tokens", 0) if completion else 0
-                    for completion in (tried({**_CONTINUED, "max_tokens": 1}, begun), tried({"max_tokens": 1}, begun))
-                ]
-                # Where the last message is closed and another one opened, the prompt is longer.
-                return Offer(dialect, alternatives, 0 < sizes[0] < sizes[1])
+                asked, flagged, bare = (
+                    answer_from_completion(one).usage.get("prompt_tokens", 0) if one else 0
+                    for one in (completion, tried(_CONTINUED, begun, most=1), tried({}, begun, most=1))
+                )
+                # Where the last message is closed and another one opened, the prompt is longer. llama.cpp never closes it.
+                continues = 0 < flagged < bare or 0 < flagged == asked + 1
+                # Some servers ignore the newer name of the limit, which short forced answers would not show.
+                limited = tried(alone[dialect], limit="max_completion_tokens", most=1)
+                if limited is None or said(limited).strip() == forms[dialect]:
+                    self._leave_out("max_completion_tokens")
+                return Offer(dialect, alternatives, continues)
         return Offer()
 
     def notes(self) -> list[str]:
@@ -355,15 +366,15 @@ class OpenAIChat(Chat):
 
     def _step(self, step: Step, body: Mapping[str, Any], limit: str) -> dict[str, Any]:
         """Return what a step changes in the body of its prompt's request."""
-        written, parts, changed = defuse(step.written), step.parts, {}
+        written, parts, changed = defuse(step.written), step.parts, {**BESIDES.get(self.offer.dialect, {})}
         if written and self.offer.continues:
             begun = {"role": "assistant", "content": written}
-            changed = {"messages": [*body["messages"], begun], **_CONTINUED}
+            changed |= {"messages": [*body["messages"], begun], **_CONTINUED}
         if parts is None:
             return changed | ({"stop": list(step.stop)} if any(step.stop) else {})
         if written and not self.offer.continues:  # it writes once more what it has written
             parts = (written, *parts)
-            changed = {limit: body[limit] + len(written.encode())}
+            changed[limit] = body[limit] + len(written.encode())
         if self.offer.alternatives:
             changed |= {"logprobs": True, "top_logprobs": self.offer.alternatives}
         return changed | DIALECTS[self.offer.dialect](parts)
@@ -481,7 +492,10 @@ class OpenAIChat(Chat):
         return lead(self._steps(prompt), lambda step: reply_of(*self._complete(prompt, step, halt)))
 
     def _steps(self, prompt: Prompt) -> Iterator[Step]:
-        """Yield the steps of a constrained answer; a server that does not continue an answer repeats what was written."""
+        """Yield the steps of a constrained answer.
+
+        A server that does not continue an answer repeats what was written, and llama.cpp returns it with what it adds.
+        """
         steps, reply = constrained_answer(prompt, self.offer.continues, self.temperature > 0), None
         while True:
             try:
@@ -489,7 +503,7 @@ class OpenAIChat(Chat):
             except StopIteration as end:
                 return end.value
             reply = yield step
-            if step.written and not self.offer.continues:
+            if step.written:
                 reply = replace(reply, text=reply.text.removeprefix(defuse(step.written)))
 
     def advance(self, prompt: Prompt, known: Mapping[str, str]) -> tuple[str, dict[str, Any]] | Answer:
@@ -603,18 +617,23 @@ class OpenAIChat(Chat):
         if probing:
             return completion, answer
         limit = body.get("max_completion_tokens", math.inf)
-        if answer.usage.get("completion_tokens", 0) > limit and self._leave_out("max_completion_tokens"):
+        # Earlier answers stay as they are: they ended before a limit that was not kept.
+        if answer.usage.get("completion_tokens", 0) > limit and self._leave_out("max_completion_tokens", late=True):
             raise _LeftOut
         with self._lock:
             self.asked, self._latest = self.asked + 1, max(self._latest, sent)
         return completion, answer
 
-    def _leave_out(self, name: str) -> bool:
-        """Leave a parameter out of all later requests, and say so once; return False if answers were given with it."""
+    def _leave_out(self, name: str, late: bool = False) -> bool:
+        """Leave a parameter out of all later requests, and say so once; return False if answers were given with it.
+
+        Args:
+            late: leave it out even then: it has changed none of them.
+        """
         with self._lock:
             if name in self.left_out:
                 return True
-            if self.asked:  # a run does not change its way of asking after its first answer
+            if self.asked and not late:  # a run does not change its way of asking after its first answer
                 return False
             self.left_out.append(name)
         tqdm.write(f"{self.name}: the endpoint does not take {name}: {_OPTIONAL[name]}", file=sys.stderr)
