@@ -110,7 +110,9 @@ def rate(url: str, cases: Sequence[Case], in_flight: int, search: float) -> floa
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--cases", type=int, default=256, help="cases that (b) judges (%(default)s)")
+    add(
+        "--cases", type=int, default=1024, help="cases that (b) judges; of few, the time to connect shows (%(default)s)"
+    )
     add("--in_flight", type=int, default=64, help="cases at once (%(default)s)")
     add("--delay", type=float, default=1.0, help="seconds that an answer takes (%(default)s)")
     add("--search", type=float, default=0.01, help="seconds that a search of the books takes (%(default)s)")
