@@ -119,13 +119,16 @@ def option_faults(recipe: str, words: list[str]) -> list[str]:
     return faults + [f"{recipe}: {flag} is missing" for flag in sorted(required - given.keys() - in_file)]
 
 
-def launch_faults(words: list[str]) -> list[str]:
-    """Return what is wrong with the words between `accelerate launch` and the recipe."""
-    from accelerate.commands.launch import launch_command_parser
+def launch_faults(launcher: str, words: list[str]) -> list[str]:
+    """Return what is wrong with the words between a launcher and the recipe."""
+    if launcher == "torchrun":
+        from torch.distributed.run import get_args_parser as parser_of
+    else:
+        from accelerate.commands.launch import launch_command_parser as parser_of
 
-    known = launch_command_parser()._option_string_actions
+    known = parser_of()._option_string_actions
     given = split_flags(words)
-    faults = [f"accelerate launch: unknown flag {flag}" for flag in given if flag not in known]
+    faults = [f"{launcher}: unknown flag {flag}" for flag in given if flag not in known]
     config = given.get("--config_file")
     return faults + ([f"no file {config}"] if config and not (ROOT / config).is_file() else [])
 
@@ -146,7 +149,11 @@ def faults(command: list[str]) -> list[str]:
     if program == "accelerate":
         if command[1] != "launch" or not scripts:
             return ["accelerate: not a launch of a recipe"]
-        found = launch_faults(command[2 : scripts[0]])
+        found = launch_faults("accelerate launch", command[2 : scripts[0]])
+    elif program == "torchrun":
+        if not scripts:
+            return ["torchrun: not a launch of a recipe"]
+        found = launch_faults(program, command[1 : scripts[0]])
     elif program not in ("python", "python3", "python3.11") or not scripts:
         return []
     script, words = command[scripts[0]], command[scripts[0] + 1 :]
@@ -169,7 +176,7 @@ def test_the_documents_show_the_commands_that_matter() -> None:
     assert any(command[:2] == ["automedeval", "report"] for command in shown)
     shown += commands((ROOT / "docs/judge.md").read_text(encoding="utf-8"))
     judged = [command for command in shown if command[:2] == ["automedeval", "judge"] or "recipes/judge.py" in command]
-    assert {command[0] for command in judged} == {"automedeval", "accelerate"}
+    assert {command[0] for command in judged} == {"automedeval", "accelerate", "torchrun"}
     judges = {command[command.index("--judge") + 1].partition(":")[0] for command in judged if "--judge" in command}
     assert {"models/SmolLM2-135M-Instruct", "openai"} <= judges
 
@@ -190,6 +197,7 @@ def test_the_documents_show_the_commands_that_matter() -> None:
         ("python benchmarks/no_such_file.py", "no file benchmarks/no_such_file.py"),
         ("accelerate launch --config_file nowhere.yaml recipes/get_models.py", "no file nowhere.yaml"),
         ("accelerate launch --processes 2 recipes/get_models.py", "unknown flag --processes"),
+        ("torchrun --processes 2 recipes/get_models.py", "torchrun: unknown flag --processes"),
         ("cd x && make no_such_target", "no make target no_such_target"),
         ("bash recipes/no_such_script.sh", "no file recipes/no_such_script.sh"),
     ],
