@@ -116,6 +116,7 @@ class LastTexts:
 
     def __init__(self, encoder: Any):
         self.encoder, self.dimensions, self.texts, self.vectors = encoder, encoder.dimensions, None, None
+        self.reads = encoder.reads
 
     def encode_tokens(self, texts: list[str]) -> Any:
         """Return what the encoder's `encode_tokens` does."""

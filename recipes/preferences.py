@@ -118,7 +118,8 @@ def preference(
     sums: dict[int, list[float]] = defaultdict(list)
     for found in values:
         for index, value in found.items():
-            sums[index].append(value)
+            if not case.responses[index].is_empty:  # nothing is learnt of a text that is not there
+                sums[index].append(value)
     means = {index: sum(found) / len(found) for index, found in sums.items()}
     best, worst = max(means, key=lambda index: means[index]), min(means, key=lambda index: means[index])
     margin = means[best] - means[worst] if means else 0.0

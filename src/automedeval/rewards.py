@@ -107,6 +107,8 @@ class JudgeReward:
     ) -> list[float | None]:
         """Return the reward of each completion; None, which TRL leaves out, where the judge's verdict is invalid.
 
+        An empty completion has the lowest score of the scale; one that the judge cannot read has None.
+
         Args:
             prompts: of each completion, a text or a conversation; those of one prompt stand together.
             completions: texts, or conversations that end with the assistant's message.
@@ -187,12 +189,11 @@ def cases_of(questions: Sequence[Any], references: Sequence[str | None], complet
 
 
 def rewards_of(judge: BaseJudge, cases: Sequence[Case]) -> list[float | None]:
-    """Return the mean of the valid verdicts' expected scores, or scores, for every response of all cases in turn."""
+    """Return the mean of what the verdicts say of each response (`Verdict.value`), of all cases in turn; None: nothing."""
     found: dict[str, list[list[float]]] = {case.id: [[] for _ in case.responses] for case in cases}
     for verdict in judge(cases):
-        for values, value in zip(found[verdict.case_id], verdict.expected_scores or verdict.scores or ()):
-            if value is not None:
-                values.append(value)
+        for index, value in verdict.values.items():
+            found[verdict.case_id][index].append(value)
     return [fmean(values) if values else None for case in cases for values in found[case.id]]
 
 

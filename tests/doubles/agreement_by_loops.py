@@ -303,6 +303,8 @@ class Loops:
             "checkpoint": self.checkpoint(row),
             "verdicts": len(units),
             "errors": dict(Counter(each["error"] or "unknown" for each in row.verdicts if not each["valid"])),
+            "empty": row.silent(),
+            "unread": {} if row.kind == "baseline" else row.unread(),
             "usage": dict(usage) if row.criterion in (None, *row.criteria[:1]) else {},
             "polarity": "worse" if row.criterion in WORSE else "better",
             "valid_rate": share(units),
@@ -361,7 +363,7 @@ class Loops:
         if row.expected is not None:
             banded, bands = self.banded(row, row.expected)
             twins = accuracies(self.groups(row, banded)) | correlations(self.points(row, row.expected))
-            twins["concordance"] = accuracies(self.groups(row, self.relations(row.expected)))["concordance"]
+            twins["concordance"] = accuracies(self.groups(row, self.ordered(row.expected)))["concordance"]
             found["tie_bands"] = bands
         return found | {f"{name}_expected": twin for name, twin in twins.items()}
 
@@ -395,7 +397,7 @@ class Loops:
 
     def agreement(self, row: "Row") -> dict[str, Any]:
         found = self.measures(row)
-        finest = row.relations if row.expected is None else self.relations(row.expected)
+        finest = row.relations if row.expected is None else self.ordered(row.expected)
         found["headline"] = "concordance" if row.expected is None else "concordance_expected"
         runs = row.runs()
         found["runs"] = [{"run": run} | self.measures(row.of_run(run)) for run in runs] if len(runs) > 1 else None
@@ -429,6 +431,15 @@ class Loops:
         found["worst"] = Ranked({name: weight for name, weight in weights.items() if weight > 1e-12}, 10)
         if row.expected is not None:
             found["risk_coverage"] = self.risk_coverage(row, people, finest)
+        return found
+
+    def ordered(self, scores: dict[tuple, float]) -> dict[tuple, int | None]:
+        """Return a judge's relations: an empty response loses a tie with an answer."""
+        found = self.relations(scores)
+        for number, one, two in self.pairs:
+            silent = [not self.length[number, place] for place in (one, two)]
+            if found[number, one, two] == 0 and silent[0] != silent[1]:
+                found[number, one, two] = -1 if silent[0] else 1
         return found
 
     def relations(self, scores: dict[tuple, float], bands: Sequence[float] = ()) -> dict[tuple, int | None]:
@@ -658,7 +669,7 @@ class Loops:
         for verdict in row.verdicts:
             number = self.number[verdict["case_id"]]
             for place in verdict["order"]:
-                units.setdefault(self.names[number][place], []).append((number, float(verdict["valid"])))
+                units.setdefault(self.names[number][place], []).append((number, float(row.says(verdict, place))))
         for run in row.runs():
             own = [verdict for verdict in row.verdicts if verdict["run"] == run]
             if row.of_pairs:
@@ -877,7 +888,7 @@ class Loops:
             both = {pair: None if other[pair] is None else people[pair] for pair in self.pairs}
             concordances = []
             for row in (one, two):
-                finest = row.relations if row.expected is None else self.relations(row.expected)
+                finest = row.relations if row.expected is None else self.ordered(row.expected)
                 groups = [(pair[0], [(both[pair], finest[pair])]) for pair in self.pairs]
                 concordances.append(accuracies(groups)["concordance"])
             first, second = concordances
@@ -1098,7 +1109,7 @@ class Row:
             self.asked = {key: known[key] is not None for key in loops.responses}
             self.scores, self.expected = None, {key: value for key, value in known.items() if value is not None}
             self.expected_means = self.expected
-            self.relations = loops.relations(self.expected)
+            self.relations = loops.ordered(self.expected)
             return
         self.shown = {(loops.number[each["case_id"]], place) for each in verdicts for place in each["order"]}
         judged = {loops.number[each["case_id"]] for each in verdicts}
@@ -1108,24 +1119,45 @@ class Row:
         self.asked = {(number, place): loops.names[number][place] not in left_out for number, place in loops.responses}
         self.scores, self.expected_means = self.means(verdicts, "scores"), self.means(verdicts, "expected_scores")
         valid = [each for each in verdicts if each["valid"]]
-        complete = valid and all(
-            each["expected_scores"] and all(each["expected_scores"][place] is not None for place in each["order"])
-            for each in valid
-        )
+        complete = valid and all(each["expected_scores"] for each in valid)
         self.expected = self.expected_means if complete and criterion is None else None
         if criterion is not None:
             self.scores = None
             self.choices = self.chosen(verdicts)
             self.relations = self.of_choices(self.choices)
         else:
-            self.relations = loops.relations(self.scores or self.expected or {})
+            self.relations = loops.ordered(self.scores or self.expected or {})
+
+    def says(self, verdict: dict, place: int) -> bool:
+        """Return whether a verdict is valid and says anything of a response that it shows."""
+        if not verdict["valid"] or verdict["choices"]:
+            return verdict["valid"]
+        every = [each["expected_scores"] for each in self.verdicts if each["valid"]]
+        given = verdict["expected_scores"] if all(every) else verdict["scores"] or verdict["expected_scores"]
+        return given[place] is not None
+
+    def silent(self) -> dict[str, int]:
+        """Return model → number of its empty responses that the judge was asked about."""
+        loops = self.loops
+        return dict(
+            Counter(loops.names[n][p] for n, p in loops.responses if self.asked[n, p] and not loops.length[n, p])
+        )
+
+    def unread(self) -> dict[str, int]:
+        """Return model → number of its responses that valid verdicts show and none says anything of."""
+        shown: dict[tuple[int, int], bool] = {}
+        for verdict in self.verdicts:
+            for place in verdict["order"] if verdict["valid"] else ():
+                key = (self.loops.number[verdict["case_id"]], place)
+                shown[key] = shown.get(key, False) or self.says(verdict, place)
+        return dict(Counter(self.loops.names[n][p] for (n, p), said in shown.items() if not said))
 
     @property
     def values(self) -> dict[tuple, float] | None:
         return self.scores if self.expected is None else self.expected
 
     def finest(self) -> dict[tuple, int | None]:
-        return self.relations if self.expected is None else self.loops.relations(self.expected)
+        return self.relations if self.expected is None else self.loops.ordered(self.expected)
 
     @property
     def of_pairs(self) -> bool:
@@ -1168,7 +1200,7 @@ class Row:
             row.relations = row.of_choices(row.chosen(own))
         else:
             values = row.expected if row.scores is None else row.scores
-            row.relations = self.loops.relations(values or {})
+            row.relations = self.loops.ordered(values or {})
         return row
 
     def missing(self) -> list[int]:

@@ -98,14 +98,14 @@ def test_a_baseline_of_embeddings_is_another_judge_by_another_encoder() -> None:
 @pytest.mark.parametrize(
     ("changes", "baseline", "error"),
     [
-        ({"question": "?"}, QUESTION, "the question or a response has no words"),
-        ({"responses": [{"model": "a", "text": ""}]}, QUESTION, "the question or a response has no words"),
+        ({"question": "?"}, QUESTION, "the question or every response has no words"),
+        ({"responses": [{"model": "a", "text": ""}]}, QUESTION, "the question or every response has no words"),
         ({}, REFERENCE, "the case has no reference"),
-        ({"reference": " "}, REFERENCE, "the reference or a response has no words"),
+        ({"reference": " "}, REFERENCE, "the reference or every response has no words"),
         (
             {"reference": "Rest.", "responses": [{"model": "a", "text": "…"}]},
             REFERENCE,
-            "the reference or a response has no words",
+            "the reference or every response has no words",
         ),
     ],
 )

@@ -190,7 +190,7 @@ def test_what_is_not_finite_is_invalid(chat: LocalChat, cases: list[Case], monke
         chat, "likelihoods", lambda pairs, wanted=None: ((at, float("nan")) for at in range(len(pairs)))
     )
     (verdict,) = LikelihoodJudge(chat, "automedeval")(cases[:1])
-    assert (verdict.valid, verdict.error) == (False, "a likelihood is not finite")
+    assert (verdict.valid, verdict.error) == (False, "no likelihood is finite")
     assert verdict.expected_scores is None
     assert "likelihoods" not in verdict.extra
 

@@ -93,7 +93,7 @@ def test_a_report_takes_it_as_any_judge(small: Path, tmp_path: Path) -> None:
     assert report["judges"]["small"]["concordance_expected"]["value"] is not None
 
 
-def test_a_response_without_words_is_invalid(small: Path, tmp_path: Path) -> None:
+def test_a_response_without_words_has_no_score_and_the_other_keeps_its_own(small: Path, tmp_path: Path) -> None:
     case = {
         "id": "one",
         "question": "Gout?",
@@ -101,8 +101,9 @@ def test_a_response_without_words_is_invalid(small: Path, tmp_path: Path) -> Non
     }
     write(tmp_path / "cases.jsonl", [case])
     (verdict,) = judged(tmp_path, small, tmp_path / "cases.jsonl")
-    assert (verdict["valid"], verdict["expected_scores"]) == (False, None)
-    assert verdict["error"] == "the question or a response has no words"
+    expected = Plain(small).score("Gout?", "Rest.")
+    assert verdict["valid"]
+    assert verdict["expected_scores"] == [None, pytest.approx(expected, abs=2e-4)]
 
 
 def test_the_measured_figures_are_those_of_loops(small: Path) -> None:

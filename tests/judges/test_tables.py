@@ -12,21 +12,22 @@ ROWS = {
     "id": ["x", "y", "z"],
     "question": ["Is rust harmful?", "Do I need a booster?", "May I swim?"],
     "model_a": ["Yes, it can be.", "Every ten years.", None],
-    "model_b": ["No.", "", "  "],
+    "model_b": ["No.", "", None],
     "reference": ["Rust itself is not.", None, "Yes."],
 }
 
 
 def test_a_data_set_gets_the_scores_of_the_verdicts() -> None:
     judge = load_judge("baseline:longer text")
-    scored = judge_dataset(judge, Dataset.from_dict(ROWS))
+    scored = judge_dataset(judge, Dataset.from_dict(ROWS), blank="skip")
     assert scored.column_names == [*ROWS, "model_a_score", "model_b_score", "valid", "rationale"]
     assert scored["model_a_score"][:] == [4.0, 3.0, None]
     assert scored["model_b_score"][:] == [1.0, None, None]
     assert scored["valid"][:] == [True, True, None]
-    only = judge_dataset(judge, Dataset.from_dict(ROWS).rename_column("question", "ask"), ["model_b"], question="ask")
+    data = Dataset.from_dict(ROWS).rename_column("question", "ask")
+    only = judge_dataset(judge, data, ["model_b"], question="ask", blank="lowest")
     assert "model_a_score" not in only.column_names
-    assert only["model_b_score"][:] == [1.0, None, None]
+    assert only["model_b_score"][:] == [1.0, 0.0, 0.0]
 
 
 def test_an_invalid_verdict_has_no_score() -> None:
@@ -43,13 +44,15 @@ def test_faults_are_one_line(tmp_path: Path) -> None:
         ({"a": ["b"]}, {}, "no column 'question'"),
         ({"question": ["b"]}, {}, "no column with responses"),
         (ROWS, {"responses": ["model_c"]}, "no column 'model_c'"),
-        (ROWS | {"valid": [1, 2, 3]}, {"responses": ["model_a"]}, "a column 'valid' already"),
+        (ROWS | {"valid": [1, 2, 3]}, {"responses": ["model_a"], "blank": "skip"}, "a column 'valid' already"),
+        (ROWS, {}, r"3 of 6 responses are blank: give blank='lowest'"),
+        (ROWS, {"blank": "drop"}, "blank must be one of lowest, skip, not 'drop'"),
     ):
         with pytest.raises(RecordError, match=fault):
             judge_dataset(judge, Dataset.from_dict(rows), **options)
     pairs = load_judge(str(build_tiny_model(tmp_path / "model")), "medical_pairwise", {"max_new_tokens": 4})
     with pytest.raises(RecordError, match="gives choices, and a table needs scores"):
-        judge_dataset(pairs, Dataset.from_dict(ROWS))
+        judge_dataset(pairs, Dataset.from_dict(ROWS), blank="skip")
 
 
 def test_verdicts_are_a_table_with_a_row_for_each_response() -> None:

@@ -119,6 +119,8 @@ def verdicts_of_lists(pick: Pick, cases: list[dict], judge: str, rubric: str):
             finer = [score and min(5, score + pick(4) / 4) for score in scores]
             if rubric != LIKELIHOOD and len(order) > 1 and pick(8) == 1:
                 scores[order[0]] = None
+            if len(order) > 1 and pick(8) == 1:  # a response that the judge could not read
+                scores[order[0]] = finer[order[0]] = None
             with_expected = rubric == LIKELIHOOD or expected == 2 or (expected == 1 and pick(2) == 1)
             with_scores = rubric != LIKELIHOOD and not (with_expected and pick(8) == 1)
             yield a_verdict(case, judge, rubric, order, valid, pick) | {

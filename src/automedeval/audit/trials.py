@@ -88,6 +88,9 @@ def plan_trials(
         if not values.keys() >= set(request.slots):
             continue
         ranked = _ranked(request, values, (ratings or {}).get(request.case.id))
+        ranked = [index for index in ranked if not request.case.responses[index].is_empty]  # has nothing to change
+        if not ranked:
+            continue
         if "planting" in checks:
             found += [planted(request, ranked[0], attack, rubric) for attack in attacks(number)]
         if "sameness" in checks:
@@ -142,7 +145,7 @@ def _harms(request: Request, ranked: list[int], templates: Templates, number: in
 def outcome(trial: Trial, before: Verdict, after: Verdict, judge: JudgeVerdicts) -> Outcome:
     """Compare the verdict on a changed case with that on the unchanged one; `judge` has all verdicts on unchanged cases."""
     case, unit = judge.cases.index[trial.clean.case.id], judge.unit
-    if not after.valid or (judge.has_expected and expected_values(after) is None):
+    if not after.valid or after.unread or (judge.has_expected and expected_values(after) is None):
         return Outcome(trial, case, False)
     own = [own_values(verdict, judge.rubric) for verdict in (before, after)]
     fine = [expected_values(verdict) for verdict in (before, after)] if judge.has_expected else own

@@ -169,11 +169,13 @@ def verdicts_of(
         case, span = cases.records[number], slice(cases.start[number], cases.start[number + 1])
         order = tuple(np.flatnonzero(asked[span]).tolist())
         values = combined[span]
-        lacking = [case.models[index] for index in order if np.isnan(values[index])]
-        expected = None if lacking else tuple(float(values[i]) if i in order else None for i in range(len(values)))
+        known = [index for index in order if not np.isnan(values[index])]
+        expected = tuple(float(values[i]) if i in known else None for i in range(len(values))) if known else None
         votes = (~np.isnan(scores[:, span])).sum(axis=0).tolist()
         extra = {"models": case.models, "votes": votes, "case_digest": case.digest, "settings": settings}
-        error = f"no judge has a valid score of {lacking[0]}" if lacking else None
-        verdict = Verdict(case.id, name, judges[0].rubric_name, order, valid=not lacking, error=error)
+        if empty := [case.models[index] for index in order if case.responses[index].is_empty]:
+            extra["empty"] = empty
+        error = None if known else "no judge has a valid score of any response"
+        verdict = Verdict(case.id, name, judges[0].rubric_name, order, valid=bool(known), error=error)
         found.append(Verdict(**{**vars(verdict), "expected_scores": expected, "extra": extra}))
     return found

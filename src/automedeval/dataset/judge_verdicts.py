@@ -47,6 +47,8 @@ def verdicts_of_judge(
         found = judged.get(case.id)
         if found is None or not found.valid:
             without["not judged" if found is None else "invalid"] += 1
+        elif None in found.expected_scores:
+            without["a response is unread"] += 1
         elif not 1 <= len(case.responses) <= rubric.max_responses:
             without[f"not 1 to {rubric.max_responses} responses"] += 1
         else:
@@ -81,7 +83,7 @@ def _read(cases: Sequence[Case], path: str) -> dict[str, Verdict]:
         if verdict.case_id in found:
             raise RecordError(f"{place}: a second verdict on case {verdict.case_id!r}")
         given = verdict.expected_scores
-        if verdict.valid and (given is None or len(given) != len(case.responses) or None in given):
+        if verdict.valid and (given is None or len(given) != len(case.responses)):
             raise RecordError(f"{place}: has no expected_scores of all responses")
         found[verdict.case_id] = verdict
     return found

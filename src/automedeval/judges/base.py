@@ -6,9 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from automedeval.judges.empty import put_empty_lowest
 from automedeval.judges.requests import Request, plan_apart
 from automedeval.models.base import Answer
 from automedeval.records import Case, RecordError, Verdict
+from automedeval.rubrics import without_scale
 
 WINDOW = 512  # requests that are sorted by length and batched together
 LEAST_SHARED = 16  # requests of the last windows that processes share
@@ -147,10 +149,18 @@ class BaseJudge(ABC):
         return prompt, over, sorted(clipped)
 
     def record(self, request: Request, error: str | None, notes: dict[str, Any] | None, **values: Any) -> Verdict:
-        """Return a verdict, invalid if there is an error, with its origin: models, digest of the case, settings, weights."""
+        """Return a verdict, invalid if there is an error, with its origin: models, digest of the case, settings, weights.
+
+        Empty responses are put lowest, and named (see `judges.empty`); a judge of criteria does so itself.
+        """
         case, checkpoint = request.case, getattr(self.chat, "checkpoint", None)
         made = {"models": case.models, "case_digest": request.digest, "settings": self.fingerprint}
         made |= {"checkpoint": checkpoint} if checkpoint else {}
+        if empty := [case.models[index] for index in request.slots if case.responses[index].is_empty]:
+            made["empty"] = empty
+            if not request.checklist:
+                rubric = None if without_scale(self.rubric_name) else getattr(self, "rubric", None)
+                error, values = put_empty_lowest(request, rubric, error, values)
         if left_out := getattr(self.chat, "left_out", None):
             made["left_out"] = list(left_out)
         return Verdict(

@@ -73,12 +73,12 @@ class BaselineJudge(ApartJudge):
         return ((index, own) for index, own in enumerate(np.split(scores, ends[:-1])) if wanted[index])
 
     def verdict(self, request: Request, answer: np.ndarray, notes: dict[str, Any] | None = None) -> Verdict:
-        """Return the verdict of a case's scores; it is invalid if one of them is not finite."""
-        shown = [float(answer[slot]) for slot in request.slots]
-        if not np.isfinite(shown).all():
+        """Return the verdict of a case's scores, None for a response without words; it is invalid if none is finite."""
+        shown = [round(float(answer[slot]), 6) if np.isfinite(answer[slot]) else None for slot in request.slots]
+        if all(score is None for score in shown):
             text = "reference" if self.baseline in READ_REFERENCE else "question"
             missing = text == "reference" and request.case.reference is None
-            error = "the case has no reference" if missing else f"the {text} or a response has no words"
+            error = "the case has no reference" if missing else f"the {text} or every response has no words"
             return self.record(request, error, notes, expected_scores=None)
-        values = by_response([round(score, 6) for score in shown], request.slots, len(request.case.responses))
+        values = by_response(shown, request.slots, len(request.case.responses))
         return self.record(request, None, notes, expected_scores=values)

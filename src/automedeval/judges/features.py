@@ -1,4 +1,8 @@
-"""What the small judge reads of a response: numbers that a small encoder gives, with and without a trained adapter."""
+"""What the small judge reads of a response: numbers that a small encoder gives, with and without a trained adapter.
+
+A text that the encoder cannot read (see `Encoder.reads`) counts as one without words. Of a conversation the patient's last
+message is the question.
+"""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -6,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from automedeval.metrics.embedding import pieces
+from automedeval.metrics.lexical import WORD
 from automedeval.models.cross_encoder import relevance
-from automedeval.records import Case, question_text
+from automedeval.records import Case
 
 # What is read of a response and its question:
 #   first             the cosine of the question with the response's first piece
@@ -23,6 +28,7 @@ QUESTION = ("first", "late_interaction", "on_topic", "relevance")
 REFERENCE = ("reference", "covered")
 FEATURES = (*QUESTION, *REFERENCE)
 NEAR = 0.2
+LEAST_ASKED = 5  # words of a question that needs no earlier message to be understood
 
 
 class Text(NamedTuple):
@@ -43,7 +49,7 @@ def read_responses(cases: Sequence[Case], encoder: Any, cross_encoder: Any) -> n
     Returns:
         float [responses of all cases, FEATURES]; NaN where there are no words, those of REFERENCE also without a reference.
     """
-    questions = [question_text(case.question) for case in cases]
+    questions = [asked_last(case.question) for case in cases]
     references = [case.reference or "" for case in cases]
     texts = [response.text for case in cases for response in case.responses]
     encoded = encode([*questions, *references, *texts], encoder)
@@ -64,9 +70,24 @@ def read_responses(cases: Sequence[Case], encoder: Any, cross_encoder: Any) -> n
     return features
 
 
+def asked_last(question: str | list[dict[str, str]]) -> str:
+    """Return what was asked: a text, or of a conversation the patient's last message, the earlier ones behind a short one.
+
+    The newest message stands first, because a text that is too long is cut at its end.
+    """
+    if isinstance(question, str):
+        return question
+    taken: list[str] = []
+    for message in reversed(question):
+        if message["role"] == "user" and len(WORD.findall(" ".join(taken))) < LEAST_ASKED:
+            taken.append(message["content"])
+    return "\n".join(taken)
+
+
 def encode(texts: Sequence[str], encoder: Any) -> dict[str, Text]:
     """Encode texts piece by piece; equal pieces are encoded once, so that equal texts have equal features."""
-    cut = {text: pieces(text) for text in texts}
+    different = list(dict.fromkeys(texts))
+    cut = {text: pieces(text) if reads else [] for text, reads in zip(different, encoder.reads(different))}
     every = list(dict.fromkeys(piece for own in cut.values() for piece in own))
     found = dict(zip(every, encoder.encode_tokens(every)))
     empty = np.empty((0, encoder.dimensions), np.float32)

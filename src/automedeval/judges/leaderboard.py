@@ -1,6 +1,6 @@
 """Rank candidates by a judge's verdicts: mean score, mean rank and win share per model, for the table after a run."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -34,6 +34,8 @@ class Standings:
         self.rubric = rubric
         self.verdicts = self.valid = self.cases = self.clipped = self.truncated = 0
         self.errors: dict[str, int] = defaultdict(int)
+        self.empty: Counter[str] = Counter()  # model → cases in which its response is empty
+        self.unread: Counter[str] = Counter()  # model → cases in which no verdict says anything of its response
         self._open: dict[str, list[Verdict]] = defaultdict(list)
         self._scores: dict[str, _Mean] = defaultdict(_Mean)
         self._expected: dict[str, _Mean] = defaultdict(_Mean)
@@ -66,21 +68,33 @@ class Standings:
             for name, choice in (verdict.choices or {}).items():
                 self._add_choice(verdict.pair, name, choice)
         models = verdicts[0].extra["models"]
+        empty = {models.index(name) for verdict in verdicts for name in verdict.empty}
+        unread = {index for verdict in verdicts for index in verdict.unread}
         for verdict in verdicts:
             if verdict.checklist:
                 self._checklist[models[verdict.order[0]]].append(verdict.checklist)
+            unread -= verdict.values.keys()
+        for found, counts in ((empty, self.empty), (unread, self.unread)):
+            counts.update(models[index] for index in found)
         scores = _means(verdict.scores for verdict in verdicts if verdict.scores)
         expected = _means(verdict.expected_scores for verdict in verdicts if verdict.expected_scores)
         for values, sums in ((scores, self._scores), (expected, self._expected)):
             for index, value in values.items():
                 sums[models[index]].add(value)
         values = scores or expected
-        for index, value in values.items() if len(values) > 1 else ():
-            above = sum(other > value + 1e-9 for other in values.values())
-            level = sum(abs(other - value) <= 1e-9 for other in values.values())
-            self._ranks[models[index]].add(above + (level + 1) / 2)
-            beaten = len(values) - above - level + (level - 1) / 2
-            self._wins[models[index]]["score"].add(beaten / (len(values) - 1))
+
+        def beats(one: int, other: int) -> bool:
+            gap = values[one] - values[other]
+            return gap > 1e-9 or (gap >= -1e-9 and other in empty and one not in empty)
+
+        for index in values if len(values) > 1 else ():
+            above, below = (
+                sum(beats(*pair) for pair in pairs)
+                for pairs in (((other, index) for other in values), ((index, other) for other in values))
+            )
+            level = len(values) - 1 - above - below
+            self._ranks[models[index]].add(above + 1 + level / 2)
+            self._wins[models[index]]["score"].add((below + level / 2) / (len(values) - 1))
 
     def _add_choice(self, pair: tuple[str, str], name: str, choice: str) -> None:
         worse = self.rubric is not None and self.rubric.criterion(name).polarity == "worse"
@@ -88,13 +102,14 @@ class Standings:
             self._wins[model][name].add(0.5 if choice not in pair else float((choice == model) != worse))
 
     def table(self) -> list[dict[str, str | float | int]]:
-        """Return one row per model, best first: cases, mean score, mean expected score, mean rank, win share.
+        """Return one row per model, best first: cases, mean score, mean expected score, mean rank, win share, and where there
+        are any, cases with an empty and with an unread response.
 
         A win share is the share of comparisons won, a tie counting half. A pairwise rubric has one per criterion; where a
         criterion's choice names the worse response, the other one wins.
         """
         rows = []
-        for model in {*self._scores, *self._expected, *self._wins, *self._checklist}:
+        for model in {*self._scores, *self._expected, *self._wins, *self._checklist, *self.unread}:
             row: dict[str, str | float | int] = {"model": model}
             if lists := self._checklist.get(model):
                 row |= checklist_row(lists)
@@ -110,6 +125,7 @@ class Standings:
                 row["pairs"] = max(share.count for share in wins.values())
                 row["win share"] = sum(share.value for share in wins.values()) / len(wins)
                 row |= {name: share.value for name, share in wins.items()}
+            row |= {name: counts[model] for name, counts in (("empty", self.empty), ("unread", self.unread)) if counts}
             rows.append(row)
         by = ("win share", "expected", "score", "highest")
         return sorted(rows, key=lambda row: [-row.get(name, 0.0) for name in by] + [row["model"]])

@@ -1,5 +1,6 @@
 """Judge by log-likelihoods: how likely a response makes the question. Nothing is generated."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -74,11 +75,12 @@ class LikelihoodJudge(ApartJudge):
         """Return the verdict of log-probabilities in the order of `prompt`; an `Answer` with an error makes it invalid."""
         if isinstance(answer, Answer):
             return self.record(request, answer.error, notes, expected_scores=None)
-        if not all(abs(value) < float("inf") for value in answer):
-            return self.record(request, "a likelihood is not finite", notes, expected_scores=None)
+        if not any(map(math.isfinite, answer)):
+            return self.record(request, "no likelihood is finite", notes, expected_scores=None)
 
         def spread(some: Iterable[float]) -> tuple:
-            return by_response([round(value, 6) for value in some], request.slots, len(request.case.responses))
+            rounded = (round(value, 6) if math.isfinite(value) else None for value in some)
+            return by_response(rounded, request.slots, len(request.case.responses))
 
         if not self.rubric:
             return self.record(request, None, notes, expected_scores=spread(answer))

@@ -193,6 +193,11 @@ def summary(log: Log, rubric: Rubric | None, requests: Requests, seconds: float)
             standings.add(verdict, there[verdict.case_id])
     lines = [f"\n{' by '.join(log.author)}", format_table(standings.table())]
     lines += [f"  invalid, {count}: {error}" for error, count in sorted(standings.errors.items())[:8]]
+    for counts, words in (
+        (standings.empty, "empty, which has the lowest score"),
+        (standings.unread, "unread: the judge cannot read it, and it has no score"),
+    ):
+        lines += [f"  {sum(counts.values())} × a response is {words}"] if counts else []
     per_case = len(requests) / len(requests.digests)
     rate = f"{log.new / per_case / seconds:.2f} cases/s, " if log.new and seconds else ""
     counts = f"{standings.cases} cases, {standings.verdicts} verdicts ({log.new} new), {rate}"

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import expit
 
 from automedeval.judges.base import ApartJudge
-from automedeval.judges.features import FEATURES, QUESTION, read_responses
+from automedeval.judges.features import FEATURES, QUESTION, asked_last, read_responses
 from automedeval.judges.requests import Request
 from automedeval.models.arguments import EncoderArguments
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint
@@ -30,6 +30,7 @@ from automedeval.stats.logistic import fit_logistic, order_weights
 
 PACKAGED = Path(__file__).parent / "packaged" / "small"
 ADAPTER = "relevance"  # folder of the adapter
+READING = 2  # version of what is read, for the fingerprint: 1 read whole conversations, and empty responses made a case invalid
 CHUNK = 32  # cases that are read together: the vectors of all their tokens are kept
 SCALES = {"question": QUESTION, "reference": FEATURES}  # what is read without and with a reference
 
@@ -130,8 +131,10 @@ class Learnt:
 class SmallJudge(ApartJudge):
     """Score every response by itself: `expected_scores` on the rubric's scale, calibrated with people's ratings.
 
+    A response that the encoder cannot read has no score; the others of its case keep theirs.
+
     A verdict's `abstains` says that its scores lie too close together to be certified. It is missing where nothing was
-    certified: for a single response, and where a reference was read, as `reads_reference` then says.
+    certified: for a single response that was read, and where a reference was read, as `reads_reference` then says.
 
     Args:
         encoder: an `Encoder`.
@@ -158,7 +161,7 @@ class SmallJudge(ApartJudge):
             raise RecordError(f"the small judge reads a scale, and the rubric {self.rubric.name} gives choices")
         self.name = self.name or "small"
         self.rubric_name = self.rubric.name
-        settings = [self.encoder.fingerprint, self.adapter, self.learnt.to_dict(), self.rubric.scale]
+        settings = [READING, self.encoder.fingerprint, self.adapter, self.learnt.to_dict(), self.rubric.scale]
         self.fingerprint = digest(settings)
 
     def estimate(self, requests: Sequence[Request]) -> tuple[int, float]:
@@ -171,27 +174,36 @@ class SmallJudge(ApartJudge):
         return [0] * len(prompts)  # a response is read in pieces
 
     def answer(self, prompts: Sequence[Request], wanted: Sequence[bool]) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield (index, shares of the scale of the responses in the slots) of the wanted requests, the shortest cases first."""
-        chosen = [(index, shown(prompts[index])) for index, want in enumerate(wanted) if want]
-        chosen.sort(key=lambda each: sum(len(response.text) for response in each[1].responses))
-        for some in (chosen[start : start + CHUNK] for start in range(0, len(chosen), CHUNK)):
-            cases = [case for _, case in some]
-            shares = self.learnt.shares(read_responses(cases, self.encoder, self.cross_encoder))
-            ends = np.cumsum([len(case.responses) for case in cases])
-            yield from zip([index for index, _ in some], np.split(shares, ends[:-1]))
+        """Yield (index, features of the responses in the slots) of the wanted requests, the shortest cases first.
+
+        Cases are read together as they stand in `prompts`, wanted or not: which texts share a batch changes the last digits of
+        their vectors, and a resumed run has to give the same.
+        """
+        cases = [shown(prompt) for prompt in prompts]
+        by_length = sorted(range(len(cases)), key=lambda index: sum(len(each.text) for each in cases[index].responses))
+        for some in (by_length[start : start + CHUNK] for start in range(0, len(by_length), CHUNK)):
+            if any(wanted[index] for index in some):
+                features = read_responses([cases[index] for index in some], self.encoder, self.cross_encoder)
+                ends = np.cumsum([len(cases[index].responses) for index in some])
+                found = zip(some, np.split(features, ends[:-1]))
+                yield from ((index, own) for index, own in found if wanted[index])
 
     def verdict(self, request: Request, answer: np.ndarray, notes: dict[str, Any] | None = None) -> Verdict:
-        """Return the verdict of a case; it is invalid if a share is not finite."""
-        if not np.isfinite(answer).all():
-            return self.record(request, "the question or a response has no words", notes, expected_scores=None)
-        (low, high), shares = self.rubric.scale, answer.tolist()
-        beside = "reference" in self.learnt.scales and (request.case.reference or "").strip()
-        found = {"reads_reference": True} if beside else {}
-        if self.learnt.certain is not None and len(shares) > 1 and not beside:
-            gap = fmean(abs(one - other) for one, other in combinations(shares, 2))
-            found["abstains"] = gap < self.learnt.certain
-        scores = [round(low + (high - low) * share, 6) for share in shares]
+        """Return the verdict of the features of a case; it is invalid if no response could be read, and none is empty."""
+        (low, high), shares = self.rubric.scale, self.learnt.shares(answer)
+        scores = [None if np.isnan(share) else round(low + (high - low) * share, 6) for share in shares.tolist()]
         expected = by_response(scores, request.slots, len(request.case.responses))
+        empty = any(request.case.responses[slot].is_empty for slot in request.slots)
+        if not self.encoder.reads([asked_last(request.case.question)])[0]:
+            return self.record(request, "the question cannot be read", notes, expected_scores=None)
+        if np.isnan(shares).all() and not empty:
+            return self.record(request, "no response can be read", notes, expected_scores=None)
+        beside = "reference" in self.learnt.scales and not np.isnan(answer[:, FEATURES.index("reference")]).all()
+        found = {"reads_reference": True} if beside else {}
+        certain = self.learnt.certain is not None and not empty and not np.isnan(shares).any()
+        if certain and len(shares) > 1 and not beside:
+            gap = fmean(abs(one - other) for one, other in combinations(shares.tolist(), 2))
+            found["abstains"] = gap < self.learnt.certain
         return self.record(request, None, found | (notes or {}), expected_scores=expected)
 
 

@@ -11,11 +11,16 @@ if TYPE_CHECKING:
     import pandas
     from datasets import Dataset
 
+BLANK = ("lowest", "skip")  # what a blank cell of a candidate means
 NOT_RESPONSES = ("id", "question", "reference", "topic")
 
 
 def judge_dataset(
-    judge: BaseJudge, dataset: "Dataset", responses: Sequence[str] | None = None, question: str = "question"
+    judge: BaseJudge,
+    dataset: "Dataset",
+    responses: Sequence[str] | None = None,
+    question: str = "question",
+    blank: str | None = None,
 ) -> "Dataset":
     """Judge every row of a data set, and return it with the scores as further columns.
 
@@ -23,18 +28,19 @@ def judge_dataset(
 
     Args:
         judge: any judge that gives scores.
-        dataset: one question a row, with one column for the responses of each model; `reference` is read if it is there. An
-            empty value is no response of that model.
+        dataset: one question a row, with one column for the responses of each model; `reference` is read if it is there.
         responses: the columns with responses, which name the models; by default all but id, question, reference and topic.
         question: the column with the question.
+        blank: what a null or an empty text in a column with responses means. "lowest": the model was asked and gave no answer,
+            which has the lowest score; "skip": it was not asked, and has none. Needed if there is one.
 
     Returns:
-        The data set with `MODEL_score` for each model, the mean of the valid verdicts' expected scores, or scores; null where
-        no verdict is valid. `valid` says whether every verdict on the row is valid, null where there was nothing to judge.
-        `rationale` is that of the first valid verdict, null if there is none.
+        The data set with `MODEL_score` for each model, the mean of what the valid verdicts say of its response
+        (`Verdict.value`); null where there is none. `valid` says whether every verdict on the row is valid, null where there
+        was nothing to judge. `rationale` is that of the first valid verdict, null if there is none.
 
     Raises:
-        RecordError: a column is missing, or the judge gives choices and no scores.
+        RecordError: a column is missing, the judge gives choices and no scores, or a response is blank and `blank` is None.
     """
     columns = dataset.column_names
     models = (
@@ -45,7 +51,15 @@ def judge_dataset(
     if not models:
         raise RecordError(f"the data set has no column with responses; it has {', '.join(columns)}")
     found: dict[str, list[Verdict]] = {str(row): [] for row in range(len(dataset))}
-    for verdict in judge(_cases_of(dataset, question, models)):
+    if blank not in (None, *BLANK):
+        raise RecordError(f"blank must be one of {', '.join(BLANK)}, not {blank!r}")
+    count = sum(not (each or "").strip() for model in models for each in dataset[model]) if blank is None else 0
+    if count:
+        raise RecordError(
+            f"{count:,} of {len(dataset) * len(models):,} responses are blank: give blank='lowest' (the model gave no answer: "
+            "lowest score) or blank='skip' (it was not asked: no score)"
+        )
+    for verdict in judge(_cases_of(dataset, question, models, blank)):
         if verdict.choices:
             raise RecordError(
                 f"{verdict.rubric} gives choices, and a table needs scores: take Verdicts(judge(cases)).to_pandas()"
@@ -55,9 +69,8 @@ def judge_dataset(
     for verdicts in found.values():
         scores: dict[str, list[float]] = {model: [] for model in models}
         for verdict in verdicts:
-            for name, score in zip(verdict.extra["models"], verdict.expected_scores or verdict.scores or ()):
-                if score is not None:
-                    scores[name].append(score)
+            for index, value in verdict.values.items():
+                scores[verdict.extra["models"][index]].append(value)
         for model in models:
             added[f"{model}_score"].append(fmean(scores[model]) if scores[model] else None)
         added["valid"].append(all(verdict.valid for verdict in verdicts) if verdicts else None)
@@ -69,10 +82,10 @@ def judge_dataset(
     return dataset
 
 
-def _cases_of(dataset: "Dataset", question: str, models: Sequence[str]) -> Iterator[Case]:
+def _cases_of(dataset: "Dataset", question: str, models: Sequence[str], blank: str | None) -> Iterator[Case]:
     for number, row in enumerate(dataset):
         given = tuple(
-            Response(model, row[model]) for model in models if isinstance(row[model], str) and row[model].strip()
+            Response(model, row[model] or "") for model in models if blank != "skip" or (row[model] or "").strip()
         )
         if given:
             yield Case(str(number), row[question], given, row.get("reference") or None)

@@ -98,6 +98,8 @@ class Calibration(ABC):
         for place, (value, point) in points.items():
             scores[place] = self.levels[int(np.searchsorted(self.cuts, value))]
             expected[place] = round(point, 6)
+        for place in (place for place in points if models_of(verdict)[place] in verdict.empty):
+            scores[place] = expected[place] = self.rubric.scale[0]  # whatever was learnt of answers
         return replace(fresh, scores=tuple(scores), expected_scores=tuple(expected))
 
     @abstractmethod
@@ -143,7 +145,7 @@ class ScoreCalibration(Calibration):
             ((verdict.case_id, model), value)
             for verdict in sorted(valid, key=lambda verdict: (verdict.case_id, verdict.order, verdict.run))
             for model, value in zip(models_of(verdict), _values(verdict, source))
-            if value is not None and (verdict.case_id, model) in given
+            if value is not None and model not in verdict.empty and (verdict.case_id, model) in given
         ]
         # Responses and cases are numbered in the order of their first entries.
         responses = {key: number for number, key in enumerate(dict.fromkeys(key for key, _ in entries))}

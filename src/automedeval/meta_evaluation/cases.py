@@ -68,6 +68,11 @@ class Cases:
         return np.array([numbers[name] for case in self.records for name in case.models])
 
     @cached_property
+    def empty(self) -> np.ndarray:
+        """Whether each response is empty: bool [responses]."""
+        return np.array([response.is_empty for case in self.records for response in case.responses], bool)
+
+    @cached_property
     def pair_index(self) -> dict[tuple[int, int], int]:
         """(first response, second response) → number of the pair."""
         return {pair: number for number, pair in enumerate(zip(*map(np.ndarray.tolist, self.panel.pairs)))}

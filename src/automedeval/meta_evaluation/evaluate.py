@@ -122,6 +122,8 @@ def _habits(cases: Cases, row: Row, longer: np.ndarray) -> dict[str, Any]:
         "checkpoint": judge.checkpoint,
         "verdicts": int(judge.verdicts_due.sum()),
         "errors": dict(judge.errors.most_common(8)),
+        "empty": judge.by_model(cases.empty),
+        "unread": judge.by_model(judge.unread),
         "usage": judge.usage if row.criterion in (None, *judge.criteria[:1]) else {},
         "polarity": "worse" if row.criterion in judge.worse else "better",
         "valid_rate": bootstrap.ratio(judge.verdicts_valid, judge.verdicts_due, reason="no verdict"),
@@ -164,7 +166,7 @@ def measures_of(cases: Cases, row: Row, rated: np.ndarray, relation: np.ndarray)
     if row.expected is not None:
         banded, bands = agreement.cross_fitted_relations(panel, relation, row.expected, cases.folds())
         twins = agreement.accuracies(panel, relation, banded) | _correlations(cases, rated, row.expected)
-        twins["concordance"] = _concordance(cases, relation, panel.relations(row.expected))
+        twins["concordance"] = _concordance(cases, relation, row.finest)
         record |= {f"{name}_expected": twins[name] for name in ACCURACIES + CORRELATIONS} | {"tie_bands": bands}
     else:
         reason = "no valid verdict" if row.invalid else "this judge gives no expected scores, or not with every verdict"

@@ -47,11 +47,11 @@ def own_values(verdict: Verdict, rubric: Rubric | None = None, models: Sequence[
 
 
 def expected_values(verdict: Verdict) -> Values | None:
-    """Return a valid verdict's expected scores; None where it lacks one."""
+    """Return a valid verdict's expected scores, of the responses that it could read; None where it has none."""
     given = verdict.expected_scores
-    if not verdict.valid or given is None or any(given[index] is None for index in verdict.order):
+    if not verdict.valid or given is None:
         return None
-    return {index: float(given[index]) for index in verdict.order}
+    return {index: float(given[index]) for index in verdict.order if given[index] is not None}
 
 
 @dataclass(eq=False)
@@ -74,7 +74,8 @@ class JudgeVerdicts:
         has_own: whether there are whole scores or choices; has_expected: whether every valid verdict has expected scores.
         of_pairs: whether the judge compares pairs, also where no verdict is valid.
         criteria: the criteria of which there are choices; worse: those of which a choice means the worse response.
-        given, verdicts_valid: float [cases], the number of verdicts, and of valid ones; errors: of invalid ones, by error.
+        is_valid: bool [verdicts]; errors: the number of invalid ones, by error.
+        given, verdicts_valid: float [cases], the number of verdicts, and of valid ones.
         settings, checkpoint: the fingerprints of the judge's settings and of its weights; None where they are not known.
         scale: the rubric's scale, None where it is not known.
     """
@@ -104,10 +105,12 @@ class JudgeVerdicts:
         self.run = np.array([verdict.run for verdict in self.verdicts], int)
         self.panel = Panel(group, self.case_of, len(self.cases))
         is_valid = np.array([verdict.valid for verdict in self.verdicts])
-        self.has_expected = bool(is_valid.any()) and not np.isnan(self.expected_score[is_valid[self.panel.group]]).any()
+        self.has_expected = all(verdict.expected_scores is not None for verdict in self.verdicts if verdict.valid)
+        self.has_expected &= bool(is_valid.any())
         self._summarise(is_valid)
 
     def _summarise(self, is_valid: np.ndarray) -> None:
+        self.is_valid = is_valid
         self.valid = [verdict for verdict in self.verdicts if verdict.valid]
         self.runs = np.unique(self.run[is_valid]).tolist()
         self.scores, self.expected = self.per_response(self.score), self.per_response(self.expected_score)
@@ -173,6 +176,11 @@ class JudgeVerdicts:
         if not self.has_own:
             return "standard deviations of its values"
         return "share of criteria won" if self.criteria else "points"
+
+    def relations(self, values: np.ndarray) -> np.ndarray:
+        """Return the relations of all pairs by values [responses]; an empty response loses a tie with an answer."""
+        found, (first, second) = self.cases.panel.relations(values), self.cases.panel.pairs
+        return np.where(found == 0, self.cases.empty[second] * 1.0 - self.cases.empty[first], found)
 
     def per_response(self, values: np.ndarray, run: int | None = None) -> np.ndarray:
         """Return the mean of values [entries] over verdicts, of all runs or of one: float [responses], NaN without any."""
@@ -343,13 +351,12 @@ class JudgeVerdicts:
 
     @cached_property
     def valid_by_response(self) -> tuple[np.ndarray, np.ndarray]:
-        """The verdicts that show each response and are valid, and those due on it: two float [responses].
+        """The valid verdicts that say something of each response, and the verdicts due on it: two float [responses].
 
         In every run a response that is in no verdict counts as one verdict; of a pairwise judge every such pair counts.
         """
         count = self.cases.responses
-        is_valid = np.array([verdict.valid for verdict in self.verdicts], bool)[self.panel.group]
-        valid = np.bincount(self.response, is_valid, minlength=count)
+        valid = np.bincount(self.response, ~np.isnan(self.finest), minlength=count)
         due = np.bincount(self.response, minlength=count).astype(float)
         for run in self.all_runs:
             if self.of_pairs:
@@ -361,6 +368,17 @@ class JudgeVerdicts:
                 there = self.response[self.run[self.panel.group] == run]
                 due += self.asked & ~np.isin(np.arange(count), there)
         return valid, due
+
+    @cached_property
+    def unread(self) -> np.ndarray:
+        """Whether valid verdicts show each response and none says anything of it: bool [responses]."""
+        shown = np.isin(np.arange(self.cases.responses), self.response[self.is_valid[self.panel.group]])
+        return shown & np.isnan(self.per_response(self.finest))
+
+    def by_model(self, which: np.ndarray) -> dict[str, int]:
+        """Return model → number of its responses that the judge was asked about and that are among these, bool [responses]."""
+        models = Counter(self.cases.model_of[which & self.asked].tolist())
+        return {self.cases.models[number]: count for number, count in sorted(models.items())}
 
     def notes(self) -> list[str]:
         """Return what a report has to state: cases and runs without a verdict, models and pairs that were not asked about."""
@@ -490,12 +508,12 @@ class Row:
             choice = judge.choices[name] if self.run is None else judge.choice(name, self.run)
             return judge.choice_relations(name, choice)
         values, panel = self.values if self.scores is None else self.scores, self.judge.cases.panel
-        return np.full(len(panel.pairs[0]), np.nan) if values is None else panel.relations(values)
+        return np.full(len(panel.pairs[0]), np.nan) if values is None else self.judge.relations(values)
 
     @cached_property
     def finest(self) -> np.ndarray:
         """The relations behind the headline: by the expected scores where there are any: float [pairs]."""
-        return self.relations if self.expected is None else self.judge.cases.panel.relations(self.expected)
+        return self.relations if self.expected is None else self.judge.relations(self.expected)
 
     @cached_property
     def slots(self) -> np.ndarray | None:

@@ -6,6 +6,7 @@ checkpoint of transformers this pooling has to be named. Code inside a checkpoin
 
 import json
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -99,6 +100,29 @@ class Encoder:
         with self._lock:
             options = {"add_special_tokens": False, "truncation": False, "padding": False, "verbose": False}
             return [len(ids) for ids in self._network.tokenizer(list(texts), **options)["input_ids"]]
+
+    def reads(self, texts: Sequence[str]) -> list[bool]:
+        """Return whether the vocabulary has tokens for each text: for at least half of its letters and digits.
+
+        A letter counts as unknown if its token is the unknown one, or if its word is cut into single letters: that is how a
+        vocabulary spells a script that it hardly knows. A text without letters and digits cannot be read.
+        """
+        found = []
+        tokenizer = self._network.tokenizer
+        with self._lock:
+            options = {"add_special_tokens": False, "truncation": False, "padding": False, "verbose": False}
+            encoded = tokenizer(list(texts), return_offsets_mapping=True, **options) if texts else None
+        for number, text in enumerate(texts):
+            own = encoded.encodings[number]
+            in_word = Counter(own.word_ids)
+            known = letters = 0
+            for token, word, (start, end) in zip(own.ids, own.word_ids, own.offsets):
+                count = sum(letter.isalnum() for letter in text[start:end])
+                letters += count
+                spelt = count == 1 and in_word[word] > 1 and not text[start:end].isdigit()
+                known += 0 if token == tokenizer.unk_token_id or spelt else count
+            found.append(letters > 0 and 2 * known >= letters)
+        return found
 
     def encode(self, texts: Sequence[str], on_batch: Callable[[int], object] | None = None) -> np.ndarray:
         """Encode texts.

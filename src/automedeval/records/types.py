@@ -7,6 +7,7 @@ that names the value; `readers` adds the file and the line.
 import hashlib
 import json
 import math
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cache
@@ -114,6 +115,11 @@ class Response(Record):
     model: str
     text: str
     extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether the text has nothing that can be seen: the model was asked, and gave no answer."""
+        return all(unicodedata.category(letter)[0] in "CZ" for letter in self.text)
 
     @classmethod
     def from_dict(cls, record: dict) -> Self:
@@ -355,6 +361,9 @@ class Verdict(Record):
     Under a rubric that scores several criteria, `criterion_scores` maps each criterion to whole scores in the order of the
     case's responses. `scores` are then their means over the criteria, rounded to whole numbers with halves upwards, and
     `expected_scores` the means without rounding.
+
+    What a verdict says of one response is its `value`. A response that is shown and has none is unread (`unread`): the judge
+    could not read it. The key "empty" names the models whose response is empty, which every judge puts lowest.
     """
 
     case_id: str
@@ -381,6 +390,40 @@ class Verdict(Record):
             if record[name] is None:
                 del record[name]
         return record
+
+    def value(self, index: int) -> float | None:
+        """Return what the verdict says of a response as one number, the index being that in the case.
+
+        It is the expected score, else the score, or the score by the criteria of the case. It is None in an invalid verdict and
+        in one of choices, and of a response that is not shown or unread.
+        """
+        if not self.valid or index not in self.order:
+            return None
+        if self.checklist is not None:
+            return self.checklist["score"]
+        given = (scores[index] for scores in (self.expected_scores, self.scores) if scores is not None)
+        return next((score for score in given if score is not None), None)
+
+    @property
+    def values(self) -> dict[int, float]:
+        """Return index in the case → `value`, of the responses that have one."""
+        found = {index: self.value(index) for index in sorted(self.order)}
+        return {index: value for index, value in found.items() if value is not None}
+
+    @property
+    def unread(self) -> tuple[int, ...]:
+        """Return the responses that a valid verdict shows and says nothing of, as indices in the case.
+
+        A verdict by the criteria of a case leaves criteria unread, which its `checklist` tells.
+        """
+        if not self.valid or self.choices or self.checklist is not None:
+            return ()
+        return tuple(index for index in sorted(self.order) if self.value(index) is None)
+
+    @property
+    def empty(self) -> tuple[str, ...]:
+        """Return the models whose response is empty, among those that are shown."""
+        return tuple(self.extra.get("empty", ()))
 
     @property
     def key(self) -> tuple:

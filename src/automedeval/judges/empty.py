@@ -1,0 +1,73 @@
+"""What a verdict says of an empty response: the model was asked and gave no answer, which is the lowest there is.
+
+This holds for every judge, whatever it would have said of the empty text.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from automedeval.judges.requests import Request
+from automedeval.rubrics import Rubric
+from automedeval.rubrics.slots import by_response
+
+KINDS = {"scores": int, "expected_scores": float}  # the scores of a verdict
+
+
+def put_empty_lowest(
+    request: Request, rubric: Rubric | None, error: str | None, values: dict[str, Any]
+) -> tuple[str | None, dict[str, Any]]:
+    """Return the error and the values of a verdict after its empty responses were put lowest.
+
+    An empty response has the lowest score of the scale; without a scale its own value, but at most the lowest of the others. A
+    tie with an answer is lost (see `JudgeVerdicts.relations`). Of a pair the answer is chosen, but not on a criterion of which
+    a choice names the worse response: an empty one does no harm. A verdict that cannot be read stays invalid, unless all of
+    its responses are empty.
+
+    Args:
+        request: what was asked; it shows an empty response.
+        rubric: the judge's rubric; None of a judge without a scale.
+        error: why the verdict is invalid, None if it is valid.
+        values: `scores`, `expected_scores`, `criterion_scores` and `choices` of the verdict, and keys that stay as they are.
+    """
+    count = len(request.case.responses)
+    empty = [index for index in request.slots if request.case.responses[index].is_empty]
+    answered = [index for index in request.slots if index not in empty]
+    if not answered and rubric is not None:
+        if rubric.choices:
+            return None, values | {"choices": {each.name: each.neutral for each in rubric.criteria}}
+        low = rubric.scale[0]
+        found = {
+            name: by_response([kind(low)] * len(empty), empty, count) for name, kind in KINDS.items() if name in values
+        }
+        if rubric.scores_criteria:
+            found["criterion_scores"] = {
+                each.name: list(by_response([low] * len(empty), empty, count)) for each in rubric.criteria
+            }
+        return None, values | found
+    if error is not None or not answered:
+        return error, values
+    found = dict(values)
+    for name, kind in KINDS.items():
+        if values.get(name) is not None:
+            found[name] = _lowered(values[name], empty, answered, None if rubric is None else kind(rubric.scale[0]))
+    for name, own in (values.get("criterion_scores") or {}).items():
+        found["criterion_scores"] = found["criterion_scores"] | {
+            name: list(_lowered(own, empty, answered, rubric.scale[0]))
+        }
+    if values.get("choices"):
+        better = {each.name for each in rubric.criteria if each.polarity == "better"}
+        name = request.case.models[answered[0]]
+        found["choices"] = {
+            criterion: name if criterion in better else choice for criterion, choice in values["choices"].items()
+        }
+    return None, found
+
+
+def _lowered(given: Sequence[float | None], empty: list[int], answered: list[int], low: float | None) -> tuple:
+    """Return the scores of a case's responses with those of the empty ones at `low`; None: at most the lowest of the others."""
+    lows = dict.fromkeys(empty, low)
+    if low is None:
+        others = [given[index] for index in answered if given[index] is not None]
+        for index in empty:
+            lows[index] = min([*others, *([] if given[index] is None else [given[index]])], default=None)
+    return tuple(lows.get(index, value) for index, value in enumerate(given))

@@ -1,0 +1,321 @@
+"""Empty and unread responses: each response stands by itself, in the verdict and in everything that is made of verdicts."""
+
+import json
+from pathlib import Path
+
+import pytest
+from datasets import Dataset
+from doubles.agreement_study import read
+from doubles.tiny_model import build_tiny_model
+from programs import ENCODER, needs_encoder, run_command, run_recipe
+
+from automedeval import Case, RecordError, Verdict, judge_dataset, load_judge, read_rubric
+from automedeval.judges.leaderboard import Standings
+from automedeval.rewards import JudgeReward
+
+ANSWER = "Take ibuprofen with food or milk to protect your stomach."
+POOR = "I like trains."
+THAI, KHMER = "ใช่ คุณต้องฉีดวัคซีนบาดทะยัก", "បាទ អ្នកត្រូវការវ៉ាក់សាំង"
+
+
+def case_of(*texts: str, **more: object) -> Case:
+    given = [{"model": letter, "text": text} for letter, text in zip("abcdefgh", texts)]
+    return Case.from_dict({"id": "1", "question": "May I take ibuprofen with food?", "responses": given, **more})
+
+
+@pytest.fixture(scope="module")
+def small():
+    return load_judge("small", encoder=str(ENCODER))
+
+
+@pytest.mark.parametrize(
+    ("text", "empty"),
+    [
+        ("", True),
+        (" \n\t", True),
+        ("\u200b\u00a0\ufeff", True),
+        ("-", False),
+        ("👍", False),
+        ("No.", False),
+        (THAI, False),
+    ],
+)
+def test_a_response_is_empty_if_nothing_of_it_can_be_seen(text: str, empty: bool) -> None:
+    assert case_of(text).responses[0].is_empty == empty
+
+
+@needs_encoder
+@pytest.mark.parametrize(
+    "text", ["", "\u200b", "...", "👍", THAI, KHMER, "አዎ ክትባት ያስፈልግዎታል", "是的，您需要打破伤风针。"]
+)
+def test_the_small_judge_scores_each_response_by_itself(small, text: str) -> None:
+    """Whatever stands beside them, two answers have the scores that they have alone; an empty one has the lowest."""
+    alone = [next(small([case_of(each)])).expected_scores[0] for each in (ANSWER, POOR)]
+    (verdict,) = small([case_of(ANSWER, text, POOR)])
+    assert verdict.valid
+    assert [verdict.expected_scores[0], verdict.expected_scores[2]] == pytest.approx(alone, abs=1e-5)
+    if text in ("", "\u200b"):
+        assert (verdict.expected_scores[1], verdict.empty, verdict.unread) == (small.rubric.scale[0], ("b",), ())
+    else:
+        assert (verdict.expected_scores[1], verdict.empty, verdict.unread) == (None, (), (1,))
+    assert "abstains" not in verdict.extra, "nothing was certified for such cases"
+
+
+@needs_encoder
+def test_other_languages_and_symbols_that_the_vocabulary_has_are_read(small) -> None:
+    texts = [
+        "Ja, lassen Sie die Tetanusimpfung auffrischen.",
+        "Evet, aşı olmalısınız.",
+        "500 mg",
+        "β-blockers: no 👍",
+        "I",
+    ]
+    (verdict,) = small([case_of(*texts)])
+    assert verdict.valid
+    assert verdict.unread == ()
+
+
+@needs_encoder
+def test_what_nobody_can_read_is_invalid_and_says_what(small) -> None:
+    for case, error in (
+        (case_of(THAI, "..."), "no response can be read"),
+        (case_of(ANSWER, question=THAI), "the question cannot be read"),
+    ):
+        (verdict,) = small([case])
+        assert (verdict.valid, verdict.error, verdict.expected_scores) == (False, error, None)
+    (verdict,) = small([case_of("", " ")])
+    assert (verdict.valid, verdict.expected_scores) == (True, (1.0, 1.0)), "nobody answered: both are lowest"
+    (verdict,) = small([case_of(ANSWER, reference=THAI)])
+    assert verdict.valid
+    assert "reads_reference" not in verdict.extra
+
+
+@needs_encoder
+def test_of_a_conversation_the_last_question_is_read(small) -> None:
+    talk = [
+        {
+            "role": "user",
+            "content": "Hello doctor. " + "I have had a sore knee for years and I walk with my dog. " * 20,
+        },
+        {"role": "assistant", "content": "Thank you for telling me about the knee and the dog. " * 10},
+    ]
+    answers = ["Ibuprofen with food is fine for most adults.", "Get a tetanus booster after the rusty nail."]
+    found = {}
+    for last in ("May I take ibuprofen with food?", "Do I need a tetanus shot after a rusty nail?"):
+        (verdict,) = small([case_of(*answers, question=[*talk, {"role": "user", "content": last}])])
+        (plain,) = small([case_of(*answers, question=last)])
+        assert verdict.expected_scores == pytest.approx(plain.expected_scores, abs=1e-5)
+        found[last] = verdict.expected_scores
+    (food, nail) = found.values()
+    assert food[0] > food[1]
+    assert nail[1] > nail[0]
+    short = [{"role": "user", "content": "May I take ibuprofen with food?"}, {"role": "user", "content": "And you?"}]
+    (verdict,) = small([case_of(*answers, question=short)])
+    assert verdict.expected_scores[0] > verdict.expected_scores[1], "a short last message is read with the one before"
+
+
+def test_chat_judges_put_an_empty_response_lowest(tmp_path: Path) -> None:
+    """The tiny model's own verdict on the same prompt, with the empty response's scores put lowest by hand."""
+    model, options = (
+        str(build_tiny_model(tmp_path / "model")),
+        {"max_new_tokens": 8, "dtype": "float32", "device": "cpu"},
+    )
+    for rubric in ("automedeval", "automedeval_guided"):
+        judge = load_judge(model, rubric, options, rationale=False)
+        case = case_of(ANSWER, "", POOR, reference="With food.")
+        (request,) = judge.plan(case)
+        ((_, answer),) = judge.answer([judge.prompt(request)], [True])
+        (verdict,) = judge([case])
+        assert (verdict.valid, verdict.empty) == (True, ("b",))
+        shown = list(request.slots)
+        means = []
+        each = len(answer.probabilities) // 3
+        for slot in range(3):
+            own = answer.probabilities[slot * each : (slot + 1) * each]
+            means.append(sum(sum(int(word) * p for word, p in odds.items()) for odds in own) / each)
+        for index in (0, 2):
+            assert verdict.expected_scores[index] == pytest.approx(means[shown.index(index)], abs=1e-5)
+        assert (verdict.scores[1], verdict.expected_scores[1]) == (1, 1.0)
+        assert {own[1] for own in (verdict.criterion_scores or {}).values()} <= {1}
+        assert Verdict.from_dict(json.loads(json.dumps(verdict.to_dict()))) == verdict
+
+
+def test_of_a_pair_the_answer_is_chosen_but_an_empty_one_does_no_harm(tmp_path: Path) -> None:
+    judge = load_judge(str(build_tiny_model(tmp_path / "model")), "medical_pairwise", {"max_new_tokens": 4})
+    (verdict,) = judge([case_of("", ANSWER)])
+    worse = {each.name for each in read_rubric("medical_pairwise").criteria if each.polarity == "worse"}
+    assert {name: choice for name, choice in verdict.choices.items() if name not in worse} == dict.fromkeys(
+        {each.name for each in read_rubric("medical_pairwise").criteria} - worse, "b"
+    )
+    (both,) = judge([case_of("", " ")])
+    assert both.choices == {each.name: each.neutral for each in read_rubric("medical_pairwise").criteria}
+
+
+def test_judges_without_a_scale_put_it_below_every_answer() -> None:
+    for name in ("longer text", "BM25 to the question"):
+        (verdict,) = load_judge(f"baseline:{name}")([case_of(ANSWER, "", POOR)])
+        assert verdict.expected_scores[1] <= min(verdict.expected_scores[0], verdict.expected_scores[2])
+        standings = Standings()
+        standings.add(verdict, 1)
+        assert standings.table()[-1]["model"] == "b"
+        assert standings.table()[-1]["win share"] == 0.0
+
+
+def test_an_empty_response_loses_a_tie_on_the_leaderboard() -> None:
+    """Wins by a loop over pairs, of which the empty response loses each against an answer of the same score."""
+    standings = Standings(read_rubric("automedeval"))
+    given = {"models": ["a", "b", "c"], "empty": ["b"]}
+    standings.add(Verdict("1", "j", "automedeval@1", (0, 1, 2), valid=True, scores=(1, 1, 4), extra=given), 1)
+    rows = {row["model"]: row for row in standings.table()}
+    assert {name: row["win share"] for name, row in rows.items()} == {"a": 0.5, "b": 0.0, "c": 1.0}
+    assert {name: row["rank"] for name, row in rows.items()} == {"a": 2.0, "b": 3.0, "c": 1.0}
+    assert {name: row["empty"] for name, row in rows.items()} == {"a": 0, "b": 1, "c": 0}
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ten cases: a is good in two, b in eight, c in two and else silent, d always in Thai. All but d's are rated."""
+    folder = tmp_path_factory.mktemp("study")
+    cases = [
+        case_of(
+            ANSWER if n < 2 else POOR, POOR if n < 2 else ANSWER, ANSWER if n < 2 else "", THAI,
+            id=f"k{n}", question=f"May I take ibuprofen with food? ({n})",
+        ).to_dict()
+        for n in range(10)
+    ]  # fmt: skip
+    (folder / "cases.jsonl").write_text("".join(json.dumps(each) + "\n" for each in cases))
+    ratings = [
+        {"case_id": case["id"], "model": each["model"], "annotator": "x", "criterion": "q",
+         "score": {ANSWER: 5, POOR: 2, "": 1, THAI: 4}[each["text"]]}
+        for case in cases for each in case["responses"]
+    ]  # fmt: skip
+    (folder / "ratings.jsonl").write_text("".join(json.dumps(each) + "\n" for each in ratings))
+    done = run_command(
+        "judge", folder / "cases.jsonl", "--judge", "small", "--encoder", ENCODER, "--output", folder / "v"
+    )
+    assert done.returncode == 0, done.stderr
+    (folder / "judged.txt").write_text(done.stdout)
+    return folder
+
+
+@needs_encoder
+def test_the_tables_are_those_of_a_loop_over_the_verdicts(study: Path) -> None:
+    """Win shares by a loop over the file: c wins what it answered, and loses what it did not."""
+    verdicts = read(study / "v" / "verdicts.jsonl")
+    shares: dict[str, list[float]] = {name: [] for name in "abc"}
+    for n, verdict in enumerate(sorted(verdicts, key=lambda each: each["case_id"])):
+        scores = dict(zip("abcd", verdict["expected_scores"]))
+        assert scores["d"] is None
+        assert (scores["c"] == 1.0) == (n >= 2)
+        for one in "abc":
+            shares[one].append(
+                sum(
+                    (scores[one] > scores[other]) + 0.5 * (scores[one] == scores[other])
+                    for other in "abc"
+                    if other != one
+                )
+                / 2
+            )
+    told = (study / "judged.txt").read_text()
+    for name, own in shares.items():
+        line = next(line for line in told.splitlines() if line.startswith(f"{name} "))
+        assert f"{sum(own) / 10:.2f}" in line.split()
+    assert "8 × a response is empty" in told
+    assert "10 × a response is unread" in told
+
+
+@needs_encoder
+def test_a_report_counts_what_is_empty_and_what_is_unread(study: Path, tmp_path: Path) -> None:
+    """Concordance by a loop over the pairs that people ordered: a pair with an unread response counts as wrong."""
+    given = ["--verdicts", study / "v", "--cases", study / "cases.jsonl", "--ratings", study / "ratings.jsonl"]
+    done = run_command("report", *given, "--encoder", "none", "--resamples", 100, "--output", tmp_path / "r")
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "r" / "agreement.json").read_text())
+    people = {(each["case_id"], each["model"]): each["score"] for each in read(study / "ratings.jsonl")}
+    right = total = 0
+    for verdict in read(study / "v" / "verdicts.jsonl"):
+        scores = dict(zip("abcd", verdict["expected_scores"]))
+        for one, other in (("a", "b"), ("a", "c"), ("a", "d"), ("b", "c"), ("b", "d"), ("c", "d")):
+            rated = people[verdict["case_id"], one] - people[verdict["case_id"], other]
+            if rated:
+                total += 1
+                known = None not in (scores[one], scores[other])
+                right += (
+                    (0.5 if scores[one] == scores[other] else (scores[one] > scores[other]) == (rated > 0))
+                    if known
+                    else 0
+                )
+    assert found["judges"]["small"]["concordance_expected"]["value"] == pytest.approx(right / total, abs=1e-9)
+    assert found["judges"]["small"]["empty"] == {"c": 8}
+    assert found["judges"]["small"]["unread"] == {"d": 10}
+    assert found["main_judge"]["valid_rates"]["d"]["value"] == 0.0
+    assert found["main_judge"]["valid_rates"]["c"]["value"] == 1.0
+
+
+@needs_encoder
+def test_every_program_goes_on_with_them(study: Path, tmp_path: Path) -> None:
+    cases, ratings = ["--cases", study / "cases.jsonl"], ["--ratings", study / "ratings.jsonl"]
+    longer = study / "longer"
+    if not longer.exists():
+        run_command("judge", study / "cases.jsonl", "--judge", "baseline:longer text", "--output", longer)
+    for command in (
+        ["compare", "--verdicts", study / "v", *cases, *ratings, "--resamples", 100, "--output", tmp_path / "c"],
+        ["audit", "--verdicts", study / "v", *cases, "--encoder", "none", "--resamples", 100, "--gate", "false",
+         "--output", tmp_path / "a"],
+        ["export", "--verdicts", study / "v", "--to", "csv", "--output", tmp_path / "v.csv"],
+        ["jury", "--verdicts", f"one={study / 'v'}", f"two={study / 'v'}", *cases, "--output", tmp_path / "j"],
+        ["audit", "--judge", "small", "--encoder", ENCODER, *cases, "--checks", "sameness,harm,planting", "--attacks", 1,
+         "--limit", 2, "--resamples", 100, "--gate", "false", "--output", tmp_path / "b"],
+    ):  # fmt: skip
+        done = run_command(*command)
+        assert done.returncode == 0, (command[0], done.stderr)
+    jury = read(tmp_path / "j" / "verdicts.jsonl")
+    own = {each["case_id"]: each for each in read(study / "v" / "verdicts.jsonl")}
+    for verdict in jury:
+        assert verdict["expected_scores"] == own[verdict["case_id"]]["expected_scores"]
+        assert verdict.get("empty") == own[verdict["case_id"]].get("empty")
+    options = ["--orders", "any", "--uncertified", "true", "--output", tmp_path / "p"]
+    done = run_recipe("preferences", "--verdicts", study / "v", *cases, *options)
+    assert done.returncode == 0, done.stderr
+    pairs = read(tmp_path / "p" / "train.jsonl")
+    assert all(each["rejected"][0]["content"].strip() and each["chosen"][0]["content"] != THAI for each in pairs)
+
+
+@needs_encoder
+def test_calibrated_scores_keep_an_empty_response_lowest(study: Path, tmp_path: Path) -> None:
+    more = [
+        case_of(
+            ANSWER, POOR, "" if n % 2 else ANSWER, id=f"m{n}", question=f"May I take ibuprofen with milk? ({n})"
+        ).to_dict()
+        for n in range(30)
+    ]
+    rated = [
+        {"case_id": case["id"], "model": each["model"], "annotator": "x", "criterion": "q", "score": 4 if each["text"] == ANSWER
+         else 2}
+        for case in more[:20] for each in case["responses"]
+    ]  # fmt: skip
+    for name, records in (("cases", more), ("ratings", rated)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
+    judged = ["judge", tmp_path / "cases.jsonl", "--judge", "small", "--encoder", ENCODER, "--output", tmp_path / "v"]
+    assert run_command(*judged).returncode == 0
+    given = ["--verdicts", tmp_path / "v", "--ratings", tmp_path / "ratings.jsonl", "--rubric", "automedeval"]
+    done = run_command("calibrate", *given, "--output", tmp_path / "calibrated")
+    assert done.returncode == 0, done.stderr
+    for verdict in read(tmp_path / "calibrated" / "verdicts.jsonl"):
+        number = int(verdict["case_id"][1:])
+        assert (verdict["expected_scores"][2] == 1.0) == bool(number % 2)
+        assert verdict["expected_scores"][1] > 1.0, "people gave the poor answers 2"
+
+
+@needs_encoder
+def test_rewards_and_tables_have_the_same_values(small) -> None:
+    question = "May I take ibuprofen with food?"
+    texts = [ANSWER, "", THAI, POOR]
+    (verdict,) = small([case_of(*texts)])
+    assert JudgeReward(small)([question] * 4, texts) == list(verdict.expected_scores)
+    data = Dataset.from_dict({"question": [question], **{letter: [text] for letter, text in zip("abcd", texts)}})
+    with pytest.raises(RecordError, match=r"1 of 4 responses are blank: give blank='lowest' .* or blank='skip'"):
+        judge_dataset(small, data)
+    scored = judge_dataset(small, data, blank="lowest")
+    assert [scored[f"{letter}_score"][0] for letter in "abcd"] == list(verdict.expected_scores)
+    assert judge_dataset(small, data, blank="skip")["b_score"][:] == [None]
