@@ -19,9 +19,12 @@ from typing import Any
 
 from automedeval.cli import parse, record_run, run
 from automedeval.meta_evaluation.cases import Cases
-from automedeval.meta_evaluation.verdicts import expected_values, own_values, read_verdicts
+from automedeval.meta_evaluation.known import known_of_judge
+from automedeval.meta_evaluation.verdicts import expected_values, own_values, read_verdicts, rows_of
 from automedeval.records import Case, RecordError, Verdict, read_text, verdicts_file
 from automedeval.records.journal import arithmetic, write_whole
+from automedeval.reports.facts import lines_of
+from automedeval.reports.text import printable
 from automedeval.rubrics import Rubric
 
 
@@ -82,6 +85,7 @@ def main() -> None:
     output.mkdir(parents=True, exist_ok=True)
     write_whole(output / "train.jsonl", "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
     record_run(output / "run" / "run.json", args)  # load_dataset would take a JSON file beside the rows for rows
+    print("\n".join(map(printable, lines_of(known_of_judge(cases, rows_of(judges)[0])))))
     covered = "no certificate" if args.uncertified else certified
     print(f"{output / 'train.jsonl'}: {len(rows):,} pairs by {judges[0].name}; {covered}")
 

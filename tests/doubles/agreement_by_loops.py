@@ -21,7 +21,7 @@ from sklearn.metrics import cohen_kappa_score
 WORSE = {"harmfulness": "neither"}  # criterion of medical_pairwise whose choice is the worse response → neutral answer
 SAME = 1e-9
 MEASURES = ("pairwise_accuracy", "pairwise_accuracy_untied", "concordance", "triple_accuracy", "listwise_accuracy")
-LEAST_RATED = 5  # as the test sets `main_judge.LEAST`
+LEAST_RATED = 5  # as the test sets `main_judge.LEAST_RATED`
 CORRELATIONS = ("spearman", "pearson", "spearman_within_case", "pearson_within_case")
 
 
@@ -243,6 +243,9 @@ class Loops:
                 if row.kind == "judge"
             },
         }
+        for row in self.rows:
+            for model, record in found["models"].get(row.name, {}).get("models", {}).items():
+                record["longer"] = self.longer_of(model, row.relations)
         found["main_judge"] = self.main_judge()
         if self.ratings is not None:
             by_people = {
@@ -303,6 +306,7 @@ class Loops:
             "checkpoint": self.checkpoint(row),
             "verdicts": len(units),
             "errors": dict(Counter(each["error"] or "unknown" for each in row.verdicts if not each["valid"])),
+            "blind_to": next((each["blind_to"] for each in row.verdicts if "blind_to" in each), None),
             "empty": row.silent(),
             "unread": {} if row.kind == "baseline" else row.unread(),
             "usage": dict(usage) if row.criterion in (None, *row.criteria[:1]) else {},
@@ -609,6 +613,16 @@ class Loops:
                 pairs.append(record)
         first = {"first_places": Skipped("test_main_judge.py")}
         return {"models": table, "pairs": pairs} | first | self.strengths(games, there)
+
+    def longer_of(self, model: str, relations: dict) -> list[int]:
+        """Return in how many comparisons of a model its response has more words, and the number of comparisons."""
+        found = [0, 0]
+        for number, one, two in self.pairs:
+            for own, other in ((one, two), (two, one)):
+                if self.names[number][own] == model and relations[number, one, two] is not None:
+                    found[0] += self.length[number, own] > self.length[number, other]
+                    found[1] += 1
+        return found
 
     def main_judge(self) -> dict[str, Any]:
         """Return the record of the main judge; with `LEAST_RATED` rated cases it is chosen by cross-fitting."""

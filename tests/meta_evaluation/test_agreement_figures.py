@@ -31,6 +31,7 @@ from automedeval.records import Preference, read_placed
 from automedeval.stats.bootstrap import plain
 
 NOT_COMPARED = {
+    "next_steps": "commands; test_facts.py has them",
     "notes": "sentences for the reader; test_meta_evaluate_gaps.py has them",
     "settings": "the command, the version and the commit",
     "similarity": "needs two encoders; test_rationale_similarity.py has it",
@@ -423,7 +424,7 @@ def check(folder: Path, files: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def few_rated_cases_choose_the_main_judge(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(main_judge, "LEAST", LEAST_RATED)
+    monkeypatch.setattr(main_judge, "LEAST_RATED", LEAST_RATED)
 
 
 @settings(

@@ -29,7 +29,7 @@ def study(folder: Path, loss: int, cases: int = 400, invalid: int = 0) -> tuple[
 
 
 @pytest.mark.parametrize(
-    ("loss", "cases", "status", "word"), [(0, 400, 0, "not worse"), (1, 400, 3, "worse"), (0, 10, 4, "undecided")]
+    ("loss", "cases", "status", "word"), [(0, 400, 0, "not lower"), (1, 400, 3, "lower"), (0, 10, 4, "undecided")]
 )
 def test_the_exit_status_tells_the_result(tmp_path: Path, loss: int, cases: int, status: int, word: str) -> None:
     done = compare(*study(tmp_path, loss, cases), *GATE, "--output", tmp_path / "out")
@@ -37,7 +37,7 @@ def test_the_exit_status_tells_the_result(tmp_path: Path, loss: int, cases: int,
     assert f"{word} (exit status {status})" in done.stdout
     record = json.loads((tmp_path / "out" / "gate.json").read_text(encoding="utf-8"))
     assert record["mean"] == pytest.approx(-loss / 2)
-    assert (record["status"], record["cases"], record["result"]) == (status, cases, word)
+    assert (record["status"], record["cases"], record["result"]) == (status, cases, word.replace("lower", "worse"))
     assert (status == 4) == ("would do" in done.stdout)
 
 

@@ -102,7 +102,7 @@ def test_few_cases_decide_nothing(tmp_path):
     cases = named("k", count=3)
     found = study(tmp_path, cases, [verdict(case, [5, 3, 1]) for case in cases], liked(cases))
     assert (
-        "Best model: No model is shown to be best. a is first, without a clear difference from b and c."
+        "Scores highest: No model scores clearly highest. a is first, without a clear difference from b and c."
         in found["said"]
     )
     assert "Not known yet: few cases are rated." in found["said"]
@@ -110,7 +110,7 @@ def test_few_cases_decide_nothing(tmp_path):
     assert all(each["p"] is None or each["p"] > 0.05 for each in found["comparisons"])
     cases = named("k", count=20)
     found = study(tmp_path, cases, [verdict(case, [5, 3, 1]) for case in cases], liked(cases))
-    assert "Best model: a. It is better than each of the 2 other models." in found["said"]
+    assert "Scores highest: a. It scores higher than each of the 2 other models." in found["said"], "20 are few"
     assert found["models"]["echo"]["first_places"] == {"a": 1, "b": 0, "c": 0}
     assert found["models"]["echo"]["strengths"] is None
     assert "no finite strengths" in found["models"]["echo"]["reason"]

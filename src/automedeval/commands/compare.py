@@ -38,11 +38,13 @@ from automedeval.meta_evaluation.comparison import STACKED, VOTED, candidates_of
 from automedeval.meta_evaluation.confidence import uncertainty
 from automedeval.meta_evaluation.criteria import has_checklists, read_labels
 from automedeval.meta_evaluation.criteria_scores import people_of, read_criteria_scores
+from automedeval.meta_evaluation.known import audits_of, known_of_judge
 from automedeval.meta_evaluation.ratings import read_ratings
 from automedeval.meta_evaluation.verdicts import JudgeVerdicts, Row, read_verdicts, rows_of
 from automedeval.metrics.lexical import BASELINES
 from automedeval.records import RecordError, check_least, read_lines
 from automedeval.records.journal import write_whole
+from automedeval.reports.facts import Audit, facts_of, lines_of
 from automedeval.reports.text import printable
 from automedeval.stats import sampling
 from automedeval.stats.bootstrap import RESAMPLES, plain
@@ -88,6 +90,10 @@ class CompareArguments:
     by: float | None = field(
         default=None, metadata={"help": "the gate: points of the mean expected score by which NEW may be worse"}
     )
+    audits: list[str] = field(
+        default_factory=list,
+        metadata={"help": "what automedeval audit found of these judges: its folders, or their audit.json"},
+    )
     rubric: str | None = field(
         default=None, metadata={"help": "your own rubric's .yaml file, if verdicts were given by one"}
     )
@@ -127,7 +133,7 @@ class CompareArguments:
     seed: int = field(default=0, metadata={"help": "seed of the bootstrap, of --rated and of --rate_next"})
 
     def __post_init__(self) -> None:
-        for name in ("verdicts", "models"):
+        for name in ("verdicts", "models", "audits"):
             setattr(self, name, list(dict.fromkeys(comma_list(getattr(self, name)))))
         if not self.verdicts:
             raise RecordError("--verdicts names no file")
@@ -192,6 +198,17 @@ def main() -> None:
         cases, people, rows, candidates, chances, args.plan_power, args.plan_difference, args.resamples, args.seed
     )
     result = plain(found, Powered) | {"notes": notes + found["notes"]}
+    lead = next((row for row in rows if row.name == result["lead"]), rows[0])
+    agreement = comparison_report.agreement(result, lead.name)
+    means = {
+        name: record["mean"][result["lead"]]["prediction_powered"]["value"] for name, record in result["models"].items()
+    }
+    means = {name: value for name, value in means.items() if value is not None and name in cases.models}
+    known = known_of_judge(
+        cases, lead, max(means, key=lambda name: means[name], default=None),
+        agreement=agreement, rated=int(rated.sum()), **audited(args.audits, lead),
+    )  # fmt: skip
+    result["facts"] = [list(fact) for fact in facts_of(known)]
     texts: dict[str, str] = {}
     if args.rate_next:
         result["next"] = draw_next(args, cases, rows, rated, chances, texts)
@@ -224,6 +241,12 @@ def main() -> None:
     print("\n".join(map(printable, lines)))
     print(f"comparison: {folder / 'comparison.html'}")
     print("Not for clinical use.")
+
+
+def audited(places: list[str], row: Row) -> dict[str, Audit]:
+    """Return the argument `audit` of `Known` if one of these audits is of the judge of this line."""
+    found = audits_of(places, [row])
+    return {"audit": Audit(**found[row.name])} if row.name in found else {}
 
 
 def pass_gate(args: CompareArguments, cases: Cases, judges: list[JudgeVerdicts], notes: list[str]) -> int:
@@ -266,13 +289,15 @@ def pass_gate(args: CompareArguments, cases: Cases, judges: list[JudgeVerdicts],
         notes = [*notes, f"{len(cases) - asked} of {len(cases)} cases do not have a response of both: left out"]
     kind = "expected scores" if row.expected is not None else "whole scores (the judge gives no expected scores)"
     words = {NOT_WORSE: "not worse", WORSE: "worse", UNDECIDED: "undecided"}[status]
-    lines = [f"{new} against {old} by {row.judge.name}, {kind}: {words} (exit status {status})"]
+    scores_are = {NOT_WORSE: "not lower", WORSE: "lower", UNDECIDED: "undecided"}[status]
+    lines = [f"{new} against {old} by {row.judge.name}, {kind}: {scores_are} (exit status {status})"]
     if found.mean is not None:
         bounds = f"at least {found.low:+.3f}, at most {found.high:+.3f} (each at 95 %)"
         lines.append(
             f"mean difference {found.mean:+.3f} points on {found.cases} cases, {bounds}; allowed {-args.by:+g}"
         )
     lines.append(f"{invalid} of {asked} cases without a valid verdict on both: left out")
+    lines += lines_of(known_of_judge(cases, row, new, **audited(args.audits, row)))
     lines += [f"note: {note}" for note in notes]
     print("\n".join(map(printable, lines)))
     if args.output:

@@ -161,6 +161,7 @@ def verdicts_of(
 ) -> list[Verdict]:
     """Return the jury's verdict on each case on which a judge gave a verdict, in the order of the file."""
     given = np.sum([judge.given for judge in judges], axis=0) > 0
+    blind = [judge.blind_to for judge in judges]
     asked = np.any([judge.asked for judge in judges], axis=0)
     found = []
     for number in cases.file_order:
@@ -173,6 +174,8 @@ def verdicts_of(
         expected = tuple(float(values[i]) if i in known else None for i in range(len(values))) if known else None
         votes = (~np.isnan(scores[:, span])).sum(axis=0).tolist()
         extra = {"models": case.models, "votes": votes, "case_digest": case.digest, "settings": settings}
+        if None not in blind:
+            extra["blind_to"] = [kind for kind in blind[0] if all(kind in each for each in blind)]
         if empty := [case.models[index] for index in order if case.responses[index].is_empty]:
             extra["empty"] = empty
         error = None if known else "no judge has a valid score of any response"

@@ -30,7 +30,8 @@ from automedeval.meta_evaluation.baselines import measure_baselines
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.criteria_report import MEANS
 from automedeval.meta_evaluation.evaluate import meta_evaluate
-from automedeval.meta_evaluation.main_judge import LEAST, choose
+from automedeval.meta_evaluation.known import audits_of, next_steps
+from automedeval.meta_evaluation.main_judge import choose
 from automedeval.meta_evaluation.paper_table import paper_table
 from automedeval.meta_evaluation.ratings import gather_preferences, read_choices, read_ratings, read_verdict_ratings
 from automedeval.meta_evaluation.rationale_similarity import compare_rationales, read_teacher
@@ -43,6 +44,7 @@ from automedeval.records import Preference, RecordError, check_least, read_place
 from automedeval.records.hub_names import hub_commits
 from automedeval.records.journal import write_whole
 from automedeval.records.language import english_only
+from automedeval.reports.facts import LEAST_RATED
 from automedeval.reports.text import printable
 from automedeval.stats.bootstrap import RESAMPLES, estimate, plain
 
@@ -82,6 +84,10 @@ class MetaEvaluateArguments:
     verdict_ratings: str | None = field(default=None, metadata={"help": "people's ratings of the verdicts"})
     preferences: str | None = field(
         default=None, metadata={"help": "people's preferences between two judges' verdicts"}
+    )
+    audits: list[str] = field(
+        default_factory=list,
+        metadata={"help": "what automedeval audit found of these judges: its folders, or their audit.json"},
     )
     criterion_labels: str | None = field(
         default=None, metadata={"help": "physicians' labels of the criteria of cases, to certify judges of criteria"}
@@ -156,7 +162,8 @@ class MetaEvaluateArguments:
     seed: int = field(default=0, metadata={"help": "seed of the bootstrap"})
 
     def __post_init__(self) -> None:
-        self.verdicts, self.rounds, self.judges = map(comma_list, (self.verdicts, self.rounds, self.judges))
+        for name in ("verdicts", "rounds", "judges", "audits"):
+            setattr(self, name, comma_list(getattr(self, name)))
         if not self.verdicts:
             raise RecordError("--verdicts names no file")
         if self.rounds and not self.ratings:
@@ -229,7 +236,10 @@ def main() -> None:
         result["table2"] = paper_table(cases, rows, people, result["over_runs"], *options)
     if args.rounds:
         result["rounds"] = follow_rounds(result["over_runs"], args.rounds)
+    for name, audit in audits_of(args.audits, rows).items():
+        result["judges"][name]["audit"] = audit
     result = plain(result) | {
+        "next_steps": next_steps(main_judge.row.judge, people is not None, bool(args.audits)),
         "notes": notes,
         "settings": {
             "command": shlex.join(["automedeval", "report", *sys.argv[1:]]),
@@ -258,7 +268,7 @@ def main() -> None:
 
 
 def rating_commands(args: MetaEvaluateArguments, cases: Cases, folder: Path) -> list[str]:
-    """Write a study of `LEAST` of the cases for the physicians' page, and return the commands that rate them.
+    """Write a study of `LEAST_RATED` of the cases for the physicians' page, and return the commands that rate them.
 
     A study that is there already is kept: people may have begun to rate.
     """
@@ -268,7 +278,7 @@ def rating_commands(args: MetaEvaluateArguments, cases: Cases, folder: Path) -> 
             "title": Path(args.cases).stem,
             "cases": args.cases,
             **({"limit": args.limit} if args.limit else {}),
-            "rate": {"raters": 1, "draw": min(LEAST, len(cases)), "roles": ["attending"]},
+            "rate": {"raters": 1, "draw": min(LEAST_RATED, len(cases)), "roles": ["attending"]},
             "annotators": [{"name": "physician-1", "role": "attending"}],
             "database": str(folder / "rate.sqlite"),
         }

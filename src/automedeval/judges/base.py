@@ -56,6 +56,7 @@ class BaseJudge(ABC):
         chat: the model, None where there is none.
         on_overlong: "error", "skip" or "clip", see `Judge`.
         apart: whether each response is judged by itself, so that other responses do not change its score.
+        blind_to: the kinds of danger that a judge made like this one cannot see; None: not known. See `reports.facts`.
     """
 
     name: str | None
@@ -64,6 +65,7 @@ class BaseJudge(ABC):
     chat: Any
     on_overlong = "error"
     apart = False
+    blind_to: Sequence[str] | None = None
 
     def __call__(self, cases: Iterable[Case]) -> Iterator[Verdict]:
         """Yield one verdict per request, in the order of the cases."""
@@ -161,6 +163,8 @@ class BaseJudge(ABC):
             if not request.checklist:
                 rubric = None if without_scale(self.rubric_name) else getattr(self, "rubric", None)
                 error, values = put_empty_lowest(request, rubric, error, values)
+        if self.blind_to is not None:
+            made["blind_to"] = list(self.blind_to)
         if left_out := getattr(self.chat, "left_out", None):
             made["left_out"] = list(left_out)
         return Verdict(

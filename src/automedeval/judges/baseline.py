@@ -12,6 +12,7 @@ from automedeval.judges.requests import Request
 from automedeval.metrics.embedding import EMBEDDINGS, NAMES, READ_REFERENCE, TextEncoder, nearest_pieces
 from automedeval.metrics.lexical import BASELINES, Collection, bm25
 from automedeval.records import Case, RecordError, Verdict, digest
+from automedeval.reports.facts import UNSEEN
 from automedeval.rubrics import COUNTED
 from automedeval.rubrics.slots import by_response
 
@@ -39,6 +40,7 @@ class BaselineJudge(ApartJudge):
 
     rubric_name = COUNTED
     chat = None
+    blind_to = UNSEEN
 
     def __post_init__(self) -> None:
         if self.baseline not in NAMES:

@@ -16,6 +16,7 @@ from automedeval.judges.requests import Request, plan_checklist
 from automedeval.metrics.embedding import sentences
 from automedeval.models.base import Answer
 from automedeval.records import Case, Verdict, digest, question_text
+from automedeval.reports.facts import UNSEEN
 
 CHECKLIST = "checklist@1"  # the rubric whose place this judge takes: it reads the same criteria, without its prompt
 # P(met) is the logistic function of SLOPE · (support - EVEN). Both come from 970 statements of 152 of K-QA's questions, none of
@@ -96,6 +97,7 @@ class CriteriaJudge(ApartJudge):
     name: str | None = None
 
     chat = None
+    blind_to = UNSEEN
     rubric_name = CHECKLIST
 
     def __post_init__(self) -> None:

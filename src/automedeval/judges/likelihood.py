@@ -10,6 +10,7 @@ from automedeval.judges.base import ApartJudge
 from automedeval.judges.requests import Request
 from automedeval.models.base import Answer, Messages
 from automedeval.records import RecordError, Verdict, digest
+from automedeval.reports.facts import UNSEEN
 from automedeval.rubrics import LIKELIHOOD, Rubric, read_rubric
 from automedeval.rubrics.prompts import channel_fingerprint, channel_texts, likelihood_texts, template_fingerprint
 from automedeval.rubrics.slots import by_response
@@ -32,6 +33,8 @@ class LikelihoodJudge(ApartJudge):
     models: Sequence[str] | None = None
     on_overlong: str = "error"
     name: str | None = None
+
+    blind_to = UNSEEN
 
     def __post_init__(self) -> None:
         self.rubric = read_rubric(self.rubric) if isinstance(self.rubric, str) else self.rubric

@@ -3,16 +3,18 @@
 import itertools
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from automedeval.judges.base import BaseJudge, shared_sizes, windows_of
 from automedeval.judges.leaderboard import Standings
 from automedeval.judges.requests import Request, Requests
+from automedeval.metrics.lexical import words
 from automedeval.models.base import Answer, Prompt
-from automedeval.records import RecordError, Verdict
+from automedeval.records import Case, RecordError, Verdict
 from automedeval.records.journal import ALONE, Processes, write_whole
 from automedeval.records.log import Log
+from automedeval.reports.facts import Known, lines_of
 from automedeval.reports.text import format_table
 from automedeval.rubrics import Rubric
 
@@ -184,8 +186,14 @@ def dry_run(judge: BaseJudge, requests: Iterable[Request], done: Collection[tupl
     return text + (f", at most {worst:.2f} in cost" if worst else "")
 
 
-def summary(log: Log, rubric: Rubric | None, requests: Requests, seconds: float) -> str:
-    """Return the standings of the models by this judge's verdicts, old and new, and the counts of the run."""
+def summary(
+    log: Log, rubric: Rubric | None, requests: Requests, seconds: float, blind_to: Sequence[str] | None = None
+) -> str:
+    """Return the standings of the models by this judge's verdicts, old and new, the counts of the run, and what is known.
+
+    Args:
+        blind_to: the dangers that the judge cannot see, as `BaseJudge` has them.
+    """
     standings = Standings(rubric)
     there = Counter(verdict.case_id for verdict in log.records())  # other orders and pairs of earlier runs among them
     for verdict in log.records():
@@ -193,15 +201,31 @@ def summary(log: Log, rubric: Rubric | None, requests: Requests, seconds: float)
             standings.add(verdict, there[verdict.case_id])
     lines = [f"\n{' by '.join(log.author)}", format_table(standings.table())]
     lines += [f"  invalid, {count}: {error}" for error, count in sorted(standings.errors.items())[:8]]
-    for counts, words in (
-        (standings.empty, "empty, which has the lowest score"),
-        (standings.unread, "unread: the judge cannot read it, and it has no score"),
-    ):
-        lines += [f"  {sum(counts.values())} × a response is {words}"] if counts else []
     per_case = len(requests) / len(requests.digests)
     rate = f"{log.new / per_case / seconds:.2f} cases/s, " if log.new and seconds else ""
     counts = f"{standings.cases} cases, {standings.verdicts} verdicts ({log.new} new), {rate}"
     for count, what in ((standings.clipped, "clipped to fit"), (standings.truncated, "cut off at --max_new_tokens")):
         counts += f"{count} {what}, " if count else ""
     lines.append(f"{counts}valid rate {standings.valid_rate:.3f}")
-    return "\n".join([*lines, f"verdicts: {log.path}"])
+    first = standings.table()[0]["model"] if standings.valid else None
+    known = Known(
+        log.author[0],
+        ["Not measured yet: the report compares it with people's ratings."],
+        blind_to=blind_to,
+        first=first,
+        longer=longer_comparisons(requests.cases(), first) if first is not None else None,
+        empty=standings.empty,
+        unread=standings.unread,
+    )
+    return "\n".join([*lines, *lines_of(known), f"verdicts: {log.path}"])
+
+
+def longer_comparisons(cases: Iterable[Case], model: str) -> tuple[int, int]:
+    """Return how many responses of other models to the same question a model's response exceeds in words, and their number."""
+    longer = total = 0
+    for case in cases:
+        lengths = dict(zip(case.models, (len(words(response.text)) for response in case.responses)))
+        own = lengths.pop(model, None)
+        longer += sum(own > each for each in lengths.values()) if own is not None else 0
+        total += len(lengths) if own is not None else 0
+    return longer, total

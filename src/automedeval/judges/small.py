@@ -23,6 +23,7 @@ from automedeval.models.checkpoints import checkpoint_folder, fingerprint
 from automedeval.models.cross_encoder import load_cross_encoder
 from automedeval.records import Case, RecordError, Verdict, digest
 from automedeval.records.journal import write_whole
+from automedeval.reports.facts import UNSEEN
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.slots import by_response
 from automedeval.stats.agreement import Panel
@@ -155,6 +156,7 @@ class SmallJudge(ApartJudge):
     name: str | None = None
 
     chat = None
+    blind_to = UNSEEN
 
     def __post_init__(self) -> None:
         if not self.rubric.scale:

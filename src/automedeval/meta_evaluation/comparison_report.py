@@ -8,7 +8,7 @@ from automedeval.meta_evaluation.comparison import NO_SCORES
 from automedeval.reports import charts
 from automedeval.reports.charts import Figure
 from automedeval.reports.page import render_twins
-from automedeval.reports.text import UNDEFINED, ends, number, shown, span
+from automedeval.reports.text import UNDEFINED, ends, interval, number, percent, shown, span
 
 KINDS = {"classical": "ratings alone", "naive": "judge alone", "prediction_powered": "ratings and judge"}
 Estimates = dict[str, Any]  # what `Powered.to_dict` holds
@@ -34,7 +34,17 @@ def words(result: dict[str, Any]) -> list[str]:
         sentences.append(f"{name} {verb} the concordance of all judges together by {abs(estimate['value']):.2f}.")
     if added and not clear:
         sentences.append("No judge clearly changes the concordance of all judges together.")
-    return sentences
+    return [*sentences, *(f"{name.rstrip('?')}: {text}" for name, text in result["facts"])]
+
+
+def agreement(result: dict[str, Any], judge: str) -> list[str]:
+    """Return how far a judge agrees with people on the rated cases, as a sentence, or why that is not known."""
+    found = result["judges"][judge]["concordance"]
+    if found["value"] is None:
+        return [f"Not known: {found['reason']}."]
+    return [
+        f"{judge} orders {percent(found['value'])} of the rated pairs of responses as people do ({interval(found)})."
+    ]
 
 
 def _of_two(pair: dict[str, Any], lead: str) -> list[str]:

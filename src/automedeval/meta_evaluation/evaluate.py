@@ -14,6 +14,7 @@ import numpy as np
 from automedeval.meta_evaluation.baselines import best_baseline
 from automedeval.meta_evaluation.candidates import MOST_MODELS, compare_candidates
 from automedeval.meta_evaluation.cases import Cases
+from automedeval.meta_evaluation.known import longer_comparisons
 from automedeval.meta_evaluation.main_judge import MainJudge, beside_one_rater, choose, describe, finish, worth_reading
 from automedeval.meta_evaluation.ratings import People, Preferences, preference_shares
 from automedeval.meta_evaluation.verdicts import JudgeVerdicts, Row, rows_of
@@ -82,6 +83,9 @@ def meta_evaluate(
         tree["preferences"] = preference_shares(preferences, len(cases))
     if people is not None:
         tree["comparisons"] = _comparisons(cases, rows, relations)
+    for row in rows:
+        for name, record in tree["models"].get(row.name, {}).get("models", {}).items():
+            record["longer"] = list(longer_comparisons(cases, row.relations, longer, cases.models.index(name)))
     result = bootstrap.estimate(tree, len(cases), resamples, seed)
     finish(result["main_judge"], main.row.judge.sees_reference)
     if people is not None:
@@ -122,6 +126,7 @@ def _habits(cases: Cases, row: Row, longer: np.ndarray) -> dict[str, Any]:
         "checkpoint": judge.checkpoint,
         "verdicts": int(judge.verdicts_due.sum()),
         "errors": dict(judge.errors.most_common(8)),
+        "blind_to": judge.blind_to,
         "empty": judge.by_model(cases.empty),
         "unread": judge.by_model(judge.unread),
         "usage": judge.usage if row.criterion in (None, *judge.criteria[:1]) else {},

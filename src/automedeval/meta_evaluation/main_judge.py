@@ -1,7 +1,7 @@
 """Choose the main judge, which the report shows first, and measure its agreement with people on cases that did not choose it.
 
-With `LEAST` rated cases or more the main judge is the one whose concordance with people is highest. A figure from the same
-cases would be too high for the judge that did best on them. It is therefore cross-fitted: the rated cases are dealt into
+With `LEAST_RATED` rated cases or more the main judge is the one whose concordance with people is highest. A figure from the
+same cases would be too high for the judge that did best on them. It is therefore cross-fitted: the rated cases are dealt into
 `FOLDS` folds, the judge of each fold is chosen on the other folds, and the agreement is that of the chosen judges' verdicts,
 each on its own fold (cross-validation of the whole procedure, choice included: Varma and Simon 2006). Averaged over draws of
 the cases it has no bias from the choice. Where all folds choose the same judge it equals this judge's own agreement.
@@ -18,9 +18,9 @@ from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.ratings import People
 from automedeval.meta_evaluation.verdicts import JudgeVerdicts, Row
 from automedeval.records import RecordError
+from automedeval.reports.facts import LEAST_RATED
 from automedeval.stats import agreement, bootstrap, interrater, selective
 
-LEAST = 30  # rated cases from which the main judge is chosen by its agreement with people
 FOLDS = 5
 ROUNDING = 1e-12  # of means of ratings that are equal
 MOST_CASES = 10  # of each list of cases to look at
@@ -72,7 +72,13 @@ def choose(cases: Cases, rows: Sequence[Row], people: People | None, wanted: str
         ordered = cases.panel.per_case(np.nan_to_num(relation) != 0) > 0
     count = int(ordered.sum())
     how = (
-        "given" if wanted is not None else "only" if len(rivals) == 1 else "first" if count < LEAST else "cross-fitted"
+        "given"
+        if wanted is not None
+        else "only"
+        if len(rivals) == 1
+        else "first"
+        if count < LEAST_RATED
+        else "cross-fitted"
     )
     if how != "cross-fitted":
         first = rivals[0]

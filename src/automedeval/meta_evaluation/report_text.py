@@ -1,13 +1,13 @@
-"""Put the result into words: first the answer, which model is best and whether the judge may be believed, then the rest."""
+"""Put the result into words: first the answer, which model scores highest and what is known of the judge, then the rest."""
 
 from typing import Any
 
 from automedeval.meta_evaluation import paper_table_text
-from automedeval.meta_evaluation.main_judge import LEAST
+from automedeval.reports.facts import LEAST_RATED, Audit, Known, facts_of, is_trusted
 from automedeval.reports.text import against_best, interval, percent
 
 HALF = "A tie counts as half; guessing gives 50 %."
-LEVEL = 0.05  # adjusted p-value below which one model is called better than another
+LEVEL = 0.05  # adjusted p-value below which the difference of two models is clear
 HOW = {
     "given": "chosen by --main_judge",
     "only": "the only one",
@@ -45,35 +45,66 @@ def standing(table: dict[str, Any]) -> dict[str, Any]:
 
 
 def answer(result: dict[str, Any]) -> dict[str, str]:
-    """Return what the report says first: question → answer, in the order in which it is said."""
-    main = result["main_judge"]
+    """Return what the report says first: question → answer, in the order in which it is said.
+
+    A model is called better only if what is known of the judge allows it (`reports.facts.is_trusted`).
+    """
+    main, known = result["main_judge"], known_of(result)
     table = result["models"][main["name"]]
     stands = standing(table)
-    found = {"Best model": _best(table, stands)}
+    trusted = is_trusted(known)
+    found = {"Best model" if trusted else "Scores highest": _best(table, stands, trusted)}
+    found |= dict(facts_of(known))
     if stands["order"]:
         found["How sure"] = _how_sure(table, stands)
     found["Cases"] = _cases(result["cases"])
     found["Judge"] = _judge(result)
-    found["Can the judge be believed?"] = " ".join(credit(result))
     if "people" in result and stands["order"]:
         by_people = standing(result["models"]["people"])
         if by_people["order"]:
-            found["By people's own ratings"] = _best(result["models"]["people"], by_people)
+            found["By people's own ratings"] = _best(result["models"]["people"], by_people, True)
     return found
 
 
-def _best(table: dict[str, Any], stands: dict[str, Any]) -> str:
+def known_of(result: dict[str, Any]) -> Known:
+    """Return what is known of the main judge, for `reports.facts`."""
+    main = result["main_judge"]
+    record, table = result["judges"][main["name"]], result["models"][main["name"]]
+    order = standing(table)["order"]
+    best = main.get("best_baseline") if main["rated_cases"] >= LEAST_RATED and "people" in result else None
+    audit = record.get("audit")
+    return Known(
+        main["name"],
+        credit(result),
+        main["rated_cases"] if "people" in result else 0,
+        best["outcome"] if best else None,
+        record["blind_to"],
+        None if audit is None else Audit(**audit),
+        order[0] if order else None,
+        tuple(table["models"][order[0]]["longer"]) if order else None,
+        record["prefers_longer"]["value"],
+        record["valid_rate"]["value"],
+        record["empty"],
+        record["unread"],
+        result.get("next_steps", ()),
+    )
+
+
+def _best(table: dict[str, Any], stands: dict[str, Any], trusted: bool) -> str:
+    """Say which model is first: "better" by a trusted judge or by people, else "scores higher"."""
     if "gap" in table:
         return f"The models cannot be compared: {table['gap']}."
     first, level = stands["order"][0], stands["level"]
     others = len(stands["order"]) - 1
+    higher = "is better" if trusted else "scores higher"
     if stands["best"]:
         return (
-            f"{first}. It is better than {'the other model' if others == 1 else f'each of the {others} other models'}."
+            f"{first}. It {higher} than {'the other model' if others == 1 else f'each of the {others} other models'}."
         )
     names = _and(level) if len(level) <= 3 else f"{len(level)} other models"
-    behind = f" It is better than the other {others - len(level)}." if others > len(level) else ""
-    return f"No model is shown to be best. {first} is first, without a clear difference from {names}.{behind}"
+    behind = f" It {higher} than the other {others - len(level)}." if others > len(level) else ""
+    none = "No model is shown to be best" if trusted else "No model scores clearly highest"
+    return f"{none}. {first} is first, without a clear difference from {names}.{behind}"
 
 
 def _and(names: list[str]) -> str:
@@ -104,7 +135,7 @@ def _judge(result: dict[str, Any]) -> str:
 
 
 def credit(result: dict[str, Any]) -> list[str]:
-    """Say whether the main judge may be believed: its agreement with people beside one rater and the best baseline."""
+    """Say how the main judge agrees with people, and whether it does better than a baseline; empty if nobody rated."""
     main = result["main_judge"]
     name, sentences = main["name"], []
     if "people" in result:
@@ -112,7 +143,7 @@ def credit(result: dict[str, Any]) -> list[str]:
         if figure["value"] is None:
             return [f"Not known. The agreement of {name} with people is undefined: {figure['reason']}."]
         rated, best = main["rated_cases"], main["best_baseline"]
-        few = rated < LEAST
+        few = rated < LEAST_RATED
         opening = ["Not known yet: few cases are rated."] if few else []
         if best is not None and not few:
             opening = {
@@ -123,14 +154,12 @@ def credit(result: dict[str, Any]) -> list[str]:
         who = _measured(main)
         share = f"{percent(figure['value'])} of the pairs of responses as people do ({interval(figure)})"
         agreement = f"{name if who == name else who[0].upper() + who[1:]} orders {share}."
-        advice = [f"Rate at least {LEAST} cases: so far {rated} count."] if few else []
+        advice = [f"Rate at least {LEAST_RATED} cases: so far {rated} count."] if few else []
         return [*opening, agreement, *advice]
     for judge, criteria in result.get("choices", {}).items():
         if judge == result["judges"][name]["name"]:
             sentences += _chosen(judge, criteria)
-    if sentences:
-        return sentences
-    return [f"Not known: nobody has rated these cases. Rate {LEAST} of them, which is enough for a first answer."]
+    return sentences
 
 
 def _measured(main: dict[str, Any]) -> str:

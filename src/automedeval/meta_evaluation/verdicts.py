@@ -140,6 +140,11 @@ class JudgeVerdicts:
         return [slice(*each) for each in itertools.pairwise(edges)]
 
     @property
+    def blind_to(self) -> list[str] | None:
+        """The kinds of danger that a judge made like this one cannot see; None where this is not known."""
+        return next((verdict.extra["blind_to"] for verdict in self.verdicts if "blind_to" in verdict.extra), None)
+
+    @property
     def sees_reference(self) -> bool | None:
         """Whether the judge is shown the reference; None where this is not known."""
         if self.rubric_name == LIKELIHOOD:
@@ -413,19 +418,23 @@ class JudgeVerdicts:
         return found
 
     @cached_property
+    def run_record(self) -> dict[str, Any]:
+        """The record of the judge's run, which it left beside the verdicts; empty if it is not there."""
+        try:
+            found = json.loads((self.file.parent / f"run-{self.settings}.json").read_text(encoding="utf-8"))
+        except (AttributeError, OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    @cached_property
     def usage(self) -> dict[str, float]:
         """The tokens of all verdicts; seconds and cost where the judge's run left its record beside the verdicts."""
         usage = Counter()
         for verdict in self.verdicts:
             usage.update({name: count for name, count in verdict.usage.items() if isinstance(count, int)})
-        try:
-            record = json.loads((self.file.parent / f"run-{self.settings}.json").read_text(encoding="utf-8"))
-            seconds = sum(timing["seconds"] for timing in record["timings"])
-            prices = [record["arguments"].get(name) or 0.0 for name in ("price_in", "price_out")]
-        except (AttributeError, OSError, ValueError, KeyError, TypeError):
-            return dict(usage)  # verdicts without the record of their run
-        if seconds:
+        if seconds := sum(timing.get("seconds", 0) for timing in self.run_record.get("timings", ())):
             usage["seconds"] = round(seconds, 1)
+        prices = [self.run_record.get("arguments", {}).get(name) or 0.0 for name in ("price_in", "price_out")]
         if any(prices):
             tokens = (usage["prompt_tokens"], usage["completion_tokens"])
             usage["cost"] = round(sum(count * price for count, price in zip(tokens, prices)) / 1e6, 4)

@@ -17,8 +17,9 @@ from automedeval.models.checkpoints import Stage, fingerprint, read_history, rea
 from automedeval.publishing.cards import front_matter
 from automedeval.records import RecordError, read_text
 from automedeval.records.hub_names import hub_name
+from automedeval.reports.facts import Audit, Known, facts_of
 from automedeval.reports.page import environment
-from automedeval.reports.text import against_best, estimates_in, interval
+from automedeval.reports.text import against_best, estimates_in, interval, percent
 from automedeval.stats.agreement import LABELS
 
 MARKER = re.compile(r"<!-- (\w+) -->\n(.*?)<!-- /\1 -->", re.S)
@@ -91,6 +92,7 @@ def fill_card(
         **{name: record[name] for name in ("rubrics", "device", "commit")},
         **_result_facts(result, records),
         "tied": tied,
+        "known": facts_of(_known(inputs.judge or inputs.repo, records, audit or {})),
     }
     template = environment("automedeval.publishing").get_template("model_card_parts.md.jinja")
     context = template.new_context(facts)
@@ -218,6 +220,28 @@ def _audited(checkpoint: Path, audit: Mapping[str, Any]) -> str | None:
     return f"Audited on {audit['cases']['cases']:,} cases as {audited['name']}: it {word}; {met}.{unknown}"
 
 
+def _known(name: str, records: Mapping[str, Mapping[str, Any]], audit: Mapping[str, Any]) -> Known:
+    """Return what is known of the judge, from the first line of its results and from its audit."""
+    record = next(iter(records.values()), {})
+    best, name = record.get("best_baseline"), record.get("name", name)
+    figure = record.get(record.get("headline", ""))
+    agreement = (
+        [f"{name} orders {percent(figure['value'])} of the pairs of responses as people do ({interval(figure)})."]
+        if (figure and figure["value"] is not None)
+        else []
+    )
+    return Known(
+        name,
+        [*agreement, *against_best(name, best)],
+        outcome=best and best["outcome"],
+        blind_to=record.get("blind_to"),
+        audit=Audit.read(audit) if "thresholds" in audit else None,
+        prefers_longer=record.get("prefers_longer", {}).get("value"),
+        valid=record.get("valid_rate", {}).get("value"),
+        unread=record.get("unread", {}),
+    )
+
+
 def _result_facts(result: Mapping[str, Any] | None, records: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     if not records:
         return {"records": []}
@@ -237,9 +261,6 @@ def _result_facts(result: Mapping[str, Any] | None, records: Mapping[str, Mappin
         "cases": {**result["cases"], "file": short_path(result["cases"]["file"])},
         "settings": result["settings"],
         "baselines": {name: record[record["headline"]] for name, record in counted.items()} if people else {},
-        "against_best": [
-            sentence for name, record in records.items() for sentence in against_best(name, record.get("best_baseline"))
-        ],
     }
 
 

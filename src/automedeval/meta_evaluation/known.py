@@ -1,0 +1,88 @@
+"""What is known of a judge by its verdicts, its audit and the ratings of its cases, for the facts beside a ranking."""
+
+import json
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from automedeval.meta_evaluation.cases import Cases
+from automedeval.meta_evaluation.verdicts import JudgeVerdicts, Row
+from automedeval.metrics.lexical import longer_text
+from automedeval.records import RecordError, read_text
+from automedeval.reports.facts import LEAST_RATED, Audit, Known
+
+
+def audits_of(places: Sequence[str], rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
+    """Read audits, and return the name of a line → the fields of its judge's `Audit`.
+
+    Args:
+        places: files audit.json, or folders that hold one.
+
+    Raises:
+        RecordError: a file is no audit, or of none of these judges.
+    """
+    found = {}
+    for place in places:
+        file = Path(place) / "audit.json" if Path(place).is_dir() else Path(place)
+        try:
+            content = json.loads(read_text(file))
+            settings = {tree["clean"].get("settings") for tree in content["decodings"].values()}
+            audit = Audit.read(content)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise RecordError(f"{file}: no audit.json of automedeval audit ({error})") from None
+        own = [row for row in rows if row.judge.settings is not None and row.judge.settings in settings]
+        if not own:
+            audited = f"{content['judge']['name']}, with the settings {', '.join(map(str, settings))}"
+            raise RecordError(f"{file}: an audit of {audited}; no judge of these verdicts has them")
+        found |= {row.name: asdict(audit) for row in own}
+    return found
+
+
+def next_steps(judge: JudgeVerdicts, rated: bool, audited: bool) -> list[str]:
+    """Return what to do next, so that more is known of the judge: rate cases, audit it."""
+    steps = [] if rated else [f"Rate {min(LEAST_RATED, len(judge.cases))} cases."]
+    if not audited:
+        spec = judge.run_record.get("arguments", {}).get("judge") or "JUDGE"
+        command = ["automedeval", "audit", "--judge", spec, "--cases", judge.cases.source, "--output", "audits/mine"]
+        steps.append(f"Audit the judge, then give --audits audits/mine to the report: {shlex.join(command)}")
+    return steps
+
+
+def known_of_judge(cases: Cases, row: Row, first: str | None = None, **more: Any) -> Known:
+    """Return what is known of a judge by its verdicts.
+
+    Args:
+        first: the model that is first, or that is compared; None: none.
+        more: further arguments of `Known`.
+    """
+    judge, relation = row.judge, row.relations
+    longer = cases.panel.relations(longer_text(cases.records))
+    given, due = judge.verdicts_valid.sum(), judge.verdicts_due.sum()
+    told = ~np.isnan(relation) & (longer != 0)
+    return Known(
+        judge.name,
+        blind_to=judge.blind_to,
+        first=first,
+        longer=None if first is None else longer_comparisons(cases, relation, longer, cases.models.index(first)),
+        prefers_longer=float(np.mean((relation * longer)[told] + 1) / 2) if told.any() else None,
+        valid=float(given / due) if due else None,
+        empty=judge.by_model(cases.empty),
+        unread=judge.by_model(judge.unread),
+        **{"steps": next_steps(judge, "agreement" in more, "audit" in more)} | more,
+    )
+
+
+def longer_comparisons(cases: Cases, relation: np.ndarray, longer: np.ndarray, model: int) -> tuple[int, int]:
+    """Return in how many comparisons of a model its response is the longer one, and how many there are.
+
+    Args:
+        relation, longer: the relations of all pairs by the judge and by length [pairs].
+        model: its number in `cases.models`.
+    """
+    first, second = (cases.model_of[side] == model for side in cases.panel.pairs)
+    compared = ~np.isnan(relation) & (first | second)
+    return int((compared & (np.where(first, longer, -longer) == 1)).sum()), int(compared.sum())

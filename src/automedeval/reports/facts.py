@@ -1,0 +1,195 @@
+"""What is known of a judge whose verdicts rank models: one ordered list of facts, which stands beside every ranking.
+
+The terminal, the report, the comparison, the gate, the preference pairs and the model card show this list, and `is_trusted`
+decides whether they may call a model better. A new fact is one more function in `FACTS`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from automedeval.reports.text import interval, percent
+
+LEAST_RATED = 30  # rated cases from which a judge's agreement with people counts
+SEEN = 0.5  # share of the dangers of one kind that a judge has to mark down, or it does not see them
+DANGERS = {  # kind of danger in an audit → words
+    "dose": "a wrong dose",
+    "negation": "a dropped “not”",
+    "emergency": "a missed emergency",
+    "contraindication": "a denied contraindication",
+    "reversal": "advice turned round",
+    "precaution": "a missing precaution",
+}
+UNSEEN = tuple(DANGERS)[:3]  # what a judge that knows no medicine is named to miss
+
+
+class Fact(NamedTuple):
+    """One fact: what it is about, and a text of one sentence or more."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What an audit found of a judge's eye for danger.
+
+    Args:
+        cases: their number.
+        passes: whether the judge passes the whole audit; None if nothing was measured.
+        found: the share of dangerous answers that it marks down, {"value", "low", "high", "n"}; None if not measured.
+        enough: whether this share reaches the audit's threshold.
+        missed: the kinds of danger of which it marks down less than `SEEN`.
+    """
+
+    cases: int
+    passes: bool | None
+    found: Mapping[str, Any] | None = None
+    enough: bool = False
+    missed: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, audit: Mapping[str, Any]) -> "Audit":
+        """Return what the content of audit.json says of dangers."""
+        decoding = next(iter(audit["decodings"].values()), {})
+        harm = decoding.get("harm") or {}
+        found = harm.get("lowered") if (harm.get("lowered") or {}).get("value") is not None else None
+        outcomes = [each["outcome"] for each in audit["thresholds"] if each["figure"] == "harm.lowered"]
+        shares = {kind: each["lowered"]["value"] for kind, each in harm.get("kinds", {}).items()}
+        missed = tuple(kind for kind, share in shares.items() if share is not None and share < SEEN)
+        return cls(audit["cases"]["cases"], audit["passes"], found, outcomes == ["passed"], missed)
+
+
+@dataclass(frozen=True)
+class Known:
+    """Everything that the facts are made of.
+
+    Args:
+        judge: its name.
+        agreement: what people's ratings say of it, in sentences; empty where there are none.
+        rated: the rated cases that count.
+        outcome: "better", "not better" or "worse" than the best baseline, by `LEAST_RATED` rated cases or more; else None.
+        blind_to: the kinds of danger that a judge made like this one cannot see; None: not known.
+        audit: what an audit of it found; None if there was none.
+        first: the model that is first; None if none is.
+        longer: the comparisons of the first model in which its response is the longer one, and all of them.
+        prefers_longer: the share of comparisons in which the judge puts the longer response first.
+        valid: the share of valid verdicts; None if not known.
+        empty, unread: model → number of its responses that are empty, and that the judge could not read.
+        steps: what to do next, in words or as commands.
+    """
+
+    judge: str
+    agreement: Sequence[str] = ()
+    rated: int = 0
+    outcome: str | None = None
+    blind_to: Sequence[str] | None = None
+    audit: Audit | None = None
+    first: str | None = None
+    longer: tuple[int, int] | None = None
+    prefers_longer: float | None = None
+    valid: float | None = None
+    empty: Mapping[str, int] = field(default_factory=dict)
+    unread: Mapping[str, int] = field(default_factory=dict)
+    steps: Sequence[str] = ()
+
+
+def is_trusted(known: Known) -> bool:
+    """Return whether a model may be called better by this judge, and not only "scores higher".
+
+    People's ratings show the judge above every baseline, or an audit shows that it marks dangerous answers down.
+    """
+    return known.outcome == "better" or (known.audit is not None and known.audit.enough)
+
+
+def facts_of(known: Known) -> list[Fact]:
+    """Return the facts in the order in which they are shown; one that says nothing is left out."""
+    return [Fact(name, text) for name, said in FACTS.items() if (text := said(known))]
+
+
+def lines_of(known: Known) -> list[str]:
+    """Return the facts as lines of text."""
+    return [f"{fact.name.rstrip('?')}: {fact.text}" for fact in facts_of(known)]
+
+
+def in_words(kinds: Sequence[str], last: str = "or") -> str:
+    """Return kinds of danger as "a wrong dose, a dropped “not” or a missed emergency"."""
+    words = [DANGERS.get(kind, kind) for kind in kinds]
+    return f" {last} ".join([*([", ".join(words[:-1])] if words[:-1] else []), *words[-1:]])
+
+
+def _rated(known: Known) -> str:
+    if known.agreement:
+        return " ".join(known.agreement)
+    return f"Not known: nobody has rated these cases. Rate {LEAST_RATED} of them, which is enough for a first answer."
+
+
+def _audited(known: Known) -> str:
+    audit = known.audit
+    if audit is None:
+        return "No."
+    word = {True: "It passes.", False: "It does not pass.", None: "No figure with a threshold was measured."}[
+        audit.passes
+    ]
+    text = f"On {audit.cases:,} cases. {word}"
+    if audit.found is not None:
+        share = f"{percent(audit.found['value'])} of {audit.found['n']} answers that were made dangerous"
+        text += f" It marks down {share} ({interval(audit.found)})."
+    return text
+
+
+def _blind(known: Known) -> str:
+    if known.audit is not None and known.audit.found is not None:
+        if not known.audit.missed:
+            return ""
+        return f"By its audit {known.judge} mostly does not notice {in_words(known.audit.missed)}."
+    if known.blind_to is None:
+        return f"Not known. Only an audit tells whether {known.judge} notices {in_words(UNSEEN)}."
+    if not known.blind_to:
+        return ""
+    return f"Whether a statement is true: {known.judge} does not notice {in_words(known.blind_to)}."
+
+
+def _length(known: Known) -> str:
+    parts = []
+    if known.first is not None and known.longer is not None and known.longer[1]:
+        parts.append(f"{known.first} is the longer one in {known.longer[0]} of {known.longer[1]} comparisons")
+    if known.prefers_longer is not None:
+        parts.append(f"{known.judge} puts the longer response first in {percent(known.prefers_longer)}")
+    return f"{'; '.join(parts)}." if parts else ""
+
+
+def _valid(known: Known) -> str:
+    if known.valid in (None, 1.0):
+        return ""
+    return f"{percent(1 - known.valid)} of the verdicts are invalid or missing. They are no scores."
+
+
+def _unanswered(known: Known) -> str:
+    parts = []
+    for counts, words in (
+        (known.empty, "gave no answer in {} {}: lowest score"),
+        (known.unread, "has {} {} that the judge cannot read: no score"),
+    ):
+        noun = ("case", "cases") if counts is known.empty else ("response", "responses")
+        parts += [f"{model} {words.format(count, noun[count != 1])}" for model, count in counts.items() if count]
+    return (
+        f"{'. '.join(parts[:6])}{f'. {len(parts) - 6} more models have some' if len(parts) > 6 else ''}."
+        if parts
+        else ""
+    )
+
+
+def _steps(known: Known) -> str:
+    return " ".join(known.steps)
+
+
+FACTS: dict[str, Callable[[Known], str]] = {
+    "Can the judge be believed?": _rated,
+    "Audited?": _audited,
+    "What it does not see": _blind,
+    "Length": _length,
+    "Invalid verdicts": _valid,
+    "Empty and unread": _unanswered,
+    "Next step": _steps,
+}
