@@ -134,7 +134,7 @@ def _candidates(result: dict[str, Any]) -> Iterator[Figure]:
             shares[j][i] = pair["loss"]["value"] + pair["tie"]["value"] / 2
         yield Figure(
             f"Win rates by {name}",
-            "Share of cases in which the response of the model of the row scores higher than that of the column. Ties count half.",
+            "Share of cases in which the model of the row scores higher than that of the column. Ties count half.",
             partial(charts.win_matrix, models, shares),
             ["model", *models],
             [[model, *row] for model, row in zip(models, shares)],
