@@ -163,15 +163,15 @@ def _balanced(s: np.ndarray) -> np.ndarray:
 
 def _kappa(s: np.ndarray) -> np.ndarray:
     total = s.sum(axis=1)
-    chance = ((s[:, 0] + s[:, 1]) * (s[:, 0] + s[:, 2]) + (s[:, 3] + s[:, 1]) * (s[:, 3] + s[:, 2])) / total**2
-    return divide((s[:, 0] + s[:, 3]) / total - chance, 1 - chance)
+    chance = (s[:, 0] + s[:, 1]) * (s[:, 0] + s[:, 2]) + (s[:, 3] + s[:, 1]) * (s[:, 3] + s[:, 2])
+    return divide((s[:, 0] + s[:, 3]) * total - chance, total**2 - chance)
 
 
 def _macro_f1(s: np.ndarray) -> np.ndarray:
-    """Return the mean of the F1 of "met" and of "not met"; that of a class that nobody names is 0, as in scikit-learn."""
+    """Return the mean F1 of "met" and "not met", of those of the two that the judge or the label names, as in scikit-learn."""
     wrong = s[:, 1] + s[:, 2]
-    both = (2 * s[:, own] for own in (0, 3))
-    return sum(np.where(own + wrong == 0, 0.0, divide(own, own + wrong)) for own in both) / 2
+    both = np.array([divide(2 * own, 2 * own + wrong) for own in (s[:, 0], s[:, 3])])
+    return divide(np.nansum(both, axis=0), (~np.isnan(both)).sum(axis=0))
 
 
 def auroc(chance: np.ndarray, truth: np.ndarray, case: np.ndarray) -> Statistic:
@@ -323,11 +323,8 @@ def certify(
         own["above_trivial"] = {
             name: difference(own["all"]["auroc"], each, None) for name, each in found["trivial"].items()
         }
-    pairs = {
-        "pairs": len(labels.pairs),
-        "majority": int((~np.isnan(majority)).sum()),
-        "met": float(np.nanmean(majority)),
-    }
+    sure = majority[~np.isnan(majority)]
+    pairs = {"pairs": len(labels.pairs), "majority": len(sure), "met": float(sure.mean()) if len(sure) else None}
     return found | {"labels": pairs | {"physicians": len(labels.met), "of other cases": labels.others}}
 
 
