@@ -16,7 +16,7 @@ from rapidfuzz.distance import LCSseq
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.metrics.embedding import TextEncoder, sentences
 from automedeval.metrics.lexical import words
-from automedeval.records import CriterionLabel, RecordError, Verdict, named_file, read_placed, verdicts_file
+from automedeval.records import Case, CriterionLabel, RecordError, Verdict, named_file, read_placed, verdicts_file
 from automedeval.rubrics.prompts import statement_texts
 from automedeval.stats.bootstrap import Statistic, difference, divide, estimate, mean
 
@@ -81,21 +81,31 @@ def read_labels(path: str, cases: Cases) -> Labels:
 
 @dataclass(frozen=True)
 class Reading:
-    """What one judge says of the criteria: its verdicts by (number of the case, index of the response), runs averaged."""
+    """What one judge says of the criteria: its verdicts by (number of the case, index of the response), one for each run."""
 
     name: str
+    cases: Cases
     verdicts: Mapping[tuple[int, int], Sequence[Verdict]]
 
+    def shares(self, case: int, slot: int, key: str = "met") -> list[float | None]:
+        """Return the mean over the runs that read each criterion of a response; None where no run did.
+
+        Args:
+            key: "met", of which the mean is the share of the runs that say so, or "met_probabilities".
+        """
+        runs = [each.checklist[key] for each in self.verdicts.get((case, slot), ()) if each.valid]
+        criteria = range(len(self.cases.records[case].criteria))
+        known = [[run[place] for run in runs if run[place] is not None] for place in criteria]
+        return [sum(own) / len(own) if own else None for own in known]
+
     def of(self, pairs: Sequence[tuple[int, int, int]]) -> tuple[np.ndarray, np.ndarray]:
-        """Return whether each pair is met, and with what probability: float [pairs], NaN where it is unread."""
-        met, chance = np.full(len(pairs), np.nan), np.full(len(pairs), np.nan)
-        for place, (case, slot, criterion) in enumerate(pairs):
-            valid = [each.checklist for each in self.verdicts.get((case, slot), ()) if each.valid]
-            for values, key in ((met, "met"), (chance, "met_probabilities")):
-                known = [float(each[key][criterion]) for each in valid if each[key][criterion] is not None]
-                values[place] = np.mean(known) if known else np.nan
-        met = np.where(np.isnan(met) | (met == 0.5), np.nan, (met > 0.5).astype(float))
-        return met, chance
+        """Return whether most runs say that each pair is met, and with what probability: float [pairs], NaN where unread."""
+        asked = {pair[:2] for pair in pairs}
+        met, chance = (
+            np.array([found[pair[:2]][pair[2]] for pair in pairs], float)
+            for found in ({place: self.shares(*place, key) for place in asked} for key in ("met", "met_probabilities"))
+        )
+        return np.where(np.isnan(met) | (met == 0.5), np.nan, (met > 0.5).astype(float)), chance
 
 
 def has_checklists(verdicts: Sequence[str]) -> bool:
@@ -121,8 +131,8 @@ def read_checklists(files: Sequence[str], cases: Cases) -> list[Reading]:
             verdict.check(place, case.checklist_digest)
             if len(verdict.order) != 1 or not 0 <= verdict.order[0] < len(case.responses):
                 raise RecordError(f"{place}: 'order' {list(verdict.order)} must name one response of case {case.id!r}")
-            if verdict.valid and not len(case.criteria) == len(verdict.checklist["met"]):
-                raise RecordError(f"{place}: not one answer for each criterion of case {case.id!r}")
+            if verdict.valid:
+                _check(place, verdict.checklist, case)
             own = found.setdefault((name or verdict.judge, verdict.rubric), {})
             same = own.setdefault((number, verdict.order[0]), [])
             if any(each.run == verdict.run for each in same):
@@ -134,7 +144,19 @@ def read_checklists(files: Sequence[str], cases: Cases) -> list[Reading]:
         raise RecordError(f"{', '.join(files)}: no verdict on the criteria of these cases")
     names = [name for name, _ in found]
     called = (f"{name} by {rubric}" if names.count(name) > 1 else name for name, rubric in found)
-    return [Reading(name, own) for name, own in zip(called, found.values())]
+    return [Reading(name, cases, own) for name, own in zip(called, found.values())]
+
+
+def _check(place: str, checklist: Mapping[str, Any], case: Case) -> None:
+    """Raise RecordError unless a checklist has for each criterion of a case whether it is met, and a probability."""
+    for key, allowed in (("met", "true, false or null"), ("met_probabilities", "null, or a number from 0 to 1")):
+        given = checklist.get(key)
+        if not isinstance(given, list) or len(given) != len(case.criteria):
+            raise RecordError(f"{place}: {key!r} has not one entry for each criterion of case {case.id!r}")
+        for value in given:
+            known = isinstance(value, bool) if key == "met" else isinstance(value, int | float) and 0 <= value <= 1
+            if value is not None and not known:
+                raise RecordError(f"{place}: {key!r} must hold {allowed}, not {value!r:.40}")
 
 
 # --- figures of one judge beside labels ------------------------------------------------------------------------------
