@@ -19,6 +19,7 @@ from automedeval.metrics.lexical import words
 from automedeval.records import Case, CriterionLabel, RecordError, Verdict, named_file, read_placed, verdicts_file
 from automedeval.rubrics.prompts import statement_texts
 from automedeval.stats.bootstrap import Statistic, difference, divide, estimate, mean
+from automedeval.stats.checklist import shares_of
 
 CATEGORY = "category:"  # how a tag names the category of a criterion
 TRIVIAL = ("words covered", "ROUGE-L recall", "embedding cosine", "words covered + embedding cosine")
@@ -90,13 +91,16 @@ class Reading:
     def shares(self, case: int, slot: int, key: str = "met") -> list[float | None]:
         """Return the mean over the runs that read each criterion of a response; None where no run did.
 
+        An empty response meets nothing, whatever a verdict says.
+
         Args:
             key: "met", of which the mean is the share of the runs that say so, or "met_probabilities".
         """
+        record = self.cases.records[case]
         runs = [each.checklist[key] for each in self.verdicts.get((case, slot), ()) if each.valid]
-        criteria = range(len(self.cases.records[case].criteria))
-        known = [[run[place] for run in runs if run[place] is not None] for place in criteria]
-        return [sum(own) / len(own) if own else None for own in known]
+        if record.responses[slot].is_empty:
+            runs = [[0.0] * len(record.criteria)]
+        return shares_of(runs, len(record.criteria))
 
     def of(self, pairs: Sequence[tuple[int, int, int]]) -> tuple[np.ndarray, np.ndarray]:
         """Return whether most runs say that each pair is met, and with what probability: float [pairs], NaN where unread."""

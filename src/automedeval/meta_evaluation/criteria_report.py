@@ -12,7 +12,7 @@ import numpy as np
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.criteria import Labels, Reading, certify, has_checklists, read_checklists, read_labels
 from automedeval.metrics.embedding import TextEncoder
-from automedeval.records import Case, CaseCriterion
+from automedeval.records import Case, CaseCriterion, Response
 from automedeval.reports.page import render_twins
 from automedeval.stats.bootstrap import plain
 from automedeval.stats.checklist import MEAN_RULES, checklist_score, length_adjusted, mean_score
@@ -66,7 +66,7 @@ class _Answer:
     """What a judge says of one response: in what share of its runs each criterion is met, None where it is unread."""
 
     case: Case
-    text: str
+    response: Response
     met: list[float | None]
 
     @property
@@ -83,7 +83,7 @@ def _answers(cases: Cases, reading: Reading) -> dict[str, list[_Answer]]:
     found = defaultdict(list)
     for number, slot in reading.verdicts:
         case = cases.records[number]
-        answer = _Answer(case, case.responses[slot].text, reading.shares(number, slot))
+        answer = _Answer(case, case.responses[slot], reading.shares(number, slot))
         found[case.models[slot]].append(answer)
     return dict(sorted(found.items()))
 
@@ -102,12 +102,13 @@ def candidates(cases: Cases, reading: Reading) -> dict[str, dict[str, Any]]:
             "possible": {name: [lowest[name], highest[name]] for name in MEANS},
             "read": sum(each.whole for each in answers),
             "unread": sum(each.met.count(None) for each in answers),
+            "empty": sum(each.response.is_empty for each in answers),
         }
     return found
 
 
 def _means(scores: Sequence[float | None], answers: Sequence[_Answer]) -> dict[str, float | None]:
-    adjusted = [length_adjusted(score, len(each.text)) for score, each in zip(scores, answers)]
+    adjusted = [length_adjusted(score, len(each.response.text)) for score, each in zip(scores, answers)]
     return {rule: mean_score(scores, rule) for rule in MEAN_RULES} | {"length_adjusted": mean_score(adjusted)}
 
 
@@ -160,6 +161,7 @@ def simulated(cases: Cases, reading: Reading, rates: tuple[float, float], seed: 
                 continue
             met, points = np.array(each.met) > 0.5, np.array(each.points)
             wrong = rng.random((SIMULATIONS, len(met))) < np.where(met, misses, invents)
+            wrong &= not each.response.is_empty  # of which every judge says the same
             drawn.append((met ^ wrong) @ points / possible)
             given.append(met @ points / possible)
         if drawn:

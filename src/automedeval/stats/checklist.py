@@ -33,6 +33,17 @@ class Score(NamedTuple):
     highest: float | None
 
 
+def shares_of(runs: Sequence[Sequence[float | None]], criteria: int) -> list[float | None]:
+    """Return the mean over the runs that read each criterion; None where no run did.
+
+    Args:
+        runs: whether each criterion is met, or with what probability; None where a run could not read it.
+        criteria: their number, for no runs.
+    """
+    known = [[run[place] for run in runs if run[place] is not None] for place in range(criteria)]
+    return [sum(own) / len(own) if own else None for own in known]
+
+
 def checklist_score(points: Sequence[float], met: Sequence[float | None]) -> Score:
     """Return the score of a response.
 
