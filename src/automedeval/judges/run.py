@@ -186,7 +186,8 @@ def dry_run(judge: BaseJudge, requests: Iterable[Request], done: Collection[tupl
 
 def summary(log: Log, rubric: Rubric | None, requests: Requests, seconds: float) -> str:
     """Return the standings of the models by this judge's verdicts, old and new, and the counts of the run."""
-    standings = Standings(rubric)
+    criteria = (case for case in requests.cases() if rubric and rubric.mode == "checklist")
+    standings = Standings(rubric, {case.id: [each.points for each in case.criteria] for case in criteria})
     there = Counter(verdict.case_id for verdict in log.records())  # other orders and pairs of earlier runs among them
     for verdict in log.records():
         if verdict.case_id in requests.digests:
@@ -194,7 +195,7 @@ def summary(log: Log, rubric: Rubric | None, requests: Requests, seconds: float)
     lines = [f"\n{' by '.join(log.author)}", format_table(standings.table())]
     lines += [f"  invalid, {count}: {error}" for error, count in sorted(standings.errors.items())[:8]]
     for counts, words in (
-        (standings.empty, "empty, which has the lowest score"),
+        (standings.empty, f"empty, which {'meets no criterion' if standings.points else 'has the lowest score'}"),
         (standings.unread, "unread: the judge cannot read it, and it has no score"),
     ):
         lines += [f"  {sum(counts.values())} × a response is {words}"] if counts else []
