@@ -3,9 +3,9 @@
     python recipes/preferences.py --verdicts verdicts/kept/kept --cases verdicts/kept/kept/cases.jsonl --output preferences/mine
     trl dpo --dataset_name preferences/mine --model_name_or_path MODEL --output_dir checkpoints/dpo
 
---verdicts is the folder `kept` of `automedeval abstain`, whose certificate lies beside it, or verdicts of a judge that says
-where it abstains (the packaged small judge). Of each case the response with the highest score is chosen, and the one with the
-lowest rejected.
+--verdicts is the folder `kept` of `automedeval abstain`, whole and unchanged, with its certificate beside it, or verdicts of a
+judge that says where it abstains (the packaged small judge). Of each case the response with the highest score is chosen, and
+the one with the lowest rejected.
 
 Writes OUTPUT/train.jsonl with `prompt`, `chosen`, `rejected`, `margin`, and where the pair comes from; and OUTPUT/run/run.json.
 """
@@ -19,6 +19,7 @@ from typing import Any
 
 from automedeval.cli import parse, record_run, run
 from automedeval.meta_evaluation.cases import Cases
+from automedeval.meta_evaluation.confidence import certified_digest
 from automedeval.meta_evaluation.known import known_of_judge
 from automedeval.meta_evaluation.verdicts import expected_values, own_values, read_verdicts, rows_of
 from automedeval.records import Case, RecordError, Verdict, read_text, verdicts_file
@@ -67,7 +68,7 @@ def main() -> None:
     given: dict[str, list[Verdict]] = defaultdict(list)
     for verdict in judges[0].verdicts:
         given[verdict.case_id].append(verdict)
-    certified = args.uncertified or certificate(args.verdicts, judges[0].verdicts)
+    certified = args.uncertified or certificate(args.verdicts, cases, judges[0].verdicts)
     rows, reasons = [], Counter()
     for case in cases.records:
         if case.id in given:
@@ -90,7 +91,7 @@ def main() -> None:
     print(f"{output / 'train.jsonl'}: {len(rows):,} pairs by {judges[0].name}; {covered}")
 
 
-def certificate(place: str, verdicts: Sequence[Verdict]) -> str:
+def certificate(place: str, cases: Cases, verdicts: Sequence[Verdict]) -> str:
     """Return what certifies verdicts, in words.
 
     Raises:
@@ -98,14 +99,14 @@ def certificate(place: str, verdicts: Sequence[Verdict]) -> str:
     """
     file = verdicts_file(place).parent.parent / "abstention.json"
     if file.is_file():
-        found = json.loads(read_text(file))
-        settings = {verdict.settings for verdict in verdicts}
-        if found.get("threshold") is not None and settings == {found.get("settings")}:
+        found, ids = json.loads(read_text(file)), {verdict.case_id for verdict in verdicts}
+        given = certified_digest([cases.records[cases.index[each]] for each in ids], verdicts)
+        if found.get("threshold") is not None and found.get("kept_digest") == given:
             return f"certified: at most {found['risk']:g} of the kept pairs wrong, at delta {found['delta']:g}"
     if all(verdict.extra.get("abstains") is not None for verdict in verdicts if verdict.valid):
         return "certified by the judge itself; where it abstains there is no pair"
     raise RecordError(
-        f"{place}: no certificate covers these verdicts: give the folder kept of automedeval abstain, or --uncertified"
+        f"{place}: no certificate covers these verdicts: give the whole folder kept of automedeval abstain, or --uncertified"
     )
 
 
@@ -125,8 +126,10 @@ def preference(
             if not case.responses[index].is_empty:  # nothing is learnt of a text that is not there
                 sums[index].append(value)
     means = {index: sum(found) / len(found) for index, found in sums.items()}
+    if len(means) < 2:
+        return "no two answers with a score"
     best, worst = max(means, key=lambda index: means[index]), min(means, key=lambda index: means[index])
-    margin = means[best] - means[worst] if means else 0.0
+    margin = means[best] - means[worst]
     if not margin > 0 or margin < args.margin:
         return "no difference" if not margin > 0 else "a smaller difference than --margin"
     both = [(verdict, found) for verdict, found in zip(valid, values) if best in found and worst in found]

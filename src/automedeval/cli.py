@@ -14,11 +14,11 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 from transformers import HfArgumentParser
 
@@ -26,6 +26,7 @@ from automedeval.records import AutoMedEvalError, RecordError
 from automedeval.records.hub_names import hub_commits
 from automedeval.records.journal import ALONE, Processes, write_whole
 from automedeval.records.yaml_file import load_yaml
+from automedeval.reports.text import printable
 
 
 def comma_list(values: str | Sequence[str] | None) -> list[str]:
@@ -142,6 +143,19 @@ def _config_arguments(file: str, known: set[str]) -> list[str]:
     return arguments
 
 
+class _Screen:
+    """A stream to which names and texts of files can be printed: what would steer the terminal becomes a space."""
+
+    def __init__(self, stream: TextIO):
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return self._stream.write("\n".join(map(printable, text.split("\n"))))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
 def run(main: Callable[[], None]) -> None:
     """Run a recipe; an error that the user can correct becomes one line and exit status 1."""
     if isinstance(
@@ -149,7 +163,8 @@ def run(main: Callable[[], None]) -> None:
     ):  # as on stderr, a character that the terminal's encoding lacks is escaped
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        main()
+        with redirect_stdout(_Screen(sys.stdout)):
+            main()
     except AutoMedEvalError as error:
         _end(f"error: {error}")
     except KeyboardInterrupt:
@@ -165,7 +180,7 @@ def run(main: Callable[[], None]) -> None:
 
 def _end(line: str) -> NoReturn:
     # In one write: `sys.exit` writes the newline separately, and another process of the run may write in between.
-    sys.stderr.write(f"{line}\n")
+    sys.stderr.write(f"{printable(line)}\n")
     sys.exit(1)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from doubles.criteria_grader import grade
 from doubles.endpoint import EndpointDouble
-from programs import error_line, needs_encoder, run_command
+from programs import TWO_PROCESSES, error_line, needs_encoder, processes_of, run_command, run_recipe
 
 from automedeval.audit.perturbations import CHECKLIST_ATTACKS, CONTROL, read_attacks
 from automedeval.audit.thresholds import CHECKLIST_FIGURES
@@ -162,6 +162,41 @@ def test_the_small_judge_is_audited_by_default_where_every_case_has_criteria(cas
     assert any("reads each criterion by itself" in note for note in result["notes"])
 
 
+@pytest.mark.parametrize("launch", [None, TWO_PROCESSES])
+def test_a_checkpoint_is_audited_by_one_process_and_by_two(cases, tiny_model, tmp_path: Path, launch) -> None:
+    model = ("--judge", tiny_model, "--rubric", "checklist", "--rationale", "false", "--device", "cpu")
+    given = ("--cases", cases, "--criteria_at_once", 2, "--attacks", 2, "--resamples", 100, "--gate", "false")
+    done = run_recipe("audit", *model, *given, "--output", tmp_path / "out", launch=launch)
+    assert done.returncode == 0, done.stderr
+    assert processes_of(tmp_path / "out") == (1 if launch is None else 2)
+    result = json.loads((tmp_path / "out" / "audit.json").read_text())
+    assert set(result["decodings"]) == {"one at a time", "2 at once"}
+    for way, at_once in (("one-at-a-time", 1), ("2-at-once", 2)):
+        folder = tmp_path / "out" / way
+        again = ("--criteria_at_once", at_once, "--cases", folder / "trials.jsonl", "--output", tmp_path / way)
+        judged = run_command("judge", *model, *again)
+        assert judged.returncode == 0, judged.stderr
+        found = [
+            {(each["case_id"], *each["order"]): each["checklist"]["met"] for each in lines(place / "verdicts.jsonl")}
+            for place in (folder / "trials", tmp_path / way)
+        ]
+        assert found[0]
+        assert found[0].items() <= found[1].items()  # a trial is of one response of its case
+
+
+def test_an_endpoint_with_a_budget_is_audited(cases: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    with EndpointDouble(grade) as endpoint:
+        done = run_command(
+            "audit", "--judge", "openai:m", "--base_url", endpoint.url, "--rubric", "checklist", "--cases", cases,
+            "--attacks", 1, "--resamples", 100, "--max_cost", 100, "--price_in", 1, "--price_out", 1,
+            "--gate", "false", "--output", tmp_path / "out",
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    clean = json.loads((tmp_path / "out" / "audit.json").read_text())["decodings"]["one at a time"]["clean"]
+    assert clean["valid_rate"]["value"] == 1
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -174,3 +209,9 @@ def test_what_criteria_do_not_have_gets_one_line(cases: Path, tmp_path: Path, gi
     command = ("audit", "--judge", "small", "--rubric", "checklist", "--cases", cases, "--output", tmp_path / "out")
     assert said in error_line(run_command(*command, *given))
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("command", ["audit", "judge"])
+def test_a_judge_that_reads_no_criteria_is_refused(cases: Path, tmp_path: Path, command: str) -> None:
+    given = ("--judge", "baseline:longer text", "--rubric", "checklist", "--cases", cases, "--output", tmp_path / "out")
+    assert "--judge baseline:longer text reads no criteria" in error_line(run_command(command, *given))

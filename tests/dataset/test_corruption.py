@@ -26,6 +26,7 @@ def verdict(of: Case, scores: tuple[int, ...] = (5, 2, 3), **changes) -> Verdict
     ]
     rationale = "\n".join(["Analyze:", f"Step 1: It is about {of.id}.", *steps])
     known = {"rationale": rationale, "scores": scores, "valid": True, "raw": "all", "expected_scores": (1.0, 2.0, 3.0)}
+    known["criterion_scores"] = {"fluency": list(scores)}
     order = tuple(range(len(of.responses)))
     extra = {"models": of.models, "transcript": [{"role": "user", "content": "all"}]}
     return Verdict(of.id, "judge", "automedeval@1", order, **{**known, "extra": extra, **changes})
@@ -48,7 +49,7 @@ def test_the_kinds_have_equal_shares() -> None:
 def test_what_is_no_longer_true_is_gone(kind: str) -> None:
     for good, worse in zip(GOOD, corrupt(GOOD, CASES, seed=1, kinds=[kind])):
         assert (worse.rationale, worse.scores) != (good.rationale, good.scores)
-        assert (worse.raw, worse.expected_scores, worse.usage) == ("", None, {})
+        assert (worse.raw, worse.expected_scores, worse.criterion_scores, worse.usage) == ("", None, None, {})
         assert worse.extra == {"models": good.extra["models"], "corruption": kind}
         assert worse.valid
         json.dumps(worse.to_dict())

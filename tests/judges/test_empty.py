@@ -220,8 +220,8 @@ def test_the_tables_are_those_of_a_loop_over_the_verdicts(study: Path) -> None:
     for name, own in shares.items():
         line = next(line for line in told.splitlines() if line.startswith(f"{name} "))
         assert f"{sum(own) / 10:.2f}" in line.split()
-    assert "8 × a response is empty" in told
-    assert "10 × a response is unread" in told
+    assert "c gave no answer in 8 cases, which counts as the lowest" in told
+    assert "d has 10 responses that the judge cannot read" in told
 
 
 @needs_encoder

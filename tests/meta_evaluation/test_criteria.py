@@ -1,6 +1,7 @@
 """The certificate of a judge of criteria, beside scikit-learn and loops over the records."""
 
 import json
+import random
 
 import numpy as np
 import pytest
@@ -56,6 +57,70 @@ def test_every_figure_is_that_of_scikit_learn(study):
     assert found["calibration_error"]["value"] == pytest.approx(error / len(read))
 
 
+def degenerate_study(folder, seed):
+    """Write a small study in which whole kinds may lack: labels, a class, read criteria, P(met); return its pairs."""
+    rng = random.Random(seed)
+    truth, said, unread, chances = (rng.choice([0, 0.5, 1]) for _ in range(4))
+    cases, verdicts, labels, rows = [], [], [], []
+    for number in range(rng.randint(1, 5)):
+        criteria = [{"criterion": f"k{k}", "points": rng.choice([1, 2, -1])} for k in range(rng.randint(1, 4))]
+        responses = [{"model": "m", "text": "An answer."}]
+        cases.append({"id": f"c{number}", "question": "Q?", "responses": responses, "criteria": criteria})
+        met = [None if rng.random() < 0.4 * unread else rng.random() < said for _ in criteria]
+        odds = [None if each is None or not chances else rng.choice([0.1, 0.4, 0.4, 0.9]) for each in met]
+        verdict = {"case_id": f"c{number}", "judge": "j", "rubric": "checklist@1", "order": [0], "valid": True}
+        verdicts.append(verdict | {"scores": None, "checklist": {"met": met, "met_probabilities": odds}})
+        for each, own, chance in zip(criteria, met, odds):
+            votes = [rng.random() < truth if rng.random() < 0.8 else None for _ in range(3)]
+            votes = [True, False, None] if seed % 10 == 0 else votes  # no majority at all
+            for annotator, vote in zip(ANNOTATORS, votes):
+                about = {"case_id": f"c{number}", "model": "m", "criterion": each["criterion"], "annotator": annotator}
+                labels += [] if vote is None else [about | {"label": "met" if vote else "not_met"}]
+            rows.append((own, chance, [vote for vote in votes if vote is not None]))
+    for name, records in (("cases", cases), ("verdicts", verdicts), ("labels", labels)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
+    return rows, bool(labels)
+
+
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.filterwarnings("error::RuntimeWarning", "ignore::sklearn.exceptions.UndefinedMetricWarning")
+def test_figures_of_degenerate_tables_are_those_of_scikit_learn_or_undefined(tmp_path, seed):
+    rows, labelled = degenerate_study(tmp_path, seed)
+    if not labelled:
+        return
+    done = report(tmp_path, "--criterion_labels", tmp_path / "labels.jsonl")
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "out" / "criteria.json").read_text())["certificate"]["judges"]["j"]["all"]
+    majority = [(met, p, sum(votes) * 2 > len(votes)) for met, p, votes in rows if sum(votes) * 2 != len(votes)]
+    said, truth = ([each[at] for each in majority if each[0] is not None] for at in (0, 2))
+    pooled = [(vote, met) for met, _, votes in rows if met is not None for vote in votes]
+    chances, of_chances = ([each[at] for each in majority if each[1] is not None] for at in (1, 2))
+    table = np.array([[sum((t, s) == (a, b) for t, s in zip(truth, said)) for b in (0, 1)] for a in (0, 1)])
+    expected = dict.fromkeys(found)
+    if majority:
+        expected["accuracy"] = np.mean([met == true for met, _, true in majority])
+        expected["read_rate"] = len(said) / len(majority)
+    if table[:, 1].any():
+        expected["precision"] = metrics.precision_score(truth, said)
+    if table[1].any():
+        expected["recall"] = metrics.recall_score(truth, said)
+    if table.any(axis=1).all():
+        expected["balanced_accuracy"] = metrics.balanced_accuracy_score(truth, said)
+    if len({*truth, *said}) > 1:
+        expected["cohen_kappa"] = metrics.cohen_kappa_score(truth, said)
+    if said:
+        expected["macro_f1_majority"] = metrics.f1_score(truth, said, average="macro")
+    if pooled:
+        expected["macro_f1_pooled"] = metrics.f1_score(*zip(*pooled), average="macro")
+    if len({*of_chances}) > 1:
+        expected["auroc"] = metrics.roc_auc_score(of_chances, chances)
+    if chances:
+        gaps = [[p - true for p, true in zip(chances, of_chances) if int(p * 10) == place] for place in range(10)]
+        expected["calibration_error"] = sum(abs(sum(each)) for each in gaps) / len(chances)
+    assert {name: each["value"] for name, each in found.items()} == pytest.approx(expected)
+    assert all(each["value"] is not None or each["reason"] for each in found.values())
+
+
 def test_each_physician_stands_beside_the_majority_of_the_others(study):
     folder, rows = study
     report(folder, "--criterion_labels", folder / "labels.jsonl")
@@ -78,8 +143,15 @@ def test_without_labels_the_scores_are_called_uncertified(study):
     assert "uncertified" in page
     assert "unread" in page
     result = json.loads((folder / "out" / "criteria.json").read_text())["judges"]["j"]
-    means = ", ".join(f"{model} {each['length_adjusted']:.3f}" for model, each in result["candidates"].items())
-    assert f"j: mean score {means} (length_adjusted)" in report(folder, "--mean", "length_adjusted").stdout
+    said = report(folder, "--mean", "length_adjusted").stdout
+    for model, each in result["candidates"].items():
+        low, high = each["possible"]["length_adjusted"]
+        assert low < each["length_adjusted"] < high
+        told = (
+            f"{model} {each['length_adjusted']:.3f} (of {each['read']} of 60 responses; of all {low:.3f} to {high:.3f})"
+        )
+        assert told in said
+    assert "(length_adjusted)" in said
     rows = [json.loads(line) for line in (folder / "verdicts.jsonl").read_text().splitlines()]
     for tag, each in result["missed"].items():
         for slot, model in enumerate("ab"):

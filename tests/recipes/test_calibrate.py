@@ -159,6 +159,35 @@ def test_scores_come_onto_the_scale_too(scores: list, tmp_path: Path) -> None:
     ]
 
 
+def test_scores_of_several_criteria_become_scores_of_the_new_scale_alone(scores: list, tmp_path: Path) -> None:
+    names = ("relevancy", "knowledge_correctness", "fluency")
+    for file in (tmp_path / "rated" / "verdicts.jsonl", tmp_path / "verdicts.jsonl"):
+        records = [json.loads(line) for line in file.read_text().splitlines()]
+        own = [{"rubric": "automedeval_guided@1"} for _ in records]
+        for record, more in zip(records, own):
+            more |= {"criterion_scores": dict.fromkeys(names, record["scores"])} if record["valid"] else {}
+        file.write_text("".join(json.dumps(record | more) + "\n" for record, more in zip(records, own)))
+    assert calibrate(*scores).returncode == 0
+    found = [json.loads(line) for line in (tmp_path / "out" / "verdicts.jsonl").read_text().splitlines()]
+    assert [each["valid"] for each in found] == [True] * 4 + [False]
+    assert not any("criterion_scores" in each for each in found)
+    done = run_recipe(
+        "meta_evaluate", "--verdicts", tmp_path / "out", "--cases",
+        write(tmp_path / "cases.jsonl", [case_of(at) for at in range(20, 25)]), "--output", tmp_path / "report",
+        "--resamples", 100,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_figure_of_an_earlier_calibration_does_not_stay(scores: list, tmp_path: Path) -> None:
+    assert calibrate(*scores).returncode == 0
+    verdicts = study(24)
+    write(tmp_path / "rated" / "verdicts.jsonl", verdicts[:20])
+    write(tmp_path / "verdicts.jsonl", verdicts[20:])
+    assert calibrate(*scores).returncode == 0
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {*WRITTEN, "run.json"}
+
+
 def test_several_readings_of_a_case_are_taken_and_none_twice(scores: list, tmp_path: Path) -> None:
     file = write(tmp_path / "verdicts.jsonl", [scored(20), scored(20, run=1)])
     assert calibrate(*scores).returncode == 0

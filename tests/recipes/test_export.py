@@ -91,3 +91,104 @@ def test_bad_input_is_one_line_and_writes_nothing(judged, tmp_path: Path) -> Non
     )
     assert "was not read from a log" in told
     assert not file.exists()
+
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def sheet(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, strict=True))
+
+
+def test_a_table_has_the_criteria_of_a_case_by_response_or_by_criterion(tmp_path: Path) -> None:
+    criteria = [
+        {"criterion": f"says {word}", "points": worth} for word, worth in (("food", 5), ("milk", -2), ("rest", 1))
+    ]
+    answers = [{"model": model, "text": text} for model, text in (("a", "Food."), ("b", ""))]
+    cases = [{"id": f"c{n}", "question": "Q?", "responses": answers, "criteria": criteria[: 2 + n]} for n in range(2)]
+    about = {"judge": "j", "rubric": "checklist@1", "models": ["a", "b"]}
+    verdicts = []
+    for n, slot in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        met = [[True, False], [False, False], [True, None, False], None][2 * n + slot]
+        own = about | {"case_id": f"c{n}", "order": [slot], "valid": met is not None}
+        if met:
+            score = sum(each["points"] for each, is_met in zip(criteria, met) if is_met) / (5 + n)
+            lowest = score - (2 / 6 if None in met else 0)
+            checklist = {"met": met, "met_probabilities": [{True: 0.75, False: 0.25}.get(each) for each in met]}
+            own["checklist"] = checklist | {"score": score, "lowest": lowest, "highest": score}
+        verdicts.append(own | ({"empty": ["b"]} if (n, slot) == (0, 1) else {}))
+    given = ("--verdicts", write(tmp_path / "v.jsonl", verdicts), "--cases", write(tmp_path / "cases.jsonl", cases))
+    for form, reader in (("csv", sheet), ("parquet", lambda path: pq.read_table(path).to_pylist())):
+        done = export(*given, "--to", form, "--output", tmp_path / "table")
+        assert done.returncode == 0, done.stderr
+        rows = reader(tmp_path / "table")
+        names = ("score", "lowest", "highest", "criteria_met", "criteria_not_met", "criteria_unread")
+        known = [[None if row[name] in ("", None) else float(row[name]) for name in names] for row in rows]
+        assert known == [
+            [1, 1, 1, 1, 1, 0], [0, 0, 0, 0, 2, 0],
+            [None, pytest.approx(5 / 6 - 2 / 6), pytest.approx(5 / 6), 1, 1, 1], [None] * 6,
+        ]  # fmt: skip
+        assert [str(row["empty"]) for row in rows] == ["False", "True", "False", "False"]
+        done = export(*given, "--to", form, "--rows", "criteria", "--output", tmp_path / "table")
+        assert done.returncode == 0, done.stderr
+        rows = reader(tmp_path / "table")
+        assert [(row["case_id"], row["model"], int(row["criterion"]), row["text"], float(row["points"])) for row in rows] == [
+            (case["id"], model, place, each["criterion"], each["points"])
+            for case in cases for model in "ab" for place, each in enumerate(case["criteria"], 1)
+        ]  # fmt: skip
+        nothing = ("", None)
+        expected = [True, False, False, False, True, None, False, None, None, None]
+        assert [None if row["met"] in nothing else str(row["met"]) == "True" for row in rows] == expected
+        assert [None if row["probability"] in nothing else float(row["probability"]) for row in rows] == [
+            {True: 0.75, False: 0.25}.get(each) for each in expected
+        ]
+    without = export(*given[:2], "--to", "csv", "--rows", "criteria", "--output", tmp_path / "table")
+    assert without.returncode == 0, without.stderr
+    assert [row["criterion"] for row in sheet(tmp_path / "table")] == ["1", "2", "1", "2", "1", "2", "3", "1"]
+
+
+def test_a_table_has_the_scores_of_several_criteria(tmp_path: Path) -> None:
+    own = {"relevancy": [5, None, 1], "fluency": [4, None, 2]}
+    verdict = {"case_id": "1", "judge": "j", "rubric": "automedeval_guided@1", "order": [2, 0], "valid": True}
+    verdict |= {
+        "scores": [5, None, 2],
+        "expected_scores": [4.5, None, 1.5],
+        "criterion_scores": own,
+        "models": ["a", "b", "c"],
+    }
+    file = write(tmp_path / "v.jsonl", [verdict])
+    assert export("--verdicts", file, "--to", "csv", "--output", tmp_path / "t.csv").returncode == 0
+    names = ("model", "score", "expected_score", "score_relevancy", "score_fluency")
+    assert [[row[name] for name in names] for row in sheet(tmp_path / "t.csv")] == [
+        ["c", "2", "1.5", "1", "2"],
+        ["a", "5", "4.5", "5", "4"],
+    ]
+    told = error_line(export("--verdicts", file, "--to", "csv", "--rows", "criteria", "--output", tmp_path / "u.csv"))
+    assert "automedeval_guided@1: the verdicts are not by criteria of the cases" in told
+
+
+def test_no_cell_of_a_csv_is_run_and_no_number_becomes_a_text(tmp_path: Path) -> None:
+    hostile = [
+        '=HYPERLINK("http://x")',
+        "+1+1",
+        "-2+3",
+        "@SUM(A1)",
+        "\t=1",
+        "\r=1",
+        'two\r=1+1\nlines, "quoted"',
+        "plain",
+    ]
+    verdicts = [
+        {"case_id": text, "judge": "baseline:longer text", "rubric": "counted", "order": [0], "valid": True, "models": [text],
+         "expected_scores": [-1.5 * number], "rationale": text}
+        for number, text in enumerate(hostile)
+    ]  # fmt: skip
+    file = write(tmp_path / "v.jsonl", verdicts)
+    for form in ("csv", "parquet"):
+        assert export("--verdicts", file, "--to", form, "--output", tmp_path / f"t.{form}").returncode == 0
+    rows = sheet(tmp_path / "t.csv")
+    for name in ("case_id", "model", "rationale"):
+        assert [row[name] for row in rows] == [f"'{text}" if text.startswith(FORMULA) else text for text in hostile]
+    assert [float(row["expected_score"]) for row in rows] == [-1.5 * number for number in range(len(hostile))]
+    assert [row["case_id"] for row in pq.read_table(tmp_path / "t.parquet").to_pylist()] == hostile

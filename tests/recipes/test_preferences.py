@@ -1,6 +1,7 @@
 """recipes/preferences.py: pairs of certified verdicts, both orders checked, with what they come from; TRL trains on them."""
 
 import json
+import random
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -9,8 +10,9 @@ from typing import Any
 import pytest
 from datasets import load_dataset
 from doubles.tiny_model import build_tiny_model
-from programs import error_line, run_recipe
+from programs import error_line, run_command, run_recipe
 
+from automedeval.meta_evaluation.confidence import certified_digest
 from automedeval.records import Case, Verdict
 
 preferences = partial(run_recipe, "preferences")
@@ -45,7 +47,9 @@ class Kept:
     def __init__(self, folder: Path, verdicts: Sequence[Verdict] = VERDICTS, **certificate: Any):
         self.folder, self.output = folder, folder / "out"
         (folder / "kept").mkdir()
-        given = {"settings": "5" * 12, "threshold": 0.5, "risk": 0.2, "delta": 0.1} | certificate
+        cases = [case_of(number) for number in sorted({int(each.case_id[5:]) for each in verdicts})]
+        given = {"threshold": 0.5, "risk": 0.2, "delta": 0.1, "kept_digest": certified_digest(cases, verdicts)}
+        given |= certificate
         (folder / "abstention.json").write_text(json.dumps(given))
         for name, records in (("verdicts", verdicts), ("cases", map(case_of, range(6)))):
             text = "".join(json.dumps(each.to_dict()) + "\n" for each in records)
@@ -82,7 +86,11 @@ def test_a_pair_has_its_texts_its_margin_and_where_it_comes_from(tmp_path: Path)
 
 
 def test_only_what_is_certified_becomes_a_pair(tmp_path: Path) -> None:
-    for name, certificate in (("none", {"threshold": None}), ("other", {"settings": "6" * 12})):
+    for name, certificate in (
+        ("none", {"threshold": None}),
+        ("other", {"kept_digest": "6" * 12}),
+        ("old", {"kept_digest": None}),
+    ):
         (tmp_path / name).mkdir()
         study = Kept(tmp_path / name, **certificate)
         assert "no certificate covers these verdicts" in error_line(study.run())
@@ -94,6 +102,61 @@ def test_only_what_is_certified_becomes_a_pair(tmp_path: Path) -> None:
     assert "the judge abstains: 1" in study.run("--orders", "any").stdout
     assert [row["case_id"] for row in study.rows()] == ["case-0"]
     assert "no pair is left" in error_line(study.run())
+
+
+@pytest.fixture(scope="module")
+def certified(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of automedeval abstain over half of 120 cases; half are rated, and longer is better if by far."""
+    folder, rng = tmp_path_factory.mktemp("certified"), random.Random(0)
+    cases, ratings = [], []
+    for number in range(120):
+        long, better = [rng.randint(1, 30) for _ in "ab"], rng.randint(0, 1)
+        better = long.index(max(long)) if abs(long[0] - long[1]) > 8 else better
+        texts = [{"model": model, "text": "word " * count} for model, count in zip("ab", long)]
+        cases.append({"id": f"c{number}", "question": f"Question {number}?", "responses": texts})
+        rating = {"case_id": f"c{number}", "annotator": "p", "criterion": "q"}
+        ratings += [
+            rating | {"model": model, "score": 2 + 2 * (k == better)} for k, model in enumerate("ab") if number % 2
+        ]
+    for name, records in (("cases", cases), ("ratings", ratings)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
+    given = ("--cases", folder / "cases.jsonl")
+    assert run_command("judge", *given, "--judge", "baseline:longer text", "--output", folder / "mine").returncode == 0
+    given += ("--verdicts", folder / "mine", "--ratings", folder / "ratings.jsonl", "--abstain_at", 0.2)
+    done = run_command("abstain", *given, "--output", folder)
+    assert "certified" in done.stdout, done.stderr
+    return folder
+
+
+def records_of(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_the_certificate_is_of_the_kept_verdicts_alone(certified: Path, tmp_path: Path) -> None:
+    kept, cases = (records_of(certified / "kept" / f"{name}.jsonl") for name in ("verdicts", "cases"))
+    every = records_of(certified / "mine" / "verdicts.jsonl")
+    assert 1 < len(kept) < len(every) / 2
+    swapped = [kept[0] | {"expected_scores": kept[0]["expected_scores"][::-1]}, *kept[1:]]
+    silent = [{key: value for key, value in each.items() if key != "case_digest"} for each in kept]
+    edited = [cases[0] | {"responses": [each | {"text": "Other."} for each in cases[0]["responses"]]}, *cases[1:]]
+    known = {each["case_id"] for each in kept}
+    queued = [each for each in every if each["case_id"] not in known]
+    whole = records_of(certified / "cases.jsonl")
+    for name, verdicts, texts in (
+        ("kept", kept, cases), ("turned", kept[::-1], cases[::-1]), ("among others", kept, whole), ("all", every, whole),
+        ("a part", kept[1:], cases), ("queued", queued, whole), ("changed", swapped, cases), ("edited", silent, edited),
+    ):  # fmt: skip
+        place = tmp_path / name / "kept"
+        place.mkdir(parents=True)
+        (place.parent / "abstention.json").write_bytes((certified / "abstention.json").read_bytes())
+        for file, records in (("verdicts", verdicts), ("cases", texts)):
+            (place / f"{file}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
+        given = ("--verdicts", place, "--cases", place / "cases.jsonl", "--orders", "any", "--output", tmp_path / "out")
+        done = preferences(*given)
+        if name in ("kept", "turned", "among others"):
+            assert f"{len(kept)} pairs by baseline:longer text; certified" in done.stdout, (name, done.stderr)
+        else:
+            assert "no certificate covers these verdicts: give the whole folder kept" in error_line(done), name
 
 
 @pytest.mark.slow

@@ -81,14 +81,33 @@ def test_the_leaderboard_is_that_of_a_loop_over_the_verdicts(made: dict[str, Sim
 def test_without_ratings_it_writes_a_study_to_rate_and_says_the_commands(made: dict[str, SimpleNamespace]) -> None:
     one = made["unrated"]
     assert "Not known: nobody has rated these cases. Rate 30 of them" in one.said
-    study = one.folder / "rate.yaml"
+    (study,) = one.folder.glob("rate*")
     for text in (one.page, one.said):
         assert f"automedeval annotate --study {study}\n" in text
-        assert f"automedeval annotate --study {study} --export {one.folder / 'ratings'}\n" in text
+        assert f"automedeval annotate --study {study} --export {study.with_suffix('')}\n" in text
     read_back = read_study(study)
     assert {item.kind for item in read_back.items} == {"rate"}
     assert len(read_back.items) == 30
-    assert not (made["rated"].folder / "rate.yaml").exists()
+    assert not list(made["rated"].folder.glob("rate*"))
+
+
+def test_other_cases_in_the_same_output_are_rated_by_a_study_of_their_own(tmp_path: Path) -> None:
+    verdicts = write(tmp_path / "v.jsonl", agreeing_verdicts())
+    few = write(tmp_path / "few.jsonl", read(CASES)[:5])
+    others = write(tmp_path / "others.jsonl", read(CASES)[5:12])
+    edited, studies = "# edited\n", []
+    for cases in (few, others, few):
+        done = meta_evaluate("--verdicts", verdicts, "--cases", cases, "--output", tmp_path / "out", *FAST)
+        assert done.returncode == 0, done.stderr
+        (said,) = [line for line in done.stdout.splitlines() if "annotate" in line and "--export" not in line]
+        study = Path(said.split()[-1])
+        assert {item.case_id for item in read_study(study).items} == {case["id"] for case in read(cases)}
+        if study not in studies:
+            study.write_text(edited + study.read_text(encoding="utf-8"), encoding="utf-8")
+        studies.append(study)
+    assert studies[0] == studies[2] != studies[1]
+    assert all(study.read_text(encoding="utf-8").startswith(edited) for study in studies)
+    assert read_study(studies[0]).database != read_study(studies[1]).database
 
 
 def test_an_unknown_main_judge_gets_one_line(tmp_path: Path) -> None:

@@ -99,7 +99,8 @@ def judge_changed(
     deal, trials = attacks_of(attacks, each, seed), []
     several = isinstance(judge, ChecklistJudge) and judge.criteria_at_once > 1
     for number, case in enumerate(cases.records):
-        own = [request for request in requests if request.case.id == case.id and verdicts[request.key].valid]
+        clean = ((request, verdicts[request.key]) for request in requests if request.case.id == case.id)
+        own = [request for request, verdict in clean if verdict.valid and not verdict.empty]
         if "planting" in checks and own:
             worst = min(own, key=lambda request: _score(verdicts[request.key]))
             trials += [planted(worst, worst.slots[0], attack, rubric) for attack in deal(number)]

@@ -23,7 +23,7 @@ import numpy as np
 
 from automedeval.cli import comma_list, parse, record_run
 from automedeval.meta_evaluation.cases import Cases
-from automedeval.meta_evaluation.confidence import MEASURES, Confidence
+from automedeval.meta_evaluation.confidence import MEASURES, Confidence, certified_digest
 from automedeval.meta_evaluation.ratings import read_ratings
 from automedeval.records import RecordError, read_cases
 from automedeval.records.journal import write_whole
@@ -136,9 +136,11 @@ def write(
     least_first = np.where(np.isnan(judged.values), -np.inf, judged.values)
     queued = sorted((number for number in cases.file_order if queue[number]), key=lambda number: least_first[number])
     confidence = [None if np.isnan(value) else float(value) for value in judged.values]
+    verdicts = [verdict for case in kept for verdict in judged.verdicts[case.id]]
+    record["kept_digest"] = certified_digest(kept, verdicts)
     files = {
         "kept/cases.jsonl": [case.to_dict() for case in kept],
-        "kept/verdicts.jsonl": [verdict.to_dict() for case in kept for verdict in judged.verdicts[case.id]],
+        "kept/verdicts.jsonl": [verdict.to_dict() for verdict in verdicts],
         "queue/cases.jsonl": [
             cases.records[number].to_dict() | {"confidence": confidence[number]} for number in queued
         ],

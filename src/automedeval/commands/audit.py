@@ -38,6 +38,7 @@ from automedeval.audit.run import decodings_of, judge_tampered, recorded
 from automedeval.audit.thresholds import decide, figures_of, passes, read_thresholds
 from automedeval.audit.trials import Outcome, Templates, trial_figures
 from automedeval.cli import git_commit, join_processes, parse, print_notes, record_run
+from automedeval.judges.base import BaseJudge
 from automedeval.judges.default_judge import default_rubric
 from automedeval.judges.judge import judge_rubric, load_judge
 from automedeval.meta_evaluation.baselines import best_baseline, measure_baselines
@@ -273,15 +274,11 @@ def measure_criteria(
     ours: Processes,
 ) -> Measured | None:
     """Audit a judge of criteria; return None in every process but the first."""
-    encoder_args, chat_args = model_args
     attacks = read_attacks(args.attack_file, CHECKLIST_ATTACKS)
     notes += english_only(cases.records, "planted texts")
     Path(args.output).mkdir(parents=True, exist_ok=True)
-    judge = load_judge(
-        args.judge, rubric, chat_args, rationale=args.rationale, seed=args.seed, on_overlong=args.on_overlong,
-        name=args.judge_name, cases=cases.records, processes=ours.count, encoder=encoder_args, points=args.points,
-        score_decoding="auto" if args.score_decoding == "both" else args.score_decoding,
-    )  # fmt: skip
+    decoding = "auto" if args.score_decoding == "both" else args.score_decoding
+    judge = loaded(args, model_args, cases, rubric, ours, points=args.points, score_decoding=decoding)
     judges = criteria.variants_of(judge, args.criteria_at_once)
     clean, changes = {}, {}
     for name, each in judges.items():
@@ -311,6 +308,22 @@ def measure_criteria(
     return Measured(about, decodings, {"harms": {}, "attacks": attacks_used(attacks, tried)})
 
 
+def loaded(
+    args: AuditArguments,
+    model_args: tuple[EncoderArguments, ChatArguments],
+    cases: Cases,
+    rubric: Rubric,
+    ours: Processes,
+    **options: Any,
+) -> BaseJudge:
+    """Load the judge that is audited."""
+    encoder_args, chat_args = model_args
+    return load_judge(
+        args.judge, rubric, chat_args, rationale=args.rationale, seed=args.seed, on_overlong=args.on_overlong,
+        name=args.judge_name, cases=cases.records, processes=ours, encoder=encoder_args, **options,
+    )  # fmt: skip
+
+
 def judged(
     args: AuditArguments,
     model_args: tuple[EncoderArguments, ChatArguments],
@@ -322,11 +335,7 @@ def judged(
     ours: Processes,
 ) -> dict[str, tuple[JudgeVerdicts, list[Outcome]]]:
     """Load the judge and judge the clean cases and the changed ones; return readings and outcomes by decoding."""
-    encoder_args, chat_args = model_args
-    judge = load_judge(
-        args.judge, rubric, chat_args, rationale=args.rationale, seed=args.seed, on_overlong=args.on_overlong,
-        name=args.judge_name, cases=cases.records, processes=ours, encoder=encoder_args,
-    )  # fmt: skip
+    judge = loaded(args, model_args, cases, rubric, ours)
     judges = decodings_of(judge, args.score_decoding, args.orders, args.checks)
     found = {
         name: judge_tampered(

@@ -119,11 +119,7 @@ def main() -> None:
             fresh.append(calibration.apply(verdict, args.judge_name or f"{verdict.judge}, calibrated"))
         except RecordError as error:
             raise RecordError(f"{place}: {error}") from None
-    output.mkdir(parents=True, exist_ok=True)
-    record_run(output / "run.json", args)
-    write_whole(output / "calibration.json", json.dumps(calibration.to_dict(), indent=1) + "\n")
-    lines = (json.dumps(verdict.to_dict(), ensure_ascii=False) for verdict in fresh)
-    write_whole(output / "verdicts.jsonl", "".join(f"{line}\n" for line in lines))
+    write(args, output, calibration.to_dict(), fresh)
     facts = calibration.facts
     print(f"{facts['cases']:,} rated cases, {facts['responses']:,} responses, {facts['ratings']:,} ratings")
     if isinstance(calibration, ScoreCalibration):
@@ -165,11 +161,7 @@ def calibrate_criteria(args: CalibrateArguments, output: Path) -> None:
         except RecordError as error:
             raise RecordError(f"{place}: {error}") from None
     facts = calibration.to_dict()
-    output.mkdir(parents=True, exist_ok=True)
-    record_run(output / "run.json", args)
-    write_whole(output / "calibration.json", json.dumps(facts, indent=1) + "\n")
-    lines = (json.dumps(verdict.to_dict(), ensure_ascii=False) for verdict in fresh)
-    write_whole(output / "verdicts.jsonl", "".join(f"{line}\n" for line in lines))
+    write(args, output, facts, fresh)
     print(f"{facts['cases']:,} labelled cases, {facts['pairs']:,} pairs of a criterion and a response")
     for name, line in facts["lines"].items():
         words = "orders no better than chance" if line["threshold"] is None else f"threshold {line['threshold']:.3f}"
@@ -181,6 +173,16 @@ def calibrate_criteria(args: CalibrateArguments, output: Path) -> None:
         sides = ", ".join(f"{side} {in_words(facts[side][name])}" for side in ("before", "after"))
         print(f"{name.replace('_', ' ')}: {sides} (by other cases)")
     print(f"verdicts: {output / 'verdicts.jsonl'}")
+
+
+def write(args: CalibrateArguments, output: Path, facts: dict[str, Any], verdicts: list[Verdict]) -> None:
+    """Write the calibration and the verdicts, and remove the figure of an earlier calibration."""
+    output.mkdir(parents=True, exist_ok=True)
+    record_run(output / "run.json", args)
+    write_whole(output / "calibration.json", json.dumps(facts, indent=1) + "\n")
+    lines = (json.dumps(verdict.to_dict(), ensure_ascii=False) for verdict in verdicts)
+    write_whole(output / "verdicts.jsonl", "".join(f"{line}\n" for line in lines))
+    (output / "reliability.svg").unlink(missing_ok=True)
 
 
 def check_output(output: Path, args: CalibrateArguments) -> None:

@@ -6,15 +6,18 @@
     automedeval export --verdicts verdicts/run --to csv --output verdicts.csv
 
 An invalid verdict is never a score. inspect_ai leaves a sample without a valid verdict unscored, lm-evaluation-harness's lines
-have NaN, and a table has an empty cell and `valid` false.
+have NaN, and a table has an empty cell and `valid` false. In a CSV a text that a spreadsheet would run as a formula has an
+apostrophe in front; parquet has the texts as they are.
 """
 
+import csv
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from automedeval.cli import parse
 from automedeval.harness.writing import inspect_text, lm_eval_text, scored_answers
-from automedeval.judges.tables import Verdicts
+from automedeval.judges.tables import ROWS, Verdicts
 from automedeval.records import Case, RecordError, Verdict, read_cases, read_placed, verdicts_file
 from automedeval.records.journal import write_whole
 from automedeval.reports.text import printable
@@ -22,9 +25,10 @@ from automedeval.reports.text import printable
 FORMS = {
     "inspect": "the scores that inspect_ai's precomputed_scores reads",
     "lm_eval": "JSON lines with lm-evaluation-harness's doc_id and one metric",
-    "csv": "a table, one row for each verdict and response",
+    "csv": "a table, one row for each verdict and response (--rows)",
     "parquet": "the same table",
 }
+FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # how cells begin that a spreadsheet runs; the last four do in some languages
 
 
 @dataclass
@@ -39,6 +43,14 @@ class ExportArguments:
     cases: str | None = field(
         default=None,
         metadata={"help": "the cases that were judged; inspect and lm_eval need the cases.jsonl made of the logs"},
+    )
+    rows: str = field(
+        default=ROWS[0],
+        metadata={
+            "help": "csv, parquet: one row for each response, or for each criterion of its case, with its text and points if "
+            "there are --cases",
+            "choices": list(ROWS),
+        },
     )
     model: str | None = field(
         default=None, metadata={"help": "inspect, lm_eval: whose answers the log has (default: the only model)"}
@@ -58,10 +70,13 @@ def main() -> None:
     if output.resolve() in (verdicts_file(args.verdicts).resolve(), Path(args.cases or args.verdicts).resolve()):
         raise RecordError(f"--output {output}: this is an input")
     output.parent.mkdir(parents=True, exist_ok=True)
-    if args.to == "csv":
-        write_whole(output, verdicts.to_pandas().to_csv(index=False))
-    elif args.to == "parquet":
-        verdicts.to_pandas().to_parquet(output, index=False)
+    if args.to in ("csv", "parquet"):
+        table = verdicts.to_pandas(args.rows, (cases or {}).values())
+        if args.to == "parquet":
+            table.to_parquet(output, index=False)
+        else:  # quoted, because a carriage return would end a row
+            safe = table.apply(lambda column: column.map(no_formula))
+            write_whole(output, safe.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC))
     else:
         records = scored_answers(cases.values(), verdicts, args.model)
         write_whole(output, (inspect_text if args.to == "inspect" else lm_eval_text)(records))
@@ -70,6 +85,11 @@ def main() -> None:
         return
     invalid = sum(not verdict.valid for verdict in verdicts)
     print(f"{len(verdicts):,} verdicts, {invalid:,} invalid: {printable(str(output))}")
+
+
+def no_formula(value: Any) -> Any:
+    """Return a text with an apostrophe in front if a spreadsheet would run it (OWASP, "CSV Injection"), else the value."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
 def read_checked(path: str, cases: dict[str, Case] | None) -> list[Verdict]:

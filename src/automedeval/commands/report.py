@@ -40,7 +40,7 @@ from automedeval.meta_evaluation.runs import check_names, follow_rounds, lines_o
 from automedeval.meta_evaluation.verdicts import JudgeVerdicts, read_verdicts, rows_of
 from automedeval.metrics.embedding import NAMES
 from automedeval.models.arguments import ChatArguments, EncoderArguments, parse_model
-from automedeval.records import Preference, RecordError, check_least, read_placed
+from automedeval.records import Preference, RecordError, check_least, digest, read_placed
 from automedeval.records.hub_names import hub_commits
 from automedeval.records.journal import write_whole
 from automedeval.records.language import english_only
@@ -270,9 +270,11 @@ def main() -> None:
 def rating_commands(args: MetaEvaluateArguments, cases: Cases, folder: Path) -> list[str]:
     """Write a study of `LEAST_RATED` of the cases for the physicians' page, and return the commands that rate them.
 
-    A study that is there already is kept: people may have begun to rate.
+    The name of a study has a digest of its cases. So a study that is there already is of these cases, and is kept: it may have
+    been edited, and people may have begun to rate.
     """
-    study = folder / "rate.yaml"
+    shown = [[case.id, case.digest] for case in cases.records]
+    study = folder / f"rate-{digest([args.cases, args.limit, shown])}.yaml"
     if not study.exists():
         given = {
             "title": Path(args.cases).stem,
@@ -280,7 +282,7 @@ def rating_commands(args: MetaEvaluateArguments, cases: Cases, folder: Path) -> 
             **({"limit": args.limit} if args.limit else {}),
             "rate": {"raters": 1, "draw": min(LEAST_RATED, len(cases)), "roles": ["attending"]},
             "annotators": [{"name": "physician-1", "role": "attending"}],
-            "database": str(folder / "rate.sqlite"),
+            "database": str(study.with_suffix(".sqlite")),
         }
         comment = (
             "# Rate a random draw of the cases: automedeval annotate --study THIS FILE\n"
@@ -288,7 +290,7 @@ def rating_commands(args: MetaEvaluateArguments, cases: Cases, folder: Path) -> 
         )
         write_whole(study, comment + yaml.safe_dump(given, sort_keys=False, allow_unicode=True))
     annotate = shlex.join(["automedeval", "annotate", "--study", str(study)])
-    ratings = folder / "ratings"
+    ratings = study.with_suffix("")
     given = [*sys.argv[1:], "--ratings", str(ratings / "ratings.jsonl")]
     return [annotate, f"{annotate} --export {shlex.quote(str(ratings))}", shlex.join(["automedeval", "report", *given])]
 

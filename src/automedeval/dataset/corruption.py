@@ -79,7 +79,8 @@ def _options(verdict: Verdict, case: Case, others: Pools, seed: int, kinds: Sequ
         if changed and any(getattr(verdict, name) != value for name, value in changed.items()):
             extra = {key: value for key, value in verdict.extra.items() if key not in _NOT_COPIED}
             extra["corruption"] = kind
-            options[kind] = replace(verdict, **changed, expected_scores=None, raw="", usage={}, extra=extra)
+            gone = {"expected_scores": None, "criterion_scores": None, "raw": "", "usage": {}}
+            options[kind] = replace(verdict, **changed, **gone, extra=extra)
     return options
 
 

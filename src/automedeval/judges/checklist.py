@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from automedeval.judges.base import BaseJudge
 from automedeval.judges.judge import Judge
 from automedeval.judges.requests import Request
 from automedeval.models.base import Answer, Prompt
@@ -15,8 +16,47 @@ from automedeval.rubrics.rubric import POINTS, READINGS, Rubric
 from automedeval.stats.checklist import checklist_score
 
 
+class OfCriteria(BaseJudge):
+    """A judge that says of each criterion of a case whether a response meets it.
+
+    An empty response meets nothing, neither what it should say nor what it must not: nobody is asked.
+    """
+
+    def judge(self, requests: Sequence[Request], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Verdict]]:
+        wanted = [True] * len(requests) if wanted is None else wanted
+        empty = [request.case.responses[request.slots[0]].is_empty for request in requests]
+        for index in (index for index, want in enumerate(wanted) if want and empty[index]):
+            count = len(requests[index].case.criteria)
+            yield index, self.checklist(requests[index], [False] * count, [0.0] * count)
+        yield from super().judge(requests, [want and not gone for want, gone in zip(wanted, empty)])
+
+    def checklist(
+        self,
+        request: Request,
+        met: Sequence[bool | None],
+        chances: Sequence[float | None],
+        notes: dict[str, Any] | None = None,
+        error: str | None = None,
+        **values: Any,
+    ) -> Verdict:
+        """Return the verdict on a response: whether it meets each criterion, with what probability, and its score.
+
+        Args:
+            met, chances: in the order of the case's criteria; None where a criterion could not be read.
+            error: why, where none could be read.
+        """
+        if all(each is None for each in met):
+            return self.record(request, error or "no criterion could be read", notes, **values)
+        points = [each.points for each in request.case.criteria]
+        score = checklist_score(points, met)._asdict()
+        shown = [None if chance is None else round(chance, 5) for chance in chances]
+        found = {"met": list(met), "met_probabilities": shown}
+        found |= {name: None if value is None else round(value, 6) for name, value in score.items()}
+        return self.record(request, None, notes, checklist=found, **values)
+
+
 @dataclass
-class ChecklistJudge(Judge):
+class ChecklistJudge(OfCriteria, Judge):
     """Judge by the criteria of a case with a chat; the arguments are those of `Judge`, with a rubric of the mode checklist.
 
     A checkpoint computes the case and the response once for all criteria: the prompts of a response differ at their ends alone.
@@ -104,33 +144,7 @@ class ChecklistJudge(Judge):
             self.chat.accepted = True
         values = {"usage": dict(usage), "raw": "\n".join(each.text for each in answer)}
         values |= {"rationale": "\n".join(rationales) or None} if len(errors) < len(answer) else {}
-        return recorded(self, request, met, chances, extra, errors[0] if errors else None, **values)
-
-
-def recorded(
-    judge: Any,
-    request: Request,
-    met: Sequence[bool | None],
-    chances: Sequence[float | None],
-    notes: dict[str, Any] | None = None,
-    error: str | None = None,
-    **values: Any,
-) -> Verdict:
-    """Return the verdict on a response: whether it meets each criterion, with what probability, and its score.
-
-    Args:
-        judge: whose `record` makes the verdict.
-        met, chances: in the order of the case's criteria; None where a criterion could not be read.
-        error: why, where none could be read.
-    """
-    if all(each is None for each in met):
-        return judge.record(request, error or "no criterion could be read", notes, **values)
-    points = [each.points for each in request.case.criteria]
-    score = checklist_score(points, met)._asdict()
-    shown = [None if chance is None else round(chance, 5) for chance in chances]
-    checklist = {"met": list(met), "met_probabilities": shown}
-    checklist |= {name: None if value is None else round(value, 6) for name, value in score.items()}
-    return judge.record(request, None, notes, checklist=checklist, **values)
+        return self.checklist(request, met, chances, extra, errors[0] if errors else None, **values)
 
 
 def _read(answer: Answer, rubric: Rubric) -> tuple[Mapping[str, bool], Mapping[str, float], str | None, str | None]:

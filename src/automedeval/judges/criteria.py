@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import expit
 
 from automedeval.judges.base import ApartJudge
-from automedeval.judges.checklist import recorded
+from automedeval.judges.checklist import OfCriteria
 from automedeval.judges.requests import Request, plan_checklist
 from automedeval.metrics.embedding import sentences
 from automedeval.models.base import Answer
@@ -25,6 +25,7 @@ CHECKLIST = "checklist@1"  # the rubric whose place this judge takes: it reads t
 # with the spread of these statements, one as far above EVEN as theirs is below. recipes/fit_criteria_judge.py prints both.
 EVEN, SLOPE = 0.611, 12.0
 CHUNK = 16  # responses that are read together
+READING = 2  # version of what is read, for the fingerprint: 1 read texts for which the encoder has no tokens
 
 
 def support(criterion: np.ndarray, question: Sequence[np.ndarray], response: Sequence[np.ndarray]) -> float:
@@ -61,19 +62,28 @@ def fit(unsaid: Sequence[float]) -> tuple[float, float]:
 
 
 def read_support(cases: Sequence[tuple[Case, int]], encoder: Any) -> list[list[float]]:
-    """Return the support of each criterion, by (case, index of the response)."""
+    """Return the support of each criterion, by (case, index of the response); a text that cannot be read has no tokens."""
     cut = {
         text: sentences(text)
         for case, slot in cases
         for text in (question_text(case.question), case.responses[slot].text)
     }
-    texts = {each.criterion for case, _ in cases for each in case.criteria}
-    every = sorted(texts.union(*cut.values()))
-    tokens = {text: found for text, (_, found) in zip(every, encoder.encode_tokens(every))}
-    sides = {text: [tokens[each] for each in own if len(tokens[each])] for text, own in cut.items()}
+    whole = {each.criterion: [each.criterion] for case, _ in cases for each in case.criteria}
+    given = sorted({*cut, *whole})
+    reads = dict(zip(given, encoder.reads(given)))
+    every = sorted({piece for texts in (cut, whole) for text, own in texts.items() if reads[text] for piece in own})
+    tokens = {piece: found for piece, (_, found) in zip(every, encoder.encode_tokens(every))}
+    sides, criteria = (
+        {text: [tokens[each] for each in own if reads[text] and len(tokens[each])] for text, own in texts.items()}
+        for texts in (cut, whole)
+    )
     return [
         [
-            support(tokens[each.criterion], sides[question_text(case.question)], sides[case.responses[slot].text])
+            support(
+                (criteria[each.criterion] or [()])[0],
+                sides[question_text(case.question)],
+                sides[case.responses[slot].text],
+            )
             for each in case.criteria
         ]
         for case, slot in cases
@@ -81,10 +91,10 @@ def read_support(cases: Sequence[tuple[Case, int]], encoder: Any) -> list[list[f
 
 
 @dataclass
-class CriteriaJudge(ApartJudge):
+class CriteriaJudge(OfCriteria, ApartJudge):
     """Say of each criterion of a case whether a response meets it, by a small encoder.
 
-    A criterion without words, and every criterion of a response without words, is unread.
+    A criterion that the encoder cannot read (see `Encoder.reads`), and every criterion of such a response, is unread.
 
     Args:
         encoder: an `Encoder`.
@@ -102,7 +112,7 @@ class CriteriaJudge(ApartJudge):
 
     def __post_init__(self) -> None:
         self.name = self.name or "small"
-        self.fingerprint = digest(["criteria", self.encoder.fingerprint, EVEN, SLOPE])
+        self.fingerprint = digest(["criteria", READING, self.encoder.fingerprint, EVEN, SLOPE])
 
     def plan(self, case: Case) -> list[Request]:
         return plan_checklist(case, self.models)
@@ -133,4 +143,4 @@ class CriteriaJudge(ApartJudge):
     ) -> Verdict:
         chances = [None if np.isnan(each) else float(expit(SLOPE * (each - EVEN))) for each in answer]
         met = [None if chance is None else chance > 0.5 for chance in chances]
-        return recorded(self, request, met, chances, notes, "the response or every criterion has no words")
+        return self.checklist(request, met, chances, notes, "the response or every criterion cannot be read")

@@ -275,5 +275,7 @@ def _check_scale(spec: str, rubric: Rubric | None) -> None:
         if model:
             raise RecordError(f"--judge {spec}: reads a scale; criteria are read by the packaged small judge alone")
         return
+    if kind in ("likelihood", "channel", "baseline") and rubric and rubric.mode == "checklist":
+        raise RecordError(f"--rubric {rubric.id}: --judge {spec} reads no criteria")
     if kind in ("channel", "small") and rubric and not rubric.scale:
         raise RecordError(f"--rubric {rubric.id}: gives choices, and a {kind} judge reads a scale")

@@ -1,12 +1,12 @@
 """Rank candidates by a judge's verdicts: mean score, mean rank and win share per model, for the table after a run."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from automedeval.records import Verdict
 from automedeval.rubrics import Rubric
-from automedeval.stats.checklist import mean_score
+from automedeval.stats.checklist import Score, checklist_score, mean_score, shares_of
 
 
 @dataclass
@@ -28,10 +28,13 @@ class Standings:
 
     A case's verdicts may come in any order; a case counts once all its `expected` verdicts have been added. Several orders,
     groups and runs of a case are averaged over the valid verdicts. An invalid verdict counts in `valid_rate` only.
+
+    Args:
+        points: case id → the points of its criteria, of the cases that a judge of criteria judges.
     """
 
-    def __init__(self, rubric: Rubric | None = None):
-        self.rubric = rubric
+    def __init__(self, rubric: Rubric | None = None, points: Mapping[str, Sequence[float]] | None = None):
+        self.rubric, self.points = rubric, points or {}
         self.verdicts = self.valid = self.cases = self.clipped = self.truncated = 0
         self.errors: dict[str, int] = defaultdict(int)
         self.empty: Counter[str] = Counter()  # model → cases in which its response is empty
@@ -40,7 +43,7 @@ class Standings:
         self._scores: dict[str, _Mean] = defaultdict(_Mean)
         self._expected: dict[str, _Mean] = defaultdict(_Mean)
         self._ranks: dict[str, _Mean] = defaultdict(_Mean)
-        self._checklist: dict[str, list[dict]] = defaultdict(list)
+        self._checklist: dict[str, list[tuple[Score, list[float | None]]]] = defaultdict(list)
         self._wins: dict[str, dict[str, _Mean]] = defaultdict(lambda: defaultdict(_Mean))
 
     @property
@@ -61,6 +64,8 @@ class Standings:
 
     def _settle(self, verdicts: list[Verdict]) -> None:
         self.cases += 1
+        if points := self.points.get(verdicts[0].case_id):
+            return self._settle_criteria(verdicts, points)
         verdicts = [verdict for verdict in verdicts if verdict.valid]
         if not verdicts:
             return
@@ -71,8 +76,6 @@ class Standings:
         empty = {models.index(name) for verdict in verdicts for name in verdict.empty}
         unread = {index for verdict in verdicts for index in verdict.unread}
         for verdict in verdicts:
-            if verdict.checklist:
-                self._checklist[models[verdict.order[0]]].append(verdict.checklist)
             unread -= verdict.values.keys()
         for found, counts in ((empty, self.empty), (unread, self.unread)):
             counts.update(models[index] for index in found)
@@ -96,6 +99,15 @@ class Standings:
             self._ranks[models[index]].add(above + 1 + level / 2)
             self._wins[models[index]]["score"].add((below + level / 2) / (len(values) - 1))
 
+    def _settle_criteria(self, verdicts: list[Verdict], points: Sequence[float]) -> None:
+        for slot in sorted({verdict.order[0] for verdict in verdicts}):
+            own = [verdict for verdict in verdicts if verdict.order[0] == slot]
+            met = shares_of([verdict.checklist["met"] for verdict in own if verdict.valid], len(points))
+            model = own[0].extra["models"][slot]
+            self._checklist[model].append((checklist_score(points, met), met))
+            self.empty.update(own[0].empty)
+            self.unread.update([model] if met.count(None) == len(met) else [])
+
     def _add_choice(self, pair: tuple[str, str], name: str, choice: str) -> None:
         worse = self.rubric is not None and self.rubric.criterion(name).polarity == "worse"
         for model in pair:
@@ -103,7 +115,7 @@ class Standings:
 
     def table(self) -> list[dict[str, str | float | int]]:
         """Return one row per model, best first: cases, mean score, mean expected score, mean rank, win share, and where there
-        are any, cases with an empty and with an unread response.
+        are any, cases with an empty and with an unread response. By criteria it has what `checklist_row` returns.
 
         A win share is the share of comparisons won, a tie counting half. A pairwise rubric has one per criterion; where a
         criterion's choice names the worse response, the other one wins.
@@ -131,17 +143,19 @@ class Standings:
         return sorted(rows, key=lambda row: [-row.get(name, 0.0) for name in by] + [row["model"]])
 
 
-def checklist_row(lists: list[dict]) -> dict[str, float | int]:
-    """Return the mean of checklists by HealthBench's rule, what it can be where criteria are unread, and how many are read."""
-    row: dict[str, float | int] = {"verdicts": len(lists)}
-    for name in ("score", "lowest", "highest"):
-        if (value := mean_score([each[name] for each in lists])) is not None:
-            row[name] = value
-    read = [each for own in lists for each in own["met"] if each is not None]
-    return row | {
-        "criteria met": sum(read),
-        "read": len(read),
-        "unread": sum(len(own["met"]) for own in lists) - len(read),
+def checklist_row(answers: Sequence[tuple[Score, list[float | None]]]) -> dict[str, float | int]:
+    """Return the mean by HealthBench's rule over the responses that are wholly read, and what it can be over all responses."""
+    met = [each for _, own in answers for each in own]
+    means = {
+        "score": mean_score([score.score for score, own in answers if None not in own]),
+        "lowest": mean_score([score.lowest for score, _ in answers]),
+        "highest": mean_score([score.highest for score, _ in answers]),
+    }
+    return {"responses": len(answers), "wholly read": sum(None not in own for _, own in answers)} | {
+        **{name: value for name, value in means.items() if value is not None},
+        "criteria": len(met),
+        "met": sum(each > 0.5 for each in met if each is not None),
+        "unread criteria": met.count(None),
     }
 
 

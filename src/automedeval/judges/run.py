@@ -194,7 +194,8 @@ def summary(
     Args:
         blind_to: the dangers that the judge cannot see, as `BaseJudge` has them.
     """
-    standings = Standings(rubric)
+    criteria = (case for case in requests.cases() if rubric and rubric.mode == "checklist")
+    standings = Standings(rubric, {case.id: [each.points for each in case.criteria] for case in criteria})
     there = Counter(verdict.case_id for verdict in log.records())  # other orders and pairs of earlier runs among them
     for verdict in log.records():
         if verdict.case_id in requests.digests:

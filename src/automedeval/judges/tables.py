@@ -1,6 +1,6 @@
 """Judge the rows of a data set, and give verdicts as a table: the idioms of datasets and pandas."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 BLANK = ("lowest", "skip")  # what a blank cell of a candidate means
+ROWS = ("responses", "criteria")  # what a row of a table of verdicts is
 NOT_RESPONSES = ("id", "question", "reference", "topic")
 
 
@@ -94,27 +95,67 @@ def _cases_of(dataset: "Dataset", question: str, models: Sequence[str], blank: s
 class Verdicts(list[Verdict]):
     """A list of verdicts that can be a table: `Verdicts(judge(cases)).to_pandas()`."""
 
-    def to_pandas(self) -> "pandas.DataFrame":
-        """Return one row for every verdict and response that it shows.
+    def to_pandas(self, rows: str = "responses", cases: Iterable[Case] = ()) -> "pandas.DataFrame":
+        """Return one row for every verdict and response that it shows, or for every criterion of these.
 
-        Columns: case_id, model, judge, rubric, run, slot (from 0, as shown), valid, score, expected_score, one column
-        `choice_CRITERION` for every criterion of a pairwise rubric, rationale, error. What a verdict does not have is missing.
+        What a verdict does not have is missing. A response that a valid verdict could not read, and one of which it left a
+        criterion unread, has no score; an empty one has the lowest.
+
+        Args:
+            rows: one of `ROWS`.
+            cases: the cases that were judged, for the texts and points of their criteria.
+
+        Returns:
+            The columns case_id, model, judge, rubric, run, slot (from 0, as shown), valid and empty; of "responses" then score,
+            expected_score, one column `score_CRITERION` for every criterion that a rubric scores and `choice_CRITERION` for
+            every one of a pairwise rubric, by criteria of the cases score, lowest and highest (`Score`) and the numbers
+            criteria_met, criteria_not_met and criteria_unread; of "criteria" then criterion (its number from 1), text, points,
+            met and probability. rationale and error are last.
+
+        Raises:
+            RecordError: "criteria" of verdicts that are not by criteria of the cases.
         """
         import pandas  # comes with datasets
 
-        rows = []
+        known, found = {case.id: case for case in cases}, []
         for verdict in self:
             models = verdict.extra.get("models") or [None] * (max(verdict.order, default=-1) + 1)
             for slot, index in enumerate(verdict.order):
-                row = {
-                    "case_id": verdict.case_id,
-                    "model": models[index],
-                    "judge": verdict.judge,
-                    "rubric": verdict.rubric,
-                }
-                row |= {"run": verdict.run, "slot": slot, "valid": verdict.valid}
-                row["score"] = verdict.scores[index] if verdict.scores else None
-                row["expected_score"] = verdict.expected_scores[index] if verdict.expected_scores else None
-                row |= {f"choice_{name}": choice for name, choice in (verdict.choices or {}).items()}
-                rows.append(row | {"rationale": verdict.rationale, "error": verdict.error})
-        return pandas.DataFrame(rows)
+                about = {"case_id": verdict.case_id, "model": models[index], "judge": verdict.judge}
+                about |= {"rubric": verdict.rubric, "run": verdict.run, "slot": slot, "valid": verdict.valid}
+                about["empty"] = models[index] in verdict.empty
+                own = _scores(verdict, index) if rows == ROWS[0] else _criteria(verdict, known.get(verdict.case_id))
+                found += [about | each | {"rationale": verdict.rationale, "error": verdict.error} for each in own]
+        return pandas.DataFrame(found)
+
+
+def _scores(verdict: Verdict, index: int) -> list[dict[str, Any]]:
+    """Return what a verdict says of a response."""
+    if verdict.checklist:
+        met = verdict.checklist["met"]
+        counts = {
+            f"criteria_{name}": met.count(kind) for name, kind in (("met", True), ("not_met", False), ("unread", None))
+        }
+        ends = {name: verdict.checklist[name] for name in ("lowest", "highest")}
+        return [{"score": verdict.value(index)} | ends | counts]
+    found = {name.removesuffix("s"): getattr(verdict, name) for name in ("scores", "expected_scores")}
+    found |= {f"score_{name}": own for name, own in (verdict.criterion_scores or {}).items()}
+    found = {name: own and own[index] for name, own in found.items()}
+    return [found | {f"choice_{name}": choice for name, choice in (verdict.choices or {}).items()}]
+
+
+def _criteria(verdict: Verdict, case: Case | None) -> list[dict[str, Any]]:
+    """Return what a verdict says of each criterion; one entry if it is invalid and the criteria are not known."""
+    if verdict.valid and not verdict.checklist:
+        raise RecordError(f"{verdict.rubric}: the verdicts are not by criteria of the cases")
+    given = verdict.checklist or {"met": [None] * (len(case.criteria) if case else 1), "met_probabilities": None}
+    about = (
+        [{"text": each.criterion, "points": each.points} for each in case.criteria]
+        if case
+        else [{}] * len(given["met"])
+    )
+    chances = given["met_probabilities"] or [None] * len(about)
+    return [
+        {"criterion": number} | told | {"met": met, "probability": chance}
+        for number, (told, met, chance) in enumerate(zip(about, given["met"], chances), 1)
+    ]

@@ -89,7 +89,8 @@ class Calibration(ABC):
             where = f"case {verdict.case_id!r}"
             raise RecordError(f"{where}: judged with other settings than the verdicts to calibrate with")
         extra = {**verdict.extra, "settings": self.fingerprint}
-        fresh = replace(verdict, judge=name, rubric=self.rubric.name, scores=None, expected_scores=None, extra=extra)
+        none = dict.fromkeys(("scores", "expected_scores", "criterion_scores"))  # they are on the judge's scale
+        fresh = replace(verdict, judge=name, rubric=self.rubric.name, extra=extra, **none)
         if not verdict.valid:
             return fresh
         points = self.points(verdict)

@@ -4,8 +4,9 @@
 that people rate next.
 """
 
+import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.ratings import People
 from automedeval.meta_evaluation.verdicts import JudgeVerdicts, Row, read_judges, read_verdicts, rows_of
-from automedeval.records import RecordError, Verdict
+from automedeval.records import Case, RecordError, Verdict, digest
 from automedeval.stats import selective
 from automedeval.stats.bootstrap import divide
 
@@ -118,6 +119,15 @@ def _confidence(measure: str, row: Row, peers: Sequence[Row]) -> np.ndarray:
     ]
     total = np.bincount(judge.case_of, np.array(known, float), panel.cases)
     return divide(total, judge.verdicts_valid)  # NaN where a valid verdict has no probabilities
+
+
+def certified_digest(cases: Iterable[Case], verdicts: Iterable[Verdict]) -> str:
+    """Return twelve hexadecimal digits over the cases and the verdicts that a certificate covers, in whatever order they are.
+
+    A certificate is of the kept verdicts together: it says nothing of some of them, or of others.
+    """
+    texts = sorted((case.id, case.digest) for case in cases)
+    return digest([texts, sorted(json.dumps(verdict.to_dict(), sort_keys=True) for verdict in verdicts)])
 
 
 DISAGREEMENT = "how far the judges disagree"

@@ -16,9 +16,10 @@ from rapidfuzz.distance import LCSseq
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.metrics.embedding import TextEncoder, sentences
 from automedeval.metrics.lexical import words
-from automedeval.records import CriterionLabel, RecordError, Verdict, named_file, read_placed, verdicts_file
+from automedeval.records import Case, CriterionLabel, RecordError, Verdict, named_file, read_placed, verdicts_file
 from automedeval.rubrics.prompts import statement_texts
 from automedeval.stats.bootstrap import Statistic, difference, divide, estimate, mean
+from automedeval.stats.checklist import shares_of
 
 CATEGORY = "category:"  # how a tag names the category of a criterion
 TRIVIAL = ("words covered", "ROUGE-L recall", "embedding cosine", "words covered + embedding cosine")
@@ -81,21 +82,34 @@ def read_labels(path: str, cases: Cases) -> Labels:
 
 @dataclass(frozen=True)
 class Reading:
-    """What one judge says of the criteria: its verdicts by (number of the case, index of the response), runs averaged."""
+    """What one judge says of the criteria: its verdicts by (number of the case, index of the response), one for each run."""
 
     name: str
+    cases: Cases
     verdicts: Mapping[tuple[int, int], Sequence[Verdict]]
 
+    def shares(self, case: int, slot: int, key: str = "met") -> list[float | None]:
+        """Return the mean over the runs that read each criterion of a response; None where no run did.
+
+        An empty response meets nothing, whatever a verdict says.
+
+        Args:
+            key: "met", of which the mean is the share of the runs that say so, or "met_probabilities".
+        """
+        record = self.cases.records[case]
+        runs = [each.checklist[key] for each in self.verdicts.get((case, slot), ()) if each.valid]
+        if record.responses[slot].is_empty:
+            runs = [[0.0] * len(record.criteria)]
+        return shares_of(runs, len(record.criteria))
+
     def of(self, pairs: Sequence[tuple[int, int, int]]) -> tuple[np.ndarray, np.ndarray]:
-        """Return whether each pair is met, and with what probability: float [pairs], NaN where it is unread."""
-        met, chance = np.full(len(pairs), np.nan), np.full(len(pairs), np.nan)
-        for place, (case, slot, criterion) in enumerate(pairs):
-            valid = [each.checklist for each in self.verdicts.get((case, slot), ()) if each.valid]
-            for values, key in ((met, "met"), (chance, "met_probabilities")):
-                known = [float(each[key][criterion]) for each in valid if each[key][criterion] is not None]
-                values[place] = np.mean(known) if known else np.nan
-        met = np.where(np.isnan(met) | (met == 0.5), np.nan, (met > 0.5).astype(float))
-        return met, chance
+        """Return whether most runs say that each pair is met, and with what probability: float [pairs], NaN where unread."""
+        asked = {pair[:2] for pair in pairs}
+        met, chance = (
+            np.array([found[pair[:2]][pair[2]] for pair in pairs], float)
+            for found in ({place: self.shares(*place, key) for place in asked} for key in ("met", "met_probabilities"))
+        )
+        return np.where(np.isnan(met) | (met == 0.5), np.nan, (met > 0.5).astype(float)), chance
 
 
 def has_checklists(verdicts: Sequence[str]) -> bool:
@@ -121,8 +135,8 @@ def read_checklists(files: Sequence[str], cases: Cases) -> list[Reading]:
             verdict.check(place, case.checklist_digest)
             if len(verdict.order) != 1 or not 0 <= verdict.order[0] < len(case.responses):
                 raise RecordError(f"{place}: 'order' {list(verdict.order)} must name one response of case {case.id!r}")
-            if verdict.valid and not len(case.criteria) == len(verdict.checklist["met"]):
-                raise RecordError(f"{place}: not one answer for each criterion of case {case.id!r}")
+            if verdict.valid:
+                _check(place, verdict.checklist, case)
             own = found.setdefault((name or verdict.judge, verdict.rubric), {})
             same = own.setdefault((number, verdict.order[0]), [])
             if any(each.run == verdict.run for each in same):
@@ -134,7 +148,19 @@ def read_checklists(files: Sequence[str], cases: Cases) -> list[Reading]:
         raise RecordError(f"{', '.join(files)}: no verdict on the criteria of these cases")
     names = [name for name, _ in found]
     called = (f"{name} by {rubric}" if names.count(name) > 1 else name for name, rubric in found)
-    return [Reading(name, own) for name, own in zip(called, found.values())]
+    return [Reading(name, cases, own) for name, own in zip(called, found.values())]
+
+
+def _check(place: str, checklist: Mapping[str, Any], case: Case) -> None:
+    """Raise RecordError unless a checklist has for each criterion of a case whether it is met, and a probability."""
+    for key, allowed in (("met", "true, false or null"), ("met_probabilities", "null, or a number from 0 to 1")):
+        given = checklist.get(key)
+        if not isinstance(given, list) or len(given) != len(case.criteria):
+            raise RecordError(f"{place}: {key!r} has not one entry for each criterion of case {case.id!r}")
+        for value in given:
+            known = isinstance(value, bool) if key == "met" else isinstance(value, int | float) and 0 <= value <= 1
+            if value is not None and not known:
+                raise RecordError(f"{place}: {key!r} must hold {allowed}, not {value!r:.40}")
 
 
 # --- figures of one judge beside labels ------------------------------------------------------------------------------
@@ -163,15 +189,15 @@ def _balanced(s: np.ndarray) -> np.ndarray:
 
 def _kappa(s: np.ndarray) -> np.ndarray:
     total = s.sum(axis=1)
-    chance = ((s[:, 0] + s[:, 1]) * (s[:, 0] + s[:, 2]) + (s[:, 3] + s[:, 1]) * (s[:, 3] + s[:, 2])) / total**2
-    return divide((s[:, 0] + s[:, 3]) / total - chance, 1 - chance)
+    chance = (s[:, 0] + s[:, 1]) * (s[:, 0] + s[:, 2]) + (s[:, 3] + s[:, 1]) * (s[:, 3] + s[:, 2])
+    return divide((s[:, 0] + s[:, 3]) * total - chance, total**2 - chance)
 
 
 def _macro_f1(s: np.ndarray) -> np.ndarray:
-    """Return the mean of the F1 of "met" and of "not met"; that of a class that nobody names is 0, as in scikit-learn."""
+    """Return the mean F1 of "met" and "not met", of those of the two that the judge or the label names, as in scikit-learn."""
     wrong = s[:, 1] + s[:, 2]
-    both = (2 * s[:, own] for own in (0, 3))
-    return sum(np.where(own + wrong == 0, 0.0, divide(own, own + wrong)) for own in both) / 2
+    both = np.array([divide(2 * own, 2 * own + wrong) for own in (s[:, 0], s[:, 3])])
+    return divide(np.nansum(both, axis=0), (~np.isnan(both)).sum(axis=0))
 
 
 def auroc(chance: np.ndarray, truth: np.ndarray, case: np.ndarray) -> Statistic:
@@ -323,11 +349,8 @@ def certify(
         own["above_trivial"] = {
             name: difference(own["all"]["auroc"], each, None) for name, each in found["trivial"].items()
         }
-    pairs = {
-        "pairs": len(labels.pairs),
-        "majority": int((~np.isnan(majority)).sum()),
-        "met": float(np.nanmean(majority)),
-    }
+    sure = majority[~np.isnan(majority)]
+    pairs = {"pairs": len(labels.pairs), "majority": len(sure), "met": float(sure.mean()) if len(sure) else None}
     return found | {"labels": pairs | {"physicians": len(labels.met), "of other cases": labels.others}}
 
 

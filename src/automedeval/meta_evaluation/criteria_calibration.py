@@ -108,7 +108,9 @@ class CriteriaCalibration:
                 f"{reading.name} gives no probabilities of met on the labelled criteria: nothing to calibrate"
             )
         majority = labels.majority()
-        known, case = ~np.isnan(chance) & ~np.isnan(majority), labels.case
+        empty = np.array([cases.records[number].responses[slot].is_empty for number, slot, _ in labels.pairs])
+        # Nothing is learnt of an empty response: it meets nothing, and keeps its probability of 0.
+        known, case = ~np.isnan(chance) & ~np.isnan(majority) & ~empty, labels.case
         labelled = np.unique(case[known])
         if len(labelled) < 2:
             raise RecordError(f"{reading.name}: two labelled cases or more are needed, for cross-fitting")
@@ -119,8 +121,8 @@ class CriteriaCalibration:
         held_out = [_lines(chance, majority, names, known & (held != number)) for number in range(folds)]
         after = np.array(
             [
-                np.nan if np.isnan(value) or where < 0 else _line(held_out[where], name)(value)
-                for where, name, value in zip(held, names, chance)
+                0.0 if gone else np.nan if np.isnan(value) or where < 0 else _line(held_out[where], name)(value)
+                for gone, where, name, value in zip(empty, held, names, chance)
             ]
         )
         found = cls(by, cases, settings.pop(), _lines(chance, majority, names, known), held_out, fold, {})
@@ -139,7 +141,7 @@ class CriteriaCalibration:
         return digest([self.settings, self.by, lines])
 
     def apply(self, verdict: Verdict, name: str) -> Verdict:
-        """Return the verdict with new probabilities under the judge's new name; unread stays unread, invalid stays invalid.
+        """Return the verdict with new probabilities under the judge's new name; unread, invalid and empty stay what they are.
 
         Raises:
             RecordError: the verdict has other settings than those that this was learnt from.
@@ -148,7 +150,7 @@ class CriteriaCalibration:
         if verdict.settings != self.settings:
             raise RecordError(f"case {verdict.case_id!r}: judged with other settings than the labelled cases")
         fresh = replace(verdict, judge=name, extra={**verdict.extra, "settings": self.fingerprint})
-        if not verdict.valid:
+        if not verdict.valid or verdict.empty:
             return fresh
         case = self.cases.records[number]
         lines = self.held_out[self.fold[number]] if number in self.fold else self.lines

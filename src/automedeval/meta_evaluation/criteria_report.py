@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.criteria import Labels, Reading, certify, has_checklists, read_checklists, read_labels
 from automedeval.metrics.embedding import TextEncoder
-from automedeval.records import Case, CaseCriterion
+from automedeval.records import Case, CaseCriterion, Response
 from automedeval.reports.page import render_twins
 from automedeval.stats.bootstrap import plain
 from automedeval.stats.checklist import MEAN_RULES, checklist_score, length_adjusted, mean_score
@@ -60,37 +61,55 @@ def _topic(case: Case, criterion: CaseCriterion) -> tuple[str, ...]:
     return (case.topic,) if case.topic else ()
 
 
-def _scored(cases: Cases, reading: Reading) -> dict[str, list[tuple[dict, list[float], Case, int]]]:
-    """Return (checklist, points, case, length of the response) of every valid verdict, by model."""
+@dataclass(frozen=True)
+class _Answer:
+    """What a judge says of one response: in what share of its runs each criterion is met, None where it is unread."""
+
+    case: Case
+    response: Response
+    met: list[float | None]
+
+    @property
+    def points(self) -> list[float]:
+        return [each.points for each in self.case.criteria]
+
+    @property
+    def whole(self) -> bool:
+        return None not in self.met
+
+
+def _answers(cases: Cases, reading: Reading) -> dict[str, list[_Answer]]:
+    """Return every response that the judge was shown, by model; one of which it read nothing is among them."""
     found = defaultdict(list)
-    for (number, slot), verdicts in reading.verdicts.items():
+    for number, slot in reading.verdicts:
         case = cases.records[number]
-        for verdict in verdicts:
-            if verdict.valid:
-                points = [each.points for each in case.criteria]
-                length = len(case.responses[slot].text)
-                found[case.models[slot]].append((verdict.checklist, points, case, length))
-    return found
+        answer = _Answer(case, case.responses[slot], reading.shares(number, slot))
+        found[case.models[slot]].append(answer)
+    return dict(sorted(found.items()))
 
 
 def candidates(cases: Cases, reading: Reading) -> dict[str, dict[str, Any]]:
     """Return the means of every candidate by name: over responses whose criteria are all read, with the range over all."""
     found = {}
-    for model, rows in sorted(_scored(cases, reading).items()):
-        scores = [checklist_score(points, checklist["met"]) for checklist, points, _, _ in rows]
-        whole = [None if None in checklist["met"] else score.score for score, (checklist, *_) in zip(scores, rows)]
-        adjusted = [length_adjusted(score, length) for score, (*_, length) in zip(whole, rows)]
+    for model, answers in _answers(cases, reading).items():
+        scores = [checklist_score(each.points, each.met) for each in answers]
+        lowest, highest = (_means([score[end] for score in scores], answers) for end in (1, 2))
         found[model] = {
-            "responses": len(rows),
-            "clip_mean": mean_score(whole, "clip_mean"),
-            "clip_cases": mean_score(whole, "clip_cases"),
-            "unclipped": mean_score(whole, "unclipped"),
-            "length_adjusted": mean_score(adjusted, "clip_mean"),
-            "lowest": mean_score([score.lowest for score in scores]),
-            "highest": mean_score([score.highest for score in scores]),
-            "unread": sum(each is None for checklist, *_ in rows for each in checklist["met"]),
+            "responses": len(answers),
+            **_means([score.score if each.whole else None for score, each in zip(scores, answers)], answers),
+            "lowest": lowest["clip_mean"],
+            "highest": highest["clip_mean"],
+            "possible": {name: [lowest[name], highest[name]] for name in MEANS},
+            "read": sum(each.whole for each in answers),
+            "unread": sum(each.met.count(None) for each in answers),
+            "empty": sum(each.response.is_empty for each in answers),
         }
     return found
+
+
+def _means(scores: Sequence[float | None], answers: Sequence[_Answer]) -> dict[str, float | None]:
+    adjusted = [length_adjusted(score, len(each.response.text)) for score, each in zip(scores, answers)]
+    return {rule: mean_score(scores, rule) for rule in MEAN_RULES} | {"length_adjusted": mean_score(adjusted)}
 
 
 def missed(
@@ -100,12 +119,12 @@ def missed(
 
     Unread criteria do not count. The most failed theme comes first; each has the same share by candidate.
     """
-    found: dict[str, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
-    for model, rows in _scored(cases, reading).items():
-        for checklist, points, case, _ in rows:
-            for met, worth, criterion in zip(checklist["met"], points, case.criteria):
-                for theme in themes(case, criterion) if met is not None else ():
-                    found[theme][model].append(met != (worth > 0))
+    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for model, answers in _answers(cases, reading).items():
+        for each in answers:
+            for met, criterion in zip(each.met, each.case.criteria):
+                for theme in themes(each.case, criterion) if met is not None else ():
+                    found[theme][model].append(1 - met if criterion.points > 0 else met)
     result = {
         theme: {
             "criteria": sum(map(len, by_model.values())),
@@ -128,23 +147,23 @@ def error_rates(reading: Reading, labels: Labels) -> tuple[float, float] | None:
 def simulated(cases: Cases, reading: Reading, rates: tuple[float, float], seed: int) -> dict[str, Any]:
     """Simulate how far such errors move candidates' means, and how often they change the order of two.
 
-    What the judge says is taken as the truth, and errors are drawn at its rates, independently for each criterion. Errors
-    that go together, for instance all of one response, move means further.
+    What most runs of the judge say is taken as the truth, and errors are drawn at its rates, independently for each criterion.
+    Errors that go together, for instance all of one response, move means further.
     """
     rng, (misses, invents) = np.random.default_rng(seed), rates
     own: dict[str, np.ndarray] = {}
     truth = {}
-    for model, rows in sorted(_scored(cases, reading).items()):
+    for model, answers in _answers(cases, reading).items():
         drawn, given = [], []
-        for checklist, points, _, _ in rows:
-            possible = sum(each for each in points if each > 0)
-            read = np.array([each is not None for each in checklist["met"]])
-            if not possible or not read.all():
+        for each in answers:
+            possible = sum(worth for worth in each.points if worth > 0)
+            if not possible or None in each.met or 0.5 in each.met:
                 continue
-            met = np.array(checklist["met"], bool)
+            met, points = np.array(each.met) > 0.5, np.array(each.points)
             wrong = rng.random((SIMULATIONS, len(met))) < np.where(met, misses, invents)
-            drawn.append((met ^ wrong) @ np.array(points) / possible)
-            given.append(met @ np.array(points) / possible)
+            wrong &= not each.response.is_empty  # of which every judge says the same
+            drawn.append((met ^ wrong) @ points / possible)
+            given.append(met @ points / possible)
         if drawn:
             own[model], truth[model] = np.mean(drawn, axis=0).clip(0, 1), float(np.clip(np.mean(given), 0, 1))
     pairs = [(a, b) for a, b in combinations(own, 2) if truth[a] != truth[b]]
@@ -164,10 +183,7 @@ def shown_cases(cases: Cases, verdicts: Sequence[Reading], most: int) -> list[di
     for number in cases.file_order[:most]:
         case = cases.records[number]
         for slot, response in enumerate(case.responses):
-            columns = {}
-            for reading in verdicts:
-                valid = [each for each in reading.verdicts.get((number, slot), ()) if each.valid]
-                columns[reading.name] = valid[0].checklist["met"] if valid else [None] * len(case.criteria)
+            columns = {reading.name: reading.shares(number, slot) for reading in verdicts}
             rows = [
                 {"criterion": each.criterion, "points": each.points, "met": [own[place] for own in columns.values()]}
                 for place, each in enumerate(case.criteria)
@@ -191,7 +207,10 @@ def sentences(result: Mapping[str, Any]) -> list[str]:
     """Return the results in sentences; every judge's score has its certificate, or the word uncertified."""
     found = []
     for name, own in result["judges"].items():
-        means = ", ".join(f"{model} {_number(each[result['mean']])}" for model, each in own["candidates"].items())
+        means = ", ".join(
+            f"{model} {_number(each[result['mean']])}{_range(each, result['mean'])}"
+            for model, each in own["candidates"].items()
+        )
         found.append(f"{name}: mean score {means} ({result['mean']}).")
         if result["certificate"] is None:
             found.append(f"{name} is {UNCERTIFIED}.")
@@ -203,6 +222,14 @@ def sentences(result: Mapping[str, Any]) -> list[str]:
     for name, each in (result["certificate"] or {}).get("physicians", {}).items():
         found.append(f"{name} beside the majority of the others: accuracy {_estimate(each['accuracy'])}.")
     return found
+
+
+def _range(each: Mapping[str, Any], mean: str) -> str:
+    """Return over how many responses a mean is, and what it can be over all, where some are not wholly read."""
+    if each["read"] == each["responses"]:
+        return ""
+    between = " to ".join(map(_number, each["possible"][mean]))
+    return f" (of {each['read']} of {each['responses']} responses; of all {between})"
 
 
 def _number(value: float | None) -> str:

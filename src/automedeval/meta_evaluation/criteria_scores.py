@@ -57,10 +57,7 @@ def _score(points: Sequence[float], verdict: Verdict) -> float | None:
     if not verdict.valid or None in verdict.checklist["met"]:
         return None
     chances = verdict.checklist["met_probabilities"]
-    score = checklist_score(points, verdict.checklist["met"]).score
-    if score is None or None in chances:
-        return score
-    return float(np.dot(points, chances) / np.clip(points, 0, None).sum())
+    return checklist_score(points, verdict.checklist["met"] if None in chances else chances).score
 
 
 def _scale(cases: Cases) -> tuple[float, float]:

@@ -395,12 +395,12 @@ class Verdict(Record):
         """Return what the verdict says of a response as one number, the index being that in the case.
 
         It is the expected score, else the score, or the score by the criteria of the case. It is None in an invalid verdict and
-        in one of choices, and of a response that is not shown or unread.
+        in one of choices, and of a response that is not shown or unread, be it one criterion.
         """
         if not self.valid or index not in self.order:
             return None
         if self.checklist is not None:
-            return self.checklist["score"]
+            return None if None in self.checklist["met"] else self.checklist["score"]
         given = (scores[index] for scores in (self.expected_scores, self.scores) if scores is not None)
         return next((score for score in given if score is not None), None)
 

@@ -168,8 +168,8 @@ def _valid(known: Known) -> str:
 def _unanswered(known: Known) -> str:
     parts = []
     for counts, words in (
-        (known.empty, "gave no answer in {} {}: lowest score"),
-        (known.unread, "has {} {} that the judge cannot read: no score"),
+        (known.empty, "gave no answer in {} {}, which counts as the lowest"),
+        (known.unread, "has {} {} that the judge cannot read, which have no score"),
     ):
         noun = ("case", "cases") if counts is known.empty else ("response", "responses")
         parts += [f"{model} {words.format(count, noun[count != 1])}" for model, count in counts.items() if count]

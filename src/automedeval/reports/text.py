@@ -105,6 +105,7 @@ def format_table(rows: list[dict[str, str | float | int]], most: int = 20) -> st
         return "no valid verdict"
     names = list(dict.fromkeys(name for row in rows for name in row))
     cells = [names] + [[number(row.get(name), 2) for name in names] for row in rows[:most]]
+    cells = [list(map(printable, line)) for line in cells]
     widths = [max(len(line[column]) for line in cells) for column in range(len(names))]
     lines = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in cells]
     if len(rows) > most:

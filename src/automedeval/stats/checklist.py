@@ -33,19 +33,30 @@ class Score(NamedTuple):
     highest: float | None
 
 
-def checklist_score(points: Sequence[float], met: Sequence[bool | None]) -> Score:
+def shares_of(runs: Sequence[Sequence[float | None]], criteria: int) -> list[float | None]:
+    """Return the mean over the runs that read each criterion; None where no run did.
+
+    Args:
+        runs: whether each criterion is met, or with what probability; None where a run could not read it.
+        criteria: their number, for no runs.
+    """
+    known = [[run[place] for run in runs if run[place] is not None] for place in range(criteria)]
+    return [sum(own) / len(own) if own else None for own in known]
+
+
+def checklist_score(points: Sequence[float], met: Sequence[float | None]) -> Score:
     """Return the score of a response.
 
     Args:
         points: of each criterion, positive or negative.
-        met: whether it is met, in the same order; None where that could not be read.
+        met: whether it is met, in the same order, or in what share of the runs; None where that could not be read.
 
     Raises:
         ValueError: not one entry for each criterion.
     """
     possible = sum(each for each in points if each > 0)
-    sure = sum(each for each, is_met in zip(points, met, strict=True) if is_met)
-    unread = [each for each, is_met in zip(points, met) if is_met is None]
+    sure = sum(each * share for each, share in zip(points, met, strict=True) if share is not None)
+    unread = [each for each, share in zip(points, met) if share is None]
     if not possible:
         return Score(None, None, None)
     least, most = sum(each for each in unread if each < 0), sum(each for each in unread if each > 0)

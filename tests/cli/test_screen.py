@@ -1,0 +1,95 @@
+"""Names, texts and errors of files on the terminal: no command prints what steers it."""
+
+import json
+import random
+import unicodedata
+from pathlib import Path
+
+import pytest
+from programs import run_command
+
+ESC = "\x1b[31m\x9b2J\x07\u202e\r"  # colour, an empty screen, the bell, the other direction, the line's start again
+MODELS = [f"a{ESC}", f"b\n{ESC}forged: 1", "c"]
+
+
+def write(path: Path, records: list[dict]) -> Path:
+    path.write_text("".join(json.dumps(each) + "\n" for each in records), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write cases, verdicts of two judges, ratings and criteria in which every name and text would steer the terminal."""
+    folder, rng = tmp_path_factory.mktemp("screen"), random.Random(0)
+    cases, verdicts, others, ratings, criteria, labels, lists = [], [], [], [], [], [], []
+    for number in range(24):
+        case_id = f"c{number}{ESC}"
+        responses = [{"model": model, "text": f"{model} {number} {ESC}"} for model in MODELS]
+        case = {"id": case_id, "question": f"Q{number} {ESC}?", "topic": f"t{ESC}", "responses": responses}
+        cases.append(case)
+        for made, judge in ((verdicts, f"j{ESC}"), (others, f"k{ESC}")):
+            about = {
+                "case_id": case_id,
+                "judge": judge,
+                "rubric": "automedeval@1",
+                "order": [0, 1, 2],
+                "models": MODELS,
+            }
+            scores = [rng.randint(1, 5) for _ in MODELS]
+            if number:
+                made.append(about | {"valid": True, "scores": scores})
+            else:
+                made.append(about | {"valid": False, "error": f"the server said {ESC}"})
+        rating = {"case_id": case_id, "annotator": f"p{ESC}", "criterion": f"quality{ESC}"}
+        rated = enumerate(MODELS) if number < 16 else ()
+        ratings += [
+            rating | {"model": model, "score": verdicts[-1].get("scores", [1, 2, 3])[slot]} for slot, model in rated
+        ]
+        own = [{"criterion": f"k{ESC}", "points": 1, "tags": [f"t{ESC}"]}]
+        criteria.append(case | {"criteria": own})
+        labels += [
+            {"case_id": case_id, "model": model, "criterion": f"k{ESC}", "annotator": f"p{ESC}", "label": "met"}
+            for model in MODELS[: 1 + number % 2]
+        ]
+        for slot, model in enumerate(MODELS):
+            labels += [] if slot != 2 else [labels[-1] | {"model": model, "label": "not_met"}]
+            checklist = {"met": [slot < 2], "met_probabilities": [rng.random()]}
+            about = {"case_id": case_id, "judge": f"j{ESC}", "rubric": "checklist@1", "order": [slot], "models": MODELS}
+            lists.append(about | {"valid": True, "checklist": checklist})
+    for name, records in (
+        ("cases", cases), ("mine", verdicts), ("others", others), ("ratings", ratings), ("criteria", criteria),
+        ("labels", labels), ("lists", lists),
+    ):  # fmt: skip
+        write(folder / f"{name}.jsonl", records)
+    return folder
+
+
+COMMANDS = {
+    "judge": "judge --cases cases.jsonl --judge LONGER --judge_name NAME --output out/v",
+    "report": "report --verdicts mine.jsonl --cases cases.jsonl --ratings ratings.jsonl --encoder none",
+    "report of criteria": "report --verdicts lists.jsonl --cases criteria.jsonl --criterion_labels labels.jsonl --encoder none",
+    "compare": "compare --verdicts mine.jsonl --cases cases.jsonl --ratings ratings.jsonl --rate_next 3",
+    "gate": "compare --verdicts mine.jsonl --cases cases.jsonl --fail_if_worse c FIRST --by 4",
+    "audit": "audit --verdicts mine.jsonl --cases cases.jsonl --ratings ratings.jsonl --encoder none --gate false",
+    "jury": "jury --verdicts mine.jsonl others.jsonl --cases cases.jsonl --ratings ratings.jsonl",
+    "calibrate": "calibrate --verdicts mine.jsonl --ratings ratings.jsonl --rubric automedeval",
+    "calibrate criteria": "calibrate --verdicts lists.jsonl --cases criteria.jsonl --criterion_labels labels.jsonl",
+    "abstain": "abstain --verdicts mine.jsonl --cases cases.jsonl --ratings ratings.jsonl --abstain_at 0.9",
+    "export": "export --verdicts mine.jsonl --to csv",
+    "prepare": "prepare --input cases.jsonl",
+    "an error": "report --verdicts mine.jsonl --cases cases.jsonl --main_judge NAME",
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_command_prints_what_steers_a_terminal(study: Path, tmp_path: Path, monkeypatch, name: str) -> None:
+    values = {"NAME": f"n{ESC}", "FIRST": MODELS[0], "LONGER": "baseline:longer text"}
+    words = [values.get(word, word) for word in COMMANDS[name].split()]
+    monkeypatch.chdir(study)
+    output = [] if "--output" in words else ["--output", tmp_path / "out"]
+    done = run_command(*words, *output, *(["--resamples", 100] if words[0] in ("report", "compare", "audit") else []))
+    assert done.returncode == (1 if name == "an error" else 0), done.stderr
+    said = done.stdout + (done.stderr if name == "an error" else "")
+    assert said.strip()
+    assert {unicodedata.category(letter) for letter in said.replace("\n", "")}.isdisjoint({"Cc", "Cf", "Zl", "Zp"})
+    assert not any(line.startswith("forged") for line in said.splitlines())

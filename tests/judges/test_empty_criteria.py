@@ -1,0 +1,161 @@
+"""Empty and unreadable responses of judges of criteria, from the judge to the report, beside loops over the input file."""
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from doubles.criteria_grader import grade
+from doubles.endpoint import EndpointDouble
+from programs import ENCODER, needs_encoder, run_command
+
+GOOD, THAI = "Swallow tablets whole together with food or milk.", "รับประทานยาพร้อมอาหาร"
+CRITERIA = [{"criterion": "says to take it together with food or milk", "points": 5}, {"criterion": THAI, "points": 2}]
+HARM = {"criterion": "says that any dose is harmless", "points": -4}
+
+
+def write(path: Path, records: list[dict]) -> Path:
+    path.write_text("".join(json.dumps(each) + "\n" for each in records), encoding="utf-8")
+    return path
+
+
+def read(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four cases: a answers all, b one and is silent in the others, c one and the others in a script nobody reads."""
+    records = []
+    for number in range(4):
+        texts = {"a": GOOD, "b": GOOD if number == 0 else " \u200b\n", "c": GOOD if number == 0 else THAI}
+        responses = [{"model": model, "text": text} for model, text in texts.items()]
+        criteria = [CRITERIA[0], HARM] if number else [HARM, *CRITERIA]
+        records.append(
+            {"id": f"c{number}", "question": "How do I take ibuprofen?", "responses": responses, "criteria": criteria}
+        )
+    return write(tmp_path_factory.mktemp("empty") / "cases.jsonl", records)
+
+
+def points(case: dict, met: list) -> float:
+    return sum(each["points"] for each, is_met in zip(case["criteria"], met) if is_met) / sum(
+        each["points"] for each in case["criteria"] if each["points"] > 0
+    )
+
+
+def columns(said: str) -> dict[str, dict[str, str]]:
+    """Return the printed table: model → column → cell."""
+    lines = [line for line in said.splitlines() if line.startswith(("model ", "a ", "b ", "c "))]
+    names = [name.strip() for name in lines[0].split("  ") if name.strip()]
+    return {line.split()[0]: dict(zip(names, line.split())) for line in lines[1:]}
+
+
+@needs_encoder
+def test_whoever_answers_one_of_four_is_not_the_best(cases: Path, tmp_path: Path) -> None:
+    given = ("--cases", cases, "--judge", "small", "--encoder", ENCODER, "--output", tmp_path / "v")
+    done = run_command("judge", *given)
+    assert done.returncode == 0, done.stderr
+    done_again = run_command("judge", *given)
+    assert "0 new" in done_again.stdout
+    reported = run_command("report", "--verdicts", tmp_path / "v", "--cases", cases, "--output", tmp_path / "r")
+    assert reported.returncode == 0, reported.stderr
+    result = json.loads((tmp_path / "r" / "criteria.json").read_text())["judges"]["small"]["candidates"]
+    verdicts = {(each["case_id"], each["order"][0]): each for each in read(tmp_path / "v" / "verdicts.jsonl")}
+    printed = columns(done.stdout)
+    for slot, model in enumerate("abc"):
+        whole, ends, unread = [], [], 0
+        for case in read(cases):
+            verdict, text = verdicts[case["id"], slot], case["responses"][slot]["text"]
+            met = verdict["checklist"]["met"] if verdict["valid"] else [None] * len(case["criteria"])
+            if model == "b" and case["id"] != "c0":
+                assert met == [False] * len(case["criteria"])
+                assert (verdict["empty"], verdict["checklist"]["score"]) == (["b"], 0.0)
+            elif text == THAI:
+                assert not verdict["valid"]
+            else:
+                assert [each is None for each in met] == [each["criterion"] == THAI for each in case["criteria"]]
+            unread += met.count(None)
+            every = [points(case, each) for each in itertools.product(*([m] if m is not None else [0, 1] for m in met))]
+            ends.append((min(every), max(every)))
+            whole += every if None not in met else []
+        found, row = result[model], printed[model]
+        assert [found["lowest"], found["highest"]] == pytest.approx(np.mean(ends, axis=0).clip(0, 1))
+        assert [float(row["lowest"]), float(row["highest"])] == pytest.approx(
+            [found["lowest"], found["highest"]], abs=0.005
+        )
+        assert found["clip_mean"] == (pytest.approx(np.mean(whole).clip(0, 1)) if whole else None)
+        assert [found["responses"], found["read"], found["unread"]] == [4, len(whole), unread]
+        assert found["empty"] == (3 if model == "b" else 0)
+    assert result["b"]["clip_mean"] == 0
+    assert result["c"]["lowest"] < result["c"]["highest"]
+    assert result["a"]["clip_mean"] == 1
+    assert "b gave no answer in 3 cases, which counts as the lowest" in done.stdout
+    assert "c has 3 responses that the judge cannot read" in done.stdout
+
+
+def test_no_model_is_asked_about_an_empty_response(cases: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    with EndpointDouble(grade) as endpoint:
+        given = ("--judge", "openai:m", "--base_url", endpoint.url, "--rubric", "checklist", "--cases", cases)
+        done = run_command("judge", *given, "--models", "b", "--output", tmp_path / "v")
+        assert done.returncode == 0, done.stderr
+        assert len(endpoint.asked) == 3  # one for each criterion of the one answer
+        assert "How do I take" in json.dumps(endpoint.asked[0]["body"])
+    verdicts = {each["case_id"]: each for each in read(tmp_path / "v" / "verdicts.jsonl")}
+    assert [verdicts[f"c{n}"]["checklist"]["met"] for n in (1, 2, 3)] == [[False, False]] * 3
+
+
+@needs_encoder
+def test_an_empty_response_keeps_its_place_after_calibration_and_is_no_trial(cases: Path, tmp_path: Path) -> None:
+    many = [case | {"id": f"{case['id']}-{n}"} for n in range(6) for case in read(cases)]
+    file = write(tmp_path / "cases.jsonl", many)
+    labels = [
+        {"case_id": case["id"], "model": each["model"], "annotator": "p", "criterion": criterion["criterion"],
+         "label": "met" if each["text"] == GOOD and case["id"][-1] in "024" else "not_met"}  # which the judge cannot know
+        for case in many for each in case["responses"] for criterion in case["criteria"]
+    ]  # fmt: skip
+    write(tmp_path / "labels.jsonl", labels)
+    small = ("--judge", "small", "--encoder", ENCODER, "--cases", file)
+    assert run_command("judge", *small, "--output", tmp_path / "v").returncode == 0
+    given = ("--cases", file, "--criterion_labels", tmp_path / "labels.jsonl", "--resamples", 100)
+    done = run_command("calibrate", "--verdicts", tmp_path / "v", *given, "--output", tmp_path / "cal")
+    assert done.returncode == 0, done.stderr
+    answered = [label for label in labels if label["model"] != "b" or label["case_id"].startswith("c0")]
+    read_by_it = [
+        label
+        for label in answered
+        if label["criterion"] != THAI and (label["model"] != "c" or "c0-" in label["case_id"])
+    ]
+    assert "all criteria: threshold" in done.stdout
+    assert f"({len(read_by_it)} pairs)" in done.stdout
+    for verdict in read(tmp_path / "cal" / "verdicts.jsonl"):
+        if verdict.get("empty"):
+            assert verdict["checklist"]["met_probabilities"] == [0.0, 0.0]
+    audited = run_command(
+        "audit", *small, "--attacks", 2, "--resamples", 100, "--gate", "false", "--output", tmp_path / "a"
+    )
+    assert audited.returncode == 0, audited.stderr
+    trials = read(tmp_path / "a" / "small" / "trials.jsonl")
+    assert trials
+    assert {each["audit"]["response"] for each in trials} <= {"a", "c"}
+
+
+@needs_encoder
+def test_an_older_verdict_on_an_empty_response_counts_as_nothing_met(cases: Path, tmp_path: Path) -> None:
+    invalid = [
+        {
+            "case_id": case["id"],
+            "judge": "old",
+            "rubric": "checklist@1",
+            "order": [1],
+            "valid": False,
+            "error": "no words",
+        }
+        for case in read(cases)[1:]
+    ]
+    file = write(tmp_path / "v.jsonl", invalid)
+    done = run_command("report", "--verdicts", file, "--cases", cases, "--output", tmp_path / "r")
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "r" / "criteria.json").read_text())["judges"]["old"]["candidates"]["b"]
+    assert (found["clip_mean"], found["lowest"], found["highest"], found["unread"], found["empty"]) == (0, 0, 0, 0, 3)

@@ -1,0 +1,129 @@
+"""The report of judges of criteria, beside a loop over the records: several runs, unread criteria, invalid verdicts."""
+
+import itertools
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from programs import error_line, run_command
+
+MODELS, RUNS = ("a", "b"), 3
+
+
+def score(points: list[float], met: list[float]) -> float | None:
+    possible = sum(worth for worth in points if worth > 0)
+    return sum(worth * share for worth, share in zip(points, met)) / possible if possible else None
+
+
+def write(path: Path, records: list[dict]) -> Path:
+    path.write_text("".join(json.dumps(each) + "\n" for each in records), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict], list[dict]]:
+    """Write cases and verdicts in three runs, some of them unread in part or invalid; return folder, cases and verdicts."""
+    folder, rng = tmp_path_factory.mktemp("runs"), random.Random(3)
+    cases, verdicts = [], []
+    for number in range(12):
+        points = [rng.choice([5, 3, 1, -2]) for _ in range(3)] if number else [-1, -2]
+        criteria = [{"criterion": f"k{k}", "points": each, "tags": [f"t{k}"]} for k, each in enumerate(points)]
+        responses = [{"model": model, "text": "word " * rng.randint(1, 900)} for model in MODELS]
+        cases.append({"id": f"c{number}", "question": "Q?", "responses": responses, "criteria": criteria})
+        lost = {slot: rng.random() < 0.2 for slot in range(2)}  # unread in every run
+        for slot, run in itertools.product(range(2), range(RUNS)):
+            verdict = {"case_id": f"c{number}", "judge": "j", "rubric": "checklist@1", "order": [slot], "run": run}
+            unread = [lost[slot] or rng.random() < 0.3 for _ in points]
+            met = [None if each else rng.random() < 0.5 for each in unread]
+            odds = [None if each is None else rng.random() for each in met]
+            if all(unread):
+                verdicts.append(verdict | {"valid": False, "error": "no words"})
+            else:
+                verdicts.append(verdict | {"valid": True, "checklist": {"met": met, "met_probabilities": odds}})
+    write(folder / "cases.jsonl", cases)
+    write(folder / "verdicts.jsonl", verdicts)
+    return folder, cases, verdicts
+
+
+def shares(verdicts: list[dict], case: dict, slot: int) -> list[float | None]:
+    own = [each for each in verdicts if each["case_id"] == case["id"] and each["order"] == [slot] and each["valid"]]
+    columns = [[each["checklist"]["met"][k] for each in own] for k in range(len(case["criteria"]))]
+    known = [[each for each in column if each is not None] for column in columns]
+    return [sum(each) / len(each) if each else None for each in known]
+
+
+def test_a_response_counts_once_whatever_its_runs_and_unread_ones_count_too(study) -> None:
+    folder, cases, verdicts = study
+    done = run_command(
+        "report",
+        "--verdicts",
+        folder,
+        "--cases",
+        folder / "cases.jsonl",
+        "--output",
+        folder / "out",
+        "--resamples",
+        100,
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads((folder / "out" / "criteria.json").read_text())["judges"]["j"]
+    page = (folder / "out" / "criteria.html").read_text()
+    failed: dict[str, list[float]] = {}
+    unread = 0
+    for slot, model in enumerate(MODELS):
+        whole, adjusted, ends, lost = [], [], [], 0
+        for case in cases:
+            points, met = [each["points"] for each in case["criteria"]], shares(verdicts, case, slot)
+            lost += met.count(None)
+            for each, share in zip(case["criteria"], met):
+                if share is not None:
+                    failed.setdefault(each["tags"][0], []).append(1 - share if each["points"] > 0 else share)
+            possible = [[share] if share is not None else [0, 1] for share in met]
+            every = [score(points, list(each)) for each in itertools.product(*possible)]
+            if every[0] is not None:
+                ends.append((min(every), max(every)))
+                if None not in met:
+                    whole.append(every[0])
+                    adjusted.append(every[0] - 0.0147 * (len(case["responses"][slot]["text"]) - 2000) / 500)
+        found = result["candidates"][model]
+        assert found["responses"] == len(cases)
+        assert found["read"] == sum(None not in shares(verdicts, case, slot) for case in cases) < len(cases)
+        assert found["unread"] == lost > 0
+        unread += lost
+        assert found["unclipped"] == pytest.approx(np.mean(whole))
+        assert found["clip_mean"] == pytest.approx(np.mean(whole).clip(0, 1))
+        assert found["clip_cases"] == pytest.approx(np.mean(np.clip(whole, 0, 1)))
+        assert found["length_adjusted"] == pytest.approx(np.mean(adjusted).clip(0, 1))
+        assert [found["lowest"], found["highest"]] == pytest.approx(np.mean(ends, axis=0).clip(0, 1))
+        told = f"{model} {found['clip_mean']:.3f} (of {found['read']} of 12 responses; of all {found['lowest']:.3f} to"
+        assert told in done.stdout
+    assert {tag: each["failed"] for tag, each in result["missed"].items()} == pytest.approx(
+        {tag: np.mean(own) for tag, own in failed.items()}
+    )
+    assert page.count("<td>unread</td>") == unread
+    assert "met in 0.67 of the runs" in page
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"met": [True]}, "'met' has not one entry for each criterion of case 'c1'"),
+        ({"met_probabilities": None}, "'met_probabilities' has not one entry for each criterion"),
+        ({"met": ["yes", True, None]}, "'met' must hold true, false or null, not 'yes'"),
+        (
+            {"met_probabilities": [0.5, 1.5, None]},
+            "'met_probabilities' must hold null, or a number from 0 to 1, not 1.5",
+        ),
+    ],
+)
+def test_a_checklist_that_does_not_fit_gets_one_line(study, tmp_path: Path, changed: dict, said: str) -> None:
+    folder, _, verdicts = study
+    place = next(n for n, each in enumerate(verdicts) if each["case_id"] == "c1" and each["valid"])
+    edited = [dict(each) for each in verdicts]
+    edited[place]["checklist"] = edited[place]["checklist"] | changed
+    file = write(tmp_path / "verdicts.jsonl", edited)
+    given = ("report", "--verdicts", file, "--cases", folder / "cases.jsonl", "--output", tmp_path / "out")
+    line = error_line(run_command(*given))
+    assert f"{file}:{place + 1}: {said}" in line
