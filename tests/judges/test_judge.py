@@ -190,6 +190,31 @@ def test_overlong(kind, narrow, cases):
     assert "clipped" not in fine.extra
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        " " * 5000 + "服药时要吃饭，多喝水，好好休息。" * 300,  # the first half is blank
+        "Yes. " + "服药时要吃饭，多喝水，好好休息。" * 300,  # after its first word it has no blanks
+        "word " * 3000,
+    ],
+)
+def test_clipping_keeps_at_least_half_of_what_fits(narrow, text):
+    judge = Judge(narrow, rationale=False, on_overlong="clip")
+    case = Case.from_dict({"id": "long", "question": "Why?", "responses": [{"model": "a", "text": text}]})
+    (request,), asked = judge.plan(case), []
+    answered = narrow.answer
+    narrow.answer = lambda prompts, wanted: asked.extend(prompts) or answered(prompts, wanted)
+    (verdict,) = (verdict for _, verdict in judge.judge([request]))
+    del narrow.answer
+    assert verdict.valid
+    assert verdict.extra["clipped"] == ["a"]
+    shown = asked[0].messages[-1]["content"].removesuffix(" …\n~~~").rpartition("~~~\n")[2]
+    text = text.strip()
+    assert text.startswith(shown)
+    fits = [size for size in range(0, len(text), 50) if narrow.overflow([judge.prompt(request, [text[:size]])])[0] <= 0]
+    assert len(shown) >= max(fits) // 2
+
+
 @needs_judge
 def test_likelihood_judge_prefers_the_response_that_makes_the_question_likely(human_data):
     """On the real small model an answer to the question beats an answer to another question."""
