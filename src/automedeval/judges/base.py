@@ -102,6 +102,8 @@ class BaseJudge(ABC):
     def judge(self, requests: Sequence[Request], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Verdict]]:
         """Judge one window of requests; yield (index, verdict) of the wanted ones as they come.
 
+        A request that an endpoint did not answer gives an invalid verdict with the note `failed`.
+
         Raises:
             RecordError: a prompt is longer than the context window and `on_overlong` is "error".
             ChatError: the chat cannot go on.
@@ -123,6 +125,8 @@ class BaseJudge(ABC):
         answers = self.answer([prompts[index] for index in sent], [wanted[index] for index in sent])
         for place, answer in answers:
             index = sent[place]
+            if isinstance(answer, Answer) and answer.failed:
+                notes[index]["failed"] = True
             yield index, self.verdict(requests[index], answer, notes[index])
 
     @property

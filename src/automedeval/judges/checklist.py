@@ -62,8 +62,13 @@ class ChecklistJudge(Judge):
     def overflow(self, prompts: Sequence[list[Prompt]]) -> list[int]:
         return [max(self.chat.overflow(own)) for own in prompts]
 
-    def answer(self, prompts: Sequence[list[Prompt]], wanted: Sequence[bool]) -> Iterator[tuple[int, list[Answer]]]:
-        """Yield (index, answers in the order of its prompts) of each wanted response as the last of its prompts is answered."""
+    def answer(
+        self, prompts: Sequence[list[Prompt]], wanted: Sequence[bool]
+    ) -> Iterator[tuple[int, list[Answer] | Answer]]:
+        """Yield (index, answers in the order of its prompts) of each wanted response as the last of its prompts is answered.
+
+        If a request failed it is the one answer of its response.
+        """
         if self.chat.batched:  # one window for each response: its prompts share all but their ends
             for index in (index for index, want in enumerate(wanted) if want):
                 yield (
@@ -78,7 +83,8 @@ class ChecklistJudge(Judge):
             owner = owners[place]
             found[owner][place] = answer
             if len(found[owner]) == len(prompts[owner]):
-                yield owner, [each for _, each in sorted(found.pop(owner).items())]
+                answers = [each for _, each in sorted(found.pop(owner).items())]
+                yield owner, next((each for each in answers if each.failed), answers)
 
     def verdict(
         self, request: Request, answer: Sequence[Answer] | Answer, notes: dict[str, Any] | None = None

@@ -39,6 +39,8 @@ def judge_missing(
 ) -> None:
     """Judge the requests that are not done, together with the other processes, and append every verdict as it comes.
 
+    A request that an endpoint did not answer is left out: the next run asks it again (see `refuse_failures`).
+
     The processes take windows of requests one after another, whoever is free the next. Which requests are in a window, and so
     in a batch, depends on all requests and on the number of processes alone.
 
@@ -69,7 +71,7 @@ def judge_missing(
     batched = judge.chat is None or judge.chat.batched
     taken = ours.numbers() if ours.numbers and batched else in_turn
     verdicts = (verdict for window, wanted in missing_windows(taken) for _, verdict in judge.judge(window, wanted))
-    log.fill(verdicts, missing, name=name)
+    log.fill((verdict for verdict in verdicts if "failed" not in verdict.extra), missing, name=name)
 
 
 def numbered(windows: Iterable[list[Request]], numbers: Iterable[int]) -> Iterator[list[Request]]:

@@ -74,6 +74,7 @@ class Answer:
         usage: "prompt_tokens" and "completion_tokens".
         error: why there is no answer; such an answer makes an invalid verdict.
         refused: whether the error is what the model's endpoint made of this very prompt: a refusal, or an empty answer.
+        failed: whether the error says nothing about the prompt: the endpoint did not answer it, and may answer it later.
     """
 
     text: str = ""
@@ -85,6 +86,7 @@ class Answer:
     usage: dict[str, int] = field(default_factory=dict)
     error: str | None = None
     refused: bool = False
+    failed: bool = False
 
 
 # Yields prompts one after another, receives the answer to each, and returns a result.

@@ -2,7 +2,7 @@
 
 An endpoint's answer that cannot be parsed is an invalid verdict, and so is a prompt that the endpoint refuses while it answers
 others. A request that gets no answer after all retries (endpoint down, out of quota, connection broken) is a failure: it is
-counted, and no verdict is recorded for it.
+counted, its answer has `failed`, and no verdict is recorded for it, so that the next run asks it again.
 
 Servers differ in the parameters that they take. One that a server refuses by its name before it has answered anything is left
 out for the rest of the run. A reasoning model's thoughts are no part of its answer.
@@ -23,7 +23,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -396,21 +396,26 @@ class OpenAIChat(Chat):
         return prompt.parts is not None and self.constrains
 
     def answer(self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Answer]]:
-        """Send the wanted prompts concurrently; yield (index, answer) as they come. Fails and raises as `follow` does."""
+        """Send the wanted prompts concurrently; yield (index, answer) as they come, and at the end those that failed.
+
+        Raises as `follow` does.
+        """
 
         def single(prompt: Prompt) -> Dialogue:
             return (yield prompt)
 
         chosen = itertools.compress(enumerate(prompts), wanted or itertools.repeat(True))
-        return self.follow((index, single(prompt)) for index, prompt in chosen)
+        failed = yield from self.follow((index, single(prompt)) for index, prompt in chosen)
+        for index, why in failed.items():
+            yield index, Answer(error=f"the request failed: {why}", failed=True)
 
     def follow(
         self, dialogues: Iterable[tuple[Any, Dialogue]], done: Collection[Any] = ()
-    ) -> Iterator[tuple[Any, Any]]:
+    ) -> Generator[tuple[Any, Any], None, dict[Any, str]]:
         """Lead the dialogues whose keys are not in `done`, several at once; yield (key, result) as they end.
 
         Each dialogue runs in its own thread and may wait for other things between its prompts. A request that fails after all
-        retries is added to `failures` and ends its dialogue without a result.
+        retries is added to `failures` and ends its dialogue without a result. Returns key → why of these dialogues.
 
         A prompt that the endpoint refuses (400, 413, 422) gets an answer with the endpoint's words as its error. That waits
         until it is clear that the prompt alone is refused: an answer was `accepted`, and a request sent later was answered, or
@@ -421,6 +426,7 @@ class OpenAIChat(Chat):
                 prompts in a row with the same words, or the budget is spent. Requests in progress are answered first.
         """
         in_a_row, waiting = 0, (each for each in dialogues if each[0] not in done)
+        failed: dict[Any, str] = {}
         # The last ones in a row. Whether they are about their prompts alone is not clear yet.
         refused: list[_Refusal] = []
         problem: ChatError | None = None
@@ -468,7 +474,8 @@ class OpenAIChat(Chat):
                             refused = []
                         refused.append(refusal)
                     except _Failure as failure:
-                        self.failures.append(str(failure))
+                        failed[key] = str(failure)
+                        self.failures.append(failed[key])
                         in_a_row += 1
                         if failure.down or in_a_row >= _MOST_FAILURES:
                             problem = problem or ChatError(f"{self.client.base_url}: {failure}")
@@ -482,6 +489,7 @@ class OpenAIChat(Chat):
                     halt.set()
             if problem:
                 raise problem
+            return failed
         finally:
             halt.set()
             pool.shutdown(wait=True, cancel_futures=True)
