@@ -31,7 +31,7 @@ def judge_dataset(
     Returns:
         The data set with `MODEL_score` for each model, the mean of the valid verdicts' expected scores, or scores; null where
         no verdict is valid. `valid` says whether every verdict on the row is valid, null where there was nothing to judge.
-        `rationale` is that of the first valid verdict, null if there is none.
+        `rationale` is that of the first valid verdict, null if there is none; `error` is that of the first invalid one.
 
     Raises:
         RecordError: a column is missing, or the judge gives choices and no scores.
@@ -51,7 +51,8 @@ def judge_dataset(
                 f"{verdict.rubric} gives choices, and a table needs scores: take Verdicts(judge(cases)).to_pandas()"
             )
         found[verdict.case_id].append(verdict)
-    added: dict[str, list[Any]] = {f"{model}_score": [] for model in models} | {"valid": [], "rationale": []}
+    names = [*(f"{model}_score" for model in models), "valid", "rationale", "error"]
+    added: dict[str, list[Any]] = {name: [] for name in names}
     for verdicts in found.values():
         scores: dict[str, list[float]] = {model: [] for model in models}
         for verdict in verdicts:
@@ -61,7 +62,8 @@ def judge_dataset(
         for model in models:
             added[f"{model}_score"].append(fmean(scores[model]) if scores[model] else None)
         added["valid"].append(all(verdict.valid for verdict in verdicts) if verdicts else None)
-        added["rationale"].append(next((each.rationale for each in verdicts if each.rationale), None))
+        for name in ("rationale", "error"):
+            added[name].append(next(filter(None, (getattr(each, name) for each in verdicts)), None))
     if taken := [name for name in added if name in columns]:
         raise RecordError(f"the data set has a column {taken[0]!r} already, which would be replaced: rename it")
     for name, values in added.items():
