@@ -560,7 +560,11 @@ def test_a_request_holds_the_settings_and_no_schema_where_none_is_asked_for():
 
 def token(text, **rivals):
     odds = [{"token": word.removeprefix("t"), "logprob": math.log(p)} for word, p in rivals.items()]
+    odds = odds or [{"token": text, "logprob": 0.0}]
     return {"token": text, "logprob": -0.1, "bytes": list(text.encode()), "top_logprobs": odds}
+
+
+MUTE = {"token": "3", "logprob": -0.1, "bytes": [51], "top_logprobs": []}
 
 
 @pytest.mark.parametrize("extra", [("", ""), ("\n", "<|im_end|>")])
@@ -589,7 +593,7 @@ def test_expected_scores_come_from_the_alternatives_of_each_score(extra):
         {"tokens": ["4"], "token_logprobs": [-0.1]},
         {"content": [{"token": None}]},
         {"content": [token(SCORES[:-1])]},  # not the text that was answered
-        {"content": [token(SCORES[:28]), token("4", t4=1e-320), token(SCORES[29:47]), token("3"), token(SCORES[48:])]},
+        {"content": [token(SCORES[:28]), token("4", t4=1e-320), token(SCORES[29:47]), MUTE, token(SCORES[48:])]},
     ],
 )
 def test_without_alternatives_there_are_scores_and_no_expected_ones(logprobs):

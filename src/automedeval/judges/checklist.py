@@ -8,6 +8,7 @@ from typing import Any
 from automedeval.judges.judge import Judge
 from automedeval.judges.requests import Request
 from automedeval.models.base import Answer, Prompt
+from automedeval.models.constraints import UNSEEN
 from automedeval.records import RecordError, Verdict, check_least, digest
 from automedeval.rubrics.grammar import answer_parts, answer_schema, parse_verdict, reading_from_values
 from automedeval.rubrics.prompts import judge_messages
@@ -106,6 +107,8 @@ class ChecklistJudge(Judge):
         extra = dict(notes or {})
         extra |= {"truncated": True} if any(each.truncated for each in answer) else {}
         extra |= {"unread": errors} if errors else {}
+        if (unseen := max(each.unseen for each in answer)) > UNSEEN:
+            extra["unseen_probability"] = round(unseen, 5)
         if len(errors) < len(answer):
             self.chat.accepted = True
         values = {"usage": dict(usage), "raw": "\n".join(each.text for each in answer)}

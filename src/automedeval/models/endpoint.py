@@ -54,6 +54,7 @@ from automedeval.models.constraints import (
     Step,
     constrained_answer,
     reply_of,
+    told_tokens,
 )
 from automedeval.models.pace import Pace
 from automedeval.records import digest
@@ -69,7 +70,6 @@ _ENDED = ("completed", "failed", "expired", "cancelled")  # final states of a ba
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 _FILTERED = "the endpoint's content filter refused"
 _OVERLONG = re.compile(r"context (?:length|window|size)", re.I)  # vLLM, SGLang and llama.cpp give no code
-_NUMBER = re.compile(r"\s*([0-9]+)")
 # Parameters that a run can do without, and what is different without them.
 _OPTIONAL = {
     "temperature": "the endpoint samples with its own temperature, so that answers can differ from run to run",
@@ -312,7 +312,7 @@ class OpenAIChat(Chat):
             text = said(completion).strip()
             dialect = next((name for name in DIALECTS if text == forms[name]), None)
             if dialect:
-                told = [len(rivals) for _, rivals in reply_of(completion, Answer()).tokens]
+                told = [len(rivals) for _, rivals in told_tokens(completion["choices"][0])]
                 alternatives = min(max(told, default=0), more.get("top_logprobs", 0))
                 begun = [*question, {"role": "assistant", "content": "I"}]
                 asked, flagged, bare = (
@@ -823,11 +823,7 @@ def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
         why += "; a larger --max_new_tokens may leave room for an answer" if reason == "length" else ""
         error = f"the answer is empty{why}"
         return Answer(error=error, truncated=reason == "length", usage=kept, refused=True)
-    try:
-        scored = _scored(choice.get("logprobs"), text)
-    except UNREADABLE:  # a verdict does not need them
-        scored = ()
-    return Answer(text, scored=scored, truncated=reason == "length", usage=kept)
+    return Answer(text, tokens=told_tokens(choice), truncated=reason == "length", usage=kept)
 
 
 def batch_lines(path: Path) -> Iterator[tuple[str, str]]:
@@ -905,28 +901,3 @@ def retry_after(header: str) -> float:
     except (ValueError, OverflowError):
         return 0.0
     return max(0.0, seconds)
-
-
-def _scored(logprobs: Mapping[str, Any] | None, text: str) -> tuple[tuple[int, dict[str, float]], ...]:
-    """Return the tokens that begin with a number: (position in the text, probability by competing number)."""
-    tokens = (logprobs or {}).get("content") or []
-    # A token may be a part of a character, so positions are counted in bytes.
-    pieces = [bytes(token["bytes"]) if token.get("bytes") else token["token"].encode() for token in tokens]
-    whole = text.encode("utf-8", "surrogatepass")
-    before = b"".join(pieces).rfind(whole)  # an endpoint may strip the ends of its answer, and thoughts before it
-    if before < 0:
-        return ()
-    found, position = [], -before
-    for token, piece in zip(tokens, pieces):
-        own = _NUMBER.match(token["token"])
-        if own and position >= 0:
-            odds: dict[str, float] = {}
-            for rival in token.get("top_logprobs") or []:
-                number = _NUMBER.match(rival["token"])
-                if number:
-                    odds[number[1]] = odds.get(number[1], 0.0) + math.exp(min(0.0, rival["logprob"]))
-            if odds.get(own[1]):  # without the chosen number the other probabilities cannot be normalised
-                start = position + own.start(1)
-                found.append((len(whole[:start].decode("utf-8", "replace")), odds))
-        position += len(piece)
-    return tuple(found)
