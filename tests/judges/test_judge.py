@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -126,11 +127,19 @@ def test_thoughts_before_a_verdict_are_no_part_of_it(chat, cases, monkeypatch):
 
 def test_top_logprobs_become_expected_scores(chat, cases):
     text = "Good.\nScore: Doctor 1: 4 points. Doctor 2: 2 points. Doctor 3: 5 points."
-    at = [text.index(f"Doctor {slot}: ") + 10 for slot in (1, 2, 3)]
-    odds = [{"4": 0.6, "5": 0.2, "The": 0.2}, {"2": 1.0}, {"5": 0.5, "4": 0.5, "9": 0.3}]
-    verdict = Judge(chat).verdict(Request(cases[0], (0, 1, 2)), Answer(text, scored=tuple(zip(at, odds))))
+    odds = [{"4": 0.6, "5": 0.2, "The": 0.2}, {"2": 1.0}, {"5": 0.4, "4": 0.4, "9": 0.1}]
+    pieces = re.split(r"(?<=: )([0-9])", text)
+    told = [odds[at // 2] if at % 2 else {piece: 1.0} for at, piece in enumerate(pieces)]
+
+    def tokens(told):
+        rivals = (tuple((word.encode(), p) for word, p in each.items()) for each in told)
+        return tuple(zip((piece.encode() for piece in pieces), rivals))
+
+    request = Request(cases[0], (0, 1, 2))
+    verdict = Judge(chat).verdict(request, Answer(text, tokens=tokens(told)))
     assert verdict.expected_scores == pytest.approx((4.25, 2.0, 4.5))
-    blind = Judge(chat).verdict(Request(cases[0], (0, 1, 2)), Answer(text, scored=((at[0], odds[0]),)))
+    assert verdict.extra["unseen_probability"] == pytest.approx(0.1 / 0.9, abs=1e-5)
+    blind = Judge(chat).verdict(request, Answer(text, tokens=tokens([*told[:3], {}, *told[4:]])))
     assert blind.valid
     assert blind.expected_scores is None
 
@@ -188,6 +197,31 @@ def test_overlong(kind, narrow, cases):
     assert clipped.valid
     assert clipped.extra["clipped"] == ["a"]
     assert "clipped" not in fine.extra
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        " " * 5000 + "服药时要吃饭，多喝水，好好休息。" * 300,  # the first half is blank
+        "Yes. " + "服药时要吃饭，多喝水，好好休息。" * 300,  # after its first word it has no blanks
+        "word " * 3000,
+    ],
+)
+def test_clipping_keeps_at_least_half_of_what_fits(narrow, text):
+    judge = Judge(narrow, rationale=False, on_overlong="clip")
+    case = Case.from_dict({"id": "long", "question": "Why?", "responses": [{"model": "a", "text": text}]})
+    (request,), asked = judge.plan(case), []
+    answered = narrow.answer
+    narrow.answer = lambda prompts, wanted: asked.extend(prompts) or answered(prompts, wanted)
+    (verdict,) = (verdict for _, verdict in judge.judge([request]))
+    del narrow.answer
+    assert verdict.valid
+    assert verdict.extra["clipped"] == ["a"]
+    shown = asked[0].messages[-1]["content"].removesuffix(" …\n~~~").rpartition("~~~\n")[2]
+    text = text.strip()
+    assert text.startswith(shown)
+    fits = [size for size in range(0, len(text), 50) if narrow.overflow([judge.prompt(request, [text[:size]])])[0] <= 0]
+    assert len(shown) >= max(fits) // 2
 
 
 @needs_judge

@@ -9,7 +9,7 @@ import regex
 from doubles.constrained_server import ConstrainedServer, odds
 from doubles.endpoint import EndpointDouble, answer, error
 
-from automedeval.judges.judge import Judge
+from automedeval.judges.judge import Judge, load_judge
 from automedeval.models.base import Answer, ChatError, Free, Prompt, Slot
 from automedeval.models.constraints import DIALECTS, Reply, constrained_answer, gbnf, regular_expression
 from automedeval.models.endpoint import OpenAIChat
@@ -275,6 +275,50 @@ def test_values_that_begin_like_others_are_told_apart():
             for told, wanted in zip(verdict.extra["probabilities"], expected):
                 assert told == pytest.approx(wanted, abs=2e-5)
             assert math.isclose(sum(verdict.extra["probabilities"][0].values()), 1, abs_tol=1e-4)
+
+
+@pytest.mark.parametrize(("offered", "scale"), [(20, (1, 12)), (5, (1, 12)), (5, (0, 100)), (5, (1, 5))])
+def test_what_the_alternatives_do_not_tell_is_noted(offered, scale):
+    """The note bounds how much of the probability can be elsewhere, beside the server's own table."""
+    noted = 0
+    with ConstrainedServer(alternatives=offered).double() as endpoint:
+        rubric = replace(read_rubric("automedeval"), scale=scale)
+        judge = Judge(chat_at(endpoint), rubric, rationale=False)
+        for number in range(6):
+            case = replace(CASES[0], id=f"{number}", question=f"What helps {number}?")
+            (request,) = judge.plan(case)
+            (verdict,) = judge([case])
+            unseen = verdict.extra.get("unseen_probability", 0.01)
+            noted += "unseen_probability" in verdict.extra
+            written, parts = "", answer_parts(rubric, 2, False)
+            for at, told in zip((1, 3), verdict.extra["probabilities"]):
+                (wanted,) = naive(judge.prompt(request).messages[-1]["content"], written, parts[at - 1 : at + 2])
+                moved = sum(abs(told[value] - share) for value, share in wanted.items()) / 2
+                assert moved <= unseen + 1e-3
+                written += parts[at - 1] + max(told, key=told.get)  # what the judge went on with
+    assert noted == (0 if offered == 20 or scale == (1, 5) else 6)
+
+
+@pytest.mark.parametrize(("told", "unseen"), [(1.0, None), (0.75, 0.25)])
+def test_criteria_have_the_note_too(told, unseen):
+    """A server that tells probabilities among all tokens, of which its alternatives have this sum."""
+    case = Case.from_dict(CASES[0].to_dict() | {"criteria": [{"criterion": "It says rest.", "points": 1}]})
+    server = ConstrainedServer()
+
+    def script(body):
+        reply = server(body)
+        for token in (reply["json"]["choices"][0]["logprobs"] or {"content": []})["content"]:
+            if token["token"] in ("m", "n"):  # of "met" and "not met"
+                for one in token["top_logprobs"]:
+                    one["logprob"] += math.log(told)
+        return reply
+
+    with EndpointDouble(script, constrains=True) as endpoint:
+        chat = {"base_url": endpoint.url, "max_retries": 0}
+        verdicts = list(load_judge("openai:m", "checklist", chat, rationale=False)([case]))
+    for verdict in verdicts:
+        assert 0 < verdict.checklist["met_probabilities"][0] < 1
+        assert verdict.extra.get("unseen_probability") == (unseen and pytest.approx(unseen, abs=1e-4))
 
 
 class Clock:

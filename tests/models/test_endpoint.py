@@ -7,6 +7,7 @@ from email.utils import formatdate
 from pathlib import Path
 
 import pytest
+from datasets import Dataset
 from doubles.endpoint import (
     BROKEN_JSON,
     CUT_OFF,
@@ -20,6 +21,9 @@ from doubles.endpoint import (
     without,
 )
 
+from automedeval import judge_dataset, load_judge
+from automedeval.harness.logs import Answer as HarnessAnswer
+from automedeval.harness.scoring import score_answers
 from automedeval.judges.judge import Judge
 from automedeval.models.arguments import ChatArguments
 from automedeval.models.base import ChatError, Prompt
@@ -74,7 +78,7 @@ def test_a_passing_fault_is_tried_again(fault):
 def test_a_lasting_fault_is_a_failure_after_all_retries(tmp_path, fault, said):
     with EndpointDouble(fault) as endpoint:
         chat = chat_at(endpoint, cache=tmp_path)
-        assert ask(chat) == {}
+        assert ask(chat)[0].failed
         assert len(endpoint.asked) == 2  # max_retries 1
         assert len(chat.failures) == 1
         assert said in chat.failures[0]
@@ -85,14 +89,53 @@ def test_a_lasting_fault_is_a_failure_after_all_retries(tmp_path, fault, said):
 def test_what_no_retry_helps_is_not_tried_again(fault):
     with EndpointDouble(fault) as endpoint:
         chat = chat_at(endpoint)
-        assert ask(chat) == {}
+        assert ask(chat)[0].failed
         assert (len(endpoint.asked), len(chat.failures)) == (1, 1)
+
+
+@pytest.mark.parametrize("rubric", ["automedeval", "checklist"])
+def test_from_python_a_request_that_fails_is_an_invalid_verdict(rubric):
+    """Each request has its verdict, in the order of the cases; of the two that fail each says its own reason."""
+
+    def script(body):
+        asked = body["messages"][-1]["content"]
+        faults = {"SECOND": error(500, "boom"), "THIRD": error(503, "overloaded")}
+        return next((fault for name, fault in faults.items() if name in asked), None) or good_answer(body)
+
+    names = ["FIRST", "SECOND", "THIRD", "FOURTH"]
+    criteria = [{"criterion": f"It says {word}.", "points": 1} for word in ("rest", "wait")]
+    if rubric == "checklist":  # one of the two requests of a response fails
+        criteria[0]["criterion"] = "It says SECOND."
+        names = ["FIRST", "THIRD"]
+    asked = {"responses": [{"model": "a", "text": "Rest."}], "criteria": criteria}
+    cases = [Case.from_dict({"id": name, "question": f"{name}?", **asked}) for name in names]
+    with EndpointDouble(script) as endpoint:
+        judge = load_judge("openai:m", rubric, {"base_url": endpoint.url, "max_retries": 0})
+        verdicts = list(judge(cases))
+        assert [verdict.case_id for verdict in verdicts] == names
+        if rubric == "checklist":
+            assert not any(verdict.valid for verdict in verdicts)
+            assert {verdict.error for verdict in verdicts} == {"the request failed: answered 500: boom (attempt 1)"}
+            return
+        assert [verdict.valid for verdict in verdicts] == [True, False, False, True]
+        errors = [f"the request failed: answered {why} (attempt 1)" for why in ("500: boom", "503: overloaded")]
+        assert [verdict.error for verdict in verdicts] == [None, *errors, None]
+        assert [verdict.extra.get("failed") for verdict in verdicts] == [None, True, True, None]
+        rows = Dataset.from_dict({"question": [f"{name}?" for name in names], "a": ["Rest."] * 4})
+        table = judge_dataset(judge, rows)
+        assert table["a_score"][:] == [4.0, None, None, 4.0]
+        assert table["valid"][:] == [True, False, False, True]
+        assert table["error"][:] == [None, *errors, None]
+        scores = score_answers(judge, [HarnessAnswer("1", f"{name}?", "Rest.") for name in names])
+        assert [score["explanation"] for score in scores] == ["All of them help.", *errors, "All of them help."]
+        assert [math.isnan(score["value"]) for score in scores] == [False, True, True, False]
+        assert len(judge.chat.failures) == 6
 
 
 def test_a_hanging_endpoint_times_out():
     with EndpointDouble(HANG) as endpoint:
         chat, started = chat_at(endpoint, timeout=0.2), time.monotonic()
-        assert ask(chat) == {}
+        assert ask(chat)[0].error == "the request failed: no answer within 0.2 s (attempt 2)"
         assert time.monotonic() - started < 5
         assert chat.failures == ["no answer within 0.2 s (attempt 2)"]
 
@@ -517,7 +560,11 @@ def test_a_request_holds_the_settings_and_no_schema_where_none_is_asked_for():
 
 def token(text, **rivals):
     odds = [{"token": word.removeprefix("t"), "logprob": math.log(p)} for word, p in rivals.items()]
+    odds = odds or [{"token": text, "logprob": 0.0}]
     return {"token": text, "logprob": -0.1, "bytes": list(text.encode()), "top_logprobs": odds}
+
+
+MUTE = {"token": "3", "logprob": -0.1, "bytes": [51], "top_logprobs": []}
 
 
 @pytest.mark.parametrize("extra", [("", ""), ("\n", "<|im_end|>")])
@@ -546,7 +593,7 @@ def test_expected_scores_come_from_the_alternatives_of_each_score(extra):
         {"tokens": ["4"], "token_logprobs": [-0.1]},
         {"content": [{"token": None}]},
         {"content": [token(SCORES[:-1])]},  # not the text that was answered
-        {"content": [token(SCORES[:28]), token("4", t4=1e-320), token(SCORES[29:47]), token("3"), token(SCORES[48:])]},
+        {"content": [token(SCORES[:28]), token("4", t4=1e-320), token(SCORES[29:47]), MUTE, token(SCORES[48:])]},
     ],
 )
 def test_without_alternatives_there_are_scores_and_no_expected_ones(logprobs):

@@ -27,12 +27,12 @@ def answered(requests, file, server):
             )
 
 
-def judge(tmp_path, *options, limit=2):
+def judge(tmp_path, *options, limit=2, cases=CASES):
     given = [
         "--judge",
         "openai:m",
         "--cases",
-        CASES,
+        cases,
         "--output",
         tmp_path / "out",
         "--limit",
@@ -87,6 +87,33 @@ def test_what_was_not_answered_is_asked_again_and_a_refused_prompt_is_invalid(tm
     assert "1 requests to answer" in done.stdout
     assert (tmp_path / "requests.jsonl").read_text().splitlines() == requests[:1]
     assert sorted(verdict.valid for verdict in verdicts_in(tmp_path).values()) == [False, True]
+
+
+def test_cases_of_equal_texts_share_a_request_and_each_has_its_verdict(tmp_path):
+    """OpenAI's batches take no file in which a custom_id stands twice."""
+    texts = {"question": "May I?", "responses": [{"model": "a", "text": "Yes."}, {"model": "b", "text": "No."}]}
+    other = {"id": "other", "question": "Why?", "responses": texts["responses"]}
+    cases = tmp_path / "cases.jsonl"
+    rows = [{"id": name, **texts} for name in ("one", "two", "three")] + [other]
+    cases.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    files = []
+    for number in range(4):
+        given = ["--batch_answers", ",".join(map(str, files))] if files else []
+        done = judge(tmp_path, "--orders", "all", "--runs", 2, *given, limit=9, cases=cases)
+        ids = [json.loads(line)["custom_id"] for line in (tmp_path / "requests.jsonl").read_text().splitlines()]
+        assert len(ids) == len(set(ids))
+        if not ids:
+            break
+        assert f"{len(ids)} requests to answer" in done.stdout
+        files.append(tmp_path / f"answers{number}.jsonl")
+        answered(tmp_path / "requests.jsonl", files[-1], ConstrainedServer())
+    found = verdicts_in(tmp_path)
+    assert sorted({key[0] for key in found}) == ["one", "other", "three", "two"]
+    assert len(found) == 4 * 2 * 2
+    for (_, *rest), verdict in found.items():
+        assert verdict.valid
+        twin = found[("one" if verdict.case_id != "other" else "other", *rest)]
+        assert (verdict.scores, verdict.expected_scores, verdict.raw) == (twin.scores, twin.expected_scores, twin.raw)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from automedeval.records import Case, RecordError, Verdict
 from automedeval.rubrics.rationale import permute, split_steps, without_step
 
 Pools = dict[tuple[str | None, int], list[Verdict]]  # by judge, or of all judges, and by the number of doctors
-_NOT_COPIED = ("transcript", "knowledge", "probabilities")  # they belong to the original verdict
+_NOT_COPIED = ("transcript", "knowledge", "probabilities", "unseen_probability")  # they belong to the original verdict
 
 
 def corrupt(

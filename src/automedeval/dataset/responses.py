@@ -157,6 +157,8 @@ def respond(
     prompts = [response_prompt(case, name, system) for case in cases]
     for index, answer in chat.answer(prompts, [case.id not in done for case in cases]):
         case = cases[index]
+        if answer.failed:  # the next run asks it again
+            continue
         if answer.error and not answer.refused:
             raise RecordError(f"case {case.id!r}: {name} gave no answer: {answer.error}")
         text = "" if answer.error else response_text(answer)

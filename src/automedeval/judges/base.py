@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -38,12 +39,16 @@ def shared_sizes(total: int, processes: int) -> Iterator[int]:
 
 
 def shorten_longest(texts: list[str], over: int) -> int | None:
-    """Cut the longest text, in place, by about `over` tokens, at most by half; return its index, None if all are short."""
+    """Cut the longest text, in place, by about `over` tokens, at most by half; return its index, None if all are short.
+
+    A word is cut in two only where it is long, as in languages that put no blanks between words.
+    """
     slot = max(range(len(texts)), key=lambda index: len(texts[index]))
     text = texts[slot]
     if len(text) < 80:
         return None
-    texts[slot] = text[: max(len(text) - 3 * over - 8, len(text) // 2)].rsplit(None, 1)[0] + " …"
+    cut = text[: max(len(text) - 3 * over - 8, len(text) // 2)]
+    texts[slot] = re.sub(r"\s\S{0,30}\Z", "", cut).rstrip() + " …"
     return slot
 
 
@@ -101,6 +106,8 @@ class BaseJudge(ABC):
     def judge(self, requests: Sequence[Request], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Verdict]]:
         """Judge one window of requests; yield (index, verdict) of the wanted ones as they come.
 
+        A request that an endpoint did not answer gives an invalid verdict with the note `failed`.
+
         Raises:
             RecordError: a prompt is longer than the context window and `on_overlong` is "error".
             ChatError: the chat cannot go on.
@@ -112,7 +119,8 @@ class BaseJudge(ABC):
         notes: list[dict[str, Any]] = [{} for _ in requests]
         for index, over in enumerate(self._refused_overflow(requests, prompts)):
             if over > 0 and self.on_overlong == "clip":
-                prompts[index], over, notes[index]["clipped"] = self._clip(requests[index], over)
+                prompts[index], over, clipped = self._clip(requests[index])
+                notes[index] = {"clipped": clipped} if clipped else {}
             if over <= 0:
                 sent.append(index)
             elif wanted[index]:
@@ -121,6 +129,8 @@ class BaseJudge(ABC):
         answers = self.answer([prompts[index] for index in sent], [wanted[index] for index in sent])
         for place, answer in answers:
             index = sent[place]
+            if isinstance(answer, Answer) and answer.failed:
+                notes[index]["failed"] = True
             yield index, self.verdict(requests[index], answer, notes[index])
 
     @property
@@ -141,9 +151,14 @@ class BaseJudge(ABC):
                 raise RecordError(f"{too_long} (--on_overlong skip or clip continues)")
         return excess
 
-    def _clip(self, request: Request, over: int) -> tuple[Any, int, list[str]]:
-        """Shorten the longest response until the prompt fits or all are short; return it, its excess and whose were cut."""
-        texts, prompt, clipped = [request.case.responses[index].text for index in request.slots], None, set()
+    def _clip(self, request: Request) -> tuple[Any, int, list[str]]:
+        """Shorten the longest response until the prompt fits or all are short; return it, its excess and whose were cut.
+
+        Blanks around a response are left out first.
+        """
+        texts, clipped = [request.case.responses[index].text.strip() for index in request.slots], set()
+        prompt = self.prompt(request, texts)
+        (over,) = self.overflow([prompt])
         while over > 0 and (slot := shorten_longest(texts, over)) is not None:
             clipped.add(request.case.models[request.slots[slot]])
             prompt = self.prompt(request, texts)

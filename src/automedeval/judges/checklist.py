@@ -9,6 +9,7 @@ from automedeval.judges.base import BaseJudge
 from automedeval.judges.judge import Judge
 from automedeval.judges.requests import Request
 from automedeval.models.base import Answer, Prompt
+from automedeval.models.constraints import UNSEEN
 from automedeval.records import RecordError, Verdict, check_least, digest
 from automedeval.rubrics.grammar import answer_parts, answer_schema, parse_verdict, reading_from_values
 from automedeval.rubrics.prompts import judge_messages
@@ -102,8 +103,13 @@ class ChecklistJudge(OfCriteria, Judge):
     def overflow(self, prompts: Sequence[list[Prompt]]) -> list[int]:
         return [max(self.chat.overflow(own)) for own in prompts]
 
-    def answer(self, prompts: Sequence[list[Prompt]], wanted: Sequence[bool]) -> Iterator[tuple[int, list[Answer]]]:
-        """Yield (index, answers in the order of its prompts) of each wanted response as the last of its prompts is answered."""
+    def answer(
+        self, prompts: Sequence[list[Prompt]], wanted: Sequence[bool]
+    ) -> Iterator[tuple[int, list[Answer] | Answer]]:
+        """Yield (index, answers in the order of its prompts) of each wanted response as the last of its prompts is answered.
+
+        If a request failed it is the one answer of its response.
+        """
         if self.chat.batched:  # one window for each response: its prompts share all but their ends
             for index in (index for index, want in enumerate(wanted) if want):
                 yield (
@@ -118,7 +124,8 @@ class ChecklistJudge(OfCriteria, Judge):
             owner = owners[place]
             found[owner][place] = answer
             if len(found[owner]) == len(prompts[owner]):
-                yield owner, [each for _, each in sorted(found.pop(owner).items())]
+                answers = [each for _, each in sorted(found.pop(owner).items())]
+                yield owner, next((each for each in answers if each.failed), answers)
 
     def verdict(
         self, request: Request, answer: Sequence[Answer] | Answer, notes: dict[str, Any] | None = None
@@ -140,6 +147,8 @@ class ChecklistJudge(OfCriteria, Judge):
         extra = dict(notes or {})
         extra |= {"truncated": True} if any(each.truncated for each in answer) else {}
         extra |= {"unread": errors} if errors else {}
+        if (unseen := max(each.unseen for each in answer)) > UNSEEN:
+            extra["unseen_probability"] = round(unseen, 5)
         if len(errors) < len(answer):
             self.chat.accepted = True
         values = {"usage": dict(usage), "raw": "\n".join(each.text for each in answer)}

@@ -14,6 +14,7 @@ from automedeval.metrics.embedding import EMBEDDINGS
 from automedeval.metrics.lexical import Collection
 from automedeval.models.arguments import ChatArguments, EncoderArguments, checked_model, parse_model
 from automedeval.models.base import Answer, Chat, Prompt
+from automedeval.models.constraints import UNSEEN, slot_odds
 from automedeval.records import Case, RecordError, Verdict, digest
 from automedeval.records.journal import ALONE, Processes
 from automedeval.rubrics import Rubric, read_rubric
@@ -79,7 +80,10 @@ class Judge(BaseJudge):
         settings += [self.score_decoding, self.on_overlong]
         # Before values were sampled, a temperature changed the rationale alone.
         sampled = self.score_decoding == "constrained" and getattr(self.chat, "temperature", 0)
-        return digest(settings + (["sampled values"] if sampled else []))
+        settings += ["sampled values"] if sampled else []
+        # Before, the "1" of "10" counted as a score of 1.
+        numbers = self.score_decoding == "free" and self.rubric.scale and self.rubric.scale[1] > 9
+        return digest(settings + (["whole numbers"] if numbers else []))
 
     @classmethod
     def from_pretrained(
@@ -113,14 +117,17 @@ class Judge(BaseJudge):
         else:
             reading = parse_verdict(answer.text, self.rubric, len(slots), truncated=answer.truncated)
         values: dict[str, Any] = {"scores": None, "expected_scores": None, "choices": None}
+        odds, unseen = self._odds(answer, reading)
         extra = dict(notes or {})
         if answer.truncated:
             extra["truncated"] = True
+        if unseen > UNSEEN:
+            extra["unseen_probability"] = round(unseen, 5)
         if answer.probabilities:
             extra["probabilities"] = [{word: round(p, 5) for word, p in odds.items()} for odds in answer.probabilities]
         if reading.scores:
             values["scores"] = by_response(reading.scores, slots, len(case.responses))
-            if means := self._expected(answer, reading):
+            if means := _expected(odds, reading):
                 values["expected_scores"] = by_response(means, slots, len(case.responses))
         if reading.criterion_scores:
             values["criterion_scores"] = {
@@ -136,26 +143,36 @@ class Judge(BaseJudge):
         values |= {"rationale": rationale, "usage": answer.usage, "raw": answer.text}
         return self.record(request, reading.error, extra, **values)
 
-    def _expected(self, answer: Answer, reading: ParsedAnswer) -> list[float] | None:
-        """Return the probability-weighted mean score of each slot, None if a slot has no probabilities.
+    def _odds(self, answer: Answer, reading: ParsedAnswer) -> tuple[Sequence[Mapping[str, float]] | None, float]:
+        """Return the probability of each value of an answer, and what is unseen of it; None where it is not known.
 
-        Where an answer scores several criteria, it is the mean over these; of the scores where there are no probabilities.
+        Of a text they are those of its scores. They are not known where numbers on the scale begin alike, as 1 and 10, and the
+        tokens that tell them apart are not those of the text.
         """
-        odds = list(answer.probabilities or ())
-        if reading.criterion_scores and not odds:
-            return [round(sum(own) / len(own), 6) for own in zip(*reading.criterion_scores.values())]
-        if not odds:
-            low, high = self.rubric.scale
-            allowed = {str(value) for value in range(low, high + 1)}
-            competing = dict(answer.scored)
-            for (start, _), score in zip(reading.spans, reading.scores):
-                found = {word: p for word, p in competing.get(start, {}).items() if word in allowed}
-                if str(score) not in found:  # no probabilities, or those of a number's first digit
-                    return None
-                odds.append(found)
-        means = [sum(int(word) * p for word, p in one.items()) / sum(one.values()) for one in odds]
-        each = len(reading.criterion_scores or "1")  # values of a slot, which follow one another
-        return [round(sum(means[start : start + each]) / each, 6) for start in range(0, len(means), each)]
+        if answer.probabilities or not reading.spans:
+            return answer.probabilities, answer.unseen
+        low, high = self.rubric.scale
+        scale, told = [str(value) for value in range(low, high + 1)], []
+        for (start, _), score in zip(reading.spans, reading.scores):
+            before = answer.text[:start].rstrip(" \t\r\n")
+            odds = slot_odds(answer.tokens, answer.text, before, scale, str(score), None)
+            if odds is None or sum(odds.shared.values()) > UNSEEN:
+                return None, 0.0
+            told.append(odds.whole())
+        return [odds.chances for odds in told], max(odds.unseen for odds in told)
+
+
+def _expected(odds: Sequence[Mapping[str, float]] | None, reading: ParsedAnswer) -> list[float] | None:
+    """Return the probability-weighted mean score of each slot, None without probabilities.
+
+    Where an answer scores several criteria, it is the mean over these; of the scores where there are no probabilities.
+    """
+    if not odds:
+        criteria = (reading.criterion_scores or {}).values()
+        return [round(sum(own) / len(own), 6) for own in zip(*criteria)] or None
+    means = [sum(int(word) * p for word, p in one.items()) / sum(one.values()) for one in odds]
+    each = len(reading.criterion_scores or "1")  # values of a slot, which follow one another
+    return [round(sum(means[start : start + each]) / each, 6) for start in range(0, len(means), each)]
 
 
 def load_judge(

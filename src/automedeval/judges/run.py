@@ -41,6 +41,8 @@ def judge_missing(
 ) -> None:
     """Judge the requests that are not done, together with the other processes, and append every verdict as it comes.
 
+    A request that an endpoint did not answer is left out: the next run asks it again (see `refuse_failures`).
+
     The processes take windows of requests one after another, whoever is free the next. Which requests are in a window, and so
     in a batch, depends on all requests and on the number of processes alone.
 
@@ -71,7 +73,7 @@ def judge_missing(
     batched = judge.chat is None or judge.chat.batched
     taken = ours.numbers() if ours.numbers and batched else in_turn
     verdicts = (verdict for window, wanted in missing_windows(taken) for _, verdict in judge.judge(window, wanted))
-    log.fill(verdicts, missing, name=name)
+    log.fill((verdict for verdict in verdicts if "failed" not in verdict.extra), missing, name=name)
 
 
 def numbered(windows: Iterable[list[Request]], numbers: Iterable[int]) -> Iterator[list[Request]]:
@@ -128,7 +130,8 @@ def judge_by_files(
 ) -> str | None:
     """Record the verdicts that files of answers give, and write the requests that are still to be answered.
 
-    A verdict can take several requests, one after another: then there are several files to answer.
+    A verdict can take several requests, one after another: then there are several files to answer. A request that several
+    verdicts need, for cases of equal texts, is written once.
 
     Args:
         requests: those without a verdict, `missing` in number.
@@ -142,25 +145,24 @@ def judge_by_files(
     from automedeval.models.endpoint import batch_lines
 
     known = {name: line for path in answers for name, line in batch_lines(path)}
-    count = 0
+    written: set[str] = set()
     with file.open("w", encoding="utf-8", newline="\n") as stream:
 
         def verdicts() -> Iterator[Verdict]:
-            nonlocal count
             for request in requests:
                 found = judge.chat.advance(judge.prompt(request), known)
                 if isinstance(found, Answer):
                     yield judge.verdict(request, found)
-                    continue
-                line = {"custom_id": found[0], "method": "POST", "url": "/v1/chat/completions", "body": found[1]}
-                stream.write(json.dumps(line) + "\n")
-                count += 1
+                elif found[0] not in written:
+                    line = {"custom_id": found[0], "method": "POST", "url": "/v1/chat/completions", "body": found[1]}
+                    stream.write(json.dumps(line) + "\n")
+                    written.add(found[0])
 
         log.fill(verdicts(), missing)
-    if not count:
+    if not written:
         return None
     return (
-        f"{count} requests to answer in {file}: vllm run-batch -i {file} -o ANSWERS --model MODEL "
+        f"{len(written)} requests to answer in {file}: vllm run-batch -i {file} -o ANSWERS --model MODEL "
         f"--served-model-name {judge.chat.model}; then the same command with ANSWERS added to --batch_answers"
     )
 

@@ -38,7 +38,8 @@ def judge_dataset(
     Returns:
         The data set with `MODEL_score` for each model, the mean of what the valid verdicts say of its response
         (`Verdict.value`); null where there is none. `valid` says whether every verdict on the row is valid, null where there
-        was nothing to judge. `rationale` is that of the first valid verdict, null if there is none.
+        was nothing to judge. `rationale` is that of the first valid verdict, null if there is none; `error` is that of the first
+        invalid one.
 
     Raises:
         RecordError: a column is missing, the judge gives choices and no scores, or a response is blank and `blank` is None.
@@ -66,7 +67,8 @@ def judge_dataset(
                 f"{verdict.rubric} gives choices, and a table needs scores: take Verdicts(judge(cases)).to_pandas()"
             )
         found[verdict.case_id].append(verdict)
-    added: dict[str, list[Any]] = {f"{model}_score": [] for model in models} | {"valid": [], "rationale": []}
+    names = [*(f"{model}_score" for model in models), "valid", "rationale", "error"]
+    added: dict[str, list[Any]] = {name: [] for name in names}
     for verdicts in found.values():
         scores: dict[str, list[float]] = {model: [] for model in models}
         for verdict in verdicts:
@@ -75,7 +77,8 @@ def judge_dataset(
         for model in models:
             added[f"{model}_score"].append(fmean(scores[model]) if scores[model] else None)
         added["valid"].append(all(verdict.valid for verdict in verdicts) if verdicts else None)
-        added["rationale"].append(next((each.rationale for each in verdicts if each.rationale), None))
+        for name in ("rationale", "error"):
+            added[name].append(next(filter(None, (getattr(each, name) for each in verdicts)), None))
     if taken := [name for name in added if name in columns]:
         raise RecordError(f"the data set has a column {taken[0]!r} already, which would be replaced: rename it")
     for name, values in added.items():

@@ -35,6 +35,7 @@ class Slot:
 
 
 Part = str | Free | Slot
+Tokens = tuple[tuple[bytes, tuple[tuple[bytes, float], ...]], ...]
 Messages = list[dict[str, str]]
 
 
@@ -69,22 +70,26 @@ class Answer:
         text: the whole answer.
         values, probabilities: the chosen value and the probability of each allowed value, per slot; None without parts.
         free: the free text of an answer in parts.
-        scored: for free text, (character position, probability by number) of the tokens that begin with a number.
+        unseen: the largest share of a value's probability that the alternatives of an endpoint's tokens leave untold.
+        tokens: those of an endpoint's text, each as its bytes and (bytes, probability) of its alternatives.
         truncated: the answer reached the limit of new tokens.
         usage: "prompt_tokens" and "completion_tokens".
         error: why there is no answer; such an answer makes an invalid verdict.
         refused: whether the error is what the model's endpoint made of this very prompt: a refusal, or an empty answer.
+        failed: whether the error says nothing about the prompt: the endpoint did not answer it, and may answer it later.
     """
 
     text: str = ""
     values: tuple[str, ...] | None = None
     probabilities: tuple[dict[str, float], ...] | None = None
     free: str | None = None
-    scored: tuple[tuple[int, dict[str, float]], ...] = ()
+    unseen: float = 0.0
+    tokens: Tokens = ()
     truncated: bool = False
     usage: dict[str, int] = field(default_factory=dict)
     error: str | None = None
     refused: bool = False
+    failed: bool = False
 
 
 # Yields prompts one after another, receives the answer to each, and returns a result.

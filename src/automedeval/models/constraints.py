@@ -16,8 +16,9 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from automedeval.models.base import Answer, Free, Part, Prompt, Slot, own_text, without_thoughts
+from automedeval.models.base import Answer, Free, Part, Prompt, Slot, Tokens, own_text, without_thoughts
 
+UNSEEN = 0.01  # the share of a value's probability that may be unseen without a note in the verdict
 _META = re.compile(r"([\\.^$*+?{}\[\]|()])")
 _STRING = r'(?:[^"\\]|\\.)*'  # the inside of a JSON string
 
@@ -122,7 +123,7 @@ class Reply:
 
     answer: Answer
     text: str = ""
-    tokens: tuple[tuple[bytes, tuple[tuple[bytes, float], ...]], ...] = ()
+    tokens: Tokens = ()
     ended: bool = True  # by itself, not by a limit
 
 
@@ -132,16 +133,24 @@ def reply_of(completion: Mapping[str, Any] | None, answer: Answer) -> Reply:
         return Reply(answer)
     choice = completion["choices"][0]
     content = (choice.get("message") or {}).get("content") or ""
+    ended = choice.get("finish_reason") != "length"
+    return Reply(answer, content if isinstance(content, str) else answer.text, told_tokens(choice), ended)
+
+
+def told_tokens(choice: Mapping[str, Any]) -> Tokens:
+    """Return the tokens of a completion's choice and their alternatives; none if they are not told, or cannot be read."""
     tokens = []
     try:
         for token in (choice.get("logprobs") or {}).get("content") or []:
-            rivals = {_bytes(one): math.exp(min(0.0, one["logprob"])) for one in token.get("top_logprobs") or []}
-            rivals.setdefault(_bytes(token), math.exp(min(0.0, token["logprob"])))
+            rivals: Counter[bytes] = Counter()
+            for one in token.get("top_logprobs") or []:
+                rivals[_bytes(one)] += math.exp(min(0.0, one["logprob"]))
+            if rivals and not rivals[_bytes(token)]:
+                rivals[_bytes(token)] = math.exp(min(0.0, token["logprob"]))
             tokens.append((_bytes(token), tuple(rivals.items())))
     except (AttributeError, LookupError, TypeError, ValueError):  # a verdict does not need them
-        tokens = []
-    ended = choice.get("finish_reason") != "length"
-    return Reply(answer, content if isinstance(content, str) else answer.text, tuple(tokens), ended)
+        return ()
+    return tuple(tokens)
 
 
 def _bytes(token: Mapping[str, Any]) -> bytes:
@@ -180,7 +189,7 @@ def constrained_answer(prompt: Prompt, continues: bool = True, sampled: bool = F
     if not isinstance(parts[0], str):
         parts.insert(0, "")
     values: list[str] = []
-    odds: list[dict[str, float] | None] = []
+    odds: list[Odds | None] = []
     while len(parts) > 1:  # literal, slot, literal, slot, … and perhaps a closing literal
         asked = parts
         if continues:
@@ -198,22 +207,23 @@ def constrained_answer(prompt: Prompt, continues: bool = True, sampled: bool = F
             literal, slot = asked[2 * number - 2], asked[2 * number - 1]
             following = asked[2 * number] if len(asked) > 2 * number else ""
             before = reply.text[: found.start(number)]
-            chances = slot_odds(reply, before, slot, following, found[number])
-            if chances is not None:
-                chances = yield from _shared_out(
-                    chances, written + before.removesuffix(literal), literal, following, usage
-                )
+            told = slot_odds(reply.tokens, reply.text, before, slot.values, found[number], following)
+            if told is not None:
+                told = yield from _shared_out(told, written + before.removesuffix(literal), literal, following, usage)
             best = found[number]
-            if chances is not None and not sampled:
-                best = max(slot.values, key=chances.__getitem__)
+            if told is not None and not sampled:
+                best = max(slot.values, key=told.chances.__getitem__)
             values.append(best)
-            odds.append(chances)
+            odds.append(told)
             parts = parts[2:]
             if best != found[number]:  # what follows was written after another value
                 break
         written += before + best
-    known = None if any(one is None for one in odds) else tuple(odds)
-    return Answer(written + "".join(parts), tuple(values), known, rationale, truncated=truncated, usage=dict(usage))
+    text = written + "".join(parts)
+    answer = Answer(text, tuple(values), free=rationale, truncated=truncated, usage=dict(usage))
+    if None in odds:
+        return answer
+    return replace(answer, probabilities=tuple(one.chances for one in odds), unseen=max(one.unseen for one in odds))
 
 
 def _next_slot(parts: Sequence[Part]) -> tuple[str, list[Part]]:
@@ -268,74 +278,113 @@ def _rationale(reply: Reply, opening: str, free: Free) -> tuple[str, str]:
     return text, text.strip()  # blanks at its end stay, as with a local judge: the scores come after the same text
 
 
+@dataclass(frozen=True)
+class Odds:
+    """What the tokens of a reply tell of a slot.
+
+    Args:
+        chances: the probability of each value.
+        shared: values that begin alike → their probability together, where no token tells them apart; 1 is the sum of both.
+        unseen: the largest share that is left out of both: behind alternatives that are not told, or that decide nothing.
+    """
+
+    chances: dict[str, float]
+    shared: dict[tuple[str, ...], float]
+    unseen: float
+
+    def whole(self) -> "Odds":
+        """Return the odds of the values that are told apart; what the others share is unseen."""
+        told = sum(self.chances.values())
+        chances = {value: chance / told for value, chance in self.chances.items()}
+        return Odds(chances, {}, 1 - told * (1 - self.unseen))
+
+
 def _shared_out(
-    chances: dict[Any, Any], written: str, literal: str, following: str, usage: Counter[str]
-) -> Generator[Step, Reply, dict[str, float] | None]:
-    """Ask how each sum of `slot_odds` is shared among its values; return value → probability, None if it is not told."""
-    for group, mass in chances.pop(None).items():
-        slot = Slot("", group)
-        reply = yield Step(written, (literal, slot, following))
+    odds: Odds, written: str, literal: str, following: str, usage: Counter[str]
+) -> Generator[Step, Reply, Odds | None]:
+    """Ask how the values of `Odds.shared` share their probability; return the odds of all values, None if it is not told."""
+    chances, unseen = dict(odds.chances), odds.unseen
+    for group, mass in odds.shared.items():
+        reply = yield Step(written, (literal, Slot("", group), following))
         usage.update(reply.answer.usage)
-        found = re.fullmatch(regular_expression((literal, slot, following), "("), reply.text)
-        inner = found and slot_odds(reply, reply.text[: found.start(1)], slot, following, found[1])
+        found = re.fullmatch(regular_expression((literal, Slot("", group), following), "("), reply.text)
+        inner = found and slot_odds(reply.tokens, reply.text, reply.text[: found.start(1)], group, found[1], following)
         inner = (yield from _shared_out(inner, written, literal, following, usage)) if inner else None
         if inner is None:
             return None
-        for value, share in inner.items():
+        unseen += mass * inner.unseen
+        for value, share in inner.chances.items():
             chances[value] += mass * share
-    total = sum(chances.values())
-    return {value: chance / total for value, chance in chances.items()}
+    return Odds(chances, {}, min(1.0, unseen))
 
 
-def slot_odds(reply: Reply, before: str, slot: Slot, following: str, value: str) -> dict[Any, Any] | None:
-    """Return the probability of each value of a slot by the tokens of a reply; None if they are not told.
+def slot_odds(
+    tokens: Tokens, text: str, before: str, values: Sequence[str], value: str, following: str | None
+) -> Odds | None:
+    """Return what the tokens of a text tell of the values of a slot; None if they tell nothing.
 
-    Values may share tokens. Where the reply takes another way, the probability of those that share one is known only in sum:
-    the key None holds these sums, (value, …) → probability. A token that decides nothing among the values that are still open
-    is another way to write the same, and left out.
+    Values may share tokens, and the text takes the way of one of them. What values on another way share is told in sum only.
 
     Args:
-        before: the reply's text before the slot.
-        following: the literal after it, which tells "1" from "10".
-        value: the value in the reply.
+        before: the text before the slot.
+        values: the allowed values.
+        value: the one in the text.
+        following: the literal after it, which tells "1" from "10". None: the text is free; blanks may stand before the value,
+            and anything but a digit after it.
     """
-    text = reply.text.encode()
-    start = b"".join(piece for piece, _ in reply.tokens).rfind(text)
-    if not reply.tokens or start < 0:
+    written = text.encode("utf-8", "surrogatepass")
+    start = b"".join(piece for piece, _ in tokens).rfind(
+        written
+    )  # a server may strip the ends of its text, and thoughts
+    if not tokens or start < 0:
         return None
-    at, position = len(before.encode()), -start
-    ends = {one: (one + following).encode() for one in slot.values}
-    open_: frozenset[str] = frozenset(slot.values)
-    chances: dict[Any, Any] = dict.fromkeys(slot.values, 0.0)
-    groups: Counter[tuple[str, ...]] = Counter()
-    mass = 1.0
-    for piece, rivals in reply.tokens:
+
+    def fits(one: str, said: bytes) -> bool:
+        if following is not None:
+            whole = (one + following).encode()
+            return whole.startswith(said) or said.startswith(whole)
+        whole, said = one.encode(), said.lstrip()
+        return whole.startswith(said) or (said.startswith(whole) and not said[len(whole) :][:1].isdigit())
+
+    at, position = len(before.encode("utf-8", "surrogatepass")), -start
+    open_, mass = frozenset(values), 1.0
+    sure, seen, unseen = 1.0, 0.0, 0.0  # of the text's way, of the ways that leave it, and of those that are not told
+    found: Counter[frozenset[str]] = Counter()
+    for piece, rivals in tokens:
         begins, position = position, position + len(piece)
         if position <= at:
             continue
         told: Counter[frozenset[str]] = Counter()
-        own = frozenset()
+        own, rest = frozenset(), 1.0
+        known = written[max(0, begins) : at]  # of a token that begins before the slot
         for rival, chance in rivals:
-            known = text[max(0, begins) : at]  # of a token that begins before the slot
-            if len(rival) <= len(known) or not rival.startswith(known):
-                continue
-            said = text[at : max(at, begins)] + rival[len(known) :]
-            fits = frozenset(one for one in open_ if ends[one].startswith(said) or said.startswith(ends[one]))
-            if fits and (fits != open_ or rival == piece):
-                told[fits] += chance
+            said = written[at : max(at, begins)] + rival[len(known) :]
+            fitting = frozenset(one for one in open_ if fits(one, said)) if rival.startswith(known) else frozenset()
             if rival == piece:
-                own = fits
+                own = fitting
+            if fitting != open_ or rival == piece:  # another token that decides nothing leads to what is not told
+                told[fitting] += chance
+                rest -= chance
         if value not in own or not told[own]:
             return None
-        total = told.total()
-        for fits, chance in told.items():
-            if fits != own and chance:
-                if len(fits) == 1:
-                    chances[next(iter(fits))] += mass * chance / total
-                else:
-                    groups[tuple(one for one in slot.values if one in fits)] += mass * chance / total
-        mass, open_ = mass * told[own] / total, own
+        if following is not None:
+            told.pop(frozenset(), None)  # nothing but the values can be written
+        total, rest = told.total(), max(0.0, rest)
+        unseen += sure * rest / (total + rest)
+        for fitting, chance in told.items():
+            if fitting and fitting != own:
+                found[fitting] += mass * chance / total
+                seen += sure * chance / (total + rest)
+        mass, sure, open_ = mass * told[own] / total, sure * told[own] / (total + rest), own
         if len(own) == 1:
-            chances[value] += mass
-            return chances | {None: dict(groups)}
-    return None
+            break
+    else:
+        if following is not None:
+            return None
+    found[open_] += mass
+    groups = {
+        tuple(one for one in values if one in group): mass / found.total() for group, mass in found.items() if mass
+    }
+    chances = dict.fromkeys(values, 0.0) | {group[0]: mass for group, mass in groups.items() if len(group) == 1}
+    shared = {group: mass for group, mass in groups.items() if len(group) > 1}
+    return Odds(chances, shared, unseen / (seen + sure + unseen))

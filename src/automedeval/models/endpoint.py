@@ -2,7 +2,7 @@
 
 An endpoint's answer that cannot be parsed is an invalid verdict, and so is a prompt that the endpoint refuses while it answers
 others. A request that gets no answer after all retries (endpoint down, out of quota, connection broken) is a failure: it is
-counted, and no verdict is recorded for it.
+counted, its answer has `failed`, and no verdict is recorded for it, so that the next run asks it again.
 
 Servers differ in the parameters that they take. One that a server refuses by its name before it has answered anything is left
 out for the rest of the run. A reasoning model's thoughts are no part of its answer.
@@ -23,7 +23,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -54,6 +54,7 @@ from automedeval.models.constraints import (
     Step,
     constrained_answer,
     reply_of,
+    told_tokens,
 )
 from automedeval.models.pace import Pace
 from automedeval.records import digest
@@ -69,7 +70,6 @@ _ENDED = ("completed", "failed", "expired", "cancelled")  # final states of a ba
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 _FILTERED = "the endpoint's content filter refused"
 _OVERLONG = re.compile(r"context (?:length|window|size)", re.I)  # vLLM, SGLang and llama.cpp give no code
-_NUMBER = re.compile(r"\s*([0-9]+)")
 # Parameters that a run can do without, and what is different without them.
 _OPTIONAL = {
     "temperature": "the endpoint samples with its own temperature, so that answers can differ from run to run",
@@ -312,7 +312,7 @@ class OpenAIChat(Chat):
             text = said(completion).strip()
             dialect = next((name for name in DIALECTS if text == forms[name]), None)
             if dialect:
-                told = [len(rivals) for _, rivals in reply_of(completion, Answer()).tokens]
+                told = [len(rivals) for _, rivals in told_tokens(completion["choices"][0])]
                 alternatives = min(max(told, default=0), more.get("top_logprobs", 0))
                 begun = [*question, {"role": "assistant", "content": "I"}]
                 asked, flagged, bare = (
@@ -396,21 +396,26 @@ class OpenAIChat(Chat):
         return prompt.parts is not None and self.constrains
 
     def answer(self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Answer]]:
-        """Send the wanted prompts concurrently; yield (index, answer) as they come. Fails and raises as `follow` does."""
+        """Send the wanted prompts concurrently; yield (index, answer) as they come, and at the end those that failed.
+
+        Raises as `follow` does.
+        """
 
         def single(prompt: Prompt) -> Dialogue:
             return (yield prompt)
 
         chosen = itertools.compress(enumerate(prompts), wanted or itertools.repeat(True))
-        return self.follow((index, single(prompt)) for index, prompt in chosen)
+        failed = yield from self.follow((index, single(prompt)) for index, prompt in chosen)
+        for index, why in failed.items():
+            yield index, Answer(error=f"the request failed: {why}", failed=True)
 
     def follow(
         self, dialogues: Iterable[tuple[Any, Dialogue]], done: Collection[Any] = ()
-    ) -> Iterator[tuple[Any, Any]]:
+    ) -> Generator[tuple[Any, Any], None, dict[Any, str]]:
         """Lead the dialogues whose keys are not in `done`, several at once; yield (key, result) as they end.
 
         Each dialogue runs in its own thread and may wait for other things between its prompts. A request that fails after all
-        retries is added to `failures` and ends its dialogue without a result.
+        retries is added to `failures` and ends its dialogue without a result. Returns key → why of these dialogues.
 
         A prompt that the endpoint refuses (400, 413, 422) gets an answer with the endpoint's words as its error. That waits
         until it is clear that the prompt alone is refused: an answer was `accepted`, and a request sent later was answered, or
@@ -421,6 +426,7 @@ class OpenAIChat(Chat):
                 prompts in a row with the same words, or the budget is spent. Requests in progress are answered first.
         """
         in_a_row, waiting = 0, (each for each in dialogues if each[0] not in done)
+        failed: dict[Any, str] = {}
         # The last ones in a row. Whether they are about their prompts alone is not clear yet.
         refused: list[_Refusal] = []
         problem: ChatError | None = None
@@ -468,7 +474,8 @@ class OpenAIChat(Chat):
                             refused = []
                         refused.append(refusal)
                     except _Failure as failure:
-                        self.failures.append(str(failure))
+                        failed[key] = str(failure)
+                        self.failures.append(failed[key])
                         in_a_row += 1
                         if failure.down or in_a_row >= _MOST_FAILURES:
                             problem = problem or ChatError(f"{self.client.base_url}: {failure}")
@@ -482,6 +489,7 @@ class OpenAIChat(Chat):
                     halt.set()
             if problem:
                 raise problem
+            return failed
         finally:
             halt.set()
             pool.shutdown(wait=True, cancel_futures=True)
@@ -815,11 +823,7 @@ def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
         why += "; a larger --max_new_tokens may leave room for an answer" if reason == "length" else ""
         error = f"the answer is empty{why}"
         return Answer(error=error, truncated=reason == "length", usage=kept, refused=True)
-    try:
-        scored = _scored(choice.get("logprobs"), text)
-    except UNREADABLE:  # a verdict does not need them
-        scored = ()
-    return Answer(text, scored=scored, truncated=reason == "length", usage=kept)
+    return Answer(text, tokens=told_tokens(choice), truncated=reason == "length", usage=kept)
 
 
 def batch_lines(path: Path) -> Iterator[tuple[str, str]]:
@@ -897,28 +901,3 @@ def retry_after(header: str) -> float:
     except (ValueError, OverflowError):
         return 0.0
     return max(0.0, seconds)
-
-
-def _scored(logprobs: Mapping[str, Any] | None, text: str) -> tuple[tuple[int, dict[str, float]], ...]:
-    """Return the tokens that begin with a number: (position in the text, probability by competing number)."""
-    tokens = (logprobs or {}).get("content") or []
-    # A token may be a part of a character, so positions are counted in bytes.
-    pieces = [bytes(token["bytes"]) if token.get("bytes") else token["token"].encode() for token in tokens]
-    whole = text.encode("utf-8", "surrogatepass")
-    before = b"".join(pieces).rfind(whole)  # an endpoint may strip the ends of its answer, and thoughts before it
-    if before < 0:
-        return ()
-    found, position = [], -before
-    for token, piece in zip(tokens, pieces):
-        own = _NUMBER.match(token["token"])
-        if own and position >= 0:
-            odds: dict[str, float] = {}
-            for rival in token.get("top_logprobs") or []:
-                number = _NUMBER.match(rival["token"])
-                if number:
-                    odds[number[1]] = odds.get(number[1], 0.0) + math.exp(min(0.0, rival["logprob"]))
-            if odds.get(own[1]):  # without the chosen number the other probabilities cannot be normalised
-                start = position + own.start(1)
-                found.append((len(whole[:start].decode("utf-8", "replace")), odds))
-        position += len(piece)
-    return tuple(found)
