@@ -8,6 +8,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -28,6 +29,7 @@ SUFFIXES = {
     METRIC: PLAIN | IMAGES | {".py"},
     PAGE: PLAIN | IMAGES | {".parquet", ".py", ".jinja", ".css", ".js", ".sh"},
 }
+BINARY = IMAGES - {".svg"} | {".safetensors", ".model"}  # beside parquet; all other files are text
 WEIGHTS = {
     ".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".h5", ".msgpack", ".onnx", ".gguf", ".npz", ".npy", ".joblib",
 }  # fmt: skip
@@ -55,6 +57,9 @@ SECRETS = {
     "a bearer token": (b"", rb"(?i:authorization[\"']?\s*[:=]\s*[\"']?bearer\s+[\w.~+/=-]{8,})"),
     "a private key": (b"PRIVATE KEY", rb"-----BEGIN [A-Z ]*PRIVATE KEY-----"),
 }
+
+# What JSON writes in place of a character. A key at the start of a line follows the "n" of "\n" there, like a part of a word.
+_ESCAPE = re.compile(rb"\\+(?:(u[0-9a-fA-F]{4}|[bfnrt])|(?=[\"/]))")
 
 ANNOTATORS = ("annotator", "annotators")  # keys and columns that hold names of annotators
 _PEOPLE = re.compile(rb"annotator|rater:(?=\S)", re.I)
@@ -240,14 +245,18 @@ def _check_file(place: str, kind: str, file: Path | bytes, pseudonyms: bool) -> 
         allowed = ", ".join(sorted(SUFFIXES[kind] - {""}))
         raise RecordError(f"{place}: a {kind} may not hold a {suffix} file; allowed are {allowed}")
     if isinstance(file, Path) and suffix == ".parquet":
+        with _parquet(file) as parquet:
+            _check_secrets(
+                place, parquet.schema_arrow.to_string(truncate_metadata=False).encode(), "line of the schema"
+            )
         for number, row in enumerate(_rows(file), 1):
             _check_secrets(place, json.dumps(row, default=str).encode(), "row", number)
             if not pseudonyms and _names_people(row):
                 raise RecordError(NAMES.format(place))
         return
     content = file if isinstance(file, bytes) else _header(file) if suffix == ".safetensors" else file.read_bytes()
-    if not suffix and b"\0" in content:
-        raise RecordError(f"{place}: a file without a suffix must be text")
+    if suffix not in BINARY and b"\0" in content:
+        raise RecordError(f"{place}: must be text in UTF-8, which can be searched for keys and names")
     _check_secrets(place, content)
     if not pseudonyms:
         _check_annotators(place, suffix, content)
@@ -267,11 +276,12 @@ def _header(file: Path) -> bytes:
 
 def _check_secrets(place: str, content: bytes, unit: str = "line", first: int = 1) -> None:
     """Raise RecordError if a text holds a key or a token; `unit` and `first` count its lines in the message."""
-    found = {name: each for name, (part, each) in SECRETS.items() if part in content and re.search(each, content)}
-    for number, line in enumerate(content.split(b"\n") if found else (), first):
-        for name, pattern in found.items():
-            if re.search(pattern, line):
-                raise RecordError(f"{place}, {unit} {number}: looks like {name}; remove it and revoke it")
+    for text in dict.fromkeys((content, _ESCAPE.sub(lambda match: b" " if match[1] else b"", content))):
+        found = {name: each for name, (part, each) in SECRETS.items() if part in text and re.search(each, text)}
+        for number, line in enumerate(text.split(b"\n") if found else (), first):
+            for name, pattern in found.items():
+                if re.search(pattern, line):
+                    raise RecordError(f"{place}, {unit} {number}: looks like {name}; remove it and revoke it")
 
 
 def _check_annotators(place: str, suffix: str, content: bytes) -> None:
@@ -336,10 +346,17 @@ def _licences(files: Mapping[str, Path]) -> Iterator[Any]:
 
 
 def _rows(file: Path) -> Iterator[dict[str, Any]]:
+    with _parquet(file) as parquet:
+        for batch in parquet.iter_batches(256):
+            yield from batch.to_pylist()
+
+
+@contextmanager
+def _parquet(file: Path) -> Iterator[pa.parquet.ParquetFile]:
+    """Open a parquet file; RecordError if it cannot be read."""
     try:
         with pa.parquet.ParquetFile(file) as parquet:
-            for batch in parquet.iter_batches(256):
-                yield from batch.to_pylist()
+            yield parquet
     except (OSError, pa.ArrowException) as error:
         raise RecordError(f"{file}: cannot be read: {' '.join(str(error).split())[:200]}") from None
 
