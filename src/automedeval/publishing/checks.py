@@ -63,6 +63,7 @@ _ESCAPE = re.compile(rb"\\+(?:(u[0-9a-fA-F]{4}|[bfnrt])|(?=[\"/]))")
 
 ANNOTATORS = ("annotator", "annotators")  # keys and columns that hold names of annotators
 _PEOPLE = re.compile(rb"annotator|rater:(?=\S)", re.I)
+_RATER = re.compile(rf"{RATER}\S")
 NAMES = "{}: names annotators; if these are pseudonyms, set --annotators_are_pseudonyms true"
 
 NOT_STATED = "not stated"
@@ -303,19 +304,16 @@ def _check_annotators(place: str, suffix: str, content: bytes) -> None:
         raise RecordError(NAMES.format(place))
 
 
-def _names_people(value: Any) -> bool:
-    """Return whether a JSON value holds an annotator's name at any depth."""
+def _names_people(value: Any, annotators: bool = False) -> bool:
+    """Return whether a JSON value, as a key or a text at any depth, names an annotator; `annotators`: every text is one."""
+    if isinstance(value, str):
+        return bool(value) and (annotators or _RATER.match(value) is not None)
     if isinstance(value, list):
-        return any(map(_names_people, value))
-    if not isinstance(value, dict):
-        return False
-    for key, held in value.items():
-        each = held if isinstance(held, list) else [held]
-        if str(key).lower() in ANNOTATORS and any(isinstance(name, str | dict) and name for name in each):
-            return True
-        if key == "judge" and str(held).startswith(RATER):
-            return True
-    return any(map(_names_people, value.values()))
+        return any(_names_people(each, annotators) for each in value)
+    return isinstance(value, dict) and any(
+        _names_people(key, annotators) or _names_people(held, annotators or key.lower() in ANNOTATORS)
+        for key, held in ((str(key), held) for key, held in value.items())
+    )
 
 
 def _check_licences(folder: Path, files: Mapping[str, Path], public: bool) -> list[str]:
