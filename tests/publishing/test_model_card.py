@@ -256,15 +256,24 @@ def test_markers_and_parts_belong_together() -> None:
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["/home/somebody/data/cases.jsonl", "C:\\Users\\somebody\\data\\cases.jsonl", "C:/somebody/data/cases.jsonl"],
+    ("path", "told"),
+    [
+        ("/home/somebody/data/cases.jsonl", "cases.jsonl"),
+        ("/home/somebody/cases.jsonl", "cases.jsonl"),
+        ("C:\\Users\\somebody\\cases.jsonl", "cases.jsonl"),
+        ("C:/somebody/cases.jsonl", "cases.jsonl"),
+        ("~/somebody/cases.jsonl", "cases.jsonl"),
+        ("../somebody/cases.jsonl", "cases.jsonl"),
+        ("data/mine/cases.jsonl", "mine/cases.jsonl"),
+    ],
 )
-def test_of_a_path_the_card_tells_the_last_folder_alone(checkpoint: Path, results: Path, path: str) -> None:
+def test_of_a_path_the_card_tells_its_end_alone(checkpoint: Path, results: Path, path: str, told: str) -> None:
     found = of_weights(results, tiny=checkpoint)
     found["cases"]["file"] = path
     card = fill_card(CARD, checkpoint, CardInputs(**vars(TOLD) | {"judge": "tiny"}), found)
     assert "somebody" not in card
-    assert card.count("data/cases.jsonl") == 2  # in the text, and in the index
+    assert f"responses, {told};" in card
+    assert f"name: {told}\n" in card  # in the index
 
 
 def test_no_figure_means_no_index() -> None:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from automedeval.publishing.cards import CARD, DATASET, METRIC, MODEL, PAGE, check_card
+from automedeval.publishing.paths import without_paths
 from automedeval.records import RATER, RecordError, read_text
 from automedeval.records.yaml_file import load_yaml
 
@@ -121,6 +122,7 @@ def pack(
     if card is None and CARD not in files:
         raise RecordError(f"{folder}: no {CARD}: a repository needs a card")
     sent: dict[str, Path | bytes] = files | dict(extra or {}) | ({} if card is None else {CARD: card.encode()})
+    sent |= without_paths(sent)
     for path, file in sent.items():
         _check_file(str(folder / path), kind, file, pseudonyms)
     _check_complete(folder, kind, files)

@@ -7,14 +7,15 @@ between its two markers, `<!-- results -->` and `<!-- /results -->`, from the re
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path, PureWindowsPath
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from automedeval.models.checkpoints import Stage, fingerprint, read_history, read_record
 from automedeval.publishing.cards import front_matter
+from automedeval.publishing.paths import short_path
 from automedeval.records import RecordError, read_text
 from automedeval.records.hub_names import hub_name
 from automedeval.reports.page import environment
@@ -82,7 +83,7 @@ def fill_card(
         **vars(inputs),
         "base_model": base,
         "base_commit": None if inputs.base_model else record.get("base_commit"),
-        "stages": history,
+        "stages": [replace(stage, dataset=short_path(stage.dataset)) for stage in history],
         "hours": training_hours(checkpoint, history),
         "rows": record["identity"]["rows"],
         "versions": ", ".join(f"{name} {version}" for name, version in record["versions"].items()),
@@ -191,12 +192,6 @@ def model_index(repo: str, result: Mapping[str, Any], records: Mapping[str, Mapp
         "metrics": metrics,
     }
     return [{"name": repo.split("/")[-1], "results": [found]}]
-
-
-def short_path(path: str) -> str:
-    """Return a file's name and the folder that it lies in; the rest of a path may tell a user's name."""
-    parts = PureWindowsPath(path)  # of either system: it takes "/" and "\\" alike
-    return "/".join(filter(None, (parts.parent.name, parts.name)))
 
 
 def _audited(checkpoint: Path, audit: Mapping[str, Any]) -> str | None:
