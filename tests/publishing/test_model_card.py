@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,28 @@ def test_what_was_not_measured_is_said(checkpoint: Path) -> None:
     check_card(card, MODEL, {})
 
 
+def test_the_card_counts_the_cases_that_people_rated(checkpoint: Path, tmp_path: Path) -> None:
+    results = agreement(tmp_path / "results")
+    given = [json.loads(line) for line in (SAMPLE / "test_ratings.jsonl").read_text().splitlines()]
+    few = [rating for rating in given if rating["case_id"] in sorted({each["case_id"] for each in given})[:7]]
+    (tmp_path / "few.jsonl").write_text("".join(json.dumps(rating) + "\n" for rating in few))
+    done = run_recipe(
+        "meta_evaluate", "--verdicts", results.parent / "tiny.jsonl", "--cases", SAMPLE / "test_cases.jsonl",
+        "--ratings", tmp_path / "few.jsonl", "--resamples", 100, "--encoder", "none", "--output", results.parent,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    card = fill_card(CARD, checkpoint, TOLD, read_result(results))
+    responses, raters = {(each["case_id"], each["model"]) for each in few}, {each["annotator"] for each in few}
+    rated = f"{len(responses)} responses to 7 of the cases are rated by {len(raters)} raters on "
+    assert f"30 cases with 90 responses, test\\_cases.jsonl; {rated}" in part(card, "results")
+
+
+def test_a_file_that_is_not_there_is_named_once(tmp_path: Path) -> None:
+    with pytest.raises(RecordError) as refused:
+        read_result(tmp_path / "agreement.json")
+    assert str(refused.value) == f"{tmp_path / 'agreement.json'}: No such file or directory"
+
+
 def test_without_ratings_the_card_claims_no_agreement(checkpoint: Path, results: Path) -> None:
     found = read_result(results)
     del found["people"]
@@ -170,7 +193,8 @@ def test_audits_are_shown_at_any_depth(checkpoint: Path) -> None:
 
 def test_stages_and_hours_come_from_the_records(tiny_model: Path, tmp_path: Path) -> None:
     first = trained(tiny_model, tmp_path / "first", seconds=1800.0)
-    second = trained(tiny_model, tmp_path / "second", ("stage1", "stage2"), start=str(first))
+    identity = {"rows": "0123456789ab", "start": fingerprint(first, [])}
+    second = trained(tiny_model, tmp_path / "second", ("stage1", "stage2"), start=str(first), identity=identity)
     card = fill_card(CARD, second, CardInputs(**vars(TOLD) | {"watts": 100.0}))
     shown = part(card, "training")
     assert "| stage1 | instructions/tiny, `abcdef012345` | 12 | 3,400 | 560 | 2 | 0.50 |" in shown
@@ -179,12 +203,15 @@ def test_stages_and_hours_come_from_the_records(tiny_model: Path, tmp_path: Path
     assert "Training took 2.00 hours on CPU, 2 cores.\nAt 100 W, " in part(card, "energy")
     assert "that is 0.2 kWh." in part(card, "energy")
 
-    # where the checkpoint of a stage is gone, so are its hours, and nothing is made up for them
-    (first / "training" / "record.json").unlink()
-    card = fill_card(CARD, second, TOLD)
-    assert "| 560 | 2 | not logged here |" in part(card, "training")
-    assert "Training took 1.50 hours on CPU, 2 cores, 1 of 2 runs not counted" in part(card, "energy")
-    assert "so the energy is not known" in part(card, "energy")
+    # where the checkpoint of a stage is gone, or another run is in its place, so are its hours
+    shutil.rmtree(first)
+    trained(build_tiny_model(tmp_path / "seed1", seed=1), first, seconds=7200.0)
+    for _ in range(2):
+        card = fill_card(CARD, second, TOLD)
+        assert "| 560 | 2 | not logged here |" in part(card, "training")
+        assert "Training took 1.50 hours on CPU, 2 cores, 1 of 2 runs not counted" in part(card, "energy")
+        assert "so the energy is not known" in part(card, "energy")
+        shutil.rmtree(first, ignore_errors=True)
 
 
 @pytest.mark.parametrize("channel", [False, True])
