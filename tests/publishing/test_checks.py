@@ -263,6 +263,7 @@ def test_annotators_in_a_column_are_found(dataset: Path) -> None:
     ("licence", "closed"),
     [
         *((closed, True) for closed in (None, "not stated", "CC-BY-NC-ND-4.0", "All rights reserved", "unknown")),
+        *((closed, True) for closed in ("-", "?", "Not specified", "unspecified", "CC Attribution-NoDerivs 3.0")),
         *(
             (closed, True)
             for closed in ("n/a", "No license", "© A publisher, do not distribute", "not for redistribution")

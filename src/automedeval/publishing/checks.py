@@ -70,9 +70,9 @@ NAMES = "{}: names annotators; if these are pseudonyms, set --annotators_are_pse
 NOT_STATED = "not stated"
 # Licences that forbid to redistribute a text, or to redistribute it inside a prompt.
 CLOSED = re.compile(
-    r"^none$|^n/?a$|^no\b|unknown|proprietary|all.rights.reserved|no.?redistribution|non.?redistributable|confidential"
-    r"|\b(?:not|don.?t) (?:for|to be|distribute|redistribute)|©"
-    r"|no.?derivatives|\bnd\b"
+    r"^\W*$|^none$|^n/?a$|^no\b|unknown|unspecified|proprietary|all.rights.reserved|no.?redistribution|non.?redistributable"
+    r"|confidential|\b(?:not|don.?t) (?:for|to be|distribute|redistribute|stated|specified|given)|©"
+    r"|no.?deriv|\bnd\b"
 )
 
 
