@@ -5,6 +5,7 @@ import random
 import sys
 import types
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -16,6 +17,7 @@ from programs import SAMPLE, error_line
 from pyarrow.parquet import read_table
 
 from automedeval.records import Case, Response
+from automedeval.rubrics import read_rubric
 
 
 @pytest.fixture
@@ -52,6 +54,48 @@ def test_four_splits_are_loaded_as_trl_reads_them(study: Study) -> None:
     assert [each["split"] for each in front["configs"][0]["data_files"]] == ["stage1", "stage2", "stage3", "test"]
     names = ["README.md", "dropped.jsonl", "run.json", "stage1.parquet", "stage2.parquet", "stage3.parquet"]
     assert sorted(file.name for file in study.output.iterdir()) == [*names, "statistics.json", "test.parquet"]
+
+
+def own_rubric(study: Study, change: tuple[str, str], name: str = "automedeval") -> Path:
+    """Write a copy of a packaged rubric with another id and one change; return its file."""
+    text = (SAMPLE.parent / "rubrics" / "packaged" / f"{name}.yaml").read_text().replace(f"id: {name}", "id: mine")
+    assert change[0] in text
+    file = study.folder / "mine.yaml"
+    file.write_text(text.replace(*change))
+    return file
+
+
+@pytest.mark.parametrize("slot", ["slot: Response", ""])  # a rubric without a slot says "Response"
+def test_a_rationale_is_renumbered_in_the_words_of_its_rubric(study: Study, slot: str) -> None:
+    rubric = own_rubric(study, ("slot: Doctor", slot))
+    said = "Step 1: a question.\nStep 2: Response 1 is birch's.\nStep 3: Response 2 is ash's, below Response 1."
+    for verdicts in study.verdicts.values():  # each shows birch first
+        verdicts[:] = [replace(each, rubric="mine@1", rationale=said) for each in verdicts]
+    done = study.build("--rubrics", rubric)
+    assert done.returncode == 0, done.stderr
+    rows = [row for split in study.splits().values() for row in split]
+    assert {tuple(row["order"]) for row in rows} == {(0, 1), (1, 0)}
+    for row in rows:
+        birch, ash = (row["order"].index(row["models"].index(name)) + 1 for name in ("birch", "ash"))
+        told = row["completion"][0]["content"]
+        assert f"Step {birch + 1}: Response {birch} is birch's.\n" in told
+        assert f"Step {ash + 1}: Response {ash} is ash's, below Response {birch}.\n" in told
+        assert f"Response {birch}: 4 points." in told
+
+
+def test_a_rationale_on_a_and_b_stays_with_the_pair_that_it_is_on(study: Study) -> None:
+    choices = dict.fromkeys(read_rubric("just_eval_pairwise").output_criteria, "birch")
+    known = {"rubric": "just_eval_pairwise@1", "pair": ("ash", "birch"), "scores": None, "choices": choices}
+    for verdicts in study.verdicts.values():  # each shows birch as A
+        verdicts[:] = [replace(each, **known, rationale="A is right. Response B is wrong.") for each in verdicts]
+    done = study.build()
+    assert done.returncode == 0, done.stderr
+    for row in (row for split in study.splits().values() for row in split):
+        told = json.loads(row["completion"][0]["content"])
+        assert told["rationale"] == "A is right. Response B is wrong."
+        assert set(told["choices"].values()) == {"A"}
+        birch = next(each for each in study.cases if each.id == row["case_id"]).responses[1].text
+        assert f"Response A:\n~~~\n{birch}" in row["prompt"][-1]["content"]
 
 
 def test_every_filter_tells_its_arithmetic_and_names_what_it_dropped(study: Study) -> None:

@@ -133,7 +133,7 @@ class Discussion:
     def on_record(self) -> ParsedAnswer:
         """The verdict on record, in the slots of the partners' prompts."""
         recorded = self.mistake.recorded
-        return reordered(recorded.reading, recorded.order, self.order)
+        return reordered(recorded.reading, recorded.order, self.order, self.rubric.slot_word)
 
     def add(self, piece: dict[str, Any]) -> None:
         """Add the message of a step."""

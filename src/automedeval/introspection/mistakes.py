@@ -90,7 +90,7 @@ class Mistake:
         verdict = self.judged
         if not verdict.valid:
             return {"rationale": None, "scores": None, "error": verdict.error, "raw": verdict.raw[:LONGEST_RAW]}
-        seen = seen_from(verdict, order)
+        seen = seen_from(verdict, order, self.recorded.rubric.slot_word)
         return {"rationale": seen.rationale, "scores": list(seen.scores), "error": None, "raw": None}
 
     @property
