@@ -208,6 +208,20 @@ def test_leaks_are_refused_or_left_out(study: Study) -> None:
     assert sorted(trained) == sorted(f"case-{at}" for at in range(3, 20))
 
 
+@pytest.mark.parametrize("first", [0x4E00, 0x0E01, 0x1780], ids=["Chinese", "Thai", "Khmer"])
+def test_leaks_are_found_where_words_have_no_spaces(study: Study, first: int) -> None:
+    copied, own = ("".join(map(chr, random.Random(seed).choices(range(first, first + 30), k=80))) for seed in (1, 2))
+    study.cases[0] = case_of(0, responses=(Response("ash", f"{own[:20]}, {copied[5:75]}."), Response("birch", own)))
+    study.cases[1] = case_of(1, responses=(Response("ash", own), Response("birch", f"{own[40:]} {copied[:20]}.")))
+    for name in study.verdicts:
+        study.verdicts[name][:2] = [verdict_of(case, name) for case in study.cases[:2]]
+    others = study.write("evaluation.jsonl", [case_of(50, responses=(Response("oak", copied),))])
+    study.plan = PLAN | {"test": {"file": str(study.write("ids.jsonl", study.cases[20:])), "teacher": "strong"}}
+    line = error_line(study.build("--evaluation_cases", others))
+    # Of the 69 runs of twelve letters of the evaluation text, the first case holds 59 and the second 9.
+    assert "1 of 20 training cases leak (text of an evaluation case: 1); case 'case-0': " in line
+
+
 def test_a_training_case_that_repeats_a_test_case_leaks(study: Study) -> None:
     study.cases[5] = case_of(5, question=study.cases[20].question)
     for name in study.verdicts:

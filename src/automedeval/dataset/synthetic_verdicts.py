@@ -5,10 +5,10 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
-from automedeval.dataset.decontamination import normalise
 from automedeval.dataset.human_verdicts import checked_scores, rng_of, verdict_without_teacher
 from automedeval.metrics.embedding import pieces
 from automedeval.records import PAIR_MODELS, Case, RecordError, Response, Verdict, digest
+from automedeval.records.language import normalise
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.prompts import clip
 
