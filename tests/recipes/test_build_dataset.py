@@ -136,6 +136,23 @@ def test_every_filter_tells_its_arithmetic_and_names_what_it_dropped(study: Stud
     }
 
 
+def test_the_card_counts_the_rows_that_nobody_rated(study: Study) -> None:
+    rated = study.verdicts["strong"][:9] + study.verdicts["weak"][5:14]
+    ratings = [
+        {"case_id": each.case_id, "judge": each.judge, "annotator": "a", "criterion": "knowledge", "score": 1}
+        for each in rated
+    ]
+    file = study.write("ratings.jsonl", ratings)
+    study.plan = PLAN | {"stages": {"stage1": [{"teacher": "strong", "take": "rest"}]}}
+    for options, known in ((("--verdict_ratings", file), {(each.case_id, each.judge) for each in rated}), ((), set())):
+        assert study.build(*options).returncode == 0
+        rows = [(row["case_id"], row["judge"]) for split in study.splits().values() for row in split]
+        nobody = sum(row not in known for row in rows)
+        assert 0 < nobody <= len(rows) == 14
+        card = (study.output / "README.md").read_text()
+        assert f"- No physician rated {nobody} verdicts of 14 rows; they count as passed." in card
+
+
 def test_ratings_of_another_text_are_counted_and_not_applied(study: Study) -> None:
     """The verdicts of a run without the knowledge store are other texts of the same judges on the same cases."""
     failed = [
@@ -327,6 +344,11 @@ def test_a_classifier_learns_from_labels_and_calls_the_rest(tmp_path: Path) -> N
     assert "quality: 40 verdicts called high or low by the classifier" in done.stdout
     assert "quality: strong high 50, weak low 50" in done.stdout
     assert "training: 46 cases → 46 = 46 strong" in done.stdout
+    two = [*labels, labels[1] | {"quality": "low"}]
+    line = error_line(study.build("--labels", study.write("l.jsonl", two)))
+    assert (
+        "l.jsonl:64: the verdict of 'judge-strong' on case 'case-1' was labelled high before, and is low here" in line
+    )
     labels[0]["quality"] = "fine"
     assert "'quality' must be high or low, not 'fine'" in error_line(
         study.build("--labels", study.write("l.jsonl", labels))
