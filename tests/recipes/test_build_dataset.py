@@ -68,7 +68,7 @@ def own_rubric(study: Study, change: tuple[str, str], name: str = "automedeval")
 @pytest.mark.parametrize("slot", ["slot: Response", ""])  # a rubric without a slot says "Response"
 def test_a_rationale_is_renumbered_in_the_words_of_its_rubric(study: Study, slot: str) -> None:
     rubric = own_rubric(study, ("slot: Doctor", slot))
-    said = "Step 1: a question.\nStep 2: Response 1 is birch's.\nStep 3: Response 2 is ash's, below Response 1."
+    said = "Step 1: a question.\nStep 2: Response 1 is birch's.\nStep 3: Response 2 is ash's, below Doctor 1."
     for verdicts in study.verdicts.values():  # each shows birch first
         verdicts[:] = [replace(each, rubric="mine@1", rationale=said) for each in verdicts]
     done = study.build("--rubrics", rubric)
@@ -79,7 +79,7 @@ def test_a_rationale_is_renumbered_in_the_words_of_its_rubric(study: Study, slot
         birch, ash = (row["order"].index(row["models"].index(name)) + 1 for name in ("birch", "ash"))
         told = row["completion"][0]["content"]
         assert f"Step {birch + 1}: Response {birch} is birch's.\n" in told
-        assert f"Step {ash + 1}: Response {ash} is ash's, below Response {birch}.\n" in told
+        assert f"Step {ash + 1}: Response {ash} is ash's, below Doctor {birch}.\n" in told
         assert f"Response {birch}: 4 points." in told
 
 

@@ -115,7 +115,10 @@ def test_a_rubric_has_a_word_of_its_own_for_doctors(form: str, slots: tuple[int,
 
     text = written(form, {1: "Doctor 3 is alike.", 2: "Doctors 1 and 3 are not.", 3: "The first doctor is."})
     assert permute(in_german(text), slots, "Antwort") == in_german(permute(text, slots))
-    assert permute("Antwort 1 and Doctor 2", (1, 0), "Antwort") == "Antwort 2 and Doctor 2"
+    assert permute("Therapist 1 beats the second therapist.", (1, 0), "Therapist") == (
+        "Therapist 2 beats the first therapist."
+    )
+    assert permute("Antwort 1 and Doctor 2", (1, 0), "Antwort") == "Antwort 2 and Doctor 1"
 
 
 def test_a_missing_step_stays_missing() -> None:

@@ -2,7 +2,7 @@
 
 A stepwise rationale (paper, Fig. 8 and 9, Table 7) has a step on the question and then one on each doctor's response.
 "Doctor k" is the response in slot k - 1. Headers are "Step 2: …", "Step 2 (Doctor 1): …", "Step2(Evaluation on Doctor1): …"
-and "Step 1: Doctor 1: …", with or without Markdown. `word` is what the rubric calls a response in place of "Doctor".
+and "Step 1: Doctor 1: …", with or without Markdown. `word` is what the rubric calls a response, beside "Doctor".
 """
 
 import re
@@ -23,7 +23,7 @@ _NUMBERS = re.compile(r"([0-9]+)(?:([–-]|\sto\s)([0-9]+))?")
 @cache
 def _patterns(word: str) -> tuple[re.Pattern, re.Pattern, re.Pattern]:
     """Return the patterns of a doctor's name, of the header of a step, and of the names in a text."""
-    word = re.escape(word)
+    word = "|".join(map(re.escape, dict.fromkeys((DOCTOR, word))))  # physicians are asked to write "Doctor" in any case
     doctor = rf"\b(?i:{word}){_GAP}#?({_NUMBER})"
     # A header begins a line; within a line only "Step 3:", with a capital and a colon, is one.
     header = re.compile(
@@ -35,9 +35,9 @@ def _patterns(word: str) -> tuple[re.Pattern, re.Pattern, re.Pattern]:
     )
     # "Doctor 2", "Doctors 1, 2 and 3", "the first doctor". After one doctor a comma begins no list: "Doctor 1, 2 tablets".
     names = re.compile(
-        rf"\b{word}s\s{{0,3}}#?{_NUMBER}\b(?:(?:[–-]|\s?[,/&]\s?|,?\s(?:and|or|to|vs\.?)\s)#?{_NUMBER}\b{_UNIT}){{0,20}}"
-        rf"|\b{word}\s{{0,3}}#?{_NUMBER}\b(?:(?:\s?[/&]\s?|\s(?:and|or)\s)#?{_NUMBER}\b{_UNIT}){{0,20}}"
-        rf"|\bthe\s(?:{'|'.join(_ORDINALS)})(?=\s{word})",
+        rf"\b(?:{word})s\s{{0,3}}#?{_NUMBER}\b(?:(?:[–-]|\s?[,/&]\s?|,?\s(?:and|or|to|vs\.?)\s)#?{_NUMBER}\b{_UNIT}){{0,20}}"
+        rf"|\b(?:{word})\s{{0,3}}#?{_NUMBER}\b(?:(?:\s?[/&]\s?|\s(?:and|or)\s)#?{_NUMBER}\b{_UNIT}){{0,20}}"
+        rf"|\bthe\s(?:{'|'.join(_ORDINALS)})(?=\s(?:{word}))",
         re.I,
     )
     return re.compile(doctor), header, names
@@ -186,10 +186,9 @@ def _rename(text: str, name: Callable[[int], int], word: str = DOCTOR) -> str:
         return ", ".join(map(str, new[:-1])) + f" and {new[-1]}"
 
     def names(match: re.Match) -> str:
-        words = match[0]
-        if words[:3].lower() != "the":
+        words, ordinal = match[0], match[0][4:]  # after "the "
+        if ordinal.lower() not in _ORDINALS:
             return _NUMBERS.sub(numbers, words)
-        ordinal = words[4:]
         new = name(_ORDINALS.index(ordinal.lower()) + 1)
         told = _ORDINALS[new - 1] if new <= len(_ORDINALS) else ordinal
         return words[:4] + (told.capitalize() if ordinal[0].isupper() else told)

@@ -1,7 +1,7 @@
 """Translate verdicts between the slots of a prompt and the responses of a case.
 
 `order` lists which response of the case stands in which slot: "Doctor k" is the response in slot k - 1, and of a pair "a" is
-slot 0 and "b" slot 1; `word` is what the rubric calls a response in place of "Doctor". A ParsedAnswer goes by slots. A record
+slot 0 and "b" slot 1; `word` is what the rubric calls a response, beside "Doctor". A ParsedAnswer goes by slots. A record
 has scores in the order of the case's responses and choices as names of models; its rationale names the doctors by its own
 order.
 """
