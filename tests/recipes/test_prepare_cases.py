@@ -430,6 +430,19 @@ def test_a_judge_s_numbers_become_scores_of_equally_many_responses(tmp_path):
     assert {score for verdict in lines(tmp_path, "verdicts") for score in verdict["scores"]} == {1}
 
 
+def test_the_parts_are_equally_large_on_a_long_scale(tmp_path):
+    text = (ROOT / "src/automedeval/rubrics/packaged/automedeval.yaml").read_text(encoding="utf-8")
+    text = text.replace("maximum: 5", "maximum: 100").replace("id: automedeval", "id: hundred")
+    (tmp_path / "hundred.yaml").write_text(text, encoding="utf-8")
+    cases = [{**ASKED[0], "id": f"c{n}", "responses": ASKED[0]["responses"][:2]} for n in range(50)]
+    judged = [numbered(case, (n, n + 50)) for n, case in enumerate(cases)]
+    done = from_judge(tmp_path, judged, cases=cases, rubric=tmp_path / "hundred.yaml")
+    assert done.returncode == 0, done.stderr
+    found = {verdict["case_id"]: verdict["scores"] for verdict in lines(tmp_path, "verdicts")}
+    # A hundred numbers and a hundred scores: each number has its own.
+    assert found == {f"c{n}": [n + 1, n + 51] for n in range(50)}
+
+
 def test_a_rationale_names_the_words_that_a_response_shares_with_its_question(tmp_path):
     judged = [numbered(case, (3, 2, 1)) for case in ASKED]
     # Every name is in a quarter of these questions: filling makes them rare.
