@@ -187,6 +187,15 @@ def test_the_order_of_the_input_changes_no_byte(study: Study) -> None:
     study.verdicts = dict(reversed(study.verdicts.items()))
     assert study.build().returncode == 0
     assert study.bytes() == before
+    # also where a second run of the teacher differs in its text alone
+    study.verdicts["again"] = [replace(each, rationale="Doctor 1 is right.") for each in study.verdicts["strong"]]
+    assert study.build().returncode == 0
+    both = study.bytes()
+    study.verdicts = dict(reversed(study.verdicts.items()))
+    assert study.build().returncode == 0
+    assert {name: text for name, text in study.bytes().items() if name != "dropped.jsonl"} == {
+        name: text for name, text in both.items() if name != "dropped.jsonl"
+    }
     study.plan = PLAN | {"seed": 1}
     assert study.build().returncode == 0
     assert study.bytes()["stage1.parquet"] != before["stage1.parquet"]
@@ -417,6 +426,24 @@ def test_a_build_that_fails_leaves_the_former_data_set_and_nothing_else(study: S
     assert study.bytes() == before
     left = {file.name for file in study.folder.iterdir() if file.name.startswith(".")}
     assert left == {".instructions.lock"}
+
+
+@pytest.mark.parametrize("none", [{}, {"source": None, "license": None}, {"source": "", "license": ""}])
+def test_a_case_without_source_and_licence_gets_those_of_its_file(study: Study, none: dict) -> None:
+    study.cases = [case_of(at, extra=none) for at in range(23)] + [case_of(23, extra={"source": "own"})]
+    done = study.build("--licenses", "made-up=cc0-1.0")
+    assert done.returncode == 0, done.stderr
+    rows = [row for split in study.splits().values() for row in split]
+    told = {(row["case_id"] == "case-23", row["source"], row["license"]) for row in rows}
+    assert told == {(False, "made-up", "cc0-1.0"), (True, "own", None)}
+
+
+@pytest.mark.parametrize("extra", [{"license": ["cc-by-4.0"]}, {"source": 5}])
+def test_a_source_or_licence_that_is_no_text_is_named(study: Study, extra: dict) -> None:
+    study.cases[4] = case_of(4, extra=extra)
+    ((name, value),) = extra.items()
+    told = f"cases.jsonl: case 'case-4': {name!r} must be a text or null, not {json.dumps(value)}"
+    assert told in error_line(study.build())
 
 
 def test_an_equals_sign_may_be_in_a_path(tmp_path: Path) -> None:
