@@ -358,6 +358,9 @@ def test_a_classifier_learns_from_labels_and_calls_the_rest(tmp_path: Path) -> N
     assert (
         "l.jsonl:64: the verdict of 'judge-strong' on case 'case-1' was labelled high before, and is low here" in line
     )
+    for key in (["case-1"], None):
+        line = error_line(study.build("--labels", study.write("l.jsonl", [labels[1] | {"case_id": key}])))
+        assert "l.jsonl:1: 'case_id' and 'judge' must be texts, not " in line
     labels[0]["quality"] = "fine"
     assert "'quality' must be high or low, not 'fine'" in error_line(
         study.build("--labels", study.write("l.jsonl", labels))

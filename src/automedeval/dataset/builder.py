@@ -4,6 +4,7 @@ The steps are: verify, label quality, assign to splits, compare with the evaluat
 """
 
 import itertools
+import json
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -87,7 +88,10 @@ class InstructionSet:
             quality = record.get("quality")
             if quality not in ("high", "low"):
                 raise RecordError(f"{place}: 'quality' must be high or low, not {quality!r}")
-            ours, digest = facts.get((record.get("case_id"), record.get("judge")), []), record.get("verdict_digest")
+            key, digest = (record.get("case_id"), record.get("judge")), record.get("verdict_digest")
+            if not all(isinstance(name, str) for name in key):
+                raise RecordError(f"{place}: 'case_id' and 'judge' must be texts, not {json.dumps(key)}")
+            ours = facts.get(key, [])
             labelled = [fact for fact in ours if fact.digest == digest or (digest is None and not require_digest)]
             for fact in labelled:
                 if given.setdefault(fact.row, quality) != quality:
