@@ -1,6 +1,7 @@
 import itertools
 import json
 import random
+import re
 from collections import Counter
 
 import pandas
@@ -335,6 +336,22 @@ def test_a_pair_may_have_the_beginning_of_the_answer(tmp_path):
     verdict = next(read_records(tmp_path / "out" / "verdicts.jsonl", Verdict))
     points = {"answer-right": 5, "answer-near": 2, "answer-far": 1, "answer-cut": 4}
     assert dict(zip(case.models, verdict.scores)) == points
+
+
+def test_no_text_stands_twice_among_the_responses_of_a_pair(tmp_path):
+    answers = {
+        "Gout": ["Rest. Drink a lot of water every single day.", "Rest!"],
+        "Acne": ["Rest.", "Oil."],
+        "Croup": ["REST", "A virus."],
+    }
+    rows = [qa(focus, f"part {n}", text) for focus, both in answers.items() for n, text in enumerate(both)]
+    options = ("--verdicts_from", "pairs", "--pair_scores", "right=5,near=2,far=1,cut=4")
+    for seed in range(8):
+        done = prepared(tmp_path, rows, *options, "--seed", seed)
+        assert done.returncode == 0, done.stderr
+        for case in read_cases(tmp_path / "out" / "cases.jsonl"):
+            words = [re.sub(r"\W", "", response.text).lower() for response in case.responses]
+            assert len(set(words)) == len(words), case
 
 
 def test_pieces_of_an_answer_are_made_dangerous(tmp_path):
