@@ -95,10 +95,6 @@ def main() -> None:
 
 def channel_rows(recorded: Recorded) -> Iterator[dict[str, Any]]:
     """Yield a row for each scored response of a verdict."""
-    if recorded.rubric.scale is None:
-        raise RecordError(
-            f"case {recorded.case.id!r}: {recorded.rubric.name} gives choices, and a channel needs scores"
-        )
     for index, score in recorded.scores.items():
         response = recorded.case.responses[index]
         prompt, question = channel_texts(recorded.rubric, recorded.case.question, response.text, score)

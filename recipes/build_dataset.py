@@ -122,13 +122,14 @@ def main() -> None:
             data = InstructionSet(judged, plan)
             licenses = dict(each.split("=", 1) for each in args.licenses)
             data.report(*judged.read(args.cases, args.verdicts, rubrics, licenses))
-            verification, unrated = data.verify(args.verdict_ratings, args.require_digest)
+            verification = data.verify(args.verdict_ratings, args.require_digest)
             quality_by, quality_report = label_quality(args, data)
             assignment = data.assign()
             data.compare(assignment, evaluation_cases(args), args.on_leak == "drop")
             splits, written = data.write(
                 assignment, place, rubrics, encoder, args.max_length, args.reference_as_response
             )
+            unrated = data.unrated_rows(assignment)
             topics, topic_cases = data.topics(assignment, args.topics)
         for rest in (scratch, place / ".dropped.jsonl.lock"):
             rest.unlink(missing_ok=True)  # on Windows a lock's file goes with the lock

@@ -31,6 +31,10 @@ def runs(text, words):
         ("ﬁbrosis ＮＡＳＨ Straße", "fibrosis nash strasse"),
         ("__ ? …", ""),
         ("был\ud800 тиф", "был тиф"),
+        ("दिल क्या है?", "दिल क्या है"),
+        ("السُّكَّري؟", "السُّكَّري"),
+        ("糖尿病, 2型", "糖 尿 病 2 型"),
+        ("ปวดหู", "ป ว ด ห ู"),
     ],
 )
 def test_normalising_leaves_words(text, words):
@@ -84,6 +88,19 @@ def test_near_duplicates_are_those_that_comparing_all_pairs_finds(texts, thresho
     assert [repeated is None for repeated in found] == [repeated is None for repeated in expected]
     for text, repeated, first in zip(texts, found, expected):
         assert repeated == first or normalise(texts[repeated]) == normalise(text)
+
+
+@pytest.mark.parametrize(
+    "questions",
+    [
+        ("दिल क्या है?", "दाल क्या है?"),  # What is the heart? What are lentils?
+        ("ปวดหู", "ปวดหัว"),  # earache, headache
+        ("காது வலி", "கை வலி"),  # ear pain, hand pain
+    ],
+)
+def test_questions_that_differ_in_a_vowel_are_two(questions):
+    assert near_duplicates(questions) == [None, None]
+    assert near_duplicates([*questions, f"{questions[1]} …"]) == [None, None, 1]
 
 
 def test_near_duplicates_name_the_first_text_that_stays():

@@ -123,6 +123,14 @@ def test_pdf_keeps_pages_and_drops_running_heads(tmp_path: Path) -> None:
     assert book.pages_without_text == 1
 
 
+def test_lines_of_the_same_form_at_both_ends_of_a_few_pages_stay(tmp_path: Path) -> None:
+    tables = [[f"Dose {number} mg.", "Daily.", f"Dose {number + 1} mg."] for number in (1, 3)]
+    file = write_pdf(tmp_path / "b.pdf", [*tables, *([f"Text {letter}."] for letter in "abc")])
+    assert [one.text for one in Book(file, "medical").passages(count, Chunking(40, 0))] == [
+        "Dose 1 mg. Daily. Dose 2 mg. Dose 3 mg. Daily. Dose 4 mg. Text a. Text b. Text c."
+    ]
+
+
 def test_text_with_form_feeds_has_pages(tmp_path: Path) -> None:
     (tmp_path / "b.txt").write_text("One.\fTwo.", encoding="utf-8")
     assert [(one.page, one.text) for one in passages(tmp_path / "b.txt", 1, 0)] == [(1, "One."), (2, "Two.")]

@@ -19,9 +19,10 @@ from automedeval.models.base import Answer, Chat, Prompt
 from automedeval.models.endpoint import OpenAIChat
 from automedeval.models.replay import RecordedChat
 from automedeval.records import Case, RecordError, Response, read_cases
+from automedeval.records.language import normalise
 from automedeval.rubrics import read_rubric
 from automedeval.rubrics.prompts import chain_messages, fenced
-from automedeval.rubrics.questions import normalised, questions_of
+from automedeval.rubrics.questions import questions_of
 
 RUBRIC = read_rubric("automedeval")
 CASE = Case("c1", "What helps?", (Response("alder", "Rest."), Response("birch", "Wait.")), reference="Rest and wait.")
@@ -39,7 +40,7 @@ class FakeBooks:
         self.searches.append(list(questions))
         shared = Passage("0", "Basics", "medical", "", None, "Shared.", 0.5)
         return [
-            [replace(shared, id=normalised(question), page=7, score=1 / 3, text=question), shared][:limit]
+            [replace(shared, id=normalise(question), page=7, score=1 / 3, text=question), shared][:limit]
             for question in questions
         ]
 
@@ -95,6 +96,13 @@ def test_what_is_found_is_shown_as_data_and_recorded(teach):
     assert fenced("Basics, page 7:\nWhat is a ~~~ b") in said_to(verdict)[1]
     assert fenced("Basics:\nShared.") in said_to(verdict)[1]
     assert [message["role"] for message in verdict.extra["transcript"][1:]] == ["user", "assistant"] * 3
+
+
+def test_questions_that_differ_in_a_vowel_are_no_repetition(teach):
+    heart, lentils = "[Question]: दिल क्या है?", "[Question]: दाल क्या है?"
+    verdict, books = teach(heart, lentils, VERDICT)
+    assert (verdict.valid, verdict.extra["ended"]) == (True, "verdict")
+    assert books.searches == [["दिल क्या है?"], ["दाल क्या है?"]]
 
 
 def test_a_teacher_that_asks_for_ever_is_asked_for_its_verdict_and_counted(teach):
@@ -193,7 +201,7 @@ def test_any_text_is_read(text):
     for question in questions_of(Answer(text), RUBRIC, 2):
         assert 0 < len(question) <= 500
         assert "\n" not in question
-        assert normalised(question)
+        assert normalise(question)
 
 
 def test_several_questions_of_one_message_are_one_round(teach):

@@ -1,13 +1,16 @@
 """Where a judge's verdicts differ from those on record."""
 
+import itertools
 import json
+import re
 from dataclasses import replace
 
 import pytest
 from doubles.introspection_study import AUTOMEDEVAL, MODELS, RUBRICS, case_of, rationale_of, recorded_of, verdict_of
 
 from automedeval.dataset.instructions import instruction
-from automedeval.introspection.mistakes import RoundJudge, find_mistakes, read_judge, read_recorded
+from automedeval.introspection.discussion import Discussion
+from automedeval.introspection.mistakes import Mistake, RoundJudge, find_mistakes, read_judge, read_recorded
 from automedeval.records import RecordError, Verdict
 from automedeval.rubrics.rationale import split_steps
 from automedeval.rubrics.slots import reordered
@@ -43,6 +46,23 @@ def test_the_verdict_on_record_comes_back_from_its_row() -> None:
         assert [steps[slot + 1].split()[0] for slot in range(3)] == [MODELS[index] for index in order]
         back = reordered(reading, order, RECORDED.order)
         assert replace(back, spans=()) == replace(RECORDED.reading, spans=())
+
+
+@pytest.mark.parametrize("order", itertools.permutations(range(3)))
+def test_partners_see_both_verdicts_in_the_words_of_the_rubric(order) -> None:
+    def said(order):
+        return ", ".join(f"Response {slot} is {MODELS[index]}'s" for slot, index in enumerate(order, 1))
+
+    rubric = replace(AUTOMEDEVAL, output=AUTOMEDEVAL.output | {"slot": "Response"})
+    reading = replace(RECORDED.reading, rationale=said(RECORDED.order))
+    mistake = Mistake(
+        replace(RECORDED, rubric=rubric, reading=reading),
+        "scores",
+        verdict_of(CASE, (1, 1, 1), order=(1, 2, 0), rationale=said((1, 2, 0))),
+    )
+    shown = [mistake.judged_from(order)["rationale"], Discussion(mistake, order).on_record.rationale]
+    expected = {(str(slot), MODELS[index]) for slot, index in enumerate(order, 1)}
+    assert [set(re.findall(r"Response (\d) is (\w+)", text)) for text in shown] == [expected] * 2
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def test_weights_that_can_run_code_stay(checkpoint: Path, name: str) -> None:
         (DATASET, lambda f: (f / "test.parquet").unlink(), r"configs: names test\.parquet, which is not there"),
         (DATASET, lambda f: (f / "README.md").unlink(), "no README.md: a repository needs a card"),
         (DATASET, lambda f: (f / "stage1.parquet").write_bytes(b"PAR1"), r"stage1\.parquet: cannot be read"),
-        (MODEL, lambda f: (f / "pytorch_model").write_bytes(b"\x80\x02}\0."), "pytorch_model: a file without a suffix"),
+        (MODEL, lambda f: (f / "pytorch_model").write_bytes(b"\x80\x02}\0."), "pytorch_model: must be text in UTF-8"),
         (MODEL, lambda f: (f / "a.safetensors.index.json").write_text("{}"), r"index\.json: must be a mapping"),
         (DATASET, lambda f: (f / "figures.json").write_text("[]"), r"figures\.json: must be a mapping"),
         (DATASET, lambda f: (f / "plot.png").write_bytes(b"\x89PNG"), r"plot\.png: a figure without its data"),
@@ -147,6 +147,51 @@ def test_a_key_is_found_and_not_shown(dataset: Path, what: str, key: str, name: 
     assert key.split()[-1] not in str(refused.value)
 
 
+HIDDEN = {
+    "at the start of a line": "{}",
+    "after a tab": "\t{}",
+    "in quotes": "“{}”",
+    "JSON in a text": '{{"key": "{}"}}',
+}
+
+
+@pytest.mark.parametrize(("what", "key"), KEYS.items())
+@pytest.mark.parametrize("form", HIDDEN.values(), ids=HIDDEN)
+def test_a_key_is_found_however_json_writes_what_stands_around_it(
+    dataset: Path, what: str, key: str, form: str
+) -> None:
+    text = "My notes:\n" + form.format(key.replace(": ", '": "'))
+    for number, written in enumerate((json.dumps(text), json.dumps({"inner": json.dumps([text])}))):
+        (dataset / f"rows{number}.jsonl").write_text(f'{{"text": {written}}}\n')
+        with pytest.raises(RecordError, match=rf"rows{number}\.jsonl, line 1: looks like {what}"):
+            pack(dataset, DATASET)
+        (dataset / f"rows{number}.jsonl").unlink()
+    table = pa.parquet.read_table(dataset / "stage1.parquet")
+    place = table.column_names.index("source")
+    pa.parquet.write_table(table.set_column(place, "source", pa.array([None, text])), dataset / "stage1.parquet")
+    with pytest.raises(RecordError, match=rf"stage1\.parquet, row 2: looks like {what}"):
+        pack(dataset, DATASET)
+
+
+@pytest.mark.parametrize("of_a_column", [False, True])
+def test_a_key_in_the_header_of_a_parquet_file_is_found(dataset: Path, of_a_column: bool) -> None:
+    table, noted = pa.parquet.read_table(dataset / "test.parquet"), {"note": KEYS["an access key"]}
+    field = table.schema.field("source").with_metadata(noted)
+    schema = table.schema.set(table.schema.get_field_index("source"), field)
+    table = table.cast(schema) if of_a_column else table.replace_schema_metadata(noted)
+    pa.parquet.write_table(table, dataset / "test.parquet")
+    with pytest.raises(RecordError, match=r"test\.parquet, line of the schema \d+: looks like an access key"):
+        pack(dataset, DATASET)
+
+
+@pytest.mark.parametrize("text", [KEYS["a Hub token"], '{"annotator": "A. Name"}', "annotator,score\nA. Name,3\n"])
+@pytest.mark.parametrize("name", ["notes.txt", "ratings.json", "ratings.csv", "notes"])
+def test_a_text_that_cannot_be_searched_stays(dataset: Path, name: str, text: str) -> None:
+    (dataset / name).write_text(text, encoding="utf-16")  # as Windows PowerShell and spreadsheets save texts
+    with pytest.raises(RecordError, match=rf"{name}: must be text in UTF-8"):
+        pack(dataset, DATASET)
+
+
 def test_a_key_in_the_header_of_weights_or_in_the_filled_card_is_found(checkpoint: Path) -> None:
     with pytest.raises(RecordError, match=r"README\.md, line 11: looks like a Hub token"):
         pack(checkpoint, MODEL, CARD_OF_A_MODEL + KEYS["a Hub token"])
@@ -187,6 +232,11 @@ def test_what_is_no_key_goes_out(dataset: Path, text: str) -> None:
         ("study.yaml", "annotators:\n- {name: A. Name, role: chief}\n", True),
         ("report.json", '{"annotators": {"A. Name": [0.5, 0, 0.5]}}', True),
         ("dropped.jsonl", '{"judge": "rater:A. Name"}\n', True),
+        ("report.json", '{"annotators": [["A. Name", "B. Name"]]}', True),
+        ("preferences.jsonl", '{"judges": ["small", "rater:A. Name"]}\n', True),
+        ("counts.json", '{"judge": {"rater:A. Name": 12}}', True),
+        ("choices.jsonl", '{"choices": {"correctness": "rater: none"}}\n', False),
+        ("report.json", '{"annotators": [], "annotator": null}', False),
         ("notes.md", "| strong | rater:A. Name | 12 |", True),
         ("notes.md", "One rater: two of three.", False),
         ("revisions.jsonl", '{"annotator": null, "said": "the annotator"}\n', False),
@@ -213,6 +263,7 @@ def test_annotators_in_a_column_are_found(dataset: Path) -> None:
     ("licence", "closed"),
     [
         *((closed, True) for closed in (None, "not stated", "CC-BY-NC-ND-4.0", "All rights reserved", "unknown")),
+        *((closed, True) for closed in ("-", "?", "Not specified", "unspecified", "CC Attribution-NoDerivs 3.0")),
         *(
             (closed, True)
             for closed in ("n/a", "No license", "© A publisher, do not distribute", "not for redistribution")

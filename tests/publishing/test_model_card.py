@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,28 @@ def test_what_was_not_measured_is_said(checkpoint: Path) -> None:
     check_card(card, MODEL, {})
 
 
+def test_the_card_counts_the_cases_that_people_rated(checkpoint: Path, tmp_path: Path) -> None:
+    results = agreement(tmp_path / "results")
+    given = [json.loads(line) for line in (SAMPLE / "test_ratings.jsonl").read_text().splitlines()]
+    few = [rating for rating in given if rating["case_id"] in sorted({each["case_id"] for each in given})[:7]]
+    (tmp_path / "few.jsonl").write_text("".join(json.dumps(rating) + "\n" for rating in few))
+    done = run_recipe(
+        "meta_evaluate", "--verdicts", results.parent / "tiny.jsonl", "--cases", SAMPLE / "test_cases.jsonl",
+        "--ratings", tmp_path / "few.jsonl", "--resamples", 100, "--encoder", "none", "--output", results.parent,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    card = fill_card(CARD, checkpoint, TOLD, read_result(results))
+    responses, raters = {(each["case_id"], each["model"]) for each in few}, {each["annotator"] for each in few}
+    rated = f"{len(responses)} responses to 7 of the cases are rated by {len(raters)} raters on "
+    assert f"30 cases with 90 responses, test\\_cases.jsonl; {rated}" in part(card, "results")
+
+
+def test_a_file_that_is_not_there_is_named_once(tmp_path: Path) -> None:
+    with pytest.raises(RecordError) as refused:
+        read_result(tmp_path / "agreement.json")
+    assert str(refused.value) == f"{tmp_path / 'agreement.json'}: No such file or directory"
+
+
 def test_without_ratings_the_card_claims_no_agreement(checkpoint: Path, results: Path) -> None:
     found = read_result(results)
     del found["people"]
@@ -172,7 +195,8 @@ def test_audits_are_shown_at_any_depth(checkpoint: Path) -> None:
 
 def test_stages_and_hours_come_from_the_records(tiny_model: Path, tmp_path: Path) -> None:
     first = trained(tiny_model, tmp_path / "first", seconds=1800.0)
-    second = trained(tiny_model, tmp_path / "second", ("stage1", "stage2"), start=str(first))
+    identity = {"rows": "0123456789ab", "start": fingerprint(first, [])}
+    second = trained(tiny_model, tmp_path / "second", ("stage1", "stage2"), start=str(first), identity=identity)
     card = fill_card(CARD, second, CardInputs(**vars(TOLD) | {"watts": 100.0}))
     shown = part(card, "training")
     assert "| stage1 | instructions/tiny, `abcdef012345` | 12 | 3,400 | 560 | 2 | 0.50 |" in shown
@@ -181,12 +205,15 @@ def test_stages_and_hours_come_from_the_records(tiny_model: Path, tmp_path: Path
     assert "Training took 2.00 hours on CPU, 2 cores.\nAt 100 W, " in part(card, "energy")
     assert "that is 0.2 kWh." in part(card, "energy")
 
-    # where the checkpoint of a stage is gone, so are its hours, and nothing is made up for them
-    (first / "training" / "record.json").unlink()
-    card = fill_card(CARD, second, TOLD)
-    assert "| 560 | 2 | not logged here |" in part(card, "training")
-    assert "Training took 1.50 hours on CPU, 2 cores, 1 of 2 runs not counted" in part(card, "energy")
-    assert "so the energy is not known" in part(card, "energy")
+    # where the checkpoint of a stage is gone, or another run is in its place, so are its hours
+    shutil.rmtree(first)
+    trained(build_tiny_model(tmp_path / "seed1", seed=1), first, seconds=7200.0)
+    for _ in range(2):
+        card = fill_card(CARD, second, TOLD)
+        assert "| 560 | 2 | not logged here |" in part(card, "training")
+        assert "Training took 1.50 hours on CPU, 2 cores, 1 of 2 runs not counted" in part(card, "energy")
+        assert "so the energy is not known" in part(card, "energy")
+        shutil.rmtree(first, ignore_errors=True)
 
 
 @pytest.mark.parametrize("channel", [False, True])
@@ -258,15 +285,24 @@ def test_markers_and_parts_belong_together() -> None:
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["/home/somebody/data/cases.jsonl", "C:\\Users\\somebody\\data\\cases.jsonl", "C:/somebody/data/cases.jsonl"],
+    ("path", "told"),
+    [
+        ("/home/somebody/data/cases.jsonl", "cases.jsonl"),
+        ("/home/somebody/cases.jsonl", "cases.jsonl"),
+        ("C:\\Users\\somebody\\cases.jsonl", "cases.jsonl"),
+        ("C:/somebody/cases.jsonl", "cases.jsonl"),
+        ("~/somebody/cases.jsonl", "cases.jsonl"),
+        ("../somebody/cases.jsonl", "cases.jsonl"),
+        ("data/mine/cases.jsonl", "mine/cases.jsonl"),
+    ],
 )
-def test_of_a_path_the_card_tells_the_last_folder_alone(checkpoint: Path, results: Path, path: str) -> None:
+def test_of_a_path_the_card_tells_its_end_alone(checkpoint: Path, results: Path, path: str, told: str) -> None:
     found = of_weights(results, tiny=checkpoint)
     found["cases"]["file"] = path
     card = fill_card(CARD, checkpoint, CardInputs(**vars(TOLD) | {"judge": "tiny"}), found)
     assert "somebody" not in card
-    assert card.count("data/cases.jsonl") == 2  # in the text, and in the index
+    assert f"responses, {told};" in card
+    assert f"name: {told}\n" in card  # in the index
 
 
 def test_no_figure_means_no_index() -> None:

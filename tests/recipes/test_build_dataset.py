@@ -5,6 +5,7 @@ import random
 import sys
 import types
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -16,6 +17,7 @@ from programs import SAMPLE, error_line
 from pyarrow.parquet import read_table
 
 from automedeval.records import Case, Response
+from automedeval.rubrics import read_rubric
 
 
 @pytest.fixture
@@ -52,6 +54,48 @@ def test_four_splits_are_loaded_as_trl_reads_them(study: Study) -> None:
     assert [each["split"] for each in front["configs"][0]["data_files"]] == ["stage1", "stage2", "stage3", "test"]
     names = ["README.md", "dropped.jsonl", "run.json", "stage1.parquet", "stage2.parquet", "stage3.parquet"]
     assert sorted(file.name for file in study.output.iterdir()) == [*names, "statistics.json", "test.parquet"]
+
+
+def own_rubric(study: Study, change: tuple[str, str], name: str = "automedeval") -> Path:
+    """Write a copy of a packaged rubric with another id and one change; return its file."""
+    text = (SAMPLE.parent / "rubrics" / "packaged" / f"{name}.yaml").read_text().replace(f"id: {name}", "id: mine")
+    assert change[0] in text
+    file = study.folder / "mine.yaml"
+    file.write_text(text.replace(*change))
+    return file
+
+
+@pytest.mark.parametrize("slot", ["slot: Response", ""])  # a rubric without a slot says "Response"
+def test_a_rationale_is_renumbered_in_the_words_of_its_rubric(study: Study, slot: str) -> None:
+    rubric = own_rubric(study, ("slot: Doctor", slot))
+    said = "Step 1: a question.\nStep 2: Response 1 is birch's.\nStep 3: Response 2 is ash's, below Doctor 1."
+    for verdicts in study.verdicts.values():  # each shows birch first
+        verdicts[:] = [replace(each, rubric="mine@1", rationale=said) for each in verdicts]
+    done = study.build("--rubrics", rubric)
+    assert done.returncode == 0, done.stderr
+    rows = [row for split in study.splits().values() for row in split]
+    assert {tuple(row["order"]) for row in rows} == {(0, 1), (1, 0)}
+    for row in rows:
+        birch, ash = (row["order"].index(row["models"].index(name)) + 1 for name in ("birch", "ash"))
+        told = row["completion"][0]["content"]
+        assert f"Step {birch + 1}: Response {birch} is birch's.\n" in told
+        assert f"Step {ash + 1}: Response {ash} is ash's, below Doctor {birch}.\n" in told
+        assert f"Response {birch}: 4 points." in told
+
+
+def test_a_rationale_on_a_and_b_stays_with_the_pair_that_it_is_on(study: Study) -> None:
+    choices = dict.fromkeys(read_rubric("just_eval_pairwise").output_criteria, "birch")
+    known = {"rubric": "just_eval_pairwise@1", "pair": ("ash", "birch"), "scores": None, "choices": choices}
+    for verdicts in study.verdicts.values():  # each shows birch as A
+        verdicts[:] = [replace(each, **known, rationale="A is right. Response B is wrong.") for each in verdicts]
+    done = study.build()
+    assert done.returncode == 0, done.stderr
+    for row in (row for split in study.splits().values() for row in split):
+        told = json.loads(row["completion"][0]["content"])
+        assert told["rationale"] == "A is right. Response B is wrong."
+        assert set(told["choices"].values()) == {"A"}
+        birch = next(each for each in study.cases if each.id == row["case_id"]).responses[1].text
+        assert f"Response A:\n~~~\n{birch}" in row["prompt"][-1]["content"]
 
 
 def test_every_filter_tells_its_arithmetic_and_names_what_it_dropped(study: Study) -> None:
@@ -92,6 +136,23 @@ def test_every_filter_tells_its_arithmetic_and_names_what_it_dropped(study: Stud
     }
 
 
+def test_the_card_counts_the_rows_that_nobody_rated(study: Study) -> None:
+    rated = study.verdicts["strong"][:9] + study.verdicts["weak"][5:14]
+    ratings = [
+        {"case_id": each.case_id, "judge": each.judge, "annotator": "a", "criterion": "knowledge", "score": 1}
+        for each in rated
+    ]
+    file = study.write("ratings.jsonl", ratings)
+    study.plan = PLAN | {"stages": {"stage1": [{"teacher": "strong", "take": "rest"}]}}
+    for options, known in ((("--verdict_ratings", file), {(each.case_id, each.judge) for each in rated}), ((), set())):
+        assert study.build(*options).returncode == 0
+        rows = [(row["case_id"], row["judge"]) for split in study.splits().values() for row in split]
+        nobody = sum(row not in known for row in rows)
+        assert 0 < nobody <= len(rows) == 14
+        card = (study.output / "README.md").read_text()
+        assert f"- No physician rated {nobody} verdicts of 14 rows; they count as passed." in card
+
+
 def test_ratings_of_another_text_are_counted_and_not_applied(study: Study) -> None:
     """The verdicts of a run without the knowledge store are other texts of the same judges on the same cases."""
     failed = [
@@ -126,6 +187,15 @@ def test_the_order_of_the_input_changes_no_byte(study: Study) -> None:
     study.verdicts = dict(reversed(study.verdicts.items()))
     assert study.build().returncode == 0
     assert study.bytes() == before
+    # also where a second run of the teacher differs in its text alone
+    study.verdicts["again"] = [replace(each, rationale="Doctor 1 is right.") for each in study.verdicts["strong"]]
+    assert study.build().returncode == 0
+    both = study.bytes()
+    study.verdicts = dict(reversed(study.verdicts.items()))
+    assert study.build().returncode == 0
+    assert {name: text for name, text in study.bytes().items() if name != "dropped.jsonl"} == {
+        name: text for name, text in both.items() if name != "dropped.jsonl"
+    }
     study.plan = PLAN | {"seed": 1}
     assert study.build().returncode == 0
     assert study.bytes()["stage1.parquet"] != before["stage1.parquet"]
@@ -162,6 +232,20 @@ def test_leaks_are_refused_or_left_out(study: Study) -> None:
     }
     trained = [case_id for name, rows in study.splits().items() if name != "test" for case_id in rows["case_id"]]
     assert sorted(trained) == sorted(f"case-{at}" for at in range(3, 20))
+
+
+@pytest.mark.parametrize("first", [0x4E00, 0x0E01, 0x1780], ids=["Chinese", "Thai", "Khmer"])
+def test_leaks_are_found_where_words_have_no_spaces(study: Study, first: int) -> None:
+    copied, own = ("".join(map(chr, random.Random(seed).choices(range(first, first + 30), k=80))) for seed in (1, 2))
+    study.cases[0] = case_of(0, responses=(Response("ash", f"{own[:20]}, {copied[5:75]}."), Response("birch", own)))
+    study.cases[1] = case_of(1, responses=(Response("ash", own), Response("birch", f"{own[40:]} {copied[:20]}.")))
+    for name in study.verdicts:
+        study.verdicts[name][:2] = [verdict_of(case, name) for case in study.cases[:2]]
+    others = study.write("evaluation.jsonl", [case_of(50, responses=(Response("oak", copied),))])
+    study.plan = PLAN | {"test": {"file": str(study.write("ids.jsonl", study.cases[20:])), "teacher": "strong"}}
+    line = error_line(study.build("--evaluation_cases", others))
+    # Of the 69 runs of twelve letters of the evaluation text, the first case holds 59 and the second 9.
+    assert "1 of 20 training cases leak (text of an evaluation case: 1); case 'case-0': " in line
 
 
 def test_a_training_case_that_repeats_a_test_case_leaks(study: Study) -> None:
@@ -269,6 +353,14 @@ def test_a_classifier_learns_from_labels_and_calls_the_rest(tmp_path: Path) -> N
     assert "quality: 40 verdicts called high or low by the classifier" in done.stdout
     assert "quality: strong high 50, weak low 50" in done.stdout
     assert "training: 46 cases → 46 = 46 strong" in done.stdout
+    two = [*labels, labels[1] | {"quality": "low"}]
+    line = error_line(study.build("--labels", study.write("l.jsonl", two)))
+    assert (
+        "l.jsonl:64: the verdict of 'judge-strong' on case 'case-1' was labelled high before, and is low here" in line
+    )
+    for key in (["case-1"], None):
+        line = error_line(study.build("--labels", study.write("l.jsonl", [labels[1] | {"case_id": key}])))
+        assert "l.jsonl:1: 'case_id' and 'judge' must be texts, not " in line
     labels[0]["quality"] = "fine"
     assert "'quality' must be high or low, not 'fine'" in error_line(
         study.build("--labels", study.write("l.jsonl", labels))
@@ -337,6 +429,24 @@ def test_a_build_that_fails_leaves_the_former_data_set_and_nothing_else(study: S
     assert study.bytes() == before
     left = {file.name for file in study.folder.iterdir() if file.name.startswith(".")}
     assert left == {".instructions.lock"}
+
+
+@pytest.mark.parametrize("none", [{}, {"source": None, "license": None}, {"source": "", "license": ""}])
+def test_a_case_without_source_and_licence_gets_those_of_its_file(study: Study, none: dict) -> None:
+    study.cases = [case_of(at, extra=none) for at in range(23)] + [case_of(23, extra={"source": "own"})]
+    done = study.build("--licenses", "made-up=cc0-1.0")
+    assert done.returncode == 0, done.stderr
+    rows = [row for split in study.splits().values() for row in split]
+    told = {(row["case_id"] == "case-23", row["source"], row["license"]) for row in rows}
+    assert told == {(False, "made-up", "cc0-1.0"), (True, "own", None)}
+
+
+@pytest.mark.parametrize("extra", [{"license": ["cc-by-4.0"]}, {"source": 5}])
+def test_a_source_or_licence_that_is_no_text_is_named(study: Study, extra: dict) -> None:
+    study.cases[4] = case_of(4, extra=extra)
+    ((name, value),) = extra.items()
+    told = f"cases.jsonl: case 'case-4': {name!r} must be a text or null, not {json.dumps(value)}"
+    assert told in error_line(study.build())
 
 
 def test_an_equals_sign_may_be_in_a_path(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 import itertools
 import json
 import random
+import re
 from collections import Counter
 
 import pandas
@@ -337,6 +338,22 @@ def test_a_pair_may_have_the_beginning_of_the_answer(tmp_path):
     assert dict(zip(case.models, verdict.scores)) == points
 
 
+def test_no_text_stands_twice_among_the_responses_of_a_pair(tmp_path):
+    answers = {
+        "Gout": ["Rest. Drink a lot of water every single day.", "Rest!"],
+        "Acne": ["Rest.", "Oil."],
+        "Croup": ["REST", "A virus."],
+    }
+    rows = [qa(focus, f"part {n}", text) for focus, both in answers.items() for n, text in enumerate(both)]
+    options = ("--verdicts_from", "pairs", "--pair_scores", "right=5,near=2,far=1,cut=4")
+    for seed in range(8):
+        done = prepared(tmp_path, rows, *options, "--seed", seed)
+        assert done.returncode == 0, done.stderr
+        for case in read_cases(tmp_path / "out" / "cases.jsonl"):
+            words = [re.sub(r"\W", "", response.text).lower() for response in case.responses]
+            assert len(set(words)) == len(words), case
+
+
 def test_pieces_of_an_answer_are_made_dangerous(tmp_path):
     rows = [qa("Gout", "treatment", f"{ANSWER} {ANSWER}"), qa("Gout", "causes", "Too much uric acid.")]
     options = ["--verdicts_from", "harms", "--pair_scores", "right=5,harmed=1,reworded=5", "--clip_words", 24]
@@ -428,6 +445,19 @@ def test_a_judge_s_numbers_become_scores_of_equally_many_responses(tmp_path):
     equal = from_judge(tmp_path, [numbered(case, (0.5, 0.5, 0.5)) for case in ASKED])
     assert equal.returncode == 0, equal.stderr
     assert {score for verdict in lines(tmp_path, "verdicts") for score in verdict["scores"]} == {1}
+
+
+def test_the_parts_are_equally_large_on_a_long_scale(tmp_path):
+    text = (ROOT / "src/automedeval/rubrics/packaged/automedeval.yaml").read_text(encoding="utf-8")
+    text = text.replace("maximum: 5", "maximum: 100").replace("id: automedeval", "id: hundred")
+    (tmp_path / "hundred.yaml").write_text(text, encoding="utf-8")
+    cases = [{**ASKED[0], "id": f"c{n}", "responses": ASKED[0]["responses"][:2]} for n in range(50)]
+    judged = [numbered(case, (n, n + 50)) for n, case in enumerate(cases)]
+    done = from_judge(tmp_path, judged, cases=cases, rubric=tmp_path / "hundred.yaml")
+    assert done.returncode == 0, done.stderr
+    found = {verdict["case_id"]: verdict["scores"] for verdict in lines(tmp_path, "verdicts")}
+    # A hundred numbers and a hundred scores: each number has its own.
+    assert found == {f"c{n}": [n + 1, n + 51] for n in range(50)}
 
 
 def test_a_rationale_names_the_words_that_a_response_shares_with_its_question(tmp_path):

@@ -1,5 +1,6 @@
 """Publishing to a double of the Hub with the real clients, and getting back what was pushed where there is no source tree."""
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 from doubles.clean_machine import install, load_back
+from doubles.dataset_study import PLAN, Study
 from doubles.hub import WRITER, Fault, File, HubDouble, Repo
 from doubles.publishable import agreement, sharded, trained
 from doubles.tiny_bart import build_bart, build_roberta
@@ -98,6 +100,41 @@ def test_what_was_pushed_comes_back_where_there_is_no_source_tree(
     different, same = scores["bert_score"]["f1"]
     assert different < 0.999 < same < 1.001
     assert all(value < 0 for value in scores["bart_score"])
+
+
+def test_no_path_of_this_machine_goes_out(hub: HubDouble, tiny_model: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home" / "a.name"
+    home.mkdir(parents=True)
+    study = Study(home)
+    study.plan = PLAN | {"test": {"file": str(study.write("apart.jsonl", study.cases[:4]))}}
+    assert study.build().returncode == 0
+    pushed(publish(hub, tmp_path, "dataset", study.output, "--repo", "org/data"))
+    start, record = trained(tiny_model, home / "base"), {"arguments": {"output_dir": str(home / "judge")}}
+    judge = trained(tiny_model, home / "judge", start=str(start), base=str(start), **record)
+    written = judge / "training" / "record.json"
+    found = json.loads(written.read_text())
+    found["history"][0]["dataset"] = str(home / "data")
+    written.write_text(json.dumps(found))
+    (judge / "adapter").mkdir()
+    (judge / "adapter" / "README.md").write_text(f"---\nbase_model: {start}\n---\n")
+    (judge / "adapter" / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(start)}))
+    results = json.loads(agreement(home / "results").read_text())
+    results["cases"]["file"] = "/home/a.name/cases.jsonl"
+    (home / "agreement.json").write_text(json.dumps(results))
+    command = ("model", judge, "--repo", "org/judge", *TOLD, "--agreement", home / "agreement.json")
+    pushed(publish(hub, tmp_path, *command))
+    for repo, folder in ((hub.repos["dataset", "org/data"], study.output), (hub.repos["model", "org/judge"], judge)):
+        sent, here = contents(repo), files(folder)
+        assert any(b"a.name" in text for text in here.values())
+        assert [path for path, text in sent.items() if b"a.name" in text or str(tmp_path).encode() in text] == []
+        untouched = {path for path, text in here.items() if b"a.name" not in text and path != "README.md"}
+        assert all(sent[path] == here[path] for path in untouched)
+    sent = contents(hub.repos["model", "org/judge"])
+    told = json.loads(sent["training/record.json"])
+    assert (told["start"], told["arguments"]["output_dir"], told["history"][0]["dataset"]) == ("base", "judge", "data")
+    assert b"| stage1 | data, `abcdef012345` |" in sent["README.md"]
+    run = json.loads(contents(hub.repos["dataset", "org/data"])["run.json"])
+    assert run["arguments"]["cases"] == ["made-up=cases.jsonl"]
 
 
 def test_a_dry_run_lists_every_file_with_its_size_and_sends_nothing(

@@ -107,6 +107,20 @@ def test_every_form_is_permuted(form: str, slots: tuple[int, ...]) -> None:
     assert permute(written(form, texts), slots) == written(form, {k + 1: texts[slots[k] + 1] for k in range(3)})
 
 
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("slots", [*itertools.permutations(range(3))])
+def test_a_rubric_has_a_word_of_its_own_for_doctors(form: str, slots: tuple[int, ...]) -> None:
+    def in_german(text: str) -> str:
+        return text.replace("Doctor", "Antwort").replace("doctor", "antwort")
+
+    text = written(form, {1: "Doctor 3 is alike.", 2: "Doctors 1 and 3 are not.", 3: "The first doctor is."})
+    assert permute(in_german(text), slots, "Antwort") == in_german(permute(text, slots))
+    assert permute("Therapist 1 beats the second therapist.", (1, 0), "Therapist") == (
+        "Therapist 2 beats the first therapist."
+    )
+    assert permute("Antwort 1 and Doctor 2", (1, 0), "Antwort") == "Antwort 2 and Doctor 1"
+
+
 def test_a_missing_step_stays_missing() -> None:
     assert permute("Step 1: Q.\nStep 2: One.\nStep 3: Two.", (2, 0, 1)) == "Step 1: Q.\nStep 3: One.\nStep 4: Two."
     named = "Step 2 (Doctor 1): One.\nStep 4 (Doctor 3): Three."

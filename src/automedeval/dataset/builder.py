@@ -4,6 +4,7 @@ The steps are: verify, label quality, assign to splits, compare with the evaluat
 """
 
 import itertools
+import json
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -33,11 +34,12 @@ TOPIC_CASES = 5000  # most cases that topics are fitted to: more change little a
 
 @dataclass
 class InstructionSet:
-    """The data set under construction: the judged cases, the plan, and the lines reported so far."""
+    """The data set under construction: judged cases, the plan, the lines reported so far, the verdicts that nobody rated."""
 
     judged: JudgedCases
     plan: Plan
     arithmetic: list[str] = field(default_factory=list)
+    unrated: set[Key] = field(default_factory=set)
 
     def report(self, *lines: str) -> None:
         """Print the lines that report a step, and keep them for the card."""
@@ -45,30 +47,29 @@ class InstructionSet:
             print(line)
         self.arithmetic += lines
 
-    def verify(self, path: str | None, require_digest: bool = False) -> tuple[Verification | None, int]:
+    def verify(self, path: str | None, require_digest: bool = False) -> Verification | None:
         """Reject verdicts that fail the physicians' verification (section 3.1).
 
         Args:
             path, require_digest: the file of ratings, and whether only those with a digest count (see `verification.verify`).
 
         Returns:
-            What the ratings say, None without a path; how many verdicts have no rating and pass.
+            What the ratings say, None without a path.
         """
-        facts = self.judged.facts
+        self.unrated = set(self.judged.facts)
         if path is None:
             self.report("verification: no ratings of verdicts are given, all pass")
-            return None, len(facts)
+            return None
         found = verify(path, self.judged.digests(), self.plan.verification, require_digest)
-        unrated = sum((case_id, fact.judge, fact.digest) not in found.failures for (case_id, _), fact in facts.items())
 
         def reason(key: Key, fact: Fact) -> str | None:
             failed = found.failures.get((key[0], fact.judge, fact.digest))
+            self.unrated -= {key} if failed is not None else set()
             return f"fails {' and '.join(failed)}" if failed else None
 
-        self.report(
-            f"verification: {self.judged.filter('verdicts', reason)}; {unrated:,} unrated ones pass", *found.lines()
-        )
-        return found, unrated
+        line = f"verification: {self.judged.filter('verdicts', reason)}"
+        self.report(f"{line}; {len(self.unrated):,} unrated ones pass", *found.lines())
+        return found
 
     def read_labels(self, path: str, require_digest: bool = False) -> str:
         """Set the quality of verdicts that people labelled; return the line that reports it.
@@ -77,19 +78,28 @@ class InstructionSet:
         case, or of none with `require_digest`.
 
         Raises:
-            RecordError: a quality that is not high or low, or no label of any of these verdicts.
+            RecordError: a quality that is not high or low, two qualities of a verdict, or no label of any of these verdicts.
         """
         facts: dict[tuple[str, str], list[Fact]] = defaultdict(list)
         for (case_id, _), fact in self.judged.facts.items():
             facts[case_id, fact.judge].append(fact)
-        counts: Counter = Counter()
+        counts, given = Counter(), {}
         for place, record in read_lines(path):
-            if record.get("quality") not in ("high", "low"):
-                raise RecordError(f"{place}: 'quality' must be high or low, not {record.get('quality')!r}")
-            ours, digest = facts.get((record.get("case_id"), record.get("judge")), []), record.get("verdict_digest")
+            quality = record.get("quality")
+            if quality not in ("high", "low"):
+                raise RecordError(f"{place}: 'quality' must be high or low, not {quality!r}")
+            key, digest = (record.get("case_id"), record.get("judge")), record.get("verdict_digest")
+            if not all(isinstance(name, str) for name in key):
+                raise RecordError(f"{place}: 'case_id' and 'judge' must be texts, not {json.dumps(key)}")
+            ours = facts.get(key, [])
             labelled = [fact for fact in ours if fact.digest == digest or (digest is None and not require_digest)]
             for fact in labelled:
-                fact.quality = record["quality"]
+                if given.setdefault(fact.row, quality) != quality:
+                    who = f"{fact.judge!r} on case {record['case_id']!r}"
+                    raise RecordError(
+                        f"{place}: the verdict of {who} was labelled {given[fact.row]} before, and is {quality} here"
+                    )
+                fact.quality = quality
             counts["taken" if labelled else "other" if ours and digest else "rest"] += 1
             counts["without"] += bool(ours) and digest is None
         taken, other, without = (counts[name] for name in ("taken", "other", "without"))
@@ -252,6 +262,11 @@ class InstructionSet:
         return instruction(
             case, verdict, rubrics[verdict.rubric], key[1], quality, self.plan.seed, reference_as_response
         )
+
+    def unrated_rows(self, assignment: Assignment) -> int:
+        """Return how many rows have a verdict that no physician rated."""
+        rows = {key for keys in assignment.splits.values() for key in keys}
+        return len(self.unrated & rows & self.judged.facts.keys())
 
     def topics(self, assignment: Assignment, number: int) -> tuple[list[Topic], int]:
         """Return `number` topics of the data set's cases, and to how many cases they were fitted."""

@@ -46,9 +46,8 @@ def known_faults(facts: Mapping[str, Any]) -> list[str]:
     rows = sum(split["rows"] for split in facts["splits"].values())
     found = ["The verdicts are a teacher's, and a model trained on them learns the teacher's faults with them."]
     if facts["unrated"]:
-        found.append(
-            f"No physician rated {facts['unrated']:,} of the verdicts that it was made of; they count as passed."
-        )
+        of = "of the data set that it was made of" if {"round", "turned"} & facts.keys() else f"of {rows:,} rows"
+        found.append(f"No physician rated {facts['unrated']:,} verdicts {of}; they count as passed.")
     unknown = sum(split["quality"].get("not stated", 0) for split in facts["splits"].values())
     if unknown:
         found.append(f"The quality of {unknown:,} of {rows:,} rows is not stated.")

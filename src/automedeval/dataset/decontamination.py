@@ -1,14 +1,12 @@
 """Find questions that repeat each other, and training cases that repeat texts of evaluation cases.
 
-Texts are compared by words, after Unicode normalisation, case folding and the removal of everything but letters and digits. A
-shingle is a run of words, hashed to a 64-bit number that is the same in every process.
+Texts are compared by their words (`records.language.normalise`). A shingle is a run of words, hashed to a 64-bit number that is
+the same in every process.
 """
 
 import hashlib
 import itertools
 import math
-import re
-import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -16,18 +14,13 @@ from functools import lru_cache
 import numpy as np
 
 from automedeval.records import PAIR_MODELS, Case, RecordError, question_text
+from automedeval.records.language import normalise
 
 WORDS = 12  # of a shingle; a shorter text occurs in many answers
 MOST_SHARED = 0.5  # share of a text's shingles above which it repeats an evaluation text
 SIMILAR = 0.9  # Jaccard similarity from which two questions are the same
 WINDOW = 5000  # training cases whose texts are in memory at once
-_WORD = re.compile(r"[^\W_]+")
 _ROUNDING = 1e-9  # 0.9 * 10 is not exactly 9 in floating point
-
-
-def normalise(text: str) -> str:
-    """Return the words of a text, case-folded, with one space between them; equal questions have equal results."""
-    return " ".join(_WORD.findall(unicodedata.normalize("NFKC", text).casefold()))
 
 
 @lru_cache(maxsize=1 << 18)

@@ -50,13 +50,16 @@ def instruction(
             f"case {case.id!r}: the teacher {teacher!r} was {'' if shown else 'not '}shown the reference as a response; "
             f"distill with --reference_as_response {str(reference_as_response).lower()}, or leave the option out here"
         )
-    order = verdict.order
+    order = list(verdict.order)
     if not order or len(set(order)) < len(order) or not set(order) <= set(range(len(case.responses))):
-        raise RecordError(f"case {case.id!r}: the order {list(order)} does not fit its {len(case.responses)} responses")
-    # Paper: slots are permuted, and the doctors in the rationale renumbered; otherwise the judge learns slot = model.
-    order = shuffled_slots(order, case.id, seed)
+        raise RecordError(f"case {case.id!r}: the order {order} does not fit its {len(case.responses)} responses")
     rationale = verdict.rationale.strip() if rubric.rationale and verdict.rationale else ""
-    reading = _reading(case, verdict, rubric, order, renamed(rationale, verdict.order, order) if rationale else None)
+    # Paper: slots are permuted, and the doctors in the rationale renumbered; otherwise the judge learns slot = model. What a
+    # rationale says of "A" and "B" cannot be told from other words, so these stay as the judge saw them.
+    if rubric.scale or not rationale:
+        order = shuffled_slots(order, case.id, seed)
+    told = renamed(rationale, verdict.order, order, rubric.slot_word) if rationale else None
+    reading = _reading(case, verdict, rubric, order, told)
     texts = [case.responses[index].text for index in order]
     prompt = judge_messages(rubric, case.question, texts, case.reference, rationale=bool(rationale))
     return {

@@ -60,8 +60,8 @@ def verdicts_of_judge(
     rare = _rare_words([case for case, _ in valued]) if evidence else {}
     verdicts = []
     for case, found in valued:
-        below = np.searchsorted(every, found.expected_scores) / len(every)
-        scores = (low + np.floor(below * (high - low + 1))).astype(int).tolist()
+        below = np.searchsorted(every, found.expected_scores)
+        scores = (low + below * (high - low + 1) // len(every)).tolist()
         settings = digest(["judge", found.settings, rubric.fingerprint, evidence])
         notes = {"settings": settings, "teacher": teacher, "quality": "low" if found.extra.get("abstains") else "high"}
         verdict = verdict_without_teacher(case, found.judge, rubric, range(len(scores)), scores, **notes)

@@ -5,10 +5,10 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
-from automedeval.dataset.decontamination import normalise
 from automedeval.dataset.human_verdicts import checked_scores, rng_of, verdict_without_teacher
 from automedeval.metrics.embedding import pieces
 from automedeval.records import PAIR_MODELS, Case, RecordError, Response, Verdict, digest
+from automedeval.records.language import normalise
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.prompts import clip
 
@@ -48,13 +48,15 @@ def verdicts_of_pairs(
         _check_no_responses(case)
         rng = rng_of(seed, case)
         right = clip(case.reference or "", clip_words)
-        near = _other(cases, about[topics[number]], topics, number, rng, clip_words, same=True) if right else None
-        far = _other(cases, answered, topics, number, rng, clip_words, same=False) if near else None
+        own = about[topics[number]]
+        near = _other(cases, own, topics, number, rng, clip_words, {right}, same=True) if right else None
+        far = _other(cases, answered, topics, number, rng, clip_words, {right, near}, same=False) if near else None
         if not far:
             missing = "about something else" if near else "on the same topic"
             without.append((case.id, f"no other answer {missing}" if right else "no answer"))
             continue
-        texts = {"right": right, "near": near, "far": far} | ({"cut": _beginning(right)} if "cut" in scores else {})
+        cut = _beginning(right, {right, near, far}) if "cut" in scores else None
+        texts = {"right": right, "near": near, "far": far, "cut": cut}
         made.append(_judged(case, case.id, texts, scores, rng, rubric, settings))
     return [case for case, _ in made], [verdict for _, verdict in made], without
 
@@ -128,23 +130,30 @@ def _judged(
     return made, verdict_without_teacher(made, "pairs", rubric, range(len(kinds)), values, **notes)
 
 
-def _beginning(answer: str) -> str | None:
-    """Return the beginning of an answer, None if it is the answer."""
+def _beginning(answer: str, unlike: set[str]) -> str | None:
+    """Return the beginning of an answer, None if it is one of the texts `unlike`."""
     cut = clip(answer, max(1, len(answer.split()) // CUT))
-    return cut if normalise(cut) != normalise(answer) else None
+    return cut if normalise(cut) not in map(normalise, unlike) else None
 
 
 def _other(
-    cases: Sequence[Case], among: list[int], topics: list[str], number: int, rng: random.Random, words: int, same: bool
+    cases: Sequence[Case],
+    among: list[int],
+    topics: list[str],
+    number: int,
+    rng: random.Random,
+    words: int,
+    unlike: set[str],
+    same: bool,
 ) -> str | None:
-    """Return the clipped answer of the first case, from a drawn place on, whose topic fits and whose text differs."""
-    right, topic = normalise(clip(cases[number].reference, words)), set(topics[number].split())
+    """Return the clipped answer of the first case, from a drawn place on, whose topic fits and that is no text of `unlike`."""
+    known, topic = {"", *map(normalise, unlike)}, set(topics[number].split())
     start = rng.randrange(len(among)) if among else 0
     for other in itertools.chain(range(start, len(among)), range(start)):
         # Another topic shares no word with this one: "adult leukemia" is not far from "childhood leukemia".
         if among[other] == number or (not same and topic & set(topics[among[other]].split())):
             continue
         answer = clip(cases[among[other]].reference, words)
-        if normalise(answer) not in ("", right):
+        if normalise(answer) not in known:
             return answer
     return None

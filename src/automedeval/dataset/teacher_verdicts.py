@@ -63,7 +63,8 @@ class JudgedCases(AbstractContextManager):
             licenses: source → licence, for cases without a licence.
 
         Raises:
-            RecordError: a fault of a file; a verdict without a teacher, on a case whose texts changed, or by an unknown rubric.
+            RecordError: a fault of a file; a source or licence that is no text; a verdict without a teacher, by an unknown
+                rubric, or on a case whose texts changed.
         """
         self._database.execute("BEGIN")
         digests: dict[str, str] = {}
@@ -74,10 +75,12 @@ class JudgedCases(AbstractContextManager):
                     raise RecordError(f"{path}: the id {case.id!r} stands in another file already")
                 digests[case.id] = case.digest
                 record = case.to_dict()
-                if source:
-                    record.setdefault("source", source)
-                if record.get("source") in licenses:
-                    record.setdefault("license", licenses[record["source"]])
+                for name in ("source", "license"):
+                    if not isinstance(record.get(name), str | None):
+                        value = json.dumps(record[name])
+                        raise RecordError(f"{path}: case {case.id!r}: {name!r} must be a text or null, not {value}")
+                record["source"] = record.get("source") or source or None
+                record["license"] = record.get("license") or licenses.get(record["source"])
                 self._database.execute("INSERT INTO cases VALUES (?, ?)", (_name(case.id), json.dumps(record)))
         reasons: Counter = Counter()
         ranks: dict[Key, tuple] = {}
@@ -89,7 +92,8 @@ class JudgedCases(AbstractContextManager):
                 if not isinstance(teacher, str):
                     raise RecordError(f"{place}: 'teacher' is missing; instructions are built from teacher verdicts")
                 reason = self._fault(verdict, digests, known, place)
-                key, rank = (verdict.case_id, teacher), (verdict.run, verdict.order, verdict.judge)
+                rank = (verdict.run, verdict.order, verdict.judge, verdict.rubric, verdict.digest)
+                key = (verdict.case_id, teacher)
                 if reason is None and key in self.facts:
                     # One of several orders or runs is used; which one does not depend on the order of the files.
                     if rank < ranks[key]:

@@ -224,13 +224,16 @@ def _open_pdf(file: Path):
 
 
 def _without_running_heads(pages: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Remove page numbers, and first and last lines that are the same, except for digits, on more than half of the pages."""
+    """Remove page numbers, and first and last lines that are the same, except for digits, on more than half of the pages.
+
+    A page that has the line at both ends counts once.
+    """
 
     def shape(line: str) -> str:
         return re.sub(r"\d+", "0", line.strip())
 
     written = [[line for line in lines if line.strip()] for lines in pages]
-    edges = Counter(shape(line) for lines in written if lines for line in {lines[0], lines[-1]})
+    edges = Counter(line for lines in written if lines for line in set(map(shape, (lines[0], lines[-1]))))
     common = {line for line, times in edges.items() if times > max(2, sum(map(bool, written)) / 2)} | {"0"}
     kept = []
     for lines in pages:

@@ -25,10 +25,11 @@ from automedeval.judges.judge import Judge
 from automedeval.judges.requests import Request, plan_requests
 from automedeval.models.base import Answer, Dialogue, Prompt, own_text
 from automedeval.records import REFERENCE, Case, RecordError, Response, Verdict, digest
+from automedeval.records.language import normalise
 from automedeval.rubrics.grammar import answer_parts, parse_verdict
 from automedeval.rubrics.misattribution import misattributions
 from automedeval.rubrics.prompts import chain_messages, template_fingerprint
-from automedeval.rubrics.questions import Search, find_passages, normalised, questions_of
+from automedeval.rubrics.questions import Search, find_passages, questions_of
 
 ENDED = ("verdict", "out_of_questions", "repeated_question", "invalid")
 
@@ -113,8 +114,8 @@ class CompletionChain:
                 continue
             if not questions or not may_ask:
                 break
-            new = [question for question in questions if normalised(question) not in seen]
-            seen.update(map(normalised, new))
+            new = [question for question in questions if normalise(question) not in seen]
+            seen.update(map(normalise, new))
             if new:
                 passages = find_passages(self.search, new)
                 knowledge.append({"query": "\n".join(new), "passages": [passage.to_dict() for passage in passages]})

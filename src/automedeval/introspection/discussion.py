@@ -18,10 +18,11 @@ from automedeval.introspection.mistakes import Mistake
 from automedeval.models.base import WINDOW, Answer, Chat, Dialogue, Messages, Prompt, own_text
 from automedeval.records import RecordError, digest
 from automedeval.records.journal import Journal, now
+from automedeval.records.language import normalise
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, parse_verdict, reads_back
 from automedeval.rubrics.prompts import Turn, discussion_messages, template_fingerprint
-from automedeval.rubrics.questions import Search, find_passages, normalised, questions_of
+from automedeval.rubrics.questions import Search, find_passages, questions_of
 from automedeval.rubrics.slots import reordered
 
 EXCHANGES = 3  # Paper: "after up to three rounds of discussion"
@@ -133,7 +134,7 @@ class Discussion:
     def on_record(self) -> ParsedAnswer:
         """The verdict on record, in the slots of the partners' prompts."""
         recorded = self.mistake.recorded
-        return reordered(recorded.reading, recorded.order, self.order)
+        return reordered(recorded.reading, recorded.order, self.order, self.rubric.slot_word)
 
     def add(self, piece: dict[str, Any]) -> None:
         """Add the message of a step."""
@@ -350,7 +351,7 @@ class Partners:
         asked: list[dict[str, Any]] = []
         usage: Counter = Counter()
         before = discussion.asked_before(exchange)
-        seen = {normalised(question) for each in before for question in each["questions"]}
+        seen = {normalise(question) for each in before for question in each["questions"]}
         may_ask = self.questions > 0
         for call in itertools.count(len(before) + exchange):
             turns = discussion.suggester_turns(exchange, asked)
@@ -359,8 +360,8 @@ class Partners:
             questions = self._questions(answer, discussion) if may_ask else []
             if not questions:
                 return _said(answer, usage, asked=asked)
-            new = [question for question in questions if normalised(question) not in seen]
-            seen.update(map(normalised, new))
+            new = [question for question in questions if normalise(question) not in seen]
+            seen.update(map(normalise, new))
             may_ask = bool(new) and len(asked) + 1 < self.questions
             passages = [passage.to_dict() for passage in find_passages(self.search, new)] if new else None
             asked.append({"text": own_text(answer.text), "questions": new, "passages": passages, "goes_on": may_ask})

@@ -139,7 +139,7 @@ def _reading(line: Mapping[str, Any], recorded: Recorded, order: Sequence[int], 
         if wrong := [score for score in chosen if type(score) is not int or not low <= score <= high]:
             wrong = json.dumps(wrong[0])
             raise RecordError(f"{place}: a score must be a whole number from {low} to {high}, not {wrong}")
-        reading = reordered(ParsedAnswer(True, None, rationale, tuple(chosen)), order, recorded.order)
+        reading = reordered(ParsedAnswer(True, None, rationale, tuple(chosen)), order, recorded.order, rubric.slot_word)
     if not reads_back(format_verdict(reading, rubric), rubric, len(order)):
         raise RecordError(f"{place}: 'rationale' holds a control token, or a line that reads as a verdict")
     return reading

@@ -16,9 +16,9 @@ from automedeval.rubrics import Rubric
 from automedeval.rubrics.grammar import ParsedAnswer, parse_verdict
 from automedeval.rubrics.prompts import judge_messages
 from automedeval.rubrics.slots import as_recorded, by_slot, seen_from
+from automedeval.stats.agreement import SAME, relation_of
 
 KINDS = ("relations", "scores", "choices", "invalid")
-SAME = 1e-9  # scores that differ by no more are equal, as in every measure of agreement
 LONGEST_RAW = 2000  # characters that are shown of an answer that could not be parsed
 
 
@@ -90,7 +90,7 @@ class Mistake:
         verdict = self.judged
         if not verdict.valid:
             return {"rationale": None, "scores": None, "error": verdict.error, "raw": verdict.raw[:LONGEST_RAW]}
-        seen = seen_from(verdict, order)
+        seen = seen_from(verdict, order, self.recorded.rubric.slot_word)
         return {"rationale": seen.rationale, "scores": list(seen.scores), "error": None, "raw": None}
 
     @property
@@ -244,15 +244,11 @@ def _kind(recorded: Recorded, verdicts: Sequence[Verdict], tolerance: float) -> 
             judged[index] = sum(given) / len(given)
     known = recorded.scores
     for one, other in itertools.combinations(judged, 2):
-        if _relation(judged[one] - judged[other]) != _relation(known[one] - known[other]):
+        if relation_of(judged[one] - judged[other]) != relation_of(known[one] - known[other]):
             return "relations"
     if any(abs(judged[index] - known[index]) > tolerance + SAME for index in judged):
         return "scores"
     return None
-
-
-def _relation(gap: float) -> int:
-    return 0 if abs(gap) <= SAME else (1 if gap > 0 else -1)
 
 
 def _distance(recorded: Recorded, verdict: Verdict) -> float:

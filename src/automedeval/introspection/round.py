@@ -126,7 +126,8 @@ def _by_consensus(discussion: Discussion) -> Decision:
     about = {"mistake": discussion.mistake, "discussion": discussion, "by": "consensus"}
     if suggestion.keep:
         return Decision(**about, decision="keep", when=discussion.pieces["review", exchange]["when"])
-    reading = reordered(discussion.revised, discussion.order, discussion.mistake.recorded.order)
+    order, word = discussion.mistake.recorded.order, discussion.rubric.slot_word
+    reading = reordered(discussion.revised, discussion.order, order, word)
     return Decision(**about, decision="revise", reading=reading, when=discussion.pieces["revision", exchange]["when"])
 
 

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from automedeval.models.base import Answer, Prompt, SequentialChat
 from automedeval.records import Case, Rating, RecordError, digest, read_records
-
-SAME = 1e-9  # mean ratings that differ by no more are tied
+from automedeval.stats.agreement import SAME
 
 
 @dataclass

@@ -14,7 +14,7 @@ import numpy as np
 from automedeval.meta_evaluation.cases import Cases, UnknownCases
 from automedeval.meta_evaluation.verdicts import JudgeVerdicts, check_order
 from automedeval.records import RecordError, Verdict, read_placed, verdicts_file
-from automedeval.rubrics.rationale import permute
+from automedeval.rubrics.rationale import DOCTOR, permute
 from automedeval.stats import bootstrap
 
 LABEL = "similarity to the teacher's rationale, not its quality"
@@ -38,7 +38,8 @@ def rationales_of(judge: JudgeVerdicts) -> tuple[dict[Shown, list[tuple[int, str
             texts.setdefault((case, verdict.order, True), []).append((verdict.run, verdict.rationale))
         else:
             order = tuple(sorted(verdict.order))
-            text = permute(verdict.rationale, [verdict.order.index(response) for response in order])
+            slots = [verdict.order.index(response) for response in order]
+            text = permute(verdict.rationale, slots, judge.rubric.slot_word if judge.rubric else DOCTOR)
             texts.setdefault((case, order, False), []).append((verdict.run, text))
     return texts, left_out
 

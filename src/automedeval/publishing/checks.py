@@ -8,6 +8,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from automedeval.publishing.cards import CARD, DATASET, METRIC, MODEL, PAGE, check_card
+from automedeval.publishing.paths import without_paths
 from automedeval.records import RATER, RecordError, read_text
 from automedeval.records.yaml_file import load_yaml
 
@@ -28,6 +30,7 @@ SUFFIXES = {
     METRIC: PLAIN | IMAGES | {".py"},
     PAGE: PLAIN | IMAGES | {".parquet", ".py", ".jinja", ".css", ".js", ".sh"},
 }
+BINARY = IMAGES - {".svg"} | {".safetensors", ".model"}  # beside parquet; all other files are text
 WEIGHTS = {
     ".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".h5", ".msgpack", ".onnx", ".gguf", ".npz", ".npy", ".joblib",
 }  # fmt: skip
@@ -56,16 +59,20 @@ SECRETS = {
     "a private key": (b"PRIVATE KEY", rb"-----BEGIN [A-Z ]*PRIVATE KEY-----"),
 }
 
+# What JSON writes in place of a character. A key at the start of a line follows the "n" of "\n" there, like a part of a word.
+_ESCAPE = re.compile(rb"\\+(?:(u[0-9a-fA-F]{4}|[bfnrt])|(?=[\"/]))")
+
 ANNOTATORS = ("annotator", "annotators")  # keys and columns that hold names of annotators
 _PEOPLE = re.compile(rb"annotator|rater:(?=\S)", re.I)
+_RATER = re.compile(rf"{RATER}\S")
 NAMES = "{}: names annotators; if these are pseudonyms, set --annotators_are_pseudonyms true"
 
 NOT_STATED = "not stated"
 # Licences that forbid to redistribute a text, or to redistribute it inside a prompt.
 CLOSED = re.compile(
-    r"^none$|^n/?a$|^no\b|unknown|proprietary|all.rights.reserved|no.?redistribution|non.?redistributable|confidential"
-    r"|\b(?:not|don.?t) (?:for|to be|distribute|redistribute)|©"
-    r"|no.?derivatives|\bnd\b"
+    r"^\W*$|^none$|^n/?a$|^no\b|unknown|unspecified|proprietary|all.rights.reserved|no.?redistribution|non.?redistributable"
+    r"|confidential|\b(?:not|don.?t) (?:for|to be|distribute|redistribute|stated|specified|given)|©"
+    r"|no.?deriv|\bnd\b"
 )
 
 
@@ -115,6 +122,7 @@ def pack(
     if card is None and CARD not in files:
         raise RecordError(f"{folder}: no {CARD}: a repository needs a card")
     sent: dict[str, Path | bytes] = files | dict(extra or {}) | ({} if card is None else {CARD: card.encode()})
+    sent |= without_paths(sent)
     for path, file in sent.items():
         _check_file(str(folder / path), kind, file, pseudonyms)
     _check_complete(folder, kind, files)
@@ -240,14 +248,18 @@ def _check_file(place: str, kind: str, file: Path | bytes, pseudonyms: bool) -> 
         allowed = ", ".join(sorted(SUFFIXES[kind] - {""}))
         raise RecordError(f"{place}: a {kind} may not hold a {suffix} file; allowed are {allowed}")
     if isinstance(file, Path) and suffix == ".parquet":
+        with _parquet(file) as parquet:
+            _check_secrets(
+                place, parquet.schema_arrow.to_string(truncate_metadata=False).encode(), "line of the schema"
+            )
         for number, row in enumerate(_rows(file), 1):
             _check_secrets(place, json.dumps(row, default=str).encode(), "row", number)
             if not pseudonyms and _names_people(row):
                 raise RecordError(NAMES.format(place))
         return
     content = file if isinstance(file, bytes) else _header(file) if suffix == ".safetensors" else file.read_bytes()
-    if not suffix and b"\0" in content:
-        raise RecordError(f"{place}: a file without a suffix must be text")
+    if suffix not in BINARY and b"\0" in content:
+        raise RecordError(f"{place}: must be text in UTF-8, which can be searched for keys and names")
     _check_secrets(place, content)
     if not pseudonyms:
         _check_annotators(place, suffix, content)
@@ -267,11 +279,12 @@ def _header(file: Path) -> bytes:
 
 def _check_secrets(place: str, content: bytes, unit: str = "line", first: int = 1) -> None:
     """Raise RecordError if a text holds a key or a token; `unit` and `first` count its lines in the message."""
-    found = {name: each for name, (part, each) in SECRETS.items() if part in content and re.search(each, content)}
-    for number, line in enumerate(content.split(b"\n") if found else (), first):
-        for name, pattern in found.items():
-            if re.search(pattern, line):
-                raise RecordError(f"{place}, {unit} {number}: looks like {name}; remove it and revoke it")
+    for text in dict.fromkeys((content, _ESCAPE.sub(lambda match: b" " if match[1] else b"", content))):
+        found = {name: each for name, (part, each) in SECRETS.items() if part in text and re.search(each, text)}
+        for number, line in enumerate(text.split(b"\n") if found else (), first):
+            for name, pattern in found.items():
+                if re.search(pattern, line):
+                    raise RecordError(f"{place}, {unit} {number}: looks like {name}; remove it and revoke it")
 
 
 def _check_annotators(place: str, suffix: str, content: bytes) -> None:
@@ -293,19 +306,16 @@ def _check_annotators(place: str, suffix: str, content: bytes) -> None:
         raise RecordError(NAMES.format(place))
 
 
-def _names_people(value: Any) -> bool:
-    """Return whether a JSON value holds an annotator's name at any depth."""
+def _names_people(value: Any, annotators: bool = False) -> bool:
+    """Return whether a JSON value, as a key or a text at any depth, names an annotator; `annotators`: every text is one."""
+    if isinstance(value, str):
+        return bool(value) and (annotators or _RATER.match(value) is not None)
     if isinstance(value, list):
-        return any(map(_names_people, value))
-    if not isinstance(value, dict):
-        return False
-    for key, held in value.items():
-        each = held if isinstance(held, list) else [held]
-        if str(key).lower() in ANNOTATORS and any(isinstance(name, str | dict) and name for name in each):
-            return True
-        if key == "judge" and str(held).startswith(RATER):
-            return True
-    return any(map(_names_people, value.values()))
+        return any(_names_people(each, annotators) for each in value)
+    return isinstance(value, dict) and any(
+        _names_people(key, annotators) or _names_people(held, annotators or key.lower() in ANNOTATORS)
+        for key, held in ((str(key), held) for key, held in value.items())
+    )
 
 
 def _check_licences(folder: Path, files: Mapping[str, Path], public: bool) -> list[str]:
@@ -336,10 +346,17 @@ def _licences(files: Mapping[str, Path]) -> Iterator[Any]:
 
 
 def _rows(file: Path) -> Iterator[dict[str, Any]]:
+    with _parquet(file) as parquet:
+        for batch in parquet.iter_batches(256):
+            yield from batch.to_pylist()
+
+
+@contextmanager
+def _parquet(file: Path) -> Iterator[pa.parquet.ParquetFile]:
+    """Open a parquet file; RecordError if it cannot be read."""
     try:
         with pa.parquet.ParquetFile(file) as parquet:
-            for batch in parquet.iter_batches(256):
-                yield from batch.to_pylist()
+            yield parquet
     except (OSError, pa.ArrowException) as error:
         raise RecordError(f"{file}: cannot be read: {' '.join(str(error).split())[:200]}") from None
 

@@ -3,7 +3,7 @@
 A private repository becomes public only if nothing that it ever held differs from what is published.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, constants
@@ -81,7 +81,7 @@ def push(
     removals = [CommitOperationDelete(path) for path in stale]
     # With the parent commit: if somebody pushes meanwhile, the Hub refuses this push.
     done = api.create_commit(**where, operations=[*adds, *removals], commit_message=message, parent_commit=info.sha)
-    check_there(files_there(api, where, done.oid), parcel, adds, repo)
+    check_there(files_there(api, where, done.oid), adds, repo)
     if public and info.private:
         api.update_repo_settings(**where, private=False)
     kind = constants.REPO_TYPES_URL_PREFIXES.get(where["repo_type"], "")
@@ -126,12 +126,11 @@ def _same(entry: RepoFile, add: CommitOperationAdd) -> bool:
         return entry.size == add.upload_info.size and entry.blob_id == git_hash(stream.read())
 
 
-def check_there(there: dict[str, RepoFile], parcel: Parcel, adds: Sequence[CommitOperationAdd], repo: str) -> None:
-    """Raise RecordError unless a revision holds all files with their sizes, and large ones with their SHA-256."""
-    found = {path: entry.size for path, entry in there.items() if path not in KEPT}
-    wrong = sorted({path for path, _ in found.items() ^ parcel.sizes.items()} - KEPT)
-    digests = {each.path_in_repo: each.upload_info.sha256.hex() for each in adds}
-    wrong += [path for path, entry in there.items() if entry.lfs and entry.lfs.sha256 != digests.get(path)]
+def check_there(there: Mapping[str, RepoFile], adds: Sequence[CommitOperationAdd], repo: str) -> None:
+    """Raise RecordError unless a revision holds exactly the files that were sent."""
+    sent = {add.path_in_repo: add for add in adds}
+    paths = sorted({*there, *sent} - KEPT)
+    wrong = [path for path in paths if not (path in there and path in sent and _same(there[path], sent[path]))]
     if wrong:
         raise RecordError(f"{repo}: after the commit, files on the Hub differ from those sent: {', '.join(wrong[:5])}")
 

@@ -6,15 +6,16 @@ between its two markers, `<!-- results -->` and `<!-- /results -->`, from the re
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path, PureWindowsPath
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import yaml
 
-from automedeval.models.checkpoints import Stage, fingerprint, read_history, read_record
+from automedeval.models.checkpoints import fingerprint, read_history, read_record
 from automedeval.publishing.cards import front_matter
+from automedeval.publishing.paths import short_path
 from automedeval.records import RecordError, read_text
 from automedeval.records.hub_names import hub_name
 from automedeval.reports.facts import Audit, Known, facts_of
@@ -83,8 +84,8 @@ def fill_card(
         **vars(inputs),
         "base_model": base,
         "base_commit": None if inputs.base_model else record.get("base_commit"),
-        "stages": history,
-        "hours": training_hours(checkpoint, history),
+        "stages": [replace(stage, dataset=short_path(stage.dataset)) for stage in history],
+        "hours": training_hours(checkpoint, len(history)),
         "rows": record["identity"]["rows"],
         "versions": ", ".join(f"{name} {version}" for name, version in record["versions"].items()),
         "audit": None if audit is None else dict(estimates_in(audit.get("headline", audit))),
@@ -122,13 +123,17 @@ def write_in(text: str, parts: Mapping[str, str]) -> str:
     return MARKER.sub(lambda match: f"<!-- {match[1]} -->\n{parts[match[1]]}\n<!-- /{match[1]} -->", text)
 
 
-def training_hours(checkpoint: Path, history: Sequence[Stage]) -> list[float | None]:
+def training_hours(checkpoint: Path, stages: int) -> list[float | None]:
     """Return the hours of each stage, None where the checkpoint that it left is not on this machine any more."""
-    hours: list[float | None] = [None] * len(history)
-    record, place = read_record(checkpoint), len(history) - 1
-    while record is not None and place >= 0 and len(record.get("history", ())) == place + 1:
+    hours: list[float | None] = [None] * stages
+    record, place = read_record(checkpoint), stages
+    while record is not None and place:
+        place -= 1
         hours[place] = record["seconds"] / 3600
-        record, place = read_record(record["start"]), place - 1
+        start = Path(record["start"])
+        # The folder may hold another run by now.
+        same = (start / "config.json").exists() and fingerprint(start, []) == record["identity"]["start"]
+        record = read_record(start) if same else None
     return hours
 
 
@@ -193,12 +198,6 @@ def model_index(repo: str, result: Mapping[str, Any], records: Mapping[str, Mapp
         "metrics": metrics,
     }
     return [{"name": repo.split("/")[-1], "results": [found]}]
-
-
-def short_path(path: str) -> str:
-    """Return a file's name and the folder that it lies in; the rest of a path may tell a user's name."""
-    parts = PureWindowsPath(path)  # of either system: it takes "/" and "\\" alike
-    return "/".join(filter(None, (parts.parent.name, parts.name)))
 
 
 def _audited(checkpoint: Path, audit: Mapping[str, Any]) -> str | None:
@@ -270,8 +269,9 @@ def read_result(file: str | Path) -> dict[str, Any]:
     Raises:
         RecordError: it cannot be read, or holds something else.
     """
+    text = read_text(Path(file))
     try:
-        found = json.loads(read_text(Path(file)))
+        found = json.loads(text)
     except ValueError as error:
         raise RecordError(f"{file}: {error}") from None
     if not isinstance(found, dict):

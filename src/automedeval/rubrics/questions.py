@@ -1,11 +1,11 @@
 """Read the questions of a model's message and look them up (paper, section 3.1, Algorithm 1)."""
 
 import re
-import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from automedeval.models.base import Answer, own_text
+from automedeval.records.language import normalise
 from automedeval.rubrics.grammar import parse_verdict
 from automedeval.rubrics.rubric import Rubric
 
@@ -25,11 +25,6 @@ def find_passages(search: Search, questions: Sequence[str]) -> list[Any]:
     return list({passage.id: passage for found in search(questions) for passage in found}.values())
 
 
-def normalised(question: str) -> str:
-    """Return the words of a question in lower case; questions with the same words count as the same question."""
-    return " ".join(re.findall(r"\w+", unicodedata.normalize("NFKC", question).casefold()))
-
-
 def questions_of(answer: Answer, rubric: Rubric, slots: int, may_ask: bool = True) -> list[str]:
     """Return the questions of a message, at most three; an empty list if the message is a verdict or has no question.
 
@@ -47,6 +42,6 @@ def questions_of(answer: Answer, rubric: Rubric, slots: int, may_ask: bool = Tru
     for match in _QUESTION.finditer(text, start):
         question = match[1].strip(" \t\r*_`")[:_LONGEST_QUESTION]
         broken_off = answer.truncated and not text[match.end() :].strip() and not question.endswith(("?", "？"))
-        if not broken_off and normalised(question) not in ("", "what is"):  # the bare form asks nothing
-            found.setdefault(normalised(question), question)
+        if not broken_off and normalise(question) not in ("", "what is"):  # the bare form asks nothing
+            found.setdefault(normalise(question), question)
     return list(found.values())[:_MOST_AT_ONCE]

@@ -2,36 +2,45 @@
 
 A stepwise rationale (paper, Fig. 8 and 9, Table 7) has a step on the question and then one on each doctor's response.
 "Doctor k" is the response in slot k - 1. Headers are "Step 2: …", "Step 2 (Doctor 1): …", "Step2(Evaluation on Doctor1): …"
-and "Step 1: Doctor 1: …", with or without Markdown.
+and "Step 1: Doctor 1: …", with or without Markdown. `word` is what the rubric calls a response, beside "Doctor".
 """
 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 _MARK = r"[*_]{0,3}"
 _GAP = r"[ \t]{0,3}"
 _NUMBER = r"[1-9][0-9]?(?![0-9]|\.[0-9]|,[0-9]{3})"  # "Doctor 1.", never "Doctor 1.5"
-_DOCTOR = rf"\b(?i:doctor){_GAP}#?({_NUMBER})"
-# A header begins a line; within a line only "Step 3:", with a capital and a colon, is one.
-_HEADER = re.compile(
-    rf"(?:(?P<line>^[ \t*#>_-]{{0,12}})(?i:step)|(?<=\s){_MARK}Step){_GAP}(?P<number>{_NUMBER})"
-    rf"{_MARK}{_GAP}(?:\([^()\n]{{0,80}}\))?{_MARK}{_GAP}"
-    rf"(?(line)(?:[:：]|[.–—-](?=\s))|[:：]){_MARK}"
-    rf"(?:{_GAP}{_MARK}{_DOCTOR}{_MARK}[:：]{_MARK})?",
-    re.M,
-)
+DOCTOR = "Doctor"
 _HEADING = re.compile(r"\s*[*#_ \t]{0,12}analy[sz](?:e|is)[*_]{0,3}[:：][*_]{0,3}\s*", re.I)
-# "Doctor 2", "Doctors 1, 2 and 3", "the first doctor". After a single doctor a comma begins no list: "Doctor 1, 2 tablets".
 _UNIT = r"(?!\s?(?:%|(?:mg|mcg|g|ml|hours?|days?|weeks?|tablets?|times)\b))"
-_NAMES = re.compile(
-    rf"\bdoctors\s{{0,3}}#?{_NUMBER}\b(?:(?:[–-]|\s?[,/&]\s?|,?\s(?:and|or|to|vs\.?)\s)#?{_NUMBER}\b{_UNIT}){{0,20}}"
-    rf"|\bdoctor\s{{0,3}}#?{_NUMBER}\b(?:(?:\s?[/&]\s?|\s(?:and|or)\s)#?{_NUMBER}\b{_UNIT}){{0,20}}"
-    r"|\bthe\s(?:first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth)(?=\sdoctor)",
-    re.I,
-)
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 _NUMBERS = re.compile(r"([0-9]+)(?:([–-]|\sto\s)([0-9]+))?")
+
+
+@cache
+def _patterns(word: str) -> tuple[re.Pattern, re.Pattern, re.Pattern]:
+    """Return the patterns of a doctor's name, of the header of a step, and of the names in a text."""
+    word = "|".join(map(re.escape, dict.fromkeys((DOCTOR, word))))  # physicians are asked to write "Doctor" in any case
+    doctor = rf"\b(?i:{word}){_GAP}#?({_NUMBER})"
+    # A header begins a line; within a line only "Step 3:", with a capital and a colon, is one.
+    header = re.compile(
+        rf"(?:(?P<line>^[ \t*#>_-]{{0,12}})(?i:step)|(?<=\s){_MARK}Step){_GAP}(?P<number>{_NUMBER})"
+        rf"{_MARK}{_GAP}(?:\([^()\n]{{0,80}}\))?{_MARK}{_GAP}"
+        rf"(?(line)(?:[:：]|[.–—-](?=\s))|[:：]){_MARK}"
+        rf"(?:{_GAP}{_MARK}{doctor}{_MARK}[:：]{_MARK})?",
+        re.M,
+    )
+    # "Doctor 2", "Doctors 1, 2 and 3", "the first doctor". After one doctor a comma begins no list: "Doctor 1, 2 tablets".
+    names = re.compile(
+        rf"\b(?:{word})s\s{{0,3}}#?{_NUMBER}\b(?:(?:[–-]|\s?[,/&]\s?|,?\s(?:and|or|to|vs\.?)\s)#?{_NUMBER}\b{_UNIT}){{0,20}}"
+        rf"|\b(?:{word})\s{{0,3}}#?{_NUMBER}\b(?:(?:\s?[/&]\s?|\s(?:and|or)\s)#?{_NUMBER}\b{_UNIT}){{0,20}}"
+        rf"|\bthe\s(?:{'|'.join(_ORDINALS)})(?=\s(?:{word}))",
+        re.I,
+    )
+    return re.compile(doctor), header, names
 
 
 @dataclass(frozen=True)
@@ -50,14 +59,15 @@ class Step:
     regular: bool
 
 
-def read_steps(rationale: str) -> tuple[list[Step], int]:
+def read_steps(rationale: str, word: str = DOCTOR) -> tuple[list[Step], int]:
     """Return the steps of a rationale in order, and the difference between the numbers of steps and doctors, 0 or 1.
 
     A step belongs to the doctor that its header names, or else to the one of its number: Step 2 is on Doctor 1, or on Doctor 2
     if a header such as "Step 1: Doctor 1:" numbers steps as doctors.
     """
-    headers = list(_HEADER.finditer(rationale))
-    doctors = (re.findall(_DOCTOR, header[0]) for header in headers)
+    doctor_of, header_of, _ = _patterns(word)
+    headers = list(header_of.finditer(rationale))
+    doctors = (doctor_of.findall(header[0]) for header in headers)
     named = [int(found[0]) if len(found) == 1 else None for found in doctors]
     shift = 0 if any(int(header["number"]) == doctor for header, doctor in zip(headers, named)) else 1
     steps = []
@@ -113,7 +123,7 @@ def doctors_named(text: str) -> list[int]:
     return found
 
 
-def permute(rationale: str, slots: Sequence[int]) -> str:
+def permute(rationale: str, slots: Sequence[int], word: str = DOCTOR) -> str:
     """Return the rationale for another order of the doctors.
 
     Steps move and are renumbered with their doctors, and "Doctor k" is renumbered everywhere. The inverse order gives the
@@ -131,9 +141,9 @@ def permute(rationale: str, slots: Sequence[int]) -> str:
     shown = {former + 1: slot + 1 for slot, former in enumerate(slots)}
 
     def rename(text: str) -> str:
-        return _rename(text, lambda number: shown.get(number, number))
+        return _rename(text, lambda number: shown.get(number, number), word)
 
-    steps, shift = read_steps(rationale)
+    steps, shift = read_steps(rationale, word)
     own = [step for step in steps if step.doctor in shown]
     # The step that is n-th by its new doctor takes the place of the n-th by its former one: sorted steps stay sorted, and the
     # inverse order restores unsorted ones.
@@ -157,7 +167,7 @@ def permute(rationale: str, slots: Sequence[int]) -> str:
     return "".join([*pieces, rename(rationale[position:])])
 
 
-def _rename(text: str, name: Callable[[int], int]) -> str:
+def _rename(text: str, name: Callable[[int], int], word: str = DOCTOR) -> str:
     """Replace the number of every doctor in a text by `name` of it.
 
     "Doctors 1-3" stays a range if the new numbers are consecutive, and is written out otherwise.
@@ -176,12 +186,11 @@ def _rename(text: str, name: Callable[[int], int]) -> str:
         return ", ".join(map(str, new[:-1])) + f" and {new[-1]}"
 
     def names(match: re.Match) -> str:
-        words = match[0]
-        if words[:3].lower() != "the":
+        words, ordinal = match[0], match[0][4:]  # after "the "
+        if ordinal.lower() not in _ORDINALS:
             return _NUMBERS.sub(numbers, words)
-        ordinal = words[4:]
         new = name(_ORDINALS.index(ordinal.lower()) + 1)
-        word = _ORDINALS[new - 1] if new <= len(_ORDINALS) else ordinal
-        return words[:4] + (word.capitalize() if ordinal[0].isupper() else word)
+        told = _ORDINALS[new - 1] if new <= len(_ORDINALS) else ordinal
+        return words[:4] + (told.capitalize() if ordinal[0].isupper() else told)
 
-    return _NAMES.sub(names, text)
+    return _patterns(word)[2].sub(names, text)

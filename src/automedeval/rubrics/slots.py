@@ -1,8 +1,9 @@
 """Translate verdicts between the slots of a prompt and the responses of a case.
 
 `order` lists which response of the case stands in which slot: "Doctor k" is the response in slot k - 1, and of a pair "a" is
-slot 0 and "b" slot 1. A ParsedAnswer goes by slots. A record has scores in the order of the case's responses and choices as
-names of models; its rationale names the doctors by its own order.
+slot 0 and "b" slot 1; `word` is what the rubric calls a response, beside "Doctor". A ParsedAnswer goes by slots. A record
+has scores in the order of the case's responses and choices as names of models; its rationale names the doctors by its own
+order.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,7 +11,7 @@ from typing import Any
 
 from automedeval.records import Verdict
 from automedeval.rubrics.grammar import ParsedAnswer
-from automedeval.rubrics.rationale import permute
+from automedeval.rubrics.rationale import DOCTOR, permute
 
 
 def by_response(values: Iterable[Any], order: Sequence[int], count: int) -> tuple:
@@ -40,7 +41,7 @@ def as_recorded(answer: ParsedAnswer, order: Sequence[int], models: Sequence[str
     }
 
 
-def renamed(text: str, given: Sequence[int], order: Sequence[int]) -> str:
+def renamed(text: str, given: Sequence[int], order: Sequence[int], word: str = DOCTOR) -> str:
     """Return a text on the doctors of the order `given` with the doctors' numbers of `order`; steps are sorted anew.
 
     Responses that only one of the orders holds are put behind the others: a text may be on fewer responses than are shown, or
@@ -48,20 +49,20 @@ def renamed(text: str, given: Sequence[int], order: Sequence[int]) -> str:
     """
     own = [*given, *(index for index in order if index not in given)]
     whole = [*order, *(index for index in given if index not in order)]
-    return permute(text, [own.index(index) for index in whole]) if whole else text
+    return permute(text, [own.index(index) for index in whole], word) if whole else text
 
 
-def reordered(answer: ParsedAnswer, given: Sequence[int], order: Sequence[int]) -> ParsedAnswer:
+def reordered(answer: ParsedAnswer, given: Sequence[int], order: Sequence[int], word: str = DOCTOR) -> ParsedAnswer:
     """Return a scored answer on the order `given` with the same responses in the slots of `order`."""
     if tuple(given) == tuple(order):
         return answer
     scores = tuple(answer.scores[list(given).index(index)] for index in order) if answer.scores else None
-    return ParsedAnswer(True, None, answer.rationale and renamed(answer.rationale, given, order), scores)
+    return ParsedAnswer(True, None, answer.rationale and renamed(answer.rationale, given, order, word), scores)
 
 
-def seen_from(verdict: Verdict, order: Sequence[int]) -> ParsedAnswer:
+def seen_from(verdict: Verdict, order: Sequence[int], word: str = DOCTOR) -> ParsedAnswer:
     """Return a scored verdict with the responses in the slots of `order`; a score is None where the judge gave none."""
-    rationale = verdict.rationale and renamed(verdict.rationale, verdict.order, order)
+    rationale = verdict.rationale and renamed(verdict.rationale, verdict.order, order, word)
     scores = None if verdict.scores is None else by_slot(verdict.scores, order)
     own = {name: by_slot(values, order) for name, values in (verdict.criterion_scores or {}).items()}
     return ParsedAnswer(verdict.valid, verdict.error, rationale, scores, criterion_scores=own or None)
