@@ -38,8 +38,8 @@ def judge_dataset(
     Returns:
         The data set with `MODEL_score` for each model, the mean of what the valid verdicts say of its response
         (`Verdict.value`); null where there is none. `valid` says whether every verdict on the row is valid, null where there
-        was nothing to judge. `rationale` is that of the first valid verdict, null if there is none; `error` is that of the first
-        invalid one.
+        was nothing to judge. `rationale` is that of the first valid verdict, null if there is none. `error` is that of the
+        first invalid one.
 
     Raises:
         RecordError: a column is missing, the judge gives choices and no scores, or a response is blank and `blank` is None.
