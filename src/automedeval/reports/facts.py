@@ -121,7 +121,7 @@ def in_words(kinds: Sequence[str], last: str = "or") -> str:
 def _rated(known: Known) -> str:
     if known.agreement:
         return " ".join(known.agreement)
-    return f"Not known: nobody has rated these cases. Rate {LEAST_RATED} of them, which is enough for a first answer."
+    return f"Not known: nobody has rated these cases. {LEAST_RATED} rated cases are enough for a first answer."
 
 
 def _audited(known: Known) -> str:
