@@ -1,0 +1,219 @@
+"""Every `automedeval` command that the pages for users print is run on small files; what comes out is compared with loops.
+
+The commands of a page run in its order in one folder. Names that stand for the reader's own things stand for small ones: a
+two-layer checkpoint, a local endpoint, cases that are written here. docs/harnesses.md is run with the real harnesses by
+tests/harness, docs/annotation.md by tests/annotation.
+"""
+
+import csv
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+from doubles.agreement_study import read, write
+from doubles.criteria_grader import grade
+from doubles.endpoint import EndpointDouble, good_answer
+from programs import ENCODER, ROOT, needs_encoder, run_command
+from project.test_docs import commands
+
+PAGES = (
+    "README.md",
+    "docs/index.md",
+    "docs/believe.md",
+    "docs/criteria.md",
+    "docs/judge.md",
+    "docs/rewards.md",
+    "docs/serving.md",
+)
+NOT_RUN = {
+    "roberta-large": "the figures of two large models",
+    "medquad.yaml": "reads a public data set that is not part of the repository",
+    "channel": "tests/judges/test_channel.py runs them",
+    "verdicts/new": "the verdicts of the channel judge",
+    "annotate": "a server; tests/annotation runs it",
+    "doctor": "tests/project/test_first_minutes.py runs it",
+    "get-models": "unpacks packages from PyPI",
+    "requests.jsonl": "needs the answers of a model behind vLLM; tests/recipes/test_judge_batch_file.py runs it",
+}
+ENDS = {"audit": (0, 3), "compare": (0,)}  # exit statuses that are no error; a judge may not pass its audit
+
+
+def case(number: int, criteria: bool = False) -> dict:
+    texts = ("Take ibuprofen with food or milk.", "I like trains." if number % 3 else "Food protects the stomach.", "")
+    found = {
+        "id": f"c{number}",
+        "question": f"May I take ibuprofen with food? ({number})",
+        "reference": "Yes, ibuprofen is best taken with food or milk." if number % 2 else None,
+        "responses": [{"model": model, "text": text} for model, text in zip(("a", "b"), texts)],
+    }
+    words = ("says food", "names milk")
+    return found | (
+        {"criteria": [{"criterion": each, "points": 3, "tags": ["category:use"]} for each in words]} if criteria else {}
+    )
+
+
+def rate(cases: list[dict]) -> list[dict]:
+    return [
+        {"case_id": each["id"], "model": model, "annotator": "x", "criterion": "q", "score": score - (number % 5 == 4)}
+        for number, each in enumerate(cases)
+        for model, score in (("a", 5), ("b", 2))
+    ]
+
+
+def verdicts_of(cases: list[dict], name: str) -> list[dict]:
+    return [
+        {
+            "case_id": each["id"], "judge": name, "rubric": "automedeval@1", "order": [0, 1], "pair": None, "run": 0,
+            "valid": True, "error": None, "rationale": "Step 1: a is better.\nStep 2: b is worse.", "choices": None,
+            "scores": [4, 2], "expected_scores": [4 + n % 5 / 10, 2 - n % 3 / 10], "raw": "", "usage": {},
+            "models": ["a", "b"], "settings": f"{name:0<12.12}",
+        }
+        for n, each in enumerate(cases)
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def reader(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EndpointDouble]:
+    """Put the reader's own files into a folder, and go there."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    for name in ("models", "cases", "kqa"):
+        (tmp_path / name).mkdir()
+    for place in ("models/SmolLM2-135M-Instruct", "MODEL"):
+        (tmp_path / place).symlink_to(tiny_model)
+    (tmp_path / "models" / ENCODER.name).symlink_to(ENCODER.resolve())
+    rated, mine = [case(n) for n in range(24)], [case(n) for n in range(24, 36)]
+    for name, records in {
+        "rated.jsonl": rated, "my_cases.jsonl": mine, "new.jsonl": mine, "cases.jsonl": mine[:4],
+        "my_ratings.jsonl": rate([*rated, *mine[:6]]), "ratings.jsonl": rate(rated),
+        "cases/cases.jsonl": [case(n, True) for n in range(4)], "kqa/cases.jsonl": [case(n, True) for n in range(4)],
+    }.items():  # fmt: skip
+        write(tmp_path / name, records)
+    labels = [
+        {"case_id": each["id"], "model": response["model"], "criterion": own["criterion"], "annotator": who,
+         "label": "met" if own["criterion"].split()[-1] in response["text"] else "not_met"}
+        for each in read(tmp_path / "cases" / "cases.jsonl") for response in each["responses"] for own in each["criteria"]
+        for who in ("p1", "p2")
+    ]  # fmt: skip
+    for place in ("criterion_labels.jsonl", "kqa/criterion_labels.jsonl"):
+        write(tmp_path / place, labels)
+    with open("my_answers.csv", "w", newline="", encoding="utf-8") as stream:
+        table = csv.writer(stream)
+        table.writerow(["question", "a", "b", "reference"])
+        table.writerows(
+            [each["question"], *(r["text"] for r in each["responses"]), each["reference"]] for each in mine[:4]
+        )
+    with EndpointDouble(lambda body: grade(body) if "Criterion 1" in str(body) else good_answer(body)) as endpoint:
+        yield endpoint
+
+
+def prepared(words: list[str]) -> None:
+    """Write what an earlier page made: the verdicts that a command reads and that are not there."""
+    cases = [*read(Path("rated.jsonl")), *read(Path("my_cases.jsonl"))]
+    for word in words:
+        place = Path(word.rpartition("=")[2])
+        if word.startswith("-") or place.parts[:1] != ("verdicts",) or (place / "verdicts.jsonl").exists():
+            continue
+        own = {"rated": cases[:24], "mine": cases[24:], "small": cases, "large": cases, "teacher": cases[24:]}
+        if place.name in own and words[0] != "judge":
+            place.mkdir(parents=True, exist_ok=True)
+            name = "mine" if place.name == "rated" else place.name
+            write(place / "verdicts.jsonl", verdicts_of(own[place.name], name))
+
+
+def stand_ins(words: list[str], url: str) -> list[str]:
+    """Return a command for the reader's machine: its endpoint, and few tokens for a checkpoint of random weights."""
+    words = [word.replace("openai:MODEL", "openai:served") for word in words]
+    words = [url if word in ("http://localhost:8000/v1", "URL") else word for word in words]
+    if any(word.startswith("openai:") for word in words):
+        words += [] if "--base_url" in words else ["--base_url", url]
+        words += ["--score_decoding", "free", "--max_retries", "0"] if words[0] == "judge" else []
+    if any(word in ("MODEL", "models/SmolLM2-135M-Instruct") for word in words):
+        words += ["--device", "cpu", "--dtype", "float32", "--max_new_tokens", "8"]
+    if words[0] == "audit":
+        words += [
+            "--limit",
+            "2",
+            "--resamples",
+            "100",
+            *([] if "--attacks" in words or "--verdicts" in words else ["--attacks", "1"]),
+        ]
+    if words[0] in ("report", "compare") or (words[0] == "calibrate" and "--by" in words):
+        words += ["--resamples", "100"]
+    if "--rate_next" in words:
+        words[words.index("--rate_next") + 1] = "3"
+    return words
+
+
+def value(words: list[str], flag: str) -> str:
+    return words[words.index(flag) + 1]
+
+
+def check(words: list[str], printed: str) -> None:
+    """Compare what a command wrote with loops over the files that it read."""
+    if words[0] == "judge" and "--dry_run" not in words and "sample" not in words:
+        output = (
+            value(words, "--output")
+            if "--output" in words
+            else printed.split("verdicts: ")[1].split()[0].rpartition("/")[0]
+        )
+        found = read(Path(output) / "verdicts.jsonl")
+        given = value(words, "--cases") if "--cases" in words else words[1]
+        with open(given, encoding="utf-8") as stream:
+            wanted = len(read(Path(given))) if given.endswith(".jsonl") else len(list(csv.DictReader(stream)))
+        shown = Counter((each["judge"], each["rubric"], each["case_id"]) for each in found for _ in each["order"])
+        for author in {(each["judge"], each["rubric"]) for each in found}:
+            assert len([key for key in shown if key[:2] == author]) == wanted
+        assert set(shown.values()) == {2}, "both responses of every case, once"
+        assert all(each["valid"] or each["error"] for each in found)
+    if words[0] == "report" and Path(value(words, "--output"), "agreement.json").is_file():
+        result = json.loads(Path(value(words, "--output"), "agreement.json").read_text())
+        cases = read(Path(value(words, "--cases")))
+        assert result["cases"]["cases"] == len(cases)
+        (place,) = (word for word in [value(words, "--verdicts")])
+        means: dict[str, list[float]] = {}
+        for verdict in read(Path(place) / "verdicts.jsonl"):
+            for model, score in zip(verdict["models"], verdict["expected_scores"] or verdict["scores"] or ()):
+                means.setdefault(model, []).append(score)
+        (table,) = [own for name, own in result["models"].items() if name != "people"]
+        for model, own in means.items():
+            assert table["models"][model]["expected"]["value"] == pytest.approx(fmean(own), abs=1e-9)
+    if words[0] == "abstain":
+        record = json.loads(Path(value(words, "--output"), "abstention.json").read_text())
+        rated = {each["case_id"] for each in read(Path("my_ratings.jsonl"))}
+        ids = [each["id"] for file in ("rated.jsonl", "my_cases.jsonl") for each in read(Path(file))]
+        assert record["fresh"] == len([each for each in ids if each not in rated])
+        assert record["kept"] + record["queued"] == record["fresh"]
+        kept = read(Path(value(words, "--output"), "kept", "cases.jsonl"))
+        assert len(kept) == record["kept"]
+    if words[0] == "calibrate" and "--fit" in words:
+        assert len(read(Path(value(words, "--output"), "verdicts.jsonl"))) == len(
+            read(Path(value(words, "--verdicts"), "verdicts.jsonl"))
+        )
+
+
+@needs_encoder
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES)
+def test_the_commands_of_a_page_end_well_on_small_files(page: str, reader: EndpointDouble, tmp_path: Path) -> None:
+    run = 0
+    for command in commands((ROOT / page).read_text(encoding="utf-8")):
+        line = " ".join(command)
+        if command[0] != "automedeval" or any(word in line for word in NOT_RUN):
+            continue
+        words = stand_ins(command[1:], reader.url)
+        if (
+            words[0] == "report"
+            and value(words, "--verdicts") == "verdicts/kept/kept"
+            and not read(Path("verdicts/kept/kept/cases.jsonl"))
+        ):
+            continue  # nothing was certified of so few
+        prepared(words)
+        done = run_command(*words)
+        assert done.returncode in ENDS.get(words[0], (0,)), f"{line}\n{done.stdout[-400:]}{done.stderr[-800:]}"
+        check(words, done.stdout)
+        run += 1
+    assert run, f"{page} prints no command that is run"
