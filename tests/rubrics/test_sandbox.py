@@ -3,6 +3,8 @@
 import itertools
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import jinja2
@@ -61,6 +63,92 @@ ATTACKS = {
     "a call of a text": "{{ question() }}",
     "debugging": "{% debug %}",
 }
+
+
+DOUBLED = "{% set a = 'abcd' %}" + "{% set a = OPERATION %}" * 40
+KEPT = "{% set a = 'x y ' ~ responses[0] %}" + "{% set a = a ~ a %}" * 18  # about a million characters
+# Each of these makes more than a gigabyte where nothing bounds it, most of them in one expression.
+HUGE = {
+    "a width by %": "{{ '%2000000000s' % 'a' }}",
+    "a precision by %": "{{ '%.2000000000d' % 1 }}",
+    "the filter format": "{{ '%2000000000s' | format('a') }}",
+    "format with a star": "{{ '%*d' | format(2000000000, 1) }}",
+    "format with a name": "{{ '%(a)2000000000s' | format(a=1) }}",
+    "the method format": "{{ '{:>2000000000}'.format('a') }}",
+    "format_map": "{{ '{a:>2000000000}'.format_map({'a': 1}) }}",
+    "round": "{{ 1.5 | round(2000000000, 'ceil') }}",
+    "center": "{{ 'a' | center(2000000000) }}",
+    "indent": "{{ 'a\n' | indent(2000000000, true) }}",
+    "tojson": "{{ [1] | tojson(2000000000) }}",
+    "batch": "{{ [1] | batch(2000000000, 'a') | list }}",
+    "slice": "{{ [1] | slice(2000000000) | list }}",
+    "lipsum": "{{ lipsum(n=100000) }}{{ lipsum(n=9999999) }}",
+    "ljust": "{{ 'a'.ljust(2000000000) }}",
+    "zfill": "{{ 'a'.zfill(2000000000) }}",
+    "expandtabs": "{{ '\t'.expandtabs(2000000000) }}",
+    "bytes of a number": "{{ (1).to_bytes(2000000000, 'big') }}",
+    "a method of marked text": "{% autoescape true %}{% set a %}x{% endset %}{{ a.center(2000000000) }}{% endautoescape %}",
+    "a method by subscript": "{{ 'a'['rjust'](2000000000) }}",
+    "bounds of a sum": "{{ range(99999) | sum(start=0) }}{{ [[1], [2]] | sum(start=[0] * 2000000000) }}",
+    "text doubled by ~": DOUBLED.replace("OPERATION", "a ~ a"),
+    "text doubled by +": DOUBLED.replace("OPERATION", "a + a"),
+    "text doubled by join": DOUBLED.replace("OPERATION", "[a, a] | join"),
+    "text doubled by replace": DOUBLED.replace("OPERATION", "a | replace('a', 'aa') | replace('b', 'bb')"),
+    "text doubled by str.replace": DOUBLED.replace("OPERATION", "a.replace('a', 'aa').replace('b', 'bb')"),
+    "text doubled by str.join": DOUBLED.replace("OPERATION", "a.join(['', '', ''])"),
+    "text doubled by %": DOUBLED.replace("OPERATION", "'%s%s' % (a, a)"),
+    "text doubled by a block": DOUBLED.replace("{% set a = OPERATION %}", "{% set a %}{{ a }}{{ a }}{% endset %}"),
+    "text doubled by a macro": "{% macro m(a) %}{{ a }}{{ a }}{% endmacro %}" + DOUBLED.replace("OPERATION", "m(a)"),
+    "text doubled by a call": "{% macro m(a) %}{{ caller() }}{{ a }}{% endmacro %}"
+    + DOUBLED.replace("{% set a = OPERATION %}", "{% set a %}{% call m(a) %}{{ a }}{% endcall %}{% endset %}"),
+    "text doubled by a filter of a block": DOUBLED.replace(
+        "{% set a = OPERATION %}", "{% set a %}{% filter upper %}{{ a }}{{ a }}{% endfilter %}{% endset %}"
+    ),
+    "text doubled in a loop": "{% set n = namespace(a='ab') %}{% for i in range(40) %}{% set n.a = n.a ~ n.a %}{% endfor %}",
+    "a list doubled": "{% set n = namespace(a=[1]) %}{% for i in range(40) %}{% set n.a = n.a + n.a %}{% endfor %}",
+    "a list of lists written": "{% set n = namespace(a=[1]) %}{% for i in range(40) %}{% set n.a = [n.a, n.a] %}"
+    "{% endfor %}{{ n.a }}",
+    "a number squared": "{% set n = namespace(a=99) %}{% for i in range(40) %}{% set n.a = n.a * n.a %}{% endfor %}",
+    "many slices": KEPT + "{{ [" + ", ".join(f"a[{n}:]" for n in range(1, 2000)) + "] | length }}",
+    "many methods": KEPT + "{{ [" + ", ".join(["a.upper()"] * 2000) + "] | length }}",
+    "many filters": KEPT + "{{ [" + ", ".join(["a | upper"] * 2000) + "] | length }}",
+    "many arguments": KEPT + "{{ dict(" + ", ".join(f"a{n}=a[{n}:]" for n in range(1, 2000)) + ") | length }}",
+    "many variables": KEPT + "".join(f"{{% set b{n} = a ~ {n} %}}" for n in range(2000)),
+    "characters of a text": KEPT + "{{ [" + ", ".join(["a | list"] * 100) + "] | length }}",
+    "words of a text": KEPT + "{{ [" + ", ".join(["a.split('a')"] * 200) + "] | length }}",
+    "a block that repeats text": KEPT + "{% set b %}" + "{{ a }}" * 2000 + "{% endset %}",
+    "a block that repeats itself": "{% set b %}{% for n in range(99999) %}{% for m in range(99999) %}xxxx{% endfor %}"
+    "{% endfor %}{% endset %}",
+    "a text written again": KEPT + "{{ a }}" * 2000,
+    "a list joined": KEPT + "{{ [" + ", ".join(["a"] * 2000) + "] | join }}",
+    "a text between": KEPT + "{{ range(99999) | join(a) }}",
+    "map": KEPT + "{{ range(99999) | map('replace', '', a) | list | length }}",
+}  # fmt: skip
+LIMITED = """
+import resource, sys
+from automedeval.rubrics import RubricError, read_rubric
+from automedeval.rubrics.prompts import judge_messages
+with open("/proc/self/statm") as memory:
+    now = int(memory.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (now + 400 * 2**20,) * 2)
+for file in sys.argv[1:]:
+    try:
+        print(sum(len(each["content"]) for each in judge_messages(read_rubric(file), "Why?", ["one", "two"])))
+    except RubricError as error:
+        print(error)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits memory as Linux does")
+def test_a_template_takes_no_gigabyte_before_it_is_refused(tmp_path: Path) -> None:
+    files = [
+        own_rubric(tmp_path / str(number), f"{{% block user %}}{template}{{% endblock %}}")
+        for number, template in enumerate(HUGE.values())
+    ]
+    done = subprocess.run([sys.executable, "-c", LIMITED, *files], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    told = dict(zip(HUGE, done.stdout.splitlines(), strict=True))
+    assert {name: line for name, line in told.items() if "own.jinja: " not in line or "MemoryError" in line} == {}
 
 
 def own_rubric(folder: Path, text: str, **changes: object) -> Path:
@@ -134,6 +222,28 @@ def test_prompts_are_what_plain_jinja_renders(name: str) -> None:
         blocks = [template.blocks[role] for role in ("system", "user") if role in template.blocks]
         expected = ["".join(block(template.new_context(names))).strip() for block in blocks]
         assert [each["content"] for each in judge_messages(rubric, question, texts, "Rest.", rationale)] == expected
+
+
+def test_what_a_template_may_use_gives_what_plain_jinja_gives(tmp_path: Path) -> None:
+    text = """{% block user %}
+    {% macro told(text) %}[{{ caller() }}{{ text | trim | upper }}]{% endmacro %}
+    {% set n = namespace(at=1) %}
+    {% for response in responses if response %}
+    {% set n.at = n.at * 7 + loop.index %}
+    {% call told(response[1:] ~ "!") %}{{ n.at % 3 }}, {{ loop.cycle("odd", "even") }}{% endcall %}
+    {% endfor %}
+    {% set all %}{{ responses | join(", ") | replace("o", "0") }}{% endset %}
+    {{ all.split()[:3] }}{{ "%.2f" | format(n.at / 3) }}{{ all | length }}{{ -1 | abs }}{{ "ab" + "c" }}{{ [1, (2, "x")] }}
+    {% filter lower %}A {{ rubric.criteria[0].name | capitalize }}{% endfilter %}
+    {% for points, meaning in rubric.anchors.items() %}{{ points }}: {{ meaning }}{% endfor %}
+    {{ rubric.none | default("none") }}{{ dict(a=1).get("a") }}{{ responses | first }}{{ 2.5 | int }}
+    {% for each in [1, [2, 3]] recursive %}{{ loop(each) if each is iterable else each }}{% endfor %}
+    {% endblock %}"""
+    rubric = read_rubric(own_rubric(tmp_path, text))
+    plain = jinja2.Environment(trim_blocks=True, lstrip_blocks=True).from_string(text)
+    given = {"rubric": rubric, "responses": ["one", "two or so", ""]}
+    wanted = "".join(plain.blocks["user"](plain.new_context(given))).strip()
+    assert judge_messages(rubric, "Why?", given["responses"]) == [{"role": "user", "content": wanted}]
 
 
 # --- YAML -------------------------------------------------------------------------------------------------------------

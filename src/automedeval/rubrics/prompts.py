@@ -1,26 +1,28 @@
 """Render every prompt: a template and a case's texts become chat messages.
 
 Data sets and judges both use `judge_messages`, so training and judging prompts are equal. Templates render with
-StrictUndefined: an undefined name is an error. They render in Jinja's sandbox, because people pass rubrics on: a template reads
-what it is given, but no file, and runs no Python.
+StrictUndefined: an undefined name is an error. A rubric's template renders in Jinja's sandbox, because people pass rubrics
+on: it reads what it is given, but no file, runs no Python, and takes no more memory than texts of `LONGEST` characters.
 """
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 import jinja2
+from jinja2 import nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
+from jinja2.visitor import NodeTransformer
 
 from automedeval.models.base import Messages
 from automedeval.records import CaseCriterion, digest, question_text
 from automedeval.rubrics.grammar import answer_form
 from automedeval.rubrics.rubric import TEMPLATES, Rubric, RubricError
 
-LONGEST = 10_000_000  # characters that a template may write
+LONGEST = 20_000_000  # characters that a rubric's template may make, in its text and in all values on the way to it
 CHANNEL_WORDS = 120  # of a response that the channel judge reads; the median in FeedbackQA is about 180
 SENTENCE_END = re.compile(r"[.!?…。！？][\"'”’)\]]*(?=\s|\Z)")
 
@@ -28,7 +30,7 @@ SENTENCE_END = re.compile(r"[.!?…。！？][\"'”’)\]]*(?=\s|\Z)")
 def fenced(text: str) -> str:
     """Put a text between fences that are one tilde longer than its longest run of tildes, so that it cannot close them."""
     text = str(text)  # raises for StrictUndefined
-    longest = max((len(run) for run in re.findall(r"~+", text)), default=0)
+    longest = max((len(run[0]) for run in re.finditer(r"~+", text)), default=0)
     fence = "~" * max(3, longest + 1)
     return f"{fence}\n{text.strip()}\n{fence}"
 
@@ -38,29 +40,114 @@ def _encodable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-class _Sandbox(ImmutableSandboxedEnvironment):
-    """Jinja's sandbox without other templates, and without operators that make a huge value of a short text.
+# What a rubric's template may do with a text or a table: nothing whose result is much longer than what it is made of.
+_METHODS = {
+    str: {"endswith", "lower", "lstrip", "rstrip", "split", "splitlines", "startswith", "strip", "upper"},
+    dict: {"get", "items", "keys", "values"},
+}
+_FILTERS = ("abs", "capitalize", "count", "d", "default", "first", "float", "int", "last", "length", "lower", "string")
+_FILTERS += ("trim", "upper")
+_LEFT = "characters left"  # how many a template may still make: a name with a blank, which no template can use
+_MADE = (nodes.BinExpr, nodes.Call, nodes.Concat, nodes.Dict, nodes.Filter, nodes.List, nodes.Tuple)
 
-    It bounds what a template can reach, not how long it takes: loops within loops can run for hours.
+
+def _count(context: jinja2.runtime.Context, size: int) -> None:
+    left = context.resolve(_LEFT)
+    left[0] -= size + 20  # as much as an empty text takes
+    if left[0] < 0:
+        raise SecurityError(f"makes more than {LONGEST:,} characters")
+
+
+@jinja2.pass_context
+def _counted(context: jinja2.runtime.Context, value: Any) -> Any:
+    """Count the characters in a value, and in what it holds; return it."""
+    parts = [value]
+    while parts:
+        part = parts.pop()
+        _count(context, len(part) if isinstance(part, str) else 0)
+        if isinstance(part, dict):
+            parts += [*part, *part.values()]
+        elif isinstance(part, list | tuple):
+            parts += part
+    return value
+
+
+@jinja2.pass_context
+def _joined(context: jinja2.runtime.Context, values: Iterable[Any], between: str = "") -> str:
+    pieces = []
+    for value in values:
+        pieces.append(str(value))
+        _count(context, len(pieces[-1]) + len(between))
+    return between.join(pieces)
+
+
+@jinja2.pass_context
+def _replaced(context: jinja2.runtime.Context, text: Any, old: str, new: str) -> str:
+    text = str(text)
+    _count(context, text.count(old) * len(new))
+    return text.replace(old, new)
+
+
+def _number(form: str, number: float) -> str:
+    if not re.fullmatch(r"[^%]*%[0-9]{0,2}(?:\.[0-9]{0,2})?[dfg][^%]*", form):
+        raise SecurityError(f"format takes one number, as in '%.1f', not {form[:40]!r}")
+    return form % number
+
+
+class _Counting(NodeTransformer):
+    """Have a template count what it makes: each value of an expression, and each piece that it writes."""
+
+    def generic_visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> nodes.Node:
+        node = super().generic_visit(node, *args, **kwargs)
+        if isinstance(node, nodes.CallBlock):
+            node.call = node.call.node  # it has to be a call; what the macro writes is counted in it
+        elif isinstance(node, nodes.Output):
+            node.nodes = [each if isinstance(each, nodes.Filter) else self._counted(each) for each in node.nodes]
+        made = isinstance(node, _MADE) or (isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice))
+        return self._counted(node) if made and getattr(node, "ctx", "load") == "load" else node
+
+    def _counted(self, node: nodes.Expr) -> nodes.Filter:
+        return nodes.Filter(node, "counted", [], [], None, None, lineno=node.lineno)
+
+
+class _Sandbox(ImmutableSandboxedEnvironment):
+    """Jinja's sandbox without other templates, within a bound on what a template makes.
+
+    Its operators, methods and filters make no result that is much longer than what they are given, and all that they make
+    is counted. That bounds what a template can reach and how much memory it takes, not how long: loops within loops can run for
+    hours.
     """
 
-    intercepted_binops = frozenset({"*", "**"})
+    intercepted_binops = frozenset({"*", "**", "%"})
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
+        self.filters = {name: self.filters[name] for name in _FILTERS}
+        self.filters |= {"counted": _counted, "format": _number, "join": _joined, "replace": _replaced}
+        del self.globals["lipsum"]
         self._safe: dict[tuple[type, str], bool] = {}
 
+    def from_string(self, source: str, *args: Any, **kwargs: Any) -> jinja2.Template:
+        return super().from_string(_Counting().visit(self.parse(source)), *args, **kwargs)
+
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        """Ask Jinja once for each type and name, on which alone its answer depends: it is asked dozens of times a prompt."""
+        """Ask once for each type and name, on which alone the answer depends: it is asked dozens of times a prompt."""
         key = (type(obj), attr)
         if key not in self._safe:
-            self._safe[key] = super().is_safe_attribute(obj, attr, value)
+            names = next((names for kind, names in _METHODS.items() if isinstance(obj, kind)), None)
+            allowed = type(obj).__module__ != "builtins" if names is None else attr in names
+            self._safe[key] = allowed and super().is_safe_attribute(obj, attr, value)
         return self._safe[key]
 
+    def wrap_str_format(self, value: Any) -> None:
+        """Treat `str.format` as any other method: it is none of `_METHODS`."""
+
     def call_binop(self, context: jinja2.runtime.Context, operator: str, left: Any, right: Any) -> Any:
-        numbers = isinstance(left, int | float) and isinstance(right, int | float)
+        numbers = all(isinstance(each, int | float) and abs(each) < 1e15 for each in (left, right))
         if operator == "**" or not numbers:
-            raise SecurityError(f"a template may not use {operator} {'' if numbers else 'on a text or list'}".rstrip())
+            raise SecurityError(
+                f"a template may use {operator} {'not at all' if numbers else 'on numbers below 1e15 only'}"
+            )
         return super().call_binop(context, operator, left, right)
 
 
@@ -69,9 +156,10 @@ def _no_other(name: str) -> None:
 
 
 @lru_cache(maxsize=64)
-def _template(source: str) -> jinja2.Template:
+def _template(source: str, ours: bool = False) -> jinja2.Template:
+    """Return a template's source compiled: of this package (`ours`), or a rubric's, which may be somebody else's."""
     # Plain text for a model, not HTML: escaping would change what is judged.
-    environment = _Sandbox(
+    environment = (jinja2.Environment if ours else _Sandbox)(
         loader=jinja2.FunctionLoader(_no_other),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -83,7 +171,7 @@ def _template(source: str) -> jinja2.Template:
 
 
 def _packaged(name: str) -> jinja2.Template:
-    return _template((TEMPLATES / f"{name}.jinja").read_text(encoding="utf-8"))
+    return _template((TEMPLATES / f"{name}.jinja").read_text(encoding="utf-8"), ours=True)
 
 
 def template_fingerprint(name: str, settings: str = "") -> str:
@@ -92,13 +180,8 @@ def template_fingerprint(name: str, settings: str = "") -> str:
 
 
 def _block(template: jinja2.Template, name: str, names: dict[str, Any]) -> str:
-    pieces, size = [], 0
-    for piece in template.blocks[name](template.new_context(names)):
-        pieces.append(piece)
-        size += len(piece)
-        if size > LONGEST:
-            raise SecurityError(f"writes more than {LONGEST:,} characters")
-    return _encodable("".join(pieces).strip())
+    context = template.new_context(names | {_LEFT: [LONGEST]})
+    return _encodable("".join(template.blocks[name](context)).strip())
 
 
 def _given(reference: str | None) -> dict[str, str]:
