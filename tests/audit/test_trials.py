@@ -86,14 +86,10 @@ def test_attacks_go_into_the_worst_and_are_dealt_in_turn() -> None:
     assert len(dealt) == 12
     assert {dealt.count(f"a{number}") for number in range(4)} == {2}
     assert dealt.count("c") == 4
-    assert (
-        plan_trials([(clean[0][0], verdict(0, (0, 1, 2), (5, None, 1)))], ["planting"], Templates(attacks), RUBRIC)
-        == []
+    unread = plan_trials(
+        [(clean[0][0], verdict(0, (0, 1, 2), (5, None, 1)))], ["planting", "sameness"], Templates(attacks), RUBRIC
     )
-    rated = plan_trials(
-        clean, ["planting"], Templates(attacks), RUBRIC, ratings={f"case-{n}": (1, 2, 3) for n in range(4)}
-    )
-    assert {trial.target for trial in rated} == {0}
+    assert {(trial.target, trial.other) for trial in unread if trial.kind != "repeat"} == {(2, None), (0, 2)}
 
 
 def test_harms_never_go_into_the_worst_of_several() -> None:

@@ -285,6 +285,14 @@ def test_standings_average_orders_and_leave_invalid_out(chat, cases):
     assert format_table(standings.table()).splitlines()[1].startswith(first)
 
 
+def test_a_model_without_a_number_stands_behind_negative_numbers():
+    standings = Standings()
+    for number, (model, value) in enumerate((("low", -3.0), ("high", -2.0), ("silent", None))):
+        given = {"valid": True, "expected_scores": (value,), "extra": {"models": [model]}}
+        standings.add(Verdict(f"c{number}", "likelihood:m", "likelihood@1", (0,), **given), 1)
+    assert [row["model"] for row in standings.table()] == ["high", "low", "silent"]
+
+
 def test_standings_read_a_worse_choice_as_a_loss(cases):
     rubric = read_rubric("medical_pairwise")
     standings = Standings(rubric)

@@ -159,10 +159,6 @@ FAULTS = {
         lambda: ([verdict_of(at, (-1.0, -2.0), extra={"models": []}) for at in range(20)], people(study(20))),
         "case 'case-0': the verdict does not name the models",
     ),
-    "a response without a figure": (
-        lambda: ([replace(verdict, expected_scores=(-1.0, None, -2.0)) for verdict in study()], people(study())),
-        "case 'case-0': a response that was shown has no number",
-    ),
     "a judge that gives scores": (
         lambda: ([replace(verdict, scores=(1, 2, 3)) for verdict in study()], people(study())),
         "case 'case-0': only verdicts without a scale are calibrated",
@@ -175,6 +171,31 @@ def test_what_nothing_can_be_learnt_from_is_refused(name: str) -> None:
     make, told = FAULTS[name]
     with pytest.raises(RecordError, match=told):
         Calibration.fit(*make(), FEEDBACK)
+
+
+def test_an_unread_or_empty_response_counts_as_one_that_was_not_shown() -> None:
+    """Half of the verdicts leave one response out: unread, empty, or not shown. Only the empty one has a score, the lowest."""
+    found = {}
+    for kind in ("unread", "empty", "not shown"):
+        verdicts = []
+        for at, verdict in enumerate(study(30)):
+            own = list(verdict.expected_scores)
+            if at % 2:
+                own[1] = None if kind == "unread" else -9.0
+                verdict = replace(verdict, expected_scores=tuple(own))
+                verdict = replace(verdict, order=(0, 2)) if kind == "not shown" else verdict
+                verdict = replace(verdict, extra=verdict.extra | ({"empty": [MODELS[1]]} if kind == "empty" else {}))
+            verdicts.append(verdict)
+        ratings = [each for each in people(study(30), 0.5) if each.model != MODELS[1] or int(each.case_id[5:]) % 2 == 0]
+        calibration = Calibration.fit(verdicts[:20], ratings, FEEDBACK)
+        found[kind] = (
+            calibration.weights,
+            [calibration.apply(verdict, "new").expected_scores for verdict in verdicts[20:]],
+        )
+    weights, scores = found["not shown"]
+    assert found["unread"] == (weights, scores)
+    lowest = [(one, 1.0, three) if at % 2 else (one, two, three) for at, (one, two, three) in enumerate(scores)]
+    assert found["empty"] == (weights, lowest)
 
 
 def test_a_rubric_with_choices_is_refused() -> None:

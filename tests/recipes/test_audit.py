@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from doubles.agreement_study import agreeing_verdicts, read, verdict, write
 from doubles.publishable import trained
-from programs import ROOT, SAMPLE, TWO_PROCESSES, error_line, processes_of, run_recipe
+from programs import ENCODER, ROOT, SAMPLE, TWO_PROCESSES, error_line, needs_encoder, processes_of, run_recipe
 
 from automedeval.audit.thresholds import FIGURES
 from automedeval.publishing.model_card import CardInputs, fill_card
@@ -268,6 +268,35 @@ def test_the_audit_compares_a_judge_with_the_baselines_as_the_report_does(tmp_pa
     assert sentence.startswith("echo is better than every baseline. The best of them is ")
     assert sentence in (tmp_path / "report" / "report.md").read_text(encoding="utf-8")
     assert sentence in (tmp_path / "audit" / "audit.md").read_text(encoding="utf-8")
+
+
+@needs_encoder
+def test_a_response_that_the_judge_cannot_read_changes_no_figure_of_the_others(tmp_path: Path) -> None:
+    found = []
+    for more in ([], [{"model": "silent", "text": "👍"}]):
+        file = write(
+            tmp_path / "cases.jsonl", [case | {"responses": case["responses"] + more} for case in read(CASES)[:3]]
+        )
+        judge = ("--judge", "baseline:embedding to the question", "--encoder", ENCODER, "--cases", file)
+        given = (
+            "--attacks",
+            2,
+            "--harms",
+            2,
+            "--resamples",
+            100,
+            "--gate",
+            "false",
+            "--output",
+            tmp_path / f"{len(more)}",
+        )
+        done = audit(*judge, *given)
+        assert done.returncode == 0, done.stderr
+        found.append(result(tmp_path / f"{len(more)}")["decodings"]["counts"])
+    assert found[0]["sameness"]["repeat"]["tied"]["n"] == found[0]["planting"]["control"]["rise"]["n"] == 3
+    for check in ("sameness", "harm"):
+        assert leaves(found[1][check]) == pytest.approx(leaves(found[0][check]), abs=1e-5)
+    assert [each["planting"]["rise"]["n"] for each in found] == [6, 6]  # the texts say how many responses there are
 
 
 def test_nothing_passes_that_was_not_looked_at(tmp_path: Path) -> None:

@@ -104,6 +104,22 @@ def test_only_what_is_certified_becomes_a_pair(tmp_path: Path) -> None:
     assert "no pair is left" in error_line(study.run())
 
 
+def test_a_case_with_one_answer_or_none_has_no_pair(tmp_path: Path) -> None:
+    texts = [("", " "), ("One.", ""), ("Two words.", "One.")]
+    cases = [
+        {"id": f"c{number}", "question": "Q?", "responses": [{"model": "a", "text": one}, {"model": "b", "text": two}]}
+        for number, (one, two) in enumerate(texts)
+    ]
+    (tmp_path / "cases.jsonl").write_text("".join(json.dumps(each) + "\n" for each in cases))
+    given = ("--cases", tmp_path / "cases.jsonl")
+    assert run_command("judge", *given, "--judge", "baseline:longer text", "--output", tmp_path / "v").returncode == 0
+    options = ("--orders", "any", "--uncertified", "true", "--output", tmp_path / "out")
+    done = preferences("--verdicts", tmp_path / "v", *given, *options)
+    assert done.returncode == 0, done.stderr
+    assert "3 cases with verdicts → 1 with a pair, 2 rejected (no two answers with a score: 2)" in done.stdout
+    assert [row["case_id"] for row in records_of(tmp_path / "out" / "train.jsonl")] == ["c2"]
+
+
 @pytest.fixture(scope="module")
 def certified(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of automedeval abstain over half of 120 cases; half are rated, and longer is better if by far."""

@@ -74,8 +74,8 @@ def plan_trials(
     """Plan the trials of cases that were judged unchanged; each attack is tried about equally often over the cases.
 
     Args:
-        clean: one request of every unchanged case, and the verdict on it; there is no trial without a valid verdict that has a
-            value for every response shown.
+        clean: one request of every unchanged case, and the verdict on it; only responses that a valid verdict has a value of
+            are changed.
         checks: some of `CHECKS`.
         rubric: the rubric that the attacks refer to.
         ratings: case id → people's score of every response, NaN where there is none.
@@ -85,8 +85,6 @@ def plan_trials(
     found: list[Trial | None] = []
     for number, (request, verdict) in enumerate(clean):
         values = expected_values(verdict) or own_values(verdict, rubric)
-        if not values.keys() >= set(request.slots):
-            continue
         ranked = _ranked(request, values, (ratings or {}).get(request.case.id))
         ranked = [index for index in ranked if not request.case.responses[index].is_empty]  # has nothing to change
         if not ranked:
@@ -121,11 +119,11 @@ def attacks_of(given: Sequence[Attack], each: int | None, seed: int) -> Callable
 
 
 def _ranked(request: Request, values: Values, rated: Sequence[float] | None) -> list[int]:
-    """Return the responses that a request shows, the worst first; of equal ones the one shown first."""
+    """Return the responses that a verdict on a request has a value of, the worst first; of equal ones the one shown first."""
     goodness = values
-    if rated is not None and not any(np.isnan(rated[index]) for index in request.slots):
-        goodness = {index: rated[index] for index in request.slots}
-    return sorted(request.slots, key=lambda index: (goodness[index], request.slots.index(index)))
+    if rated is not None and not any(np.isnan(rated[index]) for index in values):
+        goodness = {index: rated[index] for index in values}
+    return sorted(goodness, key=lambda index: (goodness[index], request.slots.index(index)))
 
 
 def _harms(request: Request, ranked: list[int], templates: Templates, number: int) -> list[Trial | None]:
@@ -145,7 +143,8 @@ def _harms(request: Request, ranked: list[int], templates: Templates, number: in
 def outcome(trial: Trial, before: Verdict, after: Verdict, judge: JudgeVerdicts) -> Outcome:
     """Compare the verdict on a changed case with that on the unchanged one; `judge` has all verdicts on unchanged cases."""
     case, unit = judge.cases.index[trial.clean.case.id], judge.unit
-    if not after.valid or after.unread or (judge.has_expected and expected_values(after) is None):
+    lost = set(after.unread) - set(before.unread)
+    if not after.valid or lost or (judge.has_expected and expected_values(after) is None):
         return Outcome(trial, case, False)
     own = [own_values(verdict, judge.rubric) for verdict in (before, after)]
     fine = [expected_values(verdict) for verdict in (before, after)] if judge.has_expected else own

@@ -1,5 +1,6 @@
 """Rank candidates by a judge's verdicts: mean score, mean rank and win share per model, for the table after a run."""
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -140,7 +141,7 @@ class Standings:
             row |= {name: counts[model] for name, counts in (("empty", self.empty), ("unread", self.unread)) if counts}
             rows.append(row)
         by = ("win share", "expected", "score", "highest")
-        return sorted(rows, key=lambda row: [-row.get(name, 0.0) for name in by] + [row["model"]])
+        return sorted(rows, key=lambda row: [-row.get(name, -math.inf) for name in by] + [row["model"]])
 
 
 def checklist_row(answers: Sequence[tuple[Score, list[float | None]]]) -> dict[str, float | int]:

@@ -99,8 +99,11 @@ class Calibration(ABC):
         for place, (value, point) in points.items():
             scores[place] = self.levels[int(np.searchsorted(self.cuts, value))]
             expected[place] = round(point, 6)
-        for place in (place for place in points if models_of(verdict)[place] in verdict.empty):
-            scores[place] = expected[place] = self.rubric.scale[0]  # whatever was learnt of answers
+        models = models_of(verdict)
+        for place in (
+            place for place in verdict.order if models[place] in verdict.empty
+        ):  # whatever was learnt of answers
+            scores[place], expected[place] = self.rubric.scale[0], float(self.rubric.scale[0])
         return replace(fresh, scores=tuple(scores), expected_scores=tuple(expected))
 
     @abstractmethod
@@ -201,10 +204,11 @@ class LikelihoodCalibration(Calibration):
         given = rated_responses(verdicts, ratings, rubric)
         features, rated, sizes = [], [], []
         for verdict in verdicts:
-            known = [(place, given.get((verdict.case_id, models_of(verdict)[place]))) for place in verdict.order]
+            places = answered(verdict)
+            known = [(place, given.get((verdict.case_id, models_of(verdict)[place]))) for place in places]
             known = [(place, scores) for place, scores in known if scores]
-            if verdict.valid and known:
-                rows = dict(zip(sorted(verdict.order), features_of(verdict)))
+            if known:
+                rows = dict(zip(places, features_of(verdict)))
                 features += [rows[place] for place, _ in known]
                 rated += [scores for _, scores in known]
                 sizes.append(len(known))
@@ -229,9 +233,11 @@ class LikelihoodCalibration(Calibration):
 
     def points(self, verdict: Verdict) -> dict[int, tuple[float, float]]:
         """Return index of a response → (point, point within the scale)."""
-        points = np.column_stack([np.ones(len(verdict.order)), features_of(verdict)]) @ self.weights
+        if not (places := answered(verdict)):
+            return {}
+        points = np.column_stack([np.ones(len(places)), features_of(verdict)]) @ self.weights
         clipped = np.clip(points, *self.rubric.scale).tolist()
-        return dict(zip(sorted(verdict.order), zip(points, clipped)))
+        return dict(zip(places, zip(points, clipped)))
 
     def line_facts(self) -> dict[str, Any]:
         """Return the weights by name."""
@@ -267,6 +273,12 @@ def models_of(verdict: Verdict) -> list[str]:
     if not isinstance(models, list) or len(models) <= max(verdict.order, default=-1):
         raise RecordError(f"case {verdict.case_id!r}: the verdict does not name the models whose responses it is on")
     return models
+
+
+def answered(verdict: Verdict) -> list[int]:
+    """Return the responses of which a verdict says something, and that are not empty, as indices in the case, ascending."""
+    models = models_of(verdict)
+    return [place for place in verdict.values if models[place] not in verdict.empty]
 
 
 def check_enough(cases: int, people: np.ndarray) -> None:
@@ -355,12 +367,12 @@ def _values(verdict: Verdict, source: str) -> Sequence[float | None]:
 
 
 def features_of(verdict: Verdict) -> np.ndarray:
-    """Return the features of the responses shown: float [responses in the case's order, features], named by `NAMES`.
+    """Return the features of the `answered` responses: float [responses, features], named by `NAMES`.
 
     Raises:
-        RecordError: a response has no log-likelihood, or the verdict is on a scale already.
+        RecordError: the verdict is on a scale already, or a response has a likelihood and none given the scores.
     """
-    places = sorted(verdict.order)
+    places = answered(verdict)
     if verdict.scores is not None or verdict.expected_scores is None:
         raise RecordError(f"case {verdict.case_id!r}: only verdicts without a scale are calibrated here")
     own = np.array([verdict.expected_scores[place] for place in places], float)
