@@ -16,7 +16,7 @@ from automedeval.cli import parse
 from automedeval.harness.writing import inspect_text, lm_eval_text, scored_answers
 from automedeval.judges.tables import Verdicts
 from automedeval.records import Case, RecordError, Verdict, read_cases, read_placed, verdicts_file
-from automedeval.records.journal import write_whole
+from automedeval.records.journal import replacing, write_whole
 from automedeval.reports.text import printable
 
 FORMS = {
@@ -61,7 +61,8 @@ def main() -> None:
     if args.to == "csv":
         write_whole(output, verdicts.to_pandas().to_csv(index=False))
     elif args.to == "parquet":
-        verdicts.to_pandas().to_parquet(output, index=False)
+        with replacing(output) as scratch:
+            verdicts.to_pandas().to_parquet(scratch, index=False)
     else:
         records = scored_answers(cases.values(), verdicts, args.model)
         write_whole(output, (inspect_text if args.to == "inspect" else lm_eval_text)(records))
