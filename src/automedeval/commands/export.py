@@ -12,7 +12,7 @@ have NaN, and a table has an empty cell and `valid` false.
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from automedeval.cli import parse
+from automedeval.cli import TableArguments, parse
 from automedeval.harness.writing import inspect_text, lm_eval_text, scored_answers
 from automedeval.judges.tables import Verdicts
 from automedeval.records import Case, RecordError, Verdict, read_cases, read_placed, verdicts_file
@@ -28,7 +28,7 @@ FORMS = {
 
 
 @dataclass
-class ExportArguments:
+class ExportArguments(TableArguments):
     """Which verdicts are written, and in which form."""
 
     verdicts: str = field(metadata={"help": "verdicts.jsonl of a judge, or its folder"})
@@ -52,7 +52,7 @@ class ExportArguments:
 def main() -> None:
     """Read the verdicts, check that the cases are those that were judged, and write the file."""
     (args,) = parse((ExportArguments,), __doc__)
-    cases = None if args.cases is None else {case.id: case for case in read_cases(args.cases)}
+    cases = None if args.cases is None else {case.id: case for case in read_cases(args.cases, blank=args.blank)}
     verdicts = Verdicts(read_checked(args.verdicts, cases))
     output = Path(args.output)
     if output.resolve() in (verdicts_file(args.verdicts).resolve(), Path(args.cases or args.verdicts).resolve()):
