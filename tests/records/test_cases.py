@@ -190,6 +190,10 @@ def test_a_csv_ends_its_lines_as_it_likes_and_a_header_may_have_two(tmp_path):
 
 LOST = {
     "a cell under no name": ("question,m,\na,b,more\n", r"'Unnamed: 2' holds text, and the file has no name for it"),
+    "a text under a blank key": (
+        '[{"question": "a", "": "b", "m": "c"}]',
+        "'' holds text, and the file has no name for it",
+    ),
     "a word for nothing": (
         "question,reference,m\na,NA,b\n",
         r"a.csv:2: the reference is 'NA', a word that programs write",

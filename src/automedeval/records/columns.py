@@ -24,8 +24,8 @@ NAMES = {
 }
 # Columns of text that no candidate is called by.
 BESIDE = ("source", "url", "split", "date", "type", "language", "comment", "comments", "note", "notes")
-NUMBER = re.compile(r"\s*[-+]?[\d.,]+\s*%?\s*")
-NAMELESS = re.compile(r"Unnamed: \d+")
+NUMBER = re.compile(r"(?=.*\d)[-+\d.,:/%\sTZ]+", re.DOTALL)  # dates and times too
+NAMELESS = re.compile(r"(Unnamed: \d+)?\s*")
 # What programs write where there is no value.
 NO_VALUE = ("na", "n/a", "#n/a", "<na>", "nan", "none", "null")
 BLANK = ("lowest", "skip")  # what a blank cell of a candidate is, see `without_blanks`
@@ -94,8 +94,8 @@ class Columns:
                 raise UnclearColumns(f"{' or '.join(map(repr, found[role]))} may be the {role}; {listed}")
         if not found["question"]:
             raise UnclearColumns(f"no column is called question; {listed}")
-        if nameless := next((name for name in every if NAMELESS.fullmatch(name) and _has_text(name, rows)), None):
-            raise UnclearColumns(f"{nameless!r} holds text, and the file has no name for it; {listed}")
+        if nameless := [name for name in every if NAMELESS.fullmatch(name) and _has_text(name, rows)]:
+            raise UnclearColumns(f"{nameless[0]!r} holds text, and the file has no name for it; {listed}")
         one = {role: names[0] for role, names in found.items() if role != "answer" and names}
         if "model" in one:
             if len(found["answer"]) != 1:
@@ -119,7 +119,7 @@ class Columns:
     def every(self) -> list[str]:
         """The names of all columns that are read."""
         named = (self.question, *self.responses, self.model, self.answer, self.reference, self.topic, self.id)
-        return [name for name in named if name]
+        return [name for name in named if name is not None]
 
     def table(self, source: str, placed: Sequence[tuple[str, dict]], blank: str | None = None) -> "Table":
         """Return what the rows `(place, row)` of the file `source` hold; `without_blanks` says what a blank cell is.
