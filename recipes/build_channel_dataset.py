@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import automedeval
-from automedeval.cli import comma_list, parse, record_run, run
+from automedeval.cli import TableArguments, comma_list, parse, record_run, run
 from automedeval.dataset.card import card_facts, write_card
 from automedeval.dataset.folder import DatasetFolder, read_dataset, write_rows
 from automedeval.introspection.mistakes import Recorded, read_recorded
@@ -27,7 +27,7 @@ from automedeval.rubrics.prompts import channel_fingerprint, channel_texts
 
 
 @dataclass
-class ChannelDatasetArguments:
+class ChannelDatasetArguments(TableArguments):
     """The data set, its cases, and the limit of length."""
 
     dataset: str = field(metadata={"help": "folder of a data set of recipes/build_dataset.py or recipes/introspect.py"})
@@ -57,7 +57,7 @@ def main() -> None:
     dataset = read_dataset(args.dataset)
     rubrics = {rubric.name: rubric for rubric in map(read_rubric, [*packaged_rubrics(), *args.rubrics])}
     wanted = {row["case_id"] for rows in dataset.splits.values() for row in rows}
-    cases = {case.id: case for path in args.cases for case in read_cases(path) if case.id in wanted}
+    cases = {case.id: case for path in args.cases for case in read_cases(path, blank=args.blank) if case.id in wanted}
     encoder = PromptEncoder.from_checkpoint(args.tokenizer, args.chat_template_path) if args.tokenizer else None
     origins, splits, lines = Counter(), {}, []
     with DatasetFolder(args.output) as folder:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import automedeval
-from automedeval.cli import comma_list, parse, record_run, run
+from automedeval.cli import TableArguments, comma_list, parse, record_run, run
 from automedeval.dataset.builder import InstructionSet
 from automedeval.dataset.card import card_facts, write_card
 from automedeval.dataset.curriculum import read_plan
@@ -30,7 +30,7 @@ from automedeval.rubrics import packaged_rubrics, read_rubric
 
 
 @dataclass
-class BuildDatasetArguments:
+class BuildDatasetArguments(TableArguments):
     """The input of the data set, and the filters."""
 
     cases: list[str] = field(metadata={"help": "case files; NAME=FILE sets the source of its cases"})
@@ -121,7 +121,7 @@ def main() -> None:
         with Journal(place / "dropped.jsonl") as dropped, JudgedCases(scratch, dropped) as judged:
             data = InstructionSet(judged, plan)
             licenses = dict(each.split("=", 1) for each in args.licenses)
-            data.report(*judged.read(args.cases, args.verdicts, rubrics, licenses))
+            data.report(*judged.read(args.cases, args.verdicts, rubrics, licenses, args.blank))
             verification = data.verify(args.verdict_ratings, args.require_digest)
             quality_by, quality_report = label_quality(args, data)
             assignment = data.assign()
@@ -161,7 +161,7 @@ def main() -> None:
 
 def evaluation_cases(args: BuildDatasetArguments) -> Iterator[Case]:
     """Yield the cases of --evaluation_cases."""
-    return (case for path in args.evaluation_cases for case in read_cases(path))
+    return (case for path in args.evaluation_cases for case in read_cases(path, blank=args.blank))
 
 
 def prompt_encoder(args: BuildDatasetArguments) -> Any:

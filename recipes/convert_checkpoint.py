@@ -26,6 +26,7 @@ from automedeval.cli import parse, run
 from automedeval.models.checkpoints import FILES, check_architecture, checkpoint_folder
 from automedeval.records import RecordError
 from automedeval.records.journal import write_whole
+from automedeval.records.lock import lock
 
 PICKLES, INDEX = "pytorch_model*.bin", "pytorch_model.bin.index.json"
 
@@ -41,15 +42,22 @@ class ConvertArguments:
 
 
 def main() -> None:
-    """Convert shard by shard, write the index, copy configuration and tokenizer, and give the folder its name."""
+    """Convert, unless another process is converting to the same folder."""
     (args,) = parse((ConvertArguments,), __doc__)
     output = Path(args.output)
+    with lock(output, "converting there") as held:
+        convert(args.input, output)
+    Path(held.lock_file).unlink(missing_ok=True)  # whoever comes later finds the folder
+
+
+def convert(given: str, output: Path) -> None:
+    """Convert shard by shard, write the index, copy configuration and tokenizer, and give the folder its name."""
     if (output / "config.json").exists():
         print(f"{output} is there already")
         return
     if output.exists():
         raise RecordError(f"{output}: holds something else than a checkpoint; choose another --output")
-    source = checkpoint_folder(args.input, weights=PICKLES)
+    source = checkpoint_folder(given, weights=PICKLES)
     check_architecture(source)
     shards, promised = shards_of(source)
     count = len(shards)
@@ -89,7 +97,7 @@ def main() -> None:
     copied = copy_files(source, scratch)
     scratch.rename(output)
     print(
-        f"{output}: {len(places):,} tensors, {size / 1e9:.2f} GB, equal to those of {args.input}; copied {', '.join(copied)}"
+        f"{output}: {len(places):,} tensors, {size / 1e9:.2f} GB, equal to those of {given}; copied {', '.join(copied)}"
     )
 
 

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from automedeval.cli import parse, print_notes, record_run, run
+from automedeval.cli import TableArguments, parse, print_notes, record_run, run
 from automedeval.distillation.arguments import KnowledgeArguments
 from automedeval.distillation.completion_chain import CompletionChain, overview
 from automedeval.judges.judge import Judge
@@ -20,11 +20,11 @@ from automedeval.judges.run import collect_or_submit, expect_answers, refuse_fai
 from automedeval.models.arguments import ChatArguments, parse_model
 from automedeval.models.base import lead
 from automedeval.models.replay import RecordedChat
-from automedeval.records import RecordError, check_least
+from automedeval.records import RecordError, check_least, table_of
 
 
 @dataclass
-class DistillArguments:
+class DistillArguments(TableArguments):
     """Which teacher judges which cases, and what it is shown."""
 
     teacher: str = field(metadata={"help": "which of the paper's two teachers this is", "choices": ["strong", "weak"]})
@@ -83,7 +83,9 @@ def main() -> None:
         raise RecordError("--batch needs --knowledge none: a chain takes several calls, one after another")
     with ExitStack() as opened:
         chain = chain_of(args, books, chat_args, opened)
-        requests = Requests(args.cases, args.limit, lambda case: [chain.plan(case)])
+        requests = Requests(args.cases, args.limit, lambda case: [chain.plan(case)], blank=args.blank)
+        if table := table_of(args.cases, blank=args.blank):
+            print(f"{args.cases}: {'; '.join(table.told)}")
         log = verdict_log(Path(args.output), chain.judge, chain.fingerprint)
         if args.dry_run:
             log.join_parts()

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from automedeval.cli import check_patterns, comma_list, parse, record_run, run
+from automedeval.cli import TableArguments, check_patterns, comma_list, parse, record_run, run
 from automedeval.judges.features import FEATURES, read_responses
 from automedeval.judges.small import ADAPTER, CHUNK, SCALES, Learnt, Scale, write_small_judge
 from automedeval.meta_evaluation.calibration import check_enough
@@ -42,7 +42,7 @@ GOOD = 2 / 3  # share of the scale from which on the best answer of a case may b
 
 
 @dataclass
-class FitArguments:
+class FitArguments(TableArguments):
     """The adapter, and the rated cases."""
 
     relevance: str = field(metadata={"help": "folder of a run of recipes/train_cross_encoder.py"})
@@ -164,7 +164,7 @@ def main() -> None:
 
 def rated(path: str, ratings: str, args: FitArguments, scale: tuple[int, int], networks: Sequence[Any]) -> list[Rated]:
     """Return the rated responses of a file of cases, without a reference, and beside the best one of their case."""
-    every = list(read_cases(path))
+    every = list(read_cases(path, blank=args.blank))
     unseen = [case for case in every if not (args.seen and re.search(args.seen, case.id))]
     cases = Cases([replace(case, reference=None) for case in unseen], path)
     print(arithmetic(f"{path}: cases", len(every), {"seen by the adapter": len(every) - len(cases)}))

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from automedeval.cli import comma_list, join_processes, parse, print_notes, record_run, run
+from automedeval.cli import TableArguments, comma_list, join_processes, parse, print_notes, record_run, run
 from automedeval.dataset.responses import (
     Generated,
     answer_missing,
@@ -28,12 +28,12 @@ from automedeval.dataset.responses import (
     write_cases,
 )
 from automedeval.models.arguments import ChatArguments, parse_model
-from automedeval.records import Case, RecordError, check_least
+from automedeval.records import Case, RecordError, check_least, table_of
 from automedeval.records.journal import Processes
 
 
 @dataclass
-class GenerationArguments:
+class GenerationArguments(TableArguments):
     """Which candidates answer which questions, and how they sample."""
 
     candidates: list[str] = field(metadata={"help": "checkpoint folders, Hub ids, or openai:MODEL (see --base_url)"})
@@ -91,10 +91,12 @@ def main() -> None:
     if (folder / "cases.jsonl").resolve() == Path(args.cases).resolve():
         raise RecordError(f"--output {args.output}: its cases.jsonl is the input; choose another folder")
     names = candidate_names(args.candidates, args.names)
-    cases = read_questions(args.cases, names, args.keep_existing, args.limit)
+    cases = read_questions(args.cases, names, args.keep_existing, args.limit, args.blank)
     for case in cases:  # faults of the input are reported before a model is loaded
         question_messages(case, args.system)
     ours, responses, missing, failures = join_processes(), [], 0, []
+    if ours.rank == 0 and (table := table_of(args.cases, 0, args.blank)):
+        print(f"{args.cases}: {'; '.join(table.told)}")
     for model, name in zip(args.candidates, names):
         asked = [case for case in cases if name not in case.models]
         if ours.rank == 0 and len(asked) < len(cases):

@@ -17,7 +17,7 @@ from datasets import Dataset
 from transformers import TrainingArguments
 from trl import GRPOConfig, GRPOTrainer, ModelConfig, TrlParser, get_peft_config
 
-from automedeval.cli import git_commit, installed_versions, run
+from automedeval.cli import TableArguments, git_commit, installed_versions, run
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint, read_record
 from automedeval.records import Case, RecordError, check_least, digest, read_cases
 from automedeval.records.hub_names import hub_commits
@@ -28,7 +28,7 @@ from automedeval.training.start import loading_options, tell, tell_of_locks, who
 
 
 @dataclass
-class CasesArguments:
+class CasesArguments(TableArguments):
     """What is asked, and who judges the answers."""
 
     cases: str = field(metadata={"help": "cases whose questions the model answers; their responses are not read"})
@@ -45,7 +45,7 @@ def main() -> None:
     args, training, model = parse()
     state, output = PartialState(), Path(training.output_dir)
     start = checkpoint_folder(model.model_name_or_path)
-    rows = [row_of(case) for case in itertools.islice(read_cases(args.cases), args.limit)]
+    rows = [row_of(case) for case in itertools.islice(read_cases(args.cases, blank=args.blank), args.limit)]
     if not rows:
         raise RecordError(f"{args.cases}: no case")
     reward = load_reward(args.reward)

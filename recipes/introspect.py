@@ -18,7 +18,7 @@ from typing import Any
 from tqdm import tqdm
 
 import automedeval
-from automedeval.cli import comma_list, parse, print_notes, record_run, run
+from automedeval.cli import TableArguments, comma_list, parse, print_notes, record_run, run
 from automedeval.dataset.card import card_facts, write_card
 from automedeval.dataset.folder import DatasetFolder, read_dataset
 from automedeval.distillation.arguments import KnowledgeArguments
@@ -36,7 +36,7 @@ from automedeval.rubrics import packaged_rubrics, read_rubric
 
 
 @dataclass
-class IntrospectArguments:
+class IntrospectArguments(TableArguments):
     """The judge, the data set, the partners, and the jury."""
 
     dataset: str = field(metadata={"help": "folder of a data set of recipes/build_dataset.py, or of an earlier round"})
@@ -124,7 +124,7 @@ def main() -> None:
     dataset = read_dataset(args.dataset)
     rubrics = {rubric.name: rubric for rubric in map(read_rubric, [*packaged_rubrics(), *args.rubrics])}
     wanted = {row["case_id"] for row in dataset.training}
-    cases = {case.id: case for path in args.cases for case in read_cases(path) if case.id in wanted}
+    cases = {case.id: case for path in args.cases for case in read_cases(path, blank=args.blank) if case.id in wanted}
     recorded = read_recorded(dataset.training, cases, rubrics, args.dataset)
     judge = read_judge(str(verdicts_file(args.verdicts)), recorded, args.judge_name)
     mistakes, lines = find_mistakes(recorded, judge, args.tolerance)

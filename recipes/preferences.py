@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from automedeval.cli import parse, record_run, run
+from automedeval.cli import TableArguments, parse, record_run, run
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.confidence import certified_digest
 from automedeval.meta_evaluation.known import known_of_judge
@@ -30,7 +30,7 @@ from automedeval.rubrics import Rubric
 
 
 @dataclass
-class PreferenceArguments:
+class PreferenceArguments(TableArguments):
     """The verdicts, and which pairs are made of them."""
 
     verdicts: str = field(metadata={"help": "the folder kept of automedeval abstain, or a judge's verdicts"})
@@ -59,7 +59,7 @@ class PreferenceArguments:
 def main() -> None:
     """Read the verdicts, leave out what is not sure, and write the pairs."""
     (args,) = parse((PreferenceArguments,), __doc__)
-    cases = Cases.read(args.cases)
+    cases = Cases.read(args.cases, blank=args.blank)
     judges, _ = read_verdicts([args.verdicts], cases, args.rubric, raw=True)
     names = [judge.name for judge in judges]
     judges = [judge for judge in judges if args.judge in (None, judge.name)]

@@ -23,7 +23,7 @@ from peft import LoraConfig
 from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
 from sentence_transformers.cross_encoder.losses import RankNetLoss
 
-from automedeval.cli import check_patterns, comma_list, git_commit, installed_versions, parse, run
+from automedeval.cli import TableArguments, check_patterns, comma_list, git_commit, installed_versions, parse, run
 from automedeval.dataset.decontamination import Evaluation
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.ratings import read_ratings
@@ -48,7 +48,7 @@ from automedeval.training.stages import (
 
 
 @dataclass
-class ListArguments:
+class ListArguments(TableArguments):
     """What is learnt from, and the adapter."""
 
     cases: list[str] = field(metadata={"help": "files of cases"})
@@ -139,7 +139,7 @@ def main() -> None:
 def scored_cases(args: ListArguments) -> Iterator[tuple[Case, list[float | None]]]:
     """Yield cases with the scores of their responses, None where one has none."""
     if args.verdicts:
-        cases = {case.id: case for path in args.cases for case in read_cases(path)}
+        cases = {case.id: case for path in args.cases for case in read_cases(path, blank=args.blank)}
         for path in args.verdicts:
             for place, verdict in read_placed(path, Verdict):
                 if (case := cases.get(verdict.case_id)) is None:
@@ -149,7 +149,7 @@ def scored_cases(args: ListArguments) -> Iterator[tuple[Case, list[float | None]
                     yield case, list(verdict.scores)
         return
     for path, ratings in zip(args.cases, args.ratings):
-        cases = Cases(list(read_cases(path)), path)
+        cases = Cases(list(read_cases(path, blank=args.blank)), path)
         scores = iter(read_ratings(ratings, cases).scores.tolist())
         for case in cases.records:
             own = [next(scores) for _ in case.responses]
@@ -160,7 +160,7 @@ def without_leaks(
     scored: list[tuple[Case, list[float | None]]], args: ListArguments
 ) -> list[tuple[Case, list[float | None]]]:
     """Return the cases that repeat no evaluation case; print the arithmetic."""
-    evaluation = Evaluation(case for path in args.evaluation_cases for case in read_cases(path))
+    evaluation = Evaluation(case for path in args.evaluation_cases for case in read_cases(path, blank=args.blank))
     leaks = {case_id: kind for case_id, kind, _ in evaluation.leaks(case for case, _ in scored)}
     print(arithmetic("cases", len(scored), Counter(leaks.values())))
     return [each for each in scored if each[0].id not in leaks]

@@ -15,6 +15,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stdout, suppress
+from dataclasses import dataclass, field
 from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -22,7 +23,7 @@ from typing import Any, NoReturn, TextIO
 
 from transformers import HfArgumentParser
 
-from automedeval.records import AutoMedEvalError, RecordError
+from automedeval.records import BLANK, AutoMedEvalError, RecordError
 from automedeval.records.hub_names import hub_commits
 from automedeval.records.journal import ALONE, Processes, write_whole
 from automedeval.records.yaml_file import load_yaml
@@ -33,6 +34,20 @@ def comma_list(values: str | Sequence[str] | None) -> list[str]:
     """Return the entries, separated by commas, of one or several values; blanks and empty entries are dropped."""
     given = [values] if isinstance(values, str) else values or ()
     return [entry.strip() for value in given for entry in value.split(",") if entry.strip()]
+
+
+@dataclass(kw_only=True)
+class TableArguments:
+    """How tables of answers are read: the base of the arguments of every program that reads cases."""
+
+    blank: str | None = field(
+        default=None,
+        metadata={
+            "help": "blank cells of candidates in a table of answers: lowest: the model was asked and gave no answer, which "
+            "has the lowest score; skip: it was not asked (default: stop and count them)",
+            "choices": list(BLANK),
+        },
+    )
 
 
 def check_patterns(arguments: object, *names: str) -> None:

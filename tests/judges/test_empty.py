@@ -314,7 +314,9 @@ def test_rewards_and_tables_have_the_same_values(small) -> None:
     (verdict,) = small([case_of(*texts)])
     assert JudgeReward(small)([question] * 4, texts) == list(verdict.expected_scores)
     data = Dataset.from_dict({"question": [question], **{letter: [text] for letter, text in zip("abcd", texts)}})
-    with pytest.raises(RecordError, match=r"1 of 4 responses are blank: give blank='lowest' .* or blank='skip'"):
+    with pytest.raises(
+        RecordError, match=r"the data set: 1 of 4 answers are blank \(b 1\): --blank lowest .* or --blank skip"
+    ):
         judge_dataset(small, data)
     scored = judge_dataset(small, data, blank="lowest")
     assert [scored[f"{letter}_score"][0] for letter in "abcd"] == list(verdict.expected_scores)

@@ -45,8 +45,8 @@ def test_faults_are_one_line(tmp_path: Path) -> None:
         ({"question": ["b"]}, {}, "no column with responses"),
         (ROWS, {"responses": ["model_c"]}, "no column 'model_c'"),
         (ROWS | {"valid": [1, 2, 3]}, {"responses": ["model_a"], "blank": "skip"}, "a column 'valid' already"),
-        (ROWS, {}, r"3 of 6 responses are blank: give blank='lowest'"),
-        (ROWS, {"blank": "drop"}, "blank must be one of lowest, skip, not 'drop'"),
+        (ROWS, {}, r"3 of 6 answers are blank"),
+        (ROWS, {"blank": "drop"}, "blank cells are lowest or skip, not 'drop'"),
     ):
         with pytest.raises(RecordError, match=fault):
             judge_dataset(judge, Dataset.from_dict(rows), **options)

@@ -17,6 +17,8 @@ from programs import ROOT, error_line, run_recipe
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
+from automedeval.records.lock import lock
+
 
 class Program:
     """Runs when an ordinary pickle of it is loaded."""
@@ -240,3 +242,12 @@ def test_a_revision_on_the_hub_is_converted(source: Path, tmp_path: Path) -> Non
         done = run_recipe("convert_checkpoint", "--input", "org/old@v1", "--output", tmp_path / "out", env=environment)
     assert done.returncode == 0, done.stderr
     assert same(written(tmp_path / "out"), tensors)
+
+
+def test_two_processes_do_not_convert_to_one_folder(source: Path, tmp_path: Path) -> None:
+    pickled(source)
+    held = lock(tmp_path / "out", "converting there")
+    assert "another process is converting there" in error_line(convert(source, tmp_path / "out"))
+    assert not (tmp_path / ".out.unfinished").exists()
+    held.release()
+    assert convert(source, tmp_path / "out").returncode == 0

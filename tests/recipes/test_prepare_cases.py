@@ -135,26 +135,94 @@ def test_a_run_file_names_several_inputs_columns_and_patterns(tmp_path):
         f"input: [{tmp_path}/a.csv, {tmp_path}/b.csv]\ncolumns: [question=Q, reference=A, m1, m2]\n"
         f"exclusions: {tmp_path}/own.yaml\noutput: {tmp_path}/out\n"
     )
-    done = run_recipe("prepare_cases", "--config", tmp_path / "run.yaml")
+    done = run_recipe("prepare_cases", "--config", tmp_path / "run.yaml", "--blank", "skip")
     assert "4 rows → 2 kept, 2 rejected (skipped: 2)" in done.stdout
     assert [(case["id"], case["question"]) for case in lines(tmp_path, "cases")] == [
         ("a-1", "What is a?"),
         ("b-1", "What is b?"),
     ]
-    assert lines(tmp_path, "cases")[0]["responses"] == [{"model": "m1", "text": "No"}], "a blank cell is no response"
-    done = run_recipe("prepare_cases", "--config", tmp_path / "run.yaml", "--source", "qa", "--limit", "1")
+    assert lines(tmp_path, "cases")[0]["responses"] == [{"model": "m1", "text": "No"}], "m2 was not asked"
+    more = ("--blank", "skip", "--source", "qa", "--limit", "1")
+    done = run_recipe("prepare_cases", "--config", tmp_path / "run.yaml", *more)
     assert [case["id"] for case in lines(tmp_path, "cases")] == ["qa-1"]
 
 
 def test_what_a_table_s_columns_hold_is_guessed_and_told(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my.csv").write_text("Prompt;Reference;rowan;larch;score\nWhat?;This.;A.;;3\nWhy?;;B.;C.;4\n")
-    done = run_recipe("prepare_cases", "--input", "my.csv")
+    done = run_recipe("prepare_cases", "--input", "my.csv", "--blank", "skip")
     assert done.returncode == 0, done.stderr
+    assert "my.csv: 2 rows, 2 cases; not read: 'score' (no text); 1 of 4 answers are blank (larch 1)" in done.stdout
     assert "question = 'Prompt', reference = 'Reference', responses = 'rowan', 'larch', by their names" in done.stdout
     first, second = read_cases("cases/my/cases.jsonl")
     assert (first.question, first.reference, first.models) == ("What?", "This.", ["rowan"])
     assert (second.reference, second.models) == (None, ["rowan", "larch"])
+
+
+ALMOST = {
+    "a long table": ("instruction,input,output,model\nWhy?,,Yes.,gpt\nWhy?,,No.,llama\n", "wikidoc, and 'model': "),
+    "candidates": ("Prompt,Completion,gpt-4,llama\nWhy?,R.,Yes.,No.\n", "medtext, and 'gpt-4', 'llama': "),
+    "a candidate of a later row": ("Prompt,Completion,gpt-4\nWhy?,R.,\nHow?,R.,Yes.\n", "medtext, and 'gpt-4': "),
+    "a topic": ("question,answer,subject\nWhy?,R.,gout\n", "medquad, and 'subject': "),
+    "wide criteria": ("question,criterion,points,gpt\nWhy?,says so,5,Yes.\n", "criteria_table, and 'gpt': "),
+}
+
+
+@pytest.mark.parametrize(("text", "told"), ALMOST.values(), ids=ALMOST)
+def test_the_columns_of_a_layout_and_others_are_asked_about(tmp_path, text, told):
+    (tmp_path / "t.csv").write_text(text)
+    words = ("--input", tmp_path / "t.csv", "--output", tmp_path / "out")
+    line = error_line(run_recipe("prepare_cases", *words))
+    assert (
+        f": has the columns of {told}--layout {told.split(',')[0]} leaves these out, and --columns question=NAME"
+        in line
+    )
+    assert not (tmp_path / "out").exists()
+    layout, *_, last = told.removesuffix("': ").replace(",", " ").split()
+    done = run_recipe("prepare_cases", *words, "--layout", layout)
+    assert done.returncode == 0, done.stderr
+    assert f"t.csv: not read: {last}', " in done.stdout
+
+
+def test_a_long_table_is_none_of_medquad(tmp_path):
+    (tmp_path / "t.csv").write_text("question,answer,model_name,url\nWhy?,Yes.,gpt,u\nWhy?,No.,llama,u\n")
+    done = run_recipe("prepare_cases", "--input", tmp_path / "t.csv", "--output", tmp_path / "out")
+    assert "2 rows, 1 cases; not read: 'url'" in done.stdout
+    (case,) = lines(tmp_path, "cases")
+    assert case["responses"] == [{"model": "gpt", "text": "Yes."}, {"model": "llama", "text": "No."}]
+
+
+def test_a_word_for_a_missing_answer_is_no_reference(tmp_path):
+    rows = [
+        {"Prompt": f"Why {word}?", "Completion": word} for word in ("NA", "nan", "None", "null", "N/A", "None of them.")
+    ]
+    done = prepared(tmp_path, rows)
+    assert "6 rows → 1 kept, 5 rejected (empty answer: 5, " in done.stdout
+    assert [case["reference"] for case in lines(tmp_path, "cases")] == ["None of them."]
+
+
+CRITERIA = {"question": "Why?", "criterion": "says so", "points": "5", "model": "m", "response": "So."}
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"model": ""}, "a response's 'model' must not be empty"),
+        ({"id": " "}, "'id' is blank, and the table has ids"),
+        ({"reference": "None"}, "the reference is 'None', a word that programs write"),
+        ({"tags": ["a"]}, "'tags' must be str or null"),
+    ],
+)
+def test_what_a_table_of_criteria_would_lose_stops(tmp_path, changed, told):
+    assert told in error_line(prepared(tmp_path, [CRITERIA, CRITERIA | {"id": "1"} | changed][1:]))
+
+
+def test_the_rows_of_a_question_are_a_case_of_criteria_whatever_stands_between_its_words(tmp_path):
+    second = {"question": "Why ?", "criterion": "says how", "topic": "gout", "reference": "R."}
+    prepared(tmp_path, [CRITERIA | {"question": "Why  ?", "topic": None}, CRITERIA | second])
+    (case,) = lines(tmp_path, "cases")
+    assert [each["criterion"] for each in case["criteria"]] == ["says so", "says how"]
+    assert (case["question"], case["topic"], case["reference"]) == ("Why  ?", "gout", "R.")
 
 
 def test_the_cases_of_a_split_are_kept_with_what_they_have(tmp_path):

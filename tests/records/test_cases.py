@@ -3,11 +3,12 @@
 import csv
 import json
 import sys
+from datetime import datetime
 
 import pandas
 import pytest
 
-from automedeval.records import Case, RecordError, columns_of, read_cases
+from automedeval.records import Case, RecordError, read_cases, table_of
 
 QUESTIONS = ["Is 4 g of paracetamol\na day safe?", "Darf ich Ibuprofen; bei Fieber, nehmen?", "What is “gout”?"]
 WIDE = [
@@ -49,13 +50,11 @@ FILES = {
 @pytest.mark.parametrize("name", FILES)
 def test_every_kind_of_table_holds_the_same_cases(tmp_path, name, rows):
     FILES[name](tmp_path / name, rows)
-    found = {case.question: case for case in read_cases(tmp_path / name)}
+    found = {case.question: case for case in read_cases(tmp_path / name, blank="skip")}
     assert set(found) == set(QUESTIONS)
     for row in WIDE:
         given = {response.model: response.text for response in found[row["question"]].responses}
-        assert given == {model: row[model] for model in ("rowan-7b", "larch-7b") if row[model]}, (
-            "a blank is no response"
-        )
+        assert given == {model: row[model] for model in ("rowan-7b", "larch-7b") if row[model]}
     assert len({case.id for case in found.values()}) == 3
 
 
@@ -63,7 +62,8 @@ def test_a_spreadsheet_is_read_where_its_reader_is_installed(tmp_path, monkeypat
     pytest.importorskip("openpyxl")
     pandas.DataFrame(WIDE).to_excel(tmp_path / "a.xlsx", index=False)
     write_csv(tmp_path / "a.csv", WIDE)
-    assert list(read_cases(tmp_path / "a.xlsx")) == list(read_cases(tmp_path / "a.csv"))
+    sheet, table = (list(read_cases(tmp_path / name, blank="skip")) for name in ("a.xlsx", "a.csv"))
+    assert sheet == table
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     with pytest.raises(RecordError, match=r"a\.xlsx: save it as 'CSV UTF-8', or install openpyxl"):
         list(read_cases(tmp_path / "a.xlsx"))
@@ -72,7 +72,7 @@ def test_a_spreadsheet_is_read_where_its_reader_is_installed(tmp_path, monkeypat
 def test_ids_are_of_the_question_alone(tmp_path):
     write_csv(tmp_path / "a.csv", WIDE)
     write_csv(tmp_path / "b.csv", [{**row, "third": "More.", "reference": "R."} for row in reversed(WIDE)])
-    ids = [{case.question: case.id for case in read_cases(tmp_path / name)} for name in ("a.csv", "b.csv")]
+    ids = [{case.question: case.id for case in read_cases(tmp_path / name, 1, "skip")} for name in ("a.csv", "b.csv")]
     assert ids[0] == ids[1]
     write_csv(tmp_path / "c.csv", [WIDE[0], {**WIDE[0], "larch-7b": "Other."}, WIDE[0]])
     first, *others = read_cases(tmp_path / "c.csv")
@@ -100,8 +100,10 @@ def test_own_ids_references_and_topics_are_kept_and_numbers_are_no_responses(tmp
         }
     )
     assert (second.reference, second.topic) == (None, None)
-    assert str(columns_of(file)).endswith("topic = 'Category', id = 'ID', responses = 'rowan'")
-    assert columns_of(write(tmp_path / "b.jsonl", json.dumps(first.to_dict()))) is None
+    table = table_of(file)
+    assert str(table.columns).endswith("topic = 'Category', id = 'ID', responses = 'rowan'")
+    assert table.told == ["2 rows, 2 cases", "not read: 'Score rowan' (no text), 'url'"]
+    assert table_of(write(tmp_path / "b.jsonl", json.dumps(first.to_dict()))) is None
 
 
 def test_the_rows_of_one_id_are_a_case(tmp_path):
@@ -139,7 +141,6 @@ FAULTS = {
     "no responses": ("question,reference,score\na,b,3\n", "no column has responses"),
     "no answer": ("question,model,text\na,m,c\n", "beside 'model', one column must be called answer"),
     "one column twice": ("question,m,m\na,b,c\n", "two columns are called 'm'"),
-    "blank row": ("question,m\na,b\nc,\n", "a.csv:3: case 'q-[0-9a-f]{12}' has no response"),
     "blank question": ("question,m\n ,b\n", "a.csv:2: case 'q-.*': 'question' must not be empty"),
     "reserved": ("question,tie\na,b\n", "a.csv:2: a model cannot be called 'tie'"),
     "repeated id": ("id,question,m\n1,a,b\n1,c,d\n", "a.csv:3: the id '1' stands at .*a.csv:2 already"),
@@ -174,3 +175,112 @@ def test_rows_of_other_records_are_still_told_as_such(tmp_path):
     file = write(tmp_path / "ratings.jsonl", '{"case_id": "a", "model": "m", "score": 3}\n')
     with pytest.raises(RecordError, match=r"ratings\.jsonl:1: 'id' is missing"):
         list(read_cases(file))
+
+
+def test_a_csv_ends_its_lines_as_it_likes_and_a_header_may_have_two(tmp_path):
+    text = '"question\n(of a patient)";"rowan";larch\rWhy?;"a\rb";c\r'
+    for end in ("\r", "\n", "\r\n"):
+        write(tmp_path / "a.csv", text.replace("\r", end)).write_bytes(text.replace("\r", end).encode())
+        with pytest.raises(RecordError, match=r"the columns are question \(of a patient\), rowan, larch; "):
+            list(read_cases(tmp_path / "a.csv"))
+        (tmp_path / "b.csv").write_bytes(text.replace("\n(of a patient)", "").replace("\r", end).encode())
+        (case,) = read_cases(tmp_path / "b.csv")
+        assert [each.text for each in case.responses] == [f"a{end}b", "c"]
+
+
+LOST = {
+    "a cell under no name": ("question,m,\na,b,more\n", r"'Unnamed: 2' holds text, and the file has no name for it"),
+    "a text under a blank key": (
+        '[{"question": "a", "": "b", "m": "c"}]',
+        "'' holds text, and the file has no name for it",
+    ),
+    "a word for nothing": (
+        "question,reference,m\na,NA,b\n",
+        r"a.csv:2: the reference is 'NA', a word that programs write",
+    ),
+    "the same in a long table": (
+        "question,model,answer,gold\na,m,b,\na,n,c,None\n",
+        "a.csv:3: the reference is 'None'",
+    ),
+    "an id in some rows": ("id,question,model,answer\n1,a,m,b\n1,a,n,b\n,a,o,c\n", "a.csv:4: the id is blank"),
+    "two keys": ('{"question": "a", "m": "b", "m": "c"}\n', "a.jsonl:1: not JSON .two keys are 'm'."),
+    "two keys in a list": ('[{"question": "a", "m": "b", "m": "c"}]', "a.json: not JSON: two keys are 'm'"),
+    "not a number": ('[{"question": "a", "m": NaN}]', "a.json: not JSON: NaN is not a number in JSON"),
+    "a case among rows": (
+        '{"question": "a", "m": "b"}\n{"question": "c", "m": "d", "responses": []}\n',
+        "a.jsonl:2: has 'responses', as a case has, and the first row is one of a table",
+    ),
+    "a number among texts": (
+        '{"question": "a", "m": "b"}\n{"question": "c", "m": 5}\n',
+        "a.jsonl:2: 'm' must be text, not 5",
+    ),
+    "a list": ('{"question": "a", "m": "b"}\n{"question": "c", "m": ["d"]}\n', "a.jsonl:2: 'm' must be text, not"),
+    "a list for a reference": ('{"question": "a", "gold": ["x"], "m": "b"}\n', "a.jsonl:1: 'gold' must be text, not"),
+    "true for an id": ('{"id": true, "question": "a", "m": "b"}\n', "a.jsonl:1: 'id' must be text, not True"),
+}
+
+
+@pytest.mark.parametrize(("text", "told"), LOST.values(), ids=LOST)
+def test_what_would_be_lost_or_invented_stops(tmp_path, text, told):
+    kind = "csv" if text.startswith(("question", "id")) else "json" if text.startswith("[") else "jsonl"
+    with pytest.raises(RecordError, match=told):
+        list(read_cases(write(tmp_path / f"a.{kind}", text), blank="lowest"))
+
+
+def test_a_column_that_is_no_candidate_is_told(tmp_path):
+    """Two names for one role, numbers alone, a list, a blank column: none is a candidate, and none disappears."""
+    rows = [{"id": "1", "case_id": "c-1", "question": "a", "m": "b", "doses": "5", "found": ["x"], "empty": None}]
+    table = table_of(write(tmp_path / "a.json", json.dumps(rows)))
+    assert table.columns.responses == ("m",)
+    assert table.told[1] == "not read: 'case_id', 'doses' (no text), 'found' (no text), 'empty' (no text)"
+
+
+def test_a_first_row_without_answers_is_one_of_a_table_too(tmp_path):
+    file = write(tmp_path / "a.jsonl", '{"question": "a", "m": null}\n{"question": "b", "m": "c"}\n')
+    assert [len(case.responses) for case in read_cases(file, blank="lowest")] == [1, 1]
+
+
+SHEETS = {
+    "an error": ({"B3": "#NAME?"}, r"a.xlsx: row 3: 'rowan' must be text, not the error #NAME\?"),
+    "a formula without a value": (
+        {"B3": "=== Answer"},
+        "row 3: 'rowan' must be text, not a formula whose value is not in",
+    ),
+    "a date": ({"B3": datetime(2026, 1, 2)}, "row 3: 'rowan' must be text, not 2026-01-02"),
+    "an error beside": ({"D1": "mean", "D3": "#DIV/0!"}, None),
+    "text beside the table": ({"E3": "more"}, "'Unnamed: 4' holds text, and the file has no name for it"),
+}
+
+
+@pytest.mark.parametrize(("cells", "told"), SHEETS.values(), ids=SHEETS)
+def test_a_cell_of_a_spreadsheet_that_is_no_text_stops_where_it_is_read(tmp_path, cells, told):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in (["question", "rowan", "larch"], ["a", "b", 5], ["c", "d", True]):
+        book.active.append(row)
+    for place, value in cells.items():
+        book.active[place] = value
+    book.save(tmp_path / "a.xlsx")
+    if told:
+        with pytest.raises(RecordError, match=told):
+            list(read_cases(tmp_path / "a.xlsx"))
+        return
+    # larch answers 5 and TRUE, as the sheet shows them
+    assert [[each.text for each in case.responses] for case in read_cases(tmp_path / "a.xlsx")] == [
+        ["b", "5"],
+        ["d", "TRUE"],
+    ]
+    assert table_of(tmp_path / "a.xlsx").told[1] == "not read: 'mean' (no text)"
+
+
+def test_a_second_sheet_is_not_passed_over(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    book.active.append(["question", "m"])
+    book.active.append(["a", "b"])
+    book.create_sheet("more").append(["question"])
+    book.save(tmp_path / "a.xlsx")
+    with pytest.raises(
+        RecordError, match=r"a\.xlsx: the sheets 'Sheet', 'more' have cells; save the one with the answers"
+    ):
+        list(read_cases(tmp_path / "a.xlsx"))

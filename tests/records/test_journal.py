@@ -1,6 +1,7 @@
 """The journal: whole lines or none, one writer, whatever happens."""
 
 import json
+import os
 import resource
 import signal
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from automedeval.records import RecordError
-from automedeval.records.journal import Journal
+from automedeval.records.journal import Journal, replacing, write_whole
 
 
 def lines(path: Path) -> list[dict]:
@@ -91,3 +92,63 @@ def test_a_killed_writer_leaves_whole_lines_and_no_lock(tmp_path):
         writer.wait()
         with Journal(path) as journal:
             assert all("n" in record for record in journal.records())
+
+
+def test_of_two_writers_of_one_file_each_reader_gets_a_whole_content(tmp_path):
+    """Two reports into one folder, as two shells start them."""
+    path = tmp_path / "report.html"
+    program = """
+        import sys
+        from pathlib import Path
+        from automedeval.records.journal import write_whole
+        for _ in range(100):
+            write_whole(Path(sys.argv[1]), sys.argv[2] * 2_000_000)
+    """
+    writers = [
+        subprocess.Popen([sys.executable, "-c", textwrap.dedent(program), str(path), letter], stderr=subprocess.PIPE)
+        for letter in "ab"
+    ]
+    seen, running = [], True
+    while running:
+        running = any(writer.poll() is None for writer in writers)
+        if path.exists():
+            text = path.read_text()
+            seen.append((len(text), len(set(text))))
+    assert [writer.stderr.read() for writer in writers] == [b"", b""]
+    assert set(seen) == {(2_000_000, 1)}
+    assert [left.name for left in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_what_a_killed_writer_left_is_deleted_by_a_later_one(tmp_path):
+    path, program = (
+        tmp_path / "report.html",
+        """
+        import signal, sys
+        from pathlib import Path
+        from automedeval.records.journal import replacing
+        with replacing(Path(sys.argv[1])) as scratch:
+            scratch.write_text("half")
+            signal.raise_signal(signal.SIGKILL)
+    """,
+    )
+    path.write_text("old")
+    subprocess.run([sys.executable, "-c", textwrap.dedent(program), str(path)])
+    (left,) = (each for each in tmp_path.iterdir() if each != path)
+    assert (path.read_text(), left.read_text()) == ("old", "half")
+    write_whole(tmp_path / "other.json", "{}")
+    assert left.exists(), "for all that this process knows, its writer lives"
+    os.utime(left, (0, 0))
+    write_whole(tmp_path / "other.json", "{}")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["other.json", "report.html"]
+
+
+def test_a_write_that_fails_leaves_the_old_content_and_nothing_else(tmp_path):
+    path = tmp_path / "a.json"
+    write_whole(path, "old\n")
+    with pytest.raises(ZeroDivisionError), replacing(path) as scratch:
+        scratch.write_text("half") / 0
+    path.with_name("folder").mkdir()
+    with pytest.raises(RecordError, match="folder: Is a directory"):
+        write_whole(path.with_name("folder"), "text")
+    assert path.read_text() == "old\n"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.json", "folder"]

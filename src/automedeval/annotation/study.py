@@ -18,7 +18,17 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from automedeval.annotation.jury_queue import REVISIONS, Dispute, read_disputes
-from automedeval.records import Case, RecordError, Verdict, as_shown, digest, read_cases, read_placed, verdicts_file
+from automedeval.records import (
+    BLANK,
+    Case,
+    RecordError,
+    Verdict,
+    as_shown,
+    digest,
+    read_cases,
+    read_placed,
+    verdicts_file,
+)
 from automedeval.records.yaml_file import YamlFile
 from automedeval.rubrics import TAGS, Questions, Rubric, RubricError, packaged_rubrics, read_questions, read_rubric
 
@@ -32,7 +42,8 @@ ORDERS = ("file", "random", "uncertainty")
 # Parts of an assignment; the part on a judge's verdict is VERDICT and the judge's name.
 RESPONSES, VERDICT, DECISION, PREFERENCE = "responses", "verdict:", "decision", "preference"
 KEYS = (
-    "title", "cases", "limit", "verdicts", "rubric", "verdict_rubric", *KINDS, "annotators", "order", "seed", "database",
+    "title", "cases", "blank", "limit", "verdicts", "rubric", "verdict_rubric", *KINDS, "annotators", "order", "seed",
+    "database",
 )  # fmt: skip
 PLAN_KEYS = {
     "rate": ("raters", "overlap", "draw", "roles", "judges", "verify_roles"),
@@ -281,9 +292,10 @@ class _Reader(YamlFile):
 
     def cases(self, content: Mapping[str, Any]) -> dict[str, Case]:
         found: dict[str, Case] = {}
+        blank = self.take(content, "blank", str, None, BLANK)
         for file in self.texts(content, "cases"):
             self.files.append(file)
-            for case in read_cases(file):
+            for case in read_cases(file, blank=blank):
                 if case.id in found:
                     self.fail("cases", f"the id {case.id!r} of {file} stands in another file already")
                 found[case.id] = case

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from automedeval.cli import comma_list, parse, record_run
+from automedeval.cli import TableArguments, comma_list, parse, record_run
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.confidence import MEASURES, Confidence, certified_digest
 from automedeval.meta_evaluation.ratings import read_ratings
@@ -33,7 +33,7 @@ from automedeval.stats.bootstrap import RESAMPLES, estimate, plain
 
 
 @dataclass
-class AbstainArguments:
+class AbstainArguments(TableArguments):
     """The verdicts, the ratings, and the errors that are allowed."""
 
     verdicts: list[str] = field(metadata={"help": "files or folders of one judge's verdicts, on rated and fresh cases"})
@@ -73,7 +73,7 @@ class AbstainArguments:
 def main() -> None:
     """Certify a threshold on the rated cases, then divide the fresh cases by it."""
     (args,) = parse((AbstainArguments,), __doc__, first=("verdicts", "ratings", "abstain_at"))
-    cases = Cases([case for file in args.cases for case in read_cases(file)], ", ".join(args.cases))
+    cases = Cases([case for file in args.cases for case in read_cases(file, blank=args.blank)], ", ".join(args.cases))
     if len(cases.index) < len(cases):
         raise RecordError(f"{cases.source}: a case is in two of the files")
     people = read_ratings(args.ratings, cases)

@@ -37,7 +37,7 @@ from automedeval.audit.perturbations import (
 from automedeval.audit.run import decodings_of, judge_tampered, recorded
 from automedeval.audit.thresholds import decide, figures_of, passes, read_thresholds
 from automedeval.audit.trials import Outcome, Templates, trial_figures
-from automedeval.cli import git_commit, join_processes, parse, print_notes, record_run
+from automedeval.cli import TableArguments, git_commit, join_processes, parse, print_notes, record_run
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.default_judge import default_rubric
 from automedeval.judges.judge import judge_rubric, load_judge
@@ -60,7 +60,7 @@ OF_SCORES = ("ratings", "raters", "own", "harms", "harm_file")  # options that a
 
 
 @dataclass
-class AuditArguments:
+class AuditArguments(TableArguments):
     """Which judge is audited, on which cases, by which checks."""
 
     cases: str = field(
@@ -175,7 +175,8 @@ def main() -> None:
     args, encoder_args, chat_args = parse(
         (AuditArguments, EncoderArguments, ChatArguments), __doc__, first=("judge", "cases", "output")
     )
-    cases, ours, notes = Cases.read(args.cases, args.limit), join_processes(), []
+    cases, ours = Cases.read(args.cases, args.limit, args.blank), join_processes()
+    notes = list(cases.notes)
     rubric = args.judge and judge_rubric(args.judge, args.rubric or default_rubric(args.judge, cases.records))
     args.complete(rubric or None)
     checklist = bool(rubric) and rubric.mode == "checklist"

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from automedeval.cli import parse, record_run
+from automedeval.cli import TableArguments, parse, record_run
 from automedeval.meta_evaluation.calibration import Calibration, ScoreCalibration
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.criteria import read_checklists, read_labels
@@ -38,7 +38,7 @@ from automedeval.stats.bootstrap import RESAMPLES
 
 
 @dataclass
-class CalibrateArguments:
+class CalibrateArguments(TableArguments):
     """The verdicts to calibrate, and the ratings to learn from."""
 
     verdicts: str = field(metadata={"help": "folder or file of the verdicts to put on the scale"})
@@ -145,7 +145,7 @@ def main() -> None:
 
 def calibrate_criteria(args: CalibrateArguments, output: Path) -> None:
     """Learn from labels of criteria, and put P(met) of every verdict on them."""
-    cases = Cases.read(args.cases)
+    cases = Cases.read(args.cases, blank=args.blank)
     labels = read_labels(args.criterion_labels, cases)
     given = list(placed_verdicts(args.verdicts, args.judge))
     own = [reading for reading in read_checklists([args.verdicts], cases) if reading.name == given[0][1].judge]

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 import automedeval
-from automedeval.cli import comma_list, git_commit, parse
+from automedeval.cli import TableArguments, comma_list, git_commit, parse
 from automedeval.meta_evaluation import comparison_report
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.comparison import STACKED, VOTED, candidates_of, compare, keep_ratings
@@ -60,7 +60,7 @@ WEIGHED = "This assumes that the rated cases were drawn with the chances in --pr
 
 
 @dataclass
-class CompareArguments:
+class CompareArguments(TableArguments):
     """The files to compare, and the options of the report, the plan and the next draw."""
 
     cases: str = field(metadata={"help": "the cases, or the table of answers, that were judged"})
@@ -172,7 +172,7 @@ class CompareArguments:
 def main() -> None:
     """Read the files, compute the figures, and write the report."""
     (args,) = parse((CompareArguments,), __doc__, first=("cases", "verdicts", "ratings"))
-    cases = Cases.read(args.cases)
+    cases = Cases.read(args.cases, blank=args.blank)
     taken = frozenset({STACKED, VOTED, *BASELINES, "people"})
     if criteria := has_checklists(args.verdicts):
         judges, notes = read_criteria_scores(args.verdicts, cases)

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from automedeval.cli import parse
+from automedeval.cli import TableArguments, parse
 from automedeval.harness.writing import inspect_text, lm_eval_text, scored_answers
 from automedeval.judges.tables import ROWS, Verdicts
 from automedeval.records import Case, RecordError, Verdict, read_cases, read_placed, verdicts_file
-from automedeval.records.journal import write_whole
+from automedeval.records.journal import replacing, write_whole
 from automedeval.reports.text import printable
 
 FORMS = {
@@ -32,7 +32,7 @@ FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # how cells begin that a spreadsheet 
 
 
 @dataclass
-class ExportArguments:
+class ExportArguments(TableArguments):
     """Which verdicts are written, and in which form."""
 
     verdicts: str = field(metadata={"help": "verdicts.jsonl of a judge, or its folder"})
@@ -64,7 +64,7 @@ class ExportArguments:
 def main() -> None:
     """Read the verdicts, check that the cases are those that were judged, and write the file."""
     (args,) = parse((ExportArguments,), __doc__)
-    cases = None if args.cases is None else {case.id: case for case in read_cases(args.cases)}
+    cases = None if args.cases is None else {case.id: case for case in read_cases(args.cases, blank=args.blank)}
     verdicts = Verdicts(read_checked(args.verdicts, cases))
     output = Path(args.output)
     if output.resolve() in (verdicts_file(args.verdicts).resolve(), Path(args.cases or args.verdicts).resolve()):
@@ -73,7 +73,8 @@ def main() -> None:
     if args.to in ("csv", "parquet"):
         table = verdicts.to_pandas(args.rows, (cases or {}).values())
         if args.to == "parquet":
-            table.to_parquet(output, index=False)
+            with replacing(output) as scratch:
+                table.to_parquet(scratch, index=False)
         else:  # quoted, because a carriage return would end a row
             safe = table.apply(lambda column: column.map(no_formula))
             write_whole(output, safe.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC))

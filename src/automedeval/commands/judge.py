@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 
 import automedeval
-from automedeval.cli import comma_list, join_processes, parse, print_notes, record_run
+from automedeval.cli import TableArguments, comma_list, join_processes, parse, print_notes, record_run
 from automedeval.harness.joining import LogArguments, is_log, join_logs
 from automedeval.introspection.mistakes import read_recorded
 from automedeval.judges.base import BaseJudge
@@ -37,7 +37,7 @@ from automedeval.judges.run import (
     verdict_log,
 )
 from automedeval.models.arguments import ChatArguments, EncoderArguments, parse_model
-from automedeval.records import Case, RecordError, check_least, columns_of, named_file, read_cases, read_text
+from automedeval.records import Case, RecordError, check_least, named_file, read_cases, read_text, table_of
 from automedeval.records.journal import Processes, write_whole
 from automedeval.reports.text import printable
 from automedeval.rubrics import Rubric
@@ -47,7 +47,7 @@ SAMPLE = Path(automedeval.__file__).parent / "sample"
 
 
 @dataclass
-class JudgeArguments:
+class JudgeArguments(TableArguments):
     """Which judge judges which cases, and how."""
 
     cases: list[str] = field(
@@ -201,7 +201,7 @@ def main() -> None:
     unknown = args.dry_run or args.on_overlong != "error" or parse_model(args.judge)[0] == "openai"
     check = None if unknown else lambda requests: loaded().refuse_overlong(requests)
     planned = of_rows(args, rubric) if args.dataset else planner(args.judge, rubric, **plan)
-    requests = Requests(args.cases, args.limit, planned, check, ours)
+    requests = Requests(args.cases, args.limit, planned, check, ours, args.blank)
     if not len(requests):
         raise RecordError(
             f"{args.cases}: nothing to judge: {rubric.name} compares pairs, and no case has two responses"
@@ -254,7 +254,7 @@ def main() -> None:
 
 def cases_of(args: JudgeArguments) -> Iterator[Case]:
     """Return the cases that are judged; they are read when they are asked for."""
-    return itertools.islice(read_cases(args.cases), args.limit)
+    return itertools.islice(read_cases(args.cases, blank=args.blank), args.limit)
 
 
 def folder_name(judge: str) -> str:
@@ -265,9 +265,10 @@ def folder_name(judge: str) -> str:
 
 def what_is_judged(args: JudgeArguments) -> list[str]:
     """Return lines on what was not said and is taken: what the columns of a table hold, and the judge."""
-    columns, lines = columns_of(args.cases), []
-    if columns is not None:
-        lines.append(f"{args.cases}: {columns}, by their names (automedeval prepare --columns says it otherwise)")
+    table, lines = table_of(args.cases, blank=args.blank), []
+    if table is not None:
+        lines.append(f"{args.cases}: {table.columns}, by their names (automedeval prepare --columns says it otherwise)")
+        lines.append(f"{args.cases}: {'; '.join(table.told)}")
     if args.judge_by_default:
         untrained = f": {UNTRAINED}" if args.judge.startswith("likelihood:") else ""
         lines.append(f"judge: {args.judge}{untrained} (--judge names another)")
@@ -278,6 +279,7 @@ def report_command(args: JudgeArguments) -> str:
     """Return the command that makes the report of these verdicts."""
     words = ["automedeval", "report", "--verdicts", args.output, "--cases", args.cases]
     words += ["--ratings", args.ratings] if args.ratings else []
+    words += ["--blank", args.blank] if args.blank else []
     words += ["--rubric", args.rubric] if args.rubric and Path(args.rubric).suffix else []
     return shlex.join([*words, "--output", f"reports/{Path(args.output).name}"])
 
@@ -314,6 +316,6 @@ def of_rows(args: JudgeArguments, rubric: Rubric) -> Callable[[Case], list[Reque
 
     rows = [row for row in read_dataset(args.dataset).training if row["rubric"] == rubric.name]
     wanted = {row["case_id"] for row in rows}
-    cases = {case.id: case for case in read_cases(args.cases) if case.id in wanted}
+    cases = {case.id: case for case in read_cases(args.cases, blank=args.blank) if case.id in wanted}
     recorded = {each.case.id: each for each in read_recorded(rows, cases, {rubric.name: rubric}, args.dataset)}
     return lambda case: recorded[case.id].requests(args.runs) if case.id in recorded else []

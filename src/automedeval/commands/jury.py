@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from automedeval.cli import comma_list, parse, record_run
+from automedeval.cli import TableArguments, comma_list, parse, record_run
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.ratings import People, read_ratings
 from automedeval.meta_evaluation.verdicts import JudgeVerdicts, read_verdicts, rows_of
@@ -37,7 +37,7 @@ METHODS = {
 
 
 @dataclass
-class JuryArguments:
+class JuryArguments(TableArguments):
     """The judges, and how they are combined."""
 
     verdicts: list[str] = field(
@@ -68,7 +68,7 @@ class JuryArguments:
 def main() -> None:
     """Combine the judges, write the verdicts, and print how far the judges err together."""
     (args,) = parse((JuryArguments,), __doc__)
-    cases = Cases.read(args.cases)
+    cases = Cases.read(args.cases, blank=args.blank)
     judges, notes = read_verdicts(args.verdicts, cases, args.rubric)
     check_judges(judges, Path(args.output))
     people = read_ratings(args.ratings, cases) if args.ratings else None

@@ -25,14 +25,16 @@ from typing import Any
 from tqdm import tqdm
 
 from automedeval.audit.perturbations import harm, read_harms, read_paraphrases, reword
-from automedeval.cli import comma_list, parse, record_run
+from automedeval.cli import TableArguments, comma_list, parse, record_run
 from automedeval.dataset.criteria_sources import joined
 from automedeval.dataset.decontamination import near_duplicates, normalise
 from automedeval.dataset.human_verdicts import verdicts_of_raters
 from automedeval.dataset.judge_verdicts import verdicts_of_judge
 from automedeval.dataset.sources import (
     LAYOUTS,
+    Layout,
     Row,
+    beyond,
     identified,
     read_exclusions,
     read_source,
@@ -51,6 +53,7 @@ from automedeval.records import (
     question_text,
     read_lines,
     verdicts_file,
+    without_blanks,
 )
 from automedeval.records.columns import UnclearColumns
 from automedeval.records.journal import arithmetic, write_whole
@@ -60,7 +63,7 @@ PAIR_SCORES = {"pairs": ["right=5", "near=3", "far=1"], "harms": ["right=5", "ha
 
 
 @dataclass
-class PrepareCasesArguments:
+class PrepareCasesArguments(TableArguments):
     """The input, its layout, and the filters."""
 
     input: list[str] = field(
@@ -244,39 +247,66 @@ def main() -> None:
 
 
 def rows_of(args: PrepareCasesArguments) -> Iterator[Row]:
-    """Yield the rows of all inputs as cases; print the layout of each, or what the columns of a table hold."""
+    """Yield the rows of all inputs as cases; print the layout of each, or what the columns of a table hold.
+
+    Raises:
+        RecordError: a file is empty, has the columns of a layout and others, or has blank cells and no --blank.
+    """
     for path in args.input:
         rows = read_source(path, args.split)
         first = next(rows, None)
         if first is None:
             raise RecordError(f"{path}: the file is empty")
-        rows, layout = itertools.chain([first], rows), LAYOUTS.get(args.layout)
-        if layout is None and not args.columns and args.layout is None:
-            layout = recognised(first[1])
-        if layout is not None:
-            tqdm.write(f"{path}: layout {layout.name}{'' if args.layout else ', by its keys'}")
-            cases = rows_as_cases(rows, layout, args.source or layout.name)
-            yield from joined(cases) if layout.parts else cases
-        else:
+        rows, source = itertools.chain([first], rows), args.source or Path(path).stem
+        near = None if args.columns or args.layout else recognised(first[1])
+        layout = LAYOUTS.get(args.layout) or (near if near and not near.unknown(first[1]) else None)
+        if layout is None:
             rows = list(rows)
-            columns = table_columns(args.columns, rows, path)
-            tqdm.write(f"{path}: {columns}{'' if args.columns else ', by their names (--columns says it otherwise)'}")
-            yield from table_as_cases(rows, columns, args.source or Path(path).stem)
+            table = table_columns(args.columns, rows, path, near).table(path, rows, args.blank)
+            named = "" if args.columns else ", by their names (--columns says it otherwise)"
+            tqdm.write(f"{path}: {table.columns}{named}\n{path}: {'; '.join(table.told)}")
+            yield from table_as_cases(table, source)
+            continue
+        tqdm.write(f"{path}: layout {layout.name}{'' if args.layout else ', by its keys'}")
+        unread = Counter() if args.layout else None
+        found = rows_as_cases(rows, layout, args.source or layout.name, unread)
+        if layout.parts:
+            found = joined(found)
+        if layout.cells:
+            found = list(found)
+            cases, told = without_blanks(path, [(row.place, row.case) for row in found], args.blank)
+            found = [row._replace(case=case) for row, (_, case) in zip(found, cases)]
+            for line in told:
+                tqdm.write(f"{path}: {line}")
+        try:
+            yield from found
+        finally:  # also where --limit has ended the reading
+            for name, cells in (unread or {}).items():
+                tqdm.write(f"{path}: not read: {name!r}, {cells:,} cells")
 
 
-def table_columns(given: list[str], rows: list[tuple[str, dict]], path: str) -> Columns:
+def table_columns(given: list[str], rows: list[tuple[str, dict]], path: str, near: Layout | None = None) -> Columns:
     """Return the columns of a table that --columns names, else those that their names show.
+
+    Args:
+        near: a layout whose columns the table has, beside others: its answers may be references, or a candidate's.
 
     Raises:
         RecordError: it cannot be seen what the columns hold, or the table has no such column.
     """
     if not given:
+        rows_alone, columns = [row for _, row in rows], None
         try:
-            return Columns.guessed([row for _, row in rows], least_responses=0)
+            columns = Columns.guessed(rows_alone, least_responses=0)
         except UnclearColumns as error:
-            raise RecordError(
-                f"{path}: {error}; say it by --columns question=NAME reference=NAME CANDIDATE …"
-            ) from None
+            if near is None:
+                raise RecordError(
+                    f"{path}: {error}; say it by --columns question=NAME reference=NAME CANDIDATE …"
+                ) from None
+        answers = columns is not None and set(near.keys if near else ()) <= set(columns.every)
+        if near and not (answers and (columns.model or columns.reference)):
+            raise RecordError(f"{path}: {beyond(near, near.unknown(rows_alone[0]))}")
+        return columns
     columns, every = Columns.named(given), dict.fromkeys(name for _, row in rows for name in row)
     if missing := next((name for name in columns.every if name not in every), None):
         raise RecordError(f"{path}: --columns: no column {missing!r}; the columns are {', '.join(every)}")

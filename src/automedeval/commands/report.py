@@ -24,7 +24,7 @@ from typing import Any
 import yaml
 
 import automedeval
-from automedeval.cli import comma_list, git_commit, parse
+from automedeval.cli import TableArguments, comma_list, git_commit, parse
 from automedeval.meta_evaluation import criteria_report, report
 from automedeval.meta_evaluation.baselines import measure_baselines
 from automedeval.meta_evaluation.cases import Cases
@@ -50,7 +50,7 @@ from automedeval.stats.bootstrap import RESAMPLES, estimate, plain
 
 
 @dataclass
-class MetaEvaluateArguments:
+class MetaEvaluateArguments(TableArguments):
     """The files to compare, and the options of the report."""
 
     verdicts: list[str] = field(
@@ -187,7 +187,7 @@ def main() -> None:
     args, encoder_args = parse(
         (MetaEvaluateArguments, EncoderArguments), __doc__, first=("verdicts", "cases", "ratings")
     )
-    cases = Cases.read(args.cases, args.limit)
+    cases = Cases.read(args.cases, args.limit, args.blank)
     if args.criterion_labels or criteria_report.has_checklists(args.verdicts):
         return report_criteria(args, encoder_args, cases)
     judges, notes = read_verdicts(args.verdicts, cases, args.rubric, frozenset({*NAMES, "people"}))
@@ -279,7 +279,7 @@ def rating_commands(args: MetaEvaluateArguments, cases: Cases, folder: Path) -> 
         given = {
             "title": Path(args.cases).stem,
             "cases": args.cases,
-            **({"limit": args.limit} if args.limit else {}),
+            **{name: value for name in ("blank", "limit") if (value := getattr(args, name))},
             "rate": {"raters": 1, "draw": min(LEAST_RATED, len(cases)), "roles": ["attending"]},
             "annotators": [{"name": "physician-1", "role": "attending"}],
             "database": str(study.with_suffix(".sqlite")),

@@ -9,6 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from automedeval.records import Case, CaseCriterion, CriterionLabel, RecordError, Response, digest
+from automedeval.records.columns import fault_of_reference, key_of
+from automedeval.records.rows import filled
 
 MUST_HAVE, NICE_TO_HAVE = 1.0, 0.5  # points of K-QA's statements
 UNKNOWN_POINTS = 1.0  # HealthBench's meta-evaluation does not say them
@@ -126,20 +128,26 @@ def questions(row: dict) -> Case:
 def table(row: dict) -> Case:
     """Return the part of a case in a row of a table: one criterion, with its points and perhaps a model's response.
 
-    Columns: question, criterion, points; perhaps id, tags (separated by ";"), reference, topic, model and response.
+    Columns: question, criterion, points; perhaps id, tags (separated by ";"), reference, topic, model and response. A blank
+    response of a model has an empty text.
     """
     try:
         points = float(row["points"])
     except (TypeError, ValueError):
         raise RecordError(f"'points' must be a number, not {str(row['points'])[:60]!r}") from None
-    tags = [tag.strip() for tag in (row.get("tags") or "").split(";") if tag.strip()]
+    names = ("tags", "reference", "topic", "model", "response")
+    cells = {name: row[name] if filled(row.get(name)) else None for name in names}
+    if fault := fault_of_reference(cells["reference"]):
+        raise RecordError(fault)
+    tags = [tag.strip() for tag in (_of(cells, "tags", str, type(None)) or "").split(";") if tag.strip()]
     criteria = _criteria([{"criterion": row["criterion"], "points": points, "tags": tags}])
-    responses = (
-        (Response.from_dict({"model": row["model"], "text": row.get("response") or ""}),) if row.get("model") else ()
-    )
-    texts = (row.get("reference") or None, row.get("topic") or None)
+    given = {"model": cells["model"] or "", "text": cells["response"] or ""}
+    responses = (Response.from_dict(given),) if any(given.values()) else ()
     question = _of(row, "question", str)
-    return Case(str(row.get("id") or digest(question)), question, responses, *texts, criteria=criteria)
+    if "id" in row and not filled(row["id"]):
+        raise RecordError("'id' is blank, and the table has ids: fill it in, or remove the column")
+    name = str(row["id"]) if "id" in row else digest(key_of(question))
+    return Case(name, question, responses, cells["reference"], cells["topic"], criteria=criteria)
 
 
 def without_words(row: dict) -> int:
@@ -166,7 +174,8 @@ def joined(parts: Iterable[Any]) -> Iterator[Any]:
             raise RecordError(f"{row.place}: {fault} as at {whole.place}, which has the same id {row.case.id!r}")
         criteria = {each.criterion: each for each in (*whole.case.criteria, *row.case.criteria)}
         responses = {each.model: each for each in (*whole.case.responses, *row.case.responses)}
-        case = replace(whole.case, criteria=tuple(criteria.values()), responses=tuple(responses.values()))
+        kept = {name: getattr(whole.case, name) or getattr(row.case, name) for name in ("reference", "topic")}
+        case = replace(whole.case, criteria=tuple(criteria.values()), responses=tuple(responses.values()), **kept)
         labels, left_out = whole.labels + row.labels, whole.left_out + row.left_out
         wholes[row.case.id] = whole._replace(case=case, labels=labels, left_out=left_out)
     yield from wholes.values()
@@ -174,7 +183,7 @@ def joined(parts: Iterable[Any]) -> Iterator[Any]:
 
 def _difference(whole: Case, part: Case) -> str | None:
     for name in ("question", "reference", "topic"):
-        if getattr(whole, name) != getattr(part, name):
+        if len({key_of(each) for case in (whole, part) if (each := getattr(case, name))}) > 1:
             return f"not the same {name}"
     for own, other, key in ((whole.criteria, part.criteria, "criterion"), (whole.responses, part.responses, "model")):
         known = {getattr(each, key): each for each in own}

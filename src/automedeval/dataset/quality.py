@@ -140,13 +140,11 @@ class QualityClassifier:
         self._require()
         folder = Path(folder)
         archive = skops.io.dumps({"machine": self._machine, "tone": self._tone})
-        scratch = folder / ".quality.skops.tmp"
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            scratch.write_bytes(archive)
-            scratch.replace(folder / "quality.skops")
         except OSError as error:
             raise RecordError(f"{folder}: {error.strerror or error}") from None
+        write_whole(folder / "quality.skops", archive)
         known = {
             "features": FEATURES,
             "encoder": self.embed.name,

@@ -244,14 +244,16 @@ def sort_responses(path: Path, cases: Sequence[Case], names: Sequence[str]) -> N
             write_whole(path, "".join(f"{line}\n" for line in lines))
 
 
-def read_questions(path: str, names: Sequence[str], keep_existing: bool, limit: int | None = None) -> list[Case]:
+def read_questions(
+    path: str, names: Sequence[str], keep_existing: bool, limit: int | None = None, blank: str | None = None
+) -> list[Case]:
     """Read cases that may have no responses yet.
 
     Raises:
         RecordError: a case has a response of one of these names, unless existing ones are kept; a fault of `read_cases`.
     """
     cases = []
-    for case in read_cases(path, least_responses=0):
+    for case in read_cases(path, 0, blank):
         taken = [name for name in names if name in case.models]
         if taken and not keep_existing:
             hint = "give the candidate another name with --names, or keep the response with --keep_existing true"

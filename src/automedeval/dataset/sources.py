@@ -7,6 +7,7 @@ named regular expressions over one field of a case, in a YAML file.
 import itertools
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,9 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from automedeval.dataset import criteria_sources
-from automedeval.records import Case, Choice, Columns, RecordError, Response, question_text
+from automedeval.records import Case, Choice, RecordError, Response, Table, question_text
 from automedeval.records.hub_names import hub_rows, is_hub_dataset
-from automedeval.records.rows import read_rows
+from automedeval.records.rows import filled, read_rows
 from automedeval.records.yaml_file import YamlFile
 
 EXCLUSIONS = resources.files("automedeval.dataset") / "templates" / "exclusions.yaml"
@@ -49,8 +50,9 @@ class Row(NamedTuple):
 class Layout(NamedTuple):
     """How a row with these `keys` becomes a case, with the row's id or none; `choices` returns people's choices about it.
 
-    With `keeps_id` the rows are cases, and ratings refer to their ids. Some rows may have other keys only out of `beside`.
-    `labels` returns people's labels of the criteria; with `parts` several rows are one case.
+    `beside` are the other columns that the set has; None: the rows are cases, which keep what else they have. With
+    `keeps_id` ratings refer to the rows' ids. `labels` returns people's labels of the criteria; with `parts` several rows are
+    one case, and with `cells` the responses are cells of a table, which may be blank.
     """
 
     name: str
@@ -58,9 +60,16 @@ class Layout(NamedTuple):
     case: Callable[[dict], Case]
     choices: Callable[[dict, Case], tuple[dict[str, Any], ...]] = lambda row, case: ()
     keeps_id: bool = False
-    beside: tuple[str, ...] | None = None
+    beside: tuple[str, ...] | None = ()
     labels: Callable[[dict, Case], tuple[dict[str, Any], ...]] = lambda row, case: ()
     parts: bool = False
+    cells: bool = False
+
+    def unknown(self, row: dict) -> list[str]:
+        """Return the filled columns of a row that the set does not have."""
+        if self.beside is None:
+            return []
+        return [str(name) for name, cell in row.items() if name not in (*self.keys, *self.beside) and filled(cell)]
 
 
 def _text(row: dict, key: str) -> str:
@@ -87,8 +96,8 @@ def _columns(
     topics: Sequence[str] = (),
     kept: Sequence[str] = (),
 ) -> Case:
-    """Return the case of a row by the names of its columns; the first topic that is not empty counts."""
-    topic = next(filter(None, (_text(row, name) for name in topics)), None)
+    """Return the case of a row by the names of its columns; the first topic that is not blank counts."""
+    topic = next(filter(filled, (_text(row, name) for name in topics)), None)
     extra = {name: row[name] for name in kept if row.get(name) is not None}
     return Case(_row_id(row), _text(row, question), (), reference and _text(row, reference), topic, extra)
 
@@ -134,30 +143,60 @@ LAYOUTS = {
             "healthbench_meta",
             ("prompt", "completion", "rubric", "binary_labels", "anonymized_physician_ids"),
             criteria_sources.meta_evaluation,
+            beside=("prompt_id", "completion_id", "category", "canary"),
             labels=criteria_sources.physicians,
             parts=True,
         ),
-        Layout("healthbench", ("prompt", "rubrics"), criteria_sources.healthbench),
-        Layout("healthbench_professional", ("conversation", "rubric_items"), criteria_sources.professional),
-        Layout("kqa", ("Question", "Must_have", "Nice_to_have"), criteria_sources.kqa),
-        Layout("wikidoc", ("instruction", "input", "output"), _instruction),
-        Layout("medtext", ("Prompt", "Completion"), partial(_columns, question="Prompt", reference="Completion")),
-        Layout("pandalm", ("question", "responses", "annotators"), _pandalm, _pandalm_choices),
-        *(Layout(name, ("id", "question", "responses"), _case, keeps_id=True) for name in CASES),
-        Layout("criteria", ("id", "question", "criteria"), criteria_sources.questions, keeps_id=True),
-        Layout("criteria_table", ("question", "criterion", "points"), criteria_sources.table, parts=True),
+        Layout(
+            "healthbench",
+            ("prompt", "rubrics"),
+            criteria_sources.healthbench,
+            beside=("prompt_id", "example_tags", "ideal_completions_data", "canary"),
+        ),
+        Layout(
+            "healthbench_professional",
+            ("conversation", "rubric_items"),
+            criteria_sources.professional,
+            beside=("id", "use_case", "type", "difficulty", "specialty"),
+        ),
+        Layout(
+            "kqa",
+            ("Question", "Must_have", "Nice_to_have"),
+            criteria_sources.kqa,
+            beside=("Free_form_answer", "ICD_10_diag", "Sources"),
+        ),
+        Layout("wikidoc", ("instruction", "input", "output"), _instruction, beside=("id",)),
+        Layout(
+            "medtext",
+            ("Prompt", "Completion"),
+            partial(_columns, question="Prompt", reference="Completion"),
+            beside=("id",),
+        ),
+        Layout(
+            "pandalm",
+            ("question", "responses", "annotators"),
+            _pandalm,
+            _pandalm_choices,
+            beside=("id", "source", "input", "preference", "unanimous"),
+        ),
+        *(Layout(name, ("id", "question", "responses"), _case, keeps_id=True, beside=None) for name in CASES),
+        Layout("criteria", ("id", "question", "criteria"), criteria_sources.questions, keeps_id=True, beside=None),
+        Layout(
+            "criteria_table",
+            ("question", "criterion", "points"),
+            criteria_sources.table,
+            beside=("id", "tags", "reference", "topic", "model", "response"),
+            parts=True,
+            cells=True,
+        ),
         Layout("medquad", ("question", "answer"), _medquad, beside=("id", "focus", "qtype", "collection", "url")),
     )
 }
 
 
 def recognised(row: dict) -> Layout | None:
-    """Return the first layout whose keys a row has, None if there is none; then the rows are a table of answers."""
-    for layout in LAYOUTS.values():
-        others = row.keys() - set(layout.keys)
-        if set(layout.keys) <= row.keys() and (layout.beside is None or others <= set(layout.beside)):
-            return layout
-    return None
+    """Return the first layout whose keys a row has, None if there is none; what else it has is `Layout.unknown`."""
+    return next((layout for layout in LAYOUTS.values() if set(layout.keys) <= row.keys()), None)
 
 
 def read_source(path: str, split: str = "train") -> Iterator[tuple[str, dict]]:
@@ -181,12 +220,22 @@ def _read_hub(name: str, split: str) -> Iterator[tuple[str, dict]]:
         raise RecordError(f"{name}: split {split!r} cannot be read: {' '.join(str(error).split())[:300]}") from None
 
 
-def rows_as_cases(rows: Iterable[tuple[str, dict]], layout: Layout, source: str) -> Iterator[Row]:
+def rows_as_cases(
+    rows: Iterable[tuple[str, dict]], layout: Layout, source: str, unread: Counter | None = None
+) -> Iterator[Row]:
     """Yield each row as a case with a stable id: SOURCE-ROWID, or SOURCE- and twelve digits over the row's content.
 
-    A row that lacks a key of the layout, and a value that is not text, is a RecordError.
+    Args:
+        unread: counts the filled cells in columns that the layout does not have; None: there may be none.
+
+    Raises:
+        RecordError: a row lacks a key of the layout, has a column that it does not have, or a value that is not text.
     """
     for place, row in rows:
+        if unread is not None:
+            unread.update(layout.unknown(row))
+        elif unknown := layout.unknown(row):
+            raise RecordError(f"{place}: {beyond(layout, unknown)}")
         missing = [key for key in layout.keys if key not in row]
         if missing:
             raise RecordError(f"{place}: {missing[0]!r} is missing; found the keys {', '.join(map(str, row))}")
@@ -201,13 +250,21 @@ def rows_as_cases(rows: Iterable[tuple[str, dict]], layout: Layout, source: str)
             raise RecordError(f"{place}: {error}") from None
 
 
-def table_as_cases(rows: Iterable[tuple[str, dict]], columns: Columns, source: str) -> Iterator[Row]:
+def beyond(layout: Layout, unknown: Sequence[str]) -> str:
+    """Return the question that a file asks which has the columns of a layout, and others."""
+    return (
+        f"has the columns of {layout.name}, and {', '.join(map(repr, unknown))}: --layout {layout.name} leaves these out, and "
+        "--columns question=NAME reference=NAME CANDIDATE … reads a table of answers"
+    )
+
+
+def table_as_cases(table: Table, source: str) -> Iterator[Row]:
     """Yield the cases of a table of answers, with ids as `rows_as_cases` gives them.
 
     Where there are neither responses nor a trusted answer, although the table has a column for it, that answer is empty.
     """
-    for place, case in columns.cases(rows):
-        if columns.reference and case.reference is None and not case.responses:
+    for place, case in table.cases:
+        if table.columns.reference and case.reference is None and not case.responses:
             case = replace(case, reference="")
         yield Row(place, replace(case, id=_source_id(source, case)))
 

@@ -54,13 +54,19 @@ class JudgedCases(AbstractContextManager):
         self._database.close()
 
     def read(
-        self, cases: Sequence[str], verdicts: Sequence[str], rubrics: Iterable[str], licenses: Mapping[str, str]
+        self,
+        cases: Sequence[str],
+        verdicts: Sequence[str],
+        rubrics: Iterable[str],
+        licenses: Mapping[str, str],
+        blank: str | None = None,
     ) -> list[str]:
         """Read and join all files; return lines that report how many records were kept.
 
         Args:
             cases: files; NAME=FILE sets the source of cases that have none.
             licenses: source → licence, for cases without a licence.
+            blank: as `read_cases` has it.
 
         Raises:
             RecordError: a fault of a file; a source or licence that is no text; a verdict without a teacher, by an unknown
@@ -70,7 +76,7 @@ class JudgedCases(AbstractContextManager):
         digests: dict[str, str] = {}
         for given in cases:
             source, path = named_file(given)
-            for case in read_cases(path):
+            for case in read_cases(path, blank=blank):
                 if case.id in digests:
                     raise RecordError(f"{path}: the id {case.id!r} stands in another file already")
                 digests[case.id] = case.digest

@@ -61,7 +61,7 @@ class Requests:
     Every case is planned once at the start, and checked: faults of the input are reported before anything is judged.
 
     Args:
-        file: the cases, see `read_cases`.
+        file, blank: the cases, see `read_cases`.
         limit: only the first so many cases; None takes all.
         plan: returns the requests that a case takes.
         check: raises RecordError for a request that cannot be judged; None checks nothing.
@@ -81,8 +81,9 @@ class Requests:
         plan: Callable[[Case], Sequence[Request]],
         check: Callable[[Sequence[Request]], None] | None = None,
         processes: Processes = ALONE,
+        blank: str | None = None,
     ):
-        self.file, self.limit, self.plan = file, limit, plan
+        self.file, self.limit, self.plan, self.blank = file, limit, plan, blank
         self.digests: dict[str, str] = {}
         self._count, unchecked = 0, []
         for number, case in enumerate(self.cases()):
@@ -98,7 +99,7 @@ class Requests:
             check(unchecked)
 
     def cases(self) -> Iterator[Case]:
-        return itertools.islice(read_cases(self.file), self.limit)
+        return itertools.islice(read_cases(self.file, blank=self.blank), self.limit)
 
     def __len__(self) -> int:
         return self._count

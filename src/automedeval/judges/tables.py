@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from automedeval.judges.base import BaseJudge
 from automedeval.records import Case, RecordError, Response, Verdict
+from automedeval.records.columns import without_blanks
 
 if TYPE_CHECKING:
     import pandas
     from datasets import Dataset
 
-BLANK = ("lowest", "skip")  # what a blank cell of a candidate means
 ROWS = ("responses", "criteria")  # what a row of a table of verdicts is
 NOT_RESPONSES = ("id", "question", "reference", "topic")
 
@@ -32,8 +32,7 @@ def judge_dataset(
         dataset: one question a row, with one column for the responses of each model; `reference` is read if it is there.
         responses: the columns with responses, which name the models; by default all but id, question, reference and topic.
         question: the column with the question.
-        blank: what a null or an empty text in a column with responses means. "lowest": the model was asked and gave no answer,
-            which has the lowest score; "skip": it was not asked, and has none. Needed if there is one.
+        blank: what a null or a blank text in a column with responses is, "lowest" or "skip" (see `without_blanks`).
 
     Returns:
         The data set with `MODEL_score` for each model, the mean of what the valid verdicts say of its response
@@ -53,14 +52,6 @@ def judge_dataset(
     if not models:
         raise RecordError(f"the data set has no column with responses; it has {', '.join(columns)}")
     found: dict[str, list[Verdict]] = {str(row): [] for row in range(len(dataset))}
-    if blank not in (None, *BLANK):
-        raise RecordError(f"blank must be one of {', '.join(BLANK)}, not {blank!r}")
-    count = sum(not (each or "").strip() for model in models for each in dataset[model]) if blank is None else 0
-    if count:
-        raise RecordError(
-            f"{count:,} of {len(dataset) * len(models):,} responses are blank: give blank='lowest' (the model gave no answer: "
-            "lowest score) or blank='skip' (it was not asked: no score)"
-        )
     for verdict in judge(_cases_of(dataset, question, models, blank)):
         if verdict.choices:
             raise RecordError(
@@ -87,12 +78,11 @@ def judge_dataset(
 
 
 def _cases_of(dataset: "Dataset", question: str, models: Sequence[str], blank: str | None) -> Iterator[Case]:
+    placed = []
     for number, row in enumerate(dataset):
-        given = tuple(
-            Response(model, row[model] or "") for model in models if blank != "skip" or (row[model] or "").strip()
-        )
-        if given:
-            yield Case(str(number), row[question], given, row.get("reference") or None)
+        given = tuple(Response(model, row[model] if (row[model] or "").strip() else "") for model in models)
+        placed.append((f"row {number}", Case(str(number), row[question], given, row.get("reference") or None)))
+    return (case for _, case in without_blanks("the data set", placed, blank)[0] if case.responses)
 
 
 class Verdicts(list[Verdict]):

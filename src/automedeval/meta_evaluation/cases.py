@@ -3,14 +3,14 @@
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from automedeval.records import Case, read_cases
+from automedeval.records import Case, read_cases, table_of
 from automedeval.stats.agreement import Panel
 
 
@@ -24,10 +24,12 @@ class Cases:
     Args:
         records: the cases, in any order.
         source: the name of their file, for notes and error messages.
+        notes: what to know of the table of answers that they were read from.
     """
 
     records: list[Case]
     source: str
+    notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         hashes = [hashlib.sha256(case.id.encode("utf-8", "replace")).digest() for case in self.records]
@@ -40,9 +42,11 @@ class Cases:
         self.start = np.cumsum([0, *sizes])
 
     @classmethod
-    def read(cls, path: str, limit: int | None = None) -> "Cases":
-        """Read the first `limit` cases of a file, or all."""
-        return cls(list(islice(read_cases(path), limit)), path)
+    def read(cls, path: str, limit: int | None = None, blank: str | None = None) -> "Cases":
+        """Read the first `limit` cases of a file, or all; `blank` as `read_cases` has it."""
+        table = table_of(path, blank=blank)
+        notes = [f"{path}: {'; '.join(table.told)}"] if table and len(table.told) > 1 else []
+        return cls(list(islice(read_cases(path, blank=blank), limit)), path, notes)
 
     def __len__(self) -> int:
         return len(self.records)

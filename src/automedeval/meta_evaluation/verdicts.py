@@ -580,7 +580,7 @@ def read_verdicts(
 ) -> tuple[list[JudgeVerdicts], list[str]]:
     """Read verdict files: one `JudgeVerdicts` for every judge and rubric of a file, in the order of the files; and notes.
 
-    The notes are on the files; those on a judge are its `notes()`.
+    The notes are on the files, that of the cases among them; those on a judge are its `notes()`.
 
     Args:
         paths: files, or folders that hold a verdicts.jsonl; `NAME=PATH` gives the judge in it the name NAME.
@@ -592,7 +592,7 @@ def read_verdicts(
         RecordError: a fault of `read_judges`; two judges of one name; no verdict by the user's own rubric.
     """
     found: list[JudgeVerdicts] = []
-    notes: list[str] = []
+    notes = list(cases.notes)
     for path in paths:
         found += read_judges(path, cases, rubric, notes, raw)
     names = [judge.name for judge in found]

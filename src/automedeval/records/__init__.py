@@ -1,7 +1,7 @@
 """Records: what every file holds, how it is read, and how it is written so that a crash loses nothing."""
 
-from automedeval.records.cases import columns_of, read_cases
-from automedeval.records.columns import Columns
+from automedeval.records.cases import read_cases, table_of
+from automedeval.records.columns import BLANK, Columns, Table, without_blanks
 from automedeval.records.readers import (
     check_number,
     check_ratings,
@@ -36,6 +36,7 @@ from automedeval.records.types import (
 )
 
 __all__ = [
+    "BLANK",
     "DECISIONS",
     "PAIR_MODELS",
     "RATER",
@@ -50,13 +51,13 @@ __all__ = [
     "Rating",
     "RecordError",
     "Response",
+    "Table",
     "Verdict",
     "VerdictRating",
     "as_shown",
     "check_least",
     "check_number",
     "check_ratings",
-    "columns_of",
     "digest",
     "named_file",
     "question_text",
@@ -65,6 +66,8 @@ __all__ = [
     "read_placed",
     "read_records",
     "read_text",
+    "table_of",
     "verdicts_file",
+    "without_blanks",
     "without_repeats",
 ]

@@ -5,23 +5,31 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from automedeval.records.columns import Columns, UnclearColumns
-from automedeval.records.rows import SHEETS, read_rows
+from automedeval.records.columns import Columns, Table, UnclearColumns
+from automedeval.records.rows import SHEETS, filled, read_rows
 from automedeval.records.types import Case, RecordError, digest
 
 
-def read_cases(path: str | Path, least_responses: int = 1) -> Iterator[Case]:
+def read_cases(path: str | Path, least_responses: int = 1, blank: str | None = None) -> Iterator[Case]:
     """Yield the cases of a file one by one; `least_responses=0` accepts cases without responses.
 
     Records of cases (JSON Lines, Parquet, a dataset of the Hub) are read one by one. A table of answers (CSV, a JSON array, a
     spreadsheet, or JSON Lines without the key `responses`) is read as a whole, see `Columns`; a case without an id is named by
     its question, so that further candidates and another order of the rows change no id.
 
+    Args:
+        blank: what the blank cells of candidates in a table are, "lowest" or "skip", see `without_blanks`.
+
     Raises:
         RecordError: a row cannot be read or is no case, an id is repeated, or the file has no case.
     """
+    table, rows = _opened(path, least_responses, blank)
     seen: dict[str, str] = {}
-    for place, case in _placed_cases(path, least_responses):
+    for place, row in rows if table is None else _named(table):
+        try:
+            case = Case.from_dict(row, least_responses)
+        except RecordError as error:
+            raise RecordError(f"{place}: {error}") from None
         if case.id in seen:
             raise RecordError(f"{place}: the id {case.id!r} stands at {seen[case.id]} already")
         seen[case.id] = place
@@ -30,55 +38,56 @@ def read_cases(path: str | Path, least_responses: int = 1) -> Iterator[Case]:
         raise RecordError(f"{path}: the file is empty")
 
 
-def columns_of(path: str | Path) -> Columns | None:
-    """Return what the columns of a table of answers hold, None for a file of cases; RecordError as `read_cases`."""
+def table_of(path: str | Path, least_responses: int = 1, blank: str | None = None) -> Table | None:
+    """Return what a table of answers holds, None for a file of cases; RecordError as `read_cases`."""
+    return _opened(path, least_responses, blank)[0]
+
+
+def _opened(
+    path: str | Path, least_responses: int, blank: str | None
+) -> tuple[Table | None, Iterator[tuple[str, dict]]]:
+    """Return a table, or None and the records of cases."""
     rows = read_rows(path, hub=True)
-    first = next(rows, None)
-    return _guessed(path, [first, *rows], 1) if first and _is_table(path, first[1], 1) else None
+    if not (first := next(rows, None)):
+        return None, rows
+    rows = itertools.chain([first], rows)
+    if not _is_table(path, first[1], least_responses):
+        return None, rows
+    placed = list(rows)
+    if mixed := next((place for place, row in placed if "responses" in row), None):
+        raise RecordError(f"{mixed}: has 'responses', as a case has, and the first row is one of a table")
+    try:
+        columns = Columns.guessed([row for _, row in placed], least_responses)
+    except UnclearColumns as error:
+        raise RecordError(f"{path}: {error}; automedeval prepare {path} --columns question=NAME … says it") from None
+    table = columns.table(str(path), placed, blank)
+    answered = [each for each in table.cases if len(each[1].responses) or not least_responses]
+    without = len(table.cases) - len(answered)
+    told = [f"cases without an answer, left out: {without:,}"] if without else []
+    return table._replace(cases=answered, told=table.told + told), rows
 
 
 def _is_table(path: str | Path, row: dict, least_responses: int) -> bool:
     """Return whether a file with this first row is a table of answers."""
-    if "responses" in row or Path(path).suffix in SHEETS:
+    kind = Path(path).suffix.lower()
+    if "responses" in row or kind in SHEETS:
         return "responses" not in row
-    if Path(path).suffix == ".json" or not least_responses:
+    if kind == ".json" or not least_responses:
         return bool(least_responses)
     try:
-        Columns.guessed([row])
+        Columns.guessed([{name: cell if filled(cell) else "blank" for name, cell in row.items()}])
     except UnclearColumns:
         return False  # the error about a record says more
     return True
 
 
-def _guessed(path: str | Path, rows: list[tuple[str, dict]], least_responses: int) -> Columns:
-    try:
-        return Columns.guessed([row for _, row in rows], least_responses)
-    except UnclearColumns as error:
-        raise RecordError(f"{path}: {error}; automedeval prepare {path} --columns question=NAME … says it") from None
-
-
-def _placed_cases(path: str | Path, least_responses: int) -> Iterator[tuple[str, Case]]:
-    rows = read_rows(path, hub=True)
-    first = next(rows, None)
-    if first is None:
-        return
-    if not _is_table(path, first[1], least_responses):
-        for place, row in itertools.chain([first], rows):
-            yield place, _checked(row, place, least_responses)
-        return
-    rows = [first, *rows]
+def _named(table: Table) -> Iterator[tuple[str, dict]]:
+    """Yield the records of a table's cases, each with an id."""
     names: set[str] = set()
-    for place, case in _guessed(path, rows, least_responses).cases(rows):
+    for place, case in table.cases:
         name = case.id or f"q-{digest(case.question)}"
         if not case.id:  # a question that is asked again is a case of its own
             numbered = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
             name = next(each for each in numbered if each not in names)
         names.add(name)
-        yield place, _checked(replace(case, id=name).to_dict(), place, least_responses)
-
-
-def _checked(row: dict, place: str, least_responses: int) -> Case:
-    try:
-        return Case.from_dict(row, least_responses)
-    except RecordError as error:
-        raise RecordError(f"{place}: {error}") from None
+        yield place, replace(case, id=name).to_dict()

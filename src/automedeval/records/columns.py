@@ -5,10 +5,12 @@ responses. A long table has a row for each response: the columns question, model
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
 
+from automedeval.records.rows import filled
 from automedeval.records.types import Case, RecordError, Response
 
 # How people call the columns. Case, blanks, "-" and "_" make no difference.
@@ -22,7 +24,11 @@ NAMES = {
 }
 # Columns of text that no candidate is called by.
 BESIDE = ("source", "url", "split", "date", "type", "language", "comment", "comments", "note", "notes")
-NUMBER = re.compile(r"\s*[-+]?[\d.,]+\s*%?\s*")
+NUMBER = re.compile(r"(?=.*\d)[-+\d.,:/%\sTZ]+", re.DOTALL)  # dates and times too
+NAMELESS = re.compile(r"(Unnamed: \d+)?\s*")
+# What programs write where there is no value.
+NO_VALUE = ("na", "n/a", "#n/a", "<na>", "nan", "none", "null")
+BLANK = ("lowest", "skip")  # what a blank cell of a candidate is, see `without_blanks`
 
 
 class UnclearColumns(RecordError):
@@ -77,9 +83,10 @@ class Columns:
         Raises:
             UnclearColumns: no column or several for the question, or none with responses although some are needed.
         """
-        every = list(dict.fromkeys(str(name) for row in rows for name in row))
-        found = {role: [name for name in every if _plain(name) in known] for role, known in NAMES.items()}
-        listed = f"the columns are {', '.join(every)}"
+        every = _names(rows)
+        named = {role: [name for name in every if _plain(name) in known] for role, known in NAMES.items()}
+        found = dict(named)
+        listed = f"the columns are {', '.join(' '.join(name.split()) for name in every)}"
         for role in ("question", "reference", "id", "topic", "model"):
             exact = [name for name in found[role] if _plain(name) == role]
             found[role] = exact if role != "question" and exact else found[role]
@@ -87,12 +94,15 @@ class Columns:
                 raise UnclearColumns(f"{' or '.join(map(repr, found[role]))} may be the {role}; {listed}")
         if not found["question"]:
             raise UnclearColumns(f"no column is called question; {listed}")
+        if nameless := [name for name in every if NAMELESS.fullmatch(name) and _has_text(name, rows)]:
+            raise UnclearColumns(f"{nameless[0]!r} holds text, and the file has no name for it; {listed}")
         one = {role: names[0] for role, names in found.items() if role != "answer" and names}
         if "model" in one:
             if len(found["answer"]) != 1:
                 raise UnclearColumns(f"beside {one['model']!r}, one column must be called answer; {listed}")
             return cls(answer=found["answer"][0], **one)
-        rest = [name for name in every if name not in one.values() and _may_answer(name, rows)]
+        known = [name for role, names in named.items() if role != "answer" for name in names]
+        rest = [name for name in every if name not in known and _plain(name) not in BESIDE and _has_text(name, rows)]
         if found["answer"] and len(rest) > 1:
             unclear = f"{found['answer'][0]!r} may be the reference, or a candidate's responses"
             raise UnclearColumns(f"{unclear}; {listed}")
@@ -109,76 +119,180 @@ class Columns:
     def every(self) -> list[str]:
         """The names of all columns that are read."""
         named = (self.question, *self.responses, self.model, self.answer, self.reference, self.topic, self.id)
-        return [name for name in named if name]
+        return [name for name in named if name is not None]
 
-    def cases(self, placed: Iterable[tuple[str, dict]]) -> Iterator[tuple[str, Case]]:
-        """Yield `(place, unchecked case)` of the rows; the id is empty where the table has none.
+    def table(self, source: str, placed: Sequence[tuple[str, dict]], blank: str | None = None) -> "Table":
+        """Return what the rows `(place, row)` of the file `source` hold; `without_blanks` says what a blank cell is.
 
-        A blank cell is no response, no reference and no topic. In a long table the rows with one id are a case; without ids,
-        or if each row has another id, those with one question.
+        A blank cell is no reference and no topic. In a long table the rows with one id are a case; without ids, or where the
+        rows of a question have different ids, those with one question. Questions that differ in blanks alone are one, and the
+        shortest of their texts is kept.
 
         Raises:
-            RecordError: a column is missing in a row, a cell is not text, or the rows of a case contradict each other.
+            RecordError: a column is missing in a row, a cell is not text, a reference is a word that programs write where there
+                is none, the rows of a case contradict each other, or a fault of `without_blanks`.
         """
-        rows = self._checked(placed)
-        yield from self._long(list(rows)) if self.model else self._wide(rows)
+        rows = list(self._checked(placed))
+        cases, told = self._long(rows) if self.model else (self._wide(rows), [])
+        cases, blanks = without_blanks(source, cases, blank)
+        given = [row for _, row in placed]
+        unread = [name for name in _names(given) if name not in self.every]
+        # a column that has neither a name nor a filled cell is none
+        unread = [
+            name for name in unread if not NAMELESS.fullmatch(name) or any(filled(row.get(name)) for row in given)
+        ]
+        shown = ", ".join(repr(name) if _has_text(name, given) else f"{name!r} (no text)" for name in unread)
+        words = sum(_no_value(response.text) for _, case in cases for response in case.responses)
+        told = [
+            f"{len(rows):,} rows, {len(cases):,} cases",
+            *([f"not read: {shown}"] if unread else []),
+            *told,
+            *blanks,
+            *([f"answers that are words like NA or None, read as they stand: {words:,}"] if words else []),
+        ]
+        return Table(self, cases, told)
 
     def _checked(self, placed: Iterable[tuple[str, dict]]) -> Iterator[tuple[str, dict]]:
+        """Yield the cells that are read; one that a row lacks is blank."""
         for place, row in placed:
-            needed = [self.question] if self.model is None else [self.question, self.model, self.answer]
+            needed = [self.question] if self.model is None else [self.question, self.model]
             if missing := next((name for name in needed if name not in row), None):
                 raise RecordError(f"{place}: {missing!r} is missing; found the keys {', '.join(map(str, row))}")
             cells = {name: row.get(name) for name in self.every}
             for name, value in cells.items():
-                if name == self.id and isinstance(value, int):
+                if name == self.id and type(value) is int:
                     cells[name] = str(value)
                 elif name != self.question and not isinstance(value, str | None):
                     raise RecordError(f"{place}: {name!r} must be text, not {str(value)[:80]}")
+            if self.reference and (fault := fault_of_reference(cells[self.reference])):
+                raise RecordError(f"{place}: {fault}")
             yield place, cells
 
-    def _wide(self, placed: Iterable[tuple[str, dict]]) -> Iterator[tuple[str, Case]]:
-        for place, row in placed:
-            given = tuple(Response(name, row[name]) for name in self.responses if _filled(row[name]))
-            yield place, self._case(row, given)
+    def _wide(self, rows: Iterable[tuple[str, dict]]) -> list[tuple[str, Case]]:
+        return [
+            (place, self._case(row, [Response(name, _text(row[name])) for name in self.responses]))
+            for place, row in rows
+        ]
 
-    def _long(self, placed: Sequence[tuple[str, dict]]) -> Iterator[tuple[str, Case]]:
-        ids = [row[self.id] for _, row in placed] if self.id else []
-        by_id = len(set(ids)) < len(ids)
+    def _long(self, rows: Sequence[tuple[str, dict]]) -> tuple[list[tuple[str, Case]], list[str]]:
+        """Return the cases, and lines on what the rows of one case differ in."""
+        keys = [key_of(row[self.question]) for _, row in rows]
+        ids = [_text(row[self.id]) for _, row in rows] if self.id else [""]
+        by_id = any(ids) and (len(set(ids)) < len(ids) or len(set(keys)) == len(keys))
         groups: dict[str, list[tuple[str, dict]]] = {}
-        for place, row in placed:
-            groups.setdefault(str(row[self.id] if by_id else row[self.question]), []).append((place, row))
+        for (place, row), key in zip(rows, ids if by_id else keys):
+            if by_id and not key:
+                raise RecordError(f"{place}: the id is blank, and in other rows it names the case")
+            groups.setdefault(key, []).append((place, row))
+        found, others = [], 0
         for group in groups.values():
             place, first = group[0]
+            head = {self.id: first[self.id]} if by_id else {}
             for role in ("question", "reference", "topic"):
                 column = getattr(self, role)
-                different = {str(row[column]): where for where, row in group if column and _filled(row[column])}
-                if len(different) > 1:
-                    raise RecordError(f"{list(different.values())[1]}: another {role} than {place}, with the same id")
-            filled = [row for _, row in group if self.reference and _filled(row[self.reference])]
-            given = tuple(
-                Response(row[self.model] or "", row[self.answer]) for _, row in group if _filled(row[self.answer])
-            )
-            head = {**first, **({self.reference: filled[0][self.reference]} if filled else {})}
-            yield place, self._case(head if by_id else {**head, self.id: None}, given)
+                given = [(where, row[column]) for where, row in group if column and filled(row[column])]
+                if other := next((where for where, cell in given if key_of(cell) != key_of(given[0][1])), None):
+                    same = "id" if by_id else "question"
+                    raise RecordError(f"{other}: another {role} than {given[0][0]}, with the same {same}")
+                if given:
+                    head[column] = min((cell for _, cell in given), key=lambda cell: (len(str(cell)), str(cell)))
+                if role == "question":
+                    others += sum(cell != head[column] for _, cell in given)
+            responses = [Response(_text(row[self.model]), _text(row[self.answer])) for _, row in group]
+            found.append((place, self._case(head, responses)))
+        told = [f"questions that differ from another of their case in blanks alone: {others:,}"] if others else []
+        return found, told + ([f"{self.id!r} names rows, and no cases"] if any(ids) and not by_id else [])
 
-    def _case(self, row: dict, responses: tuple[Response, ...]) -> Case:
-        reference, topic = (row[name] if name and _filled(row[name]) else None for name in (self.reference, self.topic))
-        return Case(
-            (row.get(self.id) or "").strip() if self.id else "", row[self.question] or "", responses, reference, topic
+    def _case(self, row: dict, responses: Iterable[Response]) -> Case:
+        question, reference, topic, name = (
+            cell if filled(cell := row.get(column)) else None
+            for column in (self.question, self.reference, self.topic, self.id)
         )
+        return Case((name or "").strip(), question or "", tuple(responses), reference, topic)
+
+
+class Table(NamedTuple):
+    """What a table of answers holds.
+
+    Args:
+        columns: what was read.
+        cases: place and unchecked case; the id is empty where the table has none.
+        told: how many rows and cases there are and, if there is something, what is not read, blank or not the same.
+    """
+
+    columns: Columns
+    cases: list[tuple[str, Case]]
+    told: list[str]
+
+
+def without_blanks(
+    source: str, placed: Sequence[tuple[str, Case]], blank: str | None
+) -> tuple[list[tuple[str, Case]], list[str]]:
+    """Settle what the blank cells of candidates are, which every reader of a table hands over as responses without text.
+
+    Args:
+        source: the file, for the error line.
+        blank: "lowest": the model was asked and gave no answer, so that the response is an empty text; "skip": it was not
+            asked, and has no response; None: nobody said so.
+
+    Returns:
+        The cases, and a line with the count if there are blank cells.
+
+    Raises:
+        RecordError: there are blank cells, and nobody said what they are.
+    """
+    if blank not in (None, *BLANK):
+        raise RecordError(f"blank cells are {' or '.join(BLANK)}, not {blank!r}")
+    cells = [response for _, case in placed for response in case.responses]
+    counts = Counter(response.model for response in cells if not response.text)
+    if not counts:
+        return list(placed), []
+    told = f"{counts.total():,} of {len(cells):,} answers are blank"
+    told += f" ({', '.join(f'{model} {count:,}' for model, count in counts.items())})"
+    if blank is None:
+        raise RecordError(
+            f"{source}: {told}: --blank lowest if the model was asked and gave no answer, which has the lowest score, or "
+            "--blank skip if it was not asked"
+        )
+    if blank == "lowest":
+        return list(placed), [f"{told}, and are empty answers (--blank lowest)"]
+    given = [tuple(response for response in case.responses if response.text) for _, case in placed]
+    settled = [(place, replace(case, responses=responses)) for (place, case), responses in zip(placed, given)]
+    return settled, [f"{told}, and were not asked (--blank skip)"]
+
+
+def _names(rows: Iterable[dict]) -> list[str]:
+    return list(dict.fromkeys(str(name) for row in rows for name in row))
 
 
 def _plain(name: str) -> str:
     return re.sub(r"[\s_-]+", "_", name.strip().casefold())
 
 
-def _filled(value: Any) -> bool:
-    return isinstance(value, str) and bool(value.strip())
+def key_of(cell: Any) -> str:
+    """Return what two questions, references or topics of one case are compared by: blanks do not count."""
+    return " ".join(str(cell or "").split())
 
 
-def _may_answer(name: str, rows: Iterable[dict]) -> bool:
-    """Return whether a column may hold responses: it has a name that is its own, and text."""
-    if not name.strip() or re.fullmatch(r"Unnamed: \d+", name) or _plain(name) in BESIDE:  # pandas writes its index so
-        return False
-    texts = [row[name] for row in rows if _filled(row.get(name))]
+def _text(cell: Any) -> str:
+    return cell if filled(cell) else ""
+
+
+def _no_value(cell: Any) -> bool:
+    return isinstance(cell, str) and cell.strip().casefold() in NO_VALUE
+
+
+def fault_of_reference(cell: Any) -> str | None:
+    """Return why a cell cannot be taken for a reference: it is a word that programs write where there is none; else None."""
+    if not _no_value(cell):
+        return None
+    return (
+        f"the reference is {cell!r}, a word that programs write where there is none: leave the cell blank, or write the "
+        "reference in other words"
+    )
+
+
+def _has_text(name: str, rows: Iterable[dict]) -> bool:
+    """Return whether a column holds text; numbers are none."""
+    texts = [row[name] for row in rows if isinstance(row.get(name), str) and filled(row[name])]
     return any(not NUMBER.fullmatch(text) for text in texts)

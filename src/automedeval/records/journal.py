@@ -6,7 +6,10 @@ writer removes it. A lock refuses a second writer.
 
 import json
 import os
+import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,16 +18,40 @@ from automedeval.records.lock import lock
 from automedeval.records.readers import read_lines
 from automedeval.records.types import RecordError
 
+_SCRATCH = ".automedeval-"  # begins the names of files that are being written
+_ABANDONED = 3600  # seconds without a change, after which nobody writes a file any more
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a text file so that every reader gets either the old content or the complete new one; else RecordError."""
-    scratch = path.with_name(f".{path.name}.tmp")
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield the name of a file to write; on leaving, it takes the place of `path`, and after an error it is deleted.
+
+    The name is this writer's own: of several processes that write one file at once, the last one's content stays, whole. What a
+    killed writer left in the folder is deleted an hour later, by the next writer there.
+
+    Raises:
+        RecordError: the file cannot be written.
+    """
+    for left in path.parent.glob(f"{_SCRATCH}*.tmp"):
+        with suppress(OSError):  # its writer has just renamed it, or it is somebody else's
+            if time.time() - left.stat().st_mtime > _ABANDONED:
+                left.unlink()
+    scratch = path.with_name(f"{_SCRATCH}{uuid.uuid4().hex}.tmp")
     try:
-        scratch.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
+        yield scratch
         scratch.replace(path)
     except OSError as error:
-        scratch.unlink(missing_ok=True)
         raise RecordError(f"{path}: {error.strerror or error}") from None
+    finally:
+        with suppress(OSError):
+            scratch.unlink()
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file so that every reader gets either the old content or the complete new one; else RecordError."""
+    data = content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
+    with replacing(path) as scratch:
+        scratch.write_bytes(data)
 
 
 class Processes(NamedTuple):

@@ -21,7 +21,7 @@ def read_lines(path: str | Path, hub: bool = False) -> Iterator[tuple[str, dict]
         RecordError: the file cannot be read, is not UTF-8, or a line is not a JSON object.
     """
     file = Path(path)
-    if file.suffix == ".parquet" or (hub and not file.exists() and is_hub_dataset(str(path))):
+    if file.suffix.lower() == ".parquet" or (hub and not file.exists() and is_hub_dataset(str(path))):
         yield from _read_dataset(str(path))
         return
     try:
@@ -39,11 +39,22 @@ def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is not a number in JSON")
 
 
+def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict:
+    found = dict(pairs)
+    if len(found) < len(pairs):  # Python's reader keeps the last one alone
+        names = [name for name, _ in pairs]
+        raise ValueError(f"two keys are {next(name for name in names if names.count(name) > 1)!r}")
+    return found
+
+
+JSON = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_no_key_twice)
+
+
 def _parsed(line: bytes, place: str) -> dict | None:
     """Return the object in a line, None for a blank line."""
     try:
         text = line.decode("utf-8").strip()
-        record = json.loads(text, parse_constant=_no_constant) if text else None
+        record = JSON.decode(text) if text else None
     except UnicodeDecodeError as error:
         raise RecordError(f"{place}: not UTF-8 (byte {error.start + 1} of the line)") from None
     except ValueError as error:
@@ -59,7 +70,7 @@ def _read_dataset(path: str) -> Iterator[tuple[str, dict]]:
     import datasets  # slow to import, and only parquet and the Hub need it
 
     try:
-        if path.endswith(".parquet"):
+        if path.lower().endswith(".parquet"):
             rows = datasets.load_dataset("parquet", data_files=path, split="train", streaming=True)
         else:
             rows = hub_rows(path, "test", streaming=True)

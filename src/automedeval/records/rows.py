@@ -2,11 +2,14 @@
 
 import csv
 import io
+import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from automedeval.records.readers import read_lines
+from automedeval.records.readers import JSON, read_lines
 from automedeval.records.types import RecordError
 
 SEPARATORS = ",;\t"  # spreadsheets write ";" where "," stands in numbers
@@ -21,7 +24,7 @@ def read_rows(path: str | Path, hub: bool = False) -> Iterator[tuple[str, dict]]
         RecordError: the file cannot be read, is not UTF-8, or does not hold rows.
     """
     file = Path(path)
-    read = {**SHEETS, ".json": _read_json}.get(file.suffix)
+    read = {**SHEETS, ".json": _read_json}.get(file.suffix.lower())
     if read is None:
         yield from read_lines(path, hub)
         return
@@ -37,25 +40,26 @@ def _text_of(file: Path) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         # Which other encoding it is cannot be seen from the bytes, and a wrong one would change letters without a word.
-        line = content.count(b"\n", 0, error.start) + 1
+        line = len(content[: error.start + 1].splitlines())
         raise RecordError(f"{file}: not UTF-8 (line {line}); in a spreadsheet, save it as 'CSV UTF-8'") from None
 
 
 def _read_csv(file: Path) -> Iterator[tuple[str, dict]]:
     csv.field_size_limit(2**31 - 1)  # an answer may be longer than the 128 KiB that csv expects
     text = _text_of(file)
-    header = text.partition("\n")[0]
-    separator = max(SEPARATORS, key=lambda each: len(next(csv.reader([header], delimiter=each), ())))
+    headers = {each: next(csv.reader(io.StringIO(text, newline=""), delimiter=each), []) for each in SEPARATORS}
+    separator = max(SEPARATORS, key=lambda each: len(headers[each]))
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-    try:
-        names = _checked_names(next(reader, []), file)
+
+    def placed() -> Iterator[tuple[str, list[str]]]:
         for cells in reader:
-            if not any(cell.strip() for cell in cells):
-                continue
             place = f"{file}:{reader.line_num}"
-            if len(cells) != len(names):
-                raise RecordError(f"{place}: the row does not have the header's {len(names)} columns")
-            yield place, dict(zip(names, cells))
+            if len(cells) != len(headers[separator]) and any(map(filled, cells)):
+                raise RecordError(f"{place}: the row does not have the header's {len(headers[separator])} columns")
+            yield place, cells
+
+    try:
+        yield from _named(file, placed())
     except csv.Error as error:
         raise RecordError(f"{file}:{reader.line_num}: not CSV: {error}") from None
 
@@ -67,23 +71,74 @@ def _read_xlsx(file: Path) -> Iterator[tuple[str, dict]]:
         raise RecordError(f"{file}: save it as 'CSV UTF-8', or install openpyxl to read it as it is") from None
     with open(file, "rb"):  # a missing file is told as everywhere
         pass
+    sheets = {}
     try:
-        sheet = openpyxl.load_workbook(file, read_only=True, data_only=True).worksheets[0]
-        rows = [["" if cell is None else str(cell) for cell in row] for row in sheet.iter_rows(values_only=True)]
+        values, formulas = (openpyxl.load_workbook(file, read_only=True, data_only=only) for only in (True, False))
+        for shown, written in zip(values.worksheets, formulas.worksheets):
+            for sheet in (shown, written):
+                sheet.reset_dimensions()  # those that the file states may be of an earlier content
+            rows = [list(map(_cell, *both)) for both in zip(shown.iter_rows(), written.iter_rows())]
+            if any(filled(cell) for row in rows for cell in row):
+                sheets[shown.title] = rows
     except Exception as error:  # noqa: BLE001 - a broken file makes the reader raise many kinds of errors
         raise RecordError(f"{file}: not a spreadsheet: {' '.join(str(error).split())[:200]}") from None
-    names = _checked_names(rows[0] if rows else [], file)
-    for number, cells in enumerate(rows[1:], 2):
-        if any(cell.strip() for cell in cells):
-            yield f"{file}: row {number}", dict(zip(names, cells))
+    if len(sheets) > 1:
+        names = ", ".join(map(repr, sheets))
+        raise RecordError(f"{file}: the sheets {names} have cells; save the one with the answers as a file of its own")
+    for rows in sheets.values():
+        yield from _named(file, ((f"{file}: row {number}", row) for number, row in enumerate(rows, 1)))
 
 
-def _checked_names(names: list[str], file: Path) -> list[str]:
-    """Return the names of columns without blanks around them; raise RecordError if two columns have one name."""
-    names = [name.strip() for name in names]
-    if twice := next((name for name in names if name and names.count(name) > 1), None):
-        raise RecordError(f"{file}: two columns are called {twice!r}")
-    return names
+@dataclass(frozen=True)
+class NoText:
+    """A cell of a spreadsheet that has no text; `what` says what it has."""
+
+    what: str
+
+    def __str__(self) -> str:
+        return self.what
+
+
+def _cell(shown: Any, written: Any) -> Any:
+    """Return what a cell of a spreadsheet holds: its text, also if it is a number; "" if it is blank; else no text.
+
+    Args:
+        shown, written: the cell with its value, and with its formula.
+    """
+    value = shown.value
+    if shown.data_type == "e":
+        return NoText(f"the error {value}")
+    if value is None and written.data_type == "f" and shown.data_type != "str":  # the value of a formula may be ""
+        return NoText("a formula whose value is not in the file")
+    if isinstance(value, bool):
+        return str(value).upper()
+    return "" if value is None else str(value) if isinstance(value, int | float) else value
+
+
+def filled(cell: Any) -> bool:
+    """Return whether a cell holds something: a text that is not blank, or another value than null."""
+    return bool(cell.strip()) if isinstance(cell, str) else cell is not None
+
+
+def _named(file: Path, placed: Iterable[tuple[str, list]]) -> Iterator[tuple[str, dict]]:
+    """Yield the rows by the names in the first one; rows without a filled cell are left out, as blank lines are.
+
+    A column without a name gets the one that pandas gives it, "Unnamed: 0" and so on.
+
+    Raises:
+        RecordError: two columns have one name.
+    """
+    names: list[str] = []
+    for place, cells in placed:
+        if not any(map(filled, cells)):
+            continue
+        if names:
+            names += [f"Unnamed: {at}" for at in range(len(names), len(cells))]
+            yield place, dict(itertools.zip_longest(names, cells, fillvalue=""))
+            continue
+        names = [str(cell).strip() or f"Unnamed: {at}" for at, cell in enumerate(cells)]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise RecordError(f"{file}: two columns are called {twice!r}")
 
 
 def _read_json(file: Path) -> Iterator[tuple[str, dict]]:
@@ -92,7 +147,7 @@ def _read_json(file: Path) -> Iterator[tuple[str, dict]]:
         yield from read_lines(file)
         return
     try:
-        rows = json.loads(content)
+        rows = JSON.decode(content.strip())
     except (ValueError, RecursionError) as error:
         raise RecordError(f"{file}: not JSON: {error}") from None
     for number, row in enumerate(rows, 1):

@@ -1,0 +1,121 @@
+"""The one rule for blank cells of candidates: every program that reads a table of answers asks, and takes --blank."""
+
+import ast
+import csv
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from programs import ROOT, error_line, run_command, run_recipe
+
+from automedeval.annotation.study import read_study
+
+MODELS = ("rowan", "larch", "alder")
+ROWS = [
+    ("Why does it hurt?", "Because it swells.", "No.", "Ask."),
+    ("How long does it last?", "", "A week or so.", "Some days."),
+    ("When do I call a doctor?", "Today.", "If it gets worse.", "  "),
+    ("May I walk?", "", "", ""),
+]
+BLANK = sum(not cell.strip() for _, *cells in ROWS for cell in cells)
+
+
+@pytest.fixture
+def table(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with open("t.csv", "w", newline="") as stream:
+        csv.writer(stream).writerows([("question", *MODELS), *ROWS])
+
+
+def judged(*more):
+    return run_command("judge", "t.csv", "--judge", "baseline:longer text", *more)
+
+
+def standings(done):
+    """Return model → number of judged answers, from the table that the command prints."""
+    return {
+        name: int(count) for name, count in re.findall(r"^(\w+) +(\d+) +[\d.]+ +[\d.]+ +[\d.]+$", done.stdout, re.M)
+    }
+
+
+def test_every_reader_of_cases_passes_the_rule_on():
+    """No program can forget it: each call names it."""
+    least = {"read_cases": 3, "table_of": 3, "Cases.read": 3, "Requests": 6}
+    missing, found = [], set()
+    for file in [*(ROOT / "src").rglob("*.py"), *(ROOT / "recipes").rglob("*.py")]:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and (name := ast.unparse(node.func)) in least:
+                found.add(name)
+                if len(node.args) < least[name] and "blank" not in [keyword.arg for keyword in node.keywords]:
+                    missing.append(f"{file}:{node.lineno}")
+    assert not missing
+    assert found == set(least)
+
+
+def test_a_table_with_blank_cells_is_asked_about_before_anything_is_judged(table, tmp_path):
+    told = error_line(judged())
+    assert f"t.csv: {BLANK} of {len(ROWS) * len(MODELS)} answers are blank (rowan 2, alder 2, larch 1)" in told
+    assert "--blank lowest" in told
+    assert "--blank skip" in told
+    assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
+
+
+@pytest.mark.parametrize("rule", ["lowest", "skip"])
+def test_each_choice_counts_and_the_report_takes_the_same(table, rule):
+    done = judged("--blank", rule)
+    assert done.returncode == 0, done.stderr
+    given = {name: [row[1 + at] for row in ROWS if row[1 + at].strip()] for at, name in enumerate(MODELS)}
+    assert standings(done) == {name: len(ROWS) if rule == "lowest" else len(texts) for name, texts in given.items()}
+    verdicts = Path("verdicts/t-baseline-longer text/verdicts.jsonl").read_text(encoding="utf-8").splitlines()
+    verdicts = [json.loads(line) for line in verdicts]
+    assert len(verdicts) == (len(ROWS) if rule == "lowest" else len(ROWS) - 1), "nobody was asked the last question"
+    words = sum(len(text.split()) for texts in given.values() for text in texts)
+    assert sum(sum(verdict["expected_scores"]) for verdict in verdicts) == words, "an empty answer has no word"
+    assert ("left out: 1" in done.stdout) == (rule == "skip")
+    (line,) = re.findall(r"^The report: automedeval (.*)$", done.stdout, re.M)
+    quick = ("--resamples", "100", "--baselines", "false", "--html_cases", "0")
+    reported = run_command(*shlex.split(line), *quick)
+    assert reported.returncode == 0, reported.stderr
+    assert f"note: t.csv: {len(ROWS)} rows, {len(ROWS)} cases; {BLANK} of 12 answers are blank" in reported.stdout
+    assert f"{BLANK} of 12 answers are blank" in error_line(
+        run_command(*shlex.split(line.replace(f"--blank {rule} ", "")))
+    )
+    (study,) = Path("reports").glob("*/rate.yaml")
+    assert [len(case.responses) for case in read_study(str(study)).cases.values()] == [
+        len(v["order"]) for v in verdicts
+    ]
+    other = {"lowest": "skip", "skip": "lowest"}[rule]
+    assert "changed after 'baseline:longer text' judged it" in error_line(judged("--blank", other))
+
+
+COMMANDS = {
+    "export": ["--verdicts", "V", "--cases", "t.csv", "--to", "csv", "--output", "o.csv"],
+    "compare": [
+        "--verdicts",
+        "V",
+        "--cases",
+        "t.csv",
+        "--output",
+        "o",
+        "--fail_if_worse",
+        "rowan",
+        "larch",
+        "--by",
+        "1",
+    ],
+    "audit": ["--judge", "baseline:longer text", "--cases", "t.csv", "--output", "o"],
+    "jury": ["--verdicts", "V,V", "--cases", "t.csv", "--output", "o"],
+    "prepare": ["t.csv", "--output", "o"],
+    "preferences": ["--verdicts", "V", "--cases", "t.csv", "--output", "o"],
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_other_programs_ask_too(table, tmp_path, name):
+    run = run_recipe if name == "preferences" else run_command
+    told = error_line(run(name, *COMMANDS[name]))
+    assert f"t.csv: {BLANK} of 12 answers are blank" in told
+    assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
+    assert "answers are blank" not in run(name, *COMMANDS[name], "--blank", "skip").stderr

@@ -1,0 +1,265 @@
+"""Hostile tables through every reader, beside a naive one: what a line does not count is neither lost nor invented."""
+
+import csv
+import json
+import re
+import tempfile
+import zipfile
+from collections import Counter
+from pathlib import Path
+
+import openpyxl
+import pyarrow
+import pyarrow.parquet
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from programs import error_line, run_command
+
+from automedeval.records import RecordError, read_cases, table_of
+
+KINDS = ("csv", "tsv", "xlsx", "json", "jsonl", "parquet")
+MODELS = ("rowan", "GPT 4", "gpt 4", "Lärche", "42", "nan", "a=b", "Unnamed model", "case")
+BESIDE = ("url", "notes", "case_id", "score", "comment")
+BLANKS = (None, "", "  ", "\u00a0", "\n")
+WORDS = ("NA", "None", "nan", "null", "5", "4,5 %", "-1", "2026-01-02 03:04:05", "- 5 mg", 'Yes; no, "yes"', "a\n\nb")
+TEXTS = st.one_of(
+    st.sampled_from((*WORDS, "x" * 40_000)),
+    st.text("aß漢😀 \n\t,;\"'5%\u200b", max_size=12),
+    st.sampled_from(BLANKS),
+)
+RULES = ("lowest", "skip", None)
+SLOW = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def blank(cell):
+    return cell is None or not cell.strip()
+
+
+def is_number(cell):
+    """A number, a date, a time: digits, and what stands between them."""
+    return blank(cell) or (any(map(str.isdigit, cell)) and set("".join(cell.split())) <= set("0123456789+-.,:/%TZ"))
+
+
+def is_word(cell):
+    return not blank(cell) and cell.strip().lower() in ("na", "nan", "none", "null")
+
+
+def write(file, names, rows, draw):
+    """Write a table in a way that ordinary programs write it."""
+    if file.suffix in (".csv", ".tsv"):
+        style = {"delimiter": "\t" if file.suffix == ".tsv" else draw(st.sampled_from(",;"), label="separator")}
+        style["lineterminator"] = draw(st.sampled_from(["\n", "\r\n", "\r"]), label="end of a line")
+        encoding = draw(st.sampled_from(["utf-8", "utf-8-sig"]), label="encoding")
+        with open(file, "w", encoding=encoding, newline="") as stream:
+            csv.writer(stream, quoting=csv.QUOTE_ALL, **style).writerows(
+                [names, *([row[n] for n in names] for row in rows)]
+            )
+    elif file.suffix == ".xlsx":
+        book = openpyxl.Workbook()
+        for row in [names, *([row[n] for n in names] for row in rows)]:
+            book.active.append([cell[:32_000] if cell else cell for cell in row])
+        book.create_sheet("empty")
+        book.save(file)
+        stated = draw(st.sampled_from(["A1", "A1:B2", "A1:C99", "B2:C3"]), label="stated dimension")
+        change_sheet(file, rb'<dimension ref="[^"]*"', f'<dimension ref="{stated}"'.encode())
+    elif file.suffix == ".parquet":
+        pyarrow.parquet.write_table(
+            pyarrow.table({n: pyarrow.array([r[n] for r in rows], "string") for n in names}), file
+        )
+    else:
+        kept = [
+            {n: row[n] for n in names if not (row[n] is None and draw(st.booleans(), label="no key"))} for row in rows
+        ]
+        lines = "".join(json.dumps(row) + "\n" for row in kept)
+        file.write_text(json.dumps(kept) if file.suffix == ".json" else lines)
+
+
+def change_sheet(file, pattern, text):
+    with zipfile.ZipFile(file) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in parts.items():
+            archive.writestr(name, re.sub(pattern, text, content) if name.endswith("sheet1.xml") else content)
+
+
+def read_naively(file):
+    """Return the rows of a file, read without this package."""
+    if file.suffix in (".csv", ".tsv"):
+        with open(file, encoding="utf-8-sig", newline="") as stream:
+            header = stream.readline()
+            delimiter = next(each for each in ",;\t" if f'"{each}"' in header)
+            stream.seek(0)
+            return list(csv.DictReader(stream, delimiter=delimiter))
+    if file.suffix == ".xlsx":
+        names, *rows = openpyxl.load_workbook(file).active.iter_rows(values_only=True)
+        return [dict(zip(names, row)) for row in rows]
+    if file.suffix == ".parquet":
+        return pyarrow.parquet.read_table(file).to_pylist()
+    text = file.read_text()
+    return json.loads(text) if file.suffix == ".json" else [json.loads(line) for line in text.splitlines()]
+
+
+def read_both(names, rows, data, rule):
+    """Write a table, and return how a naive reader and this package read it; None in place of a table that stops."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / f"t.{data.draw(st.sampled_from(KINDS), label='kind')}"
+        write(file, names, rows, data.draw)
+        naive = read_naively(file)
+        try:
+            return naive, table_of(file, blank=rule), list(read_cases(file, blank=rule))
+        except RecordError as error:
+            return naive, None, str(error).removeprefix(f"{file}: ")
+
+
+def tables(models, texts=TEXTS):
+    """Return rows with a question, a cell of each model, and perhaps a reference, a topic and other columns."""
+    others = {"reference": ("R.", "Übel, \"sehr\"", *BLANKS), "topic": ("gout", *BLANKS), "url": ("http://x", *BLANKS),
+              "case_id": ("c1", "7"), "score": ("4.5", "", None)}  # fmt: skip
+    beside = st.lists(st.sampled_from(list(others)), unique=True)
+    row = beside.flatmap(
+        lambda names: st.lists(
+            st.fixed_dictionaries(
+                {name: st.sampled_from(others[name]) for name in names} | dict.fromkeys(models, texts)
+            ),
+            min_size=1,
+            max_size=5,
+        )
+    )
+    return row
+
+
+@SLOW
+@given(st.data(), st.lists(st.sampled_from(MODELS), min_size=1, max_size=4, unique=True), st.sampled_from(RULES))
+def test_a_wide_table_loses_no_row_no_column_and_no_cell(data, models, rule):
+    rows = data.draw(tables(models), label="rows")
+    for number, row in enumerate(rows):
+        row["question"] = f"Why {number}?"
+        row["id"] = f"i{number}"  # so that case_id is another column
+    rows[0][models[0]] = "Because."  # one candidate at least has text
+    naive, table, cases = read_both(data.draw(st.permutations(list(rows[0])), label="columns"), rows, data, rule)
+    names = list(dict.fromkeys(name for row in naive for name in row))
+    read = [name for name in names if name in models and not all(is_number(row.get(name)) for row in naive)]
+    missing = Counter(name for name in read for row in naive if blank(row.get(name)))
+    counted = f"{missing.total()} of {len(naive) * len(read)} answers are blank"
+    if rule is None and missing:
+        assert table is None
+        assert len(cases.splitlines()) == 1
+        assert cases.startswith(counted)
+        assert all(f"{name} {count}" in cases for name, count in missing.items())
+        assert "--blank lowest" in cases
+        assert "--blank skip" in cases
+        return
+    assert table is not None, cases
+    told = "; ".join(table.told)
+    for name in set(names) - {"question", "reference", "topic", "id", *read}:
+        assert repr(name) in told, f"{name} is neither read nor told"
+    assert (counted in told) == bool(missing)
+    assert ("words like NA" in told) == any(is_word(row.get(name)) for row in naive for name in read)
+    expected = {}
+    for row in naive:
+        given = {name: "" if blank(row.get(name)) else row[name] for name in read}
+        given = {name: text for name, text in given.items() if text or rule == "lowest"}
+        own = [None if blank(row.get(name)) else row[name] for name in ("reference", "topic")]
+        expected[row["id"]] = (row["question"], given, *own)
+    left_out = sum(not case[1] for case in expected.values())
+    assert ("left out" in told) == bool(left_out)
+    assert not left_out or f"left out: {left_out}" in told
+    found = {
+        case.id: (case.question, {each.model: each.text for each in case.responses}, case.reference, case.topic)
+        for case in cases
+    }
+    assert found == {name: case for name, case in expected.items() if case[1]}
+
+
+@SLOW
+@given(st.data(), st.sampled_from(["no ids", "ids of cases", "ids of rows"]), st.sampled_from(RULES))
+def test_a_long_table_loses_no_row_no_topic_and_no_reference(data, ids, rule):
+    """Each question stands in rows whose blanks differ; topic and reference stand in some of its rows."""
+    pairs = st.tuples(st.sampled_from(["Is aspirin safe?", "Why 5 mg?", "漢 what?"]), st.sampled_from(MODELS))
+    drawn = data.draw(st.lists(pairs, min_size=1, max_size=8, unique=True), label="rows")
+    about = {question: data.draw(st.tuples(*[st.sampled_from(["gout; acne", "R."])] * 2)) for question, _ in drawn}
+    rows = []
+    for number, (question, model) in enumerate(drawn):
+        spaces = data.draw(st.sampled_from([question, f"{question} ", question.replace(" ", "  ", 1), f"\n{question}"]))
+        row = {"question": spaces, "model": model, "answer": data.draw(TEXTS) if number else "Yes."}
+        for name, text in zip(("topic", "reference"), about[question]):
+            row[name] = data.draw(st.sampled_from([text, *BLANKS]))
+        row |= {"no ids": {}, "ids of rows": {"id": f"r{number}"}, "ids of cases": {"id": f"c{question}"}}[ids]
+        rows.append(row)
+    naive, table, cases = read_both(data.draw(st.permutations(list(rows[0])), label="columns"), rows, data, rule)
+    missing = Counter(row["model"] for row in naive if blank(row.get("answer")))
+    counted = f"{missing.total()} of {len(naive)} answers are blank"
+    if rule is None and missing:
+        assert cases.startswith(counted)
+        return
+    groups = {}
+    for row in naive:
+        groups.setdefault(" ".join(row["question"].split()), []).append(row)
+    told, expected, variants, left_out = "; ".join(table.told), {}, 0, 0
+    for question, group in groups.items():
+        texts = [row["question"] for row in group]
+        variants += sum(text != min(texts, key=lambda text: (len(text), text)) for text in texts)
+        given = {row["model"]: "" if blank(row.get("answer")) else row["answer"] for row in group}
+        given = {model: text for model, text in given.items() if text or rule == "lowest"}
+        own = [next((row[n] for row in group if not blank(row.get(n))), None) for n in ("reference", "topic")]
+        left_out += not given
+        if given:
+            expected[question] = (given, *own)
+    found = {
+        " ".join(case.question.split()): (
+            {each.model: each.text for each in case.responses},
+            case.reference,
+            case.topic,
+        )
+        for case in cases
+    }
+    assert found == expected
+    assert len(cases) == len(expected)
+    assert told.startswith(f"{len(naive)} rows, {len(groups)} cases")
+    assert (f"in blanks alone: {variants}" in told) == bool(variants)
+    assert (counted in told) == bool(missing)
+    assert (f"left out: {left_out}" in told) == bool(left_out)
+    if ids == "ids of cases":
+        assert {case.id for case in cases} == {f"c{question}" for question in expected}
+    elif ids == "ids of rows":
+        kept = {case.id for case in cases} <= {row["id"] for row in naive}
+        assert kept == (len(groups) == len(naive)), "an id of a row names its case where each row is a case"
+        assert kept or "'id' names rows" in told
+
+
+@SLOW
+@given(st.data(), st.sampled_from(RULES))
+def test_a_table_of_criteria_loses_no_criterion_and_no_answer(tmp_path_factory, data, rule):
+    folder = tmp_path_factory.mktemp("criteria")
+    file = folder / f"t.{data.draw(st.sampled_from(['csv', 'xlsx', 'json']), label='kind')}"
+    asked = st.lists(st.sampled_from(["Is aspirin safe?", "Why 5 mg?", "What is “gout”?"]), min_size=1, unique=True)
+    rows = []
+    for question in data.draw(asked):
+        answers = data.draw(st.dictionaries(st.sampled_from(["rowan", "larch"]), TEXTS, min_size=1))
+        topic = data.draw(st.sampled_from(["gout", ""]))
+        for criterion in data.draw(
+            st.lists(st.sampled_from(["says food", "names\ndose", "5"]), min_size=1, unique=True)
+        ):
+            for model, text in answers.items():
+                row = {"question": question, "criterion": criterion, "points": "5", "model": model, "response": text}
+                rows.append(row | {"topic": topic if not rows or data.draw(st.booleans()) else ""})
+    write(file, data.draw(st.permutations(list(rows[0]))), rows, data.draw)
+    naive = read_naively(file)
+    words = ("--blank", rule) if rule else ()
+    done = run_command("prepare", file, "--output", folder / "out", "--near_duplicates", "keep", *words)
+    answers = {(row["question"], row["model"]): row.get("response") for row in naive}
+    missing = sum(map(blank, answers.values()))
+    if rule is None and missing:
+        assert f"{missing} of {len(answers)} answers are blank" in error_line(done)
+        assert not (folder / "out" / "cases.jsonl").exists()
+        return
+    assert done.returncode == 0, done.stderr
+    cases = [json.loads(line) for line in (folder / "out" / "cases.jsonl").read_text().splitlines()]
+    assert {(case["question"], each["criterion"]) for case in cases for each in case["criteria"]} == {
+        (row["question"], row["criterion"]) for row in naive
+    }
+    topics = {row["question"]: row["topic"] for row in naive if not blank(row.get("topic"))}
+    assert {case["question"]: case["topic"] for case in cases if case["topic"]} == topics
+    settled = {key: "" if blank(text) else text for key, text in answers.items()}
+    given = {(case["question"], each["model"]): each["text"] for case in cases for each in case["responses"]}
+    assert given == {key: text for key, text in settled.items() if text or rule == "lowest"}
