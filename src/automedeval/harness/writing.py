@@ -8,6 +8,7 @@ from typing import Any
 from automedeval.records import Case, RecordError, Verdict
 
 FAILED = "grader_failed"  # inspect_ai's word for a grader whose answer cannot be read
+UNREAD = "the answer, or the verdict on a criterion, is unread"
 NAME = "automedeval"  # of the score in the lines for lm-evaluation-harness
 
 
@@ -54,30 +55,35 @@ def _places(case: Case, index: int) -> dict[str, Any]:
 def score_of(verdicts: Sequence[Verdict], index: int) -> dict[str, Any]:
     """Return the score of one response by all verdicts that show it: value, explanation, verdicts, valid.
 
-    `value` is the mean of the valid verdicts' expected scores, or scores. It is NaN if no verdict is valid; `explanation` is
-    then the error. `verdicts` and `valid` are numbers of verdicts.
+    `value` is the mean of the scores of the verdicts that give one, NaN if none does. `explanation` has the first rationale,
+    and why verdicts give no score. `verdicts` and `valid` are numbers of verdicts: all, and those that give a score.
 
     Raises:
-        RecordError: a valid verdict gives the response no score.
+        RecordError: a verdict has choices, and no scores.
     """
-    valid = [verdict for verdict in verdicts if verdict.valid]
-    values = [_score(verdict, index) for verdict in valid]
-    told = (verdict.rationale if valid else verdict.error for verdict in valid or verdicts)
+    if chosen := next((verdict for verdict in verdicts if verdict.choices), None):
+        raise RecordError(
+            f"case {chosen.case_id!r}: {chosen.rubric} gives no score of a response; --to csv takes all verdicts"
+        )
+    values = [verdict.value(index) for verdict in verdicts]
+    valid = [verdict for verdict, value in zip(verdicts, values) if value is not None]
+    lacking = [verdict.error or UNREAD for verdict, value in zip(verdicts, values) if value is None]
+    reasons = "; ".join(dict.fromkeys(lacking))
+    if not valid:
+        return unscored(reasons or "no verdict", len(verdicts))
+    rationale = next((verdict.rationale for verdict in valid if verdict.rationale), None)
+    told = f"{len(lacking)} of {len(verdicts)} verdicts give no score: {reasons}" if lacking else None
     return {
-        "value": fmean(values) if values else float("nan"),
-        "explanation": next(filter(None, told), None),
+        "value": fmean(value for value in values if value is not None),
+        "explanation": "\n\n".join(filter(None, (rationale, told))) or None,
         "verdicts": len(verdicts),
         "valid": len(valid),
     }
 
 
-def _score(verdict: Verdict, index: int) -> float:
-    values = verdict.expected_scores or verdict.scores
-    if values is None or values[index] is None:
-        raise RecordError(
-            f"case {verdict.case_id!r}: {verdict.rubric} gives no score of a response; --to csv takes all verdicts"
-        )
-    return values[index]
+def unscored(reason: str, verdicts: int = 0) -> dict[str, Any]:
+    """Return what `score_of` does for a response without a score."""
+    return {"value": float("nan"), "explanation": reason, "verdicts": verdicts, "valid": 0}
 
 
 def inspect_text(records: Iterable[Mapping[str, Any]]) -> str:
@@ -95,6 +101,8 @@ def lm_eval_text(records: Iterable[Mapping[str, Any]]) -> str:
     """Return JSON lines with keys of lm-evaluation-harness's samples; an answer without a valid verdict has NaN."""
     lines = []
     for record in records:
+        if not record["id"].isdecimal():
+            raise RecordError(f"id {record['id']!r} is not a doc_id of lm-evaluation-harness: --to inspect or csv")
         sample = {"doc_id": int(record["id"]), "metrics": [NAME], NAME: record["value"]}
         sample |= {"explanation": record["explanation"], "verdicts": record["verdicts"], "valid": record["valid"]}
         lines.append(json.dumps(sample, ensure_ascii=False) + "\n")
