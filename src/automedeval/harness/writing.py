@@ -12,10 +12,13 @@ UNREAD = "the answer, or the verdict on a criterion, is unread"
 NAME = "automedeval"  # of the score in the lines for lm-evaluation-harness
 
 
-def scored_answers(cases: Iterable[Case], verdicts: Sequence[Verdict], model: str | None) -> list[dict[str, Any]]:
-    """Return one record for each judged response of a model: id, epoch, value, explanation, verdicts, valid.
+def scored_answers(
+    cases: Iterable[Case], verdicts: Sequence[Verdict], model: str | None
+) -> tuple[list[dict[str, Any]], int]:
+    """Return one record for each judged response of a model, and the number of all its responses in the cases.
 
-    The last four are those of `score_of`. A response without a verdict has no record.
+    A record has id, epoch, and value, explanation, verdicts, valid as `score_of` has them. A response without a verdict has
+    none.
 
     Args:
         model: whose responses; None if the cases have responses of one model.
@@ -32,15 +35,13 @@ def scored_answers(cases: Iterable[Case], verdicts: Sequence[Verdict], model: st
         model = models[0]
     if model not in models:
         raise RecordError(f"--model must be one of {', '.join(models)}: a log has the answers of one model")
-    found = []
-    for case in cases:
-        index = case.models.index(model) if model in case.models else None
-        given = [each for each in by_case.get(case.id, ()) if index in each.order]
-        if given:
+    found, places = [], [(case, case.models.index(model)) for case in cases if model in case.models]
+    for case, index in places:
+        if given := [each for each in by_case.get(case.id, ()) if index in each.order]:
             found.append(_places(case, index) | score_of(given, index))
     if not found:
         raise RecordError(f"no verdict shows a response of {model!r}")
-    return found
+    return found, len(places)
 
 
 def _places(case: Case, index: int) -> dict[str, Any]:
