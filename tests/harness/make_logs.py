@@ -55,6 +55,7 @@ TASKS = {
     "index_of_nothing": {"doc_to_target": "right"},
     "index_unclear": {"doc_to_target": "right", "doc_to_choice": "{{options + ['Neither']}}"},
     "letter": {"doc_to_target": "{{['A', 'B'][right]}}"},
+    "letter_in_brackets": {"doc_to_target": "({{['A', 'B'][right]}})"},
     "sentence": {"doc_to_target": "It is {{reference}}"},
     "examples": {"doc_to_target": "{{reference}}", "num_fewshot": 2, "fewshot_split": "test"},
     "repeats": {

@@ -188,6 +188,58 @@ def test_samples_of_inspect(samples: list[dict], status: str | None) -> None:
         assert case.reference == texts_in([text for own in lines for text in own])
 
 
+ASKED = st.lists(
+    st.tuples(st.sampled_from("abcd"), st.sampled_from(["", " "]), st.sampled_from([None, "r", "s"])), max_size=6
+)
+
+
+@settings(deadline=None)
+@given(st.lists(ASKED, min_size=2, max_size=3), st.booleans())
+def test_logs_of_several_models(logs: list[list[tuple]], chat: bool) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for model, rows in enumerate(logs):
+            samples = [
+                {
+                    "id": number, "epoch": 1, "target": reference or "",
+                    "input": [{"role": "user", "content": f"{blank}Q {key}?"}] if chat and model else f"Q {blank}{key}?",
+                    "output": {"choices": [{"message": {"content": f"{model} says {number}"}}]},
+                }
+                for number, (key, blank, reference) in enumerate(rows)
+            ]  # fmt: skip
+            content = {"status": "success", "eval": {"model": f"m{model}"}, "samples": samples}
+            (Path(folder) / f"{model}.json").write_text(json.dumps(content), encoding="utf-8")
+        if not any(logs):
+            return
+        cases, told = join_logs([f"{folder}/{model}.json" for model in range(len(logs))], LogArguments())
+    wanted: dict[str, dict[str, str]] = {}
+    references: dict[str, list[str]] = {}
+    repeated = [0] * len(logs)
+    for model, rows in enumerate(logs):
+        for number, (key, _, reference) in enumerate(rows):
+            if f"m{model}" in wanted.setdefault(key, {}):
+                repeated[model] += 1
+                continue
+            wanted[key][f"m{model}"] = f"{model} says {number}"
+            references.setdefault(key, []).extend([reference] if reference else [])
+    found = {}
+    for case in cases:
+        text = case.question if isinstance(case.question, str) else case.question[0]["content"]
+        found[text.split()[1][0]] = case
+    assert {key: {r.model: r.text for r in case.responses} for key, case in found.items()} == wanted
+    assert {key: case.reference for key, case in found.items()} == {
+        key: (own or [None])[0] for key, own in references.items()
+    }
+    full = sum(len(answers) == len(logs) for answers in wanted.values())
+    assert f"{len(wanted)} cases, {full} with an answer of all {len(logs)} models" in told
+    differ = sum(len(set(own)) > 1 for own in references.values())
+    assert (f"{differ} cases have different references in the logs: the first is taken" in told) == (differ > 0)
+    for model, count in enumerate(repeated):
+        (line,) = [each for each in told if f"answers of m{model}" in each]
+        assert (f"left out: {count} (the question is in the log before)" in line) == (count > 0)
+        alone = sum(list(answers) == [f"m{model}"] for answers in wanted.values())
+        assert (f"only m{model} has {alone} of them" in told) == (alone > 0)
+
+
 LM_LINE = {
     "doc_id": 0, "doc": {"question": "Q?", "reference": None}, "target": "None", "filter": "none",
     "arguments": {"gen_args_0": {"arg_0": "Q?", "arg_1": {}}}, "resps": [["Rest."]], "filtered_resps": ["Rest."],

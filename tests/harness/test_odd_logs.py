@@ -51,6 +51,7 @@ GIVEN: dict[str, tuple[Callable[[dict], str | None], list[int]]] = {
     "index_of_nothing": (lambda row: None, [0, 1, 2, 3, 4]),
     "index_unclear": (lambda row: None, [0, 1, 2, 3, 4]),
     "letter": (lambda row: "AB"[row["right"]], []),
+    "letter_in_brackets": (lambda row: f"({'AB'[row['right']]})", []),
     "sentence": (lambda row: f"It is {row['reference']}" if row["reference"] else None, [1, 4]),
 }
 

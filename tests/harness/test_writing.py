@@ -44,6 +44,12 @@ def test_a_model_must_be_named_if_there_are_several() -> None:
         scored_answers(CASES, VERDICTS, None)
 
 
+def test_a_score_is_the_mean_of_the_verdicts_that_give_one() -> None:
+    more = Verdict("c0", "j", "r", (1, 0), run=2, valid=True, scores=(5, 1))
+    (found,), _ = scored_answers(CASES[:1], [*VERDICTS[:2], more], "a")
+    assert (found["value"], found["verdicts"], found["valid"]) == ((2.5 + 5) / 2, 3, 2)
+
+
 def test_a_response_that_was_not_read_has_no_score_beside_one_that_was() -> None:
     half = Verdict("c0", "j", "r", (0, 1), valid=True, expected_scores=(None, 1.0))
     (found,), _ = scored_answers(CASES, [half], "a")

@@ -46,7 +46,7 @@ def is_log(given: str) -> bool:
         return False
     try:
         content = json.loads(read_text(Path(given)))
-    except ValueError:  # whoever reads it as a table says what is wrong
+    except (ValueError, RecursionError):  # whoever reads it as a table says what is wrong
         return False
     if isinstance(content, dict):
         return True

@@ -174,7 +174,7 @@ def _inspect(path: str, log: dict[str, Any]) -> Answers:
         found.notes[FURTHER] += max(len(_find(list, sample, "output", "choices")) - 1, 0)
         found.notes[LIMITED] += bool(sample.get("limit"))
         found.notes[MORE] += shows_more(given)
-        found.notes[AGAIN] += _users(_find(list, sample, "messages")) > max(_users(given), 1)
+        found.notes[AGAIN] += _asked_again(_find(list, sample, "messages"))
         reference = told_reference(found.notes, reference_of_letters, sample.get("target"), options)
         epoch = _find(int, sample, "epoch") or 1
         found.answers.append(Answer(str(_get(sample, place, "id")), question, text, reference, epoch))
@@ -189,8 +189,10 @@ def _completion(output: Any, place: str) -> str | None:
     return text_of(_get(choices, place, 0, "message", "content")) if choices else None
 
 
-def _users(messages: Any) -> int:
-    return sum(_find(str, each, "role") == "user" for each in messages) if isinstance(messages, list) else 0
+def _asked_again(messages: list[Any]) -> bool:
+    """Return whether a message of a user comes after one that the model wrote; those of examples it did not write."""
+    wrote = (number for number, each in enumerate(messages) if _find(str, each, "source") == "generate")
+    return any(_find(str, each, "role") == "user" for each in messages[next(wrote, len(messages)) :])
 
 
 def is_details(path: str) -> bool:

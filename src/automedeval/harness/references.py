@@ -10,7 +10,10 @@ from automedeval.records import RecordError
 
 NO_REFERENCE = "answers have no reference, because it cannot be told what their target stands for"
 # What Python writes for a value that is no text
-_VALUE = re.compile(r"None|True|False|[-+]?(inf|nan|[\d.]+(e[-+]?\d+)?)|\[.*\]|\(.*\)|\{.*\}", re.DOTALL)
+_VALUE = re.compile(
+    r"""None|True|False|[-+]?(inf|nan|[\d.]+(e[-+]?\d+)?)|[\[({]((['"\d\[({+-]|None|True|False|inf|nan).*)?[\])}]""",
+    re.DOTALL,
+)
 _COLUMN = re.compile(r"\{\{\s*([\w.]+)\s*\}\}")
 
 
