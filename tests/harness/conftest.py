@@ -80,7 +80,7 @@ def harness(harness_python: Path) -> Callable[..., str]:
 
 @pytest.fixture(scope="session")
 def logs(harness: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Let the libraries write their logs: `lm`, `json`, `eval` and `error` of inspect_ai, `lighteval`."""
+    """Let the libraries write their logs: `lm`, `json`, `eval` and `error` of inspect_ai, `lighteval`, those of `odd` tasks."""
     folder = Path(os.environ.get(LOGS) or tmp_path_factory.mktemp("logs"))
     if not list(folder.glob("lighteval/**/*.parquet")):
         harness("python", Path(__file__).with_name("make_logs.py"), folder)
@@ -88,5 +88,5 @@ def logs(harness: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) 
     (inspect,) = folder.glob("inspect-json/*.json")
     (failed,) = folder.glob("inspect-error/*.json")
     (packed,) = folder.glob("inspect-eval/*.eval")
-    (details,) = folder.glob("lighteval/details/**/*.parquet")
-    return {"lm": lm, "json": inspect, "eval": packed, "error": failed, "lighteval": details}
+    (details,) = folder.glob("lighteval/details/**/details_medtext*.parquet")
+    return {"lm": lm, "json": inspect, "eval": packed, "error": failed, "lighteval": details, "odd": folder / "odd"}

@@ -4,7 +4,8 @@
 
 PYTHON is that of an environment with lm_eval 0.4.13, inspect_ai 0.3.285 and lighteval 0.13.0. All ask the same
 three questions. lighteval's own `EvaluationTracker` writes its details; its pipeline is not run, because to import its tasks
-downloads a file.
+downloads a file. The logs in FOLDER/odd are of tasks that are seldom met: targets of every kind, likelihoods, repeats,
+examples, choices, conversations, tools, images, errors, limits.
 """
 
 import json
@@ -30,20 +31,92 @@ filter_list:
   - {{name: word, filter: [{{function: regex, regex_pattern: "(\\\\w+)"}}, {{function: take_first}}]}}
 metric_list: [{{metric: exact_match, aggregation: mean, higher_is_better: true}}]
 """
+ROWS = [
+    {"reference": "Rest.", "list": ["Rest.", "Sleep's fine."], "options": ["Run", "Rest"], "right": 1, "week": "20"},
+    {"reference": None, "list": [], "options": ["Ice", "Heat"], "right": 0, "week": None},
+    {"reference": "None", "list": ['say "no"'], "options": ["Yes", "No"], "right": 1, "week": "3"},
+    {"reference": "['a']", "list": ["it's", 'say "x"'], "options": ["One", "Two"], "right": 0, "week": ""},
+    {"reference": "", "list": ["two\nlines"], "options": ["Left", "Right"], "right": 1, "week": "True"},
+]
+ROWS = [
+    {"question": f"Question number {number}?"} | row | {"within": {"texts": row["list"]}}
+    for number, row in enumerate(ROWS)
+]
+TAKE_FIRST = [{"function": "take_first"}]
+TASKS = {
+    "template": {"doc_to_target": "{{reference}}"},
+    "column": {"doc_to_target": "reference"},
+    "number": {"doc_to_target": "{{week}}"},
+    "list": {"doc_to_target": "list"},
+    "nested": {"doc_to_target": "{{within.texts}}"},
+    "index": {"doc_to_target": "right", "doc_to_choice": "options"},
+    "index_of_template": {"doc_to_target": "{{right}}", "doc_to_choice": "{{options}}"},
+    "index_of_words": {"doc_to_target": "right", "doc_to_choice": ["no", "yes"]},
+    "index_of_nothing": {"doc_to_target": "right"},
+    "index_unclear": {"doc_to_target": "right", "doc_to_choice": "{{options + ['Neither']}}"},
+    "letter": {"doc_to_target": "{{['A', 'B'][right]}}"},
+    "letter_in_brackets": {"doc_to_target": "({{['A', 'B'][right]}})"},
+    "sentence": {"doc_to_target": "It is {{reference}}"},
+    "examples": {"doc_to_target": "{{reference}}", "num_fewshot": 2, "fewshot_split": "test"},
+    "repeats": {
+        "doc_to_target": "{{reference}}",
+        "repeats": 3,
+        "filter_list": [
+            {"name": "two", "filter": [{"function": "take_first_k", "k": 2}]},
+            {"name": "number", "filter": [{"function": "regex", "regex_pattern": "([0-9]+)$"}, *TAKE_FIRST]},
+        ],
+    },
+    "choices": {"doc_to_target": "right", "doc_to_choice": "options", "output_type": "multiple_choice"},
+    "rolling": {"doc_to_text": "", "doc_to_target": "{{question}}", "output_type": "loglikelihood_rolling"},
+}
 
 
 def lm_eval_log(folder: Path) -> None:
-    from lm_eval.evaluator import simple_evaluate
-    from lm_eval.loggers import EvaluationTracker
-    from lm_eval.tasks import TaskManager
-
     data = folder / "questions.jsonl"
     data.write_text("".join(json.dumps({"question": q, "answer": a}) + "\n" for q, a in QUESTIONS), encoding="utf-8")
     (folder / "tasks").mkdir()
     (folder / "tasks" / "medtext.yaml").write_text(TASK.format(data=data), encoding="utf-8")
+    _lm_eval("dummy", ["medtext"], folder)
+
+
+def odd_lm_eval_logs(folder: Path) -> None:
+    from lm_eval.api.model import LM
+
+    class Parrot(LM):
+        """Answer with the end of the prompt and the number of the request."""
+
+        tokenizer_name = "parrot"
+
+        def generate_until(self, requests: list, disable_tqdm: bool = False) -> list[str]:
+            return [f"On {each.args[0][-30:]} I say {number}" for number, each in enumerate(requests)]
+
+        def loglikelihood(self, requests: list, disable_tqdm: bool = False) -> list[tuple[float, bool]]:
+            return [(-1.0, False) for _ in requests]
+
+        def loglikelihood_rolling(self, requests: list, disable_tqdm: bool = False) -> list[float]:
+            return [-2.0 for _ in requests]
+
+    (folder / "tasks").mkdir(parents=True)
+    data = folder / "rows.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
+    for name, own in TASKS.items():
+        task = {"task": name, "dataset_path": "json", "dataset_kwargs": {"data_files": {"test": str(data)}}}
+        task |= {"test_split": "test", "doc_to_text": "Question: {{question}}\nAnswer:"}
+        if "output_type" not in own:
+            task |= {"output_type": "generate_until", "generation_kwargs": {"until": ["\n\n"]}}
+            task["metric_list"] = [{"metric": "bypass", "aggregation": "bypass", "higher_is_better": True}]
+        (folder / "tasks" / f"{name}.yaml").write_text(json.dumps(task | own), encoding="utf-8")  # JSON is YAML
+    _lm_eval(Parrot(), list(TASKS), folder)
+
+
+def _lm_eval(model: object, tasks: list[str], folder: Path) -> None:
+    from lm_eval.evaluator import simple_evaluate
+    from lm_eval.loggers import EvaluationTracker
+    from lm_eval.tasks import TaskManager
+
     tracker = EvaluationTracker(output_path=str(folder / "lm_eval"))
     found = simple_evaluate(
-        model="dummy", tasks=["medtext"], task_manager=TaskManager(include_path=str(folder / "tasks")), log_samples=True,
+        model=model, tasks=tasks, task_manager=TaskManager(include_path=str(folder / "tasks")), log_samples=True,
         evaluation_tracker=tracker, bootstrap_iters=0,
     )  # fmt: skip
     samples = found.pop("samples")
@@ -52,27 +125,120 @@ def lm_eval_log(folder: Path) -> None:
         tracker.save_results_samples(task_name=task, samples=lines)
 
 
-def inspect_log(folder: Path) -> None:
+def _inspect(folder: Path, samples: list, outputs: list, solver: object = None, **options: object) -> None:
     from inspect_ai import Task, eval
-    from inspect_ai.dataset import Sample
     from inspect_ai.model import ModelOutput, ModelUsage, get_model
+    from inspect_ai.solver import generate
 
-    def write(kind: str, folder: Path, answers: int, epochs: int) -> None:
-        outputs = [
-            ModelOutput.from_content("mockllm/model", f"An answer, number {number}.") for number in range(answers)
-        ]
-        for output in outputs:
-            # without it inspect_ai counts tokens with a tokenizer that it gets from the network
-            output.usage = ModelUsage()
-        eval(
-            Task(dataset=[Sample(input=f"Question: {q}\nAnswer:", target=a, id=n) for n, (q, a) in enumerate(QUESTIONS)]),
-            model=get_model("mockllm/model", custom_outputs=outputs, memoize=False), epochs=epochs, log_dir=str(folder),
-            log_format=kind, display="none", max_samples=1,
-        )  # fmt: skip
+    outputs = [
+        each if isinstance(each, ModelOutput) else ModelOutput.from_content("mockllm/model", each) for each in outputs
+    ]
+    for output in outputs:
+        # without it inspect_ai counts tokens with a tokenizer that it gets from the network
+        output.usage = ModelUsage()
+    eval(
+        Task(dataset=samples, solver=solver or generate()), log_dir=str(folder), display="none", max_samples=1,
+        model=get_model("mockllm/model", custom_outputs=outputs, memoize=False),
+        **{"log_format": "json"} | options,
+    )  # fmt: skip
 
-    write("eval", folder / "inspect-eval", 6, 2)
-    write("json", folder / "inspect-json", 6, 2)
-    write("json", folder / "inspect-error", 2, 1)  # the third question finds no answer, and the run ends with an error
+
+def inspect_log(folder: Path) -> None:
+    from inspect_ai.dataset import Sample
+
+    samples = [Sample(input=f"Question: {q}\nAnswer:", target=a, id=n) for n, (q, a) in enumerate(QUESTIONS)]
+    answers = [f"An answer, number {number}." for number in range(6)]
+    _inspect(folder / "inspect-eval", samples, answers, epochs=2, log_format="eval")
+    _inspect(folder / "inspect-json", samples, answers, epochs=2)
+    _inspect(
+        folder / "inspect-error", samples, answers[:2]
+    )  # the third question finds no answer: the run ends with an error
+
+
+def odd_inspect_logs(folder: Path) -> None:
+    from inspect_ai.dataset import Sample
+    from inspect_ai.log import ProvenanceData, invalidate_samples, read_eval_log, write_eval_log
+    from inspect_ai.model import (
+        ChatCompletionChoice,
+        ChatMessageAssistant,
+        ChatMessageSystem,
+        ChatMessageUser,
+        ContentImage,
+        ContentReasoning,
+        ContentText,
+        ModelOutput,
+    )
+    from inspect_ai.solver import generate, multiple_choice, solver, use_tools, user_message
+    from inspect_ai.tool import tool
+
+    @tool
+    def adder():
+        async def execute(x: int, y: int) -> int:
+            """Add.
+
+            Args:
+                x: a number
+                y: a number
+            """
+            return x + y
+
+        return execute
+
+    @solver
+    def changes():
+        async def solve(state, generate):
+            state = await generate(state)
+            if "wrong" in state.output.completion:
+                raise RuntimeError("wrong")
+            state.output.completion = state.output.completion.removeprefix("Draft: ")
+            return state
+
+        return solve
+
+    image = ContentImage(image="data:image/png;base64,iVBORw0KGgo=")
+    call = ModelOutput.for_tool_call("mockllm/model", "adder", {"x": 1, "y": 1})
+    parts = ModelOutput.from_content("mockllm/model", [ContentReasoning(reasoning="Hm."), ContentText(text="It is 2.")])
+    chat = [ChatMessageSystem(content="Be kind."), ChatMessageUser(content="Which two?")]
+    two = [ChatCompletionChoice(message=ChatMessageAssistant(content=text)) for text in ("First.", "Second.")]
+
+    _inspect(
+        folder / "choices",
+        [
+            Sample(id="one", input="Which one?", choices=["Ibuprofen", "Coffee"], target="A"),
+            Sample(id="two", input=chat, choices=["Rest", "Run", "Water"], target=["A", "C"]),
+            Sample(id="text", input="Which word?", choices=["Rest", "Run"], target="Rest"),
+        ],
+        ["ANSWER: B", "ANSWER: A", "Say ANSWER: A"],
+        multiple_choice(),
+    )
+    _inspect(
+        folder / "mixed",
+        [
+            Sample(id="draft", input="A draft?", target="x"),
+            Sample(id="error", input="An error?", target="x"),
+            Sample(id="empty", input="Nothing?", target=["one", "two"]),
+            Sample(id="image", input=[ChatMessageUser(content=[image, ContentText(text="What rash is this?")])]),
+            Sample(id="image only", input=[ChatMessageUser(content=[image])]),
+            Sample(id="several", input="Several?"),
+            Sample(id="parts", input="Parts?"),
+            Sample(id="invalid", input="Invalidated?"),
+        ],
+        ["Draft: Rest.", "wrong", "", "Eczema.", "No.", ModelOutput(model="m", choices=two), parts, "Bad."],
+        changes(),
+        fail_on_error=False,
+    )  # fmt: skip
+    (log,) = (folder / "mixed").glob("*.json")
+    whole = read_eval_log(str(log))
+    uuids = [each.uuid for each in whole.samples if each.id == "invalid"]
+    write_eval_log(invalidate_samples(whole, uuids, ProvenanceData(author="somebody", reason="a fault")), str(log))
+    _inspect(
+        folder / "turns", [Sample(id=1, input="First?", target="x")], ["One.", "Two."],
+        [generate(), user_message("And for a child?"), generate()],
+    )  # fmt: skip
+    _inspect(
+        folder / "tools", [Sample(id=n, input=f"{n} + 1?") for n in (1, 2)], [call, "It is 2.", call, call],
+        [use_tools(adder()), generate()], message_limit=4,
+    )  # fmt: skip
 
 
 def lighteval_log(folder: Path) -> None:
@@ -91,6 +257,16 @@ def lighteval_log(folder: Path) -> None:
         response = ModelResponse(text=["<think>Why?</think>A baseline."], text_post_processed=["A baseline."])
         # not logger.log, whose digest of a text fails with xxhash 4
         logger.details["medtext|0"].append(logger.Detail(doc, response, {"exact_match": 0.0}))
+    odd = [  # choices, indices, texts
+        (["Rest.", "Run."], [0], ["Rest.", "Again."]),
+        (["Rest.", "Run."], [0, 1], [""]),
+        (["Rest.", "Run."], [5], ["Run."]),
+        ([], [0], ["Run."]),
+        (["Rest."], [0], []),
+    ]
+    for number, (choices, gold, texts) in enumerate(odd):
+        doc = Doc(f"Odd {number}?", choices, gold_index=gold, task_name="odd|0", id=str(number))
+        logger.details["odd|0"].append(logger.Detail(doc, ModelResponse(text=texts), {"exact_match": 0.0}))
     tracker.save()
 
 
@@ -98,5 +274,7 @@ if __name__ == "__main__":
     target = Path(sys.argv[1]).resolve()
     target.mkdir(parents=True, exist_ok=True)
     lm_eval_log(target)
+    odd_lm_eval_logs(target / "odd")
     inspect_log(target)
+    odd_inspect_logs(target / "odd")
     lighteval_log(target)

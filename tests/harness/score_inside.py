@@ -2,14 +2,13 @@
 
     AUTOMEDEVAL_HARNESS=judge.yaml PYTHON tests/harness/score_inside.py LOG TASKS
 
-LOG is inspect_ai's, TASKS a folder with a task of lm-evaluation-harness. The last line is JSON.
+LOG is inspect_ai's, TASKS a folder with a task of lm-evaluation-harness, whose data are cases.jsonl. The last line is JSON.
 """
 
 import json
 import os
 import sys
-
-from make_logs import QUESTIONS
+from pathlib import Path
 
 
 def by_inspect(log: str) -> dict:
@@ -25,13 +24,16 @@ def by_inspect(log: str) -> dict:
         return whole(judge, answers)
 
     inspect_scorer.score_answers = counted
-    scorer = inspect_scorer.judge(config=os.environ["AUTOMEDEVAL_HARNESS"], question_pattern="Question: (.*)\nAnswer:")
+    pattern = "(?s)^(?:Question: )?(.+?)(?:\nAnswer:)?$"
+    scorer = inspect_scorer.judge(config=os.environ["AUTOMEDEVAL_HARNESS"], question_pattern=pattern)
     scored = score(read_eval_log(log), scorer, action="append", display="none")
     scores = [each.scores["judge"] for each in scored.samples]
     (metrics,) = [each.metrics for each in scored.results.scores if each.name == "judge"]
     return {
         "values": [each.value for each in scores],
         "reasons": [each.reason for each in scores],
+        "explanations": [each.explanation for each in scores],
+        "ids": [each.id for each in scored.samples],
         "mean": metrics["mean"].value,
         "together": together,
     }
@@ -46,7 +48,8 @@ def by_lm_eval(tasks: str) -> dict:
         model="dummy", tasks=["medical_answers"], task_manager=manager, log_samples=True, bootstrap_iters=0
     )
     values = [each["automedeval"] for each in found["samples"]["medical_answers"]]
-    return {"values": values, "mean": found["results"]["medical_answers"]["automedeval,none"]}
+    results = found["results"]["medical_answers"]
+    return {"values": values, "mean": results["automedeval,none"], "rate": results["automedeval_valid_rate,none"]}
 
 
 def by_lighteval() -> dict:
@@ -57,11 +60,17 @@ def by_lighteval() -> dict:
 
     from automedeval.harness.lighteval_metric import medical_judge
 
-    docs = [Doc(q, ["Another.", a], gold_index=1, task_name="t", id=str(n)) for n, (q, a) in enumerate(QUESTIONS)]
+    rows = [json.loads(line) for line in Path("cases.jsonl").read_text(encoding="utf-8").splitlines()]
+    docs = [
+        Doc(row["question"], ["Another.", row["reference"]] if row["reference"] else [], gold_index=1, id=str(number))
+        for number, row in enumerate(rows)
+    ]
     responses = [ModelResponse(text=["<think>Why?</think>Rest."], text_post_processed=["Rest."]) for _ in docs]
+    docs.append(Doc("No answer?", [], gold_index=0, id="none"))
+    responses.append(ModelResponse(text=[]))
     values = [each["automedeval"] for each in apply_metric(responses, docs, [medical_judge])]
     mean = medical_judge.get_corpus_aggregations()["automedeval"]
-    return {"values": values, "mean": mean(values), "error": get_stderr_function(mean, 10)(values)}
+    return {"values": values, "mean": mean(values), "error": get_stderr_function(mean, 10)(values[:3])}
 
 
 if __name__ == "__main__":

@@ -1,46 +1,102 @@
-"""The path of docs/harnesses.md, as its blocks say: run lm-evaluation-harness and inspect_ai, judge, report, write back."""
+"""Every command of docs/harnesses.md, with the real programs; what comes out is compared with plain loops over their logs."""
 
 import itertools
 import json
 import math
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from doubles.agreement_study import read
+from doubles.endpoint import EndpointDouble, answer
+from plain_small_judge import Plain
 from programs import ENCODER, ROOT, SAMPLE, needs_encoder
+
+from automedeval.judges.small import PACKAGED
+
+PAGE = (ROOT / "docs" / "harnesses.md").read_text(encoding="utf-8")
+SECTION = re.search(r"\n## From a run to a report and back\n(.*?)\n## ", PAGE, re.DOTALL)[1]
+
+
+def blocks(text: str) -> list[str]:
+    return re.findall(r"```bash\n(.*?)```", text, re.DOTALL)
 
 
 @needs_encoder
 def test_the_path_of_the_documents(harness: Callable[..., str], tiny_model: Path, tmp_path: Path) -> None:
-    text = (ROOT / "docs" / "harnesses.md").read_text(encoding="utf-8")
-    section = re.search(r"\n## From a run to a report and back\n(.*?)\n## ", text, re.DOTALL)[1]
-    for name, content in re.findall(r"```\w+\n# (\S+)\n(.*?)```", section, re.DOTALL):
+    for name, content in re.findall(r"```\w+\n# (\S+)\n(.*?)```", SECTION, re.DOTALL):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content, encoding="utf-8")
     with (SAMPLE / "test_cases.jsonl").open(encoding="utf-8") as lines:
         cases = [json.loads(line) for line in itertools.islice(lines, 3)]
     rows = [{"question": each["question"], "reference": each["reference"]} for each in cases]
+    rows[2]["reference"] = None
     (tmp_path / "cases.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "SmolLM2-135M-Instruct").symlink_to(tiny_model)
     (tmp_path / "models" / ENCODER.name).symlink_to(ENCODER.resolve())
-    (commands,) = re.findall(r"```bash\n(.*?)```", section, re.DOTALL)
+    (commands,) = blocks(SECTION)
     printed = harness("bash", "-euo", "pipefail", "-c", commands, cwd=tmp_path, AUTOMEDEVAL_JUDGE="small")
     assert "3 cases, 3 with an answer of all 2 models" in printed
+    assert printed.count("3 answers of the log: 3 judged, 0 not judged; 3 with a score") == 2
     joined = read(tmp_path / "verdicts" / "both" / "cases.jsonl")
     assert [(each["question"], each["reference"]) for each in joined] == [(r["question"], r["reference"]) for r in rows]
-    given = {
-        each["case_id"]: each["expected_scores"] for each in read(tmp_path / "verdicts" / "both" / "verdicts.jsonl")
-    }
-    by_model = list(zip(*(given[case["id"]] for case in joined)))
     assert (tmp_path / "reports" / "both" / "report.html").is_file()
-    assert [each["automedeval"] for each in read(tmp_path / "scores.jsonl")] == pytest.approx(by_model[0])
+
+    plain = Plain(PACKAGED)
+    (file,) = (tmp_path / "logs" / "lm_eval").glob("*/samples_*.jsonl")
+    said = {line["doc_id"]: line["filtered_resps"][0] for line in read(file)}
+    wanted = [plain.score(row["question"], said[number], row["reference"]) for number, row in enumerate(rows)]
+    scores = {each["doc_id"]: each["automedeval"] for each in read(tmp_path / "scores.jsonl")}
+    assert [scores[number] for number in range(3)] == pytest.approx(wanted, abs=2e-3)
     (log,) = (tmp_path / "logs" / "inspect").glob("*.eval")
     scored = json.loads(harness("inspect", "log", "dump", log))
-    (name,) = scored["samples"][0]["scores"]
-    values = [each["scores"][name]["value"] for each in scored["samples"]]
-    assert values == pytest.approx(by_model[1])
-    assert not any(map(math.isnan, values))
     assert scored["status"] == "success"
+    references = {row["question"]: row["reference"] for row in rows}
+    assert {each["input"] for each in scored["samples"]} == references.keys()
+    for sample in scored["samples"]:
+        ((_, score),) = sample["scores"].items()
+        right = plain.score(sample["input"], sample["output"]["completion"], references[sample["input"]])
+        assert score["value"] == pytest.approx(right, abs=2e-3)
+
+
+def test_every_other_command_of_the_page(harness: Callable[..., str], logs: dict[str, Path], tmp_path: Path) -> None:
+    shutil.copy(logs["lm"], tmp_path / "samples_medtext.jsonl")
+    shutil.copy(logs["json"], tmp_path / "run.json")
+    samples = json.loads(logs["json"].read_text(encoding="utf-8"))["samples"]
+    said = {(str(each["id"]), each["epoch"]): each["output"]["completion"] for each in samples}
+    other = {line["doc_id"]: line["resps"][0][0] for line in read(logs["lm"])}
+    judged, written, inside = [block for block in blocks(PAGE) if block not in blocks(SECTION)]
+    environment = {"AUTOMEDEVAL_JUDGE": "baseline:longer text", "OPENAI_API_KEY": "none"}
+
+    def run(commands: str) -> None:
+        harness("bash", "-euo", "pipefail", "-c", commands, cwd=tmp_path, **environment)
+
+    def values(name: str) -> dict[tuple[str, int], float]:
+        found = json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))["samples"]
+        return {(str(each["id"]), each["epoch"]): each["scores"][name]["value"] for each in found}
+
+    run(judged)
+    assert (tmp_path / "reports" / "run" / "report.html").is_file()
+    cases = {each["id"]: each for each in read(tmp_path / "verdicts" / "run" / "cases.jsonl")}
+    verdicts = read(tmp_path / "verdicts" / "run" / "verdicts.jsonl")
+    found = {}
+    for verdict in verdicts:
+        for response, score in zip(cases[verdict["case_id"]]["responses"], verdict["expected_scores"], strict=True):
+            found[response["model"], response["harness_id"], response["harness_epoch"]] = score
+    wanted = {("model-a", str(number), 1): len(text.split()) for number, text in other.items()}
+    wanted |= {("model-b", *key): len(text.split()) for key, text in said.items()}
+    assert found == wanted
+    run(written)
+    assert values("precomputed_scores") == {key: len(text.split()) for key, text in said.items()}
+
+    def reply(body: dict) -> dict:
+        number = re.search(r"An answer, number (\d)\.", body["messages"][-1]["content"])
+        return answer(f"It is so.\nScore: Doctor 1: {1 + int(number[1]) % 5} points." if number else "?")
+
+    with EndpointDouble(reply) as endpoint:
+        run(inside.replace("http://localhost:8000/v1", endpoint.url))
+    assert values("judge") == {key: 1 + int(text[-2]) % 5 for key, text in said.items()}
+    assert not any(map(math.isnan, values("judge").values()))

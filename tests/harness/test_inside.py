@@ -16,6 +16,7 @@ from automedeval.harness.lm_eval_task import process_results
 from automedeval.harness.logs import Answer
 from automedeval.harness.scoring import SETTINGS, named_judge, score_answers
 from automedeval.judges.settings import load_by_settings
+from automedeval.models.base import ChatError
 
 HERE = Path(__file__).parent
 
@@ -35,32 +36,62 @@ def scored(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
+@pytest.fixture
+def inside(harness: Callable[..., str], logs: dict[str, Path], tmp_path: Path) -> Callable[..., tuple[dict, list]]:
+    """Return a function that scores answers inside the harnesses; it returns their scores and what the judge was asked."""
+
+    def score(log: Path, references: list[str | None], **settings: str) -> tuple[dict, list]:
+        rows = [json.loads(line) for line in (logs["lm"].parents[2] / "questions.jsonl").read_text().splitlines()]
+        records = [{"question": row["question"], "reference": given} for row, given in zip(rows, references)]
+        (tmp_path / "cases.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
+        (tmp_path / "tasks").mkdir()
+        (tmp_path / "tasks" / "medical_answers.yaml").write_text(documented_task())
+        with EndpointDouble(reply) as endpoint:
+            given = {"judge": "openai:double", "base_url": endpoint.url, "rationale": True, "max_retries": 0} | settings
+            (tmp_path / "judge.yaml").write_text(json.dumps(given))
+            own = {SETTINGS: str(tmp_path / "judge.yaml"), "OPENAI_API_KEY": "none"}
+            printed = harness("python", HERE / "score_inside.py", log, "tasks", cwd=tmp_path, **own)
+        return json.loads(printed.splitlines()[-1]), [str(each["body"]) for each in endpoint.requests]
+
+    return score
+
+
 def test_each_harness_has_the_judge_s_scores_and_leaves_out_what_has_no_verdict(
-    harness: Callable[..., str], logs: dict[str, Path], tmp_path: Path
+    inside: Callable[..., tuple[dict, list]], logs: dict[str, Path]
 ) -> None:
-    rows = [json.loads(line) for line in (logs["lm"].parents[2] / "questions.jsonl").read_text().splitlines()]
-    records = [{"question": each["question"], "reference": each["answer"]} for each in rows]
-    (tmp_path / "cases.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
-    (tmp_path / "tasks").mkdir()
-    (tmp_path / "tasks" / "medical_answers.yaml").write_text(documented_task())
-    settings = tmp_path / "judge.yaml"
-    with EndpointDouble(reply) as endpoint:
-        settings.write_text(f"judge: openai:double\nbase_url: {endpoint.url}\nrationale: true\nmax_retries: 0\n")
-        own = {SETTINGS: str(settings), "OPENAI_API_KEY": "none"}
-        printed = harness("python", HERE / "score_inside.py", logs["json"], "tasks", cwd=tmp_path, **own)
-    found = json.loads(printed.splitlines()[-1])
+    found, asked = inside(logs["json"], ["Rest.", "Pinch.", "No."])
     inspect = found["inspect"]
     assert [scored(each) for each in inspect["values"]] == [4, None, 4] * 2, "two epochs"
     assert inspect["reasons"] == [None, "grader_failed", None] * 2
     assert inspect["mean"] == 4
     assert inspect["together"] == [6], "all samples were judged in one call"
-    for name in ("lm_eval", "lighteval"):
-        assert [scored(each) for each in found[name]["values"]] == [4, None, 4], name
-        assert found[name]["mean"] == 4, name
+    assert [scored(each) for each in found["lm_eval"]["values"]] == [4, None, 4]
+    assert found["lm_eval"]["rate"] == pytest.approx(2 / 3)
+    assert [scored(each) for each in found["lighteval"]["values"]] == [4, None, 4, None], "the last has no answer"
+    assert found["lm_eval"]["mean"] == found["lighteval"]["mean"] == 4
     assert found["lighteval"]["error"] == 0
-    asked = "".join(str(each["body"]) for each in endpoint.requests)
-    assert "What lowers a fever?" in asked
-    assert "Question: What" not in asked, "the prompt's template"
+    assert any("What lowers a fever?" in each for each in asked)
+    assert not any("Question: What" in each for each in asked), "the prompt's template"
+
+
+def test_an_answer_that_stops_the_judge_has_no_score_and_the_others_have(
+    inside: Callable[..., tuple[dict, list]], logs: dict[str, Path]
+) -> None:
+    (log,) = (logs["odd"] / "mixed").glob("*.json")
+    samples = json.loads(log.read_text(encoding="utf-8"))["samples"]
+    referred = {each["id"] for each in samples if each["target"]}
+    assert 0 < len(referred) < len(samples)
+    found, asked = inside(log, ["Rest.", None, "No."], rubric="automedeval_guided")
+    inspect = found["inspect"]
+    values = {name: scored(value) for name, value in zip(inspect["ids"], inspect["values"])}
+    assert values == {name: 1 if name in referred else None for name in values}, "the double chooses the first value"
+    assert inspect["mean"] == 1
+    for name, told in zip(inspect["ids"], inspect["explanations"]):
+        assert name in referred or name in told or name == "image only", "the sample that failed is named"
+    assert [scored(each) for each in found["lm_eval"]["values"]] == [1, None, 1]
+    assert [scored(each) for each in found["lighteval"]["values"]] == [1, None, 1, None]
+    judged = [each for each in asked if "Doctor 1" in each and "How are you?" not in each]
+    assert len(judged) == len(referred) + 2 + 2, "no answer was judged twice"
 
 
 def test_inspect_finds_the_scorer_by_its_name(
@@ -87,16 +118,58 @@ class Recorder:
             yield Verdict(case.id, "words", "words@1", (0,), valid=True, expected_scores=(words,), rationale="So.")
 
 
-def test_the_judge_reads_the_question_and_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_judge_reads_the_question_and_the_reference(monkeypatch: pytest.MonkeyPatch, caplog) -> None:
     judge = Recorder()
     monkeypatch.setattr(lm_eval_task, "named_judge", lambda: judge)
-    assert process_results({"question": "Is it safe?", "reference": "No."}, ["It is not."]) == {"automedeval": 3}
-    assert process_results({"question": "Is it safe?"}, ["No."]) == {"automedeval": 1}
+    asked, valid = {"question": "Is it safe?"}, {"automedeval_valid_rate": 1.0}
+    assert process_results(asked | {"reference": "No."}, ["It is not."]) == {"automedeval": 3} | valid
+    assert process_results(asked, ["No."]) == {"automedeval": 1} | valid
+    assert process_results(asked | {"reference": ["No.", "Never."]}, [""]) == {"automedeval": 0} | valid
+    assert process_results(asked | {"reference": float("nan")}, ["No."]) == {"automedeval": 1} | valid
+    assert not caplog.records
+    assert process_results(asked | {"reference": 2}, ["No."]) == {"automedeval": 1} | valid
+    assert "1 answers have no reference" in caplog.text
+    blank = process_results({"question": None}, ["No."])
+    assert (scored(blank["automedeval"]), blank["automedeval_valid_rate"]) == (None, 0)
+    assert "1 of 1 answers have no score: the question has no text" in caplog.text
     talk = [{"role": "user", "content": "Is it safe?"}]
     scores = score_answers(judge, [Answer("7", talk, "One two."), Answer("7", talk, "One.", "No.", epoch=2)])
     assert scores == [{"value": value, "explanation": "So.", "verdicts": 1, "valid": 1} for value in (2, 1)]
     read = [(case.question, case.reference) for case in judge.cases]
-    assert read == [("Is it safe?", "No."), ("Is it safe?", None), (talk, None), (talk, "No.")]
+    references = ["No.", None, "No.\nNever.", None, None]
+    assert read == [("Is it safe?", each) for each in references] + [(talk, None), (talk, "No.")]
+
+
+class Faulty(Recorder):
+    """A recorder that some answers stop: by a reason for a person, or by a fault of its own."""
+
+    def __call__(self, cases: Iterable[Case]) -> Iterator[Verdict]:
+        cases = list(cases)
+        for case in cases:
+            if case.responses[0].text == "no reference":
+                raise RecordError(f"case {case.id!r}: there is no reference")
+            if case.responses[0].text == "fault":
+                raise TypeError("not a text")
+            if case.responses[0].text == "down":
+                raise ChatError("the endpoint is down")
+        return super().__call__(cases)
+
+
+def test_only_the_answers_that_stop_the_judge_have_no_score() -> None:
+    texts = ["word " * number for number in range(10)]
+    texts[3], texts[8] = "no reference", "fault"
+    judge = Faulty()
+    answers = [Answer(f"s{number}", "Safe?", text) for number, text in enumerate(texts)]
+    scores = score_answers(judge, [*answers, answers[4]])
+    values = [scored(each["value"]) for each in scores]
+    assert values == [None if number in (3, 8) else number for number in range(10)] + [4]
+    assert "'s3': there is no reference" in scores[3]["explanation"]
+    assert scores[8]["explanation"] == "s8: TypeError: not a text"
+    assert sorted(case.responses[0].text for case in judge.cases) == sorted(
+        [*texts[:3], *texts[4:8], texts[9], texts[4]]
+    )
+    with pytest.raises(ChatError):
+        score_answers(judge, [*answers, Answer("s10", "Safe?", "down")])
 
 
 def test_a_setting_or_a_document_that_is_wrong_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

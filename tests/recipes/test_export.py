@@ -43,13 +43,29 @@ def test_a_harness_gets_the_scores_of_one_model_by_the_ids_of_its_log(
     file = tmp_path / "scores"
     done = export(*judged, "--to", form, "--model", "two", "--output", file)
     assert done.returncode == 0, done.stderr
-    assert "3 answers, 1 without a valid verdict" in done.stdout
+    assert "3 answers of the log: 3 judged, 0 not judged; 2 with a score; 1 without: cannot be read" in done.stdout
     text = file.read_text(encoding="utf-8")
     records = json.loads(text) if form == "inspect" else [json.loads(line) for line in text.splitlines()]
     values = [each["value" if form == "inspect" else "automedeval"] for each in records]
     assert [each[key] for each in records] == [number(place) for place in range(3)]
     assert values[:2] == [len(text.split()) for text in ANSWERS[:0:-1]], "as many points as words"
     assert math.isnan(values[2])
+
+
+@pytest.mark.parametrize("form", ["inspect", "lm_eval"])
+def test_answers_that_were_not_judged_are_counted(judged, tmp_path: Path, form) -> None:
+    out = judged[1]
+    (out / "verdicts.jsonl").write_text((out / "verdicts.jsonl").read_text().splitlines(keepends=True)[0])
+    done = export(*judged, "--to", form, "--model", "one", "--output", tmp_path / "scores")
+    assert "3 answers of the log: 1 judged, 2 not judged; 1 with a score: " in done.stdout
+    again = run_command(
+        "judge", *judged[3:], "--judge", "baseline:longer text", "--limit", "2", "--output", tmp_path / "v"
+    )
+    assert again.returncode == 0, again.stderr
+    done = export(
+        "--verdicts", tmp_path / "v", *judged[2:], "--to", form, "--model", "one", "--output", tmp_path / "two"
+    )
+    assert "3 answers of the log: 2 judged, 1 not judged; 2 with a score: " in done.stdout
 
 
 def test_a_table_has_every_verdict_and_no_score_of_an_invalid_one(judged, tmp_path: Path) -> None:

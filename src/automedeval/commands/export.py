@@ -11,6 +11,7 @@ apostrophe in front; parquet has the texts as they are.
 """
 
 import csv
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -79,10 +80,14 @@ def main() -> None:
             safe = table.apply(lambda column: column.map(no_formula))
             write_whole(output, safe.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC))
     else:
-        records = scored_answers(cases.values(), verdicts, args.model)
+        records, answers = scored_answers(cases.values(), verdicts, args.model)
         write_whole(output, (inspect_text if args.to == "inspect" else lm_eval_text)(records))
-        lacking = sum(not record["valid"] for record in records)
-        print(f"{len(records):,} answers, {lacking:,} without a valid verdict: {printable(str(output))}")
+        reasons = Counter(record["explanation"] for record in records if not record["valid"])
+        told = "".join(f"; {count:,} without: {reason}" for reason, count in reasons.most_common(8))
+        print(
+            f"{answers:,} answers of the log: {len(records):,} judged, {answers - len(records):,} not judged; "
+            f"{len(records) - reasons.total():,} with a score{printable(told)}: {printable(str(output))}"
+        )
         return
     invalid = sum(not verdict.valid for verdict in verdicts)
     print(f"{len(verdicts):,} verdicts, {invalid:,} invalid: {printable(str(output))}")

@@ -6,11 +6,12 @@ inspect score LOG --scorer automedeval/judge -S judge=openai:MODEL -S base_url=h
 from typing import Any
 
 import anyio
-from inspect_ai.model import ChatMessage
 from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import TaskState
 
-from automedeval.harness.logs import Answer, Question, question_in, reference_of
+from automedeval.harness.logs import Answer
+from automedeval.harness.questions import lettered, question_expression, question_in, question_of, with_options
+from automedeval.harness.references import reference_of_letters
 from automedeval.harness.scoring import score_answers
 from automedeval.harness.writing import FAILED
 from automedeval.judges.settings import load_by_settings
@@ -22,23 +23,32 @@ class Together:
     def __init__(self, settings: dict[str, Any]):
         self.settings, self.judge, self.lock = settings, None, anyio.Lock()
         self.waiting: dict[object, Answer] = {}
-        self.done: dict[object, dict[str, Any]] = {}
+        self.done: dict[object, dict[str, Any] | Exception] = {}
 
     async def score(self, answer: Answer) -> dict[str, Any]:
         """Return the score of an answer, see `score_answers`."""
         ticket = object()
         self.waiting[ticket] = answer
-        async with self.lock:  # it lets the other samples run before it is held, so that they wait too
-            if ticket not in self.done:
-                taken = dict(self.waiting)
-                self.done |= zip(taken, await anyio.to_thread.run_sync(self._judge, list(taken.values())))
-                for each in taken:
-                    del self.waiting[each]
-        return self.done.pop(ticket)
+        try:
+            async with self.lock:  # it lets the other samples run before it is held, so that they wait too
+                if ticket not in self.done:
+                    taken, self.waiting = self.waiting, {}
+                    with anyio.CancelScope(shield=True):  # the others wait for it even if this sample is cancelled
+                        self.done |= zip(taken, await anyio.to_thread.run_sync(self._judge, list(taken.values())))
+            found = self.done[ticket]
+        finally:
+            self.waiting.pop(ticket, None)
+            self.done.pop(ticket, None)
+        if isinstance(found, Exception):
+            raise found
+        return found
 
-    def _judge(self, answers: list[Answer]) -> list[dict[str, Any]]:
-        self.judge = self.judge or load_by_settings(self.settings)
-        return score_answers(self.judge, answers)
+    def _judge(self, answers: list[Answer]) -> list[dict[str, Any] | Exception]:
+        try:
+            self.judge = self.judge or load_by_settings(self.settings)
+            return score_answers(self.judge, answers)
+        except Exception as error:  # noqa: BLE001 - it is raised for each of the samples
+            return [error] * len(answers)
 
 
 @scorer(metrics=[mean(), stderr()])
@@ -49,24 +59,22 @@ def judge(question_pattern: str | None = None, **settings: Any) -> Scorer:
         question_pattern: a regular expression whose first group is the question in the prompt; see `LogArguments`.
         settings: of the judge, see `load_by_settings`.
     """
+    question_expression(question_pattern)
     together = Together(settings)
 
     async def score(state: TaskState, target: Target) -> Score:
-        if not state.output.choices:
+        text = state.output.completion
+        if not state.output.choices and not text:
             return Score.unscored(reason="no_response")
-        question = question_in(_asked(state.input), question_pattern)
+        given = state.input if isinstance(state.input, str) else [each.model_dump() for each in state.input]
+        options = lettered([each.value for each in sorted(state.choices, key=lambda each: each.original_position)])
+        question = question_in(with_options(question_of(given, "input"), options), question_pattern)
         if question is None:
             return Score.unscored(reason="scoring_failed", explanation="the prompt does not fit question_pattern")
-        text = state.output.completion
-        answer = Answer(str(state.sample_id), question, text, reference_of(list(target)), state.epoch)
-        found = await together.score(answer)
-        explanation = found["explanation"]
-        if not found["valid"]:
-            return Score.unscored(reason=FAILED, answer=text, explanation=explanation)
-        return Score(value=found["value"], answer=text, explanation=explanation)
+        reference = reference_of_letters(list(target), options)
+        found = await together.score(Answer(str(state.sample_id), question, text, reference, state.epoch))
+        counts = {"verdicts": found["verdicts"], "valid": found["valid"]}
+        told = {"answer": text, "explanation": found["explanation"], "metadata": counts}
+        return Score(value=found["value"], **told) if found["valid"] else Score.unscored(reason=FAILED, **told)
 
     return score
-
-
-def _asked(given: str | list[ChatMessage]) -> Question:
-    return given if isinstance(given, str) else [{"role": each.role, "content": each.text} for each in given]

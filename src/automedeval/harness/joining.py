@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from automedeval.harness.logs import Answer, Answers, Question, is_details, question_in, read_log
+from automedeval.harness.logs import Answer, Answers, is_details, read_log
+from automedeval.harness.questions import Question, is_blank, question_expression, question_in, question_key
 from automedeval.records import Case, RecordError, Response, digest, named_file, read_text
 
 
@@ -25,13 +26,16 @@ class LogArguments:
         default=None,
         metadata={
             "help": "logs: a regular expression whose first group is the question in a prompt, where it has examples or a "
-            "template, such as '(?s).*Question: (.*)\\nAnswer:'"
+            "template, such as 'Question: (.*)\\nAnswer:'; the last place that fits is taken"
         },
     )
     filter: str | None = field(
         default=None,
         metadata={"help": "logs of lm-evaluation-harness: take this filter's answers (default: the first)"},
     )
+
+    def __post_init__(self) -> None:
+        question_expression(self.question_pattern)
 
 
 def is_log(given: str) -> bool:
@@ -42,7 +46,7 @@ def is_log(given: str) -> bool:
         return False
     try:
         content = json.loads(read_text(Path(given)))
-    except ValueError:  # whoever reads it as a table says what is wrong
+    except (ValueError, RecursionError):  # whoever reads it as a table says what is wrong
         return False
     if isinstance(content, dict):
         return True
@@ -72,12 +76,15 @@ def join_logs(given: Sequence[str], args: LogArguments) -> tuple[list[Case], lis
             raise RecordError(f"{file}: a second log of {model!r}: give NAME={file}")
         models.append(model)
         _add(cases, log, model, args)
+        having = sum(answer.reference is not None for answer in log.answers)
+        referred = f", {having} with a reference" if having < len(log.answers) else ""
         reasons = "".join(f"; left out: {count} ({reason})" for reason, count in sorted(log.left_out.items()))
-        told.append(f"{file}: {len(log.answers)} answers of {model}{reasons}")
+        told.append(f"{file}: {len(log.answers)} answers of {model}{referred}{reasons}")
+        told += [f"{file}: {count} {what}" for what, count in log.notes.items() if count]
         if log.partial:
             told.append(f"{file}: {log.partial}")
     if not cases:
-        raise RecordError(f"{', '.join(given)}: no answer")
+        raise RecordError(f"no answer: {'; '.join(told)}")
     found = []
     for key, (first, question, answers, references) in cases.items():
         name = first.id if args.join == "id" else digest(key[0])
@@ -106,6 +113,9 @@ def _add(cases: dict, log: Answers, model: str, args: LogArguments) -> None:
         if question is None:
             log.left_out["the prompt does not fit --question_pattern"] += 1
             continue
+        if is_blank(question):
+            log.left_out["the question has no text"] += 1
+            continue
         key = (answer.id if args.join == "id" else question_key(question), answer.epoch)
         entry = cases.setdefault(key, (answer, question, {}, []))
         if args.join == "id" and question_key(entry[1]) != question_key(question):
@@ -119,12 +129,3 @@ def _add(cases: dict, log: Answers, model: str, args: LogArguments) -> None:
         entry[3].extend([answer.reference] if answer.reference else [])
         kept.append(answer)
     log.answers = kept
-
-
-def question_key(question: Question) -> str:
-    """Return the text by which questions are compared: blanks do not count, and one message of a user is its text."""
-    if not isinstance(question, str):
-        if len(question) == 1:
-            return question_key(question[0]["content"])
-        return "\n".join(f"{each['role']}: {' '.join(each['content'].split())}" for each in question)
-    return " ".join(question.split())

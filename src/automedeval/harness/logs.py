@@ -9,14 +9,20 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from automedeval.harness.questions import Question, lettered, question_of, shows_more, text_of, with_options
+from automedeval.harness.references import lm_eval_reference, reference_of_choices, reference_of_letters, told_reference
 from automedeval.records import RecordError, read_lines, read_text
 
-Question = str | list[dict[str, str]]
+# What is told of a log, after a number
+AGAIN = "samples went on after the first answer: the last answer is read, and the question is the input"
+FILTERED = "answers are what the filter {} made of the model's text"
+FURTHER = "further answers to a question of which the first is read"
+LIMITED = "samples ended at a limit: what the model had said is the answer"
+MORE = "questions have images or other parts that are not read"
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,7 @@ class Answers:
     Args:
         model: the model's name in the log; None where it has none.
         left_out: reason → number of records that give no answer.
+        notes: what else is to be told → of how many.
         partial: what to know if the run did not end well and its log may lack samples; else None.
     """
 
@@ -44,6 +51,7 @@ class Answers:
     model: str | None
     answers: list[Answer] = field(default_factory=list)
     left_out: Counter = field(default_factory=Counter)
+    notes: Counter = field(default_factory=Counter)
     partial: str | None = None
 
 
@@ -79,7 +87,7 @@ def read_log(path: str, filter_name: str | None = None) -> Answers:
 def _parsed(text: str, place: str) -> Any:
     try:
         return json.loads(text)  # takes NaN, which lm-evaluation-harness writes
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RecordError(f"{place}: not JSON ({error})") from None
 
 
@@ -93,38 +101,49 @@ def _get(record: Any, place: str, *path: str | int) -> Any:
     return record
 
 
-def reference_of(target: Any) -> str | None:
-    """Return a target as one text; the index of a choice is none."""
-    given = [target] if isinstance(target, str) else target if isinstance(target, list) else []
-    texts = [each for each in given if isinstance(each, str) and each.strip()]
-    return "\n".join(texts) or None
-
-
-def question_in(prompt: Question, pattern: str | None) -> Question | None:
-    """Return the first group of a regular expression in a prompt, None if it does not fit; without one the whole prompt."""
-    if pattern is None:
-        return prompt
-    found = re.search(pattern, prompt if isinstance(prompt, str) else prompt[-1]["content"])
-    return found[1].strip() if found else None
+def _find(kind: type, record: Any, *path: str | int) -> Any:
+    """Return the value at a path of keys, an empty one of its kind if it is not there or of another kind."""
+    try:
+        value = _get(record, "", *path)
+    except RecordError:
+        return kind()
+    return value if isinstance(value, kind) else kind()
 
 
 def _lm_eval(path: str, lines: list[Any], filter_name: str | None) -> Answers:
-    found = Answers(path, None)
+    found, config = Answers(path, None), _task_config(Path(path))
     for number, line in enumerate(lines, 1):
         place = f"{path}, record {number}"
         filter_name = filter_name or _get(line, place, "filter")
         if _get(line, place, "filter") != filter_name:
             found.left_out[f"filter {line['filter']}, not {filter_name}"] += 1
             continue
-        text = _get(line, place, "filtered_resps", 0)
-        prompt = _get(line, place, "arguments", "gen_args_0", "arg_0")
-        if isinstance(text, str) and isinstance(prompt, str):
-            found.answers.append(
-                Answer(str(_get(line, place, "doc_id")), prompt, text, reference_of(line.get("target")))
-            )
-        else:
+        text, prompt = _get(line, place, "filtered_resps", 0), _get(line, place, "arguments", "gen_args_0", "arg_0")
+        settings = line["arguments"]["gen_args_0"].get("arg_1")
+        while isinstance(text, list) and text:  # a filter may keep several
+            text = text[0]
+        # A likelihood is written as a text too; only a request for a text has a dict of settings.
+        if not isinstance(text, str) or not isinstance(settings, dict):
             found.left_out["not a generated text"] += 1
+            continue
+        if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str):  # a chat for an endpoint
+            prompt = _parsed(prompt[0], place)
+        own = _find(list, line, "resps", 0) or [text]
+        found.notes[FILTERED.format(filter_name)] += text not in own
+        found.notes[FURTHER] += len(own) - 1
+        question = question_of(prompt, place)
+        found.notes[MORE] += shows_more(prompt) or "arg_2" in line["arguments"]["gen_args_0"]
+        reference = told_reference(found.notes, lm_eval_reference, line, config)
+        found.answers.append(Answer(str(_get(line, place, "doc_id")), question, text, reference))
     return found
+
+
+def _task_config(path: Path) -> dict[str, Any]:
+    """Return how the task of a file of samples is configured, from the results of the run beside it; else {}."""
+    if not (name := re.fullmatch(r"samples_(.+)_(\d{4}-\d\d-\d\dT[\d.-]+)", path.stem)):
+        return {}
+    beside = (_parsed(read_text(file), str(file)) for file in sorted(path.parent.glob(f"*_{name[2]}.json")))
+    return next(filter(None, (_find(dict, results, "configs", name[1]) for results in beside)), {})
 
 
 def _read_eval(path: str) -> dict[str, Any]:
@@ -134,41 +153,46 @@ def _read_eval(path: str) -> dict[str, Any]:
         raise RecordError(f"{path}: reading .eval needs inspect_ai; or `inspect log convert --to json` first") from None
     try:
         return json.loads(read_eval_log(path).model_dump_json())
-    except (OSError, ValueError) as error:
-        raise RecordError(f"{path}: {' '.join(str(error).split())}") from None
+    except Exception as error:  # noqa: BLE001 - a broken file makes the reader raise many kinds of errors
+        raise RecordError(f"{path}: {' '.join(str(error).split())[:200] or type(error).__name__}") from None
 
 
 def _inspect(path: str, log: dict[str, Any]) -> Answers:
-    found = Answers(path, str(_get(log, path, "eval", "model")))
-    samples = log.get("samples") or ()
+    found, samples = Answers(path, _find(str, log, "eval", "model") or None), _find(list, log, "samples")
     if (status := log.get("status")) != "success":
-        evaluation = log["eval"]
-        planned = len((evaluation.get("dataset") or {}).get("sample_ids") or ())
-        planned *= (evaluation.get("config") or {}).get("epochs") or 1
+        planned = len(_find(list, log, "eval", "dataset", "sample_ids"))
+        planned *= _find(int, log, "eval", "config", "epochs") or 1
         found.partial = f"the run ended as {status!r}: the log has {len(samples)} of {planned or 'unknown'} samples"
     for number, sample in enumerate(samples, 1):
         place = f"{path}, sample {number}"
-        given = _get(sample, place, "input")
-        choices = (sample.get("output") or {}).get("choices")
-        if sample.get("error") or not choices:
-            found.left_out["no answer"] += 1
+        given, options = _get(sample, place, "input"), lettered(_find(list, sample, "choices"))
+        text = None if sample.get("error") else _completion(sample.get("output"), place)
+        if text is None or sample.get("invalidation"):
+            found.left_out["no answer" if text is None else "marked as invalid"] += 1
             continue
-        if isinstance(given, list):
-            given = [{"role": each["role"], "content": _content(each.get("content"))} for each in given]
-        text = _content(_get(choices[0], place, "message", "content"))
-        found.answers.append(
-            Answer(
-                str(_get(sample, place, "id")), given, text, reference_of(sample.get("target")), sample.get("epoch", 1)
-            )
-        )
+        question = with_options(question_of(given, place), options)
+        found.notes[FURTHER] += max(len(_find(list, sample, "output", "choices")) - 1, 0)
+        found.notes[LIMITED] += bool(sample.get("limit"))
+        found.notes[MORE] += shows_more(given)
+        found.notes[AGAIN] += _asked_again(_find(list, sample, "messages"))
+        reference = told_reference(found.notes, reference_of_letters, sample.get("target"), options)
+        epoch = _find(int, sample, "epoch") or 1
+        found.answers.append(Answer(str(_get(sample, place, "id")), question, text, reference, epoch))
     return found
 
 
-def _content(content: Any) -> str:
-    """Return a message's content as one text: it is a text, or a list of parts of which some are texts."""
-    if isinstance(content, str):
-        return content
-    return "\n".join(part["text"] for part in content or () if part.get("type") == "text")
+def _completion(output: Any, place: str) -> str | None:
+    """Return the text that inspect_ai's own scorers read, None if a model gave no answer."""
+    if completion := _find(str, output, "completion"):  # solvers may have changed it
+        return completion
+    choices = _find(list, output, "choices")
+    return text_of(_get(choices, place, 0, "message", "content")) if choices else None
+
+
+def _asked_again(messages: list[Any]) -> bool:
+    """Return whether a message of a user comes after one that the model wrote; those of examples it did not write."""
+    wrote = (number for number, each in enumerate(messages) if _find(str, each, "source") == "generate")
+    return any(_find(str, each, "role") == "user" for each in messages[next(wrote, len(messages)) :])
 
 
 def is_details(path: str) -> bool:
@@ -181,33 +205,31 @@ def _lighteval(path: str) -> Answers:
     _, details, model = Path(path).resolve().parent.parent.as_posix().rpartition("/details/")
     found = Answers(path, model if details else None)
     for number, (place, row) in enumerate(read_lines(path)):
-        question = _get(row, place, "doc", "query")
-        response = _get(row, place, "model_response")
-        texts = response.get("text_post_processed") or response.get("text") or ()
+        question, doc = question_of(_get(row, place, "doc", "query"), place), row["doc"]
+        texts = _find(list, row, "model_response", "text_post_processed") or _find(list, row, "model_response", "text")
         if not texts or not isinstance(texts[0], str):
             found.left_out["not a generated text"] += 1
             continue
-        if len(texts) > 1:
-            found.left_out["a further sample of the same question"] += len(texts) - 1
-        name, doc = row["doc"].get("id") or str(number), row["doc"]
-        reference = reference_of_choices(doc.get("choices"), doc.get("gold_index"))
-        found.answers.append(Answer(str(name), question, texts[0], reference))
+        found.notes[FURTHER] += len(texts) - 1
+        found.notes[MORE] += bool(_find(list, doc, "images"))
+        choices = _find(list, doc, "choices")
+        reference = told_reference(found.notes, reference_of_choices, choices, doc.get("gold_index"))
+        found.answers.append(Answer(str(doc.get("id") or number), question, texts[0], reference))
     return found
-
-
-def reference_of_choices(choices: Sequence[Any] | None, gold: int | Sequence[int] | None) -> str | None:
-    """Return the right choices of a document of lighteval as one text; None where it has none."""
-    indices, choices = gold if isinstance(gold, list) else [gold], choices or []
-    return reference_of([choices[index] for index in indices if isinstance(index, int) and 0 <= index < len(choices)])
 
 
 def _alpaca(path: str, records: list[Any]) -> Answers:
     found = Answers(path, None)
     for number, record in enumerate(records):
         place = f"{path}, record {number + 1}"
-        question, text = (_get(record, place, name) for name in ("instruction", "output"))
-        found.model = found.model or record.get("generator")
-        if record.get("generator") not in (None, found.model):
-            raise RecordError(f"{place}: generators {found.model!r} and {record['generator']!r} in one file")
+        _, text = (_get(record, place, name) for name in ("instruction", "output"))
+        generator = _find(str, record, "generator") or found.model
+        if generator != (found.model or generator):
+            raise RecordError(f"{place}: generators {found.model!r} and {generator!r} in one file")
+        found.model = generator
+        if not isinstance(text, str):
+            found.left_out["not a generated text"] += 1
+            continue
+        question = "\n\n".join(filter(str.strip, (_find(str, record, name) for name in ("instruction", "input"))))
         found.answers.append(Answer(str(number), question, text))
     return found

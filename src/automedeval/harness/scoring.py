@@ -1,15 +1,19 @@
 """Score the answers of a harness with a judge, each answer by itself."""
 
+import logging
 import os
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 from automedeval.harness.logs import Answer
-from automedeval.harness.writing import score_of
+from automedeval.harness.questions import is_blank
+from automedeval.harness.writing import score_of, unscored
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.settings import load_by_settings
-from automedeval.records import Case, Response, Verdict
+from automedeval.models.base import ChatError
+from automedeval.records import AutoMedEvalError, Case, Response, Verdict
 
 SETTINGS = "AUTOMEDEVAL_HARNESS"  # names the YAML file where a harness passes no settings
 
@@ -21,12 +25,48 @@ def named_judge() -> BaseJudge:
 
 
 def score_answers(judge: BaseJudge, answers: Sequence[Answer]) -> list[dict[str, Any]]:
-    """Return the score of each answer, as `score_of` does; all are judged in one call."""
-    cases = [
-        Case(f"{number}", answer.question, (Response("answer", answer.text),), answer.reference)
-        for number, answer in enumerate(answers)
-    ]
-    found: dict[str, list[Verdict]] = {case.id: [] for case in cases}
-    for verdict in judge(cases):
-        found[verdict.case_id].append(verdict)
-    return [score_of(found[case.id], 0) for case in cases]
+    """Return the score of each answer, as `score_of` does; all are judged in one call.
+
+    An answer that cannot be judged has no score, and its explanation says why; the others are judged without it.
+
+    Raises:
+        ChatError: the judge's model cannot go on, which is no answer's fault.
+    """
+    cases: dict[str, Case] = {}
+    for answer in answers:
+        name = answer.id if answer.epoch == 1 else f"{answer.id}/epoch-{answer.epoch}"
+        while name in cases:
+            name += " again"
+        cases[name] = Case(name, answer.question, (Response("answer", answer.text),), answer.reference)
+    found: dict[str, list[Verdict]] = {name: [] for name in cases}
+    refused = {name: "the question has no text" for name, case in cases.items() if is_blank(case.question)}
+    _judge(judge, [case for name, case in cases.items() if name not in refused], found, refused)
+    return [unscored(refused[name]) if name in refused else score_of(found[name], 0) for name in cases]
+
+
+def _judge(judge: BaseJudge, cases: list[Case], found: dict[str, list[Verdict]], refused: dict[str, str]) -> None:
+    """Add the verdicts of the cases to `found`; where one stops the judge, find it by halves, and say why in `refused`."""
+    try:
+        for verdict in judge(cases):
+            found[verdict.case_id].append(verdict)
+    except ChatError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with one answer, the others are judged
+        rest = [case for case in cases if not found[case.id]]
+        if len(rest) > 1:
+            middle = len(rest) // 2
+            _judge(judge, rest[:middle], found, refused)
+            _judge(judge, rest[middle:], found, refused)
+        elif rest:
+            kind = "" if isinstance(error, AutoMedEvalError) else f"{type(error).__name__}: "
+            refused[rest[0].id] = f"{rest[0].id}: {kind}{error}"
+
+
+def warn(scores: Sequence[dict[str, Any]], notes: Counter) -> None:
+    """Log what a harness's own log has no place for: how many answers have no score and why, and what `notes` counts."""
+    logger = logging.getLogger(__name__)
+    if reasons := Counter(score["explanation"] for score in scores if not score["valid"]):
+        told = "; ".join(f"{reason} ({count})" for reason, count in reasons.items())
+        logger.warning("automedeval: %d of %d answers have no score: %s", reasons.total(), len(scores), told)
+    for what, count in notes.items():
+        logger.warning("automedeval: of %d %d %s", len(scores), count, what)

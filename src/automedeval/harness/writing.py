@@ -8,13 +8,17 @@ from typing import Any
 from automedeval.records import Case, RecordError, Verdict
 
 FAILED = "grader_failed"  # inspect_ai's word for a grader whose answer cannot be read
+UNREAD = "the answer, or the verdict on a criterion, is unread"
 NAME = "automedeval"  # of the score in the lines for lm-evaluation-harness
 
 
-def scored_answers(cases: Iterable[Case], verdicts: Sequence[Verdict], model: str | None) -> list[dict[str, Any]]:
-    """Return one record for each judged response of a model: id, epoch, value, explanation, verdicts, valid.
+def scored_answers(
+    cases: Iterable[Case], verdicts: Sequence[Verdict], model: str | None
+) -> tuple[list[dict[str, Any]], int]:
+    """Return one record for each judged response of a model, and the number of all its responses in the cases.
 
-    The last four are those of `score_of`. A response without a verdict has no record.
+    A record has id, epoch, and value, explanation, verdicts, valid as `score_of` has them. A response without a verdict has
+    none.
 
     Args:
         model: whose responses; None if the cases have responses of one model.
@@ -31,15 +35,13 @@ def scored_answers(cases: Iterable[Case], verdicts: Sequence[Verdict], model: st
         model = models[0]
     if model not in models:
         raise RecordError(f"--model must be one of {', '.join(models)}: a log has the answers of one model")
-    found = []
-    for case in cases:
-        index = case.models.index(model) if model in case.models else None
-        given = [each for each in by_case.get(case.id, ()) if index in each.order]
-        if given:
+    found, places = [], [(case, case.models.index(model)) for case in cases if model in case.models]
+    for case, index in places:
+        if given := [each for each in by_case.get(case.id, ()) if index in each.order]:
             found.append(_places(case, index) | score_of(given, index))
     if not found:
         raise RecordError(f"no verdict shows a response of {model!r}")
-    return found
+    return found, len(places)
 
 
 def _places(case: Case, index: int) -> dict[str, Any]:
@@ -54,30 +56,35 @@ def _places(case: Case, index: int) -> dict[str, Any]:
 def score_of(verdicts: Sequence[Verdict], index: int) -> dict[str, Any]:
     """Return the score of one response by all verdicts that show it: value, explanation, verdicts, valid.
 
-    `value` is the mean of the valid verdicts' expected scores, or scores. It is NaN if no verdict is valid; `explanation` is
-    then the error. `verdicts` and `valid` are numbers of verdicts.
+    `value` is the mean of the scores of the verdicts that give one, NaN if none does. `explanation` has the first rationale,
+    and why verdicts give no score. `verdicts` and `valid` are numbers of verdicts: all, and those that give a score.
 
     Raises:
-        RecordError: a valid verdict gives the response no score.
+        RecordError: a verdict has choices, and no scores.
     """
-    valid = [verdict for verdict in verdicts if verdict.valid]
-    values = [_score(verdict, index) for verdict in valid]
-    told = (verdict.rationale if valid else verdict.error for verdict in valid or verdicts)
+    if chosen := next((verdict for verdict in verdicts if verdict.choices), None):
+        raise RecordError(
+            f"case {chosen.case_id!r}: {chosen.rubric} gives no score of a response; --to csv takes all verdicts"
+        )
+    values = [verdict.value(index) for verdict in verdicts]
+    valid = [verdict for verdict, value in zip(verdicts, values) if value is not None]
+    lacking = [verdict.error or UNREAD for verdict, value in zip(verdicts, values) if value is None]
+    reasons = "; ".join(dict.fromkeys(lacking))
+    if not valid:
+        return unscored(reasons or "no verdict", len(verdicts))
+    rationale = next((verdict.rationale for verdict in valid if verdict.rationale), None)
+    told = f"{len(lacking)} of {len(verdicts)} verdicts give no score: {reasons}" if lacking else None
     return {
-        "value": fmean(values) if values else float("nan"),
-        "explanation": next(filter(None, told), None),
+        "value": fmean(value for value in values if value is not None),
+        "explanation": "\n\n".join(filter(None, (rationale, told))) or None,
         "verdicts": len(verdicts),
         "valid": len(valid),
     }
 
 
-def _score(verdict: Verdict, index: int) -> float:
-    values = verdict.expected_scores or verdict.scores
-    if values is None or values[index] is None:
-        raise RecordError(
-            f"case {verdict.case_id!r}: {verdict.rubric} gives no score of a response; --to csv takes all verdicts"
-        )
-    return values[index]
+def unscored(reason: str, verdicts: int = 0) -> dict[str, Any]:
+    """Return what `score_of` does for a response without a score."""
+    return {"value": float("nan"), "explanation": reason, "verdicts": verdicts, "valid": 0}
 
 
 def inspect_text(records: Iterable[Mapping[str, Any]]) -> str:
@@ -95,6 +102,8 @@ def lm_eval_text(records: Iterable[Mapping[str, Any]]) -> str:
     """Return JSON lines with keys of lm-evaluation-harness's samples; an answer without a valid verdict has NaN."""
     lines = []
     for record in records:
+        if not record["id"].isdecimal():
+            raise RecordError(f"id {record['id']!r} is not a doc_id of lm-evaluation-harness: --to inspect or csv")
         sample = {"doc_id": int(record["id"]), "metrics": [NAME], NAME: record["value"]}
         sample |= {"explanation": record["explanation"], "verdicts": record["verdicts"], "valid": record["valid"]}
         lines.append(json.dumps(sample, ensure_ascii=False) + "\n")

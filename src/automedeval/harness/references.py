@@ -1,0 +1,139 @@
+"""The reference that the author of a task gave. Harnesses write it as a text, a list, an index or a letter of a choice."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from automedeval.records import RecordError
+
+NO_REFERENCE = "answers have no reference, because it cannot be told what their target stands for"
+# What Python writes for a value that is no text
+_VALUE = re.compile(
+    r"""None|True|False|[-+]?(inf|nan|[\d.]+(e[-+]?\d+)?)|[\[({]((['"\d\[({+-]|None|True|False|inf|nan).*)?[\])}]""",
+    re.DOTALL,
+)
+_COLUMN = re.compile(r"\{\{\s*([\w.]+)\s*\}\}")
+
+
+def reference_of(target: Any) -> str | None:
+    """Return a target as one text, the texts of a list one a line; None where there is none.
+
+    Raises:
+        RecordError: the target is something else, such as a number: what it stands for is not known.
+    """
+    given = [each for each in (target if isinstance(target, list | tuple) else [target]) if not _missing(each)]
+    if not all(isinstance(each, str) for each in given):
+        raise RecordError(f"no text and no list of texts: {str(target)[:60]}")
+    return "\n".join(each for each in given if each.strip()) or None
+
+
+def told_reference(notes: Counter, read: Callable[..., str | None], *given: Any) -> str | None:
+    """Return the reference that a function reads, None where it cannot be told, which is counted in `notes`."""
+    try:
+        return read(*given)
+    except RecordError:
+        notes[NO_REFERENCE] += 1
+        return None
+
+
+def _missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def reference_of_choices(choices: Sequence[Any] | None, gold: int | Sequence[int] | None) -> str | None:
+    """Return the right choices of a document as one text; None where it has no choices.
+
+    Raises:
+        RecordError: an index is that of no choice, or a choice is no text.
+    """
+    if not choices:
+        return None
+    found = _chosen(gold if isinstance(gold, list) else [gold], list(choices))
+    return reference_of([each for one in found for each in (one if isinstance(one, list) else [one])])
+
+
+def reference_of_letters(target: Any, options: Mapping[str, str]) -> str | None:
+    """Return a target of inspect_ai as one text, with the options that its letters name; see `lettered`.
+
+    Raises:
+        RecordError: the target is neither a text nor a list of texts.
+    """
+    found: list[Any] = []
+    for each in target if isinstance(target, list) else [target]:
+        letters = [] if not isinstance(each, str) else [each] if each in options else list(each)
+        shown = [options[letter] for letter in letters if letter in options]
+        found += shown if shown and len(shown) == len(letters) else [each]
+    return reference_of(found)
+
+
+def lm_eval_reference(sample: Mapping[str, Any], config: Mapping[str, Any]) -> str | None:
+    """Return the reference of a sample of lm-evaluation-harness, which keeps of its target only what `str` makes of it.
+
+    A target that may have been something else than a text is looked up in the document: in the column that the
+    configuration of the task names, else wherever a value is written like that. Nothing of the configuration is run.
+
+    Args:
+        sample: with `doc` and `target`.
+        config: of its task: `doc_to_target` and `doc_to_choice`; empty if it is not known.
+
+    Raises:
+        RecordError: the target cannot be told from what it was.
+    """
+    doc, target, way = sample.get("doc"), sample.get("target"), config.get("doc_to_target")
+    if found := _column(doc, way):
+        value = found[0]
+    elif not isinstance(target, str):
+        value = target
+    elif _VALUE.fullmatch(target):
+        found = [each for each in _values(doc) if str(each) == target]
+        if len({type(each) for each in found}) != 1 or isinstance(found[0], str):
+            raise RecordError(f"it cannot be told what was written as {target[:60]!r}")
+        value = found[0]
+    else:
+        value = target
+        shown = [each for name in _COLUMN.finditer(str(way)) for each in _column(doc, name[0])]
+        if way is None and re.search(r"\bNone\b", target):  # perhaps a template with a column that is null
+            shown = [each for each in _values(doc) if each is None]
+        if any(not str(each or "").strip() for each in shown):
+            raise RecordError(f"a part of {target[:60]!r} is empty")
+    choices = config.get("doc_to_choice")
+    if choices is not None:
+        choices = list(choices.values()) if isinstance(choices, dict) else choices
+        choices = choices if isinstance(choices, list) else next(iter(_column(doc, choices)), None)
+        value = _chosen(value, choices if isinstance(choices, list) else [])
+    return reference_of(value)
+
+
+def _column(doc: Any, way: Any) -> list[Any]:
+    """Return [the value] of the column of a document that is named as NAME or {{NAME}}; [] where nothing else is said."""
+    if not isinstance(way, str) or not isinstance(doc, dict):
+        return []
+    if way in doc:
+        return [doc[way]]
+    named = _COLUMN.fullmatch(way.strip())
+    for name in named[1].split(".") if named else ():
+        if not isinstance(doc, dict) or name not in doc:
+            return []
+        doc = doc[name]
+    return [doc] if named else []
+
+
+def _values(doc: Any) -> Iterator[Any]:
+    for value in doc.values() if isinstance(doc, dict) else ():
+        yield value
+        yield from _values(value)
+
+
+def _chosen(value: Any, choices: list[Any]) -> Any:
+    """Return a target with the choices in place of their indices; a text that is no index is kept."""
+    if isinstance(value, list):
+        return [_chosen(each, choices) for each in value]
+    if isinstance(value, str) and value.isdecimal() and value not in choices:
+        value = int(value)
+    if not isinstance(value, int):
+        return value
+    if not 0 <= value < len(choices):
+        raise RecordError(f"{value} is the index of no choice")
+    return choices[value]

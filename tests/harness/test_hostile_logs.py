@@ -1,0 +1,328 @@
+"""Logs with everything in them that a log can have: what is read is compared with a loop over what was written."""
+
+import contextlib
+import json
+import re
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from programs import error_line, run_command
+
+from automedeval import Case, RecordError
+from automedeval.harness.joining import LogArguments, join_logs
+
+TEXTS = st.one_of(
+    st.text(max_size=12), st.sampled_from(["", " ", "None", "nan", "3", "['a']", "Rest.", "A", "AB", "\x00", "٣"])
+)
+LISTS = st.lists(TEXTS, max_size=3)
+VALUES = st.one_of(TEXTS, LISTS, st.none(), st.booleans(), st.integers(-1, 3), st.floats(), st.just({"text": ["a"]}))
+JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(-2, 3), st.floats(), TEXTS),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(TEXTS, inner, max_size=3)),
+    max_leaves=6,
+)
+DATE = "2026-11-01T10-00-00.000001"
+
+
+def texts_in(value: object) -> str | None:
+    """Return the reference that an author gave as a text or as a list of texts."""
+    given = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+    return "\n".join(each for each in given if each.strip()) or None
+
+
+def join(log: Path, **more: object) -> tuple[list[Case], int, list[str]]:
+    """Return the cases of a log, the number of its records that the lines count, and the lines."""
+    try:
+        cases, told = join_logs([f"m={log}"], LogArguments(**more))
+    except RecordError as error:
+        if not str(error).startswith("no answer: "):
+            raise
+        cases, told = [], str(error).removeprefix("no answer: ").split("; m=")
+    (kept,) = re.findall(r"([0-9]+) answers of m", told[0])
+    left_out = map(int, re.findall(r"left out: ([0-9]+) \(", told[0]))
+    assert int(kept) == len(cases)
+    return cases, int(kept) + sum(left_out), told
+
+
+def by_id(cases: list[Case]) -> dict[tuple[str, int], Case]:
+    place = [case.responses[0].extra for case in cases]
+    return {(each["harness_id"], each["harness_epoch"]): case for each, case in zip(place, cases)}
+
+
+LM_ROWS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "question": TEXTS,
+            "reference": VALUES,
+            "answer": st.one_of(TEXTS, st.lists(TEXTS, max_size=2)),
+            "other": VALUES,
+        }
+    ),
+    max_size=4,
+)
+
+
+@settings(deadline=None)
+@given(LM_ROWS, st.booleans(), st.sampled_from(["reference", "{{reference}}", "{{ reference }}"]))
+def test_samples_of_lm_eval(rows: list[dict], has_results: bool, way: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / f"samples_odd_task_{DATE}.jsonl"
+        lines = []
+        for number, row in enumerate(rows):
+            doc = {name: row[name] for name in ("question", "reference", "other")}
+            said = row["answer"]  # the harness makes texts of all that is said, and of the target
+            line = {"doc_id": number, "doc": doc, "target": str(row["reference"]), "resps": [[said]], "more": 1}
+            line |= {"arguments": {"gen_args_0": {"arg_0": row["question"], "arg_1": {"until": []}}}}
+            lines += [line | {"filtered_resps": [said], "filter": name} for name in ("none", "word")]
+        log.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        if has_results:
+            results = {"configs": {"odd_task": {"doc_to_target": way}, "other": {}}}
+            (Path(folder) / f"results_{DATE}.json").write_text(json.dumps(results), encoding="utf-8")
+        if not rows:
+            with pytest.raises(RecordError, match="no answer"):
+                join_logs([f"m={log}"], LogArguments())
+            return
+        cases, counted, _ = join(log)
+    assert counted == 2 * len(rows)
+    seen, wanted = set(), {}
+    for number, row in enumerate(rows):
+        said = row["answer"][0] if isinstance(row["answer"], list) and row["answer"] else row["answer"]
+        key = " ".join(row["question"].split())
+        if isinstance(said, str) and row["question"].strip() and key not in seen:
+            seen.add(key)
+            wanted[str(number), 1] = said
+    found = by_id(cases)
+    assert {key: case.responses[0].text for key, case in found.items()} == wanted
+    for (number, _), case in found.items():
+        row = rows[int(number)]
+        assert case.question == row["question"]
+        if has_results:
+            assert case.reference == texts_in(row["reference"])
+        else:
+            assert case.reference in (None, texts_in(row["reference"]))
+
+
+PARTS = st.lists(
+    st.sampled_from(
+        [{"type": "text", "text": "May I?"}, {"type": "image", "image": "x"}, {"type": "text", "text": " "}]
+    ),
+    max_size=3,
+)
+MESSAGES = st.lists(
+    st.fixed_dictionaries(
+        {"role": st.sampled_from(["system", "user", "assistant"]), "content": st.one_of(TEXTS, PARTS)}
+    ),
+    max_size=3,
+)
+SAMPLES = st.lists(
+    st.fixed_dictionaries(
+        {
+            "input": st.one_of(TEXTS, MESSAGES),
+            "target": st.one_of(TEXTS, LISTS, st.none(), st.integers()),
+            "said": st.lists(st.one_of(TEXTS, PARTS), max_size=2),
+        },
+        optional={
+            "error": st.one_of(st.none(), st.just({"message": "boom"})),
+            "invalidation": st.one_of(st.none(), st.just({"author": "x"})),
+            "limit": st.one_of(st.none(), st.just({"type": "token"})),
+            "choices": st.one_of(st.none(), LISTS),
+            "messages": MESSAGES,
+            "unknown": VALUES,
+        },
+    ),
+    max_size=4,
+)
+
+
+def plain(content: str | list) -> str:
+    return (
+        content if isinstance(content, str) else "\n".join(part["text"] for part in content if part["type"] == "text")
+    )
+
+
+@settings(deadline=None)
+@given(SAMPLES, st.sampled_from(["success", "error", "cancelled", None]))
+def test_samples_of_inspect(samples: list[dict], status: str | None) -> None:
+    written, wanted, seen = [], {}, set()
+    for number, sample in enumerate(samples):
+        choices = [{"message": {"role": "assistant", "content": content}} for content in sample["said"]]
+        own = {name: value for name, value in sample.items() if name != "said"}
+        written.append(own | {"id": number, "epoch": 1, "output": {"choices": choices}})
+        given = sample["input"]
+        asked = [given] if isinstance(given, str) else [plain(each["content"]) for each in given]
+        options = sample.get("choices") or []
+        if options and any(text.strip() for text in asked):
+            asked[-1] += "\n\n" + "\n".join(f"{letter}) {text}" for letter, text in zip("ABC", options))
+        roles = [] if isinstance(given, str) else [each["role"] for each in given]
+        key = (
+            tuple(zip(roles, (" ".join(text.split()) for text in asked))) if len(asked) > 1 else " ".join(asked).split()
+        )
+        usable = choices and not sample.get("error") and not sample.get("invalidation")
+        if usable and any(text.strip() for text in asked) and str(key) not in seen:
+            seen.add(str(key))
+            wanted[str(number), 1] = (asked, plain(sample["said"][0]))
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "run.json"
+        content = {"status": status, "eval": {"model": "m"}, "samples": written}
+        log.write_text(json.dumps(content), encoding="utf-8")
+        cases, counted, told = join(log)
+    assert counted == len(samples)
+    assert any("the run ended" in line for line in told) == (status != "success") or not cases
+    found = by_id(cases)
+    texts = {
+        key: ([case.question] if isinstance(case.question, str) else [each["content"] for each in case.question])
+        for key, case in found.items()
+    }
+    assert {key: (texts[key], case.responses[0].text) for key, case in found.items()} == wanted
+    for (number, _), case in found.items():
+        sample = samples[int(number)]
+        target, options = sample["target"], dict(zip("ABC", sample.get("choices") or []))
+        named = [target] if isinstance(target, str) else target if isinstance(target, list) else []
+        known = [each and set(each) <= options.keys() for each in named]
+        lines = (
+            [f"{letter}) {options[letter]}" for letter in each] if of else [each] for each, of in zip(named, known)
+        )
+        assert case.reference == texts_in([text for own in lines for text in own])
+
+
+ASKED = st.lists(
+    st.tuples(st.sampled_from("abcd"), st.sampled_from(["", " "]), st.sampled_from([None, "r", "s"])), max_size=6
+)
+
+
+@settings(deadline=None)
+@given(st.lists(ASKED, min_size=2, max_size=3), st.booleans())
+def test_logs_of_several_models(logs: list[list[tuple]], chat: bool) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for model, rows in enumerate(logs):
+            samples = [
+                {
+                    "id": number, "epoch": 1, "target": reference or "",
+                    "input": [{"role": "user", "content": f"{blank}Q {key}?"}] if chat and model else f"Q {blank}{key}?",
+                    "output": {"choices": [{"message": {"content": f"{model} says {number}"}}]},
+                }
+                for number, (key, blank, reference) in enumerate(rows)
+            ]  # fmt: skip
+            content = {"status": "success", "eval": {"model": f"m{model}"}, "samples": samples}
+            (Path(folder) / f"{model}.json").write_text(json.dumps(content), encoding="utf-8")
+        if not any(logs):
+            return
+        cases, told = join_logs([f"{folder}/{model}.json" for model in range(len(logs))], LogArguments())
+    wanted: dict[str, dict[str, str]] = {}
+    references: dict[str, list[str]] = {}
+    repeated = [0] * len(logs)
+    for model, rows in enumerate(logs):
+        for number, (key, _, reference) in enumerate(rows):
+            if f"m{model}" in wanted.setdefault(key, {}):
+                repeated[model] += 1
+                continue
+            wanted[key][f"m{model}"] = f"{model} says {number}"
+            references.setdefault(key, []).extend([reference] if reference else [])
+    found = {}
+    for case in cases:
+        text = case.question if isinstance(case.question, str) else case.question[0]["content"]
+        found[text.split()[1][0]] = case
+    assert {key: {r.model: r.text for r in case.responses} for key, case in found.items()} == wanted
+    assert {key: case.reference for key, case in found.items()} == {
+        key: (own or [None])[0] for key, own in references.items()
+    }
+    full = sum(len(answers) == len(logs) for answers in wanted.values())
+    assert f"{len(wanted)} cases, {full} with an answer of all {len(logs)} models" in told
+    differ = sum(len(set(own)) > 1 for own in references.values())
+    assert (f"{differ} cases have different references in the logs: the first is taken" in told) == (differ > 0)
+    for model, count in enumerate(repeated):
+        (line,) = [each for each in told if f"answers of m{model}" in each]
+        assert (f"left out: {count} (the question is in the log before)" in line) == (count > 0)
+        alone = sum(list(answers) == [f"m{model}"] for answers in wanted.values())
+        assert (f"only m{model} has {alone} of them" in told) == (alone > 0)
+
+
+LM_LINE = {
+    "doc_id": 0, "doc": {"question": "Q?", "reference": None}, "target": "None", "filter": "none",
+    "arguments": {"gen_args_0": {"arg_0": "Q?", "arg_1": {}}}, "resps": [["Rest."]], "filtered_resps": ["Rest."],
+}  # fmt: skip
+INSPECT = {
+    "status": "error", "eval": {"model": "m", "dataset": {"sample_ids": [1]}, "config": {"epochs": 1}},
+    "samples": [
+        {
+            "id": 1, "epoch": 1, "input": [{"role": "user", "content": [{"type": "text", "text": "Q?"}]}], "choices": ["a"],
+            "target": ["A"], "output": {"completion": "Rest.", "choices": [{"message": {"content": "Rest."}}]},
+            "messages": [{"role": "user", "content": "Q?"}], "limit": None, "error": None,
+        }
+    ],
+}  # fmt: skip
+ALPACA = [{"instruction": "Q?", "input": "", "output": "Rest.", "generator": "m"}]
+
+
+def places(content: object) -> list[tuple]:
+    """Return the path of every value in a JSON value."""
+    inner = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
+    return [(), *((key, *rest) for key, value in inner for rest in places(value))]
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.data(), st.sampled_from([("samples_x.jsonl", LM_LINE), ("run.json", INSPECT), ("a.json", ALPACA)]), JSON)
+def test_a_log_with_any_value_in_any_place_is_read_or_refused_in_a_line(data, log: tuple, value: object) -> None:
+    name, good = log
+    content = json.loads(json.dumps(good))
+    *path, last = data.draw(st.sampled_from([place for place in places(content) if place]))
+    holder = content
+    for key in path:
+        holder = holder[key]
+    holder[last] = value
+    with tempfile.TemporaryDirectory() as folder, contextlib.suppress(RecordError):
+        file = Path(folder) / name
+        file.write_text(json.dumps(content), encoding="utf-8")
+        cases, counted, _ = join(file)
+        assert counted == 1 or path == []
+        for case in cases:
+            Case.from_dict(json.loads(json.dumps(case.to_dict())))
+
+
+@pytest.mark.parametrize("fault", ["Question:", "Question: (.*", "(?P<x", "(?:Question)"])
+def test_a_question_pattern_that_is_none_is_one_line(fault: str, tmp_path: Path) -> None:
+    (tmp_path / "samples_x.jsonl").write_text(json.dumps(LM_LINE))
+    command = (
+        "judge",
+        f"m={tmp_path / 'samples_x.jsonl'}",
+        "--judge",
+        "baseline:longer text",
+        "--output",
+        tmp_path / "out",
+    )
+    told = error_line(run_command(*command, "--question_pattern", fault))
+    assert "--question_pattern" in told
+    assert repr(fault) in told
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_group_of_the_pattern_may_be_empty_and_the_last_place_is_taken(tmp_path: Path) -> None:
+    prompts = ["Q: Older?\nA: x\n\nQ: Newer?\nA:", "Q: \nA:", "no question"]
+    lines = [
+        LM_LINE | {"doc_id": number, "arguments": {"gen_args_0": {"arg_0": prompt, "arg_1": {}}}}
+        for number, prompt in enumerate(prompts)
+    ]
+    log = tmp_path / "samples_x.jsonl"
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    cases, counted, _ = join(log, question_pattern=r"Q: (\w+\?)?")
+    assert [case.question for case in cases] == ["Newer?"]
+    assert counted == 3
+
+
+def test_an_input_of_alpaca_is_a_part_of_the_question(tmp_path: Path) -> None:
+    log = tmp_path / "a.json"
+    log.write_text(json.dumps([ALPACA[0] | {"input": "A rash."}, ALPACA[0] | {"output": None}]))
+    cases, counted, told = join(log)
+    assert [case.question for case in cases] == ["Q?\n\nA rash."]
+    assert counted == 2
+    assert "1 (not a generated text)" in told[0]
+
+
+def test_a_model_without_a_name_is_asked_for(tmp_path: Path) -> None:
+    log = tmp_path / "run.json"
+    log.write_text(json.dumps(INSPECT | {"eval": {"model": None}}))
+    with pytest.raises(RecordError, match="give NAME="):
+        join_logs([str(log)], LogArguments())

@@ -1,0 +1,228 @@
+"""`automedeval judge` on logs that the harnesses wrote of tasks that are seldom met.
+
+What is read is compared with a loop over the rows that the tasks were made of: nothing is a reference that its author did not
+give, and no sample is lost without a line that counts it.
+"""
+
+import json
+import math
+import re
+import subprocess
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from doubles.agreement_study import read
+from doubles.endpoint import EndpointDouble, answer
+from harness.make_logs import ROWS
+from programs import run_command
+
+JUDGE = ("--judge", "baseline:longer text")
+UNKNOWN = "have no reference, because it cannot be told what their target stands for"
+
+
+def judged(log: Path, output: Path, *more: object) -> tuple[list[dict], str]:
+    """Return the cases that `automedeval judge` makes of a log, and what it prints of it."""
+    done = run_command("judge", f"m={log}", *JUDGE, "--output", output, *more)
+    assert done.returncode == 0, done.stderr
+    return read(output / "cases.jsonl"), done.stdout
+
+
+def text_of(case: dict) -> str:
+    return case["responses"][0]["text"]
+
+
+def samples(logs: dict, task: str) -> Path:
+    (found,) = logs["odd"].glob(f"lm_eval/*/samples_{task}_20*.jsonl")
+    return found
+
+
+# What the author of each task gave as the reference of a row, and the rows of which that cannot be told.
+GIVEN: dict[str, tuple[Callable[[dict], str | None], list[int]]] = {
+    "template": (lambda row: row["reference"] or None, []),
+    "column": (lambda row: row["reference"] or None, []),
+    "number": (lambda row: row["week"] or None, []),
+    "list": (lambda row: "\n".join(row["list"]) or None, []),
+    "nested": (lambda row: "\n".join(row["list"]) or None, []),
+    "index": (lambda row: row["options"][row["right"]], []),
+    "index_of_template": (lambda row: row["options"][row["right"]], []),
+    "index_of_words": (lambda row: ["no", "yes"][row["right"]], []),
+    "index_of_nothing": (lambda row: None, [0, 1, 2, 3, 4]),
+    "index_unclear": (lambda row: None, [0, 1, 2, 3, 4]),
+    "letter": (lambda row: "AB"[row["right"]], []),
+    "letter_in_brackets": (lambda row: f"({'AB'[row['right']]})", []),
+    "sentence": (lambda row: f"It is {row['reference']}" if row["reference"] else None, [1, 4]),
+}
+
+
+@pytest.mark.parametrize("task", GIVEN)
+def test_nothing_is_a_reference_that_its_author_did_not_give(task: str, logs: dict[str, Path], tmp_path: Path) -> None:
+    given, unknown = GIVEN[task]
+    wanted = {f"Question: {row['question']}\nAnswer:": given(row) for row in ROWS}
+    cases, told = judged(samples(logs, task), tmp_path / "out")
+    assert {case["question"]: case["reference"] for case in cases} == wanted
+    assert (f"{len(unknown)} answers {UNKNOWN}" in told) == bool(unknown), told
+    if without := [each for each in wanted.values() if each is None]:
+        assert f"5 answers of m, {5 - len(without)} with a reference" in told
+    # Without the results beside it less is known of the task, but nothing is taken for a reference that is none.
+    alone = tmp_path / "samples_medtext.jsonl"
+    alone.write_bytes(samples(logs, task).read_bytes())
+    cases, told = judged(alone, tmp_path / "alone")
+    lost = [case for case in cases if case["reference"] != wanted[case["question"]]]
+    assert {case["reference"] for case in lost} <= {None, "It is "}, "the author's words are kept"
+    counted = int((re.search(f"([0-9]+) answers {UNKNOWN}", told) or [0, "0"])[1])
+    assert counted >= sum(case["reference"] is None for case in lost), told
+
+
+def test_the_question_of_a_prompt_with_examples_is_its_last(logs: dict[str, Path], tmp_path: Path) -> None:
+    cases, told = judged(samples(logs, "examples"), tmp_path / "out", "--question_pattern", r"Question: (.*)\nAnswer:")
+    assert "5 answers of m" in told
+    assert [case["question"] for case in cases] == [row["question"] for row in ROWS]
+    for case, row in zip(cases, ROWS):
+        assert row["question"] in text_of(case), "the answer is to this question"
+
+
+def test_likelihoods_are_no_answers(logs: dict[str, Path], tmp_path: Path) -> None:
+    for task in ("rolling", "choices"):
+        done = run_command("judge", f"m={samples(logs, task)}", *JUDGE, "--output", tmp_path / task)
+        assert done.returncode == 1
+        assert "no answer" in done.stderr
+
+
+def test_repeats_and_what_a_filter_makes_of_an_answer_are_told(logs: dict[str, Path], tmp_path: Path) -> None:
+    lines = read(samples(logs, "repeats"))
+    said = [each["resps"][0] for each in lines if each["filter"] == "two"]
+    cases, told = judged(samples(logs, "repeats"), tmp_path / "two")
+    assert [text_of(case) for case in cases] == [texts[0] for texts in said]
+    assert "left out: 5 (filter number, not two)" in told
+    assert f"{sum(len(texts) - 1 for texts in said)} further answers" in told
+    assert "made of the model's text" not in told
+    cases, told = judged(samples(logs, "repeats"), tmp_path / "number", "--filter", "number")
+    assert [text_of(case) for case in cases] == [texts[0].rsplit(" ")[-1] for texts in said]
+    assert "5 answers are what the filter number made of the model's text" in told
+
+
+def test_a_chat_through_an_endpoint_is_read(harness_python: Path, logs: dict[str, Path], tmp_path: Path) -> None:
+    def reply(body: dict) -> dict:
+        last = body["messages"][-1]
+        return answer(None if ROWS[3]["question"] in last["content"] else f"On {last['content']}")
+
+    with EndpointDouble(reply) as endpoint:
+        command = ["lm_eval", "run", "--model", "local-chat-completions", "--tasks", "examples", "--log_samples"]
+        command += ["--model_args", f"base_url={endpoint.url}/chat/completions,model=x", "--apply_chat_template"]
+        command += ["--system_instruction", "Be kind.", "--fewshot_as_multiturn", "true"]
+        command += ["--include_path", str(logs["odd"] / "tasks"), "--output_path", str(tmp_path / "log")]
+        done = subprocess.run([harness_python, "-m", *command], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (log,) = (tmp_path / "log").glob("*/samples_*.jsonl")
+    cases, told = judged(log, tmp_path / "out")
+    assert len(cases) == len(ROWS), told
+    for case, row in zip(cases, ROWS):
+        last = {"role": "user", "content": f"Question: {row['question']}\nAnswer:"}
+        assert case["question"][0] == {"role": "system", "content": "Be kind."}
+        assert case["question"][-1] == last
+        assert text_of(case) == ("" if row is ROWS[3] else f"On {last['content']}")
+    cases, told = judged(log, tmp_path / "questions", "--question_pattern", "Question: (.*)")
+    assert [case["question"] for case in cases] == [row["question"] for row in ROWS]
+
+
+def inspect_log(logs: dict, name: str) -> Path:
+    (found,) = (logs["odd"] / name).glob("*.json")
+    return found
+
+
+def test_a_question_with_choices_is_read_with_them(logs: dict[str, Path], tmp_path: Path) -> None:
+    cases, _ = judged(inspect_log(logs, "choices"), tmp_path / "out")
+    found = {case["responses"][0]["harness_id"]: case for case in cases}
+    one, two, text = (found[name] for name in ("one", "two", "text"))
+    assert one["question"] == "Which one?\n\nA) Ibuprofen\nB) Coffee"
+    assert (one["reference"], text_of(one)) == ("A) Ibuprofen", "ANSWER: B")
+    assert [each["content"] for each in two["question"]] == ["Be kind.", "Which two?\n\nA) Rest\nB) Run\nC) Water"]
+    assert two["reference"] == "A) Rest\nC) Water"
+    assert text["reference"] == "Rest", "a target may be the text of a choice"
+
+
+def test_what_a_sample_of_inspect_has_beside_its_answer_is_told(logs: dict[str, Path], tmp_path: Path) -> None:
+    cases, told = judged(inspect_log(logs, "mixed"), tmp_path / "out")
+    found = {case["responses"][0]["harness_id"]: case for case in cases}
+    texts = {name: text_of(case) for name, case in found.items()}
+    answers = {"draft": "Rest.", "empty": "", "image": "Eczema.", "several": "First.", "parts": "It is 2."}
+    assert texts == answers, "the answer is what the solver made of the model's text"
+    assert found["image"]["question"] == [{"role": "user", "content": "What rash is this?"}]
+    assert found["empty"]["reference"] == "one\ntwo"
+    assert found["parts"]["reference"] is None
+    for line in (
+        "left out: 1 (marked as invalid); left out: 1 (no answer); left out: 1 (the question has no text)",
+        "2 questions have images or other parts that are not read",
+        "1 further answers to a question of which the first is read",
+        "5 answers of m, 2 with a reference",
+    ):
+        assert line in told
+    cases, told = judged(inspect_log(logs, "turns"), tmp_path / "turns")
+    assert [(case["question"], text_of(case)) for case in cases] == [("First?", "Two.")]
+    assert "1 samples went on after the first answer" in told
+    _, told = judged(inspect_log(logs, "tools"), tmp_path / "tools")
+    assert "1 samples ended at a limit" in told
+    assert "went on" not in told, "a tool is no question"
+
+
+def overlap(reference: str, text: str) -> float:
+    """Return the F1 of the longest common subsequence of words."""
+    one, two = (re.findall(r"\w+", each.lower()) for each in (reference, text))
+    longest = [[0] * (len(two) + 1) for _ in range(len(one) + 1)]
+    for i, first in enumerate(one):
+        for k, second in enumerate(two):
+            same = longest[i][k] + 1 if first == second else 0
+            longest[i + 1][k + 1] = max(same, longest[i][k + 1], longest[i + 1][k])
+    return round(2 * longest[-1][-1] / (len(one) + len(two)), 6)
+
+
+def test_the_scorer_in_inspect_reads_the_same(
+    harness: Callable[..., str], logs: dict[str, Path], tmp_path: Path
+) -> None:
+    given = {
+        "choices": {
+            "one": overlap("A) Ibuprofen", "ANSWER: B"),
+            "two": overlap("A) Rest C) Water", "ANSWER: A"),
+            "text": overlap("Rest", "Say ANSWER: A"),
+        },
+        "mixed": {"draft": overlap("x", "Rest."), "empty": 0.0},
+        "turns": {"1": overlap("x", "Two.")},
+    }
+    for name, wanted in given.items():
+        command = ["inspect", "score", inspect_log(logs, name), "--scorer", "automedeval/judge", "--action", "append"]
+        command += ["-S", "judge=baseline:ROUGE-L to the reference", "--output-file", tmp_path / f"{name}.json"]
+        harness(*command, "--display", "none")
+        log = json.loads((tmp_path / f"{name}.json").read_text(encoding="utf-8"))
+        scores = {str(each["id"]): each["scores"]["judge"] for each in log["samples"]}
+        assert {key: scores[key]["value"] for key in wanted} == wanted
+        for key in scores.keys() - wanted.keys():  # "error" and "invalid" have an answer, which inspect scores too
+            why = "no text" if key == "image only" else "ROUGE" if key in ("error", "invalid") else "no reference"
+            assert math.isnan(scores[key]["value"]) or why == "ROUGE"
+            assert why == "ROUGE" or why in scores[key]["explanation"]
+
+
+def test_a_file_that_is_no_log_is_one_line(harness_python: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.eval"
+    zipfile.ZipFile(broken, "w").close()
+    command = [harness_python.parent / "automedeval", "judge", f"m={broken}", *JUDGE, "--output", tmp_path / "out"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "broken.eval" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+
+
+def test_details_of_lighteval_give_no_reference_of_their_own(logs: dict[str, Path], tmp_path: Path) -> None:
+    (details,) = logs["lighteval"].parent.glob("details_odd*.parquet")
+    cases, told = judged(details, tmp_path / "out")
+    read_as = [(case["question"], text_of(case), case["reference"]) for case in cases]
+    assert read_as == [
+        ("Odd 0?", "Rest.", "Rest."),
+        ("Odd 1?", "", "Rest.\nRun."),
+        ("Odd 2?", "Run.", None),
+        ("Odd 3?", "Run.", None),
+    ]
+    assert "4 answers of m, 2 with a reference; left out: 1 (not a generated text)" in told
+    assert f"1 answers {UNKNOWN}" in told
+    assert "1 further answers" in told
