@@ -563,7 +563,7 @@ JUDGE_FAULTS = {
         [numbered(ASKED[0], (1, 2, 3)), numbered(ASKED[1], (1, 2, 3), settings="other")],
         "verdicts.jsonl:2: a verdict of another judge, or of other settings, than the first",
     ),
-    "partial": ([numbered(ASKED[0], (1, None, 3))], "verdicts.jsonl:1: has no expected_scores of all responses"),
+    "partial": ([numbered(ASKED[0], (1, None, 3))], "no valid verdict on any of these 20 cases"),
     "texts": ([numbered(ASKED[0], (1, 2, 3), case_digest="000000000000")], "the texts of case 'q0' changed"),
     "none": ([numbered(ASKED[0], None)], "no valid verdict on any of these 20 cases"),
 }
