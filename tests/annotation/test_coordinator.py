@@ -15,6 +15,7 @@ from automedeval.annotation.assignment import Assignment
 from automedeval.annotation.coordinator import has_password, set_password
 from automedeval.annotation.progress import drift, live_preferences
 from automedeval.annotation.store import Store
+from automedeval.annotation.study import KINDS
 from automedeval.records import RecordError
 
 PASSWORD = "correct horse battery"
@@ -224,6 +225,25 @@ def test_the_widest_disagreement_comes_first_and_can_be_looked_at(store: Store) 
     assert "&lt;script&gt;" in page
     for wrong in ("/coordinator/items/9999", "/coordinator/items/-1", "/coordinator/items/x", "/coordinator/items/²"):
         assert visitor.client.get(wrong).status_code == 404
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_item_of_every_kind_can_be_looked_at(tmp_path: Path, kind: str) -> None:
+    with opened(write_study(tmp_path, (kind,))) as store:
+        set_password(store, PASSWORD)
+        for name, score in (("physician-2", 1), ("physician-3", 0)):
+            work(store, name, lambda *_, score=score: score if kind == "verify" else score + 1)
+        page = signed_in(store).get("/coordinator/items/0")
+        assert page.status_code == 200
+        given = re.findall(r'<th scope="row">(physician-\d), chief</th><td>(.*?)</td>', page.text)
+        told = {
+            "rate": "relevancy {}, knowledge_correctness {}, fluency {}",
+            "verify": "knowledge {}, attribution {}, fluency {} (outdated)",
+            "jury": "decision keep",
+            "prefer": f"knowledge {JUDGES[0]}, attribution {JUDGES[0]}, fluency {JUDGES[0]}",
+        }[kind]
+        points = {"rate": "2", "verify": "1"}.get(kind)
+        assert ("physician-2", told.format(*[points] * 3)) in given
 
 
 def test_drift_follows_each_physicians_own_sequence(store: Store) -> None:

@@ -30,6 +30,7 @@ from starlette.templating import Jinja2Templates
 
 from automedeval.annotation.assignment import Answer
 from automedeval.annotation.export import FILES, exported
+from automedeval.annotation.forms import TASKS
 from automedeval.annotation.progress import divisions, draw_figures, kinds_answered, live_agreement, physicians
 from automedeval.annotation.security import field_of
 from automedeval.annotation.store import Store
@@ -277,7 +278,7 @@ def add_coordinator(app: FastAPI, study: Study, store: Store, templates: Jinja2T
             raise HTTPException(404)
         chosen = study.items[int(number)]
         answers = [answer for answer in store.answers() if answer.item.key == chosen.key]
-        return page(request, "coordinator_item", item=chosen, **view_of(study, chosen, answers))
+        return page(request, "coordinator_item", item=chosen, tasks=TASKS, **view_of(study, chosen, answers))
 
     @guarded.get("/figures/{name}.svg")
     def figure(request: Request, name: str) -> Response:
