@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from doubles.agreement_study import meta_evaluate
-from doubles.study_page import HOSTILE, JUDGES, MODELS, Physician, client_of, opened, write_study
+from doubles.study_page import ANNOTATORS, HOSTILE, JUDGES, MODELS, Physician, client_of, opened, write_study
 
 from automedeval.annotation.assignment import Assignment
 from automedeval.annotation.coordinator import has_password, set_password
@@ -171,6 +171,33 @@ def test_progress_of_every_physician(store: Store, clock: Clock) -> None:
     assert table[1][:7] == ["physician-2", "chief", "2", "1", "1", "20", "1:01"]
     assert table[2][:7] == ["physician-3", "chief", "0", "0", "0", "24", "–"]
     assert [row[-1] for row in table] == ["Make link"] * 3
+
+
+def test_who_skips_or_takes_back_is_not_idle(store: Store, clock: Clock) -> None:
+    def last() -> str:
+        return rows(signed_in(store).page, "Tasks of every physician")[0][7]
+
+    task = store.next("physician-1")
+    assert last() == "–"
+    store.skip("physician-1", task.id, "The question is cut off.", task.version)
+    assert last() == "2027-01-15 08:00 UTC"
+    clock.now += 3600
+    store.undo("physician-1")
+    assert last() == "2027-01-15 09:00 UTC"
+
+
+def test_times_on_tasks_outlive_changes_of_roles_and_kinds(tmp_path: Path) -> None:
+    """A study goes on from rating to comparing, and an attending physician, who rated no verdicts, becomes a chief."""
+    with opened(write_study(tmp_path, ("rate",), rate={"judges": [JUDGES[0]], "verify_roles": ["chief"]})) as store:
+        work(store, "physician-1", agreeing(), 1, seconds=90.0)
+        work(store, "physician-2", agreeing(), 1, seconds=30.0)
+    roles = ("chief", *list(ANNOTATORS.values())[1:])
+    people = [{"name": name, "role": role} for name, role in zip(ANNOTATORS, roles)]
+    with opened(write_study(tmp_path, ("prefer",), annotators=people)) as store:
+        set_password(store, PASSWORD)
+        table = rows(signed_in(store).page, "Tasks of every physician")
+        assert [row[2] for row in table] == ["1", "1", "0"]
+        assert [row[6] for row in table] == ["1:30", "1:00", "–"]  # a chief's task has two parts
 
 
 def test_agreement_is_that_of_the_report_on_the_exported_ratings(store: Store, tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ class Answer:
     """The stored answer to one part.
 
     `seconds` is the time spent (None: not measured), `at` is in seconds since 1970, `role` is the annotator's role at that
-    time.
+    time. `state` is that of the assignment now.
     """
 
     assignment: int
@@ -57,6 +57,7 @@ class Answer:
     content: dict[str, Any]
     seconds: float | None
     at: float
+    state: str
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from automedeval.annotation.assignment import Answer, Progress
+from automedeval.annotation.database import DONE
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import PREFERENCE, RESPONSES, VERDICT, Annotator, Study
 from automedeval.meta_evaluation.cases import Cases
@@ -34,7 +35,7 @@ class Physician:
 
     Args:
         seconds: median time of a finished task.
-        last: when they last stored something, in seconds since 1970.
+        last: when they last stored, skipped or took back something, in seconds since 1970.
     """
 
     annotator: Annotator
@@ -66,7 +67,7 @@ class Division:
 
 def physicians(study: Study, store: Store, answers: Sequence[Answer]) -> list[Physician]:
     """Return every annotator's progress, in the order of the study."""
-    invited = store.invited()
+    invited, last = store.invited(), store.last_stored()
     spent: dict[str, dict[int, list[Answer]]] = defaultdict(lambda: defaultdict(list))
     for answer in answers:
         spent[answer.annotator][answer.assignment].append(answer)
@@ -74,20 +75,10 @@ def physicians(study: Study, store: Store, answers: Sequence[Answer]) -> list[Ph
     for each in study.annotators:
         tasks = spent[each.name].values()
         timed = [task for task in tasks if all(answer.seconds is not None for answer in task)]
-        seconds = [sum(answer.seconds for answer in task) for task in timed if _finished(study, each, task)]
-        last = max((answer.at for task in tasks for answer in task), default=None)
+        seconds = [sum(answer.seconds for answer in task) for task in timed if task[0].state == DONE]
         typical = median(seconds) if seconds else None
-        found.append(Physician(each, each.name in invited, store.progress(each.name), typical, last))
+        found.append(Physician(each, each.name in invited, store.progress(each.name), typical, last.get(each.name)))
     return found
-
-
-def _finished(study: Study, annotator: Annotator, task: Sequence[Answer]) -> bool:
-    """Return whether every part of a task is answered."""
-    item = task[0].item
-    if item.kind == "verify":
-        return len(task) >= len(item.judges)
-    verifies = item.kind == "rate" and annotator.role in study.plans["rate"].verify_roles
-    return len(task) >= (1 + len(item.judges) if verifies else 1)
 
 
 def live_agreement(study: Study, answers: Sequence[Answer], seed: int = 0) -> dict[str, Any]:

@@ -76,6 +76,13 @@ class Store:
             db.put(connection, db.INVITATIONS, {"annotator": annotator}, digest=_digest(token), at=self.clock())
         return token
 
+    def last_stored(self) -> dict[str, float]:
+        """Return when each annotator last stored or took back something, in seconds since 1970."""
+        latest = sa.select(db.ASSIGNMENTS.c.annotator, sa.func.max(db.EVENTS.c.at)).join(db.EVENTS)
+        with self._read() as connection:
+            done = latest.where(db.EVENTS.c.what != "given").group_by(db.ASSIGNMENTS.c.annotator)
+            return dict(connection.execute(done).all())
+
     def invited(self) -> set[str]:
         """Return who has an invitation."""
         with self._read() as connection:
@@ -206,10 +213,8 @@ class Store:
     def answers(self) -> Iterator[Answer]:
         """Return the answers that count, in the order in which they were stored."""
         for row in self._events(db.EVENTS.c.what == "answer", db.EVENTS.c.id > db.ASSIGNMENTS.c.since):
-            item, order = item_of(row), tuple(row.slots)
-            yield Answer(
-                row.assignment, item, row.annotator, row.role, row.part, order, row.content, row.seconds, row.at
-            )
+            given = (row.part, tuple(row.slots), row.content, row.seconds, row.at, row.state)
+            yield Answer(row.assignment, item_of(row), row.annotator, row.role, *given)
 
     def history(self) -> Iterator[dict[str, Any]]:
         """Return all events in order: "given", "answer", "skip", "undo", each with its time (UTC, ISO 8601).
