@@ -279,7 +279,7 @@ def test_drift_follows_each_physicians_own_sequence(store: Store) -> None:
     work(store, "physician-1", lambda *_: 2, 4)
     work(store, "physician-2", lambda *_: 3, 3)
     answers = list(store.answers())
-    assert drift(answers, bins=2) == [
+    assert drift(store.study, answers, bins=2) == [
         ("physician-1", [(2.5, 5.0, 4), (6.5, 2.0, 4)]),
         ("physician-2", [(1.5, 3.0, 2), (3.0, 3.0, 1)]),
     ]
@@ -291,6 +291,14 @@ def test_drift_follows_each_physicians_own_sequence(store: Store) -> None:
     assert "style-src 'unsafe-inline'" in answer.headers["content-security-policy"]
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert visitor.client.get("/coordinator/figures/nothing.svg").status_code == 404
+
+
+def test_drift_does_not_follow_a_clock_that_is_set_back(store: Store, clock: Clock) -> None:
+    for score in (5, 4, 3, 2):
+        work(store, "physician-1", lambda *_, score=score: score, 1)
+        clock.now -= 3600 * (score == 4)
+    ((_, points),) = drift(store.study, list(store.answers()))
+    assert [mean for _, mean, _ in points] == [5, 4, 3, 2]
 
 
 def test_preferences_are_the_judges_whichever_side_they_stood_on(store: Store) -> None:

@@ -144,21 +144,22 @@ def _tables(study: Study, answers: Sequence[Answer], cases: Cases) -> dict[str |
     return tables
 
 
-def drift(answers: Sequence[Answer], bins: int = BINS) -> list[tuple[str, list[tuple[float, float, int]]]]:
+def drift(
+    study: Study, answers: Sequence[Answer], bins: int = BINS
+) -> list[tuple[str, list[tuple[float, float, int]]]]:
     """Return how each annotator's scores of responses go on: (name, [(number of the task, mean score, tasks)]).
 
     An annotator's tasks stand in the order in which they were stored, and are put into bins of as even a size as can be. What
     moves a line may be the cases as well as the person: lines that move together are the cases'.
     """
-    means: dict[str, list[float]] = defaultdict(list)
-    for answer in sorted(answers, key=lambda answer: answer.at):
-        if answer.part == RESPONSES:
-            scores = [score for given in answer.content["scores"].values() for score in given.values()]
-            means[answer.annotator].append(sum(scores) / len(scores))
+    given: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for answer, judge, _, _, score in _scores(study, answers):
+        if judge is None:
+            given[answer.annotator][answer.assignment].append(score)
     lines = []
-    for name in sorted(means):
-        parts = np.array_split(np.arange(len(means[name])), min(bins, len(means[name])))
-        values = np.array(means[name])
+    for name, tasks in sorted(given.items()):
+        values = np.array([sum(scores) / len(scores) for scores in tasks.values()])
+        parts = np.array_split(np.arange(len(values)), min(bins, len(values)))
         lines.append((name, [(float(part.mean()) + 1, float(values[part].mean()), len(part)) for part in parts]))
     return lines
 
@@ -209,7 +210,7 @@ def kinds_answered(answers: Sequence[Answer]) -> Counter:
 def draw_figures(study: Study, answers: Sequence[Answer]) -> dict[str, Figure]:
     """Return the coordinator's figures by the names of their files."""
     found: dict[str, Figure] = {}
-    if lines := drift(answers):
+    if lines := drift(study, answers):
         found["drift"] = Figure(
             "Drift over time",
             "Mean score that each physician gave, over the sequence of their own tasks. Lines that move together follow the "
