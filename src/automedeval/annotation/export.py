@@ -8,7 +8,7 @@ from typing import Any
 from automedeval.annotation.assignment import Answer
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import DECISION, PREFERENCE, RESPONSES, VERDICT, Study
-from automedeval.records import REFERENCE, RecordError
+from automedeval.records import RecordError
 from automedeval.records.journal import write_whole
 from automedeval.rubrics.slots import by_response, renamed
 
@@ -35,11 +35,11 @@ def exported(store: Store) -> tuple[dict[str, str], dict[str, int]]:
         if answer.part == RESPONSES:
             models = study.case_of(answer.item).models
             for slot, scores in content["scores"].items():
-                model, comment = models[answer.order[int(slot) - 1]], content["comments"].get(slot)
-                if model == REFERENCE:
+                response, comment = answer.order[int(slot) - 1], content["comments"].get(slot)
+                if study.is_reference(answer.item, response):
                     references += len(scores)
                 else:
-                    lines["ratings.jsonl"] += _ratings(answer, {"model": model}, scores, comment)
+                    lines["ratings.jsonl"] += _ratings(answer, {"model": models[response]}, scores, comment)
         elif answer.part == PREFERENCE:
             lines["preferences.jsonl"] += _preferences(answer)
         elif answer.part == DECISION:

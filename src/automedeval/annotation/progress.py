@@ -19,7 +19,7 @@ from automedeval.annotation.study import PREFERENCE, RESPONSES, VERDICT, Annotat
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.ratings import gather_preferences, preference_shares
 from automedeval.meta_evaluation.report_figures import illustrate_preferences
-from automedeval.records import REFERENCE, Preference
+from automedeval.records import Preference
 from automedeval.reports import charts
 from automedeval.reports.charts import Figure
 from automedeval.stats import bootstrap, interrater
@@ -113,11 +113,10 @@ def _scores(study: Study, answers: Sequence[Answer]) -> Iterator[tuple[Answer, s
     """Yield every score there is: (answer, judge or None, response or 0, criterion, score)."""
     for answer in answers:
         if answer.part == RESPONSES:
-            models = study.case_of(answer.item).models
             for slot, scores in answer.content["scores"].items():
                 response = answer.order[int(slot) - 1]
                 # The export leaves a reference that was shown as one more response out, too.
-                for criterion, score in scores.items() if models[response] != REFERENCE else ():
+                for criterion, score in () if study.is_reference(answer.item, response) else scores.items():
                     yield answer, None, response, criterion, float(score)
         elif answer.part.startswith(VERDICT):
             for criterion, score in answer.content["scores"].items():

@@ -90,6 +90,7 @@ class Study:
         title, place: its title, and its file.
         rubric, verdict_questions: the questions about responses, and about verdicts.
         cases: by id, with the responses that are shown: those of the case, and the reference if a teacher judged it as one.
+        own: case id → number of the case's own responses; a further one is the reference.
         verdicts: (case id, judge) → the verdict to rate or compare.
         disputes: case id → the mistake that the jury decides.
         plans: by kind, in the order of the file.
@@ -103,6 +104,7 @@ class Study:
     rubric: Rubric
     verdict_questions: Questions
     cases: Mapping[str, Case]
+    own: Mapping[str, int]
     verdicts: Mapping[tuple[str, str], Verdict]
     disputes: Mapping[str, Dispute]
     annotators: tuple[Annotator, ...]
@@ -132,6 +134,10 @@ class Study:
     def case_of(self, item: Item) -> Case:
         """Return the case as shown for an item; the order of an assignment holds indices of its responses."""
         return self.disputes[item.case_id].case if item.kind == "jury" else self.cases[item.case_id]
+
+    def is_reference(self, item: Item, response: int) -> bool:
+        """Return whether a response is the reference. Its name does not tell: a model may be called "reference"."""
+        return response >= self.own[item.case_id]
 
     def rubric_of(self, item: Item) -> Rubric:
         """Return the rubric of an item's scores of responses."""
@@ -219,6 +225,7 @@ class _Reader(YamlFile):
             rubric=rubric,
             verdict_questions=questions,
             cases=cases,
+            own={case.id: len(case.responses) for case in every.values()},
             verdicts=verdicts,
             disputes=disputes,
             annotators=annotators,
