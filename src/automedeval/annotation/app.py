@@ -41,6 +41,8 @@ class SignedOut(Exception):
 def make_templates() -> Jinja2Templates:
     """Return the templates of the pages; everything is escaped, and undefined names are errors."""
     made = environment("automedeval.annotation")
+    # A lone surrogate, which JSON can hold, has no bytes in a page: it is shown as its escape, as files hold it.
+    made.finalize = lambda value: value.encode("utf-8", "backslashreplace").decode() if type(value) is str else value
     digest = hashlib.sha256(b"".join((PAGES / name).read_bytes() for name in ASSETS)).hexdigest()[:12]
     made.globals["assets_version"] = digest
     made.filters["words"] = forms.words
