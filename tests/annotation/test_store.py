@@ -128,6 +128,22 @@ def test_what_everybody_answers_comes_in_one_order_so_that_an_early_end_leaves_w
     assert rated == {"case-0": 3, "case-1": 3, "case-2": 3, "case-3": 2, "case-4": 1}
 
 
+def test_the_overlap_goes_to_everybody_who_is_there_now(open_store, tmp_path: Path) -> None:
+    """One leaves after answering, and another comes: the three of now answer the overlap, two answer each of the rest."""
+    plan = {"overlap": 2, "raters": 2, "judges": []}
+    store = open_store(a_study(tmp_path, 4, rate=plan))
+    for name in ("ann", "bob"):
+        while (task := store.next(name)) is not None:
+            finish(store, task)
+    after = open_store(a_study(tmp_path, 4, {"bob": "attending", "cleo": "chief", "dora": "chief"}, rate=plan))
+    assert [after.progress(name).left for name in ("bob", "cleo", "dora")] == [0, 2, 2]
+    for name in ("cleo", "dora"):
+        while (task := after.next(name)) is not None:
+            finish(after, task)
+    given = Counter(int(answer.item.case_id[-1]) for answer in after.answers())
+    assert given == {0: 4, 1: 4, 2: 2, 3: 2}
+
+
 def test_roles_decide_who_is_asked_what(open_store) -> None:
     store = open_store(
         number=2, rate={"raters": 3, "verify_roles": ["chief"]}, prefer={"judges": ["x", "y"], "roles": ["chief"]}
