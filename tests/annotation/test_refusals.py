@@ -1,7 +1,9 @@
 """Forms that the physicians' page refuses: each with a plain sentence, nothing stored, and nothing lost that was entered."""
 
+import json
 import re
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -67,6 +69,46 @@ def test_a_comment_of_a_megabyte_gives_a_plain_page(store: Store) -> None:
     assert "This form is too large. Nothing was stored." in answer.text
     close = someone.client.post(RESPONSES, content=b"x" * (BODY_LIMIT + 1), headers={"content-type": "text/plain"})
     assert close.status_code == 413
+
+
+@pytest.mark.parametrize("letter", ["x", "药", "🩺"])
+def test_what_fits_its_fields_fits_the_form(tmp_path: Path, letter: str) -> None:
+    """Each text is as long as its field says; a letter takes up to twelve bytes of a form."""
+    with opened(write_study(tmp_path, ("jury", "rate"), 1)) as store:
+        someone = physician(store)
+        rationale = f"Step 2: Doctor 1 {letter * 19_983}"
+        fields = {**someone.fill(0), "decision": "revise", "rationale": rationale}
+        assert someone.post("/tasks/1/decision", **fields).url.path == "/tasks/2"
+        comments = {f"comments-{slot}": letter * 2_000 for slot in (1, 2, 3)}
+        assert someone.post("/tasks/2/responses", **someone.fill(), **comments).status_code == 200
+        decision, responses = store.answers()
+        assert decision.content["rationale"] == rationale
+        assert responses.content["comments"] == {str(slot): letter * 2_000 for slot in (1, 2, 3)}
+
+
+def test_a_long_verdict_on_record_can_be_kept_skipped_and_revised(tmp_path: Path) -> None:
+    """Its field begins with its text, which the browser sends with every button."""
+    study = write_study(tmp_path, ("jury",), 3)
+    revisions = [json.loads(line) for line in (tmp_path / "revisions.jsonl").read_text().splitlines()]
+    for each in revisions:
+        each["old_verdict"]["rationale"] += "\nSo it is, and so it stays." * 4_000
+    (tmp_path / "revisions.jsonl").write_text("".join(json.dumps(each) + "\n" for each in revisions))
+    with opened(study) as store:
+        someone = physician(store)
+
+        def sent(decision: str) -> dict:
+            text = re.search(r'<textarea id="f-rationale"[^>]*>\n(.*?)</textarea>', someone.page, re.S)[1]
+            return {**someone.fill(), "decision": decision, "rationale": unescape(text)}
+
+        assert len(sent("keep")["rationale"]) > 100_000
+        assert someone.post("/tasks/1/decision/draft", then="leave", **sent("keep")).url.path == "/"
+        someone.post("/next")
+        assert someone.post("/tasks/1/decision", **sent("keep")).url.path == "/tasks/2"
+        assert someone.post("/tasks/2/skip", reason="Too long.", **sent("keep")).url.path == "/tasks/3"
+        assert someone.post("/tasks/3/decision", **sent("revise")).url.path == "/"
+        kept, revised = store.answers()
+        assert (kept.content["decision"], revised.content["scores"]) == ("keep", [5, 5, 5])
+        assert revised.content["rationale"].count("So it is, and so it stays.") == 4_000
 
 
 @pytest.mark.parametrize(

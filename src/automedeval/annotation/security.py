@@ -20,9 +20,9 @@ from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LOG = logging.getLogger(__name__)
-# Bytes: ten full comments in Latin letters, or five in any script (a character takes up to twelve bytes in a form).
-BODY_LIMIT = 128 * 1024
-DRAINED = 8 * 1024 * 1024  # bytes that are read of a refused body, so that the browser shows the reason
+# Bytes: a rationale of 80,000 characters, or forty full comments, in any script (a character takes up to twelve bytes).
+BODY_LIMIT = 1024 * 1024
+DRAINED = 8 * BODY_LIMIT  # bytes that are read of a refused body, so that the browser shows the reason
 FIELDS = 2_000  # fields of a form
 LONGEST_PATH = 2_000  # characters
 SESSION_SECONDS = 30 * 24 * 3600.0
