@@ -4,6 +4,7 @@ The pictures of docs/annotation.md are made by `python tests/test_annotation_bro
 """
 
 import random
+import re
 import shutil
 import sys
 import tempfile
@@ -299,6 +300,20 @@ def test_what_is_half_filled_is_kept(browser: "playwright.Browser", store: Store
     assert len(list(store.answers())) == 1
 
 
+def test_a_long_text_is_kept(browser: "playwright.Browser", store: Store, address: str) -> None:
+    """A browser refuses to send more than 64 KiB after a page is left; three comments of 2,500 letters are more."""
+    visit = Visit(browser, address)
+    visit.begin(store.invite("physician-2"))
+    text = "药" * 2_500
+    for doctor in (1, 2, 3):
+        visit.page.locator("summary", has_text="Add a comment").nth(doctor - 1).click()
+        visit.page.locator(f"[name=comments-{doctor}]").evaluate("(field, text) => { field.value = text; }", text)
+    visit.page.locator("[name=scores-1-fluency]").first.check()
+    visit.page.get_by_role("status").filter(has_text=re.compile("^Kept")).wait_for()
+    assert store.assignment("physician-2", 1).drafts["responses"]["comments"] == {str(slot): text for slot in (1, 2, 3)}
+    visit.context.close()
+
+
 def test_two_tabs_do_not_undo_each_other(browser: "playwright.Browser", store: Store, address: str) -> None:
     visit = Visit(browser, address)
     visit.begin(store.invite("physician-2"))
@@ -359,7 +374,7 @@ def illustrate(folder: Path, scratch: Path) -> None:
         visit.begin(store.invite("physician-3"))
         for key in "55422":
             visit.page.keyboard.press(key)
-        visit.page.get_by_role("status").filter(has_text="Kept ").wait_for()
+        visit.page.get_by_role("status").filter(has_text=re.compile("^Kept")).wait_for()
         visit.page.evaluate("window.scrollTo(0, 0)")
         visit.page.screenshot(path=folder / "annotation-responses.png")
         visit.choose(3)

@@ -9,6 +9,7 @@ if (form) {
   const place = `seconds ${form.action}`;
   const DELAY = 600; // milliseconds of rest before a draft is sent
   const RETRY = 5000;
+  const LARGEST = 60000; // bytes that a browser still sends after the page is left: it has 64 KiB for all of them
   let kept = ""; // the fields as they were last kept
   let timer = 0;
   let leaving = false;
@@ -43,7 +44,8 @@ if (form) {
     if (leaving || body.toString() === kept) return;
     let answer;
     try {
-      answer = await fetch(form.dataset.draft, { method: "POST", body, keepalive: true });
+      const keepalive = body.toString().length < LARGEST;
+      answer = await fetch(form.dataset.draft, { method: "POST", body, keepalive });
     } catch {
       say("Not kept: no connection. What you entered is still here, and the page tries again.");
       timer = setTimeout(queue, RETRY);
