@@ -300,6 +300,41 @@ def test_what_is_half_filled_is_kept(browser: "playwright.Browser", store: Store
     assert len(list(store.answers())) == 1
 
 
+@pytest.mark.parametrize("status", [502, 500, 403, 413])
+def test_a_page_that_does_not_take_a_form_loses_nothing(
+    browser: "playwright.Browser", store: Store, address: str, status: int
+) -> None:
+    """A proxy answers by 502 while the page is started again, the page by 500 if its disk is full."""
+    visit = Visit(browser, address)
+    visit.begin(store.invite("physician-2"))
+    page, refused = visit.page, []
+
+    def refuse(route: "playwright.Route") -> None:
+        if route.request.method == "POST":
+            refused.append(route.request.url)
+            route.fulfill(status=status, body="Refused.")
+        else:
+            route.continue_()
+
+    page.route("**/tasks/**", refuse)
+    visit.choose()
+    page.locator("summary", has_text="Add a comment").first.click()
+    page.get_by_label("Doctor 1: Comment").fill("A long thought.")
+    told = page.get_by_role("status")
+    told.filter(has_text=re.compile("^Not kept: .")).wait_for()
+    page.get_by_role("button", name="Store and go on").click()
+    told.filter(has_text=re.compile("^Not stored: .")).wait_for()
+    assert {each.rpartition("/")[2] for each in refused} == {"draft", "responses"}
+    page.unroute("**/tasks/**")
+    if status >= 500:
+        told.filter(has_text=re.compile("^Kept")).wait_for()
+    visit.press("Store and go on")
+    assert visit.heading() == "Rate the verdict"
+    (answer,) = store.answers()
+    assert (answer.content["comments"], len(answer.content["scores"])) == ({"1": "A long thought."}, 3)
+    visit.context.close()
+
+
 def test_a_long_text_is_kept(browser: "playwright.Browser", store: Store, address: str) -> None:
     """A browser refuses to send more than 64 KiB after a page is left; three comments of 2,500 letters are more."""
     visit = Visit(browser, address)
