@@ -1,5 +1,6 @@
 """Instructions: whatever the slots, each response keeps its score and its step, and the completion reads back."""
 
+import json
 import random
 from dataclasses import replace
 
@@ -118,6 +119,25 @@ def test_only_the_responses_that_were_shown_are_shown() -> None:
     assert sorted(row["order"]) == [0, 2]
     assert "text of birch" not in row["prompt"][-1]["content"]
     assert scores_by_model(row) == {"ash": 1, "cedar": 5}
+
+
+def test_names_that_cannot_follow_the_slots_are_refused() -> None:
+    """Half of the rows would say that the response in slot A is bad, and choose it."""
+    pairs = read_rubric("just_eval_pairwise")
+    case = replace(CASE, responses=CASE.responses[:2])
+    choices = dict.fromkeys((criterion.name for criterion in pairs.criteria), "birch")
+    about = {"pair": ["ash", "birch"], "order": [0, 1], "valid": True, "choices": choices}
+    about |= {"case_id": case.id, "judge": "teacher", "rubric": pairs.name}
+    said = Verdict.from_dict(about | {"rationale": "Response A is bad, and Response B is good."})
+    with pytest.raises(RecordError, match=r"just_eval_pairwise@1 does not call the responses 'Doctor' \(output.slot\)"):
+        instruction(case, said, pairs, "strong")
+    for seed in range(8):  # without a rationale nothing has to follow
+        row = instruction(case, Verdict.from_dict(about), pairs, "strong", seed=seed)
+        (chosen,) = set(json.loads(row["completion"][0]["content"])["choices"].values())
+        assert case.models[row["order"]["AB".index(chosen)]] == "birch"
+    own = replace(RUBRIC, output=RUBRIC.output | {"slot": "Response"})
+    with pytest.raises(RecordError, match="would be those of other responses"):
+        instruction(CASE, verdict_of(), own, "strong")
 
 
 @pytest.mark.parametrize(

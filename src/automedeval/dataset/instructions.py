@@ -56,6 +56,11 @@ def instruction(
     # Paper: slots are permuted, and the doctors in the rationale renumbered; otherwise the judge learns slot = model.
     order = shuffled_slots(order, case.id, seed)
     rationale = verdict.rationale.strip() if rubric.rationale and verdict.rationale else ""
+    if rationale and not rubric.names_doctors:
+        raise RecordError(
+            f"case {case.id!r}: {rubric.name} does not call the responses 'Doctor' (output.slot); other names in a rationale "
+            "are not changed with the slots, and would be those of other responses"
+        )
     reading = _reading(case, verdict, rubric, order, renamed(rationale, verdict.order, order) if rationale else None)
     texts = [case.responses[index].text for index in order]
     prompt = judge_messages(rubric, case.question, texts, case.reference, rationale=bool(rationale))
