@@ -230,6 +230,10 @@ def test_the_fingerprint_is_of_what_is_asked(tmp_path: Path) -> None:
         ({"prefer": {}}, "prefer.judges: is missing"),
         ({"prefer": {"judges": ["x"]}}, "prefer.judges: must name two judges, not 1"),
         ({"prefer": {"judges": ["x", "x"]}}, "prefer.judges: names one twice: x, x"),
+        (
+            {"rate": None, "prefer": {"judges": ["x", "y"]}, "rubric": "just_eval_pairwise"},
+            "rubric: just_eval_pairwise@1 gives choices about pairs; comparing verdicts needs a scale",
+        ),
         ({"jury": {}}, "jury.queue: is missing"),
         ({"jury": {"queue": "q", "overlap": 2}}, "jury.overlap: unknown key"),
         ({"jury": {"queue": "nowhere/jury.jsonl"}}, "nowhere/revisions.jsonl: No such file"),
@@ -272,6 +276,21 @@ def test_a_broken_study_is_one_line(tmp_path: Path, more: dict, told: str) -> No
     assert "secret" not in line
     if "nowhere/revisions" not in told:
         assert line.startswith(f"{file}: ")
+
+
+@pytest.mark.parametrize("slot", ["Response", None])
+def test_verdicts_that_do_not_speak_of_doctors_cannot_be_shown(tmp_path: Path, slot: str | None) -> None:
+    """The page shuffles the responses, and would show "Response 2 is dangerous" beside another one."""
+    own = yaml.safe_load((ROOT / "src/automedeval/rubrics/packaged/automedeval.yaml").read_text())
+    own |= {"id": "own", "output": {"grammar": "score_line"} | ({"slot": slot} if slot else {})}
+    (tmp_path / "own.yaml").write_text(yaml.safe_dump(own))
+    file = write_study(tmp_path, rate={}, rubric=str(tmp_path / "own.yaml"))
+    verdicts = (tmp_path / "verdicts.jsonl").read_text()
+    (tmp_path / "verdicts.jsonl").write_text(verdicts.replace("automedeval@1", "own@1").replace("Doctor", "Response"))
+    with pytest.raises(RecordError, match=r"rubric: own@1 calls the responses 'Response', and the page .* 'Doctor'"):
+        read_study(file)
+    file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | {"rate": {"judges": []}}))
+    assert len(read_study(file).items) == 4, "the responses alone can be rated"
 
 
 def test_a_file_that_is_no_study_is_one_line(tmp_path: Path) -> None:

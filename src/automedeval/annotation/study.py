@@ -193,6 +193,9 @@ class _Reader(YamlFile):
         plans = {kind: self.plan(kind, content[kind], annotators, verdicts) for kind in content if kind in KINDS}
         if not plans:
             self.fail("the file", f"needs at least one of {', '.join(KINDS)}")
+        if not rubric.names_doctors and any(plan.judges for plan in plans.values()):
+            problem = f"{rubric.name} calls the responses {rubric.slot_word!r}, and the page calls them 'Doctor'"
+            self.fail("rubric", f"{problem}: only a verdict on doctors (output.slot) can be shown in its order")
         if "verify" in plans and (other := [kind for kind in ("rate", "prefer") if kind in plans]):
             self.fail("verify", f"asks other questions about verdicts than {other[0]}: it needs a study of its own")
         disputes = self.disputes(content, every, rubric) if "jury" in plans else {}
@@ -279,9 +282,9 @@ class _Reader(YamlFile):
         template = Path(given).parent / rubric.template
         if given in self.files and template.is_file():  # a user's rubric may have its template beside it
             self.files.append(str(template))
-        if ("rate" in content or "verify" in content) and not rubric.scale:
-            asked = "rating responses" if "rate" in content else "checking verdicts"
-            self.fail("rubric", f"{rubric.name} gives choices about pairs; {asked} needs a scale")
+        asked = {"rate": "rating responses", "verify": "checking verdicts", "prefer": "comparing verdicts"}
+        if not rubric.scale and (needing := [text for kind, text in asked.items() if kind in content]):
+            self.fail("rubric", f"{rubric.name} gives choices about pairs; {needing[0]} needs a scale")
         if unknown := [tag for tag in questions.tags if tag not in TAGS]:
             self.fail("verdict_rubric", f"the tag {unknown[0]!r} is none of {', '.join(TAGS)}")
         return rubric, questions

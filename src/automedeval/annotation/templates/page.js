@@ -30,7 +30,8 @@ if (form) {
   // What stands in the way on this page; no other page would show what was entered.
   const trouble = (status) => {
     if (unanswered(status)) {
-      return `${status ? "the page failed" : "no connection"}. What you entered is still here, and the page tries again to keep it.`;
+      const what = status ? "the page failed" : "no connection";
+      return `${what}. What you entered is still here, and the page tries again to keep it.`;
     }
     if (status === 401 || status === 403) {
       return "you are signed out. Open your invitation link in another tab, then go on here.";
