@@ -293,6 +293,14 @@ def test_verdicts_that_do_not_speak_of_doctors_cannot_be_shown(tmp_path: Path, s
     assert len(read_study(file).items) == 4, "the responses alone can be rated"
 
 
+def test_a_judge_called_tie_cannot_be_preferred(tmp_path: Path) -> None:
+    write_study(tmp_path, rate=None, prefer={"judges": ["tie", "y"]})
+    verdicts = [verdict_of(case_of(at), (1, 2, 3), judge) for judge in ("tie", "y") for at in range(4)]
+    write_lines(tmp_path / "verdicts.jsonl", verdicts)
+    with pytest.raises(RecordError, match=r"prefer.judges: a judge cannot be called 'tie'"):
+        read_study(tmp_path / "study.yaml")
+
+
 def test_a_file_that_is_no_study_is_one_line(tmp_path: Path) -> None:
     for content, told in (("a: [", "not YAML"), ("- a", "the file: must be a mapping"), ("", "must be a mapping")):
         (tmp_path / "study.yaml").write_text(content)

@@ -351,6 +351,8 @@ class _Reader(YamlFile):
         judges = self.texts(given, "judges", {"prefer": ..., "jury": ()}.get(kind, known), inside=inside)
         if kind == "prefer" and len(judges) != 2:
             self.fail(f"{inside}judges", f"must name two judges, not {len(judges)}")
+        if kind == "prefer" and "tie" in judges:
+            self.fail(f"{inside}judges", "a judge cannot be called 'tie' here: the word is a choice")
         if missing := [judge for judge in judges if judge not in known]:
             there = f"there are {', '.join(known)}" if known else "there is none of any judge"
             self.fail(f"{inside}judges", f"no valid verdict with a rationale of {missing[0]!r} on these cases; {there}")
