@@ -12,7 +12,7 @@ from doubles.agreement_study import meta_evaluate
 from doubles.study_page import ANNOTATORS, HOSTILE, JUDGES, MODELS, Physician, client_of, opened, write_study
 
 from automedeval.annotation.assignment import Assignment
-from automedeval.annotation.coordinator import has_password, set_password
+from automedeval.annotation.coordinator import set_password
 from automedeval.annotation.progress import drift, live_preferences
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import KINDS
@@ -133,7 +133,7 @@ def test_the_password_is_kept_as_its_hash_and_is_long_enough(store: Store) -> No
     kept = store.setting("coordinator_password")
     assert kept.startswith("$argon2id$")
     assert PASSWORD not in kept
-    assert has_password(store)
+    assert not set_password(store, "another password", anew=False)
     with pytest.raises(RecordError, match="at least 12 characters, not 5"):
         set_password(store, "short")
     assert store.setting("coordinator_password") == kept

@@ -1,20 +1,26 @@
 """The physicians' answers in SQLite and in PostgreSQL: given out fairly, stored once, never lost, taken back on request."""
 
 import json
+import re
+import socket
 import subprocess
 import sys
+import threading
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from argon2 import PasswordHasher
 from doubles.small_study import PHYSICIANS, a_study, filled, finish, send
 from programs import ROOT
 
 from automedeval.annotation.database import EVENTS, METADATA
 from automedeval.annotation.store import NotYours, Store
 from automedeval.annotation.study import read_study
+from automedeval.commands.annotate import AnnotateArguments, serve
 from automedeval.records import RecordError
 
 pytest_plugins = ["doubles.study_databases"]
@@ -206,6 +212,7 @@ sys.path.insert(0, {tests!r})
 from doubles.small_study import finish
 from automedeval.annotation.store import Stale, Store
 from automedeval.annotation.study import read_study
+from automedeval.commands.annotate import AnnotateArguments, serve
 store = Store(replace(read_study({study!r}), database={url!r}))
 names = sys.argv[1:]
 while names:
@@ -238,6 +245,49 @@ def test_processes_that_write_at_once_lose_nothing_and_store_nothing_twice(datab
     assert per_item == {f"case-{at}": 6 if at < 2 else 2 for at in range(20)}
     assert len(stored) == 2 * sum(per_item.values())
     store.close()
+
+
+def test_servers_that_start_at_once_make_one_secret_one_password_and_one_link_each(
+    database_url: str, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    study, meeting, made = replace(a_study(tmp_path), database=database_url), threading.Barrier(2), []
+
+    def together(read):
+        def wrapped(*given):
+            found = read(*given)
+            with suppress(threading.BrokenBarrierError):
+                meeting.wait(2)  # both have read before either writes
+            return found
+
+        return wrapped
+
+    for name in ("setting", "invited"):
+        monkeypatch.setattr(Store, name, together(getattr(Store, name)))
+    monkeypatch.setattr("automedeval.annotation.app.make_app", lambda *_, secret, **__: made.append(secret))
+    monkeypatch.setattr("uvicorn.Server.run", lambda *_, **__: None)
+    stores = [Store(study) for _ in range(2)]
+
+    def start(store: Store) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        serve(AnnotateArguments("study.yaml", port=port), study, store)
+
+    servers = [threading.Thread(target=start, args=(store,)) for store in stores]
+    for server in servers:
+        server.start()
+    for server in servers:
+        server.join(60)
+    told = capsys.readouterr().out
+    assert len(made) == 2
+    assert len(set(made)) == 1
+    links = re.findall(r"  (\w+) \(\w+\): \S+/invitation/(\S+)", told)
+    assert sorted(name for name, _ in links) == sorted(PHYSICIANS)
+    assert {stores[0].annotator_of(token).name for _, token in links} == set(PHYSICIANS)
+    (password,) = re.findall(r"password, shown this once: (\S+)", told)
+    assert PasswordHasher().verify(stores[0].setting("coordinator_password"), password)
+    for store in stores:
+        store.close()
 
 
 # --- the database -----------------------------------------------------------------------------------------------------

@@ -112,16 +112,14 @@ def _doctors(case: Case, order: Sequence[int]) -> str:
     return ", ".join(f"Doctor {slot} is {case.models[index]}" for slot, index in enumerate(order, 1))
 
 
-def has_password(store: Store) -> bool:
-    """Return whether a coordinator's password has been set."""
-    return store.setting(PASSWORD) is not None
+def set_password(store: Store, password: str, anew: bool = True) -> bool:
+    """Set the coordinator's password, without `anew` only if there is none; return whether it was set.
 
-
-def set_password(store: Store, password: str) -> None:
-    """Set the coordinator's password; sessions under an old one end. Raise RecordError if it is too short."""
+    Sessions under an old one end. Raise RecordError if it is too short.
+    """
     if len(password) < SHORTEST:
         raise RecordError(f"the coordinator's password must have at least {SHORTEST} characters, not {len(password)}")
-    store.set_setting(PASSWORD, PasswordHasher().hash(password))
+    return store.set_setting(PASSWORD, PasswordHasher().hash(password), anew)
 
 
 class Door:

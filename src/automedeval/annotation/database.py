@@ -103,14 +103,13 @@ class Database:
             self._engine = _engine(sa.make_url(url))
             with self.write() as connection:
                 METADATA.create_all(connection)
+                put(connection, SETTINGS, {"name": "study"}, anew=False, value=fingerprint)
                 found = setting(connection, "study")
-                if found is None:
-                    connection.execute(sa.insert(SETTINGS).values(name="study", value=fingerprint))
         except (SQLAlchemyError, ImportError, OSError) as error:
             self.close()
             reason = " ".join(str(getattr(error, "orig", None) or error).split())
             raise RecordError(f"{place}: database: {shown} cannot be opened: {reason}") from None
-        if found not in (None, fingerprint):
+        if found != fingerprint:
             self.close()
             raise RecordError(
                 f"{place}: database: {shown} belongs to another study, or the cases, verdicts or rubrics changed "
@@ -147,10 +146,16 @@ def setting(connection: sa.Connection, name: str) -> str | None:
     return connection.scalar(sa.select(SETTINGS.c.value).where(SETTINGS.c.name == name))
 
 
-def put(connection: sa.Connection, table: sa.Table, key: Mapping[str, Any], **values: Any) -> None:
-    """Store one row with the values of `key` in place of an earlier one."""
+def put(connection: sa.Connection, table: sa.Table, key: Mapping[str, Any], anew: bool = True, **values: Any) -> bool:
+    """Store one row with the values of `key` in place of an earlier one, without `anew` only if there is none.
+
+    Return whether it was stored.
+    """
+    if not anew and connection.execute(sa.select(table).filter_by(**key)).first():
+        return False
     connection.execute(sa.delete(table).filter_by(**key))
     connection.execute(sa.insert(table).values(**key, **values))
+    return True
 
 
 def _engine(url: sa.URL) -> sa.Engine:

@@ -63,18 +63,19 @@ class Store:
 
     # --- who takes part ---
 
-    def invite(self, annotator: str) -> str:
+    def invite(self, annotator: str, anew: bool = True) -> str | None:
         """Return a new token of 256 random bits for an annotator's invitation; an earlier one becomes void.
 
-        Only the SHA-256 of the token is stored. Raise RecordError if there is no annotator with this name.
+        Without `anew` an earlier one stays, and None is returned. Only the SHA-256 of the token is stored. Raise RecordError if
+        there is no annotator with this name.
         """
         if self.study.annotator(annotator) is None:
             names = ", ".join(each.name for each in self.study.annotators)
             raise RecordError(f"{self.study.place}: annotators: {annotator!r} is none of {names}")
         token = secrets.token_urlsafe(32)
+        key, values = {"annotator": annotator}, {"digest": _digest(token), "at": self.clock()}
         with self._write() as connection:
-            db.put(connection, db.INVITATIONS, {"annotator": annotator}, digest=_digest(token), at=self.clock())
-        return token
+            return token if db.put(connection, db.INVITATIONS, key, anew, **values) else None
 
     def last_stored(self) -> dict[str, float]:
         """Return when each annotator last stored or took back something, in seconds since 1970."""
@@ -244,12 +245,12 @@ class Store:
         with self._read() as connection:
             return db.setting(connection, name)
 
-    def set_setting(self, name: str, value: str) -> None:
-        """Set a setting; the name "study" is reserved."""
+    def set_setting(self, name: str, value: str, anew: bool = True) -> bool:
+        """Set a setting, without `anew` only if it is not set; return whether it was. The name "study" is reserved."""
         if name == "study":
             raise ValueError("the setting 'study' is reserved")
         with self._write() as connection:
-            db.put(connection, db.SETTINGS, {"name": name}, value=value)
+            return db.put(connection, db.SETTINGS, {"name": name}, anew, value=value)
 
     def failures(self, who: str | None, within: float) -> tuple[int, float]:
         """Return how many attempts of `who` failed within the last seconds, at most a day, and when the last one did.
