@@ -81,12 +81,13 @@ def test_defaults_and_plans(tmp_path: Path) -> None:
     assert [item.needed for item in study.items] == [1] * 4, "one chief is all chiefs"
 
 
-def test_an_invalid_verdict_is_not_asked_about_and_its_case_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rationale", [None, "", " \n"])
+def test_an_invalid_verdict_is_not_asked_about_and_its_case_is(tmp_path: Path, rationale: str | None) -> None:
     write_study(tmp_path)
     cases = [case_of(at) for at in range(4)]
     verdicts = [verdict_of(case, (1, 2, 3), "x") for case in cases]
     verdicts[1] = verdict_of(cases[1], None, "x")
-    verdicts[2] = verdict_of(cases[2], (1, 2, 3), "x", rationale=None)
+    verdicts[2] = verdict_of(cases[2], (1, 2, 3), "x", rationale=rationale)
     write_lines(tmp_path / "verdicts.jsonl", [*verdicts, verdict_of(case_of(77), (1, 2, 3), "x")])
     study = read_study(tmp_path / "study.yaml")
     assert [item.judges for item in study.items] == [("x",), (), (), ("x",)]

@@ -189,7 +189,7 @@ class _Reader(YamlFile):
             by_case.setdefault(case_id, []).append(verdict)
             if (shown := as_shown(every[case_id], verdict)) is not every[case_id]:
                 cases[case_id] = shown
-        verdicts = {key: verdict for key, verdict in valid.items() if verdict.rationale}
+        verdicts = {key: verdict for key, verdict in valid.items() if (verdict.rationale or "").strip()}
         plans = {kind: self.plan(kind, content[kind], annotators, verdicts) for kind in content if kind in KINDS}
         if not plans:
             self.fail("the file", f"needs at least one of {', '.join(KINDS)}")
