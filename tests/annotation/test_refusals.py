@@ -137,6 +137,24 @@ def test_a_form_sent_twice_is_stored_once(store: Store) -> None:
     assert stored(store) == ["responses"]
 
 
+def test_a_step_that_fails_can_be_repeated_and_says_nothing_untrue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer is on the disk, and the disk is full when the next task is to be assigned."""
+    with opened(write_study(tmp_path, ("prefer",))) as store:
+        someone = physician(store)
+        form = someone.page
+        with monkeypatch.context() as full:
+            full.setattr(store, "next", lambda _: 1 / 0)
+            failed = someone.post("/tasks/1/preference", **someone.fill())
+        assert (failed.status_code, stored(store)) == (500, ["preference"])
+        assert "Nothing was stored" not in failed.text
+        assert "Please repeat the step." in failed.text
+        someone.page = form
+        assert someone.post("/tasks/1/preference", **someone.fill()).url.path == "/tasks/2"
+        assert stored(store) == ["preference"]
+
+
 def test_a_stale_form_changes_nothing_and_loses_nothing(store: Store) -> None:
     someone = physician(store)
     old = someone.page

@@ -154,7 +154,7 @@ class Guard:
             LOG.exception("a request failed")
             if started:
                 raise
-            text = "The page failed. Nothing was stored by this step, and what was stored before is safe. Please go on."
+            text = "The page failed, perhaps after storing this step. What was stored before is safe. Please repeat the step."
             await plain_page(500, "Something went wrong", text)(scope, receive, send_guarded)
 
 
