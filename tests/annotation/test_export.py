@@ -133,6 +133,28 @@ def test_an_earlier_export_does_not_outlive_its_answers(tmp_path: Path, opened) 
         write_export(store, tmp_path / "file")
 
 
+def test_an_export_replaces_no_files_of_others(tmp_path: Path, opened) -> None:
+    """Ratings that somebody wrote by hand, and the answers of another study, would be overwritten or removed."""
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    rated, compared = (
+        opened(a_study(tmp_path / "one", rate={"judges": []})),
+        opened(a_study(tmp_path / "other", rate=None, prefer={"judges": ["x", "y"]})),
+    )
+    for store in (rated, compared):
+        finish(store, store.next("ann"))
+    write_lines(tmp_path / "ratings.jsonl", [{"case_id": "by hand"}])
+    write_export(rated, tmp_path / "out")
+    before = {file: file.read_bytes() for file in (tmp_path / "ratings.jsonl", *(tmp_path / "out").iterdir())}
+    for folder in (tmp_path, tmp_path / "out"):
+        with pytest.raises(RecordError, match=r"its ratings.jsonl is not of this study's database"):
+            write_export(compared, folder)
+    assert {file: file.read_bytes() for file in before} == before
+    assert not (tmp_path / "preferences.jsonl").exists()
+    finish(rated, rated.next("ann"))
+    assert write_export(rated, tmp_path / "out")["ratings.jsonl"] == 2 * 9
+
+
 def test_scores_of_a_reference_are_no_ratings_of_a_case(tmp_path: Path, opened) -> None:
     write_study(tmp_path, number=1)
     shown = verdict_of(case_of(0), (1, 2, 3, 5), "x", models=[*MODELS, "reference"])

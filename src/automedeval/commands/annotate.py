@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from automedeval.annotation.coordinator import set_password
-from automedeval.annotation.export import write_export
+from automedeval.annotation.export import FILES, write_export
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import Study, read_study
 from automedeval.cli import parse
@@ -78,7 +78,7 @@ def main() -> None:
     with closing(Store(study)) as store:
         if args.export is not None:
             for name, count in write_export(store, args.export).items():
-                print(f"{name}: {count:,} lines")
+                print(f"{name}: {count:,} {'lines' if name in FILES else 'left out'}")
             print(f"written to {args.export}")
         elif args.invite is not None:
             print(f"{args.invite}: {link(args, store.invite(args.invite))}")
