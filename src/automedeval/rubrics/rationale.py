@@ -12,7 +12,7 @@ from dataclasses import dataclass
 _MARK = r"[*_]{0,3}"
 _GAP = r"[ \t]{0,3}"
 _NUMBER = r"[1-9][0-9]?(?![0-9]|\.[0-9]|,[0-9]{3})"  # "Doctor 1.", never "Doctor 1.5"
-_DOCTOR = rf"\b(?i:doctor){_GAP}#?({_NUMBER})"
+_DOCTOR = rf"\b(?i:doctor|dr\.?){_GAP}#?({_NUMBER})"
 # A header begins a line; within a line only "Step 3:", with a capital and a colon, is one.
 _HEADER = re.compile(
     rf"(?:(?P<line>^[ \t*#>_-]{{0,12}})(?i:step)|(?<=\s){_MARK}Step){_GAP}(?P<number>{_NUMBER})"
@@ -22,16 +22,23 @@ _HEADER = re.compile(
     re.M,
 )
 _HEADING = re.compile(r"\s*[*#_ \t]{0,12}analy[sz](?:e|is)[*_]{0,3}[:：][*_]{0,3}\s*", re.I)
-# "Doctor 2", "Doctors 1, 2 and 3", "the first doctor". After a single doctor a comma begins no list: "Doctor 1, 2 tablets".
-_UNIT = r"(?!\s?(?:%|(?:mg|mcg|g|ml|hours?|days?|weeks?|tablets?|times)\b))"
+# "Doctor 2", "Dr. 2", "Doctors 1, 2 and 3", "the first doctor", "Doctor Two". After a single doctor a comma begins no list:
+# "Doctor 1, 2 tablets". What follows a patient's own doctor is no name: "see your doctor 2 or 3 weeks before".
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+_CARDINALS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_NO_OWN = "".join(rf"(?<!\b{word}\s)" for word in ("a", "any", "another", "my", "your", "his", "her", "their", "our"))
+_NO_UNIT = (
+    r"(?!(?:\s?(?:[–-]|to)\s?[0-9]+)?\s?(?:%|(?:mg|mcg|g|ml|tablets?|pills?|times|miles?|minutes?|hours?|days?|weeks?|"
+    r"months?|years?)\b))"
+)
+_ONE = rf"#?{_NUMBER}\b{_NO_UNIT}"
 _NAMES = re.compile(
-    rf"\bdoctors\s{{0,3}}#?{_NUMBER}\b(?:(?:[–-]|\s?[,/&]\s?|,?\s(?:and|or|to|vs\.?)\s)#?{_NUMBER}\b{_UNIT}){{0,20}}"
-    rf"|\bdoctor\s{{0,3}}#?{_NUMBER}\b(?:(?:\s?[/&]\s?|\s(?:and|or)\s)#?{_NUMBER}\b{_UNIT}){{0,20}}"
-    r"|\bthe\s(?:first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth)(?=\sdoctor)",
+    rf"{_NO_OWN}\b(?:(?:doctors|drs\.?)\s{{0,3}}{_ONE}(?:(?:[–-]|\s?[,/&]\s?|,?\s(?:and|or|to|through|vs\.?)\s){_ONE}){{0,20}}"
+    rf"|(?:doctor|dr\.?)\s{{0,3}}{_ONE}(?:(?:\s?[/&]\s?|\s(?:and|or|vs\.?)\s){_ONE}){{0,20}})"
+    rf"|\bthe\s(?:{'|'.join(_ORDINALS)})(?=\sdoctor)|\b(?-i:Doctor\s(?:{'|'.join(map(str.capitalize, _CARDINALS))}))\b",
     re.I,
 )
-_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
-_NUMBERS = re.compile(r"([0-9]+)(?:([–-]|\sto\s)([0-9]+))?")
+_NUMBERS = re.compile(r"([0-9]+)(?:([–-]|\s(?:to|through)\s)([0-9]+))?")
 
 
 @dataclass(frozen=True)
@@ -176,12 +183,12 @@ def _rename(text: str, name: Callable[[int], int]) -> str:
         return ", ".join(map(str, new[:-1])) + f" and {new[-1]}"
 
     def names(match: re.Match) -> str:
-        words = match[0]
-        if words[:3].lower() != "the":
-            return _NUMBERS.sub(numbers, words)
-        ordinal = words[4:]
-        new = name(_ORDINALS.index(ordinal.lower()) + 1)
-        word = _ORDINALS[new - 1] if new <= len(_ORDINALS) else ordinal
-        return words[:4] + (word.capitalize() if ordinal[0].isupper() else word)
+        word = match[0].split()[-1]
+        known = next((each for each in (_ORDINALS, _CARDINALS) if word.lower() in each), None)
+        if known is None:
+            return _NUMBERS.sub(numbers, match[0])
+        new = name(known.index(word.lower()) + 1)
+        other = known[new - 1] if new <= len(known) else word
+        return match[0].removesuffix(word) + (other.capitalize() if word[0].isupper() else other)
 
     return _NAMES.sub(names, text)
