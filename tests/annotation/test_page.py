@@ -163,6 +163,12 @@ def test_wide_scales_conversations_and_empty_responses_are_shown(tmp_path: Path)
         assert len(names) == 9
         assert someone.post(RESPONSES, **dict.fromkeys(names, "21")).status_code == 422
         assert someone.page.count('value="21"') == 9
+        for then in ("leave", "undo"):  # buttons that do not check a form
+            kept = someone.post(f"{RESPONSES}/draft", then=then, **{names[0]: "21", "comments-1": "Half a thought."})
+            assert (kept.status_code, someone.page.count('value="21"')) == (422, 1)
+            assert "Half a thought." in someone.page
+            assert "a whole number from 1 to 20" in someone.page
+            assert "still open" not in someone.page.lower()
         assert someone.post(RESPONSES, **dict.fromkeys(names, "17")).status_code == 200
         assert next(store.answers()).content["scores"]["1"]["fluency"] == 17
 

@@ -181,15 +181,15 @@ def _add_tasks(app: FastAPI, study: Study, store: Store, templates: Jinja2Templa
         else:
             values = {field.name: list(request.state.form.get(field.name, [])) for field in sheet.fields}
         missing = [each.name for each in sheet.fields if each.required and not "".join(values[each.name]).strip()]
-        skipping = request.url.path.endswith("/skip")
+        step = request.url.path.rpartition("/")[2]
         shown = {
             "sheet": sheet,
             "assignment": assignment,
             "progress": store.progress(assignment.annotator),
             "values": values,
-            "missing": missing if error and not skipping else [],
+            "missing": missing if step == sheet.slug else [],
             "told": str(error or ""),
-            "reason": field_of(request, "reason") if skipping else None,
+            "reason": field_of(request, "reason") if step == "skip" else None,
         }
         return templates.TemplateResponse(request, "task.html.jinja", shown, STATUS[type(error)])
 
@@ -246,7 +246,10 @@ def _add_tasks(app: FastAPI, study: Study, store: Store, templates: Jinja2Templa
         """Store a draft; then undo, go to the first page ("leave"), or return no content if the script asks."""
         assignment = task_of(request, number)
         part, fields = asked(assignment, slug)
-        store.keep_draft(assignment.annotator, number, part, read_form(fields, request.state.form))
+        try:
+            store.keep_draft(assignment.annotator, number, part, read_form(fields, request.state.form))
+        except (Invalid, Stale) as error:
+            return once_more(request, number, part, error)
         then = field_of(request, "then")
         if then == "undo":
             return see_task(request, store.undo(assignment.annotator))
