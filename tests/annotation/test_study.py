@@ -1,7 +1,6 @@
 """A study's file: what it asks whom, in which order; and one readable line for everything that can be wrong with it."""
 
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,8 +36,6 @@ def test_the_sample_study(monkeypatch) -> None:
     assert [item.needed for item in study.items] == [3] * 5 + [1] * 5 + [3] * 3 + [1] * 7
     assert [criterion.name for criterion in study.rubric.criteria] == list(CRITERIA)
     assert study.database == "sqlite:///stores/sample-annotation.sqlite"
-    for file in study.files:
-        assert Path(file).is_file()
     # What the packaged verdicts say is what the recorded teachers say.
     recorded = [
         json.loads(line) for line in Path("recipes/runs/automedeval-135m/teacher.jsonl").read_text().splitlines()
@@ -91,17 +88,6 @@ def test_an_invalid_verdict_is_not_asked_about_and_its_case_is(tmp_path: Path, r
     write_lines(tmp_path / "verdicts.jsonl", [*verdicts, verdict_of(case_of(77), (1, 2, 3), "x")])
     study = read_study(tmp_path / "study.yaml")
     assert [item.judges for item in study.items] == [("x",), (), (), ("x",)]
-
-
-def test_the_files_of_a_study_are_named(tmp_path: Path) -> None:
-    rubrics = ROOT / "src/automedeval/rubrics"
-    for file in ("packaged/automedeval.yaml", "templates/automedeval.jinja", "packaged/questions/verdict.yaml"):
-        shutil.copy(rubrics / file, tmp_path)
-    own = {"rubric": str(tmp_path / "automedeval.yaml"), "verdict_rubric": str(tmp_path / "verdict.yaml")}
-    names = [Path(file).name for file in a_study(tmp_path, **own).files]
-    assert names == [
-        "study.yaml", "automedeval.yaml", "verdict.yaml", "automedeval.jinja", "cases.jsonl", "verdicts.jsonl",
-    ]  # fmt: skip
 
 
 def test_of_several_readings_the_first_is_asked_about(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import math
 import re
 import time
 from contextlib import suppress
-from importlib import resources
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
@@ -19,14 +18,13 @@ from starlette.templating import Jinja2Templates
 
 from automedeval.annotation import forms
 from automedeval.annotation.assignment import Assignment
-from automedeval.annotation.coordinator import add_coordinator
+from automedeval.annotation.coordinator import PAGES, add_coordinator
 from automedeval.annotation.security import csrf_of, field_of, layers, sign_in
 from automedeval.annotation.store import NotYours, Stale, Store
 from automedeval.annotation.study import Annotator, Study
 from automedeval.annotation.validation import Field, Invalid, read_form, values_of
 from automedeval.reports.page import environment
 
-PAGES = resources.files("automedeval.annotation") / "templates"
 ASSETS = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
 STATUS = {type(None): 200, Stale: 409, Invalid: 422}
 INVITE_AGAIN = (

@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
-from automedeval.annotation.jury_queue import REVISIONS, Dispute, read_disputes
+from automedeval.annotation.jury_queue import Dispute, read_disputes
 from automedeval.records import Case, RecordError, Verdict, as_shown, digest, read_cases, read_placed, verdicts_file
 from automedeval.records.yaml_file import YamlFile
 from automedeval.rubrics import TAGS, Questions, Rubric, RubricError, packaged_rubrics, read_questions, read_rubric
@@ -96,7 +96,6 @@ class Study:
         plans: by kind, in the order of the file.
         items: in the order in which they are assigned.
         database: SQLAlchemy URL; a relative SQLite path is relative to the working directory.
-        files: every file that was read, the study's own first.
     """
 
     title: str
@@ -112,7 +111,6 @@ class Study:
     items: tuple[Item, ...]
     seed: int
     database: str
-    files: tuple[str, ...] = ()
 
     @cached_property
     def fingerprint(self) -> str:
@@ -171,7 +169,6 @@ class _Reader(YamlFile):
     def study(self) -> Study:
         content = self.read()
         self.only(content, KEYS)
-        self.files = [self.place]
         title, database = self.take(content, "title", str), self.database(self.take(content, "database", str))
         seed, order = self.take(content, "seed", int, 0), self.take(content, "order", str, "file", ORDERS)
         annotators = self.annotators(content)
@@ -236,7 +233,6 @@ class _Reader(YamlFile):
             items=tuple(items),
             seed=seed,
             database=database,
-            files=tuple(self.files),
         )
 
     def database(self, given: str) -> str:
@@ -278,10 +274,6 @@ class _Reader(YamlFile):
             questions = read_questions(own)
         except RubricError as error:
             self.fail(key, str(error))
-        self.files += [file for file in (given, own) if file.endswith((".yaml", ".yml"))]
-        template = Path(given).parent / rubric.template
-        if given in self.files and template.is_file():  # a user's rubric may have its template beside it
-            self.files.append(str(template))
         asked = {"rate": "rating responses", "verify": "checking verdicts", "prefer": "comparing verdicts"}
         if not rubric.scale and (needing := [text for kind, text in asked.items() if kind in content]):
             self.fail("rubric", f"{rubric.name} gives choices about pairs; {needing[0]} needs a scale")
@@ -292,7 +284,6 @@ class _Reader(YamlFile):
     def cases(self, content: Mapping[str, Any]) -> dict[str, Case]:
         found: dict[str, Case] = {}
         for file in self.texts(content, "cases"):
-            self.files.append(file)
             for case in read_cases(file):
                 if case.id in found:
                     self.fail("cases", f"the id {case.id!r} of {file} stands in another file already")
@@ -305,9 +296,7 @@ class _Reader(YamlFile):
         """Return the valid verdicts on the cases by the study's rubric; skip verdicts on other cases or by other rubrics."""
         found: dict[tuple[str, str], Verdict] = {}
         for given in self.texts(content, "verdicts", ()):
-            file = str(verdicts_file(given))
-            self.files.append(file)
-            for place, verdict in read_placed(file, Verdict):
+            for place, verdict in read_placed(verdicts_file(given), Verdict):
                 case = cases.get(verdict.case_id)
                 if case is None or not verdict.valid or verdict.rubric != rubric.name:
                     continue
@@ -328,7 +317,6 @@ class _Reader(YamlFile):
 
     def disputes(self, content: Mapping[str, Any], cases: Mapping[str, Case], rubric: Rubric) -> dict[str, Dispute]:
         queue = self.take(content["jury"] or {}, "queue", str, inside="jury.")
-        self.files += [queue, str(Path(queue).with_name(REVISIONS))]
         known = {each.name: each for each in (*map(read_rubric, packaged_rubrics()), rubric)}
         return read_disputes(queue, cases, known)
 
