@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from argon2 import PasswordHasher
 from doubles.small_study import PHYSICIANS, a_study, filled, finish, send
 from programs import ROOT
+from sqlalchemy.exc import SQLAlchemyError
 
 from automedeval.annotation.database import EVENTS, METADATA
 from automedeval.annotation.store import NotYours, Store
@@ -331,6 +332,17 @@ def test_a_database_that_cannot_be_opened_is_one_line(tmp_path: Path) -> None:
             Store(replace(study, database=wrong))
         assert "\n" not in str(told.value)
     assert (tmp_path / "text").read_text() == "no database " * 100
+
+
+def test_an_error_of_the_database_names_no_answer(open_store) -> None:
+    store = open_store()
+    task = store.next("ann")
+    with store._write() as connection:
+        connection.execute(sa.text("ALTER TABLE events RENAME COLUMN seconds TO minutes"))
+    with pytest.raises(SQLAlchemyError) as told:
+        send(store, task, filled(task) | {"comments": {"1": "My sister had that."}})
+    assert "INSERT INTO events" in str(told.value)
+    assert "sister" not in str(told.value)
 
 
 def test_settings_and_failed_attempts(open_store, clock) -> None:

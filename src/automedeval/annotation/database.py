@@ -19,6 +19,7 @@ from automedeval.records import RecordError
 
 BUSY = 30.0  # seconds that a write waits for writes of other processes
 THREADS = 64  # open connections: more than a server has threads
+QUIET = {"hide_parameters": True}  # an error that is logged names no answer and no secret
 LOCK = 4_712_025  # number of the PostgreSQL lock that serialises writes, as SQLite does
 
 
@@ -162,14 +163,13 @@ def _engine(url: sa.URL) -> sa.Engine:
     if url.get_backend_name() != "sqlite":
         # The driver that the package names, whatever SQLAlchemy's default is.
         url = url.set(drivername="postgresql+psycopg")
-        return sa.create_engine(url, pool_size=16, max_overflow=32, pool_pre_ping=True)
+        return sa.create_engine(url, **QUIET, pool_size=16, max_overflow=32, pool_pre_ping=True)
     file = Path(url.database)
     file.parent.mkdir(parents=True, exist_ok=True)
     # Only the user who runs the study can read the answers; SQLite gives its other files the same rights.
     os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
-    engine = sa.create_engine(
-        url, connect_args={"timeout": BUSY, "isolation_level": None}, pool_size=THREADS, max_overflow=0
-    )
+    options = {"timeout": BUSY, "isolation_level": None}
+    engine = sa.create_engine(url, **QUIET, connect_args=options, pool_size=THREADS, max_overflow=0)
 
     @sa.event.listens_for(engine, "connect")
     def prepare(connection: Any, _: Any) -> None:
