@@ -115,11 +115,20 @@ def _doctors(case: Case, order: Sequence[int]) -> str:
 def set_password(store: Store, password: str, anew: bool = True) -> bool:
     """Set the coordinator's password, without `anew` only if there is none; return whether it was set.
 
-    Sessions under an old one end. Raise RecordError if it is too short.
+    Sessions under another one end; the one that is set already changes nothing. Raise RecordError if it is too short.
     """
     if len(password) < SHORTEST:
         raise RecordError(f"the coordinator's password must have at least {SHORTEST} characters, not {len(password)}")
+    if _fits(password, store.setting(PASSWORD)):
+        return False
     return store.set_setting(PASSWORD, PasswordHasher().hash(password), anew)
+
+
+def _fits(password: str, hashed: str | None) -> bool:
+    try:
+        return hashed is not None and PasswordHasher().verify(hashed, password)
+    except VerificationError:
+        return False
 
 
 class Door:
@@ -168,11 +177,8 @@ class Door:
     def _look(self, who: str, hashed: str | None, password: str) -> tuple[str, int] | None:
         if left := self._pause(who):
             return self._refusal(left)
-        try:
-            if hashed is not None and PasswordHasher().verify(hashed, password):
-                return None
-        except VerificationError:
-            pass  # a wrong password is counted below
+        if _fits(password, hashed):
+            return None
         self.store.fail(who)
         return "This is not the password.", 0
 
