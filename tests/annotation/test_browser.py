@@ -4,6 +4,7 @@ The pictures of docs/annotation.md are made by `python tests/test_annotation_bro
 """
 
 import random
+import re
 import shutil
 import sys
 import tempfile
@@ -299,6 +300,55 @@ def test_what_is_half_filled_is_kept(browser: "playwright.Browser", store: Store
     assert len(list(store.answers())) == 1
 
 
+@pytest.mark.parametrize("status", [502, 500, 403, 413])
+def test_a_page_that_does_not_take_a_form_loses_nothing(
+    browser: "playwright.Browser", store: Store, address: str, status: int
+) -> None:
+    """A proxy answers by 502 while the page is started again, the page by 500 if its disk is full."""
+    visit = Visit(browser, address)
+    visit.begin(store.invite("physician-2"))
+    page, refused = visit.page, []
+
+    def refuse(route: "playwright.Route") -> None:
+        if route.request.method == "POST":
+            refused.append(route.request.url)
+            route.fulfill(status=status, body="Refused.")
+        else:
+            route.continue_()
+
+    page.route("**/tasks/**", refuse)
+    visit.choose()
+    page.locator("summary", has_text="Add a comment").first.click()
+    page.get_by_label("Doctor 1: Comment").fill("A long thought.")
+    told = page.get_by_role("status")
+    told.filter(has_text=re.compile("^Not kept: .")).wait_for()
+    page.get_by_role("button", name="Store and go on").click()
+    told.filter(has_text=re.compile("^Not stored: .")).wait_for()
+    assert {each.rpartition("/")[2] for each in refused} == {"draft", "responses"}
+    page.unroute("**/tasks/**")
+    if status >= 500:
+        told.filter(has_text=re.compile("^Kept")).wait_for()
+    visit.press("Store and go on")
+    assert visit.heading() == "Rate the verdict"
+    (answer,) = store.answers()
+    assert (answer.content["comments"], len(answer.content["scores"])) == ({"1": "A long thought."}, 3)
+    visit.context.close()
+
+
+def test_a_long_text_is_kept(browser: "playwright.Browser", store: Store, address: str) -> None:
+    """A browser refuses to send more than 64 KiB after a page is left; three comments of 2,500 letters are more."""
+    visit = Visit(browser, address)
+    visit.begin(store.invite("physician-2"))
+    text = "药" * 2_500
+    for doctor in (1, 2, 3):
+        visit.page.locator("summary", has_text="Add a comment").nth(doctor - 1).click()
+        visit.page.locator(f"[name=comments-{doctor}]").evaluate("(field, text) => { field.value = text; }", text)
+    visit.page.locator("[name=scores-1-fluency]").first.check()
+    visit.page.get_by_role("status").filter(has_text=re.compile("^Kept")).wait_for()
+    assert store.assignment("physician-2", 1).drafts["responses"]["comments"] == {str(slot): text for slot in (1, 2, 3)}
+    visit.context.close()
+
+
 def test_two_tabs_do_not_undo_each_other(browser: "playwright.Browser", store: Store, address: str) -> None:
     visit = Visit(browser, address)
     visit.begin(store.invite("physician-2"))
@@ -359,7 +409,7 @@ def illustrate(folder: Path, scratch: Path) -> None:
         visit.begin(store.invite("physician-3"))
         for key in "55422":
             visit.page.keyboard.press(key)
-        visit.page.get_by_role("status").filter(has_text="Kept ").wait_for()
+        visit.page.get_by_role("status").filter(has_text=re.compile("^Kept")).wait_for()
         visit.page.evaluate("window.scrollTo(0, 0)")
         visit.page.screenshot(path=folder / "annotation-responses.png")
         visit.choose(3)

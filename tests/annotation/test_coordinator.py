@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 from doubles.agreement_study import meta_evaluate
-from doubles.study_page import HOSTILE, JUDGES, MODELS, Physician, client_of, opened, write_study
+from doubles.study_page import ANNOTATORS, HOSTILE, JUDGES, MODELS, Physician, client_of, opened, write_study
 
 from automedeval.annotation.assignment import Assignment
-from automedeval.annotation.coordinator import has_password, set_password
+from automedeval.annotation.coordinator import set_password
 from automedeval.annotation.progress import drift, live_preferences
 from automedeval.annotation.store import Store
+from automedeval.annotation.study import KINDS
 from automedeval.records import RecordError
 
 PASSWORD = "correct horse battery"
@@ -124,6 +125,8 @@ def test_a_session_ends_with_its_password_with_time_and_by_leaving(store: Store,
     assert visitor.post("/coordinator/leave").url.path == "/coordinator/login"
     assert visitor.client.get("/coordinator", follow_redirects=False).status_code == 303
     visitor = signed_in(store)
+    set_password(store, PASSWORD)  # at every start, if the environment gives it
+    assert visitor.client.get("/coordinator", follow_redirects=False).status_code == 200
     set_password(store, PASSWORD + "!")
     assert visitor.client.get("/coordinator", follow_redirects=False).status_code == 303
 
@@ -132,7 +135,7 @@ def test_the_password_is_kept_as_its_hash_and_is_long_enough(store: Store) -> No
     kept = store.setting("coordinator_password")
     assert kept.startswith("$argon2id$")
     assert PASSWORD not in kept
-    assert has_password(store)
+    assert not set_password(store, "another password", anew=False)
     with pytest.raises(RecordError, match="at least 12 characters, not 5"):
         set_password(store, "short")
     assert store.setting("coordinator_password") == kept
@@ -170,6 +173,33 @@ def test_progress_of_every_physician(store: Store, clock: Clock) -> None:
     assert table[1][:7] == ["physician-2", "chief", "2", "1", "1", "20", "1:01"]
     assert table[2][:7] == ["physician-3", "chief", "0", "0", "0", "24", "–"]
     assert [row[-1] for row in table] == ["Make link"] * 3
+
+
+def test_who_skips_or_takes_back_is_not_idle(store: Store, clock: Clock) -> None:
+    def last() -> str:
+        return rows(signed_in(store).page, "Tasks of every physician")[0][7]
+
+    task = store.next("physician-1")
+    assert last() == "–"
+    store.skip("physician-1", task.id, "The question is cut off.", task.version)
+    assert last() == "2027-01-15 08:00 UTC"
+    clock.now += 3600
+    store.undo("physician-1")
+    assert last() == "2027-01-15 09:00 UTC"
+
+
+def test_times_on_tasks_outlive_changes_of_roles_and_kinds(tmp_path: Path) -> None:
+    """A study goes on from rating to comparing, and an attending physician, who rated no verdicts, becomes a chief."""
+    with opened(write_study(tmp_path, ("rate",), rate={"judges": [JUDGES[0]], "verify_roles": ["chief"]})) as store:
+        work(store, "physician-1", agreeing(), 1, seconds=90.0)
+        work(store, "physician-2", agreeing(), 1, seconds=30.0)
+    roles = ("chief", *list(ANNOTATORS.values())[1:])
+    people = [{"name": name, "role": role} for name, role in zip(ANNOTATORS, roles)]
+    with opened(write_study(tmp_path, ("prefer",), annotators=people)) as store:
+        set_password(store, PASSWORD)
+        table = rows(signed_in(store).page, "Tasks of every physician")
+        assert [row[2] for row in table] == ["1", "1", "0"]
+        assert [row[6] for row in table] == ["1:30", "1:00", "–"]  # a chief's task has two parts
 
 
 def test_agreement_is_that_of_the_report_on_the_exported_ratings(store: Store, tmp_path: Path) -> None:
@@ -226,13 +256,32 @@ def test_the_widest_disagreement_comes_first_and_can_be_looked_at(store: Store) 
         assert visitor.client.get(wrong).status_code == 404
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_item_of_every_kind_can_be_looked_at(tmp_path: Path, kind: str) -> None:
+    with opened(write_study(tmp_path, (kind,))) as store:
+        set_password(store, PASSWORD)
+        for name, score in (("physician-2", 1), ("physician-3", 0)):
+            work(store, name, lambda *_, score=score: score if kind == "verify" else score + 1)
+        page = signed_in(store).get("/coordinator/items/0")
+        assert page.status_code == 200
+        given = re.findall(r'<th scope="row">(physician-\d), chief</th><td>(.*?)</td>', page.text)
+        told = {
+            "rate": "relevancy {}, knowledge_correctness {}, fluency {}",
+            "verify": "knowledge {}, attribution {}, fluency {} (outdated)",
+            "jury": "decision keep",
+            "prefer": f"knowledge {JUDGES[0]}, attribution {JUDGES[0]}, fluency {JUDGES[0]}",
+        }[kind]
+        points = {"rate": "2", "verify": "1"}.get(kind)
+        assert ("physician-2", told.format(*[points] * 3)) in given
+
+
 def test_drift_follows_each_physicians_own_sequence(store: Store) -> None:
     """A physician who grows stricter: the first four cases 5, the last four 2."""
     work(store, "physician-1", lambda *_: 5, 4)
     work(store, "physician-1", lambda *_: 2, 4)
     work(store, "physician-2", lambda *_: 3, 3)
     answers = list(store.answers())
-    assert drift(answers, bins=2) == [
+    assert drift(store.study, answers, bins=2) == [
         ("physician-1", [(2.5, 5.0, 4), (6.5, 2.0, 4)]),
         ("physician-2", [(1.5, 3.0, 2), (3.0, 3.0, 1)]),
     ]
@@ -244,6 +293,14 @@ def test_drift_follows_each_physicians_own_sequence(store: Store) -> None:
     assert "style-src 'unsafe-inline'" in answer.headers["content-security-policy"]
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert visitor.client.get("/coordinator/figures/nothing.svg").status_code == 404
+
+
+def test_drift_does_not_follow_a_clock_that_is_set_back(store: Store, clock: Clock) -> None:
+    for score in (5, 4, 3, 2):
+        work(store, "physician-1", lambda *_, score=score: score, 1)
+        clock.now -= 3600 * (score == 4)
+    ((_, points),) = drift(store.study, list(store.answers()))
+    assert [mean for _, mean, _ in points] == [5, 4, 3, 2]
 
 
 def test_preferences_are_the_judges_whichever_side_they_stood_on(store: Store) -> None:

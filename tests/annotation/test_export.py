@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
+import krippendorff
 import numpy as np
 import pytest
 import yaml
@@ -14,6 +15,7 @@ from doubles.small_study import ASKED, CRITERIA, a_study, filled, finish, send, 
 from programs import ROOT, SAMPLE, error_line, run_recipe
 
 from automedeval.annotation.export import write_export
+from automedeval.annotation.progress import drift, live_agreement
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import read_study
 from automedeval.records import RecordError, Verdict, read_records
@@ -131,6 +133,28 @@ def test_an_earlier_export_does_not_outlive_its_answers(tmp_path: Path, opened) 
         write_export(store, tmp_path / "file")
 
 
+def test_an_export_replaces_no_files_of_others(tmp_path: Path, opened) -> None:
+    """Ratings that somebody wrote by hand, and the answers of another study, would be overwritten or removed."""
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    rated, compared = (
+        opened(a_study(tmp_path / "one", rate={"judges": []})),
+        opened(a_study(tmp_path / "other", rate=None, prefer={"judges": ["x", "y"]})),
+    )
+    for store in (rated, compared):
+        finish(store, store.next("ann"))
+    write_lines(tmp_path / "ratings.jsonl", [{"case_id": "by hand"}])
+    write_export(rated, tmp_path / "out")
+    before = {file: file.read_bytes() for file in (tmp_path / "ratings.jsonl", *(tmp_path / "out").iterdir())}
+    for folder in (tmp_path, tmp_path / "out"):
+        with pytest.raises(RecordError, match=r"its ratings.jsonl is not of this study's database"):
+            write_export(compared, folder)
+    assert {file: file.read_bytes() for file in before} == before
+    assert not (tmp_path / "preferences.jsonl").exists()
+    finish(rated, rated.next("ann"))
+    assert write_export(rated, tmp_path / "out")["ratings.jsonl"] == 2 * 9
+
+
 def test_scores_of_a_reference_are_no_ratings_of_a_case(tmp_path: Path, opened) -> None:
     write_study(tmp_path, number=1)
     shown = verdict_of(case_of(0), (1, 2, 3, 5), "x", models=[*MODELS, "reference"])
@@ -142,6 +166,37 @@ def test_scores_of_a_reference_are_no_ratings_of_a_case(tmp_path: Path, opened) 
     counts = write_export(store, tmp_path)
     assert (counts["ratings.jsonl"], counts["scores of references"]) == (9, 3)
     assert {line["model"] for line in read_lines(tmp_path / "ratings.jsonl")} == set(MODELS)
+    # The figure of drift is of the same scores.
+    (reference,) = (slot for slot, index in enumerate(task.order, 1) if index == 3)
+    again = filled(store.undo("ann"), score=2)
+    again["scores"][str(reference)] = dict.fromkeys(CRITERIA, 5)
+    send(store, store.next("ann"), again)
+    assert drift(store.study, list(store.answers())) == [("ann", [(1.0, 2.0, 1)])]
+
+
+def test_a_model_called_reference_is_a_model(tmp_path: Path, opened) -> None:
+    """Nobody was shown the reference: one of the candidates has its name, for instance a physician's own answer."""
+    models = [MODELS[0], "reference", MODELS[2]]
+    study = write_study(tmp_path, number=2, verdicts=None, rate={"raters": 2})
+    cases = [case_of(at).to_dict() for at in range(2)]
+    for case in cases:
+        for response, model in zip(case["responses"], models):
+            response["model"] = model
+    write_lines(tmp_path / "cases.jsonl", cases)
+    store, given = opened(read_study(study)), []
+    for name, points in (("ann", (1, 3, 5)), ("bob", (5, 3, 1))):
+        while (task := store.next(name)) is not None:
+            send(store, task, {"scores": by_model(task, models, dict(zip(models, points)))})
+            given += [(task.item.case_id, name, model, score) for model, score in zip(models, points)]
+    counts = write_export(store, tmp_path)
+    assert "scores of references" not in counts
+    lines = read_lines(tmp_path / "ratings.jsonl")
+    told = Counter((line["case_id"], line["annotator"], line["model"], line["score"]) for line in lines)
+    assert told == Counter(dict.fromkeys(given, len(CRITERIA)))
+    table = np.array([(1, 3, 5) * 2, (5, 3, 1) * 2])
+    alpha = krippendorff.alpha(table, level_of_measurement="ordinal")
+    for figures in live_agreement(store.study, list(store.answers()))["responses"].values():
+        assert (figures["alpha (ordinal)"].value, figures["alpha (ordinal)"].n) == (pytest.approx(alpha), 6)
 
 
 # --- what the recipes make of them ------------------------------------------------------------------------------------

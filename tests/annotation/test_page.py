@@ -1,5 +1,6 @@
 """The physicians' page by its requests: what it shows and withholds, whom it lets in, and what every answer carries."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -162,8 +163,37 @@ def test_wide_scales_conversations_and_empty_responses_are_shown(tmp_path: Path)
         assert len(names) == 9
         assert someone.post(RESPONSES, **dict.fromkeys(names, "21")).status_code == 422
         assert someone.page.count('value="21"') == 9
+        for then in ("leave", "undo"):  # buttons that do not check a form
+            kept = someone.post(f"{RESPONSES}/draft", then=then, **{names[0]: "21", "comments-1": "Half a thought."})
+            assert (kept.status_code, someone.page.count('value="21"')) == (422, 1)
+            assert "Half a thought." in someone.page
+            assert "a whole number from 1 to 20" in someone.page
+            assert "still open" not in someone.page.lower()
         assert someone.post(RESPONSES, **dict.fromkeys(names, "17")).status_code == 200
         assert next(store.answers()).content["scores"]["1"]["fluency"] == 17
+
+
+def test_half_a_character_does_not_stop_a_study(tmp_path: Path) -> None:
+    """A text that was cut inside an emoji ends in a lone surrogate, which JSON can hold and a page cannot."""
+    study = write_study(tmp_path, ("rate", "jury", "prefer"), 1)
+    for file in ("cases", "verdicts", "queue", "revisions"):
+        text = (tmp_path / f"{file}.jsonl").read_text()
+        text = re.sub('"case-1"', r'"case-1 \\ud83d"', text).replace("(case 1", r"(case 1 \ud83e")
+        (tmp_path / f"{file}.jsonl").write_text(text)
+    with opened(study) as store:
+        set_password(store, "a long password")
+        someone = physician(store)
+        while 'id="task"' in someone.page:
+            assert r"(case 1 \ud83e" in someone.page
+            fields = someone.fill(0 if "decision" in someone.asked() else -1)
+            assert someone.post(someone.place(), **fields).status_code == 200
+        assert "3 done" in someone.page
+        someone.get("/coordinator/login")
+        someone.post("/coordinator/login", password="a long password")
+        for page in ("/coordinator", *(f"/coordinator/items/{number}" for number in range(3))):
+            assert someone.get(page).status_code == 200
+        files = [someone.client.get(f"/coordinator/export/{name}.jsonl").content for name in ("ratings", "preferences")]
+        assert [json.loads(file.splitlines()[0])["case_id"] for file in files] == ["case-1 \ud83d"] * 2
 
 
 # --- who may ------------------------------------------------------------------------------------------------------------

@@ -1,7 +1,9 @@
 """Forms that the physicians' page refuses: each with a plain sentence, nothing stored, and nothing lost that was entered."""
 
+import json
 import re
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,46 @@ def test_a_comment_of_a_megabyte_gives_a_plain_page(store: Store) -> None:
     assert close.status_code == 413
 
 
+@pytest.mark.parametrize("letter", ["x", "药", "🩺"])
+def test_what_fits_its_fields_fits_the_form(tmp_path: Path, letter: str) -> None:
+    """Each text is as long as its field says; a letter takes up to twelve bytes of a form."""
+    with opened(write_study(tmp_path, ("jury", "rate"), 1)) as store:
+        someone = physician(store)
+        rationale = f"Step 2: Doctor 1 {letter * 19_983}"
+        fields = {**someone.fill(0), "decision": "revise", "rationale": rationale}
+        assert someone.post("/tasks/1/decision", **fields).url.path == "/tasks/2"
+        comments = {f"comments-{slot}": letter * 2_000 for slot in (1, 2, 3)}
+        assert someone.post("/tasks/2/responses", **someone.fill(), **comments).status_code == 200
+        decision, responses = store.answers()
+        assert decision.content["rationale"] == rationale
+        assert responses.content["comments"] == {str(slot): letter * 2_000 for slot in (1, 2, 3)}
+
+
+def test_a_long_verdict_on_record_can_be_kept_skipped_and_revised(tmp_path: Path) -> None:
+    """Its field begins with its text, which the browser sends with every button."""
+    study = write_study(tmp_path, ("jury",), 3)
+    revisions = [json.loads(line) for line in (tmp_path / "revisions.jsonl").read_text().splitlines()]
+    for each in revisions:
+        each["old_verdict"]["rationale"] += "\nSo it is, and so it stays." * 4_000
+    (tmp_path / "revisions.jsonl").write_text("".join(json.dumps(each) + "\n" for each in revisions))
+    with opened(study) as store:
+        someone = physician(store)
+
+        def sent(decision: str) -> dict:
+            text = re.search(r'<textarea id="f-rationale"[^>]*>\n(.*?)</textarea>', someone.page, re.S)[1]
+            return {**someone.fill(), "decision": decision, "rationale": unescape(text)}
+
+        assert len(sent("keep")["rationale"]) > 100_000
+        assert someone.post("/tasks/1/decision/draft", then="leave", **sent("keep")).url.path == "/"
+        someone.post("/next")
+        assert someone.post("/tasks/1/decision", **sent("keep")).url.path == "/tasks/2"
+        assert someone.post("/tasks/2/skip", reason="Too long.", **sent("keep")).url.path == "/tasks/3"
+        assert someone.post("/tasks/3/decision", **sent("revise")).url.path == "/"
+        kept, revised = store.answers()
+        assert (kept.content["decision"], revised.content["scores"]) == ("keep", [5, 5, 5])
+        assert revised.content["rationale"].count("So it is, and so it stays.") == 4_000
+
+
 @pytest.mark.parametrize(
     ("content", "kind", "status"),
     [
@@ -93,6 +135,24 @@ def test_a_form_sent_twice_is_stored_once(store: Store) -> None:
         assert someone.post(RESPONSES, **fields).url.path == "/tasks/1"
         assert "Rate the verdict" in someone.page
     assert stored(store) == ["responses"]
+
+
+def test_a_step_that_fails_can_be_repeated_and_says_nothing_untrue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer is on the disk, and the disk is full when the next task is to be assigned."""
+    with opened(write_study(tmp_path, ("prefer",))) as store:
+        someone = physician(store)
+        form = someone.page
+        with monkeypatch.context() as full:
+            full.setattr(store, "next", lambda _: 1 / 0)
+            failed = someone.post("/tasks/1/preference", **someone.fill())
+        assert (failed.status_code, stored(store)) == (500, ["preference"])
+        assert "Nothing was stored" not in failed.text
+        assert "Please repeat the step." in failed.text
+        someone.page = form
+        assert someone.post("/tasks/1/preference", **someone.fill()).url.path == "/tasks/2"
+        assert stored(store) == ["preference"]
 
 
 def test_a_stale_form_changes_nothing_and_loses_nothing(store: Store) -> None:

@@ -1,20 +1,27 @@
 """The physicians' answers in SQLite and in PostgreSQL: given out fairly, stored once, never lost, taken back on request."""
 
 import json
+import re
+import socket
 import subprocess
 import sys
+import threading
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from argon2 import PasswordHasher
 from doubles.small_study import PHYSICIANS, a_study, filled, finish, send
 from programs import ROOT
+from sqlalchemy.exc import SQLAlchemyError
 
 from automedeval.annotation.database import EVENTS, METADATA
 from automedeval.annotation.store import NotYours, Store
 from automedeval.annotation.study import read_study
+from automedeval.commands.annotate import AnnotateArguments, serve
 from automedeval.records import RecordError
 
 pytest_plugins = ["doubles.study_databases"]
@@ -128,6 +135,22 @@ def test_what_everybody_answers_comes_in_one_order_so_that_an_early_end_leaves_w
     assert rated == {"case-0": 3, "case-1": 3, "case-2": 3, "case-3": 2, "case-4": 1}
 
 
+def test_the_overlap_goes_to_everybody_who_is_there_now(open_store, tmp_path: Path) -> None:
+    """One leaves after answering, and another comes: the three of now answer the overlap, two answer each of the rest."""
+    plan = {"overlap": 2, "raters": 2, "judges": []}
+    store = open_store(a_study(tmp_path, 4, rate=plan))
+    for name in ("ann", "bob"):
+        while (task := store.next(name)) is not None:
+            finish(store, task)
+    after = open_store(a_study(tmp_path, 4, {"bob": "attending", "cleo": "chief", "dora": "chief"}, rate=plan))
+    assert [after.progress(name).left for name in ("bob", "cleo", "dora")] == [0, 2, 2]
+    for name in ("cleo", "dora"):
+        while (task := after.next(name)) is not None:
+            finish(after, task)
+    given = Counter(int(answer.item.case_id[-1]) for answer in after.answers())
+    assert given == {0: 4, 1: 4, 2: 2, 3: 2}
+
+
 def test_roles_decide_who_is_asked_what(open_store) -> None:
     store = open_store(
         number=2, rate={"raters": 3, "verify_roles": ["chief"]}, prefer={"judges": ["x", "y"], "roles": ["chief"]}
@@ -190,6 +213,7 @@ sys.path.insert(0, {tests!r})
 from doubles.small_study import finish
 from automedeval.annotation.store import Stale, Store
 from automedeval.annotation.study import read_study
+from automedeval.commands.annotate import AnnotateArguments, serve
 store = Store(replace(read_study({study!r}), database={url!r}))
 names = sys.argv[1:]
 while names:
@@ -222,6 +246,49 @@ def test_processes_that_write_at_once_lose_nothing_and_store_nothing_twice(datab
     assert per_item == {f"case-{at}": 6 if at < 2 else 2 for at in range(20)}
     assert len(stored) == 2 * sum(per_item.values())
     store.close()
+
+
+def test_servers_that_start_at_once_make_one_secret_one_password_and_one_link_each(
+    database_url: str, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    study, meeting, made = replace(a_study(tmp_path), database=database_url), threading.Barrier(2), []
+
+    def together(read):
+        def wrapped(*given):
+            found = read(*given)
+            with suppress(threading.BrokenBarrierError):
+                meeting.wait(2)  # both have read before either writes
+            return found
+
+        return wrapped
+
+    for name in ("setting", "invited"):
+        monkeypatch.setattr(Store, name, together(getattr(Store, name)))
+    monkeypatch.setattr("automedeval.annotation.app.make_app", lambda *_, secret, **__: made.append(secret))
+    monkeypatch.setattr("uvicorn.Server.run", lambda *_, **__: None)
+    stores = [Store(study) for _ in range(2)]
+
+    def start(store: Store) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        serve(AnnotateArguments("study.yaml", port=port), study, store)
+
+    servers = [threading.Thread(target=start, args=(store,)) for store in stores]
+    for server in servers:
+        server.start()
+    for server in servers:
+        server.join(60)
+    told = capsys.readouterr().out
+    assert len(made) == 2
+    assert len(set(made)) == 1
+    links = re.findall(r"  (\w+) \(\w+\): \S+/invitation/(\S+)", told)
+    assert sorted(name for name, _ in links) == sorted(PHYSICIANS)
+    assert {stores[0].annotator_of(token).name for _, token in links} == set(PHYSICIANS)
+    (password,) = re.findall(r"password, shown this once: (\S+)", told)
+    assert PasswordHasher().verify(stores[0].setting("coordinator_password"), password)
+    for store in stores:
+        store.close()
 
 
 # --- the database -----------------------------------------------------------------------------------------------------
@@ -265,6 +332,17 @@ def test_a_database_that_cannot_be_opened_is_one_line(tmp_path: Path) -> None:
             Store(replace(study, database=wrong))
         assert "\n" not in str(told.value)
     assert (tmp_path / "text").read_text() == "no database " * 100
+
+
+def test_an_error_of_the_database_names_no_answer(open_store) -> None:
+    store = open_store()
+    task = store.next("ann")
+    with store._write() as connection:
+        connection.execute(sa.text("ALTER TABLE events RENAME COLUMN seconds TO minutes"))
+    with pytest.raises(SQLAlchemyError) as told:
+        send(store, task, filled(task) | {"comments": {"1": "My sister had that."}})
+    assert "INSERT INTO events" in str(told.value)
+    assert "sister" not in str(told.value)
 
 
 def test_settings_and_failed_attempts(open_store, clock) -> None:

@@ -1,7 +1,6 @@
 """A study's file: what it asks whom, in which order; and one readable line for everything that can be wrong with it."""
 
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,8 +36,6 @@ def test_the_sample_study(monkeypatch) -> None:
     assert [item.needed for item in study.items] == [3] * 5 + [1] * 5 + [3] * 3 + [1] * 7
     assert [criterion.name for criterion in study.rubric.criteria] == list(CRITERIA)
     assert study.database == "sqlite:///stores/sample-annotation.sqlite"
-    for file in study.files:
-        assert Path(file).is_file()
     # What the packaged verdicts say is what the recorded teachers say.
     recorded = [
         json.loads(line) for line in Path("recipes/runs/automedeval-135m/teacher.jsonl").read_text().splitlines()
@@ -81,26 +78,16 @@ def test_defaults_and_plans(tmp_path: Path) -> None:
     assert [item.needed for item in study.items] == [1] * 4, "one chief is all chiefs"
 
 
-def test_an_invalid_verdict_is_not_asked_about_and_its_case_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rationale", [None, "", " \n"])
+def test_an_invalid_verdict_is_not_asked_about_and_its_case_is(tmp_path: Path, rationale: str | None) -> None:
     write_study(tmp_path)
     cases = [case_of(at) for at in range(4)]
     verdicts = [verdict_of(case, (1, 2, 3), "x") for case in cases]
     verdicts[1] = verdict_of(cases[1], None, "x")
-    verdicts[2] = verdict_of(cases[2], (1, 2, 3), "x", rationale=None)
+    verdicts[2] = verdict_of(cases[2], (1, 2, 3), "x", rationale=rationale)
     write_lines(tmp_path / "verdicts.jsonl", [*verdicts, verdict_of(case_of(77), (1, 2, 3), "x")])
     study = read_study(tmp_path / "study.yaml")
     assert [item.judges for item in study.items] == [("x",), (), (), ("x",)]
-
-
-def test_the_files_of_a_study_are_named(tmp_path: Path) -> None:
-    rubrics = ROOT / "src/automedeval/rubrics"
-    for file in ("packaged/automedeval.yaml", "templates/automedeval.jinja", "packaged/questions/verdict.yaml"):
-        shutil.copy(rubrics / file, tmp_path)
-    own = {"rubric": str(tmp_path / "automedeval.yaml"), "verdict_rubric": str(tmp_path / "verdict.yaml")}
-    names = [Path(file).name for file in a_study(tmp_path, **own).files]
-    assert names == [
-        "study.yaml", "automedeval.yaml", "verdict.yaml", "automedeval.jinja", "cases.jsonl", "verdicts.jsonl",
-    ]  # fmt: skip
 
 
 def test_of_several_readings_the_first_is_asked_about(tmp_path: Path) -> None:
@@ -230,6 +217,10 @@ def test_the_fingerprint_is_of_what_is_asked(tmp_path: Path) -> None:
         ({"prefer": {}}, "prefer.judges: is missing"),
         ({"prefer": {"judges": ["x"]}}, "prefer.judges: must name two judges, not 1"),
         ({"prefer": {"judges": ["x", "x"]}}, "prefer.judges: names one twice: x, x"),
+        (
+            {"rate": None, "prefer": {"judges": ["x", "y"]}, "rubric": "just_eval_pairwise"},
+            "rubric: just_eval_pairwise@1 gives choices about pairs; comparing verdicts needs a scale",
+        ),
         ({"jury": {}}, "jury.queue: is missing"),
         ({"jury": {"queue": "q", "overlap": 2}}, "jury.overlap: unknown key"),
         ({"jury": {"queue": "nowhere/jury.jsonl"}}, "nowhere/revisions.jsonl: No such file"),
@@ -272,6 +263,29 @@ def test_a_broken_study_is_one_line(tmp_path: Path, more: dict, told: str) -> No
     assert "secret" not in line
     if "nowhere/revisions" not in told:
         assert line.startswith(f"{file}: ")
+
+
+@pytest.mark.parametrize("slot", ["Response", None])
+def test_verdicts_that_do_not_speak_of_doctors_cannot_be_shown(tmp_path: Path, slot: str | None) -> None:
+    """The page shuffles the responses, and would show "Response 2 is dangerous" beside another one."""
+    own = yaml.safe_load((ROOT / "src/automedeval/rubrics/packaged/automedeval.yaml").read_text())
+    own |= {"id": "own", "output": {"grammar": "score_line"} | ({"slot": slot} if slot else {})}
+    (tmp_path / "own.yaml").write_text(yaml.safe_dump(own))
+    file = write_study(tmp_path, rate={}, rubric=str(tmp_path / "own.yaml"))
+    verdicts = (tmp_path / "verdicts.jsonl").read_text()
+    (tmp_path / "verdicts.jsonl").write_text(verdicts.replace("automedeval@1", "own@1").replace("Doctor", "Response"))
+    with pytest.raises(RecordError, match=r"rubric: own@1 calls the responses 'Response', and the page .* 'Doctor'"):
+        read_study(file)
+    file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | {"rate": {"judges": []}}))
+    assert len(read_study(file).items) == 4, "the responses alone can be rated"
+
+
+def test_a_judge_called_tie_cannot_be_preferred(tmp_path: Path) -> None:
+    write_study(tmp_path, rate=None, prefer={"judges": ["tie", "y"]})
+    verdicts = [verdict_of(case_of(at), (1, 2, 3), judge) for judge in ("tie", "y") for at in range(4)]
+    write_lines(tmp_path / "verdicts.jsonl", verdicts)
+    with pytest.raises(RecordError, match=r"prefer.judges: a judge cannot be called 'tie'"):
+        read_study(tmp_path / "study.yaml")
 
 
 def test_a_file_that_is_no_study_is_one_line(tmp_path: Path) -> None:

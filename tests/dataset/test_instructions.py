@@ -1,5 +1,6 @@
 """Instructions: whatever the slots, each response keeps its score and its step, and the completion reads back."""
 
+import json
 import random
 from dataclasses import replace
 

@@ -84,7 +84,7 @@ def test_a_step_is_taken_out() -> None:
 
 def test_doctors_are_named() -> None:
     text = "Doctor 2, doctor1's and Doctors 3, 4 and 12; the first doctor; Doctor 5, 2 tablets; a doctor 2 miles off"
-    assert doctors_named(text) == [2, 1, 3, 4, 12, 1, 5, 2]
+    assert doctors_named(text) == [2, 1, 3, 4, 12, 1, 5]
     assert doctors_named("Doctor 1 and 2 agree; Doctor 3/4; Doctor 1 or 2 tablets") == [1, 2, 3, 4, 1]
     assert doctors_named("Doctors 1 and 2 mg, Doctor 1.5, Doctor 007, 3 doctors, Doctorate 4") == [1]
 
@@ -146,6 +146,39 @@ def test_a_range_means_the_same_doctors() -> None:
     assert permute("Doctors 1–2 agree", (2, 0, 1)) == "Doctors 2–3 agree"
     assert permute("Doctors 1 to 2 agree", (0, 2, 1)) == "Doctors 1 and 3 agree"
     assert doctors_named("Doctors 2-4 and 6; Doctors 3-1") == [2, 3, 4, 6, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "See your doctor 4 to 6 weeks before your trip.",
+        "Call your doctor 2 days before, and see a doctor 1 or 2 weeks later.",
+        "Ask your doctor 3 questions; tell another doctor 1:1.",
+        "It says: visit the doctor 2 times, or doctor 1-2 times a year.",
+    ],
+)
+def test_numbers_of_days_are_no_doctors(text: str) -> None:
+    for slots in itertools.permutations(range(4)):
+        assert permute(f"Doctor 1 says: {text}", slots) == f"Doctor {slots.index(0) + 1} says: {text}"
+
+
+@pytest.mark.parametrize(
+    ("text", "turned"),
+    [
+        ("Dr. 1 beats dr 2; Step", "Dr. 3 beats dr 1; Step"),
+        ("Drs. 1 and 2 agree", "Drs. 3 and 1 agree"),
+        ("Doctors 1 through 2 agree", "Doctors 1 and 3 agree"),
+        ("Doctors 1 through 3 agree", "Doctors 1 through 3 agree"),
+        ("Doctor 1 vs. 3, Doctor 2 vs 1", "Doctor 3 vs. 2, Doctor 1 vs 3"),
+        ("Doctor One is right, unlike Doctor Two", "Doctor Three is right, unlike Doctor One"),
+        ("one doctor two days", "one doctor two days"),
+        ("Doctor 2 drops the dose", "Doctor 1 drops the dose"),
+        ("Step 2 (Dr. 1): Good.\nStep 3 (Dr. 2): Bad.\nStep 4 (Dr. 3): So so.",
+         "Step 2 (Dr. 1): Bad.\nStep 3 (Dr. 2): So so.\nStep 4 (Dr. 3): Good."),
+    ],
+)  # fmt: skip
+def test_other_names_of_doctors_change_too(text: str, turned: str) -> None:
+    assert permute(text, (1, 2, 0)) == turned  # Doctor 2 is shown first, then Doctors 3 and 1
 
 
 @pytest.mark.parametrize("slots", [(), (1, 2), (0, 0), (0, 2)])

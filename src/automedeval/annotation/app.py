@@ -9,7 +9,6 @@ import math
 import re
 import time
 from contextlib import suppress
-from importlib import resources
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
@@ -19,14 +18,13 @@ from starlette.templating import Jinja2Templates
 
 from automedeval.annotation import forms
 from automedeval.annotation.assignment import Assignment
-from automedeval.annotation.coordinator import add_coordinator
+from automedeval.annotation.coordinator import PAGES, add_coordinator
 from automedeval.annotation.security import csrf_of, field_of, layers, sign_in
 from automedeval.annotation.store import NotYours, Stale, Store
 from automedeval.annotation.study import Annotator, Study
 from automedeval.annotation.validation import Field, Invalid, read_form, values_of
 from automedeval.reports.page import environment
 
-PAGES = resources.files("automedeval.annotation") / "templates"
 ASSETS = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
 STATUS = {type(None): 200, Stale: 409, Invalid: 422}
 INVITE_AGAIN = (
@@ -41,6 +39,8 @@ class SignedOut(Exception):
 def make_templates() -> Jinja2Templates:
     """Return the templates of the pages; everything is escaped, and undefined names are errors."""
     made = environment("automedeval.annotation")
+    # A lone surrogate, which JSON can hold, has no bytes in a page: it is shown as its escape, as files hold it.
+    made.finalize = lambda value: value.encode("utf-8", "backslashreplace").decode() if type(value) is str else value
     digest = hashlib.sha256(b"".join((PAGES / name).read_bytes() for name in ASSETS)).hexdigest()[:12]
     made.globals["assets_version"] = digest
     made.filters["words"] = forms.words
@@ -179,15 +179,15 @@ def _add_tasks(app: FastAPI, study: Study, store: Store, templates: Jinja2Templa
         else:
             values = {field.name: list(request.state.form.get(field.name, [])) for field in sheet.fields}
         missing = [each.name for each in sheet.fields if each.required and not "".join(values[each.name]).strip()]
-        skipping = request.url.path.endswith("/skip")
+        step = request.url.path.rpartition("/")[2]
         shown = {
             "sheet": sheet,
             "assignment": assignment,
             "progress": store.progress(assignment.annotator),
             "values": values,
-            "missing": missing if error and not skipping else [],
+            "missing": missing if step == sheet.slug else [],
             "told": str(error or ""),
-            "reason": field_of(request, "reason") if skipping else None,
+            "reason": field_of(request, "reason") if step == "skip" else None,
         }
         return templates.TemplateResponse(request, "task.html.jinja", shown, STATUS[type(error)])
 
@@ -244,7 +244,10 @@ def _add_tasks(app: FastAPI, study: Study, store: Store, templates: Jinja2Templa
         """Store a draft; then undo, go to the first page ("leave"), or return no content if the script asks."""
         assignment = task_of(request, number)
         part, fields = asked(assignment, slug)
-        store.keep_draft(assignment.annotator, number, part, read_form(fields, request.state.form))
+        try:
+            store.keep_draft(assignment.annotator, number, part, read_form(fields, request.state.form))
+        except (Invalid, Stale) as error:
+            return once_more(request, number, part, error)
         then = field_of(request, "then")
         if then == "undo":
             return see_task(request, store.undo(assignment.annotator))

@@ -45,7 +45,7 @@ class Answer:
     """The stored answer to one part.
 
     `seconds` is the time spent (None: not measured), `at` is in seconds since 1970, `role` is the annotator's role at that
-    time.
+    time. `state` is that of the assignment now.
     """
 
     assignment: int
@@ -57,6 +57,7 @@ class Answer:
     content: dict[str, Any]
     seconds: float | None
     at: float
+    state: str
 
 
 @dataclass(frozen=True)
@@ -91,9 +92,10 @@ def free_items(connection: sa.Connection, study: Study, who: Annotator, since: f
             continue
         able = sum(each.role in plan.roles for each in study.annotators)
         for place, item in enumerate(item for item in study.items if item.kind == kind):
-            count = taken.get(item.key, 0)
-            if count < item.needed and (kind, item.case_id) not in seen:
-                free.append(((number, place >= plan.overlap, count if item.needed < able else 0, place), item))
+            count, shared = taken.get(item.key, 0), place < plan.overlap
+            # The overlap goes to everybody, however many answered it and then left the study.
+            if (shared or count < item.needed) and (kind, item.case_id) not in seen:
+                free.append(((number, not shared, count if item.needed < able else 0, place), item))
     return [item for _, item in sorted(free, key=lambda pair: pair[0])]
 
 

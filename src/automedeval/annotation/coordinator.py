@@ -30,6 +30,7 @@ from starlette.templating import Jinja2Templates
 
 from automedeval.annotation.assignment import Answer
 from automedeval.annotation.export import FILES, exported
+from automedeval.annotation.forms import TASKS
 from automedeval.annotation.progress import divisions, draw_figures, kinds_answered, live_agreement, physicians
 from automedeval.annotation.security import field_of
 from automedeval.annotation.store import Store
@@ -111,16 +112,23 @@ def _doctors(case: Case, order: Sequence[int]) -> str:
     return ", ".join(f"Doctor {slot} is {case.models[index]}" for slot, index in enumerate(order, 1))
 
 
-def has_password(store: Store) -> bool:
-    """Return whether a coordinator's password has been set."""
-    return store.setting(PASSWORD) is not None
+def set_password(store: Store, password: str, anew: bool = True) -> bool:
+    """Set the coordinator's password, without `anew` only if there is none; return whether it was set.
 
-
-def set_password(store: Store, password: str) -> None:
-    """Set the coordinator's password; sessions under an old one end. Raise RecordError if it is too short."""
+    Sessions under another one end; the one that is set already changes nothing. Raise RecordError if it is too short.
+    """
     if len(password) < SHORTEST:
         raise RecordError(f"the coordinator's password must have at least {SHORTEST} characters, not {len(password)}")
-    store.set_setting(PASSWORD, PasswordHasher().hash(password))
+    if _fits(password, store.setting(PASSWORD)):
+        return False
+    return store.set_setting(PASSWORD, PasswordHasher().hash(password), anew)
+
+
+def _fits(password: str, hashed: str | None) -> bool:
+    try:
+        return hashed is not None and PasswordHasher().verify(hashed, password)
+    except VerificationError:
+        return False
 
 
 class Door:
@@ -169,11 +177,8 @@ class Door:
     def _look(self, who: str, hashed: str | None, password: str) -> tuple[str, int] | None:
         if left := self._pause(who):
             return self._refusal(left)
-        try:
-            if hashed is not None and PasswordHasher().verify(hashed, password):
-                return None
-        except VerificationError:
-            pass  # a wrong password is counted below
+        if _fits(password, hashed):
+            return None
         self.store.fail(who)
         return "This is not the password.", 0
 
@@ -277,7 +282,7 @@ def add_coordinator(app: FastAPI, study: Study, store: Store, templates: Jinja2T
             raise HTTPException(404)
         chosen = study.items[int(number)]
         answers = [answer for answer in store.answers() if answer.item.key == chosen.key]
-        return page(request, "coordinator_item", item=chosen, **view_of(study, chosen, answers))
+        return page(request, "coordinator_item", item=chosen, tasks=TASKS, **view_of(study, chosen, answers))
 
     @guarded.get("/figures/{name}.svg")
     def figure(request: Request, name: str) -> Response:

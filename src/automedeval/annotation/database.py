@@ -19,6 +19,7 @@ from automedeval.records import RecordError
 
 BUSY = 30.0  # seconds that a write waits for writes of other processes
 THREADS = 64  # open connections: more than a server has threads
+QUIET = {"hide_parameters": True}  # an error that is logged names no answer and no secret
 LOCK = 4_712_025  # number of the PostgreSQL lock that serialises writes, as SQLite does
 
 
@@ -103,14 +104,13 @@ class Database:
             self._engine = _engine(sa.make_url(url))
             with self.write() as connection:
                 METADATA.create_all(connection)
+                put(connection, SETTINGS, {"name": "study"}, anew=False, value=fingerprint)
                 found = setting(connection, "study")
-                if found is None:
-                    connection.execute(sa.insert(SETTINGS).values(name="study", value=fingerprint))
         except (SQLAlchemyError, ImportError, OSError) as error:
             self.close()
             reason = " ".join(str(getattr(error, "orig", None) or error).split())
             raise RecordError(f"{place}: database: {shown} cannot be opened: {reason}") from None
-        if found not in (None, fingerprint):
+        if found != fingerprint:
             self.close()
             raise RecordError(
                 f"{place}: database: {shown} belongs to another study, or the cases, verdicts or rubrics changed "
@@ -147,24 +147,29 @@ def setting(connection: sa.Connection, name: str) -> str | None:
     return connection.scalar(sa.select(SETTINGS.c.value).where(SETTINGS.c.name == name))
 
 
-def put(connection: sa.Connection, table: sa.Table, key: Mapping[str, Any], **values: Any) -> None:
-    """Store one row with the values of `key` in place of an earlier one."""
+def put(connection: sa.Connection, table: sa.Table, key: Mapping[str, Any], anew: bool = True, **values: Any) -> bool:
+    """Store one row with the values of `key` in place of an earlier one, without `anew` only if there is none.
+
+    Return whether it was stored.
+    """
+    if not anew and connection.execute(sa.select(table).filter_by(**key)).first():
+        return False
     connection.execute(sa.delete(table).filter_by(**key))
     connection.execute(sa.insert(table).values(**key, **values))
+    return True
 
 
 def _engine(url: sa.URL) -> sa.Engine:
     if url.get_backend_name() != "sqlite":
         # The driver that the package names, whatever SQLAlchemy's default is.
         url = url.set(drivername="postgresql+psycopg")
-        return sa.create_engine(url, pool_size=16, max_overflow=32, pool_pre_ping=True)
+        return sa.create_engine(url, **QUIET, pool_size=16, max_overflow=32, pool_pre_ping=True)
     file = Path(url.database)
     file.parent.mkdir(parents=True, exist_ok=True)
     # Only the user who runs the study can read the answers; SQLite gives its other files the same rights.
     os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
-    engine = sa.create_engine(
-        url, connect_args={"timeout": BUSY, "isolation_level": None}, pool_size=THREADS, max_overflow=0
-    )
+    options = {"timeout": BUSY, "isolation_level": None}
+    engine = sa.create_engine(url, **QUIET, connect_args=options, pool_size=THREADS, max_overflow=0)
 
     @sa.event.listens_for(engine, "connect")
     def prepare(connection: Any, _: Any) -> None:

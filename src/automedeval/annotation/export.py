@@ -8,7 +8,7 @@ from typing import Any
 from automedeval.annotation.assignment import Answer
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import DECISION, PREFERENCE, RESPONSES, VERDICT, Study
-from automedeval.records import REFERENCE, RecordError
+from automedeval.records import RecordError, read_lines
 from automedeval.records.journal import write_whole
 from automedeval.rubrics.slots import by_response, renamed
 
@@ -35,11 +35,11 @@ def exported(store: Store) -> tuple[dict[str, str], dict[str, int]]:
         if answer.part == RESPONSES:
             models = study.case_of(answer.item).models
             for slot, scores in content["scores"].items():
-                model, comment = models[answer.order[int(slot) - 1]], content["comments"].get(slot)
-                if model == REFERENCE:
+                response, comment = answer.order[int(slot) - 1], content["comments"].get(slot)
+                if study.is_reference(answer.item, response):
                     references += len(scores)
                 else:
-                    lines["ratings.jsonl"] += _ratings(answer, {"model": model}, scores, comment)
+                    lines["ratings.jsonl"] += _ratings(answer, {"model": models[response]}, scores, comment)
         elif answer.part == PREFERENCE:
             lines["preferences.jsonl"] += _preferences(answer)
         elif answer.part == DECISION:
@@ -64,12 +64,14 @@ def exported(store: Store) -> tuple[dict[str, str], dict[str, int]]:
 def write_export(store: Store, folder: str | Path) -> dict[str, int]:
     """Write the record files of a study; return the number of lines of each, and of scores left out.
 
-    A file that would be empty is not written; an earlier one is removed. Raise RecordError if a file cannot be written.
+    A file that would be empty is not written; that of an earlier export is removed. Raise RecordError if a file cannot be
+    written, or if the folder has such files that are no earlier export of this study's database.
     """
     texts, counts = exported(store)
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        _check_own(folder, texts.get("history.jsonl", ""))
         for name in FILES:
             if name in texts:
                 write_whole(folder / name, texts[name])
@@ -78,6 +80,17 @@ def write_export(store: Store, folder: str | Path) -> dict[str, int]:
     except OSError as error:
         raise RecordError(f"{folder}: {error.strerror or error}") from None
     return counts
+
+
+def _check_own(folder: Path, history: str) -> None:
+    """Raise RecordError if record files in a folder would be lost: the history of an earlier export begins as ours does."""
+    there = [name for name in FILES if (folder / name).exists()]
+    lines = read_lines(folder / "history.jsonl") if "history.jsonl" in there else iter(())
+    before, ours = next((record for _, record in lines), {}), json.loads(history.partition("\n")[0] or "{}")
+    if there and (not ours or any(before.get(key) != ours[key] for key in ("when", "annotator", "item"))):
+        raise RecordError(
+            f"{folder}: its {there[0]} is not of this study's database: choose another folder, or move it"
+        )
 
 
 def _ratings(

@@ -138,7 +138,8 @@ def fields_of(study: Study, assignment: Assignment, part: str) -> list[Field]:
             path = ("scores", str(slot))
             found.append(_points(path, criterion, rubric.scale, rubric.anchors, slot=slot, about="Revision"))
         rule = "Say why, as a verdict does. Call the responses Doctor 1, Doctor 2 and so on."
-        return [*found, Field(("rationale",), "text", "Reasons", rule, limit=LONGEST_RATIONALE)]
+        most = max(LONGEST_RATIONALE, len(study.disputes[assignment.item.case_id].recorded.rationale or ""))
+        return [*found, Field(("rationale",), "text", "Reasons", rule, limit=most)]
     if part == PREFERENCE:
         named = (("1", "Verdict 1", "1"), ("tie", "No difference", "0"), ("2", "Verdict 2", "2"))
         sides = tuple(Option(value, text, key=key) for value, text, key in named)

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from automedeval.annotation.assignment import Answer, Progress
+from automedeval.annotation.database import DONE
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import PREFERENCE, RESPONSES, VERDICT, Annotator, Study
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.ratings import gather_preferences, preference_shares
 from automedeval.meta_evaluation.report_figures import illustrate_preferences
-from automedeval.records import REFERENCE, Preference
+from automedeval.records import Preference
 from automedeval.reports import charts
 from automedeval.reports.charts import Figure
 from automedeval.stats import bootstrap, interrater
@@ -34,7 +35,7 @@ class Physician:
 
     Args:
         seconds: median time of a finished task.
-        last: when they last stored something, in seconds since 1970.
+        last: when they last stored, skipped or took back something, in seconds since 1970.
     """
 
     annotator: Annotator
@@ -66,7 +67,7 @@ class Division:
 
 def physicians(study: Study, store: Store, answers: Sequence[Answer]) -> list[Physician]:
     """Return every annotator's progress, in the order of the study."""
-    invited = store.invited()
+    invited, last = store.invited(), store.last_stored()
     spent: dict[str, dict[int, list[Answer]]] = defaultdict(lambda: defaultdict(list))
     for answer in answers:
         spent[answer.annotator][answer.assignment].append(answer)
@@ -74,20 +75,10 @@ def physicians(study: Study, store: Store, answers: Sequence[Answer]) -> list[Ph
     for each in study.annotators:
         tasks = spent[each.name].values()
         timed = [task for task in tasks if all(answer.seconds is not None for answer in task)]
-        seconds = [sum(answer.seconds for answer in task) for task in timed if _finished(study, each, task)]
-        last = max((answer.at for task in tasks for answer in task), default=None)
+        seconds = [sum(answer.seconds for answer in task) for task in timed if task[0].state == DONE]
         typical = median(seconds) if seconds else None
-        found.append(Physician(each, each.name in invited, store.progress(each.name), typical, last))
+        found.append(Physician(each, each.name in invited, store.progress(each.name), typical, last.get(each.name)))
     return found
-
-
-def _finished(study: Study, annotator: Annotator, task: Sequence[Answer]) -> bool:
-    """Return whether every part of a task is answered."""
-    item = task[0].item
-    if item.kind == "verify":
-        return len(task) >= len(item.judges)
-    verifies = item.kind == "rate" and annotator.role in study.plans["rate"].verify_roles
-    return len(task) >= (1 + len(item.judges) if verifies else 1)
 
 
 def live_agreement(study: Study, answers: Sequence[Answer], seed: int = 0) -> dict[str, Any]:
@@ -122,11 +113,10 @@ def _scores(study: Study, answers: Sequence[Answer]) -> Iterator[tuple[Answer, s
     """Yield every score there is: (answer, judge or None, response or 0, criterion, score)."""
     for answer in answers:
         if answer.part == RESPONSES:
-            models = study.case_of(answer.item).models
             for slot, scores in answer.content["scores"].items():
                 response = answer.order[int(slot) - 1]
                 # The export leaves a reference that was shown as one more response out, too.
-                for criterion, score in scores.items() if models[response] != REFERENCE else ():
+                for criterion, score in () if study.is_reference(answer.item, response) else scores.items():
                     yield answer, None, response, criterion, float(score)
         elif answer.part.startswith(VERDICT):
             for criterion, score in answer.content["scores"].items():
@@ -153,21 +143,22 @@ def _tables(study: Study, answers: Sequence[Answer], cases: Cases) -> dict[str |
     return tables
 
 
-def drift(answers: Sequence[Answer], bins: int = BINS) -> list[tuple[str, list[tuple[float, float, int]]]]:
+def drift(
+    study: Study, answers: Sequence[Answer], bins: int = BINS
+) -> list[tuple[str, list[tuple[float, float, int]]]]:
     """Return how each annotator's scores of responses go on: (name, [(number of the task, mean score, tasks)]).
 
     An annotator's tasks stand in the order in which they were stored, and are put into bins of as even a size as can be. What
     moves a line may be the cases as well as the person: lines that move together are the cases'.
     """
-    means: dict[str, list[float]] = defaultdict(list)
-    for answer in sorted(answers, key=lambda answer: answer.at):
-        if answer.part == RESPONSES:
-            scores = [score for given in answer.content["scores"].values() for score in given.values()]
-            means[answer.annotator].append(sum(scores) / len(scores))
+    given: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for answer, judge, _, _, score in _scores(study, answers):
+        if judge is None:
+            given[answer.annotator][answer.assignment].append(score)
     lines = []
-    for name in sorted(means):
-        parts = np.array_split(np.arange(len(means[name])), min(bins, len(means[name])))
-        values = np.array(means[name])
+    for name, tasks in sorted(given.items()):
+        values = np.array([sum(scores) / len(scores) for scores in tasks.values()])
+        parts = np.array_split(np.arange(len(values)), min(bins, len(values)))
         lines.append((name, [(float(part.mean()) + 1, float(values[part].mean()), len(part)) for part in parts]))
     return lines
 
@@ -218,7 +209,7 @@ def kinds_answered(answers: Sequence[Answer]) -> Counter:
 def draw_figures(study: Study, answers: Sequence[Answer]) -> dict[str, Figure]:
     """Return the coordinator's figures by the names of their files."""
     found: dict[str, Figure] = {}
-    if lines := drift(answers):
+    if lines := drift(study, answers):
         found["drift"] = Figure(
             "Drift over time",
             "Mean score that each physician gave, over the sequence of their own tasks. Lines that move together follow the "

@@ -20,9 +20,9 @@ from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LOG = logging.getLogger(__name__)
-# Bytes: ten full comments in Latin letters, or five in any script (a character takes up to twelve bytes in a form).
-BODY_LIMIT = 128 * 1024
-DRAINED = 8 * 1024 * 1024  # bytes that are read of a refused body, so that the browser shows the reason
+# Bytes: a rationale of 80,000 characters, or forty full comments, in any script (a character takes up to twelve bytes).
+BODY_LIMIT = 1024 * 1024
+DRAINED = 8 * BODY_LIMIT  # bytes that are read of a refused body, so that the browser shows the reason
 FIELDS = 2_000  # fields of a form
 LONGEST_PATH = 2_000  # characters
 SESSION_SECONDS = 30 * 24 * 3600.0
@@ -154,7 +154,7 @@ class Guard:
             LOG.exception("a request failed")
             if started:
                 raise
-            text = "The page failed. Nothing was stored by this step, and what was stored before is safe. Please go on."
+            text = "The page failed, perhaps after storing this step. What was stored before is safe. Please repeat the step."
             await plain_page(500, "Something went wrong", text)(scope, receive, send_guarded)
 
 

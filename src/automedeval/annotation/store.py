@@ -63,18 +63,26 @@ class Store:
 
     # --- who takes part ---
 
-    def invite(self, annotator: str) -> str:
+    def invite(self, annotator: str, anew: bool = True) -> str | None:
         """Return a new token of 256 random bits for an annotator's invitation; an earlier one becomes void.
 
-        Only the SHA-256 of the token is stored. Raise RecordError if there is no annotator with this name.
+        Without `anew` an earlier one stays, and None is returned. Only the SHA-256 of the token is stored. Raise RecordError if
+        there is no annotator with this name.
         """
         if self.study.annotator(annotator) is None:
             names = ", ".join(each.name for each in self.study.annotators)
             raise RecordError(f"{self.study.place}: annotators: {annotator!r} is none of {names}")
         token = secrets.token_urlsafe(32)
+        key, values = {"annotator": annotator}, {"digest": _digest(token), "at": self.clock()}
         with self._write() as connection:
-            db.put(connection, db.INVITATIONS, {"annotator": annotator}, digest=_digest(token), at=self.clock())
-        return token
+            return token if db.put(connection, db.INVITATIONS, key, anew, **values) else None
+
+    def last_stored(self) -> dict[str, float]:
+        """Return when each annotator last stored or took back something, in seconds since 1970."""
+        latest = sa.select(db.ASSIGNMENTS.c.annotator, sa.func.max(db.EVENTS.c.at)).join(db.EVENTS)
+        with self._read() as connection:
+            done = latest.where(db.EVENTS.c.what != "given").group_by(db.ASSIGNMENTS.c.annotator)
+            return dict(connection.execute(done).all())
 
     def invited(self) -> set[str]:
         """Return who has an invitation."""
@@ -206,10 +214,8 @@ class Store:
     def answers(self) -> Iterator[Answer]:
         """Return the answers that count, in the order in which they were stored."""
         for row in self._events(db.EVENTS.c.what == "answer", db.EVENTS.c.id > db.ASSIGNMENTS.c.since):
-            item, order = item_of(row), tuple(row.slots)
-            yield Answer(
-                row.assignment, item, row.annotator, row.role, row.part, order, row.content, row.seconds, row.at
-            )
+            given = (row.part, tuple(row.slots), row.content, row.seconds, row.at, row.state)
+            yield Answer(row.assignment, item_of(row), row.annotator, row.role, *given)
 
     def history(self) -> Iterator[dict[str, Any]]:
         """Return all events in order: "given", "answer", "skip", "undo", each with its time (UTC, ISO 8601).
@@ -239,12 +245,12 @@ class Store:
         with self._read() as connection:
             return db.setting(connection, name)
 
-    def set_setting(self, name: str, value: str) -> None:
-        """Set a setting; the name "study" is reserved."""
+    def set_setting(self, name: str, value: str, anew: bool = True) -> bool:
+        """Set a setting, without `anew` only if it is not set; return whether it was. The name "study" is reserved."""
         if name == "study":
             raise ValueError("the setting 'study' is reserved")
         with self._write() as connection:
-            db.put(connection, db.SETTINGS, {"name": name}, value=value)
+            return db.put(connection, db.SETTINGS, {"name": name}, anew, value=value)
 
     def failures(self, who: str | None, within: float) -> tuple[int, float]:
         """Return how many attempts of `who` failed within the last seconds, at most a day, and when the last one did.

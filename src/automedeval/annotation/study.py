@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
-from automedeval.annotation.jury_queue import REVISIONS, Dispute, read_disputes
+from automedeval.annotation.jury_queue import Dispute, read_disputes
 from automedeval.records import (
     BLANK,
     Case,
@@ -101,12 +101,12 @@ class Study:
         title, place: its title, and its file.
         rubric, verdict_questions: the questions about responses, and about verdicts.
         cases: by id, with the responses that are shown: those of the case, and the reference if a teacher judged it as one.
+        own: case id → number of the case's own responses; a further one is the reference.
         verdicts: (case id, judge) → the verdict to rate or compare.
         disputes: case id → the mistake that the jury decides.
         plans: by kind, in the order of the file.
         items: in the order in which they are assigned.
         database: SQLAlchemy URL; a relative SQLite path is relative to the working directory.
-        files: every file that was read, the study's own first.
     """
 
     title: str
@@ -114,6 +114,7 @@ class Study:
     rubric: Rubric
     verdict_questions: Questions
     cases: Mapping[str, Case]
+    own: Mapping[str, int]
     verdicts: Mapping[tuple[str, str], Verdict]
     disputes: Mapping[str, Dispute]
     annotators: tuple[Annotator, ...]
@@ -121,7 +122,6 @@ class Study:
     items: tuple[Item, ...]
     seed: int
     database: str
-    files: tuple[str, ...] = ()
 
     @cached_property
     def fingerprint(self) -> str:
@@ -143,6 +143,10 @@ class Study:
     def case_of(self, item: Item) -> Case:
         """Return the case as shown for an item; the order of an assignment holds indices of its responses."""
         return self.disputes[item.case_id].case if item.kind == "jury" else self.cases[item.case_id]
+
+    def is_reference(self, item: Item, response: int) -> bool:
+        """Return whether a response is the reference. Its name does not tell: a model may be called "reference"."""
+        return response >= self.own[item.case_id]
 
     def rubric_of(self, item: Item) -> Rubric:
         """Return the rubric of an item's scores of responses."""
@@ -176,7 +180,6 @@ class _Reader(YamlFile):
     def study(self) -> Study:
         content = self.read()
         self.only(content, KEYS)
-        self.files = [self.place]
         title, database = self.take(content, "title", str), self.database(self.take(content, "database", str))
         seed, order = self.take(content, "seed", int, 0), self.take(content, "order", str, "file", ORDERS)
         annotators = self.annotators(content)
@@ -194,10 +197,13 @@ class _Reader(YamlFile):
             by_case.setdefault(case_id, []).append(verdict)
             if (shown := as_shown(every[case_id], verdict)) is not every[case_id]:
                 cases[case_id] = shown
-        verdicts = {key: verdict for key, verdict in valid.items() if verdict.rationale}
+        verdicts = {key: verdict for key, verdict in valid.items() if (verdict.rationale or "").strip()}
         plans = {kind: self.plan(kind, content[kind], annotators, verdicts) for kind in content if kind in KINDS}
         if not plans:
             self.fail("the file", f"needs at least one of {', '.join(KINDS)}")
+        if not rubric.names_doctors and any(plan.judges for plan in plans.values()):
+            problem = f"{rubric.name} calls the responses {rubric.slot_word!r}, and the page calls them 'Doctor'"
+            self.fail("rubric", f"{problem}: only a verdict on doctors (output.slot) can be shown in its order")
         if "verify" in plans and (other := [kind for kind in ("rate", "prefer") if kind in plans]):
             self.fail("verify", f"asks other questions about verdicts than {other[0]}: it needs a study of its own")
         disputes = self.disputes(content, every, rubric) if "jury" in plans else {}
@@ -230,6 +236,7 @@ class _Reader(YamlFile):
             rubric=rubric,
             verdict_questions=questions,
             cases=cases,
+            own={case.id: len(case.responses) for case in every.values()},
             verdicts=verdicts,
             disputes=disputes,
             annotators=annotators,
@@ -237,7 +244,6 @@ class _Reader(YamlFile):
             items=tuple(items),
             seed=seed,
             database=database,
-            files=tuple(self.files),
         )
 
     def database(self, given: str) -> str:
@@ -279,13 +285,9 @@ class _Reader(YamlFile):
             questions = read_questions(own)
         except RubricError as error:
             self.fail(key, str(error))
-        self.files += [file for file in (given, own) if file.endswith((".yaml", ".yml"))]
-        template = Path(given).parent / rubric.template
-        if given in self.files and template.is_file():  # a user's rubric may have its template beside it
-            self.files.append(str(template))
-        if ("rate" in content or "verify" in content) and not rubric.scale:
-            asked = "rating responses" if "rate" in content else "checking verdicts"
-            self.fail("rubric", f"{rubric.name} gives choices about pairs; {asked} needs a scale")
+        asked = {"rate": "rating responses", "verify": "checking verdicts", "prefer": "comparing verdicts"}
+        if not rubric.scale and (needing := [text for kind, text in asked.items() if kind in content]):
+            self.fail("rubric", f"{rubric.name} gives choices about pairs; {needing[0]} needs a scale")
         if unknown := [tag for tag in questions.tags if tag not in TAGS]:
             self.fail("verdict_rubric", f"the tag {unknown[0]!r} is none of {', '.join(TAGS)}")
         return rubric, questions
@@ -294,7 +296,6 @@ class _Reader(YamlFile):
         found: dict[str, Case] = {}
         blank = self.take(content, "blank", str, None, BLANK)
         for file in self.texts(content, "cases"):
-            self.files.append(file)
             for case in read_cases(file, blank=blank):
                 if case.id in found:
                     self.fail("cases", f"the id {case.id!r} of {file} stands in another file already")
@@ -307,9 +308,7 @@ class _Reader(YamlFile):
         """Return the valid verdicts on the cases by the study's rubric; skip verdicts on other cases or by other rubrics."""
         found: dict[tuple[str, str], Verdict] = {}
         for given in self.texts(content, "verdicts", ()):
-            file = str(verdicts_file(given))
-            self.files.append(file)
-            for place, verdict in read_placed(file, Verdict):
+            for place, verdict in read_placed(verdicts_file(given), Verdict):
                 case = cases.get(verdict.case_id)
                 if case is None or not verdict.valid or verdict.rubric != rubric.name:
                     continue
@@ -330,7 +329,6 @@ class _Reader(YamlFile):
 
     def disputes(self, content: Mapping[str, Any], cases: Mapping[str, Case], rubric: Rubric) -> dict[str, Dispute]:
         queue = self.take(content["jury"] or {}, "queue", str, inside="jury.")
-        self.files += [queue, str(Path(queue).with_name(REVISIONS))]
         known = {each.name: each for each in (*map(read_rubric, packaged_rubrics()), rubric)}
         return read_disputes(queue, cases, known)
 
@@ -353,6 +351,8 @@ class _Reader(YamlFile):
         judges = self.texts(given, "judges", {"prefer": ..., "jury": ()}.get(kind, known), inside=inside)
         if kind == "prefer" and len(judges) != 2:
             self.fail(f"{inside}judges", f"must name two judges, not {len(judges)}")
+        if kind == "prefer" and "tie" in judges:
+            self.fail(f"{inside}judges", "a judge cannot be called 'tie' here: the word is a choice")
         if missing := [judge for judge in judges if judge not in known]:
             there = f"there are {', '.join(known)}" if known else "there is none of any judge"
             self.fail(f"{inside}judges", f"no valid verdict with a rationale of {missing[0]!r} on these cases; {there}")

@@ -11,7 +11,7 @@ from typing import Any
 from automedeval.records import AutoMedEvalError
 
 LONGEST = 2_000  # characters of a comment, or of the reason for skipping
-LONGEST_RATIONALE = 20_000  # characters of a rationale, and of any text in a draft, so that too long a text is not lost
+LONGEST_RATIONALE = 20_000  # characters of a rationale, or as many as the one on record has
 BESIDE = ("csrf", "version", "seconds", "then", "reason")  # further fields of every form
 
 
@@ -66,9 +66,9 @@ class Field:
         if self.kind == "text":
             if not isinstance(value, str):
                 raise self.invalid("this is not a text. Nothing was stored.")
-            text, most = value.replace("\r\n", "\n").strip(), LONGEST_RATIONALE if draft else self.limit
-            if len(text) > most:
-                raise self.invalid(f"{len(text):,} characters are too many; at most {most:,} can be stored.")
+            text = value.replace("\r\n", "\n").strip()
+            if len(text) > self.limit and not draft:  # too long a text is kept as a draft, not lost
+                raise self.invalid(f"{len(text):,} characters are too many; at most {self.limit:,} can be stored.")
             return text
         if self.bounds is not None:
             low, high = self.bounds

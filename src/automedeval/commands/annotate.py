@@ -14,8 +14,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from automedeval.annotation.coordinator import has_password, set_password
-from automedeval.annotation.export import write_export
+from automedeval.annotation.coordinator import set_password
+from automedeval.annotation.export import FILES, write_export
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import Study, read_study
 from automedeval.cli import parse
@@ -78,18 +78,18 @@ def main() -> None:
     with closing(Store(study)) as store:
         if args.export is not None:
             for name, count in write_export(store, args.export).items():
-                print(f"{name}: {count:,} lines")
+                print(f"{name}: {count:,} {'lines' if name in FILES else 'left out'}")
             print(f"written to {args.export}")
         elif args.invite is not None:
-            print(f"{args.invite}: {link(args, store, args.invite)}")
+            print(f"{args.invite}: {link(args, store.invite(args.invite))}")
             print("an earlier link of this annotator is void now")
         else:
             serve(args, study, store)
 
 
-def link(args: AnnotateArguments, store: Store, annotator: str) -> str:
-    """Return a new invitation link."""
-    return f"{args.address}/invitation/{store.invite(annotator)}"
+def link(args: AnnotateArguments, token: str) -> str:
+    """Return the link of an invitation."""
+    return f"{args.address}/invitation/{token}"
 
 
 def serve(args: AnnotateArguments, study: Study, store: Store) -> None:
@@ -100,11 +100,10 @@ def serve(args: AnnotateArguments, study: Study, store: Store) -> None:
 
     # The port is opened first, so that links and a password, which are shown once, are not lost if it is in use.
     with listening(args.host, args.port) as port:
-        if (secret := store.setting(SECRET)) is None:
-            secret = secrets.token_urlsafe(32)
-            store.set_setting(SECRET, secret)
+        # Several servers may start on one database at once: what is made here is made by the first.
+        store.set_setting(SECRET, secrets.token_urlsafe(32), anew=False)
         secure = args.address.startswith("https://")
-        app = make_app(study, store, secret=secret, secure=secure, proxies=args.proxies)
+        app = make_app(study, store, secret=store.setting(SECRET), secure=secure, proxies=args.proxies)
         greet(args, study, store)
         sys.stdout.flush()
         # The access log is off, because addresses of invitations hold their tokens. Connections are kept open for longer than
@@ -137,19 +136,18 @@ def greet(args: AnnotateArguments, study: Study, store: Store) -> None:
         draw = "" if plan.draw is None else f" drawn with seed {study.seed}"
         print(f"  {kind}: {len(needed):,} cases{draw}, {sum(needed):,} tasks for {roles}")
     print(f"answers are kept in {study.database}")
-    known = store.invited()
-    if fresh := [each for each in study.annotators if each.name not in known]:
+    tokens = {each: store.invite(each.name, anew=False) for each in study.annotators}
+    if fresh := {each: token for each, token in tokens.items() if token}:
         print("\nInvitation links, shown this once:")
-        for each in fresh:
-            print(f"  {each.name} ({each.role}): {link(args, store, each.name)}")
-    if old := [each.name for each in study.annotators if each.name in known]:
+        for each, token in fresh.items():
+            print(f"  {each.name} ({each.role}): {link(args, token)}")
+    if old := [each.name for each in tokens if each not in fresh]:
         print(f"\ninvited before: {', '.join(old)} (a new link: --invite NAME)")
     given = os.environ.get(PASSWORD)
     if given:
         set_password(store, given)
         print(f"\nthe coordinator's password is that of {PASSWORD}")
-    elif not has_password(store):
-        set_password(store, password := secrets.token_urlsafe(15))
+    elif set_password(store, password := secrets.token_urlsafe(15), anew=False):
         print(f"\nThe coordinator's password, shown this once: {password}")
     else:
         print(f"\nthe coordinator's password is as before ({PASSWORD} sets another)")

@@ -15,16 +15,25 @@ _GAP = r"[ \t]{0,3}"
 _NUMBER = r"[1-9][0-9]?(?![0-9]|\.[0-9]|,[0-9]{3})"  # "Doctor 1.", never "Doctor 1.5"
 DOCTOR = "Doctor"
 _HEADING = re.compile(r"\s*[*#_ \t]{0,12}analy[sz](?:e|is)[*_]{0,3}[:：][*_]{0,3}\s*", re.I)
-_UNIT = r"(?!\s?(?:%|(?:mg|mcg|g|ml|hours?|days?|weeks?|tablets?|times)\b))"
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
-_NUMBERS = re.compile(r"([0-9]+)(?:([–-]|\sto\s)([0-9]+))?")
+_CARDINALS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_NO_OWN = "".join(rf"(?<!\b{word}\s)" for word in ("a", "any", "another", "my", "your", "his", "her", "their", "our"))
+_NO_UNIT = (
+    r"(?!(?:\s?(?:[–-]|to)\s?[0-9]+)?\s?(?:%|(?:mg|mcg|g|ml|tablets?|pills?|times|miles?|minutes?|hours?|days?|weeks?|"
+    r"months?|years?)\b))"
+)
+_ONE = rf"#?{_NUMBER}\b{_NO_UNIT}"
+_NUMBERS = re.compile(r"([0-9]+)(?:([–-]|\s(?:to|through)\s)([0-9]+))?")
 
 
 @cache
 def _patterns(word: str) -> tuple[re.Pattern, re.Pattern, re.Pattern]:
     """Return the patterns of a doctor's name, of the header of a step, and of the names in a text."""
-    word = "|".join(map(re.escape, dict.fromkeys((DOCTOR, word))))  # physicians are asked to write "Doctor" in any case
-    doctor = rf"\b(?i:{word}){_GAP}#?({_NUMBER})"
+    # Physicians are asked to write "Doctor" in any case, and models write "Dr." too.
+    every = dict.fromkeys((DOCTOR, word))
+    single = "|".join((*map(re.escape, every), r"dr\.?"))
+    plural = "|".join((*(re.escape(f"{each}s") for each in every), r"drs\.?"))
+    doctor = rf"\b(?i:{single}){_GAP}#?({_NUMBER})"
     # A header begins a line; within a line only "Step 3:", with a capital and a colon, is one.
     header = re.compile(
         rf"(?:(?P<line>^[ \t*#>_-]{{0,12}})(?i:step)|(?<=\s){_MARK}Step){_GAP}(?P<number>{_NUMBER})"
@@ -33,11 +42,14 @@ def _patterns(word: str) -> tuple[re.Pattern, re.Pattern, re.Pattern]:
         rf"(?:{_GAP}{_MARK}{doctor}{_MARK}[:：]{_MARK})?",
         re.M,
     )
-    # "Doctor 2", "Doctors 1, 2 and 3", "the first doctor". After one doctor a comma begins no list: "Doctor 1, 2 tablets".
+    # "Doctor 2", "Dr. 2", "Doctors 1, 2 and 3", "the first doctor", "Doctor Two". After a single doctor a comma begins no list:
+    # "Doctor 1, 2 tablets". What follows a patient's own doctor is no name: "see your doctor 2 or 3 weeks before".
+    named = "|".join(map(re.escape, every))
     names = re.compile(
-        rf"\b(?:{word})s\s{{0,3}}#?{_NUMBER}\b(?:(?:[–-]|\s?[,/&]\s?|,?\s(?:and|or|to|vs\.?)\s)#?{_NUMBER}\b{_UNIT}){{0,20}}"
-        rf"|\b(?:{word})\s{{0,3}}#?{_NUMBER}\b(?:(?:\s?[/&]\s?|\s(?:and|or)\s)#?{_NUMBER}\b{_UNIT}){{0,20}}"
-        rf"|\bthe\s(?:{'|'.join(_ORDINALS)})(?=\s(?:{word}))",
+        rf"{_NO_OWN}\b(?:(?:{plural})\s{{0,3}}{_ONE}(?:(?:[–-]|\s?[,/&]\s?|,?\s(?:and|or|to|through|vs\.?)\s){_ONE}){{0,20}}"
+        rf"|(?:{single})\s{{0,3}}{_ONE}(?:(?:\s?[/&]\s?|\s(?:and|or|vs\.?)\s){_ONE}){{0,20}})"
+        rf"|\bthe\s(?:{'|'.join(_ORDINALS)})(?=\s(?:{named}))"
+        rf"|\b(?-i:(?:{named})\s(?:{'|'.join(map(str.capitalize, _CARDINALS))}))\b",
         re.I,
     )
     return re.compile(doctor), header, names
@@ -186,11 +198,12 @@ def _rename(text: str, name: Callable[[int], int], word: str = DOCTOR) -> str:
         return ", ".join(map(str, new[:-1])) + f" and {new[-1]}"
 
     def names(match: re.Match) -> str:
-        words, ordinal = match[0], match[0][4:]  # after "the "
-        if ordinal.lower() not in _ORDINALS:
-            return _NUMBERS.sub(numbers, words)
-        new = name(_ORDINALS.index(ordinal.lower()) + 1)
-        told = _ORDINALS[new - 1] if new <= len(_ORDINALS) else ordinal
-        return words[:4] + (told.capitalize() if ordinal[0].isupper() else told)
+        last = match[0].split()[-1]
+        known = next((each for each in (_ORDINALS, _CARDINALS) if last.lower() in each), None)
+        if known is None:
+            return _NUMBERS.sub(numbers, match[0])
+        new = name(known.index(last.lower()) + 1)
+        other = known[new - 1] if new <= len(known) else last
+        return match[0].removesuffix(last) + (other.capitalize() if last[0].isupper() else other)
 
     return _patterns(word)[2].sub(names, text)

@@ -9,6 +9,7 @@ if (form) {
   const place = `seconds ${form.action}`;
   const DELAY = 600; // milliseconds of rest before a draft is sent
   const RETRY = 5000;
+  const LARGEST = 60000; // bytes that a browser still sends after the page is left: it has 64 KiB for all of them
   let kept = ""; // the fields as they were last kept
   let timer = 0;
   let leaving = false;
@@ -21,6 +22,21 @@ if (form) {
   };
   const say = (text) => {
     told.textContent = text;
+  };
+  // A connection that failed has the status 0. A proxy answers by 502 or 503 while the page is started again.
+  const post = (address, body, options) =>
+    fetch(address, { method: "POST", body, ...options }).catch(() => ({ ok: false, status: 0 }));
+  const unanswered = (status) => status === 0 || status >= 500;
+  // What stands in the way on this page; no other page would show what was entered.
+  const trouble = (status) => {
+    if (unanswered(status)) {
+      const what = status ? "the page failed" : "no connection";
+      return `${what}. What you entered is still here, and the page tries again to keep it.`;
+    }
+    if (status === 401 || status === 403) {
+      return "you are signed out. Open your invitation link in another tab, then go on here.";
+    }
+    return status === 413 ? "it is too much text. Please shorten it." : "";
   };
   const clock = () => new Date().toTimeString().slice(0, 5);
 
@@ -41,24 +57,16 @@ if (form) {
     clearTimeout(timer);
     const body = fields();
     if (leaving || body.toString() === kept) return;
-    let answer;
-    try {
-      answer = await fetch(form.dataset.draft, { method: "POST", body, keepalive: true });
-    } catch {
-      say("Not kept: no connection. What you entered is still here, and the page tries again.");
-      timer = setTimeout(queue, RETRY);
-      return;
-    }
+    const answer = await post(form.dataset.draft, body, { keepalive: body.toString().length < LARGEST });
     if (leaving) return;
     if (answer.ok) {
       kept = body.toString();
       say(`Kept ${clock()}`);
     } else if (answer.status === 409) {
       say("This task went on in another tab. Reload this page to see it as it stands.");
-    } else if (answer.status === 401 || answer.status === 403) {
-      say("Not kept: you are signed out. Open your invitation link in another tab, then go on here.");
     } else {
-      say("Not kept. Store it, and the page says what is wrong.");
+      say(`Not kept: ${trouble(answer.status) || "store it, and the page says what is wrong."}`);
+      if (unanswered(answer.status)) timer = setTimeout(queue, RETRY);
     }
   };
   // One after the other, so that an older draft never overtakes a newer one.
@@ -75,7 +83,7 @@ if (form) {
   const beacon = () => {
     measure();
     const body = fields();
-    if (!leaving && body.toString() !== kept && navigator.sendBeacon(form.dataset.draft, body)) kept = body.toString();
+    if (!leaving && body.toString() !== kept) navigator.sendBeacon(form.dataset.draft, body); // nobody sees whether it came
   };
   document.addEventListener("visibilitychange", () => (document.hidden ? beacon() : measure()));
   window.addEventListener("pagehide", beacon);
@@ -94,22 +102,21 @@ if (form) {
     const address = button?.getAttribute("formaction") || form.getAttribute("action");
     const body = new URLSearchParams(new FormData(form));
     if (button?.name) body.set(button.name, button.value);
-    let answer;
-    try {
-      answer = await fetch(address, { method: "POST", body, headers: { Accept: "application/json" } });
-    } catch {
-      leaving = false;
-      store.disabled = false;
-      say("Not stored: no connection. What you entered is still here; please try again.");
-      return;
-    }
+    const answer = await post(address, body, { headers: { Accept: "application/json" } });
     if (answer.ok) {
       sessionStorage.removeItem(place);
       location.assign((await answer.json()).next);
       return;
     }
-    // The page says what is wrong, and shows what was entered: sent once more as a form, it changes nothing either.
     store.disabled = false;
+    const why = trouble(answer.status);
+    if (why) {
+      leaving = false;
+      say(`Not stored: ${why}`);
+      if (unanswered(answer.status)) timer = setTimeout(queue, RETRY);
+      return;
+    }
+    // The page says what is wrong, and shows what was entered: sent once more as a form, it changes nothing either.
     if (button?.name) {
       const then = document.createElement("input");
       Object.assign(then, { type: "hidden", name: button.name, value: button.value });
