@@ -65,6 +65,13 @@ def test_the_meta_evaluation_becomes_a_case_for_each_completion_and_labels(tmp_p
     assert {label["case_id"] for label in labels} == {case["id"] for case in cases}
 
 
+def test_labels_of_an_earlier_input_are_named(tmp_path):
+    assert "was there before" not in prepared(tmp_path, [META])[0].stdout
+    result, _ = prepared(tmp_path, [KQA])
+    assert f"{tmp_path / 'out' / 'criterion_labels'}.jsonl was there before, and is not of these cases" in result.stdout
+    assert result.stdout.count("was there before") == 1
+
+
 def test_statements_of_kqa_have_points_and_those_without_words_are_counted(tmp_path):
     result, read = prepared(tmp_path, [KQA])
     assert "1 criteria without words are left out" in result.stdout

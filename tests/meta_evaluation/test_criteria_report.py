@@ -106,6 +106,31 @@ def test_a_response_counts_once_whatever_its_runs_and_unread_ones_count_too(stud
     assert "met in 0.67 of the runs" in page
 
 
+def test_a_judge_that_read_nothing_that_is_labelled_is_uncertified(study, tmp_path: Path) -> None:
+    folder, _, verdicts = study
+    label = {"case_id": "c1", "model": "a", "criterion": "k0", "annotator": "p", "label": "met"}
+    labels = write(tmp_path / "labels.jsonl", [label])
+    others = [each | {"judge": "other"} for each in verdicts if each["case_id"] != "c1"]
+    file = write(tmp_path / "verdicts.jsonl", [*verdicts, *others])
+    given = (
+        "--cases",
+        folder / "cases.jsonl",
+        "--criterion_labels",
+        labels,
+        "--baselines",
+        "false",
+        "--resamples",
+        100,
+    )
+    done = run_command("report", "--verdicts", file, *given, "--output", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert "other is uncertified" in done.stdout
+    assert "j is uncertified" not in done.stdout
+    page = (tmp_path / "out" / "criteria.html").read_text()
+    assert "Candidates by other, uncertified" in page
+    assert "Candidates by j, uncertified" not in page
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [

@@ -454,6 +454,22 @@ def test_a_batch_is_submitted_and_collected_by_the_same_command(judge):
         assert endpoint.asked == []
 
 
+def test_a_batch_on_other_texts_is_not_collected_and_not_lost(judge, tmp_path):
+    cases = [case.to_dict() for case in read_cases(CASES)][:4]
+    changed = tmp_path / "changed.jsonl"
+    changed.write_text("".join(json.dumps(case | {"question": "Something else?"}) + "\n" for case in cases))
+    with EndpointDouble(error(500)) as endpoint:
+        judge(endpoint.url, "--batch")
+        endpoint.finish_batches(good_answer)
+        status, _, told, verdicts = judge(endpoint.url, "--batch", "--cases", changed)
+        assert (status, len(told), verdicts) == (1, 1, [])
+        assert "batch batch-0 has 4 answers, and none to these requests" in told[0]
+        status, _, told, verdicts = judge(endpoint.url, "--batch")
+        assert (status, told, len(verdicts)) == (0, [], 4)
+        digests = {case.id: case.digest for case in read_cases(CASES)}
+        assert all(verdict.extra["case_digest"] == digests[verdict.case_id] for verdict in verdicts)
+
+
 @pytest.fixture
 def served_model(tiny_model):
     """Serve the tiny checkpoint with `transformers serve`; return its URL and name."""

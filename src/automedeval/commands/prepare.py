@@ -62,6 +62,9 @@ from automedeval.rubrics import read_rubric
 PAIR_SCORES = {"pairs": ["right=5", "near=3", "far=1"], "harms": ["right=5", "harmed=1"]}
 
 
+OTHERS = ("choices", "criterion_labels", "jury", "verdicts")  # files that not every input gives
+
+
 @dataclass
 class PrepareCasesArguments(TableArguments):
     """The input, its layout, and the filters."""
@@ -244,6 +247,8 @@ def main() -> None:
     print(
         "\n".join(f"{name}: {output / name}.jsonl, {len(records):,} lines" for name, records in sorted(files.items()))
     )
+    for name in (name for name in OTHERS if name not in files and (output / f"{name}.jsonl").exists()):
+        print(f"{output / name}.jsonl was there before, and is not of these cases")
 
 
 def rows_of(args: PrepareCasesArguments) -> Iterator[Row]:

@@ -51,8 +51,8 @@ class Request:
 
     @property
     def id(self) -> str:
-        """Return the key as a short string, for a Batch API's custom ids."""
-        return hashlib.sha256(repr(self.key).encode()).hexdigest()[:32]
+        """Return the key and the texts as a short string, for a Batch API's custom ids."""
+        return hashlib.sha256(repr((self.key, self.digest)).encode()).hexdigest()[:32]
 
 
 class Requests:

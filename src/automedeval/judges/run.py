@@ -102,6 +102,9 @@ def collect_or_submit(
         requests: those without a verdict, by `Request.id`.
         log: the open log of the verdicts.
         prompt, verdict: make the prompt of a request, and the verdict of the answer to it.
+
+    Raises:
+        RecordError: the batch is on other cases, or on other texts of these.
     """
     if not requests:
         return None
@@ -115,8 +118,21 @@ def collect_or_submit(
     batch, waiting = state.read_text(encoding="utf-8"), dict(requests)
     left_out = len(chat.left_out)
     status, answers = chat.collect_batch(batch, list(requests))
-    found = (verdict(waiting.pop(name), answer) for name, answer in answers if name in waiting)
-    log.fill(found, len(requests))
+    others: list[str] = []
+
+    def verdicts() -> Iterator[Verdict]:
+        for name, answer in answers:
+            if name in waiting:
+                yield verdict(waiting.pop(name), answer)
+            else:
+                others.append(name)
+
+    log.fill(verdicts(), len(requests))
+    if others and len(waiting) == len(requests):
+        raise RecordError(
+            f"{state}: batch {batch} has {len(others)} answers, and none to these requests, whose cases or texts are others: "
+            "the command that submitted it collects it; without this file, these are submitted"
+        )
     if status in ("completed", "failed", "expired", "cancelled"):
         state.unlink()
         if len(chat.left_out) > left_out:

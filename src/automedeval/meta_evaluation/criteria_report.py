@@ -45,7 +45,7 @@ def criteria_result(
             "candidates": means,
             "missed": missed(cases, reading, lambda case, criterion: criterion.tags),
             "topics": missed(cases, reading, _topic) if _has_topics(cases) else {},
-            "certified": given is not None,
+            "certified": given is not None and not np.isnan(reading.of(given.pairs)[0]).all(),
             "simulation": simulated(cases, reading, rates, seed) if rates else None,
         }
     return {"cases": len(cases), "responses": cases.responses, "judges": judges, "certificate": certificate}
@@ -212,7 +212,7 @@ def sentences(result: Mapping[str, Any]) -> list[str]:
             for model, each in own["candidates"].items()
         )
         found.append(f"{name}: mean score {means} ({result['mean']}).")
-        if result["certificate"] is None:
+        if not own["certified"]:
             found.append(f"{name} is {UNCERTIFIED}.")
             continue
         all_of_it = result["certificate"]["judges"][name]["all"]
