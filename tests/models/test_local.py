@@ -1,5 +1,7 @@
 """LocalChat against the plain way: one sequence at a time through the whole model, no cache, no batch, no shared prefix."""
 
+import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,6 +13,7 @@ from transformers import AttentionInterface, AutoModelForCausalLM, AutoTokenizer
 
 from automedeval import models
 from automedeval.judges.judge import Judge
+from automedeval.models import decoding, local
 from automedeval.models.base import Free, Prompt, Slot
 from automedeval.models.checkpoints import fingerprint
 from automedeval.models.local import LocalChat
@@ -139,6 +142,34 @@ def test_a_rationale_ends_where_the_score_line_begins(says, rationale, tiny_mode
         assert answer.text.endswith(" points.")
         assert answer.text.count("Score:") == 1 + rationale.count("Score:")
         assert parse_verdict(answer.text, read_rubric("automedeval"), 3).scores == tuple(map(int, answer.values))
+
+
+# Two escaped quotes, the second with the last of the tokens that are looked at together with the first.
+WIDE = r"a \"" + " b" * 9 + r' \" c"'
+
+
+@pytest.mark.parametrize("most", [40, 7, 6, 5])
+@pytest.mark.parametrize(
+    "says", [r'Fine \\" more', r'Fine \\\\", "', r'It says \"no\" here."', r"Fine \\\\", r"Fine\nor not", WIDE]
+)
+def test_a_rationale_in_json_ends_at_its_closing_quote(says, most, tiny_model, monkeypatch):
+    """After an escaped backslash a quote closes the text; what the model reads before a value is what the answer says."""
+    scripted = LocalChat(str(tiny_model), dtype="float32", device="cpu", max_new_tokens=most)
+    steps = iter([*scripted.tokenizer(says, add_special_tokens=False).input_ids, 2])
+    scripted._chooser = lambda run: lambda logits: torch.full((len(logits),), next(steps))
+    read = []
+
+    def compete(rows, values):
+        read.append(scripted.tokenizer.decode(rows.tokens[0]).rpartition("assistant\n")[2])
+        return decoding.compete(rows, values)
+
+    monkeypatch.setattr(local, "compete", compete)
+    ((_, answer),) = scripted.answer(prompts("just_eval_pairwise", True, 1))
+    assert answer.free == json.loads(answer.text)["rationale"]
+    written = json.loads('"' + re.match(r'(?:[^"\\]|\\.)*', says)[0] + '"')
+    assert answer.free == written if most == 40 else written.startswith(answer.free.removesuffix("\\"))
+    assert len(read) == len(answer.values)
+    assert all(answer.text.startswith(each) for each in read)
 
 
 @pytest.mark.parametrize("rationale", [False, True])
