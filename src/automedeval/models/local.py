@@ -336,7 +336,9 @@ class LocalChat(Chat):
         tail = [self.encoder.after("x", forced[index] + rest[1].values[0]) for index in owner]
         _, values, ending = self.encoder.segment(literal, rest[1], rest[2] if len(rest) > 2 else "")
         spare = len(values[0]) - ending
-        valued = self._choose_values(rows, [ids[:-spare] for ids in tail], [], rest, [usage[i] for i in owner])
+        valued = self._choose_values(
+            rows, [ids[: len(ids) - spare] for ids in tail], [], rest, [usage[i] for i in owner]
+        )
         answers: list[Answer] = [Answer()] * len(prompts)
         for index, answer in zip(owner, valued):
             text, cut = texts[index], written[index].truncated
