@@ -299,6 +299,29 @@ def test_what_the_alternatives_do_not_tell_is_noted(offered, scale):
     assert noted == (0 if offered == 20 or scale == (1, 5) else 6)
 
 
+@pytest.mark.parametrize("name", ["automedeval", "medical_pairwise"])
+def test_tokens_that_the_form_does_not_allow_are_no_value(name):
+    """llama.cpp tells probabilities among all tokens: "40" is not the 4 of a scale to 5, nor "ties" a tie."""
+    server = ConstrainedServer()
+
+    def script(body):
+        reply = server(body)
+        for token in (reply["json"]["choices"][0]["logprobs"] or {"content": []})["content"]:
+            own = token["top_logprobs"]
+            for one in own:
+                one["logprob"] += math.log(0.5)
+            longer = [{"token": token["token"] + more, "logprob": math.log(0.2)} for more in "0s"]
+            token["top_logprobs"] = own + longer
+        return reply
+
+    verdicts = []
+    for double in (server.double(), EndpointDouble(script, constrains=True)):
+        with double as endpoint:
+            verdicts += Judge(chat_at(endpoint), name, rationale=False)(CASES[:1])
+    for masked, raw in zip(*(verdict.extra["probabilities"] for verdict in verdicts), strict=True):
+        assert raw == pytest.approx(masked, abs=2e-5)
+
+
 @pytest.mark.parametrize(("told", "unseen"), [(1.0, None), (0.75, 0.25)])
 def test_criteria_have_the_note_too(told, unseen):
     """A server that tells probabilities among all tokens, of which its alternatives have this sum."""

@@ -342,7 +342,7 @@ def slot_odds(
     def fits(one: str, said: bytes) -> bool:
         if following is not None:
             whole = (one + following).encode()
-            return whole.startswith(said) or said.startswith(whole)
+            return whole.startswith(said) or (following != "" and said.startswith(whole))
         whole, said = one.encode(), said.lstrip()
         return whole.startswith(said) or (said.startswith(whole) and not said[len(whole) :][:1].isdigit())
 
