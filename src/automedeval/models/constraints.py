@@ -14,6 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from automedeval.models.base import Answer, Free, Part, Prompt, Slot, Tokens, own_text, without_thoughts
@@ -316,6 +317,14 @@ def _shared_out(
         for value, share in inner.chances.items():
             chances[value] += mass * share
     return Odds(chances, {}, min(1.0, unseen))
+
+
+@cache
+def shared_beginnings(values: tuple[str, ...]) -> int:
+    """Return the most requests of `_shared_out`: one for each beginning that several of the values have, but not all."""
+    starts = {value[:size] for value in values for size in range(1, len(value) + 1)}
+    groups = {tuple(value for value in values if value.startswith(start)) for start in starts}
+    return sum(1 < len(group) < len(values) for group in groups)
 
 
 def slot_odds(
