@@ -12,7 +12,7 @@ from doubles.endpoint import EndpointDouble, answer, error
 from automedeval.judges.judge import Judge, load_judge
 from automedeval.models.base import Answer, ChatError, Free, Prompt, Slot
 from automedeval.models.constraints import DIALECTS, Reply, constrained_answer, gbnf, regular_expression
-from automedeval.models.endpoint import OpenAIChat
+from automedeval.models.endpoint import Budget, OpenAIChat
 from automedeval.models.pace import MOST, START, Pace
 from automedeval.records import Case, Response
 from automedeval.rubrics import read_rubric
@@ -297,6 +297,52 @@ def test_what_the_alternatives_do_not_tell_is_noted(offered, scale):
                 assert moved <= unseen + 1e-3
                 written += parts[at - 1] + max(told, key=told.get)  # what the judge went on with
     assert noted == (0 if offered == 20 or scale == (1, 5) else 6)
+
+
+@pytest.mark.parametrize("continues", [True, False])
+@pytest.mark.parametrize("scale", [(1, 5), (1, 12), (0, 100)])
+def test_an_answer_costs_no_more_than_the_most_that_is_told_before(scale, continues):
+    """Each byte is a token, and each number that others begin with takes another request."""
+    server = ConstrainedServer(continues=continues)
+
+    def script(body):
+        reply = server(body)
+        reply["json"]["usage"]["prompt_tokens"] = sum(len(one["content"].encode()) for one in body["messages"])
+        return reply
+
+    with EndpointDouble(script, constrains=True) as endpoint:
+        chat = chat_at(endpoint, budget=Budget(None, 1.0, 1.0))
+        judge = Judge(chat, replace(read_rubric("automedeval"), scale=scale))
+        found = chat.budget.spent
+        (request,) = judge.plan(CASES[0])
+        _, most = judge.estimate([request])
+        (verdict,) = judge([CASES[0]])
+        assert verdict.expected_scores
+        assert len(endpoint.asked) > (18 if scale == (0, 100) else 2)
+        assert chat.budget.spent - found <= most
+
+
+@pytest.mark.parametrize("name", ["automedeval", "medical_pairwise"])
+def test_tokens_that_the_form_does_not_allow_are_no_value(name):
+    """llama.cpp tells probabilities among all tokens: "40" is not the 4 of a scale to 5, nor "ties" a tie."""
+    server = ConstrainedServer()
+
+    def script(body):
+        reply = server(body)
+        for token in (reply["json"]["choices"][0]["logprobs"] or {"content": []})["content"]:
+            own = token["top_logprobs"]
+            for one in own:
+                one["logprob"] += math.log(0.5)
+            longer = [{"token": token["token"] + more, "logprob": math.log(0.2)} for more in "0s"]
+            token["top_logprobs"] = own + longer
+        return reply
+
+    verdicts = []
+    for double in (server.double(), EndpointDouble(script, constrains=True)):
+        with double as endpoint:
+            verdicts += Judge(chat_at(endpoint), name, rationale=False)(CASES[:1])
+    for masked, raw in zip(*(verdict.extra["probabilities"] for verdict in verdicts), strict=True):
+        assert raw == pytest.approx(masked, abs=2e-5)
 
 
 @pytest.mark.parametrize(("told", "unseen"), [(1.0, None), (0.75, 0.25)])

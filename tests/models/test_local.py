@@ -1,5 +1,7 @@
 """LocalChat against the plain way: one sequence at a time through the whole model, no cache, no batch, no shared prefix."""
 
+import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,6 +13,7 @@ from transformers import AttentionInterface, AutoModelForCausalLM, AutoTokenizer
 
 from automedeval import models
 from automedeval.judges.judge import Judge
+from automedeval.models import decoding, local
 from automedeval.models.base import Free, Prompt, Slot
 from automedeval.models.checkpoints import fingerprint
 from automedeval.models.local import LocalChat
@@ -141,6 +144,34 @@ def test_a_rationale_ends_where_the_score_line_begins(says, rationale, tiny_mode
         assert parse_verdict(answer.text, read_rubric("automedeval"), 3).scores == tuple(map(int, answer.values))
 
 
+# Two escaped quotes, the second with the last of the tokens that are looked at together with the first.
+WIDE = r"a \"" + " b" * 9 + r' \" c"'
+
+
+@pytest.mark.parametrize("most", [40, 7, 6, 5])
+@pytest.mark.parametrize(
+    "says", [r'Fine \\" more', r'Fine \\\\", "', r'It says \"no\" here."', r"Fine \\\\", r"Fine\nor not", WIDE]
+)
+def test_a_rationale_in_json_ends_at_its_closing_quote(says, most, tiny_model, monkeypatch):
+    """After an escaped backslash a quote closes the text; what the model reads before a value is what the answer says."""
+    scripted = LocalChat(str(tiny_model), dtype="float32", device="cpu", max_new_tokens=most)
+    steps = iter([*scripted.tokenizer(says, add_special_tokens=False).input_ids, 2])
+    scripted._chooser = lambda run: lambda logits: torch.full((len(logits),), next(steps))
+    read = []
+
+    def compete(rows, values):
+        read.append(scripted.tokenizer.decode(rows.tokens[0]).rpartition("assistant\n")[2])
+        return decoding.compete(rows, values)
+
+    monkeypatch.setattr(local, "compete", compete)
+    ((_, answer),) = scripted.answer(prompts("just_eval_pairwise", True, 1))
+    assert answer.free == json.loads(answer.text)["rationale"]
+    written = json.loads('"' + re.match(r'(?:[^"\\]|\\.)*', says)[0] + '"')
+    assert answer.free == written if most == 40 else written.startswith(answer.free.removesuffix("\\"))
+    assert len(read) == len(answer.values)
+    assert all(answer.text.startswith(each) for each in read)
+
+
 @pytest.mark.parametrize("rationale", [False, True])
 def test_batching_and_the_shared_prefix_change_nothing(rationale, tiny_model, chat):
     asked = prompts("automedeval", rationale)
@@ -202,6 +233,28 @@ def test_values_that_begin_alike_leave_nothing_behind(free, chat, plain):
     odds = plain(torch.tensor([ids])).logits[0, -1]
     last = [chat.encoder.after("x", f": {value}")[-1] for value in ("1", "2", "3")]
     assert list(answer.probabilities[1].values()) == pytest.approx(odds[last].softmax(0).tolist(), abs=2e-4)
+
+
+@pytest.mark.parametrize("free", [False, True])
+@torch.inference_mode()
+def test_a_value_that_all_others_begin_with_is_told_apart_after_a_text(free, chat, plain):
+    """What all values share is fed before them, also where the first value is no more than that."""
+    values, literal = ("1", "12", "100"), "\nScore: Doctor 1: " if free else "Score: Doctor 1: "
+    parts = (*((Free("\nScore"),) if free else ()), literal, Slot("Doctor 1", values), " points.")
+    prompt = Prompt([{"role": "user", "content": "How good?"}], parts)
+    ((_, answer),) = chat.answer([prompt])
+    ids = torch.tensor([chat.encoder.encode([prompt.messages])[0]])
+    if free:
+        ids = plain.generate(ids, max_new_tokens=24, do_sample=False, eos_token_id=2, pad_token_id=0)
+    odds = []
+    for value in values:
+        tail = chat.encoder.after("x", f"{literal}{value} points")
+        logits = plain(torch.cat([ids, torch.tensor([tail])], 1)).logits[0].log_softmax(-1)[-len(tail) - 1 :]
+        first = len(chat.encoder.after("x", literal + "1"))  # what follows the first digit tells them apart
+        last = len(chat.encoder.after("x", literal + value)) + 1
+        odds.append(sum(logits[at, tail[at]] for at in range(first, last)))
+    expected = torch.stack(odds).softmax(0).tolist()
+    assert list(answer.probabilities[0].values()) == pytest.approx(expected, abs=1e-5)
 
 
 def test_control_tokens_in_a_text_are_data(chat):

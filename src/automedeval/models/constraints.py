@@ -14,6 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from automedeval.models.base import Answer, Free, Part, Prompt, Slot, Tokens, own_text, without_thoughts
@@ -318,6 +319,14 @@ def _shared_out(
     return Odds(chances, {}, min(1.0, unseen))
 
 
+@cache
+def shared_beginnings(values: tuple[str, ...]) -> int:
+    """Return the most requests of `_shared_out`: one for each beginning that several of the values have, but not all."""
+    starts = {value[:size] for value in values for size in range(1, len(value) + 1)}
+    groups = {tuple(value for value in values if value.startswith(start)) for start in starts}
+    return sum(1 < len(group) < len(values) for group in groups)
+
+
 def slot_odds(
     tokens: Tokens, text: str, before: str, values: Sequence[str], value: str, following: str | None
 ) -> Odds | None:
@@ -342,7 +351,7 @@ def slot_odds(
     def fits(one: str, said: bytes) -> bool:
         if following is not None:
             whole = (one + following).encode()
-            return whole.startswith(said) or said.startswith(whole)
+            return whole.startswith(said) or (following != "" and said.startswith(whole))
         whole, said = one.encode(), said.lstrip()
         return whole.startswith(said) or (said.startswith(whole) and not said[len(whole) :][:1].isdigit())
 

@@ -54,6 +54,7 @@ from automedeval.models.constraints import (
     Step,
     constrained_answer,
     reply_of,
+    shared_beginnings,
     told_tokens,
 )
 from automedeval.models.pace import Pace
@@ -383,11 +384,10 @@ class OpenAIChat(Chat):
         """Return the highest possible cost of an answer: a token has at least one byte."""
         if not self._in_parts(prompt):
             return self._whole_cost(prompt)
-        # One request for the rationale, one for each value, and where values begin alike one more.
-        slots = [part for part in prompt.parts if isinstance(part, Slot)]
-        alike = sum(len({value[:1] for value in slot.values}) < len(slot.values) for slot in slots)
+        # One request for the rationale, and of each value one and as many as tell apart those that begin alike.
+        requests = 1 + sum(1 + shared_beginnings(part.values) for part in prompt.parts if isinstance(part, Slot))
         written = Step("", prompt.parts).most_tokens(self.max_new_tokens)
-        return (1 + len(slots) + alike) * self.budget.cost(prompt_bytes(prompt) + 4 * written, written)
+        return requests * self.budget.cost(prompt_bytes(prompt) + 4 * written, written)
 
     def _whole_cost(self, prompt: Prompt) -> float:
         return self.budget.cost(prompt_bytes(prompt), self.max_new_tokens)

@@ -336,7 +336,9 @@ class LocalChat(Chat):
         tail = [self.encoder.after("x", forced[index] + rest[1].values[0]) for index in owner]
         _, values, ending = self.encoder.segment(literal, rest[1], rest[2] if len(rest) > 2 else "")
         spare = len(values[0]) - ending
-        valued = self._choose_values(rows, [ids[:-spare] for ids in tail], [], rest, [usage[i] for i in owner])
+        valued = self._choose_values(
+            rows, [ids[: len(ids) - spare] for ids in tail], [], rest, [usage[i] for i in owner]
+        )
         answers: list[Answer] = [Answer()] * len(prompts)
         for index, answer in zip(owner, valued):
             text, cut = texts[index], written[index].truncated
@@ -401,7 +403,12 @@ class LocalChat(Chat):
         """Let every row write a free text (see `write_free`), and count its tokens in `usage`."""
 
         def stops(tokens: list[int], whole: bool) -> bool:
-            return tokens[-1] in final and pattern.search((lead if whole else "") + self._decode(tokens)) is not None
+            if tokens[-1] not in final:
+                return False
+            # A quote at the beginning may have been escaped by a token that is not shown.
+            before, text = (self._decode(some) for some in (tokens[:-1], tokens))
+            ahead = lead if whole else ""
+            return any(match.end() > len(ahead + before) for match in pattern.finditer(ahead + text))
 
         pattern, lead = _stop_pattern(free)
         final = self._final_tokens(free) if free.stop else ()
@@ -431,10 +438,11 @@ class LocalChat(Chat):
         pattern, lead = _stop_pattern(free)
         fed = lead + self._decode(written.tokens)
         if written.pending is None:
-            return fed[len(lead) :], literal
+            cut = free.json_string and (len(fed) - len(fed.rstrip("\\"))) % 2 == 1  # within an escape
+            return fed[len(lead) :] + "\\" * cut, "\\" * cut + literal
         whole = lead + self._decode([*written.tokens, written.pending])
         match = pattern.search(whole)
-        at = match.start() if match else len(fed)
+        at = match.end() - len(free.stop) if match else len(fed)
         forced = whole[len(fed) : at] + literal if at >= len(fed) else literal[len(fed) - at :]
         return whole[len(lead) : max(at, len(lead))], forced
 
