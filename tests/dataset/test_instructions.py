@@ -1,6 +1,5 @@
 """Instructions: whatever the slots, each response keeps its score and its step, and the completion reads back."""
 
-import json
 import random
 from dataclasses import replace
 
