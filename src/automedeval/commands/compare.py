@@ -98,14 +98,6 @@ class CompareArguments(TableArguments):
         default=None, metadata={"help": "your own rubric's .yaml file, if verdicts were given by one"}
     )
     models: list[str] = field(default_factory=list, metadata={"help": "compare only these candidates (default: all)"})
-    candidates: str = field(
-        default="models",
-        metadata={
-            "help": "models: the models of the responses; picks: in each case the response that a baseline (longer text, BM25, "
-            "…) scores highest",
-            "choices": ["models", "picks"],
-        },
-    )
     probabilities: str | None = field(
         default=None,
         metadata={
@@ -192,7 +184,7 @@ def main() -> None:
     rated = np.zeros(len(cases), bool)
     rated[cases.panel.case[~np.isnan(people.scores)]] = True
     chances = read_probabilities(args.probabilities, cases, rated) if args.probabilities else None
-    candidates = candidates_of(cases, args.candidates, args.models, notes)
+    candidates = candidates_of(cases, args.models, notes)
     found = compare(
         cases, people, rows, candidates, chances, args.plan_power, args.plan_difference, args.resamples, args.seed
     )
@@ -202,7 +194,7 @@ def main() -> None:
     means = {
         name: record["mean"][result["lead"]]["prediction_powered"]["value"] for name, record in result["models"].items()
     }
-    means = {name: value for name, value in means.items() if value is not None and name in cases.models}
+    means = {name: value for name, value in means.items() if value is not None}
     known = known_of_judge(
         cases, lead, max(means, key=lambda name: means[name], default=None),
         agreement=agreement, rated=int(rated.sum()), **audited(args.audits, lead),

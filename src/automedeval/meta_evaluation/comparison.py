@@ -15,7 +15,6 @@ from automedeval.meta_evaluation.candidates import MOST_MODELS
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.ratings import People
 from automedeval.meta_evaluation.verdicts import Row
-from automedeval.metrics.lexical import BASELINES
 from automedeval.records import RecordError
 from automedeval.stats import bootstrap
 from automedeval.stats.agreement import accuracies, relation_of
@@ -70,20 +69,16 @@ def keep_ratings(cases: Cases, people: People, number: int, seed: int) -> People
     return replace(people, by_criterion=kept, notes=[*people.notes, note])
 
 
-def candidates_of(cases: Cases, kind: str, chosen: Sequence[str], notes: list[str]) -> dict[str, np.ndarray]:
+def candidates_of(cases: Cases, chosen: Sequence[str], notes: list[str]) -> dict[str, np.ndarray]:
     """Return the response of every candidate in every case: candidate → int [cases], -1 where there is none.
 
     Args:
-        kind: "models", or "picks": the response of each case that a rule without a model scores highest (see `BASELINES`).
         chosen: the names of the candidates to return; empty for all.
 
     Raises:
         RecordError: a name of `chosen` that no candidate has.
     """
-    if kind == "picks":
-        found = {f"pick of {name}": _picks(cases, rule(cases.records)) for name, rule in BASELINES.items()}
-        found = {name: places for name, places in found.items() if (places >= 0).any()}
-    elif len(cases.models) > MOST_MODELS and not chosen:
+    if len(cases.models) > MOST_MODELS and not chosen:
         names = f"{len(cases.models)} model names in {len(cases)} cases"
         notes.append(f"{names}: these are not models, and candidates are not compared")
         found = {}
@@ -97,13 +92,6 @@ def candidates_of(cases: Cases, kind: str, chosen: Sequence[str], notes: list[st
         known = ", ".join([*list(found)[:8], *["…"] * (len(found) > 8)])
         raise RecordError(f"--models: {cases.source} has no {unknown[0]!r}; it has {known}")
     return {name: found[name] for name in chosen or found}
-
-
-def _picks(cases: Cases, scores: np.ndarray) -> np.ndarray:
-    """Return each case's response of the highest score, the first of equal ones; -1 where none has a score."""
-    order = np.lexsort((np.arange(len(scores)), -np.nan_to_num(scores, nan=-np.inf), cases.panel.case))
-    first = order[np.searchsorted(cases.panel.case, np.arange(len(cases)))]
-    return np.where(np.isnan(scores[first]), -1, first)
 
 
 def judge_scores(cases: Cases, people: People, rows: Sequence[Row], notes: list[str]) -> list[JudgeScores]:
