@@ -3,7 +3,7 @@
     python benchmarks/prediction_powered.py
     python benchmarks/prediction_powered.py --draws 500 --unrated 300
     python benchmarks/prediction_powered.py --draws 200 --rated 30 --cases cases.jsonl --ratings ratings.jsonl \
-      --verdicts one=v1.jsonl two=v2.jsonl --candidates picks
+      --verdicts one=v1.jsonl two=v2.jsonl --models model-a model-b
 
 Draws studies of few rated and many unrated cases whose true mean is known, and estimates it from the ratings alone, from a
 judge alone and from both, by a good judge, a biased one and a useless one. A row is one kind of figure: a mean of one response
@@ -118,7 +118,7 @@ def hide(args: argparse.Namespace) -> list[dict[str, object]]:
     cases = Cases.read(args.cases)
     rows = rows_of(read_verdicts(args.verdicts, cases, args.rubric)[0])
     people = read_ratings(args.ratings, cases)
-    candidates = candidates_of(cases, args.candidates, args.models, [])
+    candidates = candidates_of(cases, args.models, [])
 
     def figures(ratings: People) -> dict[tuple[str, str], Powered]:
         found = compare(cases, ratings, rows, candidates, resamples=100)
@@ -156,7 +156,6 @@ def main() -> None:
     parser.add_argument("--ratings")
     parser.add_argument("--verdicts", nargs="+")
     parser.add_argument("--rubric")
-    parser.add_argument("--candidates", default="models")
     parser.add_argument("--models", nargs="*", default=[])
     add_json(parser)
     args = parser.parse_args()

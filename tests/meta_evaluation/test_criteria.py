@@ -5,15 +5,9 @@ import random
 
 import numpy as np
 import pytest
-import torch
 from doubles.criteria_study import ANNOTATORS, CRITERIA, write_study
 from programs import error_line, run_recipe
 from sklearn import metrics
-from transformers import AutoModelForCausalLM, AutoTokenizer
-
-from automedeval.meta_evaluation.cases import Cases
-from automedeval.meta_evaluation.criteria import LIKELIHOOD, likelihood_gains, read_labels
-from automedeval.models.local import LocalChat
 
 
 @pytest.fixture(scope="module")
@@ -195,43 +189,3 @@ def test_a_program_that_needs_scores_refuses_a_verdict_on_criteria(study, tmp_pa
     given = ("--cases", folder / "cases.jsonl", "--verdicts", folder / "verdicts.jsonl", "--output", tmp_path / "out")
     line = error_line(run_recipe("audit", *given))
     assert "automedeval report, calibrate and compare read these" in line
-
-
-def test_the_likelihood_that_a_response_gains_is_that_of_plain_transformers(tiny_model, tmp_path):
-    criteria = [{"criterion": text, "points": 1} for text in ("Take it with food.", "It is harmless", "Rest")]
-    responses = [{"model": "m", "text": "Take it with food, please."}]
-    (tmp_path / "cases.jsonl").write_text(
-        json.dumps({"id": "c", "question": "How do I take it?", "responses": responses, "criteria": criteria})
-    )
-    labels = [
-        {"case_id": "c", "model": "m", "annotator": "d", "criterion": each["criterion"], "label": "met"}
-        for each in criteria
-    ]
-    (tmp_path / "labels.jsonl").write_text("".join(json.dumps(each) + "\n" for each in labels))
-    cases = Cases.read(str(tmp_path / "cases.jsonl"))
-    chat = LocalChat(str(tiny_model), dtype="float32")
-    found = likelihood_gains(cases, read_labels(str(tmp_path / "labels.jsonl"), cases), chat)
-    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
-    model = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32).eval()
-
-    def likelihood(condition, target):
-        given, said = (tokenizer.encode(text, add_special_tokens=False) for text in (condition, target))
-        if tokenizer.bos_token_id is not None:
-            given = [tokenizer.bos_token_id, *given]
-        with torch.inference_mode():
-            logits = model(torch.tensor([given + said])).logits[0].log_softmax(-1)
-        return sum(float(logits[len(given) - 1 + at, token]) for at, token in enumerate(said)), len(said)
-
-    asked, answered = "Question: How do I take it?\n\n", "Answer: Take it with food, please.\n\n"
-    for place, each in enumerate(criteria):
-        sides = [f"{asked}{given}A statement that the answer makes:" for given in (answered, "")]
-        (after, count), (before, _) = (likelihood(side, f" {each['criterion']}") for side in sides)
-        assert found[LIKELIHOOD[0]][place] == pytest.approx(after - before, abs=1e-3)
-        assert found[LIKELIHOOD[1]][place] == pytest.approx((after - before) / count, abs=1e-3)
-
-
-def test_likelihoods_need_a_checkpoint_and_labels(study):
-    folder, _ = study
-    assert "needs --criterion_labels" in error_line(report(folder, "--likelihood_model", "x"))
-    given = ("--criterion_labels", folder / "labels.jsonl", "--likelihood_model", "openai:m")
-    assert "needs a checkpoint" in error_line(report(folder, *given))

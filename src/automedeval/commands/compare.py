@@ -9,7 +9,8 @@
 Writes OUTPUT/comparison.json, comparison.md and comparison.html: mean scores, differences and win rates from the ratings alone,
 from each judge alone, and from both. The intervals of both are valid for any judge, if the rated cases are a random draw of all
 cases. --rate_next adds next_cases.jsonl, the cases to rate next, and probabilities.jsonl, the probability with which each case
-has been rated after that: give it to --probabilities when they are rated.
+has been rated after that: give it to --probabilities when they are rated. Of several judges the sentences, figures and the plan
+are by the first; the tables have all.
 
 Of judges of criteria the unclipped scores are compared, and --criterion_labels has labels of all criteria of some responses in
 place of ratings.
@@ -34,14 +35,13 @@ import automedeval
 from automedeval.cli import TableArguments, comma_list, git_commit, parse
 from automedeval.meta_evaluation import comparison_report
 from automedeval.meta_evaluation.cases import Cases
-from automedeval.meta_evaluation.comparison import STACKED, VOTED, candidates_of, compare, keep_ratings
+from automedeval.meta_evaluation.comparison import candidates_of, compare, keep_ratings
 from automedeval.meta_evaluation.confidence import uncertainty
 from automedeval.meta_evaluation.criteria import has_checklists, read_labels
 from automedeval.meta_evaluation.criteria_scores import people_of, read_criteria_scores
 from automedeval.meta_evaluation.known import audits_of, known_of_judge
 from automedeval.meta_evaluation.ratings import read_ratings
 from automedeval.meta_evaluation.verdicts import JudgeVerdicts, Row, read_verdicts, rows_of
-from automedeval.metrics.lexical import BASELINES
 from automedeval.records import RecordError, check_least, read_lines
 from automedeval.records.journal import write_whole
 from automedeval.reports.facts import Audit, facts_of, lines_of
@@ -98,14 +98,6 @@ class CompareArguments(TableArguments):
         default=None, metadata={"help": "your own rubric's .yaml file, if verdicts were given by one"}
     )
     models: list[str] = field(default_factory=list, metadata={"help": "compare only these candidates (default: all)"})
-    candidates: str = field(
-        default="models",
-        metadata={
-            "help": "models: the models of the responses; picks: in each case the response that a baseline (longer text, BM25, "
-            "…) scores highest",
-            "choices": ["models", "picks"],
-        },
-    )
     probabilities: str | None = field(
         default=None,
         metadata={
@@ -173,11 +165,10 @@ def main() -> None:
     """Read the files, compute the figures, and write the report."""
     (args,) = parse((CompareArguments,), __doc__, first=("cases", "verdicts", "ratings"))
     cases = Cases.read(args.cases, blank=args.blank)
-    taken = frozenset({STACKED, VOTED, *BASELINES, "people"})
     if criteria := has_checklists(args.verdicts):
         judges, notes = read_criteria_scores(args.verdicts, cases)
     else:
-        judges, notes = read_verdicts(args.verdicts, cases, args.rubric, taken)
+        judges, notes = read_verdicts(args.verdicts, cases, args.rubric)
     if args.fail_if_worse:
         sys.exit(pass_gate(args, cases, judges, notes))
     if args.criterion_labels:
@@ -193,17 +184,17 @@ def main() -> None:
     rated = np.zeros(len(cases), bool)
     rated[cases.panel.case[~np.isnan(people.scores)]] = True
     chances = read_probabilities(args.probabilities, cases, rated) if args.probabilities else None
-    candidates = candidates_of(cases, args.candidates, args.models, notes)
+    candidates = candidates_of(cases, args.models, notes)
     found = compare(
         cases, people, rows, candidates, chances, args.plan_power, args.plan_difference, args.resamples, args.seed
     )
     result = plain(found, Powered) | {"notes": notes + found["notes"]}
-    lead = next((row for row in rows if row.name == result["lead"]), rows[0])
+    lead = next(row for row in rows if row.name == result["lead"])
     agreement = comparison_report.agreement(result, lead.name)
     means = {
         name: record["mean"][result["lead"]]["prediction_powered"]["value"] for name, record in result["models"].items()
     }
-    means = {name: value for name, value in means.items() if value is not None and name in cases.models}
+    means = {name: value for name, value in means.items() if value is not None}
     known = known_of_judge(
         cases, lead, max(means, key=lambda name: means[name], default=None),
         agreement=agreement, rated=int(rated.sum()), **audited(args.audits, lead),

@@ -1,11 +1,10 @@
 """Combine the verdicts of several judges into those of a jury.
 
     automedeval jury --verdicts verdicts/a verdicts/b verdicts/c --cases cases.jsonl --output verdicts/jury
-    automedeval jury --verdicts a=v1.jsonl b=v2.jsonl --cases cases.jsonl --ratings ratings.jsonl --method weighted \\
-      --output verdicts/jury
+    automedeval jury --verdicts a=v1.jsonl b=v2.jsonl --cases cases.jsonl --ratings ratings.jsonl --output verdicts/jury
 
-Writes OUTPUT/verdicts.jsonl: one verdict on each case, with expected scores, which every other command reads. A response is
-combined from the judges with a valid score of it. If a response has none, the verdict is invalid.
+Writes OUTPUT/verdicts.jsonl: one verdict on each case, with expected scores, which every other command reads. The score of a
+response is the mean over the judges with a valid score of it. If a response has none, the verdict is invalid.
 
 With --ratings it prints the correlations of the judges' errors and the effective votes: how many judges with independent errors
 the jury is worth. Three equal judges are worth one. Without ratings it prints the correlations of their scores; these are also
@@ -20,25 +19,18 @@ import numpy as np
 
 from automedeval.cli import TableArguments, comma_list, parse, record_run
 from automedeval.meta_evaluation.cases import Cases
-from automedeval.meta_evaluation.ratings import People, read_ratings
+from automedeval.meta_evaluation.ratings import read_ratings
 from automedeval.meta_evaluation.verdicts import JudgeVerdicts, read_verdicts, rows_of
 from automedeval.records import RecordError, Verdict, digest, verdicts_file
 from automedeval.records.journal import write_whole
 from automedeval.reports.text import printable
-from automedeval.stats.aggregation import LEAST_RATED, level_chances, stack
 from automedeval.stats.bootstrap import divide
 from automedeval.stats.votes import correlations, effective_votes
-
-METHODS = {
-    "average": "the mean of the scores",
-    "weighted": "weights of 0 or more, learnt from the ratings of the other cases",
-    "dawid_skene": "Dawid and Skene's model of whole scores, learnt from the ratings of the other cases",
-}
 
 
 @dataclass
 class JuryArguments(TableArguments):
-    """The judges, and how they are combined."""
+    """The judges, and the ratings of people."""
 
     verdicts: list[str] = field(
         metadata={
@@ -50,10 +42,6 @@ class JuryArguments(TableArguments):
     ratings: str | None = field(
         default=None, metadata={"help": "people's ratings of some of the cases, on the scale of the judges' rubric"}
     )
-    method: str = field(
-        default="average",
-        metadata={"help": "; ".join(f"{name}: {text}" for name, text in METHODS.items()), "choices": list(METHODS)},
-    )
     judge_name: str = field(default="jury", metadata={"help": "name that verdicts record"})
     rubric: str | None = field(
         default=None, metadata={"help": "your own rubric's .yaml file, if verdicts were given by one"}
@@ -61,8 +49,6 @@ class JuryArguments(TableArguments):
 
     def __post_init__(self) -> None:
         self.verdicts = list(dict.fromkeys(comma_list(self.verdicts)))
-        if self.method != "average" and self.ratings is None:
-            raise RecordError(f"--method {self.method} needs --ratings")
 
 
 def main() -> None:
@@ -75,10 +61,10 @@ def main() -> None:
     scores = np.stack(
         [np.full(cases.responses, np.nan) if (row.values is None) else row.values for row in rows_of(judges)]
     )
-    combined = combine(args.method, cases, people, scores, judges[0].scale)
+    known = ~np.isnan(scores)
+    combined = divide(np.where(known, scores, 0.0).sum(axis=0), known.sum(axis=0))
     settings = digest(
-        [args.method, [[*judge.verdicts[0].author, judge.settings] for judge in judges], combined.round(9).tolist()],
-        allow_nan=True,
+        [[[*judge.verdicts[0].author, judge.settings] for judge in judges], combined.round(9).tolist()], allow_nan=True
     )
     verdicts = verdicts_of(args.judge_name, cases, judges, combined, scores, settings)
     if people is None:
@@ -90,7 +76,6 @@ def main() -> None:
     output.mkdir(parents=True, exist_ok=True)
     record_run(output / "run.json", args)
     record = {
-        "method": args.method,
         "judges": [judge.name for judge in judges],
         "what": what,
         "correlations": [[None if np.isnan(value) else float(value) for value in line] for line in found],
@@ -126,34 +111,6 @@ def check_judges(judges: list[JudgeVerdicts], output: Path) -> None:
         raise RecordError(
             f"--output {output}: its verdicts.jsonl is the input of {taken[0].name}; choose another folder"
         )
-
-
-def combine(method: str, cases: Cases, people: People | None, scores: np.ndarray, scale: tuple[int, int]) -> np.ndarray:
-    """Return the jury's score of each response, float [responses]; NaN where no judge has one.
-
-    Args:
-        people: the ratings; `average` does without.
-        scores: float [judges, responses], NaN where a judge has none.
-
-    Raises:
-        RecordError: people's scores are off the scale, or there are too few of them to learn from.
-    """
-    known = ~np.isnan(scores)
-    if method == "average":
-        return divide(np.where(known, scores, 0.0).sum(axis=0), known.sum(axis=0))
-    rated = people.scores[~np.isnan(people.scores)]
-    if rated.min() < scale[0] or rated.max() > scale[1]:
-        raise RecordError(f"--method {method}: the ratings are off the scale of the judges, {scale[0]} to {scale[1]}")
-    if method == "weighted":
-        combined = np.clip(stack(cases.panel, people.scores, scores).scores, *scale)
-    else:
-        chances = level_chances(cases.panel, people.scores, scores, scale)
-        combined = chances @ np.arange(scale[0], scale[1] + 1)
-    if (np.isnan(combined) & known.any(axis=0)).any():
-        raise RecordError(
-            f"--method {method} needs {LEAST_RATED} rated cases with verdicts of the same judges, or more"
-        )
-    return combined
 
 
 def verdicts_of(

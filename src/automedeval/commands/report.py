@@ -39,7 +39,7 @@ from automedeval.meta_evaluation.report_text import summary
 from automedeval.meta_evaluation.runs import check_names, follow_rounds, lines_over_runs, repeated, trainings_of
 from automedeval.meta_evaluation.verdicts import JudgeVerdicts, read_verdicts, rows_of
 from automedeval.metrics.embedding import NAMES
-from automedeval.models.arguments import ChatArguments, EncoderArguments, parse_model
+from automedeval.models.arguments import EncoderArguments
 from automedeval.records import Preference, RecordError, check_least, digest, read_placed
 from automedeval.records.hub_names import hub_commits
 from automedeval.records.journal import write_whole
@@ -91,13 +91,6 @@ class MetaEvaluateArguments(TableArguments):
     )
     criterion_labels: str | None = field(
         default=None, metadata={"help": "physicians' labels of the criteria of cases, to certify judges of criteria"}
-    )
-    likelihood_model: str | None = field(
-        default=None,
-        metadata={
-            "help": "judges of criteria: a checkpoint (folder or Hub id) that measures how much likelier a response makes the "
-            "words of a criterion, as one more score that needs no judge (with --criterion_labels)"
-        },
     )
     mean: str = field(
         default=MEANS[0],
@@ -170,13 +163,6 @@ class MetaEvaluateArguments(TableArguments):
             raise RecordError("--rounds needs --ratings: a round is measured by its agreement with people")
         if self.ours is not None and not self.ratings:
             raise RecordError("--ours needs --ratings: a judge is tested by its agreement with people")
-        if self.likelihood_model is not None:
-            if not self.criterion_labels:
-                raise RecordError("--likelihood_model needs --criterion_labels: it is measured beside them")
-            if parse_model(self.likelihood_model)[0] != "checkpoint":
-                raise RecordError(
-                    f"--likelihood_model {self.likelihood_model}: needs a checkpoint, for its likelihoods"
-                )
         check_least(self, 1, "limit")
         check_least(self, 0, "html_cases")
         check_least(self, 100, "resamples")
@@ -299,10 +285,7 @@ def report_criteria(args: MetaEvaluateArguments, encoder_args: EncoderArguments,
     """Write criteria.json, criteria.html and criteria.md of judges of criteria, certified where there are labels."""
     notes: list[str] = []
     encoder = encoder_args.load_if_there(notes) if args.criterion_labels and args.baselines else None
-    chat = None
-    if args.likelihood_model:
-        chat = ChatArguments().load(args.likelihood_model, args.seed, auto="float32")
-    options = (cases, args.verdicts, args.criterion_labels, encoder, args.resamples, args.seed, chat)
+    options = (cases, args.verdicts, args.criterion_labels, encoder, args.resamples, args.seed)
     result = criteria_report.criteria_result(*options) | {"notes": notes, "mean": args.mean}
     settings = {"command": shlex.join(["automedeval", "report", *sys.argv[1:]]), "version": automedeval.__version__}
     result["settings"] = settings | {"commit": git_commit(), "resamples": args.resamples, "seed": args.seed}

@@ -1,8 +1,7 @@
 """Compare candidates by many verdicts and few ratings.
 
-Every figure is estimated in three ways, for every judge and for all judges together: from the ratings alone, from the verdicts
-alone, and from both. `compare` builds the tree of `comparison.json`; the statistics are in `stats.prediction_powered`,
-`stats.aggregation` and `stats.sampling`.
+Every figure is estimated in three ways, for every judge: from the ratings alone, from the verdicts alone, and from both.
+`compare` builds the tree of `comparison.json`; the statistics are in `stats.prediction_powered` and `stats.sampling`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,14 +15,12 @@ from automedeval.meta_evaluation.candidates import MOST_MODELS
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.ratings import People
 from automedeval.meta_evaluation.verdicts import Row
-from automedeval.metrics.lexical import BASELINES
 from automedeval.records import RecordError
-from automedeval.stats import aggregation, bootstrap
+from automedeval.stats import bootstrap
 from automedeval.stats.agreement import accuracies, relation_of
 from automedeval.stats.prediction_powered import LEAST_RATED, Interval, Powered, prediction_powered
 from automedeval.stats.sampling import power_of, ratings_needed
 
-STACKED, VOTED = "the judges together", "the judges together, by Dawid–Skene"
 MOST_PAIRED = 6  # candidates whose pairs are all compared
 ALL = "all responses"
 POINTS = 40  # of a power curve
@@ -33,7 +30,7 @@ OFF_SCALE = "this judge's figures are not on people's scale"
 
 @dataclass(frozen=True)
 class JudgeScores:
-    """The scores [responses] of one judge or of all together, on people's scale or not; without scores relations [pairs]."""
+    """The scores [responses] of a judge, on people's scale or not; without scores relations [pairs]."""
 
     name: str
     scores: np.ndarray | None
@@ -72,20 +69,16 @@ def keep_ratings(cases: Cases, people: People, number: int, seed: int) -> People
     return replace(people, by_criterion=kept, notes=[*people.notes, note])
 
 
-def candidates_of(cases: Cases, kind: str, chosen: Sequence[str], notes: list[str]) -> dict[str, np.ndarray]:
+def candidates_of(cases: Cases, chosen: Sequence[str], notes: list[str]) -> dict[str, np.ndarray]:
     """Return the response of every candidate in every case: candidate → int [cases], -1 where there is none.
 
     Args:
-        kind: "models", or "picks": the response of each case that a rule without a model scores highest (see `BASELINES`).
         chosen: the names of the candidates to return; empty for all.
 
     Raises:
         RecordError: a name of `chosen` that no candidate has.
     """
-    if kind == "picks":
-        found = {f"pick of {name}": _picks(cases, rule(cases.records)) for name, rule in BASELINES.items()}
-        found = {name: places for name, places in found.items() if (places >= 0).any()}
-    elif len(cases.models) > MOST_MODELS and not chosen:
+    if len(cases.models) > MOST_MODELS and not chosen:
         names = f"{len(cases.models)} model names in {len(cases)} cases"
         notes.append(f"{names}: these are not models, and candidates are not compared")
         found = {}
@@ -101,21 +94,14 @@ def candidates_of(cases: Cases, kind: str, chosen: Sequence[str], notes: list[st
     return {name: found[name] for name in chosen or found}
 
 
-def _picks(cases: Cases, scores: np.ndarray) -> np.ndarray:
-    """Return each case's response of the highest score, the first of equal ones; -1 where none has a score."""
-    order = np.lexsort((np.arange(len(scores)), -np.nan_to_num(scores, nan=-np.inf), cases.panel.case))
-    first = order[np.searchsorted(cases.panel.case, np.arange(len(cases)))]
-    return np.where(np.isnan(scores[first]), -1, first)
-
-
 def judge_scores(cases: Cases, people: People, rows: Sequence[Row], notes: list[str]) -> list[JudgeScores]:
-    """Return the judges that have a valid verdict, and after them, where there are several, all judges together.
+    """Return the judges that have a valid verdict.
 
     Raises:
         RecordError: no judge has one.
     """
     known = people.scores[~np.isnan(people.scores)]
-    judges, relations = [], []
+    judges = []
     for row in rows:
         scores = row.values
         if row.invalid:
@@ -127,22 +113,9 @@ def judge_scores(cases: Cases, people: People, rows: Sequence[Row], notes: list[
             what = f"{row.name} scores from {scale[0]} to {scale[1]}"
             notes.append(f"{what}, people on another scale: its own means are left out")
         judges.append(JudgeScores(row.name, scores, row.relations if scores is None else None, on_scale))
-        relations.append(row.finest)
     if not judges:
         raise RecordError(f"no judge has a valid verdict on a case of {cases.source}")
-    together = [judge.scores for judge in judges if judge.scores is not None]
-    combined = []
-    if len(together) > 1:
-        stacked = aggregation.stack(cases.panel, people.scores, np.stack(together)).scores
-        combined.append(JudgeScores(STACKED, stacked, None, True))
-    if len(relations) > 1:
-        rated = cases.panel.relations(people.scores)
-        chances = aggregation.combine_relations(cases.panel, rated, np.stack(relations))
-        combined.append(JudgeScores(VOTED, None, aggregation.expected_relation(chances), False))
-    taught = [each for each in combined if not np.isnan(each.scores if each.relation is None else each.relation).all()]
-    if len(taught) < len(combined):
-        notes.append(f"the judges are not combined: this needs {aggregation.LEAST_RATED} rated cases or more")
-    return judges + taught
+    return judges
 
 
 def compare(
@@ -166,7 +139,7 @@ def compare(
     """
     notes: list[str] = []
     judges = judge_scores(cases, people, rows, notes)
-    lead = next((judge for judge in judges if judge.name == STACKED), judges[0])
+    lead = judges[0]
     scores = {judge.name: judge.scores for judge in judges if judge.scores is not None}
     result: dict[str, Any] = {"lead": lead.name, "judges": _judges(cases, people, rows, judges, resamples, seed)}
 
@@ -236,31 +209,23 @@ def _figures(
 def _judges(
     cases: Cases, people: People, rows: Sequence[Row], judges: Sequence[JudgeScores], resamples: int, seed: int
 ) -> dict[str, Any]:
-    """Return every judge's concordance with people, and by how much that of all judges together falls without it ("adds")."""
-    panel = cases.panel
-    relations = panel.relations(people.scores)
-    first, second = panel.pairs
-
-    def statistic(judge: JudgeScores) -> bootstrap.Statistic:
-        # Combined scores are cross-fitted: those of a case do not depend on its ratings.
-        return accuracies(panel, relations, relation_of(judge.better(cases, first, second)))["concordance"]
-
-    tree: dict[str, Any] = {judge.name: {"concordance": statistic(judge)} for judge in judges}
-    scored = [judge for judge in judges if judge.scores is not None and judge.name != STACKED]
-    without = {}
-    if any(judge.name == STACKED for judge in judges):
-        for left in scored:
-            others = np.stack([judge.scores for judge in scored if judge is not left])
-            fewer = JudgeScores("", aggregation.stack(panel, people.scores, others).scores, None, True)
-            without[left.name] = statistic(fewer)
-    estimates = bootstrap.estimate({"judges": tree, "without": without}, len(cases), resamples, seed)
-    found = estimates["judges"]
-    for name, fewer in estimates["without"].items():
-        found[name]["adds"] = bootstrap.difference(found[STACKED]["concordance"], fewer)
+    """Return every judge's concordance with people."""
+    relations = cases.panel.relations(people.scores)
+    first, second = cases.panel.pairs
+    tree = {
+        judge.name: accuracies(cases.panel, relations, relation_of(judge.better(cases, first, second)))["concordance"]
+        for judge in judges
+    }
+    concordances = bootstrap.estimate(tree, len(cases), resamples, seed)
     valid = {row.name: int((row.judge.verdicts_valid > 0).sum()) for row in rows}
-    for judge in judges:
-        found[judge.name] |= {"cases_with_verdict": valid.get(judge.name), "on_scale": judge.on_scale}
-    return found
+    return {
+        judge.name: {
+            "concordance": concordances[judge.name],
+            "cases_with_verdict": valid[judge.name],
+            "on_scale": judge.on_scale,
+        }
+        for judge in judges
+    }
 
 
 def _plan(

@@ -27,13 +27,6 @@ def words(result: dict[str, Any]) -> list[str]:
         sentences = _of_two(pairs[0], lead)
     else:
         sentences = _gain(result["all"]["mean"][lead], lead, "the mean score of all responses")
-    added = {name: record["adds"] for name, record in result["judges"].items() if record.get("adds")}
-    clear = {name: estimate for name, estimate in added.items() if _clear(estimate)}
-    for name, estimate in clear.items():
-        verb = "raises" if estimate["value"] > 0 else "lowers"
-        sentences.append(f"{name} {verb} the concordance of all judges together by {abs(estimate['value']):.2f}.")
-    if added and not clear:
-        sentences.append("No judge clearly changes the concordance of all judges together.")
     return [*sentences, *(f"{name.rstrip('?')}: {text}" for name, text in result["facts"])]
 
 

@@ -17,13 +17,11 @@ from automedeval.meta_evaluation.cases import Cases
 from automedeval.metrics.embedding import TextEncoder, sentences
 from automedeval.metrics.lexical import words
 from automedeval.records import Case, CriterionLabel, RecordError, Verdict, named_file, read_placed, verdicts_file
-from automedeval.rubrics.prompts import statement_texts
 from automedeval.stats.bootstrap import Statistic, difference, divide, estimate, mean
 from automedeval.stats.checklist import shares_of
 
 CATEGORY = "category:"  # how a tag names the category of a criterion
 TRIVIAL = ("words covered", "ROUGE-L recall", "embedding cosine", "words covered + embedding cosine")
-LIKELIHOOD = ("log-likelihood gained", "log-likelihood gained per token")
 
 
 @dataclass(frozen=True)
@@ -281,29 +279,6 @@ def category(tags: Sequence[str]) -> str | None:
     )
 
 
-def likelihood_gains(cases: Cases, labels: Labels, chat: Any) -> dict[str, np.ndarray]:
-    """Return log p(criterion | question, response) - log p(criterion | question), float [pairs], as `LIKELIHOOD` names them.
-
-    NaN where the texts are longer than the model's context window.
-
-    Args:
-        chat: a checkpoint that computes likelihoods (`LocalChat`).
-    """
-    pairs = []
-    for number, slot, criterion in labels.pairs:
-        case = cases.records[number]
-        text = case.criteria[criterion].criterion
-        pairs += [statement_texts(case.question, given, text) for given in (case.responses[slot].text, None)]
-    fits = np.flatnonzero(np.array(chat.overflow_pairs(pairs)) <= 0)
-    means = np.full(len(pairs), np.nan)
-    for place, value in chat.likelihoods([pairs[index] for index in fits]):
-        means[fits[place]] = value
-    tokens = np.array([len(target) for _, target in chat.encoder.encode_pairs(pairs)])
-    return dict(
-        zip(LIKELIHOOD, (np.subtract(*(means * tokens).reshape(-1, 2).T), np.subtract(*means.reshape(-1, 2).T)))
-    )
-
-
 def groups(cases: Cases, labels: Labels) -> dict[str, np.ndarray]:
     """Return the categories of the criteria, or else their tags, as masks of the pairs."""
     tags = [cases.records[case].criteria[criterion].tags for case, _, criterion in labels.pairs]
@@ -319,7 +294,6 @@ def certify(
     encoder: TextEncoder | None,
     resamples: int,
     seed: int,
-    chat: Any = None,
 ) -> dict[str, Any]:
     """Return the figures of every judge, of each physician against the others, and of what needs no judge, with intervals."""
     majority, count = labels.majority(), len(cases)
@@ -341,8 +315,7 @@ def certify(
             tree["physicians"][annotator][f"accuracy of {name} on these pairs"] = _agreement(
                 same, truth, labels, count
             )["accuracy"]
-    unjudged = trivial(cases, labels, encoder) | (likelihood_gains(cases, labels, chat) if chat else {})
-    for name, values in unjudged.items():
+    for name, values in trivial(cases, labels, encoder).items():
         tree["trivial"][name] = auroc(values, majority, labels.case)
     found = estimate(tree, count, resamples, seed)
     for own in found["judges"].values():

@@ -31,12 +31,11 @@ def criteria_result(
     encoder: TextEncoder | None,
     resamples: int,
     seed: int,
-    chat: Any = None,
 ) -> dict[str, Any]:
     """Return the figures of the judges of criteria in some files of verdicts, certified if there are labels."""
     readings = read_checklists(verdicts, cases)
     given = read_labels(labels, cases) if labels else None
-    certificate = plain(certify(cases, readings, given, encoder, resamples, seed, chat)) if given else None
+    certificate = plain(certify(cases, readings, given, encoder, resamples, seed)) if given else None
     judges = {}
     for reading in readings:
         means = candidates(cases, reading)

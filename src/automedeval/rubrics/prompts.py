@@ -323,15 +323,6 @@ def likelihood_texts(question: str | list[dict[str, str]], response: str) -> tup
     return _encodable(condition.strip("\n")), _encodable(target.strip("\n"))
 
 
-def statement_texts(question: str | list[dict[str, str]], response: str | None, statement: str) -> tuple[str, str]:
-    """Return (condition, target) for the likelihood of a statement after a question and a response, or the question alone."""
-    template = _packaged("statement")
-    known = {"question": question_text(question).strip(), "response": response and response.strip()}
-    condition = "".join(template.blocks["condition"](template.new_context(known)))
-    target = "".join(template.blocks["target"](template.new_context({"statement": statement.strip()})))
-    return _encodable(condition.strip("\n")), _encodable(target.strip("\n"))
-
-
 def channel_texts(
     rubric: Rubric, question: str | list[dict[str, str]], response: str, score: int
 ) -> tuple[Messages, str]:

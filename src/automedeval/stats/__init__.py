@@ -1,1 +1,1 @@
-"""Statistics on arrays: agreement, intervals, calibration error, aggregation; this room knows no record."""
+"""Statistics on arrays: agreement, intervals, calibration error; this room knows no record."""
