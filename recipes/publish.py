@@ -78,7 +78,6 @@ class CardArguments:
         default=None,
         metadata={"help": "model: its rubric's .yaml, unless it is a packaged one; it goes out with its template"},
     )
-    channel: bool = field(default=False, metadata={"help": "model: it is a channel judge"})
     watts: float | None = field(
         default=None, metadata={"help": "model: power of the training machine, for the energy of the logged hours"}
     )
@@ -163,7 +162,7 @@ def parcel_of(args: PublishArguments, about: CardArguments) -> Parcel:
     folder, card, extra = Path(args.folder), None, {}
     if args.kind == MODEL:
         card = filled_card(folder, args.repo, about)
-        extra = files_to_publish(rubric_to_publish(folder, about.rubric), automedeval.__version__, about.channel)
+        extra = files_to_publish(rubric_to_publish(folder, about.rubric), automedeval.__version__)
     elif (folder / CARD).is_file():  # its example names the local folder
         example = r'(load_dataset|evaluate\.load)\("[^"\n]*"\)'
         card = re.sub(example, rf'\1("{args.repo}")', read_text(folder / CARD))
@@ -181,7 +180,7 @@ def filled_card(folder: Path, repo: str, about: CardArguments) -> str:
         raise RecordError(f"{folder}: no such folder")
     result = read_result(about.agreement) if about.agreement else None
     audit = read_result(about.audit) if about.audit else None
-    given = {name: getattr(about, name) for name in ("base_model", "judge", "channel", "watts")}
+    given = {name: getattr(about, name) for name in ("base_model", "judge", "watts")}
     card = fill_card(
         read_text(Path(about.card)), folder, CardInputs(repo, datasets=tuple(about.datasets), **given), result, audit
     )

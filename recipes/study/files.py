@@ -170,7 +170,7 @@ def _path(argument: str, value: str) -> str | None:
         kind, colon, rest = value.partition(":")
         if colon and kind in ("openai", "baseline"):
             return None
-        value = rest if colon and kind in ("likelihood", "channel", "small", "recording", "ratings") else value
+        value = rest if colon and kind in ("likelihood", "small", "recording", "ratings") else value
         return None if value == "none" or (argument, value) == ("judge", "small") else value
     if (value == "none" and argument in TEMPLATES) or (argument in NAMES and "/" not in value):
         return None

@@ -1,4 +1,4 @@
-"""Made-up verdicts of likelihood and channel judges, and ratings that are a known linear function of them."""
+"""Made-up verdicts of likelihood judges, and ratings that are a known linear function of them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -35,16 +35,6 @@ def study(number: int = 30, seed: int = 0) -> list[Verdict]:
     """Return verdicts on cases of three responses, with made-up figures between -4 and -2."""
     rng = np.random.default_rng(seed)
     return [verdict_of(at, rng.uniform(-4, -2, 3).tolist()) for at in range(number)]
-
-
-def channel_study(number: int, seed: int = 3) -> list[Verdict]:
-    """Return a channel judge's verdicts, with each response's best score and its margin over the worst score."""
-    rng, verdicts = np.random.default_rng(seed), []
-    for at in range(number):
-        best, gap = rng.uniform(-4, -2, 3), rng.uniform(-0.2, 0.8, 3)
-        likelihoods = {"1": (best - gap).tolist(), "4": best.tolist()}
-        verdicts.append(verdict_of(at, gap.tolist(), "channel:tiny", extra={"likelihoods": likelihoods}))
-    return verdicts
 
 
 def on_line(verdict: Verdict, weights: Sequence[float] = (4.5, 0.5, 0.6)) -> list[float]:

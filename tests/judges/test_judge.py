@@ -175,6 +175,14 @@ def test_an_empty_response_is_judged(chat, cases):
         assert verdict.valid
 
 
+def test_likelihoods_that_are_not_finite_are_invalid(chat, cases, monkeypatch):
+    monkeypatch.setattr(
+        chat, "likelihoods", lambda pairs, wanted=None: ((at, float("nan")) for at in range(len(pairs)))
+    )
+    (verdict,) = LikelihoodJudge(chat)(cases[:1])
+    assert (verdict.valid, verdict.error, verdict.expected_scores) == (False, "no likelihood is finite", None)
+
+
 @pytest.fixture(scope="module")
 def narrow(tmp_path_factory) -> LocalChat:
     folder = build_tiny_model(tmp_path_factory.mktemp("narrow") / "narrow", window=1500)

@@ -39,7 +39,6 @@ def ordered(verdicts) -> list[dict]:
         ("{}", Judge, {"orders": "latin", "rationale": False}),
         ("{}", Judge, {"rubric": "medical_pairwise", "baseline": "larch-7b", "seed": 3}),
         ("likelihood:{}", LikelihoodJudge, {"models": ["larch-7b", "juniper-7b"]}),
-        ("channel:{}", LikelihoodJudge, {"name": "trained"}),
     ],
 )
 def test_a_checkpoint_judges_as_by_the_recipe(spec, kind, options, tiny_model, cases, tmp_path) -> None:
@@ -70,7 +69,7 @@ def test_a_baseline_judges_as_by_the_recipe(cases, tmp_path) -> None:
 
 
 def test_from_pretrained_is_load_judge(tiny_model) -> None:
-    for spec in (str(tiny_model), f"channel:{tiny_model}"):
+    for spec in (str(tiny_model), f"likelihood:{tiny_model}"):
         assert Judge.from_pretrained(spec, chat=FAST).fingerprint == load_judge(spec, chat=FAST).fingerprint
 
 
@@ -88,7 +87,6 @@ def test_the_planner_plans_as_the_judge(tiny_model, cases) -> None:
         ("openai:", {}, "the name of a model is empty"),
         ("http://127.0.0.1:1/v1", {}, "--base_url http://127.0.0.1:1/v1"),
         ("likelihood:models/none", {"orders": "all"}, "no --orders, --runs or --baseline"),
-        ("channel:models/none", {"rubric": "medical_pairwise"}, "gives choices"),
         ("baseline:none", {}, "no baseline 'none'"),
         ("models/none", {"rubric": "none"}, "no rubric 'none'"),
     ],
@@ -102,4 +100,4 @@ def test_only_known_prefixes_are_split_off() -> None:
     assert parse_model("openai:org/model:free") == ("openai", "org/model:free")
     assert parse_model("ORG/judge") == ("checkpoint", "ORG/judge")
     assert parse_model("C:/models/judge") == ("checkpoint", "C:/models/judge")
-    assert parse_model("channel") == ("checkpoint", "channel")
+    assert parse_model("likelihood") == ("checkpoint", "likelihood")

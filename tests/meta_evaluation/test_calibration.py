@@ -9,7 +9,6 @@ import pytest
 from doubles.introspection_study import MODELS
 from doubles.likelihood_verdicts import (
     FEEDBACK,
-    channel_study,
     fitted,
     invalid_of,
     on_line,
@@ -32,12 +31,6 @@ def test_a_response_is_compared_with_the_others_of_its_case() -> None:
     assert far.tolist() == [[-1.0, -12.0], [0.0, -12.0], [1.0, -12.0]]
 
 
-def test_a_channel_verdict_compares_log_likelihoods_with_the_best_score() -> None:
-    likelihoods = {"9": [-5.0, -5.0, -5.0], "10": [-3.0, -2.0, -1.0]}
-    figures = features_of(verdict_of(0, (2.0, 3.0, 4.0), extra={"likelihoods": likelihoods}))
-    assert figures.tolist() == [[-1.0, -1.0, 3.0], [0.0, 0.0, 3.0], [1.0, 1.0, 3.0]]
-
-
 def test_a_response_that_was_not_shown_counts_nowhere() -> None:
     assert features_of(verdict_of(0, (-3.0, None, -1.0))).tolist() == [[-1.0, -2.0], [1.0, -2.0]]
 
@@ -53,26 +46,12 @@ def test_known_weights_are_found_again() -> None:
     assert fitted(FEWEST).facts["cases"] == FEWEST
 
 
-def test_what_orders_the_pairs_of_a_channel_judge_is_found_again() -> None:
-    verdicts, ratings, rng = channel_study(400), [], np.random.default_rng(4)
+def test_a_value_that_misleads_counts_for_nothing() -> None:
+    verdicts, ratings = study(20), []
     for verdict in verdicts:
-        best, gap = np.array(verdict.extra["likelihoods"]["4"]), np.array(verdict.expected_scores)
-        noise = rng.normal(0, 0.4, 3)
-        points = 2.0 + 0.4 * (best - best.mean()) + 0.8 * (gap - gap.mean()) + 0.5 * gap.mean() + noise
-        ratings += rated(verdict, np.clip(points, 1, 4).tolist())
-    intercept, likelihood, contrast, level = Calibration.fit(verdicts, ratings, FEEDBACK).weights
-    assert contrast / likelihood == pytest.approx(2.0, rel=0.2)
-    assert (intercept, likelihood, level) == pytest.approx((2.0, 0.4, 0.5), abs=0.15)
-
-
-def test_a_figure_that_misleads_counts_for_nothing() -> None:
-    verdicts, ratings = channel_study(20), []
-    for verdict in verdicts:
-        best, gap = np.array(verdict.extra["likelihoods"]["4"]), np.array(verdict.expected_scores)
-        ratings += rated(verdict, (2.5 + 0.5 * (best - best.mean()) - 0.4 * (gap - gap.mean())).tolist())
-    weights = Calibration.fit(verdicts, ratings, FEEDBACK).weights
-    assert weights[1] > 0.3
-    assert weights[2] == 0
+        own = np.array(verdict.expected_scores)
+        ratings += rated(verdict, (4 - 0.2 * (own - own.mean()) + 0.5 * own.mean()).tolist())
+    assert Calibration.fit(verdicts, ratings, FEEDBACK).weights[1] == 0
 
 
 def test_the_mean_over_a_responses_raters_counts() -> None:
@@ -103,7 +82,7 @@ def test_what_nobody_rated_or_could_be_judged_says_nothing() -> None:
 
 
 def test_concordance_is_measured_on_cases_that_the_line_was_not_learnt_from() -> None:
-    verdicts, rng = channel_study(12), np.random.default_rng(1)
+    verdicts, rng = study(12), np.random.default_rng(1)
     ratings = [rating for verdict in verdicts for rating in rated(verdict, rng.integers(1, 5, 3).tolist())]
     given = {(rating.case_id, rating.model): rating.score for rating in ratings}
     credit, pairs = 0.0, 0
@@ -122,10 +101,10 @@ def test_concordance_is_measured_on_cases_that_the_line_was_not_learnt_from() ->
 
 
 def test_chance_gives_about_half() -> None:
-    verdicts, rng = channel_study(400), np.random.default_rng(5)
+    verdicts, rng = study(400), np.random.default_rng(5)
     ratings = [rating for verdict in verdicts for rating in rated(verdict, rng.integers(1, 5, 3).tolist())]
     told = Calibration.fit(verdicts, ratings, FEEDBACK).facts["concordance"]
-    assert told.keys() == {"likelihood_in_case", "contrast_in_case", "cross_fitted"}
+    assert told.keys() == {"value_in_case", "cross_fitted"}
     assert all(value == pytest.approx(0.5, abs=0.07) for value in told.values()), told
 
 

@@ -151,18 +151,14 @@ def test_free_text_is_what_generate_writes(judge, reference, cases):
         assert verdict.raw == reference.tokenizer.decode(reference.write(ids)[len(ids) :])
 
 
-@pytest.mark.parametrize("rubric", [None, "automedeval"], ids=["likelihood", "channel"])
-def test_likelihoods_of_a_batch_are_those_of_single_pairs(rubric, judge, reference, cases):
-    likelihood = LikelihoodJudge(judge.chat, rubric)
+def test_likelihoods_of_a_batch_are_those_of_single_pairs(judge, reference, cases):
+    likelihood = LikelihoodJudge(judge.chat)
     requests = [request for case in cases[:3] for request in likelihood.plan(case)]
     prompts = [likelihood.prompt(request) for request in requests]
     answers = dict(likelihood.answer(prompts, [True] * len(prompts)))
     for index, pairs in enumerate(prompts):
         for (condition, target), got in zip(pairs, answers[index], strict=True):
-            if rubric:
-                ids, own = reference.prompt(condition), reference.ids(target + "<|im_end|>\n")
-            else:
-                ids, own = [reference.tokenizer.bos_token_id, *reference.ids(condition)], reference.ids(target)
+            ids, own = [reference.tokenizer.bos_token_id, *reference.ids(condition)], reference.ids(target)
             steps = reference.after(ids + own, len(own) + 1)[:-1]
             expected = steps.gather(1, torch.tensor(own)[:, None]).mean().item()
             assert got == pytest.approx(expected, abs=1e-4)

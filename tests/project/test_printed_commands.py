@@ -31,8 +31,6 @@ PAGES = (
 NOT_RUN = {
     "roberta-large": "the figures of two large models",
     "medquad.yaml": "reads a public data set that is not part of the repository",
-    "channel": "tests/judges/test_channel.py runs them",
-    "verdicts/new": "the verdicts of the channel judge",
     "annotate": "a server; tests/annotation runs it",
     "doctor": "tests/project/test_first_minutes.py runs it",
     "get-models": "unpacks packages from PyPI",

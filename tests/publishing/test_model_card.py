@@ -216,23 +216,21 @@ def test_stages_and_hours_come_from_the_records(tiny_model: Path, tmp_path: Path
         shutil.rmtree(first, ignore_errors=True)
 
 
-@pytest.mark.parametrize("channel", [False, True])
 @pytest.mark.parametrize("own_rubric", [False, True])
 def test_the_lines_of_the_card_run(
-    tiny_model: Path, tmp_path: Path, channel: bool, own_rubric: bool, capsys: pytest.CaptureFixture
+    tiny_model: Path, tmp_path: Path, own_rubric: bool, capsys: pytest.CaptureFixture
 ) -> None:
     name = "feedbackqa@1" if own_rubric else "automedeval@1"
     rubric = str(ROOT / "recipes/runs/automedeval-135m/feedbackqa.yaml") if own_rubric else None
     folder = trained(tiny_model, tmp_path / "judge", rubrics=[name])
     (folder / "rubric").mkdir()
-    for path, content in files_to_publish(rubric_to_publish(folder, rubric), "0.1.0", channel).items():
+    for path, content in files_to_publish(rubric_to_publish(folder, rubric), "0.1.0").items():
         (folder / path).write_bytes(content)
-    card = fill_card(CARD, folder, CardInputs(**vars(TOLD) | {"channel": channel}))
+    card = fill_card(CARD, folder, TOLD)
     code = part(card, "example").removeprefix("```python\n").removesuffix("```")
     assert len(code.strip().splitlines()) <= 8
     exec(compile(code.replace("org/judge", str(folder)), "card", "exec"), {})
-    assert re.match(r"True None \(-?\d" if channel else r"True \(\d, \d\) \(\d\.\d+, ", capsys.readouterr().out)
-    assert ("channel judge" in part(card, "about")) == channel
+    assert re.match(r"True \(\d, \d\) \(\d\.\d+, ", capsys.readouterr().out)
 
 
 def test_a_rubric_of_ones_own_goes_out_beside_the_weights(tiny_model: Path, tmp_path: Path) -> None:

@@ -51,11 +51,11 @@ def own_rubric(folder: Path) -> Path:
     return folder / "night.yaml"
 
 
-def published(model: Path, folder: Path, name: str, channel: bool = False) -> Path:
+def published(model: Path, folder: Path, name: str) -> Path:
     """Return a checkpoint with the files that go out with it."""
     shutil.copytree(model, folder)
     (folder / "rubric").mkdir()
-    for path, content in files_to_publish(name, "0.1.0", channel).items():
+    for path, content in files_to_publish(name, "0.1.0").items():
         (folder / path).write_bytes(content)
     return folder
 
@@ -149,7 +149,7 @@ def other_prompts(folder: Path, patch: pytest.MonkeyPatch) -> None:
         (changed("rubric.yaml", "version: 1", "version: 2"), r"is automedeval@2 .* published with automedeval@1"),
         (
             changed("published.json", '"prompts"', '"words"'),
-            "must hold automedeval, judge, rubric, fingerprint and prompts",
+            "must hold automedeval, rubric, fingerprint and prompts",
         ),
         (changed("published.json", "{", "["), "must hold automedeval"),
         (lambda folder, _: (folder / "rubric/rubric.yaml").unlink(), r"rubric\.yaml: No such file"),
@@ -179,21 +179,6 @@ def test_a_rubric_that_differs_in_its_version_alone_is_named(tiny_model: Path, t
         assert load_judge(str(folder), "medical_pairwise", FAST).rubric_name == "medical_pairwise@1"  # another, by name
         assert load_judge(str(folder), str(own_rubric(tmp_path / "same")), FAST).rubric_name == "night@1"
         assert load_judge(str(tiny_model), chat=FAST).rubric_name == "automedeval@1"
-
-
-def test_a_channel_judge_is_loaded_as_one(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    feedback = ROOT / "recipes/runs/automedeval-135m/feedbackqa.yaml"
-    folder = published(tiny_model, tmp_path / "judge", str(feedback), channel=True)
-    judge = load_judge(f"channel:{folder}", chat=FAST)
-    assert judge.fingerprint == load_judge(f"channel:{tiny_model}", str(feedback), FAST).fingerprint
-    with pytest.raises(RecordError, match=f"was published as a channel judge; load it as channel:{folder}"):
-        load_judge(str(folder), chat=FAST)
-    plain = published(tiny_model, tmp_path / "plain", "automedeval")
-    with pytest.raises(RecordError, match=f"was published as a checkpoint judge; load it as {plain}"):
-        load_judge(f"channel:{plain}", chat=FAST)
-    monkeypatch.setattr(prompts, "CHANNEL_WORDS", 100)
-    with pytest.raises(RecordError, match="this version makes other prompts of feedbackqa@1"):
-        load_judge(f"channel:{folder}", chat=FAST)
 
 
 def test_the_recipe_takes_the_judges_own_rubric(tiny_model: Path, tmp_path: Path) -> None:

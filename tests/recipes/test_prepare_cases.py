@@ -1,10 +1,6 @@
-import itertools
 import json
-import random
 import re
-from collections import Counter
 
-import pandas
 import pytest
 from programs import ROOT, error_line, run_recipe
 
@@ -449,137 +445,6 @@ def test_a_text_is_clipped_at_the_end_of_a_sentence():
     assert clip('He said "no." Then more', 4) == 'He said "no."'
 
 
-# --- a judge's numbers ------------------------------------------------------------------------------------------------
-
-
-def numbered(case, numbers, judge="scorer", **extra):
-    """Return a judge's verdict with expected scores and nothing else, as a line of verdicts.jsonl."""
-    extra = {"settings": "abcdefabcdef", **extra}
-    numbers = None if numbers is None else tuple(numbers)
-    order = tuple(range(len(case["responses"])))
-    valid, error = numbers is not None, None if numbers else "no words"
-    return Verdict(
-        case["id"], judge, "any@0", order, valid=valid, error=error, expected_scores=numbers, extra=extra
-    ).to_dict()
-
-
-ASKED = [
-    {
-        "id": f"q{number}",
-        "question": f"What does {name} do to the {organ}?",
-        "reference": "A trusted answer.",
-        "responses": [
-            {"model": "m1", "text": f"The {organ} is hurt by {name.upper()}."},
-            {"model": "m2", "text": f"It is a medicine, {name}."},
-            {"model": "m3", "text": "The weather is fine."},
-        ],
-    }
-    for number, (name, organ) in enumerate(
-        zip(("ibuprofen", "digoxin", "lithium", "heparin") * 5, ("kidney", "heart", "brain", "blood", "liver") * 4)
-    )
-]
-
-
-def from_judge(folder, verdicts, *arguments, cases=ASKED, rubric=SCALE):
-    (folder / "judged").mkdir(exist_ok=True)
-    written(folder / "judged" / "verdicts.jsonl", verdicts)
-    options = ["--verdicts_from", "judge", "--verdicts", folder / "judged", "--teacher", "weak", "--rubric", rubric]
-    return prepared(folder, cases, *options, *arguments)
-
-
-def test_a_judge_s_numbers_become_scores_of_equally_many_responses(tmp_path):
-    drawn = [random.Random(number).sample(range(1000), 3) for number in range(len(ASKED))]
-    judged = [numbered(case, [-n / 7 for n in own], abstains=own[0] < 500) for case, own in zip(ASKED, drawn)]
-    judged[3] = numbered(ASKED[3], None)
-    done = from_judge(tmp_path, [*judged, numbered({**ASKED[0], "id": "elsewhere"}, (1, 2, 3))])
-    assert done.returncode == 0, done.stderr
-    assert "20 cases → 19 with a verdict, 1 without (invalid: 1)" in done.stdout
-    cases = {case.id: case for case in read_cases(tmp_path / "out" / "cases.jsonl")}
-    verdicts = list(read_records(tmp_path / "out" / "verdicts.jsonl", Verdict))
-    assert [verdict.case_id for verdict in verdicts] == [case["id"] for case in ASKED if case["id"] != "q3"]
-    own = [-n / 7 for number, numbers in enumerate(drawn) if number != 3 for n in numbers]
-    given = [score for verdict in verdicts for score in verdict.scores]
-    by_pandas = pandas.qcut(pandas.Series(own).rank(method="min"), 4, labels=[1, 2, 3, 4])
-    assert sum(one != other for one, other in zip(given, by_pandas)) <= 3  # pandas puts a cut's own value below it
-    assert sorted(Counter(given).values()) == [14, 14, 14, 15]
-    assert all((a < b) <= (c <= d) for (a, c), (b, d) in itertools.product(zip(own, given), repeat=2))
-    for verdict in verdicts:
-        assert (verdict.judge, verdict.rubric, verdict.rationale) == ("scorer", "feedbackqa@1", None)
-        assert verdict.extra["case_digest"] == cases[verdict.case_id].digest
-        quality = "low" if drawn[int(verdict.case_id[1:])][0] < 500 else "high"
-        assert (verdict.extra["teacher"], verdict.extra["quality"]) == ("weak", quality)
-    again = from_judge(tmp_path, judged)  # its own work is replaced
-    assert again.returncode == 0, again.stderr
-    equal = from_judge(tmp_path, [numbered(case, (0.5, 0.5, 0.5)) for case in ASKED])
-    assert equal.returncode == 0, equal.stderr
-    assert {score for verdict in lines(tmp_path, "verdicts") for score in verdict["scores"]} == {1}
-
-
-def test_the_parts_are_equally_large_on_a_long_scale(tmp_path):
-    text = (ROOT / "src/automedeval/rubrics/packaged/automedeval.yaml").read_text(encoding="utf-8")
-    text = text.replace("maximum: 5", "maximum: 100").replace("id: automedeval", "id: hundred")
-    (tmp_path / "hundred.yaml").write_text(text, encoding="utf-8")
-    cases = [{**ASKED[0], "id": f"c{n}", "responses": ASKED[0]["responses"][:2]} for n in range(50)]
-    judged = [numbered(case, (n, n + 50)) for n, case in enumerate(cases)]
-    done = from_judge(tmp_path, judged, cases=cases, rubric=tmp_path / "hundred.yaml")
-    assert done.returncode == 0, done.stderr
-    found = {verdict["case_id"]: verdict["scores"] for verdict in lines(tmp_path, "verdicts")}
-    # A hundred numbers and a hundred scores: each number has its own.
-    assert found == {f"c{n}": [n + 1, n + 51] for n in range(50)}
-
-
-def test_a_rationale_names_the_words_that_a_response_shares_with_its_question(tmp_path):
-    judged = [numbered(case, (3, 2, 1)) for case in ASKED]
-    # Every name is in a quarter of these questions: filling makes them rare.
-    filling = [{**case, "id": f"f{n}", "question": f"Why {n}?"} for n, case in enumerate(ASKED * 2)]
-    filling = [
-        {**case, "responses": [{"model": m, "text": f"word{n} {m}"} for m in RESPONSES]}
-        for n, case in enumerate(filling)
-    ]
-    judged += [numbered(case, (3, 2, 1)) for case in filling]
-    assert from_judge(tmp_path, judged, "--evidence", "true", cases=[*ASKED, *filling]).returncode == 0
-    told = {verdict["case_id"]: verdict["rationale"] for verdict in lines(tmp_path, "verdicts")}
-    first = (
-        "Step 1: Doctor 1: ibuprofen, kidney.\nStep 2: Doctor 2: ibuprofen.\nStep 3: Doctor 3: nothing that was asked."
-    )
-    assert told["q0"] == first
-    assert told["f0"].count("nothing that was asked.") == 3
-
-
-def test_references_can_be_left_out_for_judges_that_would_read_them(tmp_path):
-    assert prepared(tmp_path, ASKED, "--keep_reference", "false").returncode == 0
-    assert {case.reference for case in read_cases(tmp_path / "out" / "cases.jsonl")} == {None}
-    assert prepared(tmp_path, ASKED).returncode == 0
-    assert {case.reference for case in read_cases(tmp_path / "out" / "cases.jsonl")} == {"A trusted answer."}
-
-
-JUDGE_FAULTS = {
-    "twice": ([numbered(ASKED[0], (1, 2, 3))] * 2, "verdicts.jsonl:2: a second verdict on case 'q0'"),
-    "two judges": (
-        [numbered(ASKED[0], (1, 2, 3)), numbered(ASKED[1], (1, 2, 3), "other")],
-        "verdicts.jsonl:2: a verdict of another judge, or of other settings, than the first",
-    ),
-    "settings": (
-        [numbered(ASKED[0], (1, 2, 3)), numbered(ASKED[1], (1, 2, 3), settings="other")],
-        "verdicts.jsonl:2: a verdict of another judge, or of other settings, than the first",
-    ),
-    "partial": ([numbered(ASKED[0], (1, None, 3))], "no valid verdict on any of these 20 cases"),
-    "texts": ([numbered(ASKED[0], (1, 2, 3), case_digest="000000000000")], "the texts of case 'q0' changed"),
-    "none": ([numbered(ASKED[0], None)], "no valid verdict on any of these 20 cases"),
-}
-
-
-@pytest.mark.parametrize(("verdicts", "told"), JUDGE_FAULTS.values(), ids=JUDGE_FAULTS)
-def test_a_judge_s_faulty_verdict_is_named(tmp_path, verdicts, told):
-    assert told in error_line(from_judge(tmp_path, verdicts))
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_judge_of_choices_is_no_teacher_of_scores(tmp_path):
-    done = from_judge(tmp_path, [numbered(ASKED[0], (1, 2, 3))], rubric="medical_pairwise")
-    assert "medical_pairwise" in error_line(done)
-
-
 # --- faults -----------------------------------------------------------------------------------------------------------
 
 RATINGS = rated({"r1": (4, 2, 1)})
@@ -619,10 +484,6 @@ FAULTS = {
     ),
     "choices": (PAIRS, ["--verdicts_from", "pairs", "--rubric", "medical_pairwise"], "gives choices, not scores"),
     "responses": (RATED, ["--verdicts_from", "pairs"], "case 'c0' has responses;"),
-    "no teacher": (RATED, ["--verdicts_from", "judge", "--verdicts", "v"], "needs --verdicts and --teacher"),
-    "no judge": (RATED, ["--teacher", "weak"], "only it takes them and --evidence"),
-    "evidence": (PAIRS, ["--verdicts_from", "pairs", "--evidence", "true"], "only it takes them and --evidence"),
-    "reference": (PAIRS, ["--verdicts_from", "pairs", "--keep_reference", "false"], "of references: keep them"),
     "nothing left": (PAIRS[:1], ["--verdicts_from", "pairs"], "no case is left"),
     "empty": ([], [], "rows.jsonl: the file is empty"),
     "unchecked": ([*WIKIDOC[:1], {**WIKIDOC[0], "input": ""}], ["--exclusions", "EMPTY"], "rows.jsonl:2: case"),

@@ -60,8 +60,8 @@ class JudgeArguments(TableArguments):
         default=None,
         metadata={
             "help": "small (packaged), checkpoint (folder or Hub id), openai:MODEL (an endpoint, see "
-            "--base_url), likelihood:CHECKPOINT (how likely a response makes the question), channel:CHECKPOINT (trained for "
-            "it), small:FOLDER (of recipes/fit_small_judge.py), or baseline:NAME (as in a report); "
+            "--base_url), likelihood:CHECKPOINT (how likely a response makes the question), "
+            "small:FOLDER (of recipes/fit_small_judge.py), or baseline:NAME (as in a report); "
             f"default: {VARIABLE}, else small, else the likelihood of a model on this machine"
         },
     )

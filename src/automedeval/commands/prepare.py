@@ -4,7 +4,6 @@
     automedeval prepare answers.csv --columns question=Prompt reference=Gold model-a model-b
     automedeval prepare --input cases.jsonl --ids instructions/test.parquet --output test
     automedeval prepare --input cases.jsonl --verdicts_from ratings --ratings R --rubric THEIRS.yaml --output DIR
-    automedeval prepare --input cases.jsonl --verdicts_from judge --verdicts V.jsonl --teacher weak --output DIR
 
 Writes OUTPUT/cases.jsonl, OUTPUT/dropped.jsonl and OUTPUT/run.json; OUTPUT/choices.jsonl where people chose between two
 responses; OUTPUT/criterion_labels.jsonl where physicians labelled criteria; OUTPUT/verdicts.jsonl (and jury.jsonl) with
@@ -29,7 +28,6 @@ from automedeval.cli import TableArguments, comma_list, parse, record_run
 from automedeval.dataset.criteria_sources import joined
 from automedeval.dataset.decontamination import near_duplicates, normalise
 from automedeval.dataset.human_verdicts import verdicts_of_raters
-from automedeval.dataset.judge_verdicts import verdicts_of_judge
 from automedeval.dataset.sources import (
     LAYOUTS,
     Layout,
@@ -52,7 +50,6 @@ from automedeval.records import (
     check_least,
     question_text,
     read_lines,
-    verdicts_file,
     without_blanks,
 )
 from automedeval.records.columns import UnclearColumns
@@ -116,26 +113,13 @@ class PrepareCasesArguments(TableArguments):
         default=None,
         metadata={
             "help": "ratings: make verdicts of people's scores and reasons; pairs: of questions with their answers, beside "
-            "other answers; harms: the same, beside these answers with a dangerous fact; judge: of a judge's expected scores",
-            "choices": ["ratings", "pairs", "harms", "judge"],
+            "other answers; harms: the same, beside these answers with a dangerous fact",
+            "choices": ["ratings", "pairs", "harms"],
         },
     )
     ratings: str | None = field(default=None, metadata={"help": "people's ratings of the responses, with comments"})
     rubric: str | None = field(
-        default=None, metadata={"help": "rubric of the verdicts (default for pairs, harms and judge: automedeval)"}
-    )
-    verdicts: str | None = field(
-        default=None, metadata={"help": "judge: file or folder of its verdicts, one on each case"}
-    )
-    teacher: str | None = field(
-        default=None, metadata={"help": "judge: which teacher it is", "choices": ["strong", "weak"]}
-    )
-    evidence: bool = field(
-        default=False,
-        metadata={"help": "judge: write a rationale that names the words of the question which a response has"},
-    )
-    keep_reference: bool = field(
-        default=True, metadata={"help": "false: leave the references out, for judges that would read them"}
+        default=None, metadata={"help": "rubric of the verdicts (default for pairs and harms: automedeval)"}
     )
     pair_scores: list[str] = field(
         default_factory=list,
@@ -164,11 +148,6 @@ class PrepareCasesArguments(TableArguments):
         self.output = self.output or f"cases/{Path(self.input[0]).stem}"
         if self.verdicts_from == "ratings" and not (self.ratings and self.rubric):
             raise RecordError("--verdicts_from ratings needs --ratings and --rubric, with the scale of the ratings")
-        judge, given = self.verdicts_from == "judge", (self.verdicts, self.teacher)
-        if not all(given) if judge else any(given) or self.evidence:
-            raise RecordError("--verdicts_from judge needs --verdicts and --teacher; only it takes them and --evidence")
-        if not self.keep_reference and self.verdicts_from in PAIR_SCORES:
-            raise RecordError(f"--verdicts_from {self.verdicts_from} makes its responses of references: keep them")
         if wrong := next((each for each in self.pair_scores if not re.fullmatch(r"\w+=\d+", each)), None):
             raise RecordError(f"--pair_scores must be KIND=SCORE with whole numbers, not {wrong}")
 
@@ -199,15 +178,11 @@ def main() -> None:
         drawn = sorted(random.Random(args.seed).sample(range(len(kept)), args.sample))
         print(f"{len(kept):,} cases → {args.sample:,} drawn")
         kept = [kept[place] for place in drawn]
-    cases = [row.case if args.keep_reference else replace(row.case, reference=None) for row in kept]
+    cases = [row.case for row in kept]
 
     files = {}
     if args.verdicts_from == "ratings":
         verdicts, files["jury"], without = verdicts_of_raters(cases, args.ratings, rubric, args.seed)
-        print(arithmetic("cases", len(cases), without, "with a verdict", "without"))
-    elif args.verdicts_from == "judge":
-        given = str(verdicts_file(args.verdicts))
-        verdicts, without = verdicts_of_judge(cases, given, rubric, args.teacher, args.evidence)
         print(arithmetic("cases", len(cases), without, "with a verdict", "without"))
     elif args.verdicts_from in PAIR_SCORES:
         before, given = len(cases), args.pair_scores or PAIR_SCORES[args.verdicts_from]

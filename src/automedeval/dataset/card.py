@@ -46,7 +46,7 @@ def known_faults(facts: Mapping[str, Any]) -> list[str]:
     rows = sum(split["rows"] for split in facts["splits"].values())
     found = ["The verdicts are a teacher's, and a model trained on them learns the teacher's faults with them."]
     if facts["unrated"]:
-        of = "of the data set that it was made of" if {"round", "turned"} & facts.keys() else f"of {rows:,} rows"
+        of = "of the data set that it was made of" if "round" in facts else f"of {rows:,} rows"
         found.append(f"No physician rated {facts['unrated']:,} verdicts {of}; they count as passed.")
     unknown = sum(split["quality"].get("not stated", 0) for split in facts["splits"].values())
     if unknown:

@@ -23,8 +23,6 @@ from automedeval.rubrics.prompts import judge_messages
 from automedeval.rubrics.published import PACKAGED, rubric_of
 from automedeval.rubrics.slots import by_response, choice_names
 
-# The default dtype: the difference of two log-likelihoods that differ little is lost in bfloat16.
-_DTYPES = {"channel": "float32"}
 _CHECKLIST = ("criteria_at_once", "points")  # the options of `ChecklistJudge` alone
 _PLAN = ("orders", "seed", "runs", "baseline", "models")  # the options of `plan_requests`
 
@@ -194,7 +192,7 @@ def load_judge(
 
     Args:
         spec: `MODEL` (a checkpoint's folder or Hub id) or `openai:MODEL` is a `Judge`, with a rubric of the mode checklist a
-            `ChecklistJudge`; `small` with such a rubric is a `CriteriaJudge`. `likelihood:MODEL` or `channel:MODEL`
+            `ChecklistJudge`; `small` with such a rubric is a `CriteriaJudge`. `likelihood:MODEL` is
             a `LikelihoodJudge`, `small` (the packaged one) or `small:FOLDER` a `SmallJudge`, `baseline:NAME` a `BaselineJudge`.
         rubric: a `Rubric`, a packaged rubric's id or the path of a YAML file; see `judge_rubric`. Likelihoods and baselines
             use none.
@@ -245,8 +243,7 @@ def load_judge(
         options = {name: value for name, value in options.items() if name not in _CHECKLIST}
         return Judge(chat.load(spec, seed, processes), rubric, seed=seed, **options)
     shared |= {"on_overlong": options.get("on_overlong", "error")}
-    loaded = chat.load(model, seed, processes, _DTYPES.get(kind, "auto"))
-    return LikelihoodJudge(loaded, rubric if kind == "channel" else None, **shared)
+    return LikelihoodJudge(chat.load(model, seed, processes), **shared)
 
 
 def judge_rubric(spec: str, rubric: Rubric | str | None = None) -> Rubric:
@@ -262,8 +259,8 @@ def judge_rubric(spec: str, rubric: Rubric | str | None = None) -> Rubric:
     given = read_rubric(rubric) if isinstance(rubric, str) else rubric
     kind, model = checked_model(spec)
     _check_scale(spec, given)
-    if kind in ("checkpoint", "channel"):
-        return rubric_of(model, kind, given)
+    if kind == "checkpoint":
+        return rubric_of(model, given)
     return given or read_rubric(PACKAGED)
 
 
@@ -292,7 +289,7 @@ def _check_scale(spec: str, rubric: Rubric | None) -> None:
         if model:
             raise RecordError(f"--judge {spec}: reads a scale; criteria are read by the packaged small judge alone")
         return
-    if kind in ("likelihood", "channel", "baseline") and rubric and rubric.mode == "checklist":
+    if kind in ("likelihood", "baseline") and rubric and rubric.mode == "checklist":
         raise RecordError(f"--rubric {rubric.id}: --judge {spec} reads no criteria")
-    if kind in ("channel", "small") and rubric and not rubric.scale:
-        raise RecordError(f"--rubric {rubric.id}: gives choices, and a {kind} judge reads a scale")
+    if kind == "small" and rubric and not rubric.scale:
+        raise RecordError(f"--rubric {rubric.id}: gives choices, and a small judge reads a scale")

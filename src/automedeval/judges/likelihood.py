@@ -2,17 +2,17 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from automedeval.judges.base import ApartJudge
 from automedeval.judges.requests import Request
-from automedeval.models.base import Answer, Messages
-from automedeval.records import RecordError, Verdict, digest
+from automedeval.models.base import Answer
+from automedeval.records import Verdict, digest
 from automedeval.reports.facts import UNSEEN
-from automedeval.rubrics import LIKELIHOOD, Rubric, read_rubric
-from automedeval.rubrics.prompts import channel_fingerprint, channel_texts, likelihood_texts, template_fingerprint
+from automedeval.rubrics import LIKELIHOOD
+from automedeval.rubrics.prompts import likelihood_texts, template_fingerprint
 from automedeval.rubrics.slots import by_response
 
 
@@ -22,14 +22,9 @@ class LikelihoodJudge(ApartJudge):
 
     The idea of GPTScore (Fu et al. 2023) and BARTScore (Yuan et al. 2021), with any causal checkpoint. It sees relevance
     only: a wrong dose changes nothing. Scores are null; `expected_scores` are nats per token, without a scale.
-
-    With a rubric it is the channel judge, for a checkpoint that was trained on the rows of recipes/build_channel_dataset.py. A
-    response's expected score is how much likelier its question is after the response with the best score than after the same
-    response with the worst. Both log-probabilities stand in a verdict's `likelihoods`, by score, for automedeval calibrate.
     """
 
     chat: Any
-    rubric: Rubric | str | None = None
     models: Sequence[str] | None = None
     on_overlong: str = "error"
     name: str | None = None
@@ -37,32 +32,25 @@ class LikelihoodJudge(ApartJudge):
     blind_to = UNSEEN
 
     def __post_init__(self) -> None:
-        self.rubric = read_rubric(self.rubric) if isinstance(self.rubric, str) else self.rubric
-        if self.rubric and not self.rubric.scale:
-            raise RecordError(f"the channel judge reads a scale, and the rubric {self.rubric.name} gives choices")
-        self.name = self.name or f"{'channel' if self.rubric else 'likelihood'}:{self.chat.name}"
+        self.name = self.name or f"likelihood:{self.chat.name}"
         self.rubric_name = LIKELIHOOD
-        rubric, wording = self.rubric, [template_fingerprint("likelihood")]
-        wording = [channel_fingerprint(), rubric.fingerprint] if rubric else wording
-        self.fingerprint = digest([self.chat.fingerprint, *wording, self.on_overlong])
+        self.fingerprint = digest([self.chat.fingerprint, template_fingerprint("likelihood"), self.on_overlong])
 
     def estimate(self, requests: Sequence[Request]) -> tuple[int, float]:
         pairs = [pair for request in requests for pair in self.prompt(request)]
         return sum(over + self.chat.window for over in self.chat.overflow_pairs(pairs)), 0.0
 
-    def prompt(self, request: Request, texts: Sequence[str] | None = None) -> list[tuple[str | Messages, str]]:
-        """Return (condition, target) of every response; with a rubric two of each, the one with the worst score first."""
+    def prompt(self, request: Request, texts: Sequence[str] | None = None) -> list[tuple[str, str]]:
+        """Return (condition, target) of every response."""
         case = request.case
         texts = [case.responses[slot].text for slot in request.slots] if texts is None else texts
-        if self.rubric is None:
-            return [likelihood_texts(case.question, text) for text in texts]
-        return [channel_texts(self.rubric, case.question, text, score) for text in texts for score in self.rubric.scale]
+        return [likelihood_texts(case.question, text) for text in texts]
 
-    def overflow(self, prompts: Sequence[list[tuple[str | Messages, str]]]) -> list[int]:
+    def overflow(self, prompts: Sequence[list[tuple[str, str]]]) -> list[int]:
         return [max(self.chat.overflow_pairs(pairs)) for pairs in prompts]
 
     def answer(
-        self, prompts: Sequence[list[tuple[str | Messages, str]]], wanted: Sequence[bool]
+        self, prompts: Sequence[list[tuple[str, str]]], wanted: Sequence[bool]
     ) -> Iterator[tuple[int, list[float]]]:
         """Yield (index, log-probabilities in the order of its pairs) of the wanted requests as their last pair is done."""
         owners = [index for index, pairs in enumerate(prompts) for _ in pairs]
@@ -81,13 +69,6 @@ class LikelihoodJudge(ApartJudge):
         if not any(map(math.isfinite, answer)):
             return self.record(request, "no likelihood is finite", notes, expected_scores=None)
 
-        def spread(some: Iterable[float]) -> tuple:
-            rounded = (round(value, 6) if math.isfinite(value) else None for value in some)
-            return by_response(rounded, request.slots, len(request.case.responses))
-
-        if not self.rubric:
-            return self.record(request, None, notes, expected_scores=spread(answer))
-        worst, best = answer[::2], answer[1::2]
-        both = dict(zip(map(str, self.rubric.scale), (list(spread(worst)), list(spread(best)))))
-        expected = spread(high - low for low, high in zip(worst, best))
-        return self.record(request, None, (notes or {}) | {"likelihoods": both}, expected_scores=expected)
+        rounded = (round(value, 6) if math.isfinite(value) else None for value in answer)
+        expected = by_response(rounded, request.slots, len(request.case.responses))
+        return self.record(request, None, notes, expected_scores=expected)

@@ -6,11 +6,8 @@ were rounded, nearly every response would have the same score.
 
 `ScoreCalibration`: the point is a rising function of the judge's score, by isotonic regression.
 
-`LikelihoodCalibration`: the features of a response are how far its log-likelihood lies above the mean of its case; of a channel
-judge also how far the gap between the question's log-likelihoods given the best and the worst score lies above the mean of its
-case; and that last mean itself. The weights of the features within a case, 0 or more, are learnt from the pairs that people put
-in an order, by logistic regression (the Bradley–Terry model on features). The point is a linear function of their sum and of
-the mean of the case, by least squares.
+`LikelihoodCalibration`: the features of a response are how far its log-likelihood lies above the mean of its case, and that
+mean. The point is a linear function of both, by least squares; the weight within a case is 0 or more.
 """
 
 from abc import ABC, abstractmethod
@@ -33,10 +30,9 @@ from automedeval.stats.calibration_error import (
     calibration_noise,
     reliability_bins,
 )
-from automedeval.stats.logistic import order_weights
 
 FEWEST = 10  # rated cases; fewer are not enough to learn from
-NAMES = {2: ("value_in_case", "case"), 3: ("likelihood_in_case", "contrast_in_case", "case")}
+NAMES = ("value_in_case", "case")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,10 +185,10 @@ class ScoreCalibration(Calibration):
 
 @dataclass(frozen=True, kw_only=True)
 class LikelihoodCalibration(Calibration):
-    """A linear function from the features of a likelihood or channel judge's verdicts to people's scores.
+    """A linear function from the features of a likelihood judge's verdicts to people's scores.
 
     Args:
-        weights: the intercept, and the weights of the features that `NAMES` has, in points per nat per token.
+        weights: the intercept, and the weights of the features in `NAMES`, in points per nat per token.
     """
 
     weights: tuple[float, ...]
@@ -215,7 +211,7 @@ class LikelihoodCalibration(Calibration):
         y = np.array([score for score, _ in rated])
         check_enough(len(sizes), y)
         x = np.column_stack([np.ones(len(features)), features])
-        weights = _weights(x, y, Panel.of_sizes(sizes))
+        weights = _weights(x, y)
         if np.ptp(x @ weights) < SAME:
             raise RecordError("the judge gives every response the same: there is nothing to learn")
         single = np.concatenate([scores for _, scores in rated])
@@ -223,8 +219,7 @@ class LikelihoodCalibration(Calibration):
         cuts = np.quantile(x @ weights, shares)
         case, cross_fitted = np.repeat(np.arange(len(sizes)), sizes), np.empty(len(y))
         for held in _folds(case):
-            others = Panel.of_sizes(np.bincount(case[~held])[np.unique(case[~held])])
-            cross_fitted[held] = x[held] @ _weights(x[~held], y[~held], others)
+            cross_fitted[held] = x[held] @ _weights(x[~held], y[~held])
         facts = _counts(case, single) | {"concordance": _concordances(x, y, sizes, cross_fitted)}
         facts |= calibration_facts("the verdicts have no scale", np.clip(cross_fitted, *rubric.scale), y, case)
         weights, cuts = (tuple(np.round(values, 6).tolist()) for values in (weights, cuts))
@@ -241,7 +236,7 @@ class LikelihoodCalibration(Calibration):
 
     def line_facts(self) -> dict[str, Any]:
         """Return the weights by name."""
-        return {"weights": dict(zip(("intercept", *NAMES[len(self.weights) - 1]), self.weights))}
+        return {"weights": dict(zip(("intercept", *NAMES), self.weights))}
 
 
 def rated_responses(
@@ -370,43 +365,26 @@ def features_of(verdict: Verdict) -> np.ndarray:
     """Return the features of the `answered` responses: float [responses, features], named by `NAMES`.
 
     Raises:
-        RecordError: the verdict is on a scale already, or a response has a likelihood and none given the scores.
+        RecordError: the verdict is on a scale already.
     """
     places = answered(verdict)
     if verdict.scores is not None or verdict.expected_scores is None:
         raise RecordError(f"case {verdict.case_id!r}: only verdicts without a scale are calibrated here")
     own = np.array([verdict.expected_scores[place] for place in places], float)
-    columns = [own - own.mean(), np.full(len(places), own.mean())]
-    by_score = verdict.extra.get("likelihoods")
-    if by_score is not None:
-        best = np.array([by_score[max(by_score, key=int)][place] for place in places], float)
-        columns.insert(0, best - best.mean())
-    features = np.column_stack(columns)
-    if not np.isfinite(features).all():
-        raise RecordError(f"case {verdict.case_id!r}: a response that was shown has no number")
-    return features
+    return np.column_stack([own - own.mean(), np.full(len(places), own.mean())])
 
 
-def _weights(x: np.ndarray, y: np.ndarray, panel: Panel) -> np.ndarray:
-    """Return the weights of intercept and features [columns of x]; those within cases, all but the last, are 0 or more."""
-    first, second = panel.pairs
-    order = panel.relations(y)
-    inside = x[:, 1:-1]
-    gaps = ((inside[first] - inside[second]) * order[:, None])[order != 0]
-    weights = order_weights(gaps)
-    # The slope only stretches the order, and never turns it.
-    parts = np.column_stack([x[:, 0], inside @ weights, x[:, -1]])
-    intercept, slope, level = lsq_linear(parts, y, ([-np.inf, 0, -np.inf], np.inf), method="bvls").x
-    return np.array([intercept, *(slope * weights), level])
+def _weights(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return the weights of intercept and features [columns of x]; that within cases is 0 or more, so that no order turns."""
+    return lsq_linear(x, y, ([-np.inf, 0, -np.inf], np.inf), method="bvls").x
 
 
 def _concordances(
     x: np.ndarray, y: np.ndarray, sizes: Sequence[int], cross_fitted: np.ndarray
 ) -> dict[str, float | None]:
-    """Return the concordance with people by each feature within cases, and by the points; None if people order no pair."""
+    """Return the concordance with people by the value within cases, and by the points; None if people order no pair."""
     panel, found = Panel.of_sizes(sizes), {}
-    names = [*NAMES[x.shape[1] - 1][:-1], "cross_fitted"]
-    for name, values in zip(names, [*x.T[1:-1], cross_fitted]):
+    for name, values in {NAMES[0]: x[:, 1], "cross_fitted": cross_fitted}.items():
         statistic = accuracies(panel, panel.relations(y), panel.relations(values))["concordance"]
         value = value_of(statistic, len(sizes))
         found[name] = round(value, 4) if np.isfinite(value) else None

@@ -12,7 +12,7 @@ from automedeval.records.journal import ALONE, Processes
 
 ENCODER = "models/all-MiniLM-L6-v2"  # where `make demo` puts it
 ENCODER_ON_HUB = "sentence-transformers/all-MiniLM-L6-v2"
-_KINDS = ("openai", "likelihood", "channel", "baseline", "small", "recording", "ratings")
+_KINDS = ("openai", "likelihood", "baseline", "small", "recording", "ratings")
 
 
 def parse_model(spec: str) -> tuple[str, str]:
@@ -50,8 +50,7 @@ class ChatArguments:
     dtype: str = field(
         default="auto",
         metadata={
-            "help": "of a checkpoint's weights; auto: bfloat16 where the device computes it in hardware, else float32, and "
-            "float32 for a channel judge, whose small differences bfloat16 would round away",
+            "help": "of a checkpoint's weights; auto: bfloat16 where the device computes it in hardware, else float32",
             "choices": ["auto", "bfloat16", "float16", "float32"],
         },
     )
@@ -151,13 +150,12 @@ class ChatArguments:
         if self.max_cost is not None and not (self.price_in or self.price_out):
             raise RecordError("--max_cost needs --price_in and --price_out")
 
-    def load(self, model: str, seed: int = 0, processes: Processes = ALONE, auto: str = "auto") -> Any:
+    def load(self, model: str, seed: int = 0, processes: Processes = ALONE) -> Any:
         """Return the chat of a model: `openai:MODEL` is an endpoint's, any other name a checkpoint's.
 
         Args:
             seed: of sampling.
             processes: those that share `max_cost`, and the reading of the checkpoint.
-            auto: the dtype that "auto" stands for; "auto" itself depends on the device.
 
         Raises:
             RecordError: the checkpoint cannot be loaded.
@@ -177,9 +175,8 @@ class ChatArguments:
             return chat
         from automedeval.models.local import LocalChat  # torch is loaded by those who need it
 
-        dtype = auto if self.dtype == "auto" else self.dtype
         try:
-            own = {"seed": seed, "dtype": dtype, "processes": processes}
+            own = {"seed": seed, "processes": processes}
             chat = LocalChat(model, **self._shared(LocalChat) | own)
             if self.loads:
                 chat.prepare()

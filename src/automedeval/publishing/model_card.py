@@ -35,7 +35,6 @@ class CardInputs:
         base_model: the Hub id of the model that training started from; None takes the training record's, if that is one.
         datasets: the Hub ids of the data that it was trained on.
         judge: its name in the results; None where there is one judge.
-        channel: whether it is a channel judge.
         watts: what the training machine draws.
     """
 
@@ -43,7 +42,6 @@ class CardInputs:
     base_model: str | None = None
     datasets: tuple[str, ...] = ()
     judge: str | None = None
-    channel: bool = False
     watts: float | None = None
 
 

@@ -23,7 +23,6 @@ from automedeval.rubrics.grammar import answer_form
 from automedeval.rubrics.rubric import TEMPLATES, Rubric, RubricError
 
 LONGEST = 20_000_000  # characters that a rubric's template may make, in its text and in all values on the way to it
-CHANNEL_WORDS = 120  # of a response that the channel judge reads; the median in FeedbackQA is about 180
 SENTENCE_END = re.compile(r"[.!?…。！？][\"'”’)\]]*(?=\s|\Z)")
 
 
@@ -323,37 +322,16 @@ def likelihood_texts(question: str | list[dict[str, str]], response: str) -> tup
     return _encodable(condition.strip("\n")), _encodable(target.strip("\n"))
 
 
-def channel_texts(
-    rubric: Rubric, question: str | list[dict[str, str]], response: str, score: int
-) -> tuple[Messages, str]:
-    """Return (prompt, target) for the channel judge: the prompt holds a response with a score, the target is the question.
-
-    A noisy channel (Min et al. 2022, arXiv 2108.04106) predicts the question from an answer with a given score, instead of the
-    score from the question and the answer. Responses are clipped to `CHANNEL_WORDS`.
-    """
-    template = _packaged("channel")
-    known = {"scale": rubric.scale, "anchor": rubric.anchors.get(score), "score": score}
-    condition = _block(template, "condition", known | {"response": clip(response, CHANNEL_WORDS)})
-    target = _block(template, "target", {"question": question_text(question).strip()})
-    return [{"role": "user", "content": condition}], target
-
-
-def channel_fingerprint() -> str:
-    """Return eight hexadecimal digits over the channel judge's template and CHANNEL_WORDS."""
-    return template_fingerprint("channel", str(CHANNEL_WORDS))
-
-
 _SAMPLE_QUESTIONS = (
     "A question?",
     [{"role": "user", "content": "A word."}, {"role": "assistant", "content": "A question?"}],
 )
-# The second is longer than what a channel judge reads.
 _SAMPLE_RESPONSES = ("Short ~~~ response.", " ".join(["word"] * 200), "A third.")
 
 _SAMPLE_CRITERIA = (CaseCriterion("Names ~~~ the dose.", 5), CaseCriterion("Says that it is harmless.", -2.5))
 
 
-def prompt_fingerprint(rubric: Rubric, channel: bool = False) -> str:
+def prompt_fingerprint(rubric: Rubric) -> str:
     """Return twelve hexadecimal digits over sample prompts as a judge reads them, with everything that this package adds.
 
     Raises:
@@ -361,14 +339,9 @@ def prompt_fingerprint(rubric: Rubric, channel: bool = False) -> str:
     """
     made: list[Any] = []
     for question in _SAMPLE_QUESTIONS:
-        if channel:
-            made += [
-                channel_texts(rubric, question, text, score) for text in _SAMPLE_RESPONSES for score in rubric.scale
-            ]
-        else:
-            responses = _SAMPLE_RESPONSES[: rubric.max_responses]
-            if rubric.mode == "checklist":
-                rubric = rubric.about(_SAMPLE_CRITERIA, "shown")
-            reference = "A reference." if rubric.needs_reference else None
-            made += [judge_messages(rubric, question, responses, reference, rationale) for rationale in (True, False)]
+        responses = _SAMPLE_RESPONSES[: rubric.max_responses]
+        if rubric.mode == "checklist":
+            rubric = rubric.about(_SAMPLE_CRITERIA, "shown")
+        reference = "A reference." if rubric.needs_reference else None
+        made += [judge_messages(rubric, question, responses, reference, rationale) for rationale in (True, False)]
     return digest(made)

@@ -47,13 +47,12 @@ def rubric_to_publish(checkpoint: Path, given: str | None = None) -> str:
     return given
 
 
-def files_to_publish(name: str, version: str, channel: bool = False) -> dict[str, bytes]:
+def files_to_publish(name: str, version: str) -> dict[str, bytes]:
     """Return the folder that goes out with a judge, by path: the rubric, its template, and the record of both.
 
     Args:
         name: of the rubric, as `read_rubric` takes it.
         version: of AutoMedEval.
-        channel: whether it is a channel judge.
 
     Raises:
         RubricError: the rubric is faulty, or its template cannot be rendered.
@@ -61,47 +60,42 @@ def files_to_publish(name: str, version: str, channel: bool = False) -> dict[str
     rubric = read_rubric(name)
     record = {
         "automedeval": version,
-        "judge": "channel" if channel else "checkpoint",
         "rubric": rubric.name,
         "fingerprint": rubric.fingerprint,
-        "prompts": prompt_fingerprint(rubric, channel),
+        "prompts": prompt_fingerprint(rubric),
     }
     text, template = rubric_files(name)
     files = {RUBRIC: text, rubric.template: template, RECORD: (json.dumps(record, indent=1) + "\n").encode()}
     return {f"{FOLDER}/{path}": content for path, content in files.items()}
 
 
-def published_rubric(model: str, kind: str = "checkpoint") -> Rubric | None:
+def published_rubric(model: str) -> Rubric | None:
     """Return the rubric that a checkpoint was published with; None for one that was published without.
 
     Args:
         model: its folder or Hub id; what is not on this machine is downloaded.
-        kind: what it is loaded as: "checkpoint", or "channel" for a channel judge.
 
     Raises:
-        RecordError: there is no such checkpoint; it was published as a judge of another kind; or the rubric, or the prompts
-            that this version makes of it, are not those that it was published with.
+        RecordError: there is no such checkpoint; or the rubric, or the prompts that this version makes of it, are not those
+            that it was published with.
     """
     folder = checkpoint_folder(model) / FOLDER
     if not (folder / RECORD).is_file():
         return None
     try:
         record = json.loads(read_text(folder / RECORD))
-        made, judge, name, fingerprint, prompts = (
-            str(record[key]) for key in ("automedeval", "judge", "rubric", "fingerprint", "prompts")
+        made, name, fingerprint, prompts = (
+            str(record[key]) for key in ("automedeval", "rubric", "fingerprint", "prompts")
         )
     except (ValueError, KeyError, TypeError):
-        raise RecordError(f"{folder / RECORD}: must hold automedeval, judge, rubric, fingerprint and prompts") from None
-    if judge != kind:
-        spec = f"channel:{model}" if judge == "channel" else model
-        raise RecordError(f"{model}: was published as a {judge} judge; load it as {spec}")
+        raise RecordError(f"{folder / RECORD}: must hold automedeval, rubric, fingerprint and prompts") from None
     rubric = read_rubric(folder / RUBRIC)
     if (rubric.name, rubric.fingerprint) != (name, fingerprint):
         raise RecordError(
             f"{folder / RUBRIC}: is {rubric.name} ({rubric.fingerprint}), but the judge was published with {name} "
             f"({fingerprint}): the rubric or its template was changed"
         )
-    if (now := prompt_fingerprint(rubric, kind == "channel")) != prompts:
+    if (now := prompt_fingerprint(rubric)) != prompts:
         raise RecordError(
             f"{model}: was published with AutoMedEval {made}, and this version makes other prompts of {name} ({now}, then "
             f"{prompts}); pip install automedeval=={made}"
@@ -109,7 +103,7 @@ def published_rubric(model: str, kind: str = "checkpoint") -> Rubric | None:
     return rubric
 
 
-def rubric_of(model: str, kind: str, given: Rubric | None) -> Rubric:
+def rubric_of(model: str, given: Rubric | None) -> Rubric:
     """Return the rubric by which a checkpoint judges: the given one, else its own, else `automedeval`.
 
     Warns if the given one differs from its own in the version alone.
@@ -117,7 +111,7 @@ def rubric_of(model: str, kind: str, given: Rubric | None) -> Rubric:
     Raises:
         RecordError: a fault of `published_rubric`, or the given one has the id of its own, and another wording.
     """
-    own = published_rubric(model, kind)
+    own = published_rubric(model)
     if given is None:
         return own or read_rubric(PACKAGED)
     if own is None or given.id != own.id or given.fingerprint == own.fingerprint:
