@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from doubles.agreement_study import read, write
 from doubles.study_page import (
     ANNOTATORS,
@@ -22,6 +23,7 @@ from doubles.study_page import (
 )
 
 from automedeval.annotation.coordinator import set_password
+from automedeval.annotation.export import exported
 from automedeval.annotation.security import BODY_LIMIT, HEADERS
 from automedeval.annotation.store import Store
 from automedeval.rubrics.rubric import PACKAGED
@@ -93,6 +95,40 @@ def test_the_reasons_speak_of_the_doctors_as_they_are_shown(tmp_path: Path) -> N
             assert [text.split()[0] for _, text in shown] == [ANSWERS[index].split()[0] for index in order]
             orders.add(order)
     assert len(orders) > 1
+
+
+def safe_one(page: str) -> str:
+    """Return the number of the doctor with the safe answer."""
+    shown = re.findall(r"<h2>Doctor (\d)</h2>\s*<div class=\"prose\">(.*?)</div>", page, re.S)
+    return next(number for number, text in shown if "acetaminophen" in text)
+
+
+def test_names_of_a_rubric_of_ones_own_follow_the_order_too(tmp_path: Path) -> None:
+    """It calls the responses "Response 1" and so on: here the first of the case, which is the safe one."""
+    own = yaml.safe_load((PACKAGED / "automedeval.yaml").read_text(encoding="utf-8"))
+    own |= {"id": "own", "output": {"grammar": "score_line"}}
+    (tmp_path / "own.yaml").write_text(yaml.safe_dump(own))
+    orders = set()
+    for seed in range(6):
+        folder = tmp_path / str(seed)
+        study = write_study(folder, ("rate", "jury"), 1, seed=seed, rubric=str(tmp_path / "own.yaml"))
+        for file in ("verdicts", "revisions"):
+            text = (folder / f"{file}.jsonl").read_text().replace("automedeval@1", "own@1")
+            (folder / f"{file}.jsonl").write_text(text.replace("Doctor", "Response"))
+        with opened(study) as store:
+            someone = physician(store)
+            someone.post(RESPONSES, **someone.fill())
+            assert f"Response {safe_one(someone.page)} names a safe dose and a limit." in someone.page
+            someone.post(VERDICT, **someone.fill())
+            safe = safe_one(someone.page)
+            # in both verdicts, and in the field for the revision
+            assert someone.page.count(f"Response {safe} names a safe dose and a limit.") == 3
+            given = {**someone.fill(3), "decision": "revise", "rationale": f"Response {safe} alone is safe."}
+            assert someone.post("/tasks/2/decision", **given).url.path == "/"
+            (line,) = map(json.loads, exported(store)[0]["jury.jsonl"].splitlines())
+            assert (line["order"], line["rationale"]) == ([0, 1, 2], "Response 1 alone is safe.")
+            orders |= {store.assignment("physician-2", number).order for number in (1, 2)}
+    assert len(orders) > 2
 
 
 def test_a_comparison_shows_all_responses_and_both_verdicts_side_by_side(tmp_path: Path) -> None:

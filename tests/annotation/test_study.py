@@ -265,21 +265,6 @@ def test_a_broken_study_is_one_line(tmp_path: Path, more: dict, told: str) -> No
         assert line.startswith(f"{file}: ")
 
 
-@pytest.mark.parametrize("slot", ["Response", None])
-def test_verdicts_that_do_not_speak_of_doctors_cannot_be_shown(tmp_path: Path, slot: str | None) -> None:
-    """The page shuffles the responses, and would show "Response 2 is dangerous" beside another one."""
-    own = yaml.safe_load((ROOT / "src/automedeval/rubrics/packaged/automedeval.yaml").read_text())
-    own |= {"id": "own", "output": {"grammar": "score_line"} | ({"slot": slot} if slot else {})}
-    (tmp_path / "own.yaml").write_text(yaml.safe_dump(own))
-    file = write_study(tmp_path, rate={}, rubric=str(tmp_path / "own.yaml"))
-    verdicts = (tmp_path / "verdicts.jsonl").read_text()
-    (tmp_path / "verdicts.jsonl").write_text(verdicts.replace("automedeval@1", "own@1").replace("Doctor", "Response"))
-    with pytest.raises(RecordError, match=r"rubric: own@1 calls the responses 'Response', and the page .* 'Doctor'"):
-        read_study(file)
-    file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | {"rate": {"judges": []}}))
-    assert len(read_study(file).items) == 4, "the responses alone can be rated"
-
-
 def test_a_judge_called_tie_cannot_be_preferred(tmp_path: Path) -> None:
     write_study(tmp_path, rate=None, prefer={"judges": ["tie", "y"]})
     verdicts = [verdict_of(case_of(at), (1, 2, 3), judge) for judge in ("tie", "y") for at in range(4)]

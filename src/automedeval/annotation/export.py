@@ -134,5 +134,6 @@ def _decision(answer: Answer, study: Study) -> dict[str, Any]:
     line |= {"judge": dispute.recorded.judge, "rationale": None, "scores": None}
     if content["decision"] == "revise":
         line["scores"] = list(by_response(content["scores"], answer.order, len(dispute.case.responses)))
-        line["rationale"] = renamed(content["rationale"], answer.order, dispute.order).strip() or None
+        word = dispute.rubric.slot_word
+        line["rationale"] = renamed(content["rationale"], answer.order, dispute.order, word).strip() or None
     return line

@@ -79,7 +79,9 @@ def sheet_of(study: Study, assignment: Assignment, part: str) -> Sheet:
     if part == DECISION:
         dispute = study.disputes[case.id]
         shown = [("The verdict on record", dispute.recorded), ("The verdict that differs from it", dispute.judged)]
-        exchanges = [(each.title, renamed(each.text, each.order, order)) for each in dispute.exchanges]
+        exchanges = [
+            (each.title, renamed(each.text, each.order, order, rubric.slot_word)) for each in dispute.exchanges
+        ]
     elif part == PREFERENCE:
         anchors = {}
         places = enumerate(assignment.order, 1)
@@ -92,7 +94,7 @@ def sheet_of(study: Study, assignment: Assignment, part: str) -> Sheet:
         *HEADINGS[part if part in HEADINGS else "verify" if item.kind == "verify" else VERDICT],
         question or [("Question", case.question)],
         [(slot, case.responses[index].text) for slot, index in enumerate(order, 1)],
-        [(title, seen_from(verdict, order)) for title, verdict in shown if verdict.valid],
+        [(title, seen_from(verdict, order, rubric.slot_word)) for title, verdict in shown if verdict.valid],
         exchanges,
         fields_of(study, assignment, part),
         sorted(anchors.items()),
@@ -192,7 +194,8 @@ def first_content(study: Study, assignment: Assignment, part: str) -> dict[str, 
     """Return the initial content of a form: the draft, or for a decision the verdict on record, else nothing."""
     if part in assignment.drafts or part != DECISION:
         return dict(assignment.drafts.get(part, {}))
-    seen = seen_from(study.disputes[assignment.item.case_id].recorded, shown_order(study, assignment))
+    dispute = study.disputes[assignment.item.case_id]
+    seen = seen_from(dispute.recorded, shown_order(study, assignment), dispute.rubric.slot_word)
     return {"rationale": seen.rationale or "", "scores": list(seen.scores or ())}
 
 
@@ -224,12 +227,13 @@ def checked(study: Study, assignment: Assignment, part: str, content: object, dr
     if None in scores:
         raise Invalid("Please give every doctor a score, or keep the verdict as it is.")
     dispute, order, rationale = study.disputes[assignment.item.case_id], assignment.order, found["rationale"]
+    word = dispute.rubric.slot_word
     if not rationale and dispute.recorded.rationale:
         raise Invalid("Please write the verdict that is to stand in the place of the old one.")
-    before = seen_from(dispute.recorded, order)
+    before = seen_from(dispute.recorded, order, word)
     if tuple(scores) == before.scores and rationale == (before.rationale or "").strip():
         raise Invalid("Nothing is changed: please choose to keep the verdict, or revise it.")
-    revised = reordered(ParsedAnswer(True, None, rationale or None, tuple(scores)), order, dispute.order)
+    revised = reordered(ParsedAnswer(True, None, rationale or None, tuple(scores)), order, dispute.order, word)
     if not reads_back(format_verdict(revised, dispute.rubric), dispute.rubric, len(order)):
         raise Invalid("The verdict holds a line that reads as scores, or a sign that programs read: leave it out.")
     return stored

@@ -201,9 +201,6 @@ class _Reader(YamlFile):
         plans = {kind: self.plan(kind, content[kind], annotators, verdicts) for kind in content if kind in KINDS}
         if not plans:
             self.fail("the file", f"needs at least one of {', '.join(KINDS)}")
-        if not rubric.names_doctors and any(plan.judges for plan in plans.values()):
-            problem = f"{rubric.name} calls the responses {rubric.slot_word!r}, and the page calls them 'Doctor'"
-            self.fail("rubric", f"{problem}: only a verdict on doctors (output.slot) can be shown in its order")
         if "verify" in plans and (other := [kind for kind in ("rate", "prefer") if kind in plans]):
             self.fail("verify", f"asks other questions about verdicts than {other[0]}: it needs a study of its own")
         disputes = self.disputes(content, every, rubric) if "jury" in plans else {}

@@ -122,14 +122,6 @@ class Rubric:
         return self.output.get("slot") or "Response"
 
     @property
-    def names_doctors(self) -> bool:
-        """Return whether a rationale calls several responses "Doctor 1", "Doctor 2", …
-
-        Only these names are changed where the responses are shown in another order.
-        """
-        return self.max_responses == 1 or (self.scale is not None and self.slot_word == "Doctor")
-
-    @property
     def output_criteria(self) -> tuple[str, ...]:
         """Return the names of the criteria in the order of the answer."""
         return tuple(self.output.get("order") or [criterion.name for criterion in self.criteria])
