@@ -11,7 +11,7 @@ latency     milliseconds of one search in the embedded store at several sizes, w
             stands beside it. The vectors are drawn, which changes nothing: every passage is compared.
 retrieval   MedQuAD questions against a store of their answers, answers to other questions, and passages of OpenStax. A hit
             is any passage of an answer to the very question. recall@5 and the mean reciprocal rank (of ranks up to 10), with
-            95 % intervals over questions, for meaning, words, and both. `--tuning` takes other questions, to choose
+            95 % intervals over questions, for meaning and words. `--tuning` takes other questions, to choose
             settings on.
 
 The exit status is 0 whether a target is met or not.

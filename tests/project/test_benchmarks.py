@@ -84,14 +84,6 @@ def test_startup_times_import_and_help_and_writes_what_it_prints(tmp_path: Path)
     assert 0 < written["processor_seconds"] <= written["seconds"] * os.cpu_count()
 
 
-def test_processes_share_the_work(tiny_model: Path) -> None:
-    options = ["--limit", "4", "--orders", "1", "--processes", "--simulated", "2"]
-    row = row_of(table_of("judge_processes.py", "--model", str(tiny_model), *options), "2 processes, simulated")
-    rate, _, longest = row
-    assert float(rate) > 0
-    assert 1 <= float(longest) <= 2
-
-
 def test_meta_evaluation_times_bootstrap_and_report() -> None:
     table = table_of("meta_evaluation.py", "--cases", "60", "--resamples", "100")
     for name in ("8 mean measures", "1 rank correlation"):

@@ -158,10 +158,10 @@ def test_the_search_is_dense_unless_another_one_is_asked_for_and_the_two_are_nev
     with EndpointDouble(asks_once) as endpoint:
         done, verdicts = distill(endpoint.url, limit=1)
         assert verdicts[0].extra["knowledge"][0]["passages"][0]["book"] == "dense"
-        done, verdicts = distill(endpoint.url, "--search", "hybrid", limit=1)
+        done, verdicts = distill(endpoint.url, "--search", "bm25", limit=1)
         assert "with other weights, wording or settings" in error_line(done)
-        done, verdicts = distill(endpoint.url, "--search", "hybrid", output="hybrid", limit=1)
-        assert verdicts[0].extra["knowledge"][0]["passages"][0]["book"] == "hybrid"
+        done, verdicts = distill(endpoint.url, "--search", "bm25", output="bm25", limit=1)
+        assert verdicts[0].extra["knowledge"][0]["passages"][0]["book"] == "bm25"
 
 
 def test_an_endpoint_that_dies_in_the_middle_loses_nothing(distill, tmp_path):

@@ -40,8 +40,8 @@ class KnowledgeArguments:
     search: str = field(
         default="dense",
         metadata={
-            "help": "how passages are found: dense by meaning, bm25 by words, hybrid by both",
-            "choices": ["dense", "bm25", "hybrid"],
+            "help": "how passages are found: dense by meaning, bm25 by words",
+            "choices": ["dense", "bm25"],
         },
     )
 
@@ -77,7 +77,5 @@ class KnowledgeArguments:
         base = opened.enter_context(KnowledgeBase(self.store, encoder, self.qdrant_url, self.collection))
         if base.advice:
             print(base.advice, file=sys.stderr)
-        fingerprint = f"{encoder.fingerprint}:{self.collection}:{len(base)}:{self.passages}"
-        if self.search != "hybrid":  # folders from before there was a choice go on with --search hybrid
-            fingerprint += f":{self.search}"
+        fingerprint = f"{encoder.fingerprint}:{self.collection}:{len(base)}:{self.passages}:{self.search}"
         return SharedSearch(partial(base.search, mode=self.search), self.passages), fingerprint

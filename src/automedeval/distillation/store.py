@@ -1,8 +1,7 @@
 """The knowledge store: passages in a Qdrant collection, searched by meaning and by words (paper, section 3.1).
 
 The paper uses Pinecone; here it is Qdrant, embedded in a folder or as a server. A passage has a dense vector and a sparse
-vector of BM25 weights (Robertson and Zaragoza 2009). A search takes the dense vectors, the sparse ones, or both rankings, fused
-by reciprocal ranks (Cormack et al. 2009).
+vector of BM25 weights (Robertson and Zaragoza 2009). A search takes the dense vectors or the sparse ones.
 qdrant_client reads a folder with pickle: open only stores that you built yourself.
 """
 
@@ -64,16 +63,11 @@ class SharedSearch:
                 future.set_exception(error)
 
 
-MODES = ("dense", "bm25", "hybrid")
+MODES = ("dense", "bm25")
 MOST_LOCAL = 20_000  # more passages make an embedded store slow, since it compares a query with each of them
 VERSION = 1  # raised whenever the stored form of a passage changes
 WINDOW = 512  # passages encoded together, stored already or not, so that vectors do not depend on interruptions
 K1, B = 1.2, 0.75  # BM25, the values of Robertson and Zaragoza
-# Fusion, chosen on questions of MedQuAD that benchmarks/knowledge.py does not use. The first ranks count most; the ranking by
-# words, which is right less often, has the smaller weight.
-DEPTH = 20  # passages of each ranking that are fused
-RRF_K = 2  # Cormack et al. took 60, for rankings of equal quality
-WEIGHTS = (1.0, 0.3)  # of the dense ranking and of BM25's
 _WORD = re.compile(r"[^\W_]+")
 _LEFT_OUT = frozenset(  # function words: they are in every passage, and would be half of a sparse vector
     _WORD.findall(
@@ -233,11 +227,11 @@ class KnowledgeBase(AbstractContextManager):
         """Find at most `limit` passages that answer each query, best first; a query without a letter or digit finds none.
 
         Args:
-            mode: "dense", "bm25", or "hybrid", which fuses both: it has not found more than "dense" (docs/results.md).
+            mode: "dense", by meaning, or "bm25", by words.
             kind: "medical" or "evaluation" for passages of one kind only.
 
         Returns:
-            for each query its passages with their scores: cosine, BM25, or the sum of reciprocal ranks.
+            for each query its passages with their scores: cosine or BM25.
         """
         if mode not in MODES:
             raise RecordError(f"a search is one of {', '.join(MODES)}, not {mode!r}")
@@ -247,39 +241,27 @@ class KnowledgeBase(AbstractContextManager):
             raise RecordError(f"limit must be at least 1, not {limit}")
         asked = [index for index, query in enumerate(queries) if _WORD.search(query)]
         texts = [queries[index] for index in asked]
-        vectors = self.encoder.encode(texts).tolist() if mode != "bm25" else [None] * len(texts)
         found: list[list[Passage]] = [[] for _ in queries]
-        if self.local and mode != "dense":
-            for index, text, vector in zip(asked, texts, vectors):
-                found[index] = self._search_locally(text, vector, limit, kind)
+        if self.local and mode == "bm25":
+            for index, text in zip(asked, texts):
+                found[index] = self._search_words_locally(text, limit, kind)
             return found
-        requests = [self._request(text, vector, limit, mode, kind) for text, vector in zip(texts, vectors)]
+        vectors = self.encoder.encode(texts).tolist() if mode == "dense" else map(_query_words, texts)
+        requests = [self._request(vector, limit, mode, kind) for vector in vectors]
         with self._one_line():
             answers = self._client.query_batch_points(self.collection, requests) if requests else []
         for index, answer in zip(asked, answers):
             found[index] = [Passage(str(point.id), score=point.score, **point.payload) for point in answer.points]
         return found
 
-    def _search_locally(self, query: str, vector: list[float] | None, limit: int, kind: str | None) -> list[Passage]:
-        """Search an embedded store by words, and with a vector by meaning too, with the scores of a server."""
+    def _search_words_locally(self, query: str, limit: int, kind: str | None) -> list[Passage]:
+        """Search an embedded store by words, with the scores of a server."""
         if self._index is None:
             self._index = WordIndex(self._stored_words())
-        most = max(DEPTH, limit) if vector else limit
-        scores = dict(self._index.search(sorted(set(_word_ids(query))), most, kind))
-        if vector:
-            with self._one_line():
-                request = self._request(query, vector, most, "dense", kind)
-                (answer,) = self._client.query_batch_points(self.collection, [request])
-            rankings = [[str(point.id) for point in answer.points], list(scores)]
-            scores = {}
-            for ranking, weight in zip(rankings, WEIGHTS):
-                for rank, one in enumerate(ranking, 1):
-                    # Qdrant counts ranks from 0 and divides them by the weight.
-                    scores[one] = scores.get(one, 0.0) + 1 / (rank / weight + RRF_K - 1)
-        best = sorted(scores, key=scores.get, reverse=True)[:limit]
+        scores = dict(self._index.search(sorted(set(_word_ids(query))), limit, kind))
         with self._one_line():
-            stored = {str(point.id): point.payload for point in self._client.retrieve(self.collection, best)}
-        return [Passage(one, score=scores[one], **stored[one]) for one in best]
+            stored = {str(point.id): point.payload for point in self._client.retrieve(self.collection, list(scores))}
+        return [Passage(one, score=score, **stored[one]) for one, score in scores.items()]
 
     def _stored_words(self) -> Iterator[tuple[str, str, Sequence[int], Sequence[float]]]:
         """Yield what a `WordIndex` takes of each stored passage."""
@@ -296,21 +278,10 @@ class KnowledgeBase(AbstractContextManager):
                 return
 
     def _request(
-        self, query: str, vector: list[float] | None, limit: int, mode: str, kind: str | None
+        self, vector: list[float] | models.SparseVector, limit: int, mode: str, kind: str | None
     ) -> models.QueryRequest:
         only = kind and models.Filter(must=[models.FieldCondition(key="kind", match=models.MatchValue(value=kind))])
-        ids = sorted(set(_word_ids(query)))
-        # Qdrant multiplies the weight of a query's word with the word's inverse document frequency.
-        ways = {"dense": vector, "bm25": models.SparseVector(indices=ids, values=[1.0] * len(ids))}
-        if mode != "hybrid":
-            return models.QueryRequest(query=ways[mode], using=mode, filter=only, limit=limit, with_payload=True)
-        most = max(DEPTH, limit)
-        return models.QueryRequest(
-            prefetch=[models.Prefetch(query=ways[name], using=name, filter=only, limit=most) for name in ways],
-            query=models.RrfQuery(rrf=models.Rrf(k=RRF_K, weights=list(WEIGHTS))),
-            limit=limit,
-            with_payload=True,
-        )
+        return models.QueryRequest(query=vector, using=mode, filter=only, limit=limit, with_payload=True)
 
     def _weights(self, text: str) -> models.SparseVector:
         """Return the BM25 weights of a passage's words, without the inverse document frequency."""
@@ -356,6 +327,12 @@ def _open_local(store: str) -> QdrantClient:
 def _shown(passage: Passage) -> str:
     """Return the text that is indexed, with the heading of its section."""
     return f"{passage.section}\n{passage.text}" if passage.section else passage.text
+
+
+def _query_words(text: str) -> models.SparseVector:
+    """Return each word of a query once; Qdrant multiplies its weight with the word's inverse document frequency."""
+    ids = sorted(set(_word_ids(text)))
+    return models.SparseVector(indices=ids, values=[1.0] * len(ids))
 
 
 def _word_ids(text: str) -> list[int]:

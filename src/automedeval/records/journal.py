@@ -91,15 +91,15 @@ class Journal:
         self._lock = lock(self.path, "writing this file")
         # Unbuffered: a buffer that failed to reach a full disk would be written again on closing.
         self._file = open(self.path, "ab", buffering=0)
-        self.removed = self._remove_torn_line()
+        self._remove_torn_line()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
         self._lock.release()
 
-    def _remove_torn_line(self) -> int:
-        """Remove the bytes after the last newline; return their number."""
+    def _remove_torn_line(self) -> None:
+        """Remove the bytes after the last newline."""
         size = end = self.path.stat().st_size
         with open(self.path, "rb") as file:
             newline = -1
@@ -110,7 +110,6 @@ class Journal:
                 end = start + newline + 1 if newline >= 0 else start
         if end < size:
             os.truncate(self.path, end)
-        return size - end
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Yield the records of the file."""
