@@ -16,9 +16,8 @@ from automedeval.distillation.arguments import KnowledgeArguments
 from automedeval.distillation.completion_chain import CompletionChain, overview
 from automedeval.judges.judge import Judge
 from automedeval.judges.requests import Requests
-from automedeval.judges.run import collect_or_submit, expect_answers, refuse_failures, verdict_log
+from automedeval.judges.run import expect_answers, refuse_failures, verdict_log
 from automedeval.models.arguments import ChatArguments, parse_model
-from automedeval.models.base import lead
 from automedeval.models.replay import RecordedChat
 from automedeval.records import RecordError, check_least, table_of
 
@@ -61,9 +60,6 @@ class DistillArguments(TableArguments):
     limit: int | None = field(default=None, metadata={"help": "judge only so many cases, the first ones"})
     judge_name: str | None = field(default=None, metadata={"help": "name that verdicts record; default: the model's"})
     dry_run: bool = field(default=False, metadata={"help": "count cases, tokens and cost; ask nothing"})
-    batch: bool = field(
-        default=False, metadata={"help": "endpoint, --knowledge none: submit one batch; the same command collects it"}
-    )
 
     def __post_init__(self) -> None:
         check_least(self, 1, "limit")
@@ -72,15 +68,11 @@ class DistillArguments(TableArguments):
             raise RecordError("a recording numbers the responses in the file's order: --shuffle false")
         if self.score_decoding == "constrained" and kind != "checkpoint":
             raise RecordError("--score_decoding constrained needs a checkpoint")
-        if self.batch and kind != "openai":
-            raise RecordError("--batch needs an endpoint: --judge openai:MODEL")
 
 
 def main() -> None:
     """Let the teacher judge what is missing, then count how its chains ended."""
     args, books, chat_args = parse((DistillArguments, KnowledgeArguments, ChatArguments), __doc__)
-    if args.batch and books.knowledge == "chain":
-        raise RecordError("--batch needs --knowledge none: a chain takes several calls, one after another")
     with ExitStack() as opened:
         chain = chain_of(args, books, chat_args, opened)
         requests = Requests(args.cases, args.limit, lambda case: [chain.plan(case)], blank=args.blank)
@@ -94,17 +86,8 @@ def main() -> None:
         with log:
             record_run(log.run_file, args, books, chat_args)
             done = log.done(requests.digests)
-            if args.batch:
-                missing = {request.id: request for request in requests if request.key not in done}
-                awaited = collect_or_submit(
-                    chain.judge, missing, log,
-                    lambda request: next(chain.dialogue(request)),
-                    lambda request, answer: lead(chain.dialogue(request), lambda _: answer),
-                )  # fmt: skip
-                print(awaited or "batch: nothing is missing")
-            else:
-                expect_answers(chain.judge, log)
-                log.fill(chain.verdicts(requests, done), len(requests) - len(done))
+            expect_answers(chain.judge, log)
+            log.fill(chain.verdicts(requests, done), len(requests) - len(done))
     found = (verdict for verdict in log.records() if verdict.case_id in requests.digests)
     print(f"{args.teacher} teacher, {' by '.join(log.author)}: {overview(found, len(requests), log.new)}")
     print(f"verdicts: {log.path}")

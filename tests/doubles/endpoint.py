@@ -99,9 +99,8 @@ class EndpointDouble:
     """Serve /v1 on a free port of this machine. Use as a context manager.
 
     `requests` are the requests so far: path, body, headers, and the times (monotonic seconds) of arrival and answer.
-    `most_at_once` is the largest number of simultaneous chat requests. `batches` are those of the Batch API; they end when
-    `finish_batches` is called. `models` is what GET /v1/models lists: entries, which get another `created` each time as vLLM's
-    do; a reply, such as an `error`; None for a server without a list.
+    `most_at_once` is the largest number of simultaneous chat requests. `models` is what GET /v1/models lists:
+    entries, which get another `created` each time as vLLM's do; a reply, such as an `error`; None for a server without a list.
 
     The requests by which a client finds out whether a server constrains its answers are answered by free text, outside the
     script and `asked`: with `constrains` they go to the script.
@@ -111,8 +110,6 @@ class EndpointDouble:
         self.script, self.constrains = list(script), constrains
         self.requests: list[dict[str, Any]] = []
         self.most_at_once = self._at_once = 0
-        self.files: dict[str, str] = {}
-        self.batches: list[dict[str, Any]] = []
         self.models: list[dict[str, Any]] | dict[str, Any] | None = None
         self._lock = threading.Lock()
         self._closing = threading.Event()
@@ -153,23 +150,6 @@ class EndpointDouble:
     def _finds_out(body: dict[str, Any]) -> bool:
         return body["messages"][0]["content"] == "How are you?"
 
-    def finish_batches(self, reply: Reply, status: str = "completed") -> None:
-        """End all batches with the reply to each of their requests; `error` replies go to the error file."""
-        for number, batch in enumerate(self.batches):
-            written: dict[str, list[str]] = {"output": [], "error": []}
-            for line in filter(None, self.files[batch["input_file_id"]].split("\n")):
-                request = json.loads(line)
-                said = reply(request["body"]) if callable(reply) else reply
-                response = {"status_code": said["status"], "request_id": "r", "body": said["json"]}
-                record = {"id": "b", "custom_id": request["custom_id"], "response": response, "error": None}
-                # The real service leaves characters as they are, such as U+2028, which str.splitlines breaks at.
-                written["output" if said["status"] == 200 else "error"].append(json.dumps(record, ensure_ascii=False))
-            counts = {"completed": len(written["output"]), "failed": len(written["error"])}
-            batch |= {"status": status, "request_counts": counts | {"total": sum(counts.values())}}
-            for kind in (kind for kind in written if written[kind] and status == "completed"):
-                batch[f"{kind}_file_id"] = f"{kind}-{number}"
-                self.files[f"{kind}-{number}"] = "\n".join(written[kind]) + "\n"
-
     def _serve(self, handler: BaseHTTPRequestHandler) -> None:
         came = time.monotonic()
         if self._closing.is_set():  # on a connection that was kept open
@@ -194,7 +174,7 @@ class EndpointDouble:
             self._send(handler, entries)
             return
         if path != "/v1/chat/completions":
-            self._send(handler, self._batch_api(path, request))
+            self._send(handler, error(404, "no such thing"))
             return
         if not self.constrains and self._finds_out(request["body"]):
             self._send(handler, answer("I am well.", usage={"prompt_tokens": 0, "completion_tokens": 0}))
@@ -228,24 +208,3 @@ class EndpointDouble:
             handler.wfile.write(content)
         except OSError:  # the client has gone
             handler.close_connection = True
-
-    def _batch_api(self, path: str, request: dict[str, Any]) -> dict[str, Any]:
-        parts = path.removeprefix("/v1/").split("/")
-        if parts[0] == "files" and len(parts) == 3 and parts[1] in self.files:
-            return {"status": 200, "text": self.files[parts[1]], "type": "application/octet-stream"}
-        if parts == ["files"]:  # multipart: the lines of the file are the ones that are JSON
-            lines = [line for line in request["body"].decode().splitlines() if line.startswith("{")]
-            name = f"input-{len(self.files)}"
-            self.files[name] = "\n".join(lines)
-            file = {"id": name, "object": "file", "purpose": "batch", "bytes": 1, "created_at": 1}
-            return {"status": 200, "json": file | {"filename": "requests.jsonl", "status": "processed"}}
-        if parts == ["batches"] and isinstance(request["body"], dict):
-            batch = request["body"] | {"id": f"batch-{len(self.batches)}", "object": "batch", "created_at": 1}
-            self.batches.append(batch | {"status": "in_progress"})
-            return {"status": 200, "json": self.batches[-1]}
-        if parts == ["batches"]:
-            return {"status": 200, "json": {"object": "list", "data": self.batches, "has_more": False}}
-        for batch in self.batches:
-            if parts == ["batches", batch["id"]]:
-                return {"status": 200, "json": batch}
-        return error(404, "no such thing")

@@ -221,7 +221,8 @@ def test_what_a_count_cannot_do_is_one_line(tmp_path: Path) -> None:
     told = error_line(judge("--judge", "baseline:shorter text", *given))
     assert "no baseline 'shorter text'" in told
     assert LONGER in told
-    assert "needs an endpoint" in error_line(judge("--judge", f"baseline:{LONGER}", "--batch", "true", *given))
+    batch = ("--batch_file", tmp_path / "requests.jsonl")
+    assert "needs --judge openai:" in error_line(judge("--judge", f"baseline:{LONGER}", *batch, *given))
     assert "no baseline 'x'" in error_line(run_recipe("audit", "--judge", "baseline:x", *given))
     with pytest.raises(RecordError, match="no baseline"):
         BaselineJudge("x")

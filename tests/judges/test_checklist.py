@@ -232,10 +232,9 @@ def test_bad_criteria_get_one_line_with_file_and_line_before_a_model_is_loaded(t
 
 def test_a_batch_of_several_prompts_is_refused(tmp_path):
     cases = write(tmp_path / "cases.jsonl", [case()])
-    result = run_recipe(
-        "judge", "--judge", "openai:m", "--batch", "--rubric", "checklist", "--cases", cases, "--output", tmp_path
-    )
-    assert "--batch" in error_line(result)
+    given = ("--judge", "openai:m", "--rubric", "checklist", "--cases", cases, "--output", tmp_path)
+    result = run_recipe("judge", *given, "--batch_file", tmp_path / "requests.jsonl")
+    assert "--batch_file: checklist@1 takes several prompts" in error_line(result)
 
 
 @needs_encoder

@@ -259,30 +259,9 @@ def test_spending_stops_in_front_of_the_limit(distill):
         assert 0 < len(verdicts) == len(endpoint.asked) < 6
 
 
-def test_the_ablation_can_be_a_batch(distill):
-    arguments = ["--knowledge", "none", "--batch", "true"]
-    with EndpointDouble(asks_once) as endpoint:
-        done, verdicts = distill(endpoint.url, *arguments)
-        assert "submitted with 6 requests" in done.stdout
-        assert verdicts == []
-        done, _ = distill(endpoint.url, *arguments)
-        assert "in_progress" in done.stdout
-        endpoint.finish_batches(asks_once)
-        done, verdicts = distill(endpoint.url, *arguments)
-        assert "batch: nothing is missing" in done.stdout
-        assert "6 verdicts (6 new)" in done.stdout
-        assert len(verdicts) == 6
-        assert all(verdict.valid and verdict.extra["ended"] == "verdict" for verdict in verdicts)
-        done, _ = distill(endpoint.url, *arguments)
-        assert "nothing is missing" in done.stdout
-        assert endpoint.asked == []
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--batch", "true"], "--batch needs --knowledge none"),
-        (["--knowledge", "none", "--batch", "true", "--judge", "models/x"], "--batch needs an endpoint"),
         (["--judge", "recording:x.jsonl"], "--shuffle false"),
         (["--judge", "recording:x.jsonl", "--shuffle", "false"], "x.jsonl"),
         (["--store", ""], "--store names no folder"),

@@ -121,7 +121,6 @@ def test_cases_of_equal_texts_share_a_request_and_each_has_its_verdict(tmp_path)
     [
         (["--batch_answers", "{}"], "line 1: not an answer of a batch"),
         (["--batch_answers", "nowhere.jsonl"], "nowhere.jsonl: No such file"),
-        (["--batch"], "no --batch"),
     ],
 )
 def test_bad_input_is_told_in_one_line(tmp_path, options, said):

@@ -348,29 +348,6 @@ def test_processes_that_share_a_run_record_refused_prompts(judge, tmp_path):
     assert (len(verdicts), sum(verdict.valid for verdict in verdicts)) == (12, 10)
 
 
-def test_a_batch_records_what_was_refused_and_asks_a_row_of_five_again(judge):
-    with EndpointDouble(error(500)) as endpoint:
-        judge(endpoint.url, "--batch", limit=10)
-        endpoint.finish_batches(refuses(0, *range(3, 8)))
-        status, _, told, verdicts = judge(endpoint.url, "--batch", limit=10)
-        assert (status, len(told)) == (1, 1)
-        assert "5 not judged, the last: the endpoint answered 400: Input rejected" in told[0]
-        assert (len(verdicts), sum(verdict.valid for verdict in verdicts)) == (5, 4)
-        judge(endpoint.url, "--batch", limit=10)
-        endpoint.finish_batches(good_answer)
-        status, _, told, verdicts = judge(endpoint.url, "--batch", limit=10)
-        assert (status, told, len(verdicts)) == (0, [], 10)
-
-
-def test_a_batch_that_is_refused_as_a_whole_records_nothing(judge):
-    with EndpointDouble(error(500)) as endpoint:
-        judge(endpoint.url, "--batch", limit=3)
-        endpoint.finish_batches(error(400, "Bad format"))
-        status, _, told, verdicts = judge(endpoint.url, "--batch", limit=3)
-        assert (status, verdicts) == (1, [])
-        assert "3 not judged, the last: the endpoint answered 400: Bad format" in told[0]
-
-
 # --- reasoning models -------------------------------------------------------------------------------------------------
 
 
@@ -400,22 +377,6 @@ def test_a_reasoning_model_is_asked_without_what_it_does_not_take(judge):
         assert judge(endpoint.url, limit=12)[3] == verdicts  # the same judge: its folder goes on
 
 
-def test_a_batch_of_a_reasoning_model_is_submitted_again_without_it(judge):
-    with EndpointDouble(error(500)) as endpoint:
-        judge(endpoint.url, "--batch")
-        endpoint.finish_batches(without(thinks, "temperature"))
-        status, out, told, verdicts = judge(endpoint.url, "--batch")
-        assert (status, verdicts, len(told)) == (0, [], 1)
-        assert "the endpoint does not take temperature" in told[0]
-        assert "batch batch-1 submitted with 4 requests" in out
-        sent = [json.loads(line)["body"] for line in endpoint.files[endpoint.batches[1]["input_file_id"]].split("\n")]
-        assert len(sent) == 4
-        assert not any("temperature" in body for body in sent)
-        endpoint.finish_batches(without(thinks, "temperature"))
-        status, _, _, verdicts = judge(endpoint.url, "--batch")
-        assert (status, sum(verdict.valid for verdict in verdicts)) == (0, 4)
-
-
 def test_thoughts_are_no_part_of_a_rationale_and_no_answer_is_said_why(judge):
     def spent(body):
         usage = {"prompt_tokens": 9, "completion_tokens": 512, "completion_tokens_details": {"reasoning_tokens": 512}}
@@ -431,43 +392,6 @@ def test_thoughts_are_no_part_of_a_rationale_and_no_answer_is_said_why(judge):
         why = "the answer is empty: 512 tokens were spent on thinking; a larger --max_new_tokens may leave room for an answer"
         assert verdicts[1].error == why
         assert f"invalid, 1: {why}" in out
-
-
-def test_a_batch_is_submitted_and_collected_by_the_same_command(judge):
-    with EndpointDouble(error(500)) as endpoint:
-        status, out, told, verdicts = judge(endpoint.url, "--batch", process=True)
-        assert (status, told, verdicts) == (0, [], [])
-        assert "batch batch-0 submitted with 4 requests" in out
-        assert "in_progress" in judge(endpoint.url, "--batch")[1]
-        endpoint.finish_batches(lambda body: error(500, "lost") if "Tylenol" in str(body) else good_answer(body))
-        status, out, told, verdicts = judge(endpoint.url, "--batch")
-        missing = 4 - len(verdicts)
-        assert 0 < missing < 4
-        assert (status, len(told)) == (1, 1)
-        assert f"{missing} not judged" in told[0]
-        assert f"submitted with {missing} requests" in judge(endpoint.url, "--batch")[1]
-        endpoint.finish_batches(good_answer)
-        status, out, told, verdicts = judge(endpoint.url, "--batch")
-        assert (status, told) == (0, [])
-        assert "4 cases, 4 verdicts" in out
-        assert len(set(keys(verdicts))) == len(verdicts) == 4
-        assert endpoint.asked == []
-
-
-def test_a_batch_on_other_texts_is_not_collected_and_not_lost(judge, tmp_path):
-    cases = [case.to_dict() for case in read_cases(CASES)][:4]
-    changed = tmp_path / "changed.jsonl"
-    changed.write_text("".join(json.dumps(case | {"question": "Something else?"}) + "\n" for case in cases))
-    with EndpointDouble(error(500)) as endpoint:
-        judge(endpoint.url, "--batch")
-        endpoint.finish_batches(good_answer)
-        status, _, told, verdicts = judge(endpoint.url, "--batch", "--cases", changed)
-        assert (status, len(told), verdicts) == (1, 1, [])
-        assert "batch batch-0 has 4 answers, and none to these requests" in told[0]
-        status, _, told, verdicts = judge(endpoint.url, "--batch")
-        assert (status, told, len(verdicts)) == (0, [], 4)
-        digests = {case.id: case.digest for case in read_cases(CASES)}
-        assert all(verdict.extra["case_digest"] == digests[verdict.case_id] for verdict in verdicts)
 
 
 @pytest.fixture

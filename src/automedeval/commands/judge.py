@@ -28,7 +28,6 @@ from automedeval.judges.default_judge import UNTRAINED, VARIABLE, default_judge,
 from automedeval.judges.judge import judge_rubric, load_judge, planner
 from automedeval.judges.requests import Request, Requests
 from automedeval.judges.run import (
-    collect_or_submit,
     dry_run,
     judge_by_files,
     judge_missing,
@@ -117,7 +116,6 @@ class JudgeArguments(TableArguments):
     limit: int | None = field(default=None, metadata={"help": "judge only so many cases, the first ones"})
     judge_name: str | None = field(default=None, metadata={"help": "name that verdicts record; default: the model's"})
     dry_run: bool = field(default=False, metadata={"help": "count cases, prompts, tokens and cost; judge nothing"})
-    batch: bool = field(default=False, metadata={"help": "endpoint: submit one batch; the same command collects it"})
     batch_file: str | None = field(
         default=None,
         metadata={
@@ -137,12 +135,6 @@ class JudgeArguments(TableArguments):
         if not self.cases:
             raise RecordError("--cases names no file")
         check_least(self, 1, "runs", "limit", "criteria_at_once")
-        if self.batch and self.score_decoding == "auto":
-            self.score_decoding = "free"  # OpenAI's batches have no constraint but a JSON schema
-        if self.batch and self.score_decoding == "constrained":
-            raise RecordError(
-                "--batch asks once for each verdict, without a constraint: no --score_decoding constrained"
-            )
         if self.batch_answers and not self.batch_file:
             raise RecordError("--batch_answers needs --batch_file, for the requests that are still to be answered")
         if self.dataset and (self.orders != "1" or self.models is not None or self.baseline is not None):
@@ -152,16 +144,12 @@ class JudgeArguments(TableArguments):
         """Put in what was not given: the judge, the folder, and the files of the packaged sample.
 
         Raises:
-            RecordError: no judge is on this machine, or a batch is asked of one that is no endpoint.
+            RecordError: no judge is on this machine, or --batch_file is asked of one that is no endpoint.
         """
         if self.judge is None:
             self.judge, self.judge_by_default = default_judge(encoder), True
-        if self.batch and parse_model(self.judge)[0] != "openai":
-            raise RecordError("--batch needs an endpoint: --judge openai:MODEL")
-        if self.batch_file and (self.batch or parse_model(self.judge)[0] != "openai"):
-            raise RecordError(
-                "--batch_file needs --judge openai:MODEL, the name that the model will be served by, and no --batch"
-            )
+        if self.batch_file and parse_model(self.judge)[0] != "openai":
+            raise RecordError("--batch_file needs --judge openai:MODEL, the name that the model will be served by")
         name = Path(named_file(self.cases[0])[1]).stem
         if self.cases == ["sample"] and not Path("sample").exists():
             self.cases, self.ratings = [str(SAMPLE / "test_cases.jsonl")], str(SAMPLE / "test_ratings.jsonl")
@@ -179,12 +167,12 @@ def main() -> None:
         print("".join(f"{line}\n" for line in what_is_judged(args)), end="", flush=True)
     asked = None if args.dataset else default_rubric(args.judge, cases_of(args))
     rubric = judge_rubric(args.judge, args.rubric or asked)
-    if (args.batch or args.batch_file) and rubric.mode == "checklist":
-        raise RecordError(f"--batch: {rubric.name} takes several prompts for each response; leave --batch out")
+    if args.batch_file and rubric.mode == "checklist":
+        raise RecordError(f"--batch_file: {rubric.name} takes several prompts for each response; leave it out")
     models = [name.strip() for name in args.models.split(",")] if args.models is not None else None
     plan = {"orders": args.orders, "seed": args.seed, "runs": args.runs, "baseline": args.baseline, "models": models}
-    if (args.batch or args.batch_file) and ours.count > 1:
-        raise RecordError("a batch is made by one process; start the recipe without accelerate")
+    if args.batch_file and ours.count > 1:
+        raise RecordError("--batch_file is written by one process; start the recipe without accelerate")
     if args.batch_file:
         chat_args.batch_file = "free" if args.score_decoding == "free" else "constrained"
     chat_args.loads = False  # the weights come after the cases: their faults are told before
@@ -225,10 +213,7 @@ def main() -> None:
         if ours.rank == 0:
             record_run(log.run_file, args, encoder_args, chat_args)
         done = log.done(requests.digests)
-        if args.batch:
-            missing = {request.id: request for request in requests if request.key not in done}
-            awaited = collect_or_submit(judge, missing, log, judge.prompt, judge.verdict)
-        elif args.batch_file:
+        if args.batch_file:
             answers = [Path(name.strip()) for name in (args.batch_answers or "").split(",") if name.strip()]
             missing = (request for request in requests if request.key not in done)
             awaited = judge_by_files(judge, missing, len(requests) - len(done), log, Path(args.batch_file), answers)

@@ -1,18 +1,18 @@
-"""Run a judge over a file of cases: judge what is missing, through a batch where that is wanted, and sum the verdicts up."""
+"""Run a judge over a file of cases: judge what is missing, by files of requests where wanted, and sum the verdicts up."""
 
 import itertools
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from automedeval.judges.base import BaseJudge, shared_sizes, windows_of
 from automedeval.judges.leaderboard import Standings
 from automedeval.judges.requests import Request, Requests
 from automedeval.metrics.lexical import words
-from automedeval.models.base import Answer, Prompt
+from automedeval.models.base import Answer
 from automedeval.records import Case, RecordError, Verdict
-from automedeval.records.journal import ALONE, Processes, write_whole
+from automedeval.records.journal import ALONE, Processes
 from automedeval.records.log import Log
 from automedeval.reports.facts import Known, lines_of
 from automedeval.reports.text import format_table
@@ -85,60 +85,6 @@ def numbered(windows: Iterable[list[Request]], numbers: Iterable[int]) -> Iterat
             return
         at = number + 1
         yield window
-
-
-def collect_or_submit(
-    judge: BaseJudge,
-    requests: Mapping[str, Request],
-    log: Log,
-    prompt: Callable[[Request], Prompt],
-    verdict: Callable[[Request, Answer], Verdict],
-) -> str | None:
-    """Collect the endpoint's batch that a folder waits for, or submit one; return what is awaited, None if nothing is.
-
-    A batch that was refused for a parameter is submitted again without it.
-
-    Args:
-        requests: those without a verdict, by `Request.id`.
-        log: the open log of the verdicts.
-        prompt, verdict: make the prompt of a request, and the verdict of the answer to it.
-
-    Raises:
-        RecordError: the batch is on other cases, or on other texts of these.
-    """
-    if not requests:
-        return None
-    expect_answers(judge, log)
-    chat = judge.chat
-    state = log.path.with_name(f"batch-{log.settings}.txt")
-    if not state.exists():
-        batch = chat.submit_batch({name: prompt(request) for name, request in requests.items()}, log.settings)
-        write_whole(state, batch)  # a batch whose id is lost would be paid for twice
-        return f"batch {batch} submitted with {len(requests)} requests; the same command collects it"
-    batch, waiting = state.read_text(encoding="utf-8"), dict(requests)
-    left_out = len(chat.left_out)
-    status, answers = chat.collect_batch(batch, list(requests))
-    others: list[str] = []
-
-    def verdicts() -> Iterator[Verdict]:
-        for name, answer in answers:
-            if name in waiting:
-                yield verdict(waiting.pop(name), answer)
-            else:
-                others.append(name)
-
-    log.fill(verdicts(), len(requests))
-    if others and len(waiting) == len(requests):
-        raise RecordError(
-            f"{state}: batch {batch} has {len(others)} answers, and none to these requests, whose cases or texts are others: "
-            "the command that submitted it collects it; without this file, these are submitted"
-        )
-    if status in ("completed", "failed", "expired", "cancelled"):
-        state.unlink()
-        if len(chat.left_out) > left_out:
-            return collect_or_submit(judge, waiting, log, prompt, verdict)
-        return f"batch {batch} {status}: {len(waiting)} not answered" if waiting else None
-    return f"batch {batch}: {status}; the same command collects it"
 
 
 def judge_by_files(

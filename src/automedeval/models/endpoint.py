@@ -66,7 +66,7 @@ _MOST_REFUSALS = 5  # with the same words in a row, before a run stops
 _MOST_FAILURES = 10  # in a row, before a run stops
 _BUSY = (408, 409, 429, 502, 503, 504)  # says nothing about whether the endpoint lists its models
 _LONGEST_PAUSE = 120.0  # seconds; a longer Retry-After counts as a failure
-_ENDED = ("completed", "failed", "expired", "cancelled")  # final states of a batch
+
 # The exceptions of parsing text that is not JSON, or JSON of an unexpected shape.
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 _FILTERED = "the endpoint's content filter refused"
@@ -669,94 +669,6 @@ class OpenAIChat(Chat):
             if scratch:
                 Path(scratch).unlink(missing_ok=True)
             raise ChatError(f"{file.parent}: {error.strerror or error} (--cache off uses no cache)") from None
-
-    def submit_batch(self, prompts: Mapping[str, Prompt], marker: str) -> str:
-        """Submit all prompts to the Batch API; return the batch's id. The same prompts and marker are not submitted twice.
-
-        Raises:
-            BudgetError: the highest possible cost of the batch exceeds the budget.
-            ChatError: the endpoint does not accept it.
-        """
-        lines = (
-            {"custom_id": name, "method": "POST", "url": "/v1/chat/completions", "body": self.body(prompt)}
-            for name, prompt in prompts.items()
-        )
-        content = "".join(json.dumps(line) + "\n" for line in lines).encode()
-        marker = hashlib.sha256(marker.encode() + content).hexdigest()[:32]
-        try:
-            for batch in itertools.islice(self.client.batches.list(limit=100), 100):
-                counts = batch.request_counts
-                # A batch that ended without any answer is submitted again.
-                empty = batch.status in _ENDED and (batch.status != "completed" or (counts and not counts.completed))
-                if (batch.metadata or {}).get("automedeval") == marker and not empty:
-                    return batch.id
-            worst = sum(map(self._whole_cost, prompts.values()))
-            if self.budget.limit is not None and worst > self.budget.limit:
-                raise BudgetError(f"--max_cost {self.budget.limit:g}: the batch could cost {worst:.4f}")
-            file = self.client.files.create(file=("requests.jsonl", content), purpose="batch")
-            order = {"endpoint": "/v1/chat/completions", "completion_window": "24h"}
-            return self.client.batches.create(input_file_id=file.id, metadata={"automedeval": marker}, **order).id
-        except ChatError:
-            raise
-        except (openai.OpenAIError, *UNREADABLE) as error:
-            raise ChatError(f"{self.client.base_url}: the batch was not accepted: {error_text(error)}") from None
-
-    def collect_batch(self, batch_id: str, names: Sequence[str]) -> tuple[str, Iterator[tuple[str, Answer]]]:
-        """Return a batch's status and, once it has ended, its (custom id, answer) pairs; errors are added to `failures`.
-
-        The prompts that were refused come last, and as in `follow`: they are failures if no answer was accepted, or if five in
-        a row were refused with the same words. A parameter that the endpoint refuses in a batch without any answer is left out
-        of the next one.
-
-        Args:
-            names: the custom ids that are wanted, in the order in which they were submitted.
-        """
-        try:
-            batch = self.client.batches.retrieve(batch_id)
-            if batch.status not in _ENDED:
-                counts = batch.request_counts
-                return batch.status + (f", {counts.completed} of {counts.total} done" if counts else ""), iter(())
-            files = filter(None, (batch.output_file_id, batch.error_file_id))
-            lines = "\n".join(self.client.files.content(file).text for file in files).split("\n")
-        except (openai.OpenAIError, *UNREADABLE) as error:
-            raise ChatError(f"{self.client.base_url}: batch {batch_id}: {error_text(error)}") from None
-        for problem in (batch.errors and batch.errors.data) or ():
-            self.failures.append(f"batch {batch_id} {batch.status}: {problem.message}")
-        return batch.status, self._batch_answers(filter(None, lines), names)
-
-    def _batch_answers(self, lines: Iterable[str], names: Sequence[str]) -> Iterator[tuple[str, Answer]]:
-        refused: dict[str, _Refusal] = {}
-        not_taken: set[str | None] = set()
-        sent = [name for name in _OPTIONAL if name not in self.left_out]
-        for line in lines:
-            name = None
-            try:
-                record = json.loads(line)
-                response = record.get("response") or {}
-                status, body = response.get("status_code"), response.get("body") or {}
-                problem = record.get("error") or body.get("error")
-                answer = refusal(problem.get("code"), str(problem)) if problem else answer_from_completion(body)
-                name = record["custom_id"]
-                if problem and not answer and status in _REFUSED:
-                    words = _one_line(problem.get("message") or problem)
-                    refused[name] = _Refusal(f"answered {status}: {words}")
-                    not_taken.add(refused_parameter(problem.get("param"), words, sent))
-            except UNREADABLE:
-                answer, problem = None, line
-            if answer:
-                self.asked += not problem
-                yield name, answer
-            elif name not in refused:
-                self.failures.append(f"the batch could not answer: {json.dumps(problem)[:120]}")
-        left_out = [name for name in _OPTIONAL if name in not_taken and self._leave_out(name)]
-        if left_out:
-            return  # the next batch asks them again
-        for alike, row in itertools.groupby(names, lambda name: refused[name].alike if name in refused else None):
-            row = [] if alike is None else list(row)
-            if self.accepted and len(row) < _MOST_REFUSALS:
-                yield from ((name, Answer(error=f"the endpoint {refused[name]}", refused=True)) for name in row)
-            else:
-                self.failures += [f"the endpoint {refused[name]}" for name in row]
 
 
 class _LeftOut(Exception):
