@@ -201,10 +201,6 @@ def judging(gpu: Gpu, results: Results) -> Iterator[dict[str, Any]]:
                     yield judged(cases[: max(2, count // 4)], False)
                     chat.batch_tokens = room
                     yield judged(cases[: count if shape == "8B" else max(2, count // 4)], True)
-                    if gpu.on_gpu and shape == "8B" and not gpu.late():
-                        chat.torch_compile = True
-                        judged(cases[:64], True, counted=False)  # compiles
-                        yield judged(cases, True)
                 del chat, judged
 
 
@@ -242,7 +238,6 @@ def judge(
         tokens += sum(map(len, window)) - shared * (len(window) - 1)
     flops = 2 * parameters(chat.network)
     name = f"{shape}, {kind}, {'rationale' if rationale else 'scores alone'}, batches of {chat.batch_tokens:,} tokens"
-    name += ", compiled steps" if chat.torch_compile else ""
     line = {"judging": name, "cases": len(cases), "pairs/s": len(cases) / seconds, "tokens/s": tokens / seconds}
     line |= {"MFU": flops * tokens / seconds / gpu.peak, "GiB": memory["GiB"], "seconds": seconds}
     if counted:

@@ -4,7 +4,6 @@ The model has the 40 layers of a 13B and a tiny width, and runs on the CPU; `dev
 """
 
 from pathlib import Path
-from shutil import which
 
 import pytest
 from doubles.host_waits import HostWaits
@@ -15,7 +14,6 @@ from automedeval import Judge, read_cases
 from automedeval.models import decoding, device
 from automedeval.models.base import Answer, Free, Prompt, Slot
 from automedeval.models.local import LocalChat
-from automedeval.records import RecordError
 
 LAYERS, TOKENS, ROWS = 40, 44, 4
 ASKED = (Free(stop="\nScore"), "\nScore: ", Slot("score", ("1", "2", "3", "4", "5")))
@@ -153,27 +151,3 @@ def test_texts_that_end_anywhere_in_a_look_are_the_same(tiny_model, monkeypatch)
 def build_ends(folder: Path) -> set[int]:
     """Return tokens that the tiny model writes now and then, as those that end a text."""
     return set(range(3, 800, 9))
-
-
-@pytest.mark.skipif(which("g++") is None, reason="torch.compile compiles with g++, and there is none")
-def test_compiled_steps_write_the_same(deep, as_cuda):
-    """Other numbers of rows and other lengths take no third compilation."""
-    from torch._dynamo.utils import counters
-
-    shallow = {"num_hidden_layers": 2, "num_key_value_heads": 2}
-    folder = build_tiny_model(deep.parent / "shallow", **shallow)
-    plain, compiled = chat_of(folder), chat_of(folder, torch_compile=True)
-    plain._ends = compiled._ends = build_ends(folder)  # so that rows leave the batch at different tokens
-    counters.clear()
-    for count in (4, 3, 9, 6):
-        ours, theirs = answers(compiled, prompts(count)), answers(plain, prompts(count))
-        assert [one.text for one in ours] == [one.text for one in theirs]
-        for one, other in zip(ours, theirs):
-            assert one.probabilities[0] == pytest.approx(other.probabilities[0], abs=1e-4)
-    assert 1 <= counters["stats"]["unique_graphs"] <= 3  # one for a single row
-    assert not counters["graph_break"]
-
-
-def test_steps_are_compiled_on_a_gpu_alone(deep):
-    with pytest.raises(RecordError, match=r"--torch_compile: .* on cpu cannot"):
-        chat_of(deep, torch_compile=True)

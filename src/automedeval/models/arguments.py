@@ -69,10 +69,6 @@ class ChatArguments:
             "what 2 GiB hold"
         },
     )
-    torch_compile: bool = field(
-        default=False,
-        metadata={"help": "on a GPU: compile the step that writes a token of a rationale, which takes about a minute"},
-    )
     quantization: str = field(
         default="none",
         metadata={

@@ -32,31 +32,17 @@ def cache_dtype(model, device: str | torch.device) -> torch.dtype:
     return torch.float32 if slow and grouped else model.dtype
 
 
-def takes_compiled_steps(model, device: str | torch.device) -> bool:
-    """Return whether `Rows.step` may be compiled: on a GPU, for a model whose attention takes a mask with four dimensions.
-
-    The compiled step reads the whole buffer, and masks what is not there. So its shapes change with the number of rows alone,
-    and after the second number torch compiles for any.
-    """
-    attention = model.config.get_text_config()._attn_implementation
-    return switches(device).ahead > 1 and attention in MASKS_TAKEN and attends_to_all(model)
-
-
 class _BufferLayer(DynamicLayer):
     """The keys and values of a layer in one allocation, written in place.
 
     DynamicLayer concatenates instead, which copies the whole cache once per token. A model sees the places from `start` on of
     some rows, `rows`; keys and values up to `end` are known.
-
-    Where `place` is set, a tensor with the place of the next token, the first rows write there and see all places: their number
-    alone changes a shape, and no number that changes is part of what is compiled.
     """
 
     def __init__(self, count: int, capacity: int, dtype: torch.dtype):
         super().__init__()
         self.count, self.capacity, self.kept_as = count, capacity, dtype
         self.rows, self.start, self.end = slice(0, count), 0, 0
-        self.place: torch.Tensor | None = None
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         self.dtype, self.device = self.kept_as, key_states.device
@@ -69,11 +55,6 @@ class _BufferLayer(DynamicLayer):
     def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args, **kwargs):
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-        if self.place is not None:
-            seen = [states[: key_states.shape[0]] for states in (self.keys, self.values)]
-            for states, new in zip(seen, (key_states, value_states)):
-                states.index_copy_(2, self.place, new.to(self.dtype))
-            return seen
         end = self.end + key_states.shape[2]
         self.keys[self.rows, :, self.end : end] = key_states
         self.values[self.rows, :, self.end : end] = value_states
@@ -112,20 +93,10 @@ class Rows:
         capacity: largest number of tokens in a row.
         prefix: the tokens with which every row starts, and their keys and values.
         pad: any token id; padding is masked.
-        compiled: the model's forward pass as `torch.compile` made it, for `step`; None: as it is. It takes a mask with four
-            dimensions.
     """
 
-    def __init__(
-        self,
-        model,
-        count: int,
-        capacity: int,
-        prefix: Prefix | None = None,
-        pad: int = 0,
-        compiled: Callable | None = None,
-    ):
-        self.model, self.pad, self.active, self.compiled = model, pad, count, compiled
+    def __init__(self, model, count: int, capacity: int, prefix: Prefix | None = None, pad: int = 0):
+        self.model, self.pad, self.active = model, pad, count
         self.prefix = prefix or Prefix()
         layers, dtype = DynamicCache(config=model.config).layers, cache_dtype(model, model.device)
         self.cache = Cache(layers=[_BufferLayer(count, capacity, dtype) for _ in layers])
@@ -207,8 +178,6 @@ class Rows:
         if self._begins is None:
             self._begins = torch.tensor(self.begins, device=device)
         begins, self.length = self._begins[: self.active, None], self.length + 1
-        if self.compiled is not None:
-            return self._compiled_step(chosen, begins)
         for layer in self.cache.layers:
             layer.rows, layer.start, layer.end = slice(0, self.active), start, self.length - 1
         mask = torch.arange(start, self.length, device=device) >= begins
@@ -218,25 +187,6 @@ class Rows:
         if takes_positions(self.model):
             fed["position_ids"] = self.length - 1 - begins
         output = self.model(**fed, past_key_values=self.cache, use_cache=True, logits_to_keep=1)
-        return output.logits.view(self.active, -1).float()
-
-    def _compiled_step(self, chosen: torch.Tensor, begins: torch.Tensor) -> torch.Tensor:
-        device, layers = self.model.device, self.cache.layers
-        place = torch.full((1,), self.length - 1, device=device)
-        places = torch.arange(layers[0].capacity, device=device)
-        mask = (places >= begins) & (places <= place)
-        for layer in layers:
-            layer.place = place
-        output = self.compiled(
-            input_ids=chosen[:, None],
-            attention_mask=mask[:, None, None],
-            position_ids=place - begins,
-            past_key_values=self.cache,
-            use_cache=True,
-            logits_to_keep=1,
-        )
-        for layer in layers:
-            layer.place = None
         return output.logits.view(self.active, -1).float()
 
     def _states(self) -> Iterator[torch.Tensor]:

@@ -30,7 +30,6 @@ from automedeval.models.decoding import (
     cache_dtype,
     compete,
     draw,
-    takes_compiled_steps,
     write_free,
 )
 from automedeval.models.device import best_device, gpu_memory, switches
@@ -96,7 +95,6 @@ class LocalChat(Chat):
         chat_template_path: a Jinja file, for checkpoints without a chat template; "none" and None: the checkpoint's own.
         attn_implementation: as in transformers; see `outline_network`.
         quantization: "none", "8bit" or "4bit"; see `network.quantized`.
-        torch_compile: on a GPU, compile the step that writes a token of free text; see `takes_compiled_steps`.
         device_map: "auto" spreads a checkpoint that is larger than one GPU over all GPUs of this machine; "none": `device`.
         processes: those that judge together; one of each machine reads the weights' files for the fingerprint.
 
@@ -116,7 +114,6 @@ class LocalChat(Chat):
     seed: int = 0
     chat_template_path: str | None = None
     attn_implementation: str = "sdpa"
-    torch_compile: bool = False
     quantization: str = "none"
     device_map: str = "none"
     processes: Processes = ALONE
@@ -143,11 +140,6 @@ class LocalChat(Chat):
             raise RecordError("--device_map auto gives one process all GPUs; start it without accelerate")
         self._outline = outline_network(folder, dtype, self.device, self.attn_implementation)
         quantized(self.quantization, self.device, dtype)  # its errors come before anything is loaded
-        if self.torch_compile and not takes_compiled_steps(self._outline, self.device):
-            raise RecordError(
-                f"--torch_compile: {self.name} on {self.device} cannot: it takes a GPU, and a model that attends to all "
-                "earlier tokens, by sdpa"
-            )
         self._longest_in_batch = longest_in_batch(self._outline)
         if not self._longest_in_batch:
             LOG.warning("%s has recurrent or convolutional states: it answers one prompt after another", self.name)
@@ -189,10 +181,6 @@ class LocalChat(Chat):
             raise RecordError(f"{self.model} cannot be loaded: {' '.join(str(error).split())[:300]}") from None
         flatten_head_input(network)
         return network
-
-    @cached_property
-    def _compiled(self) -> Callable:
-        return torch.compile(self.network.forward)
 
     @cached_property
     def _ends(self) -> set[int]:
@@ -310,8 +298,7 @@ class LocalChat(Chat):
             rows = SingleRow(self.network)
         else:
             pad = self.tokenizer.pad_token_id or 0
-            compiled = self._compiled if self.torch_compile else None
-            rows = Rows(self.network, len(prompts), longest + 64, self._prefix, pad, compiled)
+            rows = Rows(self.network, len(prompts), longest + 64, self._prefix, pad)
         keys = [json.dumps([self.seed, prompt.run, prompt.label, prompt.messages]) for prompt in prompts]
         rows.chance = list(map(random.Random, keys))  # seeded by the text's SHA-512
         usage = [{"prompt_tokens": len(ids), "completion_tokens": 0} for ids in encoded]
