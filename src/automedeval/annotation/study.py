@@ -381,7 +381,7 @@ def in_order(case_ids: Sequence[str], order: str, seed: int, verdicts: Mapping[s
         return list(case_ids)
 
     def certainty(case_id: str) -> tuple[bool, float, float]:
-        scores = [known for verdict in verdicts.get(case_id, ()) if len(known := _scores(verdict)) > 1]
+        scores = [known for verdict in verdicts.get(case_id, ()) if len(known := verdict.values) > 1]
         return (not scores, -disagreement(scores), least_gap(scores)) if scores else (True, 0.0, 0.0)
 
     return sorted(case_ids, key=certainty)
@@ -408,10 +408,3 @@ def least_gap(scores: Sequence[Mapping[int, float]]) -> float:
     """Return the smallest difference between two scores of one judge; at least one judge must have scored two responses."""
     pairs = (pair for score in scores for pair in itertools.combinations(score.values(), 2))
     return min(abs(one - other) for one, other in pairs)
-
-
-def _scores(verdict: Verdict) -> dict[int, float]:
-    """Return index of the response → expected score, or the score if the judge gave no probabilities."""
-    return {
-        index: score for index, score in enumerate(verdict.expected_scores or verdict.scores or ()) if score is not None
-    }
