@@ -69,6 +69,9 @@ def test_other_languages_and_symbols_that_the_vocabulary_has_are_read(small) -> 
         "500 mg",
         "β-blockers: no 👍",
         "I",
+        "EBV",
+        "QD",
+        "q8h",
     ]
     (verdict,) = small([case_of(*texts)])
     assert verdict.valid
@@ -112,6 +115,37 @@ def test_of_a_conversation_the_last_question_is_read(small) -> None:
     short = [{"role": "user", "content": "May I take ibuprofen with food?"}, {"role": "user", "content": "And you?"}]
     (verdict,) = small([case_of(*answers, question=short)])
     assert verdict.expected_scores[0] > verdict.expected_scores[1], "a short last message is read with the one before"
+
+
+@needs_encoder
+def test_a_run_of_letters_that_is_no_word_is_a_poor_answer_and_not_an_unread_one(small) -> None:
+    """A model that fails writes such runs; leaving them out would raise its mean."""
+    runs = ["0,0,0," + "0" * 400, "O" * 2000]
+    (verdict,) = small([case_of(ANSWER, *runs)])
+    assert verdict.unread == ()
+    assert max(verdict.expected_scores[1:]) < verdict.expected_scores[0] - 1
+    (verdict,) = small([case_of(ANSWER, POOR, question=f"May I take ibuprofen with food? {runs[1]}")])
+    assert verdict.valid
+    criteria = [{"criterion": "Take it with food.", "points": 1}]
+    (verdict,) = load_judge("small", "checklist", encoder=str(ENCODER))([case_of(runs[1], criteria=criteria)])
+    assert verdict.checklist["met"] == [False]
+
+
+@needs_encoder
+@pytest.mark.parametrize("roles", [("patient", "doctor"), ("human", "gpt"), ("Patient", "Doctor")])
+def test_a_conversation_may_call_its_sides_otherwise(small, roles: tuple[str, str]) -> None:
+    """Where nobody is called "user" the patient is the side that speaks last."""
+    texts = ["My knee hurts, and I walk a lot.", "Since when?", "May I take ibuprofen with food?"]
+    talks = [
+        [{"role": side[n % 2], "content": text} for n, text in enumerate(texts)]
+        for side in (roles, ("user", "assistant"))
+    ]
+    one, other = (next(small([case_of(ANSWER, POOR, question=talk)])) for talk in talks)
+    assert one.valid
+    assert one.expected_scores == other.expected_scores
+    baseline = load_judge("baseline:BM25 to the question")
+    one, other = (next(baseline([case_of(ANSWER, POOR, question=talk)])) for talk in talks)
+    assert one.expected_scores == other.expected_scores
 
 
 def test_chat_judges_put_an_empty_response_lowest(tmp_path: Path) -> None:

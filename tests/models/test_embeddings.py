@@ -7,6 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from programs import ENCODER, needs_encoder
+from tokenizers import Tokenizer
+from tokenizers.models import Unigram
+from tokenizers.pre_tokenizers import Metaspace
+from transformers import PreTrainedTokenizerFast
 
 from automedeval.models.embeddings import Encoder
 from automedeval.records import RecordError
@@ -85,3 +89,22 @@ def test_what_cannot_be_loaded_is_told(tmp_path: Path) -> None:
         Encoder(str(tmp_path), pooling="cls")
     with pytest.raises(RecordError, match="--dtype must be one of"):
         Encoder(str(ENCODER), dtype="int8")
+
+
+def test_a_vocabulary_of_many_scripts_reads_short_words_that_it_cuts_into_letters(tmp_path: Path) -> None:
+    """It has longer tokens of these scripts, so it knows them; of Cyrillic it has letters alone, as a small one has."""
+    known = {
+        "CJK": ["头", "痛", "发烧", "什么"],
+        "HANGUL": ["열", "이", "두통", "있어요", "약을"],
+        "CYRILLIC": list("дети"),
+    }
+    pieces = ["<unk>", "▁", *(token for own in known.values() for token in own)]
+    tokens = Tokenizer(Unigram([(token, -float(number)) for number, token in enumerate(pieces)], unk_id=0))
+    tokens.pre_tokenizer = Metaspace()
+    shutil.copytree(ENCODER, tmp_path / "encoder")
+    special = {"unk_token": "<unk>", "pad_token": "▁"}
+    PreTrainedTokenizerFast(tokenizer_object=tokens, **special).save_pretrained(tmp_path / "encoder")
+    encoder = Encoder(str(tmp_path / "encoder"), device="cpu")
+    cut = {text: tokens.encode(text).tokens for text in ("头痛", "열이", "дети")}
+    assert cut == {"头痛": ["▁", "头", "痛"], "열이": ["▁", "열", "이"], "дети": ["▁", *"дети"]}
+    assert encoder.reads(list(cut)) == [True, True, False]

@@ -14,6 +14,7 @@ from automedeval.records import Case
 
 PIECE = 100  # words of a piece: about 130 tokens, so that a piece fits into the window of a small encoder
 SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")  # where one ends
+LONG = re.compile(r"[A-Za-z0-9]{50}(?=[A-Za-z0-9])")
 
 QUESTION, REFERENCE = "embedding to the question", "embedding to the reference"
 # Baseline → the text that responses are compared with; None or no words where a case has none.
@@ -39,6 +40,11 @@ def pieces(text: str, size: int = PIECE) -> list[str]:
     """Cut a text into pieces of `size` words without overlap; the last may be shorter. A text without words has no piece."""
     starts = [found.start() for found in WORD.finditer(text)][::size]
     return [text[start:end] for start, end in zip(starts, [*starts[1:], len(text)])]
+
+
+def without_long_words(text: str) -> str:
+    """Return a text with a blank after every 50 letters of a word: of more than 100 WordPiece makes one unknown token."""
+    return LONG.sub(r"\g<0> ", text)
 
 
 def sentences(text: str) -> list[str]:

@@ -23,9 +23,13 @@ def words(text: str) -> list[str]:
 
 def patient_text(case: Case) -> str:
     """Return the question; of a conversation, the patient's messages."""
-    if isinstance(case.question, str):
-        return case.question
-    return "\n".join(message["content"] for message in case.question if message["role"] == "user")
+    return case.question if isinstance(case.question, str) else "\n".join(patient_messages(case.question))
+
+
+def patient_messages(question: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return the messages of a conversation's role "user"; where no message has it, those of the role that spoke last."""
+    role = "user" if any(message["role"] == "user" for message in question) else question[-1]["role"]
+    return [message["content"] for message in question if message["role"] == role]
 
 
 def longer_text(cases: Sequence[Case]) -> np.ndarray:

@@ -6,8 +6,10 @@ checkpoint of transformers this pooling has to be named. Code inside a checkpoin
 
 import json
 import threading
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -104,8 +106,8 @@ class Encoder:
     def reads(self, texts: Sequence[str]) -> list[bool]:
         """Return whether the vocabulary has tokens for each text: for at least half of its letters and digits.
 
-        A letter counts as unknown if its token is the unknown one, or if its word is cut into single letters: that is how a
-        vocabulary spells a script that it hardly knows. A text without letters and digits cannot be read.
+        A letter counts as unknown if its token is the unknown one, or if it is one letter of a word of a script that the
+        vocabulary can only spell. A text without letters and digits cannot be read.
         """
         found = []
         tokenizer = self._network.tokenizer
@@ -117,12 +119,21 @@ class Encoder:
             in_word = Counter(own.word_ids)
             known = letters = 0
             for token, word, (start, end) in zip(own.ids, own.word_ids, own.offsets):
-                count = sum(letter.isalnum() for letter in text[start:end])
-                letters += count
-                spelt = count == 1 and in_word[word] > 1 and not text[start:end].isdigit()
-                known += 0 if token == tokenizer.unk_token_id or spelt else count
+                shown = [letter for letter in text[start:end] if letter.isalnum()]
+                letters += len(shown)
+                spelt = len(shown) == 1 and in_word[word] > 1 and script(shown[0]) in self._spelt
+                known += 0 if token == tokenizer.unk_token_id or spelt else len(shown)
             found.append(letters > 0 and 2 * known >= letters)
         return found
+
+    @cached_property
+    def _spelt(self) -> set[str]:
+        """The scripts of which the vocabulary has more single letters than longer tokens, but CJK: its letters are words."""
+        longer: Counter[str] = Counter()
+        for token in self._network.tokenizer.get_vocab():
+            if letters := [letter for letter in token if letter.isalnum()]:
+                longer[script(letters[0])] += 1 if len(letters) > 1 else -1
+        return {name for name, count in longer.items() if count < 0} - {"CJK"}
 
     def encode(self, texts: Sequence[str], on_batch: Callable[[int], object] | None = None) -> np.ndarray:
         """Encode texts.
@@ -190,6 +201,11 @@ class Encoder:
             batch.append(index)
         if batch:
             yield batch
+
+
+def script(letter: str) -> str:
+    """Return the script of a letter, as Unicode's name of it begins: LATIN, CYRILLIC, CJK, DIGIT."""
+    return unicodedata.name(letter, "").partition(" ")[0]
 
 
 def _refuse_code(folder: Path) -> None:
