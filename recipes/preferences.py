@@ -68,11 +68,11 @@ def main() -> None:
     given: dict[str, list[Verdict]] = defaultdict(list)
     for verdict in judges[0].verdicts:
         given[verdict.case_id].append(verdict)
-    certified = args.uncertified or certificate(args.verdicts, cases, judges[0].verdicts)
+    covered, singly = certificate(args.verdicts, cases, judges[0].verdicts) if not args.uncertified else (None, False)
     rows, reasons = [], Counter()
     for case in cases.records:
         if case.id in given:
-            found = preference(case, given[case.id], args, judges[0].rubric)
+            found = preference(case, given[case.id], args, judges[0].rubric, singly)
             if isinstance(found, str):
                 reasons[found] += 1
             else:
@@ -87,12 +87,11 @@ def main() -> None:
     write_whole(output / "train.jsonl", "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
     record_run(output / "run" / "run.json", args)  # load_dataset would take a JSON file beside the rows for rows
     print("\n".join(map(printable, lines_of(known_of_judge(cases, rows_of(judges)[0])))))
-    covered = "no certificate" if args.uncertified else certified
-    print(f"{output / 'train.jsonl'}: {len(rows):,} pairs by {judges[0].name}; {covered}")
+    print(f"{output / 'train.jsonl'}: {len(rows):,} pairs by {judges[0].name}; {covered or 'no certificate'}")
 
 
-def certificate(place: str, cases: Cases, verdicts: Sequence[Verdict]) -> str:
-    """Return what certifies verdicts, in words.
+def certificate(place: str, cases: Cases, verdicts: Sequence[Verdict]) -> tuple[str, bool]:
+    """Return what certifies verdicts, in words, and whether it certifies each of them singly, and not those without `abstains`.
 
     Raises:
         RecordError: nothing does.
@@ -102,23 +101,25 @@ def certificate(place: str, cases: Cases, verdicts: Sequence[Verdict]) -> str:
         found, ids = json.loads(read_text(file)), {verdict.case_id for verdict in verdicts}
         given = certified_digest([cases.records[cases.index[each]] for each in ids], verdicts)
         if found.get("threshold") is not None and found.get("kept_digest") == given:
-            return f"certified: at most {found['risk']:g} of the kept pairs wrong, at delta {found['delta']:g}"
-    if all(verdict.extra.get("abstains") is not None for verdict in verdicts if verdict.valid):
-        return "certified by the judge itself; where it abstains there is no pair"
+            return f"certified: at most {found['risk']:g} of the kept pairs wrong, at delta {found['delta']:g}", False
+    if any(verdict.extra.get("abstains") is not None for verdict in verdicts if verdict.valid):
+        return "certified by the judge itself; where it abstains there is no pair", True
     raise RecordError(
         f"{place}: no certificate covers these verdicts: give the whole folder kept of automedeval abstain, or --uncertified"
     )
 
 
 def preference(
-    case: Case, verdicts: Sequence[Verdict], args: PreferenceArguments, rubric: Rubric | None
+    case: Case, verdicts: Sequence[Verdict], args: PreferenceArguments, rubric: Rubric | None, singly: bool
 ) -> dict[str, Any] | str:
-    """Return the row of a case, or why there is none."""
+    """Return the row of a case, or why there is none; `singly` as `certificate` returns it."""
     valid = [verdict for verdict in verdicts if verdict.valid]
     if not valid:
         return "no valid verdict"
     if not args.uncertified and any(verdict.extra.get("abstains") for verdict in valid):
         return "the judge abstains"
+    if singly and any(verdict.extra.get("abstains") is None for verdict in valid):
+        return "not certified"
     values = [expected_values(verdict) or own_values(verdict, rubric, case.models) for verdict in valid]
     sums: dict[int, list[float]] = defaultdict(list)
     for found in values:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from datasets import load_dataset
 from doubles.tiny_model import build_tiny_model
-from programs import error_line, run_command, run_recipe
+from programs import ENCODER, error_line, needs_encoder, run_command, run_recipe
 
 from automedeval.meta_evaluation.confidence import certified_digest
 from automedeval.records import Case, Verdict
@@ -118,6 +118,28 @@ def test_a_case_with_one_answer_or_none_has_no_pair(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "3 cases with verdicts → 1 with a pair, 2 rejected (no two answers with a score: 2)" in done.stdout
     assert [row["case_id"] for row in records_of(tmp_path / "out" / "train.jsonl")] == ["c2"]
+
+
+@needs_encoder
+def test_one_empty_answer_does_not_take_the_certificate_from_the_other_cases(tmp_path: Path) -> None:
+    """The packaged small judge certifies each case by itself, and none with an answer that is empty or unread."""
+    right, wrong = "Take ibuprofen with food or milk to protect your stomach.", "I like trains, planes and bus rides."
+    texts = [(right, wrong), (right, ""), (right, "👍"), (right, right + " Ask your doctor.")]
+    cases = [
+        {"id": f"c{number}", "question": "May I take ibuprofen with food?",
+         "responses": [{"model": model, "text": text} for model, text in zip("ab", both)]}
+        for number, both in enumerate(texts)
+    ]  # fmt: skip
+    (tmp_path / "cases.jsonl").write_text("".join(json.dumps(each) + "\n" for each in cases))
+    given = ("--cases", tmp_path / "cases.jsonl")
+    done = run_command("judge", *given, "--judge", "small", "--encoder", ENCODER, "--output", tmp_path / "v")
+    assert done.returncode == 0, done.stderr
+    abstains = {each["case_id"]: each.get("abstains") for each in records_of(tmp_path / "v" / "verdicts.jsonl")}
+    assert [abstains[f"c{number}"] for number in range(4)] == [False, None, None, True]
+    done = preferences("--verdicts", tmp_path / "v", *given, "--orders", "any", "--output", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert "4 cases with verdicts → 1 with a pair, 3 rejected (not certified: 2, the judge abstains: 1)" in done.stdout
+    assert [row["case_id"] for row in records_of(tmp_path / "out" / "train.jsonl")] == ["c0"]
 
 
 @pytest.fixture(scope="module")
