@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from datasets import Dataset
 from doubles.agreement_study import read
+from doubles.endpoint import EndpointDouble, good_answer
 from doubles.tiny_model import build_tiny_model
 from programs import ENCODER, needs_encoder, run_command, run_recipe
 
@@ -172,6 +173,44 @@ def test_chat_judges_put_an_empty_response_lowest(tmp_path: Path) -> None:
         assert (verdict.scores[1], verdict.expected_scores[1]) == (1, 1.0)
         assert {own[1] for own in (verdict.criterion_scores or {}).values()} <= {1}
         assert Verdict.from_dict(json.loads(json.dumps(verdict.to_dict()))) == verdict
+
+
+def test_a_judge_that_gives_whole_scores_alone_gives_an_empty_response_no_other(tmp_path: Path, monkeypatch) -> None:
+    """Else the table has a mean expected score over the cases that nobody answered, beside the mean score over all."""
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    texts = [(ANSWER, POOR), ("", " "), (ANSWER, "")]
+    records = [
+        {
+            "id": f"c{n}",
+            "question": "Q?",
+            "responses": [{"model": name, "text": text} for name, text in zip("ab", both)],
+        }
+        for n, both in enumerate(texts)
+    ]
+    (tmp_path / "cases.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
+    with EndpointDouble(good_answer) as endpoint:
+        given = ("--judge", "openai:double", "--base_url", endpoint.url, "--cache", "off")
+        done = run_command("judge", tmp_path / "cases.jsonl", *given, "--output", tmp_path / "v")
+    assert done.returncode == 0, done.stderr
+    verdicts = read(tmp_path / "v" / "verdicts.jsonl")
+    assert {each["case_id"]: (each["scores"], each["expected_scores"]) for each in verdicts} == {
+        "c0": ([4, 4], None), "c1": ([1, 1], None), "c2": ([4, 1], None)
+    }  # fmt: skip
+    head, one, other = (line.split() for line in done.stdout.splitlines()[2:5])
+    assert head == ["model", "cases", "score", "rank", "win", "share", "empty"]
+    assert (one[:3], other[:3]) == (["a", "3", "3.00"], ["b", "3", "2.00"])
+
+
+def test_a_mean_expected_score_is_over_the_cases_of_the_mean_score() -> None:
+    """A server that does not tell every alternative gives expected scores with some verdicts alone."""
+    case, standings = case_of(ANSWER, POOR), Standings(read_rubric("automedeval"))
+    for number, expected in enumerate([(1.5, 4.0), None, (2.0, 4.5)]):
+        extra = {"models": case.models}
+        scores = {"scores": (5, 1) if expected is None else (1, 4), "expected_scores": expected}
+        standings.add(Verdict(str(number), "j", "automedeval@1", (0, 1), valid=True, extra=extra, **scores), 1)
+    rows = {row["model"]: row for row in standings.table()}
+    assert rows["a"]["score"] == pytest.approx((1 + 5 + 1) / 3)
+    assert "expected" not in rows["a"]
 
 
 def test_of_a_pair_the_answer_is_chosen_but_an_empty_one_does_no_harm(tmp_path: Path) -> None:

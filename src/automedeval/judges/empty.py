@@ -36,9 +36,10 @@ def put_empty_lowest(
         if rubric.choices:
             return None, values | {"choices": {each.name: each.neutral for each in rubric.criteria}}
         low = rubric.scale[0]
-        found = {
-            name: by_response([kind(low)] * len(empty), empty, count) for name, kind in KINDS.items() if name in values
-        }
+        names = [name for name in KINDS if name in values]
+        # Whether a judge of whole scores gives expected ones too is told by its answer alone.
+        given = names[:1] + [name for name in names[1:] if values[name] is not None]
+        found = {name: by_response([KINDS[name](low)] * len(empty), empty, count) for name in given}
         if rubric.scores_criteria:
             found["criterion_scores"] = {
                 each.name: list(by_response([low] * len(empty), empty, count)) for each in rubric.criteria

@@ -37,6 +37,7 @@ class Standings:
     def __init__(self, rubric: Rubric | None = None, points: Mapping[str, Sequence[float]] | None = None):
         self.rubric, self.points = rubric, points or {}
         self.verdicts = self.valid = self.cases = self.clipped = self.truncated = 0
+        self._lacking = 0  # valid verdicts with scores and without expected ones
         self.errors: dict[str, int] = defaultdict(int)
         self.empty: Counter[str] = Counter()  # model → cases in which its response is empty
         self.unread: Counter[str] = Counter()  # model → cases in which no verdict says anything of its response
@@ -80,6 +81,7 @@ class Standings:
             unread -= verdict.values.keys()
         for found, counts in ((empty, self.empty), (unread, self.unread)):
             counts.update(models[index] for index in found)
+        self._lacking += sum(verdict.scores is not None and verdict.expected_scores is None for verdict in verdicts)
         scores = _means(verdict.scores for verdict in verdicts if verdict.scores)
         expected = _means(verdict.expected_scores for verdict in verdicts if verdict.expected_scores)
         for values, sums in ((scores, self._scores), (expected, self._expected)):
@@ -115,8 +117,9 @@ class Standings:
             self._wins[model][name].add(0.5 if choice not in pair else float((choice == model) != worse))
 
     def table(self) -> list[dict[str, str | float | int]]:
-        """Return one row per model, best first: cases, mean score, mean expected score, mean rank, win share, and where there
-        are any, cases with an empty and with an unread response. By criteria it has what `checklist_row` returns.
+        """Return one row per model, the highest first: cases, mean score, mean expected score (if every verdict has them), mean
+        rank, win share, and where there are any, cases with an empty and with an unread response. By criteria it has what
+        `checklist_row` returns.
 
         A win share is the share of comparisons won, a tie counting half. A pairwise rubric has one per criterion; where a
         criterion's choice names the worse response, the other one wins.
@@ -129,7 +132,7 @@ class Standings:
             if counted := self._scores.get(model) or self._expected.get(model):
                 row["cases"] = counted.count
             for label, sums in (("score", self._scores), ("expected", self._expected), ("rank", self._ranks)):
-                if model in sums:
+                if model in sums and (label != "expected" or not self._lacking):
                     row[label] = sums[model].value
             wins = self._wins.get(model, {})
             if "score" in wins:

@@ -17,7 +17,7 @@ DANGERS = {  # kind of danger in an audit → words
     "negation": "a dropped “not”",
     "emergency": "a missed emergency",
     "contraindication": "a denied contraindication",
-    "reversal": "advice turned round",
+    "reversal": "reversed advice",
     "precaution": "a missing precaution",
 }
 SHOWN = 3  # models with an empty or an unread response that are named
