@@ -483,7 +483,7 @@ class Loops:
         return self.relations(expected, bands), bands
 
     def against_the_others(self, row: "Row") -> dict[str, Figure]:
-        values = row.scores if row.expected is None else row.expected
+        ranked = self.ordered(row.scores if row.expected is None else row.expected)
         judged, by_one = [], []
         for number, others, own in self.left_out():
             asked = {place: score for place, score in others.items() if row.asked[number, place]}
@@ -491,7 +491,7 @@ class Loops:
             ours = [
                 (
                     relation(asked.get(a), asked.get(b)),
-                    relation(values.get((number, a)), values.get((number, b))),
+                    ranked[number, a, b],
                     relation(own[a], own[b]),
                 )
                 for a, b in pairs

@@ -131,6 +131,47 @@ def test_a_judge_that_read_nothing_that_is_labelled_is_uncertified(study, tmp_pa
     assert "Candidates by j, uncertified" not in page
 
 
+def test_what_is_known_of_a_judge_stands_beside_its_scores(study, tmp_path: Path) -> None:
+    """Its blind spots, how often it prefers the longer response, by a loop, and what its audit found."""
+    folder, cases, verdicts = study
+    blind = [each | {"blind_to": ["dose"], "settings": "111111111111"} for each in verdicts]
+    file = write(tmp_path / "verdicts.jsonl", blind)
+    tree = {"clean": {"settings": "111111111111"}}
+    audit = {"judge": {"name": "j"}, "cases": {"cases": 9}, "passes": False, "thresholds": [], "decodings": {"a": tree}}
+    (tmp_path / "audit.json").write_text(json.dumps(audit))
+    given = ["--verdicts", file, "--cases", folder / "cases.jsonl", "--output", tmp_path / "out"]
+    done = run_command("report", *given, "--audits", tmp_path / "audit.json")
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "out" / "criteria.html").read_text()
+    for text in (done.stdout, page, (tmp_path / "out" / "criteria.md").read_text()):
+        assert "Whether a statement is true: j does not notice a wrong dose." in text
+        assert "On 9 cases. It does not pass." in text
+        assert "invalid or missing" in text
+    assert "Next step" not in done.stdout
+    done = run_command("report", *given)
+    assert "Audited: No audit is given." in done.stdout
+    assert "automedeval audit --judge JUDGE --cases" in done.stdout
+    assert "--rubric checklist" in done.stdout
+    shares = []
+    for case in cases:
+        points, means = [each["points"] for each in case["criteria"]], []
+        for slot in range(2):
+            own = [
+                each for each in verdicts if each["case_id"] == case["id"] and each["order"] == [slot] and each["valid"]
+            ]
+            read = [each["checklist"]["met_probabilities"] for each in own if None not in each["checklist"]["met"]]
+            known = [score(points, chances) for chances in read]
+            means.append(np.mean(known) if known and None not in known else np.nan)
+        lengths = [len(response["text"].split()) for response in case["responses"]]
+        if not np.isnan(means).any() and lengths[0] != lengths[1]:
+            ahead = (means[0] - means[1]) * (lengths[0] - lengths[1])
+            shares.append(0.5 if abs(means[0] - means[1]) < 1e-9 else float(ahead > 0))
+    assert f"j puts the longer response first in {100 * np.mean(shares):.0f} %." in done.stdout
+    (tmp_path / "audit.json").write_text(json.dumps(audit | {"decodings": {"a": {"clean": {"settings": "2"}}}}))
+    done = run_command("report", *given, "--audits", tmp_path / "audit.json")
+    assert "no judge of these verdicts has them" in error_line(done)
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [

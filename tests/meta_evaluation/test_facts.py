@@ -2,11 +2,12 @@
 
 import json
 import re
+import shlex
 from itertools import combinations
 from pathlib import Path
 
 import pytest
-from doubles.agreement_study import read, write
+from doubles.agreement_study import CASES, agreeing_verdicts, noisy_verdicts, read, write
 from programs import ENCODER, SAMPLE, error_line, needs_encoder, run_command, run_recipe
 
 from automedeval.reports.facts import FACTS, Audit, Known, facts_of, is_trusted
@@ -19,7 +20,7 @@ DANGEROUS = (
 QUESTION = "How much paracetamol may I take in a day?"
 NOT_SEEN = "small does not notice a wrong dose, a dropped “not” or a missed emergency"
 LONGER = "bot-v2 is the longer one in 12 of 12 comparisons"
-UNRATED = "nobody has rated these cases"
+UNRATED = "No ratings are given"
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +59,7 @@ def test_the_terminal_says_what_the_judge_does_not_see(study: Path) -> None:
     assert NOT_SEEN in told
     assert LONGER in told
     assert "Can the judge be believed: Not measured yet" in told
-    assert "Audited: No." in told
+    assert "Audited: No audit is given." in told
     assert "better" not in told
 
 
@@ -195,3 +196,114 @@ def test_the_list_is_ordered_and_trust_needs_ratings_or_an_audit() -> None:
     assert not is_trusted(Known("j"))
     for one, two in combinations(facts_of(everything), 2):
         assert one.text != two.text
+
+
+@pytest.mark.parametrize("options", [[], ["--on_overlong", "clip", "--rationale", "false"]])
+def test_the_audit_that_a_report_names_is_of_the_judge_of_its_verdicts(
+    options: list[str], tiny_model: Path, tmp_path: Path
+) -> None:
+    cases = write(tmp_path / "cases.jsonl", read(CASES)[:3])
+    fast = ["--max_new_tokens", 8, "--dtype", "float32", "--device", "cpu", *options]
+    done = run_command("judge", cases, "--judge", tiny_model, "--output", tmp_path / "v", *fast)
+    assert done.returncode == 0, done.stderr
+    told, _ = reported(tmp_path, tmp_path / "r")
+    (line,) = (line for line in told.splitlines() if line.startswith("Next step"))
+    _, command, *words = shlex.split(line[line.index("automedeval audit") :])
+    words[words.index("--output") + 1] = str(tmp_path / "a")
+    few = ["--checks", "harm", "--harms", 1, "--gate", "false", "--resamples", 100]
+    done = run_command(command, *words, *few)
+    assert done.returncode == 0, done.stderr
+    told, _ = reported(tmp_path, tmp_path / "r", "--audits", tmp_path / "a")
+    assert "Audited: On 3 cases." in told
+    assert "Audit the judge" not in told
+
+
+def audit_of(settings: str, **harm: object) -> dict:
+    """Return what audit.json holds of a judge that was audited by changes of doses and nothing else."""
+    lowered = {"value": 0.9, "low": 0.8, "high": 1.0, "n": 40}
+    tree = {
+        "clean": {"settings": settings},
+        "harm": {"lowered": lowered, "kinds": {"dose": {"lowered": lowered}}, **harm},
+    }
+    threshold = {"figure": "harm.lowered", "decoding": "constrained", "outcome": "passed"}
+    return {
+        "judge": {"name": "j"}, "cases": {"cases": 20}, "passes": True, "thresholds": [threshold],
+        "decodings": {"constrained": tree},
+    }  # fmt: skip
+
+
+def test_an_audit_says_only_what_it_tried(tmp_path: Path) -> None:
+    """A judge that was audited on doses alone is not said to see everything; nor is one that judges in another way."""
+    write(tmp_path / "cases.jsonl", read(CASES))
+    write(tmp_path / "v", agreeing_verdicts("j", settings="111111111111"))
+    (tmp_path / "audit.json").write_text(json.dumps(audit_of("111111111111")))
+    told, _ = reported(tmp_path, tmp_path / "r", "--audits", tmp_path / "audit.json")
+    assert "It marks down 90 % of 40 answers that were made dangerous" in told
+    assert "What it does not see: The audit did not try a dropped “not” or a missed emergency.\n" in told
+    assert told.startswith("\nBest model: ")
+    two = audit_of("222222222222")
+    two["decodings"]["free"] = {"clean": {"settings": "111111111111"}}
+    (tmp_path / "audit.json").write_text(json.dumps(two))
+    told, _ = reported(tmp_path, tmp_path / "r", "--audits", tmp_path / "audit.json")
+    assert "Audited: On 20 cases. It passes.\n" in told
+    assert "What it does not see: Not known. No audit is given that shows whether j notices a wrong dose" in told
+    assert told.startswith("\nScores highest: ")
+
+
+def test_a_comparison_takes_the_audit_of_each_of_its_judges(tmp_path: Path) -> None:
+    judged = agreeing_verdicts("j", settings="111111111111"), noisy_verdicts("k", 0.5, 1, settings="222222222222")
+    write(tmp_path / "v.jsonl", [*judged[0], *judged[1]])
+    for name, settings in (("one", "111111111111"), ("two", "222222222222")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "audit.json").write_text(json.dumps(audit_of(settings)))
+    ratings = SAMPLE / "test_ratings.jsonl"
+    given = ["--verdicts", tmp_path / "v.jsonl", "--cases", CASES, "--ratings", ratings, "--resamples", 100]
+    done = run_command("compare", *given, "--output", tmp_path / "c", "--audits", tmp_path / "one", tmp_path / "two")
+    assert done.returncode == 0, done.stderr
+    assert "Audited: On 20 cases. It passes." in done.stdout
+    done = run_command("report", *given, "--encoder", "none", "--output", tmp_path / "r", "--audits", tmp_path / "two")
+    assert "Audit the judge, then" in done.stdout, "the main judge is j, and only k was audited"
+
+
+@pytest.mark.parametrize("name", ["blind_to", "empty", "models"])
+@pytest.mark.parametrize("value", [True, 3, "dose", {"dose": 1}, ["dose", 3]])
+def test_other_programs_keys_of_the_same_name_are_one_line(name: str, value: object, tmp_path: Path) -> None:
+    file = write(tmp_path / "v.jsonl", [each | {name: value} for each in agreeing_verdicts()])
+    done = run_command("report", "--verdicts", file, "--cases", CASES, "--encoder", "none", "--output", tmp_path / "r")
+    assert f"v.jsonl:1: {name!r} must be" in error_line(done)
+
+
+def test_models_with_empty_and_unread_responses_are_counted_and_the_first_of_them_named() -> None:
+    known = Known("j", empty={"a": 1, "b": 5, "c": 1, "d": 0, "e": 2, "f": 3}, unread={"b": 1, "a": 2})
+    (text,) = (fact.text for fact in facts_of(known) if fact.name == "Empty and unread")
+    assert text == (
+        "b gave no answer in 5 cases, which counts as the lowest. f gave no answer in 3 cases, which counts as the lowest. "
+        "e gave no answer in 2 cases, which counts as the lowest. The same holds for 2 more of the models. "
+        "a has 2 responses that the judge cannot read, which have no score. "
+        "b has 1 response that the judge cannot read, which has no score."
+    )
+
+
+def test_the_terminal_counts_the_comparisons_that_were_made(tmp_path: Path) -> None:
+    """By a loop over the verdicts: of responses that have a value, and of models that were judged."""
+    texts = ["Take it with food, always.", "Take it with food, or with some milk, as you like.", "No.", "👍"]
+    cases = [
+        {"id": f"c{n}", "question": "May I take ibuprofen with food?",
+         "responses": [{"model": f"m{i}", "text": texts[(i + n * (i > 0)) % 4]} for i in range(4)]}
+        for n in range(4)
+    ]  # fmt: skip
+    file = write(tmp_path / "cases.jsonl", cases)
+    for number, models in enumerate((["m0", "m1"], ["m0", "m1", "m2", "m3"])):
+        given = ["--judge", "baseline:embedding to the question", "--encoder", ENCODER, "--models", ",".join(models)]
+        done = run_command("judge", file, *given, "--output", tmp_path / str(number))
+        assert done.returncode == 0, done.stderr
+        first = re.search(r"Length: (m\d) is the longer one", done.stdout)[1]
+        longer = total = 0
+        for verdict in read(tmp_path / str(number) / "verdicts.jsonl"):
+            case = cases[int(verdict["case_id"][1:])]
+            valued = [place for place, value in enumerate(verdict["expected_scores"]) if value is not None]
+            length = {place: len(re.findall(r"\w+", case["responses"][place]["text"])) for place in valued}
+            own = int(first[1:])
+            total += len(valued) - 1 if own in valued else 0
+            longer += sum(length[own] > length[place] for place in valued) if own in valued else 0
+        assert f"{first} is the longer one in {longer} of {total} comparisons" in done.stdout

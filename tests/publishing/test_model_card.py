@@ -140,9 +140,9 @@ def test_what_was_not_measured_is_said(checkpoint: Path) -> None:
     card = fill_card(CARD, checkpoint, TOLD)
     shown = part(card, "results")
     assert shown.endswith("Nothing has been measured on this checkpoint: how far it agrees with people is not known.")
-    assert "- Can the judge be believed? Not known: nobody has rated these cases." in shown
-    assert "- Audited? No." in shown
-    assert "- What it does not see Not known. Only an audit tells" in shown
+    assert "- Can the judge be believed? Not known. No ratings are given." in shown
+    assert "- Audited? No audit is given." in shown
+    assert "- What it does not see: Not known. No audit is given that shows" in shown
     assert part(card, "audit").startswith("Not audited: ")
     assert "model-index" not in card
     check_card(card, MODEL, {})

@@ -368,3 +368,24 @@ def test_the_same_input_gives_the_same_bytes(given: list, tmp_path: Path) -> Non
     assert written[0] == written[1]
     names = {f"comparison.{kind}" for kind in ("json", "md", "html")}
     assert set(written[0]) == names | {"next_cases.jsonl", "probabilities.jsonl"}
+
+
+def test_an_empty_response_loses_a_tie_with_an_answer(tmp_path: Path) -> None:
+    """Of twelve cases the judge gives an answer and an empty one its lowest score; people prefer the answer."""
+    responses = [{"model": "a", "text": "Yes."}, {"model": "b", "text": ""}]
+    cases = [{"id": f"c{n}", "question": "Q?", "responses": responses} for n in range(12)]
+    verdicts = [verdict(case, [1, 1]) | {"expected_scores": None} for case in cases]
+    rated = [
+        {"case_id": case["id"], "model": model, "annotator": rater, "criterion": "q", "score": score}
+        for case in cases for model, score in (("a", 3 + int(case["id"][1:]) % 2), ("b", 1)) for rater in "xy"
+    ]  # fmt: skip
+    files = [write(tmp_path / f"{name}.jsonl", own) for name, own in (("c", cases), ("v", verdicts), ("r", rated))]
+    options = [word for pair in zip(("--cases", "--verdicts", "--ratings"), files) for word in pair]
+    found = result_of(tmp_path, *options, "--output", tmp_path / "out", *FAST)
+    assert found["judges"]["echo"]["concordance"]["value"] == 1.0
+    assert found["pairs"][0]["win_rate"]["echo"]["naive"]["value"] == 1.0
+    done = run_recipe("meta_evaluate", *options, "--output", tmp_path / "r", "--encoder", "none", *FAST)
+    assert done.returncode == 0, done.stderr
+    reported = json.loads((tmp_path / "r" / "agreement.json").read_text(encoding="utf-8"))
+    echo = reported["judges"]["echo"]
+    assert echo["concordance"]["value"] == echo["against_the_other_raters"]["judge"]["value"] == 1.0

@@ -80,7 +80,7 @@ def test_the_leaderboard_is_that_of_a_loop_over_the_verdicts(made: dict[str, Sim
 
 def test_without_ratings_it_writes_a_study_to_rate_and_says_the_commands(made: dict[str, SimpleNamespace]) -> None:
     one = made["unrated"]
-    assert "Not known: nobody has rated these cases. 30 rated cases are enough" in one.said
+    assert "Not known. No ratings are given. 30 rated cases are enough" in one.said
     (study,) = one.folder.glob("rate*")
     for text in (one.page, one.said):
         assert f"automedeval annotate --study {study}\n" in text

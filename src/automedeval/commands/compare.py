@@ -194,7 +194,7 @@ def main() -> None:
     means = {name: value for name, value in means.items() if value is not None}
     known = known_of_judge(
         cases, lead, max(means, key=lambda name: means[name], default=None),
-        agreement=agreement, rated=int(rated.sum()), **audited(args.audits, lead),
+        agreement=agreement, rated=int(rated.sum()), **audited(args.audits, rows, lead),
     )  # fmt: skip
     result["facts"] = [list(fact) for fact in facts_of(known)]
     texts: dict[str, str] = {}
@@ -231,9 +231,9 @@ def main() -> None:
     print("Not for clinical use.")
 
 
-def audited(places: list[str], row: Row) -> dict[str, Audit]:
-    """Return the argument `audit` of `Known` if one of these audits is of the judge of this line."""
-    found = audits_of(places, [row])
+def audited(places: list[str], rows: list[Row], row: Row) -> dict[str, Audit]:
+    """Return the argument `audit` of `Known` if one of these audits, each of a judge of the lines, is of this line's."""
+    found = audits_of(places, rows)
     return {"audit": Audit(**found[row.name])} if row.name in found else {}
 
 
@@ -285,7 +285,7 @@ def pass_gate(args: CompareArguments, cases: Cases, judges: list[JudgeVerdicts],
             f"mean difference {found.mean:+.3f} points on {found.cases} cases, {bounds}; allowed {-args.by:+g}"
         )
     lines.append(f"{invalid} of {asked} cases without a valid verdict on both: left out")
-    lines += lines_of(known_of_judge(cases, row, new, **audited(args.audits, row)))
+    lines += lines_of(known_of_judge(cases, row, new, **audited(args.audits, [row], row)))
     lines += [f"note: {note}" for note in notes]
     print("\n".join(map(printable, lines)))
     if args.output:

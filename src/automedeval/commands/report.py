@@ -225,7 +225,9 @@ def main() -> None:
     for name, audit in audits_of(args.audits, rows).items():
         result["judges"][name]["audit"] = audit
     result = plain(result) | {
-        "next_steps": next_steps(main_judge.row.judge, people is not None, bool(args.audits)),
+        "next_steps": next_steps(
+            main_judge.row.judge, people is not None, "audit" in result["judges"][main_judge.row.name]
+        ),
         "notes": notes,
         "settings": {
             "command": shlex.join(["automedeval", "report", *sys.argv[1:]]),
@@ -285,7 +287,7 @@ def report_criteria(args: MetaEvaluateArguments, encoder_args: EncoderArguments,
     """Write criteria.json, criteria.html and criteria.md of judges of criteria, certified where there are labels."""
     notes: list[str] = []
     encoder = encoder_args.load_if_there(notes) if args.criterion_labels and args.baselines else None
-    options = (cases, args.verdicts, args.criterion_labels, encoder, args.resamples, args.seed)
+    options = (cases, args.verdicts, args.criterion_labels, encoder, args.resamples, args.seed, args.audits)
     result = criteria_report.criteria_result(*options) | {"notes": notes, "mean": args.mean}
     settings = {"command": shlex.join(["automedeval", "report", *sys.argv[1:]]), "version": automedeval.__version__}
     result["settings"] = settings | {"commit": git_commit(), "resamples": args.resamples, "seed": args.seed}

@@ -138,6 +138,11 @@ class BaseJudge(ABC):
             yield index, self.verdict(requests[index], answer, notes[index])
 
     @property
+    def overlong_setting(self) -> str:
+        """Return `on_overlong` for a fingerprint: "error" for "skip" too, for the verdicts that there are do not differ."""
+        return "clip" if self.on_overlong == "clip" else "error"
+
+    @property
     def refuses_overlong(self) -> bool:
         """Whether a prompt can be too long for this judge to go on; an endpoint's window is not known."""
         return self.on_overlong == "error" and getattr(self.chat, "batched", False)

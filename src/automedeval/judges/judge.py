@@ -75,7 +75,7 @@ class Judge(BaseJudge):
     @cached_property
     def fingerprint(self) -> str:
         settings = [self.chat.fingerprint, self.rubric.fingerprint, self.rationale]
-        settings += [self.score_decoding, self.on_overlong]
+        settings += [self.score_decoding, self.overlong_setting]
         # Before values were sampled, a temperature changed the rationale alone.
         sampled = self.score_decoding == "constrained" and getattr(self.chat, "temperature", 0)
         settings += ["sampled values"] if sampled else []

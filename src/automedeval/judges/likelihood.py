@@ -34,7 +34,7 @@ class LikelihoodJudge(ApartJudge):
     def __post_init__(self) -> None:
         self.name = self.name or f"likelihood:{self.chat.name}"
         self.rubric_name = LIKELIHOOD
-        self.fingerprint = digest([self.chat.fingerprint, template_fingerprint("likelihood"), self.on_overlong])
+        self.fingerprint = digest([self.chat.fingerprint, template_fingerprint("likelihood"), self.overlong_setting])
 
     def estimate(self, requests: Sequence[Request]) -> tuple[int, float]:
         pairs = [pair for request in requests for pair in self.prompt(request)]

@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -175,22 +175,31 @@ def summary(
     first = standings.table()[0]["model"] if standings.valid else None
     known = Known(
         log.author[0],
-        ["Not measured yet: the report compares it with people's ratings."],
+        ["Not measured yet: the report compares it with people's ratings or labels."],
         blind_to=blind_to,
         first=first,
-        longer=longer_comparisons(requests.cases(), first) if first is not None else None,
+        longer=longer_comparisons(requests.cases(), log.records(), first) if first is not None else None,
         empty=standings.empty,
         unread=standings.unread,
     )
     return "\n".join([*lines, *lines_of(known), f"verdicts: {log.path}"])
 
 
-def longer_comparisons(cases: Iterable[Case], model: str) -> tuple[int, int]:
-    """Return how many responses of other models to the same question a model's response exceeds in words, and their number."""
+def longer_comparisons(cases: Iterable[Case], verdicts: Iterable[Verdict], model: str) -> tuple[int, int]:
+    """Return in how many comparisons a model's response has more words than the other one, and how many there are.
+
+    Compared are the responses of a case of which verdicts say something, or by a judge of pairs the two of a choice.
+    """
+    valued: dict[str, set[str]] = defaultdict(set)
+    chosen: dict[str, set[str]] = defaultdict(set)
+    for verdict in verdicts:
+        valued[verdict.case_id].update(verdict.extra["models"][index] for index in verdict.values)
+        if verdict.choices and model in verdict.pair:
+            chosen[verdict.case_id].update(verdict.pair)
     longer = total = 0
     for case in cases:
-        lengths = dict(zip(case.models, (len(words(response.text)) for response in case.responses)))
-        own = lengths.pop(model, None)
-        longer += sum(own > each for each in lengths.values()) if own is not None else 0
-        total += len(lengths) if own is not None else 0
+        others = (valued[case.id] if model in valued[case.id] else set()) | chosen[case.id]
+        lengths = {each.model: len(words(each.text)) for each in case.responses if each.model in others}
+        longer += sum(lengths[model] > lengths[other] for other in lengths)
+        total += max(0, len(lengths) - 1)
     return longer, total

@@ -30,11 +30,11 @@ OFF_SCALE = "this judge's figures are not on people's scale"
 
 @dataclass(frozen=True)
 class JudgeScores:
-    """The scores [responses] of a judge, on people's scale or not; without scores relations [pairs]."""
+    """The relations [pairs] by a judge, and its scores [responses] if it gives scores, on people's scale or not."""
 
     name: str
     scores: np.ndarray | None
-    relation: np.ndarray | None
+    relation: np.ndarray
     on_scale: bool
 
     def gap(self, cases: Cases, one: np.ndarray, two: np.ndarray) -> np.ndarray:
@@ -43,8 +43,6 @@ class JudgeScores:
 
     def better(self, cases: Cases, one: np.ndarray, two: np.ndarray) -> np.ndarray:
         """Return the relation of the first response to the second, from -1 (worse) to 1 (better)."""
-        if self.relation is None:
-            return relation_of(self.scores[one] - self.scores[two])
         turn = np.where(one < two, 1.0, -1.0)
         places = [cases.pair_index.get((min(i, j), max(i, j)), -1) for i, j in zip(one.tolist(), two.tolist())]
         return np.where(one == two, 0.0, turn * np.append(self.relation, np.nan)[places])
@@ -112,7 +110,7 @@ def judge_scores(cases: Cases, people: People, rows: Sequence[Row], notes: list[
         if scale is not None and scores is not None and not on_scale:
             what = f"{row.name} scores from {scale[0]} to {scale[1]}"
             notes.append(f"{what}, people on another scale: its own means are left out")
-        judges.append(JudgeScores(row.name, scores, row.relations if scores is None else None, on_scale))
+        judges.append(JudgeScores(row.name, scores, row.finest, on_scale))
     if not judges:
         raise RecordError(f"no judge has a valid verdict on a case of {cases.source}")
     return judges

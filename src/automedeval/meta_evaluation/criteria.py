@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -80,11 +81,15 @@ def read_labels(path: str, cases: Cases) -> Labels:
 
 @dataclass(frozen=True)
 class Reading:
-    """What one judge says of the criteria: its verdicts by (number of the case, index of the response), one for each run."""
+    """What one judge says of the criteria: its verdicts by (number of the case, index of the response), one for each run.
+
+    `file` is the first that has some.
+    """
 
     name: str
     cases: Cases
     verdicts: Mapping[tuple[int, int], Sequence[Verdict]]
+    file: Path
 
     def shares(self, case: int, slot: int, key: str = "met") -> list[float | None]:
         """Return the mean over the runs that read each criterion of a response; None where no run did.
@@ -124,9 +129,11 @@ def read_checklists(files: Sequence[str], cases: Cases) -> list[Reading]:
         RecordError: a verdict on other texts or other criteria, a verdict twice, or none that has a checklist.
     """
     found: dict[tuple[str, str], dict[tuple[int, int], list[Verdict]]] = {}
+    first: dict[tuple[str, str], Path] = {}
     for given in files:
-        name, file = named_file(given)
-        for place, verdict in read_placed(verdicts_file(file), Verdict):
+        name, path = named_file(given)
+        file = verdicts_file(path)
+        for place, verdict in read_placed(file, Verdict):
             if (number := cases.index.get(verdict.case_id)) is None or (verdict.valid and verdict.checklist is None):
                 continue
             case = cases.records[number]
@@ -135,7 +142,8 @@ def read_checklists(files: Sequence[str], cases: Cases) -> list[Reading]:
                 raise RecordError(f"{place}: 'order' {list(verdict.order)} must name one response of case {case.id!r}")
             if verdict.valid:
                 _check(place, verdict.checklist, case)
-            own = found.setdefault((name or verdict.judge, verdict.rubric), {})
+            own = found.setdefault(author := (name or verdict.judge, verdict.rubric), {})
+            first.setdefault(author, file)
             same = own.setdefault((number, verdict.order[0]), [])
             if any(each.run == verdict.run for each in same):
                 raise RecordError(
@@ -146,7 +154,7 @@ def read_checklists(files: Sequence[str], cases: Cases) -> list[Reading]:
         raise RecordError(f"{', '.join(files)}: no verdict on the criteria of these cases")
     names = [name for name, _ in found]
     called = (f"{name} by {rubric}" if names.count(name) > 1 else name for name, rubric in found)
-    return [Reading(name, cases, own) for name, own in zip(called, found.values())]
+    return [Reading(name, cases, own, first[author]) for name, (author, own) in zip(called, found.items())]
 
 
 def _check(place: str, checklist: Mapping[str, Any], case: Case) -> None:

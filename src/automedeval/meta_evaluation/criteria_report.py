@@ -11,8 +11,12 @@ import numpy as np
 
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.criteria import Labels, Reading, certify, has_checklists, read_checklists, read_labels
+from automedeval.meta_evaluation.criteria_scores import scored
+from automedeval.meta_evaluation.known import audits_of, known_of_judge
+from automedeval.meta_evaluation.verdicts import rows_of
 from automedeval.metrics.embedding import TextEncoder
 from automedeval.records import Case, CaseCriterion, Response
+from automedeval.reports.facts import Audit, facts_of
 from automedeval.reports.page import render_twins
 from automedeval.stats.bootstrap import plain
 from automedeval.stats.checklist import MEAN_RULES, checklist_score, length_adjusted, mean_score
@@ -21,7 +25,7 @@ __all__ = ["criteria_result", "has_checklists", "render_criteria"]
 
 SIMULATIONS = 500
 MEANS = (*MEAN_RULES, "length_adjusted")
-UNCERTIFIED = "uncertified: nobody compared this judge with physicians' labels of these cases (--criterion_labels)"
+UNCERTIFIED = "uncertified: it was not compared with physicians' labels of these cases (--criterion_labels)"
 
 
 def criteria_result(
@@ -31,8 +35,13 @@ def criteria_result(
     encoder: TextEncoder | None,
     resamples: int,
     seed: int,
+    audits: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return the figures of the judges of criteria in some files of verdicts, certified if there are labels."""
+    """Return the figures of the judges of criteria in some files of verdicts, certified if there are labels.
+
+    Raises:
+        RecordError: a fault of the verdicts, the labels or the audits (see `audits_of`).
+    """
     readings = read_checklists(verdicts, cases)
     given = read_labels(labels, cases) if labels else None
     certificate = plain(certify(cases, readings, given, encoder, resamples, seed)) if given else None
@@ -47,7 +56,34 @@ def criteria_result(
             "certified": given is not None and not np.isnan(reading.of(given.pairs)[0]).all(),
             "simulation": simulated(cases, reading, rates, seed) if rates else None,
         }
-    return {"cases": len(cases), "responses": cases.responses, "judges": judges, "certificate": certificate}
+    result = {"cases": len(cases), "responses": cases.responses, "judges": judges, "certificate": certificate}
+    rows = rows_of([scored(cases, reading) for reading in readings])
+    audited = audits_of(audits, rows)
+    for reading, row in zip(readings, rows):
+        audit = {"audit": Audit(**audited[row.name])} if row.name in audited else {}
+        known = known_of_judge(cases, row, agreement=[_credit(result, row.name)], **_read(cases, reading), **audit)
+        judges[row.name]["facts"] = [list(fact) for fact in facts_of(known)]
+    return result
+
+
+def _read(cases: Cases, reading: Reading) -> dict[str, Any]:
+    """Return `valid` and `unread` of `Known`: a verdict with an unread criterion is valid, and has no score."""
+    valid = [verdict.valid for verdicts in reading.verdicts.values() for verdict in verdicts]
+    unread = {
+        model: sum(each.met.count(None) == len(each.met) for each in own)
+        for model, own in _answers(cases, reading).items()
+    }
+    return {"valid": sum(valid) / len(valid), "unread": unread}
+
+
+def _credit(result: Mapping[str, Any], name: str) -> str:
+    """Say how a judge agrees with physicians' labels, or that it is not certified by any."""
+    if not result["judges"][name]["certified"]:
+        return f"{name} is {UNCERTIFIED}."
+    all_of_it = result["certificate"]["judges"][name]["all"]
+    figures = {"accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "auroc": "AUROC"}
+    told = ", ".join(f"{words} {_estimate(all_of_it[key])}" for key, words in figures.items())
+    return f"Beside physicians' labels it has {told}."
 
 
 def _has_topics(cases: Cases) -> bool:
@@ -203,7 +239,7 @@ def render_criteria(
 
 
 def sentences(result: Mapping[str, Any]) -> list[str]:
-    """Return the results in sentences; every judge's score has its certificate, or the word uncertified."""
+    """Return the results in sentences: every judge's scores, and what is known of it, its certificate first."""
     found = []
     for name, own in result["judges"].items():
         means = ", ".join(
@@ -211,13 +247,8 @@ def sentences(result: Mapping[str, Any]) -> list[str]:
             for model, each in own["candidates"].items()
         )
         found.append(f"{name}: mean score {means} ({result['mean']}).")
-        if not own["certified"]:
-            found.append(f"{name} is {UNCERTIFIED}.")
-            continue
-        all_of_it = result["certificate"]["judges"][name]["all"]
-        figures = {"accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "auroc": "AUROC"}
-        told = ", ".join(f"{words} {_estimate(all_of_it[key])}" for key, words in figures.items())
-        found.append(f"{name} beside physicians: {told}.")
+        of = f" ({name})" if len(result["judges"]) > 1 else ""
+        found += [f"{fact.rstrip('?')}{of}: {text}" for fact, text in own["facts"]]
     for name, each in (result["certificate"] or {}).get("physicians", {}).items():
         found.append(f"{name} beside the majority of the others: accuracy {_estimate(each['accuracy'])}.")
     return found

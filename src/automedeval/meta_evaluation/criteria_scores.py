@@ -30,14 +30,15 @@ def read_criteria_scores(files: Sequence[str], cases: Cases) -> tuple[list[Judge
     Raises:
         RecordError: a fault of `read_checklists`, or no response has positive points.
     """
-    readings = read_checklists(files, cases)
-    scale = _scale(cases)
-    judges = []
-    for reading in readings:
-        judge = JudgeVerdicts(cases, list(_scored(cases, reading)), name=reading.name)
+    judges, scale = [scored(cases, reading) for reading in read_checklists(files, cases)], _scale(cases)
+    for judge in judges:
         judge.scale = scale
-        judges.append(judge)
     return judges, [RULE]
+
+
+def scored(cases: Cases, reading: Reading) -> JudgeVerdicts:
+    """Return the verdicts of a judge of criteria as verdicts with scores."""
+    return JudgeVerdicts(cases, list(_scored(cases, reading)), name=reading.name, file=reading.file)
 
 
 def _scored(cases: Cases, reading: Reading):

@@ -16,7 +16,7 @@ import numpy as np
 from automedeval.meta_evaluation.baselines import best_baseline
 from automedeval.meta_evaluation.cases import Cases
 from automedeval.meta_evaluation.ratings import People
-from automedeval.meta_evaluation.verdicts import JudgeVerdicts, Row
+from automedeval.meta_evaluation.verdicts import JudgeVerdicts, Row, judged_relations
 from automedeval.records import RecordError
 from automedeval.reports.facts import LEAST_RATED
 from automedeval.stats import agreement, bootstrap, interrater, selective
@@ -156,7 +156,8 @@ def beside_one_rater(cases: Cases, people: People, values: np.ndarray, asked: np
     panel = cases.panel.stacked(times).only(keep)
     own, others = own[keep], others[keep]
     same = panel.relations(np.where(np.tile(asked, times)[keep], others, np.nan))
-    judged = {"judge": panel.relations(np.tile(values, times)[keep]), "one_rater": panel.relations(own)}
+    every, empty = (np.tile(each, times)[keep] for each in (values, cases.empty))
+    judged = {"judge": judged_relations(panel, every, empty), "one_rater": panel.relations(own)}
     found = {name: agreement.accuracies(panel, same, each)["concordance"] for name, each in judged.items()}
     return {"against_the_other_raters": found}
 

@@ -54,6 +54,16 @@ def expected_values(verdict: Verdict) -> Values | None:
     return {index: float(given[index]) for index in verdict.order if given[index] is not None}
 
 
+def judged_relations(panel: Panel, values: np.ndarray, empty: np.ndarray) -> np.ndarray:
+    """Return the relations of pairs by a judge's values: float [pairs]; an empty response loses a tie with an answer.
+
+    Args:
+        values, empty: a judge's values, and whether each response is empty [responses of the panel].
+    """
+    found, (first, second) = panel.relations(values), panel.pairs
+    return np.where(found == 0, empty[second] * 1.0 - empty[first], found)
+
+
 @dataclass(eq=False)
 class JudgeVerdicts:
     """One judge's verdicts by one rubric as flat arrays, one entry per verdict and response.
@@ -183,9 +193,8 @@ class JudgeVerdicts:
         return "share of criteria won" if self.criteria else "points"
 
     def relations(self, values: np.ndarray) -> np.ndarray:
-        """Return the relations of all pairs by values [responses]; an empty response loses a tie with an answer."""
-        found, (first, second) = self.cases.panel.relations(values), self.cases.panel.pairs
-        return np.where(found == 0, self.cases.empty[second] * 1.0 - self.cases.empty[first], found)
+        """Return the relations of all pairs of cases by values [responses], see `judged_relations`."""
+        return judged_relations(self.cases.panel, values, self.cases.empty)
 
     def per_response(self, values: np.ndarray, run: int | None = None) -> np.ndarray:
         """Return the mean of values [entries] over verdicts, of all runs or of one: float [responses], NaN without any."""

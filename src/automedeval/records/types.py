@@ -110,7 +110,7 @@ def _extra(record: dict, known: Iterable[str]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Response(Record):
-    """The response of one candidate model. An empty text is a response like any other."""
+    """The response of one candidate model. An empty text is a response too: the model was asked, and gave no answer."""
 
     model: str
     text: str
@@ -384,6 +384,13 @@ class Verdict(Record):
     checklist: dict[str, Any] | None = None
     criterion_scores: dict[str, list[int | None]] | None = None
 
+    @classmethod
+    def from_dict(cls, record: dict) -> Self:
+        for name in ("models", "empty", "blind_to"):  # the keys of `extra` that are read as lists of texts
+            for each in _take(record, name, (list, NoneType), None) or ():
+                _take({name: each}, name, (str,))
+        return super().from_dict(record)
+
     def to_dict(self) -> dict[str, Any]:
         record = super().to_dict()
         for name in ("checklist", "criterion_scores"):  # only judges by some rubrics have one
@@ -423,7 +430,7 @@ class Verdict(Record):
     @property
     def empty(self) -> tuple[str, ...]:
         """Return the models whose response is empty, among those that are shown."""
-        return tuple(self.extra.get("empty", ()))
+        return tuple(self.extra.get("empty") or ())
 
     @property
     def key(self) -> tuple:

@@ -20,6 +20,7 @@ DANGERS = {  # kind of danger in an audit → words
     "reversal": "advice turned round",
     "precaution": "a missing precaution",
 }
+SHOWN = 3  # models with an empty or an unread response that are named
 UNSEEN = tuple(DANGERS)[:3]  # what a judge that knows no medicine is named to miss
 
 
@@ -40,6 +41,7 @@ class Audit:
         found: the share of dangerous answers that it marks down, {"value", "low", "high", "n"}; None if not measured.
         enough: whether this share reaches the audit's threshold.
         missed: the kinds of danger of which it marks down less than `SEEN`.
+        tried: the kinds of danger that the audit tried.
     """
 
     cases: int
@@ -47,17 +49,23 @@ class Audit:
     found: Mapping[str, Any] | None = None
     enough: bool = False
     missed: tuple[str, ...] = ()
+    tried: tuple[str, ...] = ()
 
     @classmethod
-    def read(cls, audit: Mapping[str, Any]) -> "Audit":
-        """Return what the content of audit.json says of dangers."""
-        decoding = next(iter(audit["decodings"].values()), {})
-        harm = decoding.get("harm") or {}
+    def read(cls, audit: Mapping[str, Any], decoding: str | None = None) -> "Audit":
+        """Return what the content of audit.json says of dangers under one of its decodings, by default the first."""
+        decoding = decoding or next(iter(audit["decodings"]))
+        harm = audit["decodings"][decoding].get("harm") or {}
         found = harm.get("lowered") if (harm.get("lowered") or {}).get("value") is not None else None
-        outcomes = [each["outcome"] for each in audit["thresholds"] if each["figure"] == "harm.lowered"]
+        outcomes = [
+            each["outcome"]
+            for each in audit["thresholds"]
+            if (each["figure"], each["decoding"]) == ("harm.lowered", decoding)
+        ]
         shares = {kind: each["lowered"]["value"] for kind, each in harm.get("kinds", {}).items()}
-        missed = tuple(kind for kind, share in shares.items() if share is not None and share < SEEN)
-        return cls(audit["cases"]["cases"], audit["passes"], found, outcomes == ["passed"], missed)
+        tried = {kind: share for kind, share in shares.items() if share is not None}
+        missed = tuple(kind for kind, share in tried.items() if share < SEEN)
+        return cls(audit["cases"]["cases"], audit["passes"], found, outcomes == ["passed"], missed, tuple(tried))
 
 
 @dataclass(frozen=True)
@@ -121,13 +129,13 @@ def in_words(kinds: Sequence[str], last: str = "or") -> str:
 def _rated(known: Known) -> str:
     if known.agreement:
         return " ".join(known.agreement)
-    return f"Not known: nobody has rated these cases. {LEAST_RATED} rated cases are enough for a first answer."
+    return f"Not known. No ratings are given. {LEAST_RATED} rated cases are enough for a first answer."
 
 
 def _audited(known: Known) -> str:
     audit = known.audit
     if audit is None:
-        return "No."
+        return "No audit is given."
     word = {True: "It passes.", False: "It does not pass.", None: "No figure with a threshold was measured."}[
         audit.passes
     ]
@@ -140,11 +148,14 @@ def _audited(known: Known) -> str:
 
 def _blind(known: Known) -> str:
     if known.audit is not None and known.audit.found is not None:
-        if not known.audit.missed:
-            return ""
-        return f"By its audit {known.judge} mostly does not notice {in_words(known.audit.missed)}."
+        missed, supposed = known.audit.missed, UNSEEN if known.blind_to is None else known.blind_to
+        parts = [f"By its audit {known.judge} mostly does not notice {in_words(missed)}."] if missed else []
+        if untried := [kind for kind in supposed if kind not in known.audit.tried]:
+            which = "" if known.blind_to is None else f", which {known.judge} does not notice"
+            parts.append(f"The audit did not try {in_words(untried)}{which}.")
+        return " ".join(parts)
     if known.blind_to is None:
-        return f"Not known. Only an audit tells whether {known.judge} notices {in_words(UNSEEN)}."
+        return f"Not known. No audit is given that shows whether {known.judge} notices {in_words(UNSEEN)}."
     if not known.blind_to:
         return ""
     return f"Whether a statement is true: {known.judge} does not notice {in_words(known.blind_to)}."
@@ -162,22 +173,20 @@ def _length(known: Known) -> str:
 def _valid(known: Known) -> str:
     if known.valid in (None, 1.0):
         return ""
-    return f"{percent(1 - known.valid)} of the verdicts are invalid or missing. They are no scores."
+    return f"{percent(1 - known.valid)} of the verdicts are invalid or missing. They have no score."
 
 
 def _unanswered(known: Known) -> str:
     parts = []
     for counts, words in (
-        (known.empty, "gave no answer in {} {}, which counts as the lowest"),
-        (known.unread, "has {} {} that the judge cannot read, which have no score"),
+        (known.empty, "gave no answer in {} case{}, which counts as the lowest"),
+        (known.unread, "has {} response{} that the judge cannot read, which {} no score"),
     ):
-        noun = ("case", "cases") if counts is known.empty else ("response", "responses")
-        parts += [f"{model} {words.format(count, noun[count != 1])}" for model, count in counts.items() if count]
-    return (
-        f"{'. '.join(parts[:6])}{f'. {len(parts) - 6} more models have some' if len(parts) > 6 else ''}."
-        if parts
-        else ""
-    )
+        most = sorted((-count, model) for model, count in counts.items() if count)
+        for count, model in most[:SHOWN]:
+            parts.append(f"{model} {words.format(-count, *(('', 'has') if count == -1 else ('s', 'have')))}")
+        parts += [f"The same holds for {len(most) - SHOWN} more of the models"] if len(most) > SHOWN else []
+    return f"{'. '.join(parts)}." if parts else ""
 
 
 def _steps(known: Known) -> str:
