@@ -123,7 +123,7 @@ def test_known_faults_are_told_from_the_facts() -> None:
     assert facts["reference_rows"] == 1
     told = " ".join(known_faults(facts | {"unrated": 7, "tokenizer": None}))
     for part in (
-        "rated 7 of",
+        "rated 7 verdicts of",
         "The quality of 2 of 5 rows is not stated",
         "licence of 1 of 5 rows",
         "Lengths were not",

@@ -61,7 +61,7 @@ def test_judge_startup_reports_seconds_and_memory_of_each_size(tmp_path: Path) -
     table = table_of("judge_startup.py", "--cases", "20", "600", "--json", str(file))
     rows = {row["name"]: row["value"] for row in json.loads(file.read_text())["rows"]}
     for count in ("20", "600"):
-        _, seconds, parsed, most = row_of(table, count)
+        _, seconds, parsed, most = row_of(table, f"{count}  ")
         assert float(parsed) < float(seconds) < 300
         assert rows[f"{count} cases: peak of memory"] == pytest.approx(float(most), rel=0.01)
 

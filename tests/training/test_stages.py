@@ -258,11 +258,11 @@ def test_a_mark_that_cannot_be_read_marks_nothing(tmp_path: Path, mark: bytes) -
 
 
 def test_a_mark_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(path: Path, text: str, **options: object) -> None:
+    def full(path: Path, content: bytes) -> None:
         path.touch()
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(RecordError, match="No space left on device"):
         mark_whole(tmp_path, 2.5)
     assert list(tmp_path.iterdir()) == []

@@ -9,16 +9,13 @@
 Writes OUTPUT/comparison.json, comparison.md and comparison.html: mean scores, differences and win rates from the ratings alone,
 from each judge alone, and from both. The intervals of both are valid for any judge, if the rated cases are a random draw of all
 cases. --rate_next adds next_cases.jsonl, the cases to rate next, and probabilities.jsonl, the probability with which each case
-has been rated after that: give it to --probabilities when they are rated. Of several judges the sentences, figures and the plan
-are by the first; the tables have all.
+has been rated after that: give it to --probabilities when they are rated. The first of several judges leads.
 
-Of judges of criteria the unclipped scores are compared, and --criterion_labels has labels of all criteria of some responses in
-place of ratings.
+Of judges of criteria the unclipped scores are compared; --criterion_labels takes the place of ratings.
 
 --fail_if_worse is a gate for continuous integration. It takes no ratings: it compares the mean expected scores of two
-candidates on the same cases by one judge. Exit status 0: NEW is not worse than OLD by --by points or more; 3: it is worse by
-more than that; 4: the cases are too few to tell. Both statements hold at 95 %. The status 1 is an error.
-With --output it writes gate.json.
+candidates on the same cases by one judge. Exit status 0: NEW is not lower than OLD by --by points or more; 3: it is lower by
+more than that; 4: too few cases to tell; 1: an error. Both statements hold at 95 %. With --output it writes gate.json.
 """
 
 import json
