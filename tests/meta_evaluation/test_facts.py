@@ -7,7 +7,7 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
-from doubles.agreement_study import CASES, agreeing_verdicts, noisy_verdicts, read, write
+from doubles.agreement_study import CASES, agreeing_verdicts, noisy_verdicts, pairwise_verdicts, read, write
 from programs import ENCODER, SAMPLE, error_line, needs_encoder, run_command, run_recipe
 
 from automedeval.reports.facts import FACTS, Audit, Known, facts_of, is_trusted
@@ -307,3 +307,20 @@ def test_the_terminal_counts_the_comparisons_that_were_made(tmp_path: Path) -> N
             total += len(valued) - 1 if own in valued else 0
             longer += sum(length[own] > length[place] for place in valued) if own in valued else 0
         assert f"{first} is the longer one in {longer} of {total} comparisons" in done.stdout
+
+
+def test_of_a_judge_of_pairs_the_facts_name_the_criterion(tmp_path: Path) -> None:
+    """What is measured on one criterion is not said of the whole judge."""
+    write(tmp_path / "cases.jsonl", read(CASES))
+    file = write(tmp_path / "v", pairwise_verdicts())
+    ratings = SAMPLE / "test_ratings.jsonl"
+    given = ["--verdicts", file, "--cases", CASES, "--ratings", ratings, "--resamples", 100, "--output", tmp_path / "c"]
+    done = run_command("compare", *given)
+    assert "Length: pairs: correctness puts the longer response first" in done.stdout
+    chosen = [
+        {"case_id": each["case_id"], "pair": each["pair"], "annotator": "x", "criterion": "correctness",
+         "choice": each["choices"]["correctness"]}
+        for each in pairwise_verdicts()
+    ]  # fmt: skip
+    told, _ = reported(tmp_path, tmp_path / "r", "--choices", write(tmp_path / "choices.jsonl", chosen))
+    assert "pairs makes the choice of most people in 100 % of the pairs on correctness (" in told

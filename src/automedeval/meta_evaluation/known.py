@@ -72,7 +72,7 @@ def asked_with(judge: JudgeVerdicts) -> list[str]:
 
 
 def known_of_judge(cases: Cases, row: Row, first: str | None = None, **more: Any) -> Known:
-    """Return what is known of a judge by its verdicts.
+    """Return what is known of a judge, or of a judge of pairs on one criterion, by its verdicts.
 
     Args:
         first: the model that is first, or that is compared; None: none.
@@ -92,7 +92,7 @@ def known_of_judge(cases: Cases, row: Row, first: str | None = None, **more: Any
         "unread": judge.by_model(judge.unread),
         "steps": next_steps(judge, "agreement" in more, "audit" in more),
     }
-    return Known(judge.name, **found | more)
+    return Known(row.name, **found | more)
 
 
 def longer_comparisons(cases: Cases, relation: np.ndarray, longer: np.ndarray, model: int) -> tuple[int, int]:

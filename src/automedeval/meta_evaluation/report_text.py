@@ -326,11 +326,11 @@ def _rounds(rounds: dict[str, Any]) -> list[str]:
 def _chosen(judge: str, criteria: dict[str, dict[str, Any]]) -> list[str]:
     """Say how often a judge makes the choice that most people made."""
     parts = [
-        f"{percent(record['accuracy']['value'])} on {criterion} ({interval(record['accuracy'])})"
+        f"{percent(record['accuracy']['value'])} of the pairs on {criterion} ({interval(record['accuracy'])})"
         for criterion, record in criteria.items()
         if record["accuracy"]["value"] is not None
     ]
-    return [f"{judge} makes the choice of most people in {', '.join(parts)} of the pairs."] if parts else []
+    return [f"{judge} makes the choice of most people in {', '.join(parts)}."] if parts else []
 
 
 def _preferred(compared: dict[str, Any]) -> list[str]:
