@@ -37,6 +37,8 @@ def small():
         ("\u200b\u00a0\ufeff", True),
         ("-", False),
         ("👍", False),
+        ("\U0001fae8", False),  # of Unicode 15, which Python 3.11 does not know
+        ("\ud83d", False),
         ("No.", False),
         (THAI, False),
     ],
@@ -130,6 +132,17 @@ def test_a_run_of_letters_that_is_no_word_is_a_poor_answer_and_not_an_unread_one
     criteria = [{"criterion": "Take it with food.", "points": 1}]
     (verdict,) = load_judge("small", "checklist", encoder=str(ENCODER))([case_of(runs[1], criteria=criteria)])
     assert verdict.checklist["met"] == [False]
+
+
+@needs_encoder
+@pytest.mark.parametrize("judge", ["small", "baseline:embedding to the question"])
+def test_half_a_character_is_read_as_a_question_mark(judge: str) -> None:
+    """JSON can hold it, where a text was cut; no tokenizer takes it."""
+    judge = load_judge(judge, encoder=str(ENCODER))
+    (cut,) = judge([case_of(f"{ANSWER} \ud83d", "\ud83d", question="May I \udc4d take ibuprofen?")])
+    (marked,) = judge([case_of(f"{ANSWER} ?", "?", question="May I ? take ibuprofen?")])
+    assert cut.expected_scores == marked.expected_scores
+    assert (cut.expected_scores[1], cut.unread, cut.empty) == (None, (1,), ())
 
 
 @needs_encoder

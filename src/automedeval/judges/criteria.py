@@ -13,7 +13,7 @@ from scipy.special import expit
 from automedeval.judges.base import ApartJudge
 from automedeval.judges.checklist import OfCriteria
 from automedeval.judges.requests import Request, plan_checklist
-from automedeval.metrics.embedding import sentences, without_long_words
+from automedeval.metrics.embedding import readable, sentences
 from automedeval.models.base import Answer
 from automedeval.records import Case, Verdict, digest, question_text
 from automedeval.reports.facts import UNSEEN
@@ -64,13 +64,13 @@ def fit(unsaid: Sequence[float]) -> tuple[float, float]:
 def read_support(cases: Sequence[tuple[Case, int]], encoder: Any) -> list[list[float]]:
     """Return the support of each criterion, by (case, index of the response); a text that cannot be read has no tokens."""
     cut = {
-        text: sentences(without_long_words(text))
+        text: sentences(readable(text))
         for case, slot in cases
         for text in (question_text(case.question), case.responses[slot].text)
     }
-    whole = {each.criterion: [without_long_words(each.criterion)] for case, _ in cases for each in case.criteria}
+    whole = {each.criterion: [readable(each.criterion)] for case, _ in cases for each in case.criteria}
     given = sorted({*cut, *whole})
-    reads = dict(zip(given, encoder.reads(list(map(without_long_words, given)))))
+    reads = dict(zip(given, encoder.reads(list(map(readable, given)))))
     every = sorted({piece for texts in (cut, whole) for text, own in texts.items() if reads[text] for piece in own})
     tokens = {piece: found for piece, (_, found) in zip(every, encoder.encode_tokens(every))}
     sides, criteria = (

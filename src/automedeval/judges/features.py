@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from automedeval.metrics.embedding import pieces, without_long_words
+from automedeval.metrics.embedding import pieces, readable
 from automedeval.metrics.lexical import WORD, patient_messages
 from automedeval.models.cross_encoder import relevance
 from automedeval.records import Case
@@ -76,17 +76,17 @@ def asked_last(question: str | list[dict[str, str]]) -> str:
     The newest message stands first, because a text that is too long is cut at its end.
     """
     if isinstance(question, str):
-        return without_long_words(question)
+        return readable(question)
     taken: list[str] = []
     for text in reversed(patient_messages(question)):
         if len(WORD.findall(" ".join(taken))) < LEAST_ASKED:
             taken.append(text)
-    return without_long_words("\n".join(taken))
+    return readable("\n".join(taken))
 
 
 def encode(texts: Sequence[str], encoder: Any) -> dict[str, Text]:
     """Encode texts piece by piece; equal pieces are encoded once, so that equal texts have equal features."""
-    different = {text: without_long_words(text) for text in texts}
+    different = {text: readable(text) for text in texts}
     reads = encoder.reads(list(different.values()))
     cut = {text: pieces(shown) if read else [] for (text, shown), read in zip(different.items(), reads)}
     every = list(dict.fromkeys(piece for own in cut.values() for piece in own))

@@ -15,7 +15,7 @@ import numpy as np
 from rapidfuzz.distance import LCSseq
 
 from automedeval.meta_evaluation.cases import Cases
-from automedeval.metrics.embedding import TextEncoder, sentences
+from automedeval.metrics.embedding import TextEncoder, readable, sentences
 from automedeval.metrics.lexical import words
 from automedeval.records import Case, CriterionLabel, RecordError, Verdict, named_file, read_placed, verdicts_file
 from automedeval.stats.bootstrap import Statistic, difference, divide, estimate, mean
@@ -274,7 +274,7 @@ def trivial(cases: Cases, labels: Labels, encoder: TextEncoder | None) -> dict[s
     every = list(
         dict.fromkeys([*(criterion for criterion, _ in texts), *(each for some in cut.values() for each in some)])
     )
-    vectors = dict(zip(every, encoder.encode(every)))
+    vectors = dict(zip(every, encoder.encode(list(map(readable, every)))))
     nearest = [max((float(vectors[a] @ vectors[each]) for each in cut[b]), default=np.nan) for a, b in texts]
     cosine = np.array(nearest)
     return found | dict(zip(TRIVIAL[2:], (cosine, cosine + found[TRIVIAL[0]])))

@@ -42,9 +42,13 @@ def pieces(text: str, size: int = PIECE) -> list[str]:
     return [text[start:end] for start, end in zip(starts, [*starts[1:], len(text)])]
 
 
-def without_long_words(text: str) -> str:
-    """Return a text with a blank after every 50 letters of a word: of more than 100 WordPiece makes one unknown token."""
-    return LONG.sub(r"\g<0> ", text)
+def readable(text: str) -> str:
+    """Return a text as encoders take it.
+
+    A lone surrogate, which JSON can hold and no tokenizer takes, becomes a question mark. A word gets a blank after every 50
+    letters: of one of more than 100 WordPiece makes one unknown token.
+    """
+    return LONG.sub(r"\g<0> ", text.encode("utf-8", "replace").decode("utf-8"))
 
 
 def sentences(text: str) -> list[str]:
@@ -83,9 +87,9 @@ def nearest(
     Returns:
         name → one entry for each response of all cases.
     """
-    sides = {name: [pieces(EMBEDDINGS[name](case) or "") for case in cases] for name in names}
+    sides = {name: [pieces(readable(EMBEDDINGS[name](case) or "")) for case in cases] for name in names}
     responses = [  # those of a case with nothing to compare with are not encoded
-        [pieces(response.text) if any(there) else [] for response in case.responses]
+        [pieces(readable(response.text)) if any(there) else [] for response in case.responses]
         for case, *there in zip(cases, *sides.values())
     ]
     given = [*(side for found in sides.values() for side in found), *(each for found in responses for each in found)]

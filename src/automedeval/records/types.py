@@ -119,7 +119,7 @@ class Response(Record):
     @property
     def is_empty(self) -> bool:
         """Return whether the text has nothing that can be seen: the model was asked, and gave no answer."""
-        return all(unicodedata.category(letter)[0] in "CZ" for letter in self.text)
+        return all(unicodedata.category(letter) in ("Cc", "Cf", "Zs", "Zl", "Zp") for letter in self.text)
 
     @classmethod
     def from_dict(cls, record: dict) -> Self:
