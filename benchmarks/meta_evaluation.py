@@ -4,7 +4,7 @@
     python benchmarks/meta_evaluation.py --cases 1000 --resamples 1000
 
 Synthetic cases of three responses, a judge and three raters. Timed in this process: the bootstrap of the mean measures and
-of the rank correlations; in a process of its own: the whole report by `recipes/meta_evaluate.py`. The peer is the bootstrap
+of the rank correlations; in a process of its own: the whole report by `recipes/report.py`. The peer is the bootstrap
 as it is usually written: draw cases, gather their responses, compute the measure again, in a loop over resamples. The exit
 status is 0 whether a limit is met or not.
 """
@@ -121,7 +121,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         write_study(folder, args.cases, people, judge)
-        command = [sys.executable, str(ROOT / "recipes" / "meta_evaluate.py"), "--verdicts", str(folder), "--cases"]
+        command = [sys.executable, str(ROOT / "recipes" / "report.py"), "--verdicts", str(folder), "--cases"]
         command += [
             str(folder / "cases.jsonl"),
             "--ratings",

@@ -24,10 +24,10 @@ from collections.abc import Callable
 import numpy as np
 from rows import Results, add_json
 
-from automedeval.meta_evaluation.cases import Cases
-from automedeval.meta_evaluation.comparison import candidates_of, compare, keep_ratings
-from automedeval.meta_evaluation.ratings import People, read_ratings
-from automedeval.meta_evaluation.verdicts import read_verdicts, rows_of
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.ratings import People, read_ratings
+from automedeval.meta_evaluation.agreement.verdicts import read_verdicts, rows_of
+from automedeval.meta_evaluation.comparison.compare import candidates_of, compare, keep_ratings
 from automedeval.reports.text import format_table
 from automedeval.stats.prediction_powered import Powered, prediction_powered
 from automedeval.stats.sampling import chances, draw

@@ -24,7 +24,7 @@ def main() -> None:
         cases = ("--cases", SAMPLE / "test_cases.jsonl")
         run("judge.py", *cases, "--output", verdicts)
         ratings = ("--ratings", SAMPLE / "test_ratings.jsonl")
-        run("meta_evaluate.py", "--verdicts", verdicts, *cases, *ratings, "--output", report)
+        run("report.py", "--verdicts", verdicts, *cases, *ratings, "--output", report)
         with playwright.sync_playwright() as driver:
             options = ["--headless", "--no-sandbox", "--disable-gpu"]
             browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=options)

@@ -22,10 +22,10 @@ from tqdm import tqdm
 
 from automedeval.cli import TableArguments, check_patterns, comma_list, parse, record_run, run
 from automedeval.judges.features import FEATURES, read_responses
-from automedeval.judges.small import ADAPTER, CHUNK, SCALES, Learnt, Scale, write_small_judge
-from automedeval.meta_evaluation.calibration import check_enough
-from automedeval.meta_evaluation.cases import Cases
-from automedeval.meta_evaluation.ratings import read_ratings
+from automedeval.judges.small import ADAPTER, CHUNK, SCALES, Scale, SmallJudgeModel, write_small_judge
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.ratings import read_ratings
+from automedeval.meta_evaluation.calibration.scores import check_enough
 from automedeval.models.arguments import EncoderArguments
 from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.models.cross_encoder import load_cross_encoder
@@ -111,7 +111,7 @@ class Rated:
         return Rated(self.name, self.scale, self.features[rows], others, *rest)
 
 
-class LastTexts:
+class CachedEncoder:
     """An encoder that keeps the vectors of the texts that it was given last, for several readers of the same cases."""
 
     def __init__(self, encoder: Any):
@@ -136,7 +136,7 @@ def main() -> None:
     base = checkpoint_folder(encoder_args.place)
     encoder = encoder_args.load(args.device)
     adapters = [Path(folder) / "adapter" for folder in (args.relevance, *args.beside)]
-    networks = LastTexts(encoder), [load_cross_encoder(base, each, encoder.device) for each in adapters]
+    networks = CachedEncoder(encoder), [load_cross_encoder(base, each, encoder.device) for each in adapters]
     sets = [one for files in zip(args.cases, args.ratings) for one in rated(*files, args, rubric.scale, networks)]
     scales = {}
     for name in SCALES:
@@ -157,7 +157,7 @@ def main() -> None:
     facts |= {name: getattr(args, name) for name in ("only", "seen", "certify")}
     output.mkdir(parents=True, exist_ok=True)
     shutil.copytree(adapters[0], output / ADAPTER, dirs_exist_ok=True)
-    write_small_judge(output, Learnt(scales, certain), base, facts)
+    write_small_judge(output, SmallJudgeModel(scales, certain), base, facts)
     record_run(output / "run.json", args, encoder_args)
     print(f"small judge: {output}")
 

@@ -94,24 +94,24 @@ def main() -> None:
     cases = read_questions(args.cases, names, args.keep_existing, args.limit, args.blank)
     for case in cases:  # faults of the input are reported before a model is loaded
         question_messages(case, args.system)
-    ours, responses, missing, failures = join_processes(), [], 0, []
-    if ours.rank == 0 and (table := table_of(args.cases, 0, args.blank)):
+    processes, responses, missing, failures = join_processes(), [], 0, []
+    if processes.rank == 0 and (table := table_of(args.cases, 0, args.blank)):
         print(f"{args.cases}: {'; '.join(table.told)}")
     for model, name in zip(args.candidates, names):
         asked = [case for case in cases if name not in case.models]
-        if ours.rank == 0 and len(asked) < len(cases):
+        if processes.rank == 0 and len(asked) < len(cases):
             print(
                 f"{name}: {len(cases):,} cases → {len(asked):,} to answer, {len(cases) - len(asked):,} have its response"
             )
-        found, failed = generate(model, name, asked, args, chat_args, ours)
+        found, failed = generate(model, name, asked, args, chat_args, processes)
         responses.append(found)
         missing += len(asked) - len(found)
         failures += failed
-    if ours.rank == 0 and not missing:
+    if processes.rank == 0 and not missing:
         sort_responses(folder / "responses.jsonl", cases, names)
         write_cases(folder / "cases.jsonl", cases, responses)
         print(f"{len(cases):,} cases, {sum(map(len, responses)):,} responses added: {folder / 'cases.jsonl'}")
-    ours.wait()  # a process that ends with an error stops the others
+    processes.wait()  # a process that ends with an error stops the others
     if missing:
         last = f", the last: {failures[-1]}" if failures else ""
         raise RecordError(f"{missing} not answered{last}; the same command tries them again")
@@ -123,22 +123,22 @@ def generate(
     cases: list[Case],
     args: GenerationArguments,
     chat_args: SamplingArguments,
-    ours: Processes,
+    processes: Processes,
 ) -> tuple[dict[str, Generated], list[str]]:
     """Have one candidate answer what is missing; return its answers, old and new, by case id, and the failures."""
-    chat = chat_args.load(model, args.seed, ours)
+    chat = chat_args.load(model, args.seed, processes)
     settings = set_up(chat, parse_model(model)[0] != "openai", args.top_k, args.top_p, args.system)
-    log, started = response_log(Path(args.output), name, settings, ours), time.monotonic()
+    log, started = response_log(Path(args.output), name, settings, processes), time.monotonic()
     with log:
-        if ours.rank == 0:
+        if processes.rank == 0:
             record_run(log.run_file, args, chat_args)
         answer_missing(chat, cases, args.window, log, args.system)
     found, failures = answered(log, cases), list(getattr(chat, "failures", ()))
-    if ours.rank == 0:
+    if processes.rank == 0:
         timing = {"responses": log.new, "seconds": round(time.monotonic() - started, 1)}
         record_run(log.run_file, args, chat_args, timing=timing)
         print(summary(name, list(found.values()), **timing))
-    print_notes(chat.notes(), ours)
+    print_notes(chat.notes(), processes)
     del chat
     gc.collect()  # the next candidate needs the memory
     return found, failures

@@ -74,7 +74,7 @@ class IntrospectArguments(TableArguments):
     jury: str | None = field(default=None, metadata={"help": "file with the jury's decisions, beside the queue"})
     readings: bool = field(
         default=False,
-        metadata={"help": "--jury holds raters' readings of recipes/prepare_cases.py; one of each case decides"},
+        metadata={"help": "--jury holds raters' readings of recipes/prepare.py; one of each case decides"},
     )
     waiting: str = field(
         default=STOP,

@@ -66,7 +66,7 @@ class CardArguments:
 
     card: str = field(default="model_card.md", metadata={"help": "model: the hand-written card, with markers"})
     card_output: str | None = field(default=None, metadata={"help": "model: also write the filled card here"})
-    agreement: str | None = field(default=None, metadata={"help": "model: agreement.json of recipes/meta_evaluate.py"})
+    agreement: str | None = field(default=None, metadata={"help": "model: agreement.json of recipes/report.py"})
     judge: str | None = field(default=None, metadata={"help": "model: its name in agreement.json"})
     audit: str | None = field(
         default=None,

@@ -25,8 +25,8 @@ from sentence_transformers.cross_encoder.losses import RankNetLoss
 
 from automedeval.cli import TableArguments, check_patterns, comma_list, git_commit, installed_versions, parse, run
 from automedeval.dataset.decontamination import Evaluation
-from automedeval.meta_evaluation.cases import Cases
-from automedeval.meta_evaluation.ratings import read_ratings
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.ratings import read_ratings
 from automedeval.metrics.embedding import QUESTION, nearest, pieces
 from automedeval.models.arguments import ENCODER
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint

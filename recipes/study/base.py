@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from study.files import TEMPLATES, WRITES, Brought, Lists
+from study.files import TEMPLATES, WRITES, Lists, UserFile
 from study.steps import NAMES, Step, comma_list, read_judges, read_yaml
 
 STARTS = {"judge", "tokenizer", "model_name_or_path"}  # arguments that name the base
-DEPENDS = {"sft", "build_dataset", "introspect", "meta_evaluate", "audit", "calibrate", "compare"}  # recipes
+DEPENDS = {"sft", "build_dataset", "introspect", "report", "audit", "calibrate", "compare"}  # recipes
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Base:
 
     def lists(self, lists: Lists) -> Lists:
         """Return the study's lists with this base in the place of its own."""
-        brought = Brought(
+        brought = UserFile(
             self.model,
             "the base model, any chat model (docs/train.md, Base models)",
             f"hf download ORG/{Path(self.model).name} --local-dir {self.model}",

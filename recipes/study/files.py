@@ -24,7 +24,7 @@ FILES = {
 }  # fmt: skip
 # Recipe → the argument of its output, and what it writes there; "" is the folder itself.
 WRITES = {
-    "prepare_cases": ("output", ("cases.jsonl", "dropped.jsonl")),
+    "prepare": ("output", ("cases.jsonl", "dropped.jsonl")),
     "generate_responses": ("output", ("", "cases.jsonl")),
     "build_store": ("store", ("",)),
     "distill": ("output", ("", "verdicts.jsonl")),
@@ -32,13 +32,13 @@ WRITES = {
     "judge": ("output", ("", "verdicts.jsonl")),
     "introspect": ("output", ("", "train.parquet", "test.parquet")),
     "sft": ("output_dir", ("",)),
-    "meta_evaluate": ("output", ("agreement.json", "report.html", "report.md")),
+    "report": ("output", ("agreement.json", "report.html", "report.md")),
     "calibrate": ("output", ("", "verdicts.jsonl", "calibration.json")),
     "compare": ("output", ("comparison.html", "comparison.md", "comparison.json")),
     "audit": ("output", ("audit.html", "audit.md", "audit.json")),
     "publish": (None, ()),
 }
-FOR_PEOPLE = {"meta_evaluate", "compare", "audit", "publish"}  # recipes whose output no step has to read
+FOR_PEOPLE = {"report", "compare", "audit", "publish"}  # recipes whose output no step has to read
 NOT_PATHS = {"repo", "base_model", "base_url"}  # of the Hub, or of an endpoint
 TEMPLATES = {"chat_template_path", "tokenizer_template"}  # "none" takes a template back
 OWN = ("src", "recipes", "accelerate_configs", "model_card.md")  # what the repository holds
@@ -53,7 +53,7 @@ class Read(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Brought:
+class UserFile:
     """A file that the user brings.
 
     Attributes:
@@ -89,7 +89,7 @@ class Lists(NamedTuple):
         listed: the keys of a study that lists its steps, see study/listed.py; else empty.
     """
 
-    brings: dict[str, Brought]
+    brings: dict[str, UserFile]
     leaves: dict[str, dict[str, str]]
     sizes: dict[str, Any]
     then: dict[str, str]
@@ -119,7 +119,7 @@ def read_lists(folder: Path, root: Path) -> Lists:
     for path, about in content.get("brings", {}).items():
         if not isinstance(about, dict) or needed - about.keys() or about.keys() - needed - {"of", "hub"}:
             raise StudyError(f"{file}: {path} must have the keys what, get and stand_in, and may have of and hub")
-        brings[path] = Brought(path, **about | {"of": tuple(about.get("of", ()))})
+        brings[path] = UserFile(path, **about | {"of": tuple(about.get("of", ()))})
     leaves = {
         variant: left if isinstance(left, dict) else dict.fromkeys(left, "")
         for variant, left in content.get("leaves", {}).items()
@@ -233,7 +233,7 @@ def faults(steps: Sequence[Step], lists: Lists, variant: str | None) -> list[str
         by |= dict.fromkeys(writes(step), step)
         if Path(step.recipe).stem == "judge":
             judges.add(judge_name(step.arguments))
-        for argument in NAMES if Path(step.recipe).stem == "meta_evaluate" else ():
+        for argument in NAMES if Path(step.recipe).stem == "report" else ():
             for name in comma_list(step.arguments.get(argument, [])):
                 if "/" not in name and name not in judges:
                     found.append(f"{step.file}: {argument}: {name} is no judge of an earlier step")

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 from study.endpoint import serve
-from study.files import OWN, PLANS, Brought, Lists
+from study.files import OWN, PLANS, Lists, UserFile
 from study.stand_ins import CASES, decide, stand_in
 from study.steps import NAMES, Step, StudyError, comma_list, read_yaml
 
@@ -84,7 +84,7 @@ class Rehearsal:
         (self.place / place).write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8", newline="\n")
         return str(place)
 
-    def bring(self, brought: Brought, judges: Sequence[str] = ()) -> None:
+    def bring(self, brought: UserFile, judges: Sequence[str] = ()) -> None:
         """Put a stand-in where the user's file would be, if what people rate in it is there; `judges` are whose verdicts."""
         if brought.there(self.place) or not all((self.place / file).exists() for file in brought.of):
             return

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from study.files import Brought
+from study.files import UserFile
 
 SAMPLE = Path("src/automedeval/sample")
 CASES = 60  # questions in the place of wikidoc
@@ -27,7 +27,7 @@ MASTERS = tuple(f"simulated-master-{number}" for number in (1, 2, 3))
 CHECKS = ("knowledge", "attribution", "fluency")
 
 
-def stand_in(brought: Brought, place: Path, judges: Sequence[str] = ()) -> None:
+def stand_in(brought: UserFile, place: Path, judges: Sequence[str] = ()) -> None:
     """Make the stand-in of a file in a rehearsal's folder; it appears there only when it is complete.
 
     Args:

@@ -22,7 +22,7 @@ TABLES = {
     "figure4": "Figure 4: the candidates, by the judge and by the physicians",
     "figure5": "Figure 5: what physicians say of the verdicts",
 }
-NAMES = ("ours", "judges", "rounds", "teacher_verdicts")  # arguments of recipes/meta_evaluate.py that name judges
+NAMES = ("compare_to", "judges", "rounds", "teacher_verdicts")  # arguments of recipes/report.py that name judges
 
 
 class StudyError(Exception):
@@ -358,7 +358,7 @@ class Study:
             yield from self._step("audit", f"the audit of {judge.name}", **changes, **self._apart("audit"))
 
     def _tables(self, judges: list[Judge], *wanted: str) -> Iterator[Step]:
-        """Tables 2 and 3 and Figures 4 and 5, each a configuration of recipes/meta_evaluate.py.
+        """Tables 2 and 3 and Figures 4 and 5, each a configuration of recipes/report.py.
 
         A folder may have none of them. One that should is noticed by its study.yaml, which lists what the study leaves.
         """

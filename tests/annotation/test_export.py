@@ -1,4 +1,4 @@
-"""The export: record files that meta_evaluate.py, build_dataset.py and introspect.py read as they are."""
+"""The export: record files that report.py, build_dataset.py and introspect.py read as they are."""
 
 import json
 from collections import Counter
@@ -202,7 +202,7 @@ def test_a_model_called_reference_is_a_model(tmp_path: Path, opened) -> None:
 # --- what the recipes make of them ------------------------------------------------------------------------------------
 
 
-def test_meta_evaluate_reports_on_five_cases_of_two_physicians(tmp_path: Path, opened, monkeypatch) -> None:
+def test_report_reports_on_five_cases_of_two_physicians(tmp_path: Path, opened, monkeypatch) -> None:
     monkeypatch.chdir(ROOT)
     content = yaml.safe_load(Path("recipes/runs/automedeval-135m/annotate.yaml").read_text())
     (tmp_path / "study.yaml").write_text(yaml.safe_dump(content | {"database": str(tmp_path / "db")}, sort_keys=False))
@@ -227,7 +227,7 @@ def test_meta_evaluate_reports_on_five_cases_of_two_physicians(tmp_path: Path, o
     options += ["--ratings", tmp_path / "out" / "ratings.jsonl"]
     options += ["--verdict_ratings", tmp_path / "out" / "verdict_ratings.jsonl"]
     options += ["--preferences", tmp_path / "out" / "preferences.jsonl"]
-    done = run_recipe("meta_evaluate", *options)
+    done = run_recipe("report", *options)
     assert done.returncode == 0, done.stderr
     report = json.loads((tmp_path / "report" / "agreement.json").read_text())
     for figures in report["people"]["reliability"].values():

@@ -7,9 +7,9 @@ import pytest
 from scipy.optimize import minimize
 
 from automedeval.audit import biases
-from automedeval.meta_evaluation.cases import Cases
-from automedeval.meta_evaluation.ratings import People
-from automedeval.meta_evaluation.verdicts import JudgeVerdicts
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.ratings import People
+from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts
 from automedeval.records import Case, Verdict
 from automedeval.rubrics import read_rubric
 from automedeval.stats.bootstrap import bootstrap, value_of

@@ -9,8 +9,8 @@ from automedeval.audit.perturbations import Attack, Trial, doubled, planted, rea
 from automedeval.audit.thresholds import Threshold, decide, figures_of, passes, read_thresholds
 from automedeval.audit.trials import CHECKS, Templates, outcome, plan_trials, trial_figures
 from automedeval.judges.requests import Request
-from automedeval.meta_evaluation.cases import Cases
-from automedeval.meta_evaluation.verdicts import JudgeVerdicts
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts
 from automedeval.records import Case, RecordError, Verdict
 from automedeval.rubrics import read_rubric
 from automedeval.stats.bootstrap import value_of

@@ -36,7 +36,7 @@ def prepared(tmp_path, rows, *more):
     source = tmp_path / "rows.jsonl"
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))
     out = tmp_path / "out"
-    result = run_recipe("prepare_cases", "--input", source, "--output", out, *more)
+    result = run_recipe("prepare", "--input", source, "--output", out, *more)
     return result, lambda name: lines_of(out / f"{name}.jsonl")
 
 
@@ -87,7 +87,7 @@ def test_a_table_has_a_row_for_each_criterion(tmp_path):
     source = tmp_path / "rows.csv"
     with open(source, "w", newline="") as stream:
         csv.writer(stream).writerows([("question", "criterion", "points", "tags", "model", "response"), *rows])
-    run_recipe("prepare_cases", "--input", source, "--output", tmp_path / "out")
+    run_recipe("prepare", "--input", source, "--output", tmp_path / "out")
     (case,) = lines_of(tmp_path / "out" / "cases.jsonl")
     assert [each["tags"] for each in case["criteria"]] == [["theme:a", "x"], []]
     assert [each["model"] for each in case["responses"]] == ["m1", "m2"]
@@ -107,6 +107,6 @@ def test_a_table_has_a_row_for_each_criterion(tmp_path):
 def test_unexpected_records_get_one_line(tmp_path, row, said):
     source = tmp_path / "rows.jsonl"
     source.write_text(json.dumps(row) + "\n")
-    result = run_recipe("prepare_cases", "--input", source, "--output", tmp_path / "out", check=False)
+    result = run_recipe("prepare", "--input", source, "--output", tmp_path / "out", check=False)
     assert said in error_line(result)
     assert "rows.jsonl:1" in error_line(result)

@@ -156,7 +156,7 @@ class Loops:
 
     Args:
         cases, verdicts, ratings, choices, verdict_ratings, preferences: the lines of the files; ratings may be None.
-        raters: as the option of recipes/meta_evaluate.py.
+        raters: as the option of recipes/report.py.
         baselines: name → the score of every response of the cases in the order given, None where it has none.
         source: the name of the file of cases.
     """

@@ -9,7 +9,7 @@ from programs import SAMPLE, run_recipe
 
 from automedeval.stats.agreement import ACCURACIES, CORRELATIONS
 
-meta_evaluate = partial(run_recipe, "meta_evaluate")
+meta_evaluate = partial(run_recipe, "report")
 CASES, RATINGS = SAMPLE / "test_cases.jsonl", SAMPLE / "test_ratings.jsonl"
 FAST = ("--resamples", 200, "--encoder", "none")
 MEASURES = ACCURACIES + CORRELATIONS

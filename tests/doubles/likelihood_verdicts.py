@@ -7,7 +7,7 @@ import numpy as np
 from doubles.introspection_study import MODELS, case_of
 from programs import ROOT
 
-from automedeval.meta_evaluation.calibration import Calibration
+from automedeval.meta_evaluation.calibration.scores import Calibration
 from automedeval.records import Rating, Verdict
 from automedeval.rubrics import Rubric, read_rubric
 

@@ -98,7 +98,7 @@ def agreement(folder: Path, judges: tuple[str, ...] = ("tiny",), **told: str) ->
             )
         (folder / f"{judge}.jsonl").write_text("".join(lines))
     done = run_recipe(
-        "meta_evaluate", "--verdicts", *(folder / f"{judge}.jsonl" for judge in judges), "--cases",
+        "report", "--verdicts", *(folder / f"{judge}.jsonl" for judge in judges), "--cases",
         SAMPLE / "test_cases.jsonl", "--ratings", SAMPLE / "test_ratings.jsonl", "--resamples", 100, "--encoder", "none",
         "--output", folder,
     )  # fmt: skip

@@ -234,7 +234,7 @@ def test_what_prepare_cases_keeps_aside_is_understood(jury, tmp_path) -> None:
     (tmp_path / "ratings.jsonl").write_text("".join(json.dumps(rating) + "\n" for rating in ratings))
     options = ["--input", tmp_path / "in.jsonl", "--layout", "cases", "--ratings", tmp_path / "ratings.jsonl"]
     done = run_recipe(
-        "prepare_cases", *options, "--verdicts_from", "ratings", "--rubric", "automedeval", "--output", tmp_path / "out"
+        "prepare", *options, "--verdicts_from", "ratings", "--rubric", "automedeval", "--output", tmp_path / "out"
     )
     assert done.returncode == 0, done.stderr
     verdicts = [Verdict.from_dict(json.loads(line)) for line in (tmp_path / "out" / "verdicts.jsonl").open()]

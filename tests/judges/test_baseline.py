@@ -1,4 +1,4 @@
-"""The baselines as judges: recipes/judge.py, audit.py, calibrate.py and meta_evaluate.py take them as they take any judge."""
+"""The baselines as judges: recipes/judge.py, audit.py, calibrate.py and report.py take them as they take any judge."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from programs import ENCODER, error_line, needs_encoder, run_recipe
 from automedeval import Case
 from automedeval.judges.baseline import BaselineJudge
 from automedeval.judges.judge import load_judge
-from automedeval.meta_evaluation.cases import Cases
+from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.metrics import lexical
 from automedeval.metrics.lexical import BASELINES, Collection
 from automedeval.records import RecordError, read_cases
@@ -51,7 +51,7 @@ def test_judged_twice_is_judged_once_and_a_report_finds_the_baseline_itself(tmp_
     before = judged(tmp_path, LONGER)
     assert judged(tmp_path, LONGER) == before
     done = run_recipe(
-        "meta_evaluate", "--verdicts", tmp_path / "out", "--cases", CASES, "--ratings", RATINGS, "--resamples", 200,
+        "report", "--verdicts", tmp_path / "out", "--cases", CASES, "--ratings", RATINGS, "--resamples", 200,
         "--encoder", "none", "--output", tmp_path / "report",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

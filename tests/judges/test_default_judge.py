@@ -8,7 +8,7 @@ import pytest
 from automedeval.judges import default_judge as module
 from automedeval.judges.default_judge import default_judge, small_missing
 from automedeval.models.arguments import EncoderArguments
-from automedeval.models.places import find_model, generating_models, user_models
+from automedeval.models.model_paths import find_model, generating_models, user_models
 from automedeval.records import RecordError
 
 

@@ -86,7 +86,7 @@ def test_scores_are_those_of_plain_transformers(beside: str, small: Path, tmp_pa
 
 def test_a_report_takes_it_as_any_judge(small: Path, tmp_path: Path) -> None:
     judged(tmp_path, small)
-    done = run_recipe("meta_evaluate", "--verdicts", tmp_path / "out", "--cases", CASES, "--ratings", RATINGS,
+    done = run_recipe("report", "--verdicts", tmp_path / "out", "--cases", CASES, "--ratings", RATINGS,
                       "--resamples", 200, "--encoder", "none", "--output", tmp_path / "report")  # fmt: skip
     assert done.returncode == 0, done.stderr
     report = json.loads((tmp_path / "report" / "agreement.json").read_text(encoding="utf-8"))

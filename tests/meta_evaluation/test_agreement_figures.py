@@ -20,19 +20,24 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from automedeval.meta_evaluation import main_judge
-from automedeval.meta_evaluation.cases import Cases
-from automedeval.meta_evaluation.evaluate import meta_evaluate as evaluated
-from automedeval.meta_evaluation.ratings import gather_preferences, read_choices, read_ratings, read_verdict_ratings
-from automedeval.meta_evaluation.runs import follow_rounds, lines_over_runs
-from automedeval.meta_evaluation.verdicts import Baseline, read_verdicts
+from automedeval.meta_evaluation.agreement import main_judge
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.evaluate import meta_evaluate as evaluated
+from automedeval.meta_evaluation.agreement.ratings import (
+    gather_preferences,
+    read_choices,
+    read_ratings,
+    read_verdict_ratings,
+)
+from automedeval.meta_evaluation.agreement.runs import follow_rounds, lines_over_runs
+from automedeval.meta_evaluation.agreement.verdicts import Baseline, read_verdicts
 from automedeval.metrics.lexical import BASELINES
 from automedeval.records import Preference, read_placed
 from automedeval.stats.bootstrap import plain
 
 NOT_COMPARED = {
     "next_steps": "commands; test_facts.py has them",
-    "notes": "sentences for the reader; test_meta_evaluate_gaps.py has them",
+    "notes": "sentences for the reader; test_report_gaps.py has them",
     "settings": "the command, the version and the commit",
     "similarity": "needs two encoders; test_rationale_similarity.py has it",
     "table2": "test_paper_table.py has it",

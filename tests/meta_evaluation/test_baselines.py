@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from automedeval.meta_evaluation.baselines import best_baseline
+from automedeval.meta_evaluation.agreement.baselines import best_baseline
 from automedeval.reports.text import against_best
 from automedeval.stats.bootstrap import Estimate, bootstrap, difference, estimate_from, plain, ratio
 

@@ -18,7 +18,7 @@ from doubles.likelihood_verdicts import (
     verdict_of,
 )
 
-from automedeval.meta_evaluation.calibration import FEWEST, Calibration, features_of
+from automedeval.meta_evaluation.calibration.scores import FEWEST, Calibration, features_of
 from automedeval.records import RecordError, Verdict
 from automedeval.rubrics import read_rubric
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from doubles.agreement_study import CASES, pairwise_verdicts, read, verdict, write
 
-from automedeval.meta_evaluation.cases import Cases
-from automedeval.meta_evaluation.confidence import DISAGREEMENT, EQUAL, OWN, uncertainty
-from automedeval.meta_evaluation.verdicts import read_verdicts, rows_of
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.verdicts import read_verdicts, rows_of
+from automedeval.meta_evaluation.calibration.confidence import DISAGREEMENT, EQUAL, OWN, uncertainty
 
 
 def unsure(tmp_path: Path, *judges: list[dict]) -> tuple[Cases, np.ndarray, str]:

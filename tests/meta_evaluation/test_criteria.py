@@ -18,7 +18,7 @@ def study(tmp_path_factory):
 
 def report(folder, *more, **options):
     given = ("--verdicts", folder / "verdicts.jsonl", "--cases", folder / "cases.jsonl", "--baselines", "false")
-    return run_recipe("meta_evaluate", *given, "--output", folder / "out", "--resamples", "200", *more, **options)
+    return run_recipe("report", *given, "--output", folder / "out", "--resamples", "200", *more, **options)
 
 
 def test_every_figure_is_that_of_scikit_learn(study):

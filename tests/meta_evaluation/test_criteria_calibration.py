@@ -9,8 +9,8 @@ from doubles.criteria_study import CRITERIA, write_study
 from programs import error_line, run_command
 from sklearn.linear_model import LogisticRegression
 
-from automedeval.meta_evaluation.cases import Cases
-from automedeval.meta_evaluation.criteria_calibration import ALL, FOLDS, RIDGE
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.criteria.calibration import ALL, FOLDS, RIDGE
 
 EDGE = 1e-4
 

@@ -8,9 +8,9 @@ import pytest
 from doubles.criteria_study import CRITERIA, write_study
 from programs import error_line, run_command
 
-from automedeval.meta_evaluation.cases import Cases
-from automedeval.meta_evaluation.criteria import read_labels
-from automedeval.meta_evaluation.criteria_scores import people_of, read_criteria_scores
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.criteria.checklists import read_labels
+from automedeval.meta_evaluation.criteria.scores import people_of, read_criteria_scores
 from automedeval.stats.prediction_powered import prediction_powered
 
 

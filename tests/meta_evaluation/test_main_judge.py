@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from doubles.agreement_study import CASES, RATINGS, agreeing_verdicts, noisy_verdicts, write
 
-from automedeval.meta_evaluation.candidates import compare_candidates
-from automedeval.meta_evaluation.cases import Cases
-from automedeval.meta_evaluation.evaluate import meta_evaluate
-from automedeval.meta_evaluation.main_judge import choose, describe
-from automedeval.meta_evaluation.ratings import read_ratings
-from automedeval.meta_evaluation.report_text import credit
-from automedeval.meta_evaluation.verdicts import read_verdicts, rows_of
+from automedeval.meta_evaluation.agreement.candidates import compare_candidates
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.evaluate import meta_evaluate
+from automedeval.meta_evaluation.agreement.main_judge import choose, describe
+from automedeval.meta_evaluation.agreement.ratings import read_ratings
+from automedeval.meta_evaluation.agreement.verdicts import read_verdicts, rows_of
+from automedeval.meta_evaluation.report.text import credit
 from automedeval.records import RecordError
 from automedeval.stats.bootstrap import plain, value_of
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from doubles.introspection_study import case_of, rationale_of, verdict_of
 
-from automedeval.meta_evaluation.cases import Cases
-from automedeval.meta_evaluation.rationale_similarity import LABEL, compare_rationales, read_teacher
-from automedeval.meta_evaluation.verdicts import Baseline, read_verdicts
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.rationale_similarity import LABEL, compare_rationales, read_teacher
+from automedeval.meta_evaluation.agreement.verdicts import Baseline, read_verdicts
 from automedeval.records import RecordError, Verdict
 from automedeval.stats.bootstrap import estimate
 

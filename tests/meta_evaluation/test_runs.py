@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from doubles.agreement_study import CASES, FAST, RATINGS, meta_evaluate, right_verdicts, write
 
-from automedeval.meta_evaluation.runs import SCORES, over_runs, repeated, trainings_of
+from automedeval.meta_evaluation.agreement.runs import SCORES, over_runs, repeated, trainings_of
 from automedeval.stats import bootstrap
 from automedeval.stats.agreement import ACCURACIES, CORRELATIONS
 from automedeval.stats.bootstrap import Estimate

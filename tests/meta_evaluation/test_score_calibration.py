@@ -10,7 +10,7 @@ import pytest
 from doubles.introspection_study import MODELS, case_of, verdict_of
 from doubles.likelihood_verdicts import FEEDBACK, rated
 
-from automedeval.meta_evaluation.calibration import FEWEST, Calibration, calibration_facts
+from automedeval.meta_evaluation.calibration.scores import FEWEST, Calibration, calibration_facts
 from automedeval.records import Rating, RecordError, Verdict
 from automedeval.rubrics import read_rubric
 from automedeval.stats.bootstrap import value_of

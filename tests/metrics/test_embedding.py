@@ -9,8 +9,8 @@ import pytest
 from programs import ENCODER, SAMPLE, needs_encoder
 
 from automedeval import Case
-from automedeval.meta_evaluation.cases import Cases
-from automedeval.meta_evaluation.ratings import read_ratings
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.ratings import read_ratings
 from automedeval.metrics.embedding import EMBEDDINGS, NAMES, READ_REFERENCE, nearest_pieces, pieces
 from automedeval.records import read_cases
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from automedeval import Case
-from automedeval.meta_evaluation.cases import Cases
-from automedeval.meta_evaluation.ratings import read_ratings
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.ratings import read_ratings
 from automedeval.metrics import lexical
 from automedeval.stats import agreement, interrater
 from automedeval.stats.bootstrap import value_of

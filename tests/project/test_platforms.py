@@ -56,7 +56,7 @@ def test_text_files_are_utf_8_and_end_lines_alike_everywhere() -> None:
 def test_a_terminal_that_lacks_a_character_gets_its_escape(tmp_path: Path) -> None:
     # On Windows a redirected stream is in the system's code page, which has no arrow; Python would stop with a traceback.
     arguments = ("--input", SAMPLE / "test_cases.jsonl", "--output", tmp_path / "out")
-    done = run_recipe("prepare_cases", *arguments, env=os.environ | {"PYTHONIOENCODING": "cp1252"})
+    done = run_recipe("prepare", *arguments, env=os.environ | {"PYTHONIOENCODING": "cp1252"})
     assert done.returncode == 0, done.stderr
     assert "\\u2192" in done.stdout
 

@@ -10,9 +10,9 @@ from doubles.publishable import agreement, trained
 from doubles.tiny_model import build_tiny_model
 from programs import ROOT, SAMPLE, error_line, run_recipe
 
-from automedeval.meta_evaluation.cases import Cases
-from automedeval.meta_evaluation.report_text import summary
-from automedeval.meta_evaluation.verdicts import read_verdicts
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.verdicts import read_verdicts
+from automedeval.meta_evaluation.report.text import summary
 from automedeval.models.checkpoints import fingerprint
 from automedeval.publishing.cards import MODEL, check_card
 from automedeval.publishing.model_card import CardInputs, fill_card, model_index, read_result, write_in
@@ -154,7 +154,7 @@ def test_the_card_counts_the_cases_that_people_rated(checkpoint: Path, tmp_path:
     few = [rating for rating in given if rating["case_id"] in sorted({each["case_id"] for each in given})[:7]]
     (tmp_path / "few.jsonl").write_text("".join(json.dumps(rating) + "\n" for rating in few))
     done = run_recipe(
-        "meta_evaluate", "--verdicts", results.parent / "tiny.jsonl", "--cases", SAMPLE / "test_cases.jsonl",
+        "report", "--verdicts", results.parent / "tiny.jsonl", "--cases", SAMPLE / "test_cases.jsonl",
         "--ratings", tmp_path / "few.jsonl", "--resamples", 100, "--encoder", "none", "--output", results.parent,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

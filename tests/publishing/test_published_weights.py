@@ -34,7 +34,7 @@ def test_a_report_is_published_with_the_weights_that_it_is_about(tiny_model: Pat
     assert told == {folder.name: fingerprint(folder, []) for folder in (ours, other)}
 
     ratings = ("--ratings", SAMPLE / "test_ratings.jsonl", "--limit", 3, "--resamples", 100)
-    done = run_recipe("meta_evaluate", "--verdicts", verdicts, "--cases", cases, *ratings, "--output", report)
+    done = run_recipe("report", "--verdicts", verdicts, "--cases", cases, *ratings, "--output", report)
     assert done.returncode == 0, done.stderr
     results, card = report / "agreement.json", tmp_path / "card.md"
     command = ("model", ours, "--repo", "org/judge", *TOLD, "--agreement", results, "--card_output", card)

@@ -100,14 +100,14 @@ def test_other_recipes_read_what_it_writes(study: Study) -> None:
     ratings = write(study.folder / "later.jsonl", [r for v in study.verdicts for r in rated(v, FACT)])
     report = study.folder / "report"
     done = run_recipe(
-        "meta_evaluate", "--verdicts", study.output / "kept", "--cases", study.output / "kept" / "cases.jsonl",
+        "report", "--verdicts", study.output / "kept", "--cases", study.output / "kept" / "cases.jsonl",
         "--ratings", ratings, "--output", report, "--resamples", 100, "--baselines", "false",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     told = json.loads((report / "agreement.json").read_text())["judges"]["judge"]
     assert told["valid_rate"]["value"] == 1.0
     done = run_recipe(
-        "meta_evaluate", "--verdicts", study.output / "kept", "--cases", study.folder / "cases.jsonl",
+        "report", "--verdicts", study.output / "kept", "--cases", study.folder / "cases.jsonl",
         "--ratings", ratings, "--output", report, "--resamples", 100, "--baselines", "false",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

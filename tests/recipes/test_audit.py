@@ -256,7 +256,7 @@ def test_the_audit_compares_a_judge_with_the_baselines_as_the_report_does(tmp_pa
     shared = ["--verdicts", verdicts, "--cases", CASES, "--ratings", RATINGS, "--resamples", 100, "--encoder", "none"]
     done = audit(*shared, "--gate", "false", "--output", tmp_path / "audit")
     assert done.returncode == 0, done.stderr
-    assert run_recipe("meta_evaluate", *shared, "--output", tmp_path / "report").returncode == 0
+    assert run_recipe("report", *shared, "--output", tmp_path / "report").returncode == 0
     report = json.loads((tmp_path / "report" / "agreement.json").read_text(encoding="utf-8"))
     clean = result(tmp_path / "audit")["decodings"]["recorded"]["clean"]
     assert clean["best_baseline"] == report["judges"]["echo"]["best_baseline"]

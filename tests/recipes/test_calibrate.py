@@ -16,7 +16,7 @@ from doubles.likelihood_verdicts import invalid_of, people, study, verdict_of
 from programs import error_line, run_recipe
 
 from automedeval.introspection.mistakes import read_judge
-from automedeval.meta_evaluation.calibration import Calibration, features_of
+from automedeval.meta_evaluation.calibration.scores import Calibration, features_of
 from automedeval.records import Rating, Verdict
 
 calibrate = partial(run_recipe, "calibrate")
@@ -66,7 +66,7 @@ def test_other_recipes_take_the_verdicts(given: list, tmp_path: Path) -> None:
     assert judge.name == "judge A"
     assert set(judge.verdicts) == {case.id for case in cases}
     done = run_recipe(
-        "meta_evaluate", "--verdicts", tmp_path / "out", "--cases", write(tmp_path / "cases.jsonl", cases),
+        "report", "--verdicts", tmp_path / "out", "--cases", write(tmp_path / "cases.jsonl", cases),
         "--ratings", tmp_path / "ratings.jsonl", "--output", tmp_path / "report", "--resamples", 100,
         "--baselines", "false",
     )  # fmt: skip
@@ -172,7 +172,7 @@ def test_scores_of_several_criteria_become_scores_of_the_new_scale_alone(scores:
     assert [each["valid"] for each in found] == [True] * 4 + [False]
     assert not any("criterion_scores" in each for each in found)
     done = run_recipe(
-        "meta_evaluate", "--verdicts", tmp_path / "out", "--cases",
+        "report", "--verdicts", tmp_path / "out", "--cases",
         write(tmp_path / "cases.jsonl", [case_of(at) for at in range(20, 25)]), "--output", tmp_path / "report",
         "--resamples", 100,
     )  # fmt: skip
@@ -295,7 +295,7 @@ def test_the_target_is_the_mean_over_raters_of_the_mean_over_criteria_as_in_meta
     bins = facts["reliability"]["after"]
     of_calibrate = sum(each["people"] * each["n"] for each in bins) / sum(each["n"] for each in bins)
     done = run_recipe(
-        "meta_evaluate", "--verdicts", verdicts, "--cases", write(tmp_path / "cases.jsonl", map(case_of, range(20))),
+        "report", "--verdicts", verdicts, "--cases", write(tmp_path / "cases.jsonl", map(case_of, range(20))),
         "--ratings", file, "--output", tmp_path / "report", "--resamples", 100, "--baselines", "false",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

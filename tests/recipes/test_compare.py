@@ -22,8 +22,8 @@ from doubles.agreement_study import (
 )
 from programs import ROOT, error_line, run_recipe
 
-from automedeval.meta_evaluation.cases import Cases
-from automedeval.meta_evaluation.comparison import candidates_of
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.comparison.compare import candidates_of
 from automedeval.stats.prediction_powered import prediction_powered
 
 compare = partial(run_recipe, "compare")
@@ -384,7 +384,7 @@ def test_an_empty_response_loses_a_tie_with_an_answer(tmp_path: Path) -> None:
     found = result_of(tmp_path, *options, "--output", tmp_path / "out", *FAST)
     assert found["judges"]["echo"]["concordance"]["value"] == 1.0
     assert found["pairs"][0]["win_rate"]["echo"]["naive"]["value"] == 1.0
-    done = run_recipe("meta_evaluate", *options, "--output", tmp_path / "r", "--encoder", "none", *FAST)
+    done = run_recipe("report", *options, "--output", tmp_path / "r", "--encoder", "none", *FAST)
     assert done.returncode == 0, done.stderr
     reported = json.loads((tmp_path / "r" / "agreement.json").read_text(encoding="utf-8"))
     echo = reported["judges"]["echo"]

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from automedeval.meta_evaluation import report
+from automedeval.meta_evaluation.report import page as report
 from automedeval.stats import growth_curve
 from automedeval.stats.growth_curve import Curve, fit
 

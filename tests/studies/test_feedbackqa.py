@@ -76,7 +76,7 @@ def test_what_is_read_was_written_before(commands: list[list[str]]) -> None:
 
 
 def test_all_judges_are_measured_on_both_sets_and_on_no_case_that_taught_them(commands: list[list[str]]) -> None:
-    reports = [words for words in commands if words[0] == "recipes/meta_evaluate.py"]
+    reports = [words for words in commands if words[0] == "recipes/report.py"]
     assert [arguments(words)["cases"] for words in reports] == [f"data/{name}/cases.jsonl" for name in SETS[1:]]
     for words in reports:
         assert sum("=verdicts/feedbackqa-study/" in word for word in words) == 3

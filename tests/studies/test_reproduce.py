@@ -204,7 +204,7 @@ def test_the_test_set_is_that_of_the_paper() -> None:
     assert by["generate_medtext"]["candidates"] == [*training, *new]
     assert len({*training, *new}) == 4
     made = f"{by['generate_test']['output']}/cases.jsonl"
-    assert {each["cases"] for each in of(commands, "meta_evaluate") + of(commands, "audit")} == {made}
+    assert {each["cases"] for each in of(commands, "report") + of(commands, "audit")} == {made}
     assert by["judge"]["cases"] == made
 
 
@@ -286,7 +286,7 @@ def test_a_faulty_list_of_judges_is_one_line(tmp_path: Path, content: str, told:
 def test_more_rounds_than_there_are_files_are_left_out_and_said() -> None:
     done = reproduce(SMALL, "--rounds", 2, "--dry_run")
     assert "round 2: left out, there is no" in done.stdout
-    assert of(plan(SMALL, "--rounds", 2), "meta_evaluate")[0]["rounds"] == "stage3,introspection1"
+    assert of(plan(SMALL, "--rounds", 2), "report")[0]["rounds"] == "stage3,introspection1"
 
 
 def test_several_runs_differ_in_seed_and_place() -> None:
@@ -329,7 +329,7 @@ def test_an_ablation_changes_what_its_name_says(folder: str, ablation: str, trai
     if ablation != "no_introspection":
         plain = {run["output_dir"] for run in of(plan(folder), "sft")}
         assert {run["output_dir"] for run in runs}.isdisjoint(plain)
-    for name in ("audit", "meta_evaluate"):
+    for name in ("audit", "report"):
         assert of(commands, name)[0]["output"].endswith(f"-{ablation}")
 
 
@@ -398,17 +398,15 @@ def test_another_base_takes_the_place_of_the_studys_own() -> None:
     assert calibrated["judge"] == f"likelihood:{name}"
     # No output of a training, a round, a judge's reading, a report or a calibration is one of the study's.
     argument = {"sft": "output_dir"}
-    for kind in ("sft", "build_dataset", "introspect", "audit", "meta_evaluate", "calibrate", "compare"):
+    for kind in ("sft", "build_dataset", "introspect", "audit", "report", "calibrate", "compare"):
         made, theirs = ({each[argument.get(kind, "output")] for each in of(some, kind)} for some in (commands, plain))
         assert made.isdisjoint(theirs), kind
     names = [each["judge_name"] for each in of(commands, "judge") if "judge_name" in each]
     assert len(names) == len({*names}) + 4  # of a training data set, and of the test cases
     assert {"stage3-Qwen-7B", "introspection2-Qwen-7B", "introspection2-Qwen-7B-run2"} <= {*names}
-    tables = {
-        Path(option(words, "--config")).stem: resolved(words) for words in commands if recipe(words) == "meta_evaluate"
-    }
+    tables = {Path(option(words, "--config")).stem: resolved(words) for words in commands if recipe(words) == "report"}
     assert tables.keys() == {"report", "table2", "table3", "figure4"}
-    assert tables["table2"]["ours"] == tables["figure4"]["judges"] == "introspection2-Qwen-7B"
+    assert tables["table2"]["compare_to"] == tables["figure4"]["judges"] == "introspection2-Qwen-7B"
     rounds = "stage3-Qwen-7B,introspection1-Qwen-7B,introspection2-Qwen-7B"
     assert tables["report"]["rounds"] == tables["table3"]["rounds"] == tables["table3"]["judges"] == rounds
     assert "publish" not in set(map(recipe, commands))

@@ -35,7 +35,7 @@ judge_likelihoods() { # name, judge: judges the test sets, and calibrates the ve
 }
 
 # --- people's verdicts as rows
-step "people's verdicts" prepare_cases --config $folder/prepare_cases.yaml
+step "people's verdicts" prepare --config $folder/prepare_cases.yaml
 step "their rows" build_dataset --config $folder/build_dataset.yaml
 
 # --- untrained
@@ -52,6 +52,6 @@ for set in $tests; do
   for name in zero-shot likelihood listwise-curriculum; do
     verdicts+=("$name=verdicts/feedbackqa-study/$set/$name/verdicts.jsonl")
   done
-  step "$set: agreement with people" meta_evaluate --cases "data/$set/cases.jsonl" --ratings "data/$set/ratings.jsonl" \
+  step "$set: agreement with people" report --cases "data/$set/cases.jsonl" --ratings "data/$set/ratings.jsonl" \
     --rubric $rubric --raters anonymous --verdicts "${verdicts[@]}" --output "reports/feedbackqa-study-$set"
 done

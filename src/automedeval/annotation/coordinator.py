@@ -131,7 +131,7 @@ def _fits(password: str, hashed: str | None) -> bool:
         return False
 
 
-class Door:
+class CoordinatorLogin:
     """Sign the coordinator in by the password, and slow down those who guess it.
 
     Nobody is locked out by the failures of others. An address whose attempts failed pauses, while every other address gets in
@@ -219,7 +219,7 @@ def address_of(request: Request) -> str:
 
 def add_coordinator(app: FastAPI, study: Study, store: Store, templates: Jinja2Templates) -> None:
     """Add the routes under /coordinator."""
-    door = Door(store)
+    door = CoordinatorLogin(store)
     templates.env.filters |= {"moment": moment, "duration": duration}
 
     def page(request: Request, name: str, status: int = 200, **context: Any) -> Response:

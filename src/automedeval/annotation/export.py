@@ -13,9 +13,9 @@ from automedeval.records.journal import write_whole
 from automedeval.rubrics.slots import by_response, renamed
 
 FILES = {
-    "ratings.jsonl": "ratings of the responses",  # for meta_evaluate.py --ratings
-    "verdict_ratings.jsonl": "ratings of the verdicts",  # for --verdict_ratings of build_dataset.py and meta_evaluate.py
-    "preferences.jsonl": "preferences between two verdicts",  # for meta_evaluate.py --preferences
+    "ratings.jsonl": "ratings of the responses",  # for report.py --ratings
+    "verdict_ratings.jsonl": "ratings of the verdicts",  # for --verdict_ratings of build_dataset.py and report.py
+    "preferences.jsonl": "preferences between two verdicts",  # for report.py --preferences
     "jury.jsonl": "the jury's decisions",  # for introspect.py --jury
     "history.jsonl": "everything that was ever stored, with times",
 }

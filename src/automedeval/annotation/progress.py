@@ -16,9 +16,9 @@ from automedeval.annotation.assignment import Answer, Progress
 from automedeval.annotation.database import DONE
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import PREFERENCE, RESPONSES, VERDICT, Annotator, Study
-from automedeval.meta_evaluation.cases import Cases
-from automedeval.meta_evaluation.ratings import gather_preferences, preference_shares
-from automedeval.meta_evaluation.report_figures import illustrate_preferences
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.ratings import gather_preferences, preference_shares
+from automedeval.meta_evaluation.report.figures import illustrate_preferences
 from automedeval.records import Preference
 from automedeval.reports import charts
 from automedeval.reports.charts import Figure
@@ -86,7 +86,7 @@ def live_agreement(study: Study, answers: Sequence[Answer], seed: int = 0) -> di
 
     Returns:
         {"responses" or "verdicts of JUDGE": {criterion: {measure: Estimate}}}, with what has an answer. Annotators count as
-        crossed where each rated all that was rated, otherwise as anonymous, just as meta_evaluate takes the exported ratings.
+        crossed where each rated all that was rated, otherwise as anonymous, just as `report` takes the exported ratings.
     """
     tree: dict[str, Any] = {}
     rated = _rated_cases(study, answers, "verify" if "verify" in study.plans else "rate")

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from automedeval.audit.trials import ALIKE
-from automedeval.meta_evaluation.cases import Cases
-from automedeval.meta_evaluation.ratings import People
-from automedeval.meta_evaluation.verdicts import Baseline, JudgeVerdicts
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.ratings import People
+from automedeval.meta_evaluation.agreement.verdicts import Baseline, JudgeVerdicts
 from automedeval.metrics.lexical import longer_text
 from automedeval.rubrics.misattribution import misattributions
 from automedeval.stats import agreement

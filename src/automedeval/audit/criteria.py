@@ -19,7 +19,7 @@ from automedeval.audit.run import judge_all, write_trials
 from automedeval.audit.trials import attacks_of, excess
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.checklist import ChecklistJudge
-from automedeval.meta_evaluation.cases import Cases
+from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.records import Case, Verdict
 from automedeval.records.journal import ALONE, Processes
 from automedeval.rubrics import Rubric
@@ -85,7 +85,7 @@ def judge_changed(
     rubric: Rubric,
     seed: int,
     notes: list[str],
-    ours: Processes = ALONE,
+    processes: Processes = ALONE,
 ) -> tuple[list[Verdict], list[Change]]:
     """Judge the cases as they are, and as trials change them; return the clean verdicts and the changes.
 
@@ -95,7 +95,7 @@ def judge_changed(
         attacks, each: the texts to plant, and how many of them in each case; None plants all.
     """
     requests = list(chain.from_iterable(judge.plan(case) for case in cases.records))
-    verdicts = judge_all(judge, requests, folder / "clean", ours)
+    verdicts = judge_all(judge, requests, folder / "clean", processes)
     deal, trials = attacks_of(attacks, each, seed), []
     several = isinstance(judge, ChecklistJudge) and judge.criteria_at_once > 1
     for number, case in enumerate(cases.records):
@@ -108,8 +108,8 @@ def judge_changed(
             trials += [reversed_criteria(request) for request in own]
     if invalid := sum(not verdict.valid for verdict in verdicts.values()):
         notes.append(f"{folder.name}: {invalid} of {len(verdicts)} responses have no valid clean verdict, and no trial")
-    write_trials(folder, trials, ours)
-    after = judge_all(judge, [trial.request for trial in trials], folder / "trials", ours)
+    write_trials(folder, trials, processes)
+    after = judge_all(judge, [trial.request for trial in trials], folder / "trials", processes)
     return list(verdicts.values()), [
         changed(cases, verdicts[trial.clean.key], after[trial.request.key], trial) for trial in trials
     ]

@@ -16,9 +16,9 @@ from automedeval.audit.trials import Outcome, Templates, outcome, plan_trials
 from automedeval.judges.base import BaseJudge, windows_of
 from automedeval.judges.requests import Request, plan_requests
 from automedeval.judges.run import judge_missing, verdict_log
-from automedeval.meta_evaluation.cases import Cases
-from automedeval.meta_evaluation.ratings import People
-from automedeval.meta_evaluation.verdicts import JudgeVerdicts, read_verdicts
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.ratings import People
+from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, read_verdicts
 from automedeval.records import RecordError, Verdict, verdicts_file
 from automedeval.records.journal import ALONE, Processes, write_whole
 from automedeval.rubrics import Rubric, read_rubric
@@ -77,7 +77,7 @@ def judge_tampered(
     seed: int,
     people: People | None,
     notes: list[str],
-    ours: Processes = ALONE,
+    processes: Processes = ALONE,
 ) -> tuple[JudgeVerdicts, list[Outcome]]:
     """Judge the cases as they are, and then each case as a trial changes it; return the clean verdicts and the outcomes.
 
@@ -87,10 +87,10 @@ def judge_tampered(
     Args:
         rubric: the rubric at which the planted texts aim; the judge's own where it has one.
         notes: the report's notes; cases without a valid clean verdict are added.
-        ours: the processes that share the judging; all of them return the same.
+        processes: the processes that share the judging; all of them return the same.
     """
     planned = {case.id: judge.plan(case) for case in cases.records}
-    verdicts = judge_all(judge, list(chain.from_iterable(planned.values())), folder / "clean", ours)
+    verdicts = judge_all(judge, list(chain.from_iterable(planned.values())), folder / "clean", processes)
     if not verdicts:
         raise RecordError(f"{cases.source}: nothing to judge by {judge.rubric_name}: no case has two responses")
     # Trials use the seeded order: the first of "all" is the order of the file.
@@ -103,34 +103,34 @@ def judge_tampered(
         split = np.split(people.scores, cases.start[1:-1])
         ratings = {case.id: scores for case, scores in zip(cases.records, split)}
     trials = plan_trials(clean, checks, templates, rubric, seed, ratings, judge.apart)
-    write_trials(folder, trials, ours)
-    after = judge_all(judge, [trial.request for trial in trials], folder / "trials", ours)
+    write_trials(folder, trials, processes)
+    after = judge_all(judge, [trial.request for trial in trials], folder / "trials", processes)
     found = JudgeVerdicts(cases, list(verdicts.values()), None if judge.apart else rubric)
     return found, [outcome(trial, verdicts[trial.clean.key], after[trial.request.key], found) for trial in trials]
 
 
-def write_trials(folder: Path, trials: Sequence[Trial], ours: Processes = ALONE) -> None:
+def write_trials(folder: Path, trials: Sequence[Trial], processes: Processes = ALONE) -> None:
     """Write FOLDER/trials.jsonl, the changed cases."""
     lines = (json.dumps(trial.case.to_dict(), ensure_ascii=False) + "\n" for trial in trials)
-    if ours.rank == 0:
+    if processes.rank == 0:
         write_whole(folder / "trials.jsonl", "".join(lines))
 
 
 def judge_all(
-    judge: BaseJudge, requests: Sequence[Request], folder: Path, ours: Processes = ALONE
+    judge: BaseJudge, requests: Sequence[Request], folder: Path, processes: Processes = ALONE
 ) -> dict[tuple, Verdict]:
     """Judge what a folder does not hold yet; return the verdicts of all requests by `Request.key`, in the order of requests.
 
     Raises:
         RecordError: the folder holds verdicts of another judge of that name, or on cases of other texts; an endpoint failed.
     """
-    log = verdict_log(folder, judge, processes=ours)
+    log = verdict_log(folder, judge, processes=processes)
     with log:
         done = log.done({request.case.id: request.digest for request in requests})
         missing = [request for request in requests if request.key not in done]
-        for window in windows_of(missing[ours.rank :: ours.count]):
+        for window in windows_of(missing[processes.rank :: processes.count]):
             judge.refuse_overlong(window)
-        ours.wait()  # until every process has checked its share
+        processes.wait()  # until every process has checked its share
         judge_missing(judge, requests, len(requests), log, done, f"{folder.parent.name}, {folder.name}")
     found = {verdict.key: verdict for verdict in log.records()}
     if unanswered := sum(request.key not in found for request in requests):

@@ -12,7 +12,7 @@ import numpy as np
 
 from automedeval.audit.perturbations import CONTROL, Attack, Harm, Trial, doubled, harmed, planted, repeated, reworded
 from automedeval.judges.requests import Request
-from automedeval.meta_evaluation.verdicts import JudgeVerdicts, Values, expected_values, own_values
+from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Values, expected_values, own_values
 from automedeval.records import Verdict
 from automedeval.rubrics import Rubric
 from automedeval.stats.agreement import SAME

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from automedeval.cli import TableArguments, comma_list, parse, record_run
-from automedeval.meta_evaluation.cases import Cases
-from automedeval.meta_evaluation.confidence import MEASURES, Confidence, certified_digest
-from automedeval.meta_evaluation.ratings import read_ratings
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.ratings import read_ratings
+from automedeval.meta_evaluation.calibration.confidence import MEASURES, Confidence, certified_digest
 from automedeval.records import RecordError, read_cases
 from automedeval.records.journal import write_whole
 from automedeval.reports import charts

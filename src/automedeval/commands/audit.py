@@ -41,10 +41,10 @@ from automedeval.cli import TableArguments, git_commit, join_processes, parse, p
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.default_judge import default_rubric
 from automedeval.judges.judge import judge_rubric, load_judge
-from automedeval.meta_evaluation.baselines import best_baseline, measure_baselines
-from automedeval.meta_evaluation.cases import Cases
-from automedeval.meta_evaluation.ratings import People, read_ratings
-from automedeval.meta_evaluation.verdicts import Baseline, JudgeVerdicts
+from automedeval.meta_evaluation.agreement.baselines import best_baseline, measure_baselines
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.ratings import People, read_ratings
+from automedeval.meta_evaluation.agreement.verdicts import Baseline, JudgeVerdicts
 from automedeval.metrics.embedding import TextEncoder
 from automedeval.models.arguments import ChatArguments, EncoderArguments
 from automedeval.records import RecordError, check_least
@@ -175,7 +175,7 @@ def main() -> None:
     args, encoder_args, chat_args = parse(
         (AuditArguments, EncoderArguments, ChatArguments), __doc__, first=("judge", "cases", "output")
     )
-    cases, ours = Cases.read(args.cases, args.limit, args.blank), join_processes()
+    cases, processes = Cases.read(args.cases, args.limit, args.blank), join_processes()
     notes = list(cases.notes)
     rubric = args.judge and judge_rubric(args.judge, args.rubric or default_rubric(args.judge, cases.records))
     args.complete(rubric or None)
@@ -183,9 +183,9 @@ def main() -> None:
     thresholds = read_thresholds(args.thresholds, checklist)
     measure = measure_criteria if checklist else measure_scores
     output = Path(args.output)
-    found = measure(args, (encoder_args, chat_args), cases, rubric, notes, ours)
-    if ours.rank > 0:
-        ours.wait()
+    found = measure(args, (encoder_args, chat_args), cases, rubric, notes, processes)
+    if processes.rank > 0:
+        processes.wait()
         return
     record_run(output / "run.json", args, encoder_args, chat_args)
     decodings, encoder = found.decodings, found.encoder
@@ -220,7 +220,7 @@ def main() -> None:
     print("\n".join(map(printable, ["", *report.summary(result), *(f"note: {note}" for note in result["notes"])])))
     print(f"audit: {output / 'audit.html'}")
     print("Not for clinical use.")
-    ours.wait()
+    processes.wait()
     if args.gate and not result["passes"]:
         sys.exit(3)
 
@@ -231,7 +231,7 @@ def measure_scores(
     cases: Cases,
     rubric: Rubric | None,
     notes: list[str],
-    ours: Processes,
+    processes: Processes,
 ) -> Measured | None:
     """Audit a judge that gives scores or choices; return None in every process but the first."""
     encoder_args, chat_args = model_args
@@ -248,8 +248,8 @@ def measure_scores(
         found = {"recorded": (recorded(args.verdicts, cases, args.rubric, args.judge_name, notes), [])}
         notes.append("recorded verdicts: nothing was judged, so planting, sameness and harm are not known")
     else:
-        found = judged(args, model_args, cases, rubric, people, templates, notes, ours)
-    if ours.rank > 0:
+        found = judged(args, model_args, cases, rubric, people, templates, notes, processes)
+    if processes.rank > 0:
         return None
     encoder, baselines = None, []
     if people is not None:
@@ -272,24 +272,24 @@ def measure_criteria(
     cases: Cases,
     rubric: Rubric,
     notes: list[str],
-    ours: Processes,
+    processes: Processes,
 ) -> Measured | None:
     """Audit a judge of criteria; return None in every process but the first."""
     attacks = read_attacks(args.attack_file, CHECKLIST_ATTACKS)
     notes += english_only(cases.records, "planted texts")
     Path(args.output).mkdir(parents=True, exist_ok=True)
     decoding = "auto" if args.score_decoding == "both" else args.score_decoding
-    judge = loaded(args, model_args, cases, rubric, ours, points=args.points, score_decoding=decoding)
+    judge = loaded(args, model_args, cases, rubric, processes, points=args.points, score_decoding=decoding)
     judges = criteria.variants_of(judge, args.criteria_at_once)
     clean, changes = {}, {}
     for name, each in judges.items():
         clean[name], changes[name] = criteria.judge_changed(
             each, cases, Path(args.output) / name.replace(" ", "-"), args.checks, attacks, args.attacks, rubric,
-            args.seed, notes, ours,
+            args.seed, notes, processes,
         )  # fmt: skip
     if judge.chat is not None:
-        print_notes(judge.chat.notes(), ours)
-    if ours.rank > 0:
+        print_notes(judge.chat.notes(), processes)
+    if processes.rank > 0:
         return None
     first, *others = judges
     tree: dict[str, Any] = {}
@@ -314,14 +314,14 @@ def loaded(
     model_args: tuple[EncoderArguments, ChatArguments],
     cases: Cases,
     rubric: Rubric,
-    ours: Processes,
+    processes: Processes,
     **options: Any,
 ) -> BaseJudge:
     """Load the judge that is audited."""
     encoder_args, chat_args = model_args
     return load_judge(
         args.judge, rubric, chat_args, rationale=args.rationale, seed=args.seed, on_overlong=args.on_overlong,
-        name=args.judge_name, cases=cases.records, processes=ours, encoder=encoder_args, **options,
+        name=args.judge_name, cases=cases.records, processes=processes, encoder=encoder_args, **options,
     )  # fmt: skip
 
 
@@ -333,20 +333,20 @@ def judged(
     people: People | None,
     templates: Templates,
     notes: list[str],
-    ours: Processes,
+    processes: Processes,
 ) -> dict[str, tuple[JudgeVerdicts, list[Outcome]]]:
     """Load the judge and judge the clean cases and the changed ones; return readings and outcomes by decoding."""
-    judge = loaded(args, model_args, cases, rubric, ours)
+    judge = loaded(args, model_args, cases, rubric, processes)
     judges = decodings_of(judge, args.score_decoding, args.orders, args.checks)
     found = {
         name: judge_tampered(
             judge, cases, Path(args.output) / name, args.checks if number == 0 else ["planting"], templates, rubric,
-            args.seed, people, notes, ours,
+            args.seed, people, notes, processes,
         )
         for number, (name, judge) in enumerate(judges.items())
     }  # fmt: skip
     if judge.chat is not None:
-        print_notes(judge.chat.notes(), ours)
+        print_notes(judge.chat.notes(), processes)
     return found
 
 

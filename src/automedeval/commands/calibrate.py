@@ -4,7 +4,7 @@
         --output verdicts/test-calibrated
 
 Log-likelihoods and a baseline's numbers have no scale and get one; scores are changed by a rising function
-(automedeval.meta_evaluation.calibration). Writes OUTPUT/verdicts.jsonl, with scores like those of any judge, and
+(automedeval.meta_evaluation.calibration.scores). Writes OUTPUT/verdicts.jsonl, with scores like those of any judge, and
 OUTPUT/calibration.json with the expected calibration error before and after; for scores also OUTPUT/reliability.svg.
 
 The rated cases are in --fit, the cases to calibrate in --verdicts, and no case may be in both. Without --fit the recipe learns
@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import Any
 
 from automedeval.cli import TableArguments, parse, record_run
-from automedeval.meta_evaluation.calibration import Calibration, ScoreCalibration
-from automedeval.meta_evaluation.cases import Cases
-from automedeval.meta_evaluation.criteria import read_checklists, read_labels
-from automedeval.meta_evaluation.criteria_calibration import WAYS, CriteriaCalibration
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.calibration.scores import Calibration, ScoreCalibration
+from automedeval.meta_evaluation.criteria.calibration import WAYS, CriteriaCalibration
+from automedeval.meta_evaluation.criteria.checklists import read_checklists, read_labels
 from automedeval.records import Rating, RecordError, Verdict, check_least, read_placed, read_records, verdicts_file
 from automedeval.records.journal import write_whole
 from automedeval.reports.text import span

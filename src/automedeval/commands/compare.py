@@ -30,15 +30,15 @@ import numpy as np
 
 import automedeval
 from automedeval.cli import TableArguments, comma_list, git_commit, parse
-from automedeval.meta_evaluation import comparison_report
-from automedeval.meta_evaluation.cases import Cases
-from automedeval.meta_evaluation.comparison import candidates_of, compare, keep_ratings
-from automedeval.meta_evaluation.confidence import uncertainty
-from automedeval.meta_evaluation.criteria import has_checklists, read_labels
-from automedeval.meta_evaluation.criteria_scores import people_of, read_criteria_scores
-from automedeval.meta_evaluation.known import audits_of, known_of_judge
-from automedeval.meta_evaluation.ratings import read_ratings
-from automedeval.meta_evaluation.verdicts import JudgeVerdicts, Row, read_verdicts, rows_of
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.judge_facts import audits_of, known_of_judge
+from automedeval.meta_evaluation.agreement.ratings import read_ratings
+from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row, read_verdicts, rows_of
+from automedeval.meta_evaluation.calibration.confidence import uncertainty
+from automedeval.meta_evaluation.comparison import report as comparison_report
+from automedeval.meta_evaluation.comparison.compare import candidates_of, compare, keep_ratings
+from automedeval.meta_evaluation.criteria.checklists import has_checklists, read_labels
+from automedeval.meta_evaluation.criteria.scores import people_of, read_criteria_scores
 from automedeval.records import RecordError, check_least, read_lines
 from automedeval.records.journal import write_whole
 from automedeval.reports.facts import Audit, facts_of, lines_of

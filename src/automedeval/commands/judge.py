@@ -161,9 +161,9 @@ def main() -> None:
     kinds = (JudgeArguments, LogArguments, EncoderArguments, ChatArguments)
     args, log_args, encoder_args, chat_args = parse(kinds, __doc__, first=("cases", "judge", "output"))
     args.complete(encoder_args)
-    ours = join_processes()
-    args.cases = cases_file(args, log_args, ours)
-    if ours.rank == 0:
+    processes = join_processes()
+    args.cases = cases_file(args, log_args, processes)
+    if processes.rank == 0:
         print("".join(f"{line}\n" for line in what_is_judged(args)), end="", flush=True)
     asked = None if args.dataset else default_rubric(args.judge, cases_of(args))
     rubric = judge_rubric(args.judge, args.rubric or asked)
@@ -171,7 +171,7 @@ def main() -> None:
         raise RecordError(f"--batch_file: {rubric.name} takes several prompts for each response; leave it out")
     models = [name.strip() for name in args.models.split(",")] if args.models is not None else None
     plan = {"orders": args.orders, "seed": args.seed, "runs": args.runs, "baseline": args.baseline, "models": models}
-    if args.batch_file and ours.count > 1:
+    if args.batch_file and processes.count > 1:
         raise RecordError("--batch_file is written by one process; start the recipe without accelerate")
     if args.batch_file:
         chat_args.batch_file = "free" if args.score_decoding == "free" else "constrained"
@@ -181,15 +181,15 @@ def main() -> None:
     def loaded() -> BaseJudge:
         return load_judge(
             args.judge, rubric, chat_args, rationale=args.rationale, score_decoding=args.score_decoding, **plan,
-            on_overlong=args.on_overlong, name=args.judge_name, cases=cases_of(args), processes=ours,
+            on_overlong=args.on_overlong, name=args.judge_name, cases=cases_of(args), processes=processes,
             encoder=encoder_args, criteria_at_once=args.criteria_at_once, points=args.points,
         )  # fmt: skip
 
     # The length of prompts takes a tokenizer, all else about a case no model: it is loaded when the first cases are planned.
     unknown = args.dry_run or args.on_overlong != "error" or parse_model(args.judge)[0] == "openai"
     check = None if unknown else lambda requests: loaded().refuse_overlong(requests)
-    planned = of_rows(args, rubric) if args.dataset else planner(args.judge, rubric, **plan)
-    requests = Requests(args.cases, args.limit, planned, check, ours, args.blank)
+    planned = plan_from_dataset(args, rubric) if args.dataset else planner(args.judge, rubric, **plan)
+    requests = Requests(args.cases, args.limit, planned, check, processes, args.blank)
     if not len(requests):
         raise RecordError(
             f"{args.cases}: nothing to judge: {rubric.name} compares pairs, and no case has two responses"
@@ -204,13 +204,13 @@ def main() -> None:
             done = log.done(requests.digests)
         print(dry_run(judge, requests, done))
         return
-    ours.wait()  # until every process has checked its share
+    processes.wait()  # until every process has checked its share
     if judge.chat is not None:
         judge.chat.prepare()
-    log = verdict_log(Path(args.output), judge, processes=ours)
+    log = verdict_log(Path(args.output), judge, processes=processes)
     started, awaited = time.monotonic(), None
     with log:
-        if ours.rank == 0:
+        if processes.rank == 0:
             record_run(log.run_file, args, encoder_args, chat_args)
         done = log.done(requests.digests)
         if args.batch_file:
@@ -219,7 +219,7 @@ def main() -> None:
             awaited = judge_by_files(judge, missing, len(requests) - len(done), log, Path(args.batch_file), answers)
         else:
             judge_missing(judge, requests, len(requests), log, done)
-    if ours.rank == 0:
+    if processes.rank == 0:
         seconds = time.monotonic() - started
         record_run(
             log.run_file, args, encoder_args, chat_args, timing={"verdicts": log.new, "seconds": round(seconds, 1)}
@@ -230,10 +230,10 @@ def main() -> None:
         if awaited:
             print(awaited)
     if judge.chat is not None:
-        print_notes(judge.chat.notes(), ours)
-    ours.wait()  # a process that ends with an error stops the others
+        print_notes(judge.chat.notes(), processes)
+    processes.wait()  # a process that ends with an error stops the others
     refuse_failures(judge)
-    if ours.rank == 0 and not awaited:
+    if processes.rank == 0 and not awaited:
         print(f"\nThe report: {report_command(args)}")
 
 
@@ -269,7 +269,7 @@ def report_command(args: JudgeArguments) -> str:
     return shlex.join([*words, "--output", f"reports/{Path(args.output).name}"])
 
 
-def cases_file(args: JudgeArguments, log_args: LogArguments, ours: Processes) -> str:
+def cases_file(args: JudgeArguments, log_args: LogArguments, processes: Processes) -> str:
     """Return the file of the cases; logs are joined into one beside the verdicts.
 
     Raises:
@@ -282,16 +282,16 @@ def cases_file(args: JudgeArguments, log_args: LogArguments, ours: Processes) ->
     text = "".join(json.dumps(case.to_dict()) + "\n" for case in cases)
     if file.exists() and read_text(file) != text:
         raise RecordError(f"{file} holds other cases than these logs: choose another --output")
-    ours.wait()  # every process has compared before one writes
-    if ours.rank == 0:
+    processes.wait()  # every process has compared before one writes
+    if processes.rank == 0:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(file, text)
         print("\n".join([*map(printable, told), f"cases: {file}"]))
-    ours.wait()
+    processes.wait()
     return str(file)
 
 
-def of_rows(args: JudgeArguments, rubric: Rubric) -> Callable[[Case], list[Request]]:
+def plan_from_dataset(args: JudgeArguments, rubric: Rubric) -> Callable[[Case], list[Request]]:
     """Return the plan that judges the prompts of a data set's training rows, those by this rubric.
 
     Raises:

@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 
 from automedeval.cli import TableArguments, comma_list, parse, record_run
-from automedeval.meta_evaluation.cases import Cases
-from automedeval.meta_evaluation.ratings import read_ratings
-from automedeval.meta_evaluation.verdicts import JudgeVerdicts, read_verdicts, rows_of
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.ratings import read_ratings
+from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, read_verdicts, rows_of
 from automedeval.records import RecordError, Verdict, digest, verdicts_file
 from automedeval.records.journal import write_whole
 from automedeval.reports.text import printable

@@ -5,12 +5,12 @@
     automedeval report --verdicts r0=v0.jsonl r1=v1.jsonl r2=v2.jsonl --rounds r0,r1,r2 \\
       --cases cases.jsonl --ratings ratings.jsonl --output report
     automedeval report --verdicts verdicts --cases cases.jsonl --criterion_labels labels.jsonl --output report
-    automedeval report --verdicts verdicts --cases cases.jsonl --ratings ratings.jsonl --ours mine \\
+    automedeval report --verdicts verdicts --cases cases.jsonl --ratings ratings.jsonl --compare_to mine \\
       --teacher_verdicts gpt-4 --output report
 
 Writes OUTPUT/agreement.json, OUTPUT/report.md and OUTPUT/report.html, a page that loads nothing from the network. Without
 --ratings the candidates are compared by the judges alone. --rounds adds a forecast for further rounds of introspection, and
---ours tests every other judge against one, in the form of the paper's Table 2. For judges of criteria it writes criteria.json,
+--compare_to tests every other judge against one, in the form of the paper's Table 2. Judges of criteria get criteria.json,
 criteria.md and criteria.html instead, with a certificate beside physicians where there are --criterion_labels.
 """
 
@@ -25,19 +25,31 @@ import yaml
 
 import automedeval
 from automedeval.cli import TableArguments, comma_list, git_commit, parse
-from automedeval.meta_evaluation import criteria_report, report
-from automedeval.meta_evaluation.baselines import measure_baselines
-from automedeval.meta_evaluation.cases import Cases
-from automedeval.meta_evaluation.criteria_report import MEANS
-from automedeval.meta_evaluation.evaluate import meta_evaluate
-from automedeval.meta_evaluation.known import audits_of, next_steps
-from automedeval.meta_evaluation.main_judge import choose
-from automedeval.meta_evaluation.paper_table import paper_table
-from automedeval.meta_evaluation.ratings import gather_preferences, read_choices, read_ratings, read_verdict_ratings
-from automedeval.meta_evaluation.rationale_similarity import compare_rationales, read_teacher
-from automedeval.meta_evaluation.report_text import summary
-from automedeval.meta_evaluation.runs import check_names, follow_rounds, lines_over_runs, repeated, trainings_of
-from automedeval.meta_evaluation.verdicts import JudgeVerdicts, read_verdicts, rows_of
+from automedeval.meta_evaluation.agreement.baselines import measure_baselines
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.evaluate import meta_evaluate
+from automedeval.meta_evaluation.agreement.judge_facts import audits_of, next_steps
+from automedeval.meta_evaluation.agreement.main_judge import choose
+from automedeval.meta_evaluation.agreement.paper_table import paper_table
+from automedeval.meta_evaluation.agreement.ratings import (
+    gather_preferences,
+    read_choices,
+    read_ratings,
+    read_verdict_ratings,
+)
+from automedeval.meta_evaluation.agreement.rationale_similarity import compare_rationales, read_teacher
+from automedeval.meta_evaluation.agreement.runs import (
+    check_names,
+    follow_rounds,
+    lines_over_runs,
+    repeated,
+    trainings_of,
+)
+from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, read_verdicts, rows_of
+from automedeval.meta_evaluation.criteria import report as criteria_report
+from automedeval.meta_evaluation.criteria.report import MEANS
+from automedeval.meta_evaluation.report import page as report
+from automedeval.meta_evaluation.report.text import summary
 from automedeval.metrics.embedding import NAMES
 from automedeval.models.arguments import EncoderArguments
 from automedeval.records import Preference, RecordError, check_least, digest, read_placed
@@ -65,7 +77,7 @@ class MetaEvaluateArguments(TableArguments):
             "(default: all)"
         },
     )
-    ours: str | None = field(
+    compare_to: str | None = field(
         default=None,
         metadata={
             "help": "name of the judge that every other one is tested against, in the form of the paper's Table 2 (needs "
@@ -161,8 +173,8 @@ class MetaEvaluateArguments(TableArguments):
             raise RecordError("--verdicts names no file")
         if self.rounds and not self.ratings:
             raise RecordError("--rounds needs --ratings: a round is measured by its agreement with people")
-        if self.ours is not None and not self.ratings:
-            raise RecordError("--ours needs --ratings: a judge is tested by its agreement with people")
+        if self.compare_to is not None and not self.ratings:
+            raise RecordError("--compare_to needs --ratings: a judge is tested by its agreement with people")
         check_least(self, 1, "limit")
         check_least(self, 0, "html_cases")
         check_least(self, 100, "resamples")
@@ -188,7 +200,7 @@ def main() -> None:
     if args.baselines and args.ratings:
         notes += english_only(cases.records, "baselines that count words or compare embeddings")
     check_names("--rounds", args.rounds, lines)
-    check_names("--ours", [args.ours] if args.ours is not None else [], lines)
+    check_names("--compare_to", [args.compare_to] if args.compare_to is not None else [], lines)
     people = choices = verdict_ratings = None
     if args.ratings:
         people = read_ratings(args.ratings, cases, args.raters)
@@ -218,7 +230,7 @@ def main() -> None:
         rationales = (found["judges"], result["similarity"]["judges"])
     if people is not None:
         result["over_runs"] = lines_over_runs(result["judges"])
-        options = (args.ours, rationales, args.resamples, args.seed)
+        options = (args.compare_to, rationales, args.resamples, args.seed)
         result["table2"] = paper_table(cases, rows, people, result["over_runs"], *options)
     if args.rounds:
         result["rounds"] = follow_rounds(result["over_runs"], args.rounds)

@@ -167,9 +167,9 @@ def respond(
         yield Generated(case.id, name, text, answer.truncated, answer.usage, settings, about, answer.error)
 
 
-def response_log(folder: Path, name: str, settings: str, ours: Processes) -> Log:
+def response_log(folder: Path, name: str, settings: str, processes: Processes) -> Log:
     """Return the log of a candidate's answers in FOLDER/responses.jsonl; `settings` is what `set_up` returned."""
-    return Log(folder / "responses.jsonl", Generated, (name,), settings, ours, renamed_by="--names")
+    return Log(folder / "responses.jsonl", Generated, (name,), settings, processes, renamed_by="--names")
 
 
 def answer_missing(chat: Any, cases: Sequence[Case], window: int, log: Log, system: str | None = None) -> None:
@@ -183,8 +183,8 @@ def answer_missing(chat: Any, cases: Sequence[Case], window: int, log: Log, syst
     Raises:
         RecordError: a question is too long, was not answered for a reason of its own, or has changed since it was answered.
     """
-    (name,), ours = log.author, log.processes
-    for case in cases[ours.rank :: ours.count]:
+    (name,), processes = log.author, log.processes
+    for case in cases[processes.rank :: processes.count]:
         (excess,) = chat.overflow([response_prompt(case, name, system)])
         if excess > 0:
             raise RecordError(
@@ -193,13 +193,15 @@ def answer_missing(chat: Any, cases: Sequence[Case], window: int, log: Log, syst
     there = answered(log, cases)
     chat.accepted = chat.accepted or any(not response.error for response in there.values())
     done = set(there)
-    ours.wait()  # until every process has checked its share
+    processes.wait()  # until every process has checked its share
     windows = [cases[start : start + window] for start in range(0, len(cases), window)]
     # An endpoint answers no slower for the others.
-    taken = ours.numbers() if ours.numbers and chat.batched else itertools.count(ours.rank, ours.count)
+    taken = (
+        processes.numbers() if processes.numbers and chat.batched else itertools.count(processes.rank, processes.count)
+    )
     mine = (windows[number] for number in itertools.takewhile(lambda number: number < len(windows), taken))
     answers = (response for some in mine for response in respond(chat, name, log.settings, some, done, system))
-    log.fill(answers, -(-(len(cases) - len(done)) // ours.count), "response", name)
+    log.fill(answers, -(-(len(cases) - len(done)) // processes.count), "response", name)
 
 
 def answered(log: Log, cases: Sequence[Case]) -> dict[str, Generated]:

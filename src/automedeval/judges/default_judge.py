@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from importlib.util import find_spec
 
 from automedeval.models.arguments import EncoderArguments
-from automedeval.models.places import generating_models
+from automedeval.models.model_paths import generating_models
 from automedeval.records import Case, RecordError
 
 VARIABLE = "AUTOMEDEVAL_JUDGE"

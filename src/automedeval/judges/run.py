@@ -55,7 +55,7 @@ def judge_missing(
     Raises:
         RecordError: a prompt is too long and the judge refuses it. `BaseJudge.refuse_overlong` finds that before.
     """
-    ours, sizes = log.processes, list(shared_sizes(total, log.processes.count))
+    processes, sizes = log.processes, list(shared_sizes(total, log.processes.count))
     expect_answers(judge, log)
 
     def missing_windows(numbers: Iterable[int]) -> Iterator[tuple[list[Request], list[bool]]]:
@@ -67,11 +67,11 @@ def judge_missing(
             if any(wanted):
                 yield window, wanted
 
-    in_turn = range(ours.rank, total, ours.count)
-    missing = -(-max(0, total - len(done)) // ours.count)
+    in_turn = range(processes.rank, total, processes.count)
+    missing = -(-max(0, total - len(done)) // processes.count)
     # An endpoint's requests are packed again, which takes many windows at once.
     batched = judge.chat is None or judge.chat.batched
-    taken = ours.numbers() if ours.numbers and batched else in_turn
+    taken = processes.numbers() if processes.numbers and batched else in_turn
     verdicts = (verdict for window, wanted in missing_windows(taken) for _, verdict in judge.judge(window, wanted))
     log.fill((verdict for verdict in verdicts if "failed" not in verdict.extra), missing, name=name)
 

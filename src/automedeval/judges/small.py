@@ -97,7 +97,7 @@ class Scale:
 
 
 @dataclass(frozen=True)
-class Learnt:
+class SmallJudgeModel:
     """What a small judge learnt from people.
 
     Args:
@@ -121,7 +121,7 @@ class Learnt:
         return {"scales": {name: scale.to_dict() for name, scale in self.scales.items()}, "certain": self.certain}
 
     @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> "Learnt":
+    def from_dict(cls, content: Mapping[str, Any]) -> "SmallJudgeModel":
         scales = {name: Scale.from_dict(content["scales"][name]) for name in SCALES if name in content["scales"]}
         if "question" not in scales:
             raise ValueError("no scale for cases without a reference")
@@ -149,7 +149,7 @@ class SmallJudge(ApartJudge):
 
     encoder: Any
     cross_encoder: Any
-    learnt: Learnt
+    learnt: SmallJudgeModel
     adapter: str
     rubric: Rubric
     models: Sequence[str] | None = None
@@ -230,7 +230,7 @@ def load_small_judge(
     file = folder / "judge.json"
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-        learnt = Learnt.from_dict(content)
+        learnt = SmallJudgeModel.from_dict(content)
         base_name, base = content["encoder"]["name"], content["encoder"]["fingerprint"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise RecordError(f"{file}: not the description of a small judge ({error})") from None
@@ -242,7 +242,7 @@ def load_small_judge(
     return SmallJudge(network, cross_encoder, learnt, fingerprint(folder / ADAPTER, []), rubric, models, name)
 
 
-def write_small_judge(folder: Path, learnt: Learnt, encoder: Path, facts: Mapping[str, Any]) -> None:
+def write_small_judge(folder: Path, learnt: SmallJudgeModel, encoder: Path, facts: Mapping[str, Any]) -> None:
     """Write the description of a small judge beside its adapter; `facts` are what was measured."""
     named = {"name": encoder.name, "fingerprint": weights_fingerprint(encoder)}
     content = {"encoder": named, **learnt.to_dict(), **facts}

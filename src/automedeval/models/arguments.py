@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from automedeval.models.places import find_model, user_models
+from automedeval.models.model_paths import find_model, user_models
 from automedeval.records import AutoMedEvalError, RecordError, check_least
 from automedeval.records.journal import ALONE, Processes
 
@@ -158,13 +158,13 @@ class ChatArguments:
         """
         kind, name = checked_model(model)
         if kind == "openai":
-            from automedeval.models.constraints import OF_BATCH_FILES, Offer
+            from automedeval.models.constraints import OF_BATCH_FILES, ServerCapabilities
             from automedeval.models.endpoint import Budget, OpenAIChat
 
             # Each process spends its own share.
             budget = Budget(self.max_cost and self.max_cost / processes.count, self.price_in, self.price_out)
             own = {"seed": seed, "cache": None, "budget": budget, "revision": self.judge_revision}
-            own |= {"offer": {"": None, "free": Offer(), "constrained": OF_BATCH_FILES}[self.batch_file]}
+            own |= {"offer": {"": None, "free": ServerCapabilities(), "constrained": OF_BATCH_FILES}[self.batch_file]}
             chat = OpenAIChat(name, **self._shared(OpenAIChat) | own)
             cache = self.cache if self.cache != "auto" else "~/.cache/automedeval" if chat.official else "off"
             chat.cache = None if cache == "off" else Path(cache).expanduser()

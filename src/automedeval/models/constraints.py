@@ -63,12 +63,12 @@ DIALECTS: dict[str, Callable[[Sequence[Part]], dict[str, Any]]] = {
 }
 # What a server is told besides, in every step: the Python server of llama.cpp makes tokens that were written already less
 # likely, and with them a score that an earlier response got, unless it is told not to.
-BESIDES: dict[str, dict[str, Any]] = {"grammar": {"repeat_penalty": 1.0}}
+EXTRA_FIELDS: dict[str, dict[str, Any]] = {"grammar": {"repeat_penalty": 1.0}}
 TOGETHER = ("structured_outputs", "guided_regex", "regex", "grammar")
 
 
 @dataclass(frozen=True)
-class Offer:
+class ServerCapabilities:
     """What a server offers.
 
     Args:
@@ -87,7 +87,7 @@ class Offer:
         return f"server: constrains {'yes' if self.dialect else 'no'}, log-probabilities {known}"
 
 
-OF_BATCH_FILES = Offer("structured_outputs", 20, continues=True)  # of `vllm run-batch`
+OF_BATCH_FILES = ServerCapabilities("structured_outputs", 20, continues=True)  # of `vllm run-batch`
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def constrained_answer(prompt: Prompt, continues: bool = True, sampled: bool = F
     them at once, in tokens of its own choice, which can change probabilities a little.
 
     Args:
-        continues: see `Offer`.
+        continues: see `ServerCapabilities`.
         sampled: the server draws the values. Otherwise each is the most probable one, as with a local judge, even if the most
             probable first token leads to another.
     """

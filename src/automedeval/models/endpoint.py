@@ -46,18 +46,18 @@ from automedeval.models.base import (
     lead,
     without_thoughts,
 )
+from automedeval.models.concurrency import Pace
 from automedeval.models.constraints import (
-    BESIDES,
     DIALECTS,
+    EXTRA_FIELDS,
     TOGETHER,
-    Offer,
+    ServerCapabilities,
     Step,
     constrained_answer,
     reply_of,
     shared_beginnings,
     told_tokens,
 )
-from automedeval.models.pace import Pace
 from automedeval.records import digest
 
 _FATAL = (401, 403, 404)  # a retry does not help, and every other request would get the same status
@@ -88,7 +88,7 @@ _NOT_TAKEN = re.compile(
 _IDENTITY = ("root", "owned_by", "max_model_len")
 # Fields of a request that the client knows no argument for.
 _CONTINUED = {"continue_final_message": True, "add_generation_prompt": False}
-_OF_SERVERS = {*DIALECTS, *_CONTINUED, *(name for more in BESIDES.values() for name in more)} - {"response_format"}
+_OF_SERVERS = {*DIALECTS, *_CONTINUED, *(name for more in EXTRA_FIELDS.values() for name in more)} - {"response_format"}
 _ALTERNATIVES = (
     20,
     5,
@@ -203,7 +203,7 @@ class OpenAIChat(Chat):
     budget: Budget = field(default_factory=lambda: Budget(None))
     revision: str | None = None
     api_key_env: str = "OPENAI_API_KEY"
-    offer: Offer | None = None
+    offer: ServerCapabilities | None = None
 
     def __post_init__(self) -> None:
         key = "none" if self.offer else os.environ.get(self.api_key_env, "").strip()
@@ -267,12 +267,12 @@ class OpenAIChat(Chat):
         if self.offer is None:
             # OpenAI's own API has no constraint but a JSON schema, which `body` sends.
             asked = self.structured_output and not self.official
-            self.offer = self._probe() if asked else Offer()
+            self.offer = self._probe() if asked else ServerCapabilities()
             if asked:
                 tqdm.write(str(self.offer), file=sys.stderr)
         return self.offer.dialect is not None
 
-    def _probe(self) -> Offer:
+    def _probe(self) -> ServerCapabilities:
         """Ask for what nobody answers by himself, in all dialects at once, another one in each."""
         question = [{"role": "user", "content": "How are you?"}]
 
@@ -326,8 +326,8 @@ class OpenAIChat(Chat):
                 limited = tried(alone[dialect], limit="max_completion_tokens", most=1)
                 if limited is None or said(limited).strip() == forms[dialect]:
                     self._leave_out("max_completion_tokens")
-                return Offer(dialect, alternatives, continues)
-        return Offer()
+                return ServerCapabilities(dialect, alternatives, continues)
+        return ServerCapabilities()
 
     def notes(self) -> list[str]:
         """Return who answered by the endpoint's own list, what was left out, and how many answers came from the cache."""
@@ -367,7 +367,7 @@ class OpenAIChat(Chat):
 
     def _step(self, step: Step, body: Mapping[str, Any], limit: str) -> dict[str, Any]:
         """Return what a step changes in the body of its prompt's request."""
-        written, parts, changed = defuse(step.written), step.parts, {**BESIDES.get(self.offer.dialect, {})}
+        written, parts, changed = defuse(step.written), step.parts, {**EXTRA_FIELDS.get(self.offer.dialect, {})}
         if written and self.offer.continues:
             begun = {"role": "assistant", "content": written}
             changed |= {"messages": [*body["messages"], begun], **_CONTINUED}

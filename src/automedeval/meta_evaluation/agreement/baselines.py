@@ -1,0 +1,77 @@
+"""Baselines in a report: their scores, and whether a judge is better than the best of them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tqdm import tqdm
+
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.verdicts import Baseline
+from automedeval.metrics.embedding import READ_REFERENCE, TextEncoder, nearest_pieces
+from automedeval.metrics.lexical import BASELINES
+from automedeval.stats.bootstrap import Estimate, holm, p_value
+
+LEVEL = 0.05  # p-value below which a judge is called better or worse
+
+
+def measure_baselines(cases: Cases, encoder: TextEncoder | None, notes: list[str]) -> list[Baseline]:
+    """Return the baselines that have a score for some response of these cases.
+
+    Args:
+        encoder: of the baselines that compare embeddings; None leaves them out.
+        notes: the report's notes; those on what a baseline lacks are added.
+    """
+    scores = {name: score(cases.records) for name, score in BASELINES.items()}
+    if encoder is not None:
+        with tqdm(desc="embeddings", unit="piece") as bar:
+            scores |= nearest_pieces(cases.records, encoder, on_batch=bar.update)
+    found = []
+    for name, values in scores.items():
+        missing = int((values != values).sum())
+        if missing == len(values):
+            notes.append(f"no baseline {name}: no case has one")
+            continue
+        if missing:
+            notes.append(f"{name}: {missing} of {len(values)} responses have none and are left out of its figures")
+        found.append(Baseline(cases, name, values))
+    return found
+
+
+def best_baseline(differences: Mapping[str, Estimate], sees_reference: bool | None = None) -> dict[str, Any] | None:
+    """Say whether a judge is better than the best of several baselines.
+
+    The best baseline is the one with the smallest difference. The judge is "better" if it is above every baseline, each with a
+    p-value below `LEVEL`: the claim about all of them is tested by the largest p-value, with no adjustment for the choice of
+    the best (intersection-union test, Berger 1982). It is "worse" if it is below the best baseline with a p-value below `LEVEL`
+    that is adjusted for the number of baselines (Holm 1979). Else it is "not better". The interval of the difference is not
+    adjusted.
+
+    Args:
+        differences: baseline → the concordance of the judge less that of the baseline, on the same pairs of the same resamples.
+        sees_reference: whether the judge is shown the reference; None where this is not known.
+
+    Returns:
+        "name" and "difference" of the best baseline with its "p" and "p_adjusted", "outcome", "reads_reference" (whether this
+        baseline reads the reference) and "judge_sees_reference"; where it does read the reference, "without_reference" has the
+        same of the best among the others. None if no difference has a p-value.
+    """
+    tested = {name: p_value(each) for name, each in differences.items()}
+    known = {name: p for name, p in tested.items() if p is not None}
+    adjusted = dict(zip(known, holm(list(known.values()))))
+
+    def best(names: list[str]) -> dict[str, Any]:
+        name = min(names, key=lambda each: differences[each].value)
+        value = differences[name].value
+        better = value > 0 and max(known[each] for each in names) < LEVEL
+        outcome = "better" if better else "worse" if value < 0 and adjusted[name] < LEVEL else "not better"
+        found = {"name": name, "difference": differences[name], "p": known[name], "p_adjusted": adjusted[name]}
+        seen = {"reads_reference": name in READ_REFERENCE, "judge_sees_reference": sees_reference}
+        return found | {"outcome": outcome} | seen
+
+    if not known:
+        return None
+    found = best(list(known))
+    others = [name for name in known if name not in READ_REFERENCE]
+    if found["reads_reference"] and others:
+        found["without_reference"] = best(others)
+    return found

@@ -1,0 +1,389 @@
+"""Compare judges' verdicts with people's ratings of the same cases.
+
+`meta_evaluate` builds the tree of `agreement.json` with a `Statistic` for every figure. One bootstrap over cases then estimates
+all of them, so that differences between judges are paired.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from automedeval.meta_evaluation.agreement.baselines import best_baseline
+from automedeval.meta_evaluation.agreement.candidates import MOST_MODELS, compare_candidates
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.judge_facts import longer_comparisons
+from automedeval.meta_evaluation.agreement.main_judge import (
+    MainJudge,
+    beside_one_rater,
+    choose,
+    describe,
+    finish,
+    worth_reading,
+)
+from automedeval.meta_evaluation.agreement.ratings import People, Preferences, preference_shares
+from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row, rows_of
+from automedeval.metrics.lexical import longer_text
+from automedeval.rubrics import packaged_rubrics, read_rubric
+from automedeval.stats import agreement, bootstrap, interrater, selective
+from automedeval.stats.agreement import ACCURACIES, CHOICES, CORRELATIONS
+from automedeval.stats.bootstrap import Estimate, Statistic
+from automedeval.stats.calibration_error import BINS, reliability_bins
+
+MOST_TOPICS = 40
+
+
+def meta_evaluate(
+    cases: Cases,
+    judges: Sequence[JudgeVerdicts],
+    people: People | None = None,
+    choices: dict[str, dict[int, Counter]] | None = None,
+    verdict_ratings: dict[str, dict[str, list[tuple[int, float]]]] | None = None,
+    preferences: Preferences | None = None,
+    resamples: int = bootstrap.RESAMPLES,
+    seed: int = 0,
+    main: MainJudge | None = None,
+) -> dict[str, Any]:
+    """Return the content of `agreement.json`, figures as `Estimate`; `bootstrap.plain` makes it JSON.
+
+    Invalid and missing verdicts are wrong in every accuracy, and are left out of correlations (see `stats.agreement`).
+
+    Args:
+        judges: judges, and after them the baselines.
+        people, choices, verdict_ratings, preferences: what people gave, see `ratings`; None or empty where they gave none.
+        resamples, seed: of the bootstrap over cases.
+        main: the main judge; by default `main_judge.choose` chooses it.
+    """
+    rows = rows_of(judges)
+    panel = cases.panel
+    main = main or choose(cases, rows, people)
+    longer = panel.relations(longer_text(cases.records))
+    tree: dict[str, Any] = {
+        "cases": _counts(cases, people),
+        "judges": {row.name: _habits(cases, row, longer) for row in rows},
+        "models": {
+            row.name: compare_candidates(cases, row.relations, row.scores, row.expected, resamples, seed)
+            for row in rows
+            if row.judge.kind == "judge"
+        },
+        "main_judge": describe(cases, main, people, [row for row in rows if row.judge.kind == "baseline"]),
+    }
+    if people is not None:
+        relations = {row.name: row.people_relations(people) for row in rows}
+        for row in rows:
+            tree["judges"][row.name] |= _agreement(cases, people, row, relations[row.name])
+        tree["people"] = _people(cases, people, longer)
+        if ceiling := _ceiling(cases, people):
+            tree["people"]["ceiling"] = ceiling
+        for row in rows:
+            if row.values is not None:  # the pairs of a judge of pairs are not laid out per rater
+                tree["judges"][row.name] |= beside_one_rater(cases, people, row.values, row.judge.asked)
+        by_people = compare_candidates(cases, panel.relations(people.scores), people.scores, None, resamples, seed)
+        tree["models"] = {"people": by_people} | tree["models"]
+    if choices:
+        tree["choices"] = _choices(cases, judges, choices)
+    if verdict_ratings:
+        tree["verdict_ratings"] = _verdict_ratings(cases, verdict_ratings)
+    if preferences:
+        tree["preferences"] = preference_shares(preferences, len(cases))
+    if people is not None:
+        tree["comparisons"] = _comparisons(cases, rows, relations)
+    for row in rows:
+        for name, record in tree["models"].get(row.name, {}).get("models", {}).items():
+            record["longer"] = list(longer_comparisons(cases, row.relations, longer, cases.models.index(name)))
+    result = bootstrap.estimate(tree, len(cases), resamples, seed)
+    finish(result["main_judge"], main.row.judge.sees_reference)
+    if people is not None:
+        result["comparisons"] = _differences(result["comparisons"])
+        _add_best_baselines(result, rows)
+    for table in result["models"].values():
+        adjust(table.get("pairs", []), "margin")
+    for compared in result.get("preferences", []):
+        adjust(list(compared["criteria"].values()), "margin")
+    return result
+
+
+def _counts(cases: Cases, people: People | None) -> dict[str, Any]:
+    counts = {"file": cases.source, "cases": len(cases), "responses": cases.responses}
+    counts |= {"pairs": len(cases.panel.pairs[0]), "models": len(cases.models)}
+    if people is not None:
+        relation = cases.panel.relations(people.scores)
+        rated = ~np.isnan(people.scores)
+        counts |= {
+            "rated_cases": len(np.unique(cases.panel.case[rated])),
+            "rated_responses": int(rated.sum()),
+            "rated_pairs": int((~np.isnan(relation)).sum()),
+            "tied_pairs": int((relation == 0).sum()),
+        }
+    return counts
+
+
+def _habits(cases: Cases, row: Row, longer: np.ndarray) -> dict[str, Any]:
+    """Return a judge's names, and the figures that need no ratings: errors, effects of slot and length, consistency."""
+    judge = row.judge
+    record: dict[str, Any] = {
+        "kind": judge.kind,
+        "name": judge.name,
+        "judge": judge.judge,
+        "rubric": judge.rubric_name,
+        "criterion": row.criterion,
+        "settings": judge.settings,
+        "checkpoint": judge.checkpoint,
+        "verdicts": int(judge.verdicts_due.sum()),
+        "errors": dict(judge.errors.most_common(8)),
+        "blind_to": judge.blind_to,
+        "empty": judge.by_model(cases.empty),
+        "unread": judge.by_model(judge.unread),
+        "usage": judge.usage if row.criterion in (None, *judge.criteria[:1]) else {},
+        "polarity": "worse" if row.criterion in judge.worse else "better",
+        "valid_rate": bootstrap.ratio(judge.verdicts_valid, judge.verdicts_due, reason="no verdict"),
+        "prefers_longer": _prefers_longer(cases, longer, row.relations),
+    }
+    if row.slots is not None and len(row.slots):
+        record["slots"] = [bootstrap.mean(total, count, int(count.sum())) for total, count in row.slots]
+    if row.consistent is not None:
+        record["order_consistency"] = bootstrap.ratio(*row.consistent)
+    if row.scores is not None:
+        record["scores"] = _histogram(row.scores)
+    return record
+
+
+def _concordance(cases: Cases, people: np.ndarray, judge: np.ndarray) -> Statistic:
+    return agreement.accuracies(cases.panel, people, judge)["concordance"]
+
+
+def _prefers_longer(cases: Cases, longer: np.ndarray, relation: np.ndarray) -> Statistic:
+    """Return how often the longer response is preferred, a tie as one half; pairs without a relation [pairs] are left out."""
+    return _concordance(cases, np.where(np.isnan(relation), np.nan, longer), relation)
+
+
+def measures_of(cases: Cases, row: Row, rated: np.ndarray, relation: np.ndarray) -> dict[str, Any]:
+    """Return the measures of one line, the same from expected scores, and the tie bands of these.
+
+    Args:
+        rated: people's scores of the responses that count [responses], NaN for the others.
+        relation: people's relations of the pairs that count [pairs], NaN for the others.
+    """
+    panel = cases.panel
+    reason = "no valid verdict" if row.invalid else "this judge gives no whole scores"
+    record: dict[str, Any] = dict.fromkeys(ACCURACIES + CORRELATIONS, Estimate(None, reason=reason))
+    if row.criterion is not None or row.scores is not None or row.invalid:  # without a valid verdict all is wrong
+        record |= agreement.accuracies(panel, relation, row.relations)
+    if row.criterion is not None:
+        record |= dict.fromkeys(CORRELATIONS, Estimate(None, reason="this judge gives choices, no scores"))
+    if row.scores is not None:
+        record |= _correlations(cases, rated, row.scores)
+    if row.expected is not None:
+        banded, bands = agreement.cross_fitted_relations(panel, relation, row.expected, cases.folds())
+        twins = agreement.accuracies(panel, relation, banded) | _correlations(cases, rated, row.expected)
+        twins["concordance"] = _concordance(cases, relation, row.finest)
+        record |= {f"{name}_expected": twins[name] for name in ACCURACIES + CORRELATIONS} | {"tie_bands": bands}
+    else:
+        reason = "no valid verdict" if row.invalid else "this judge gives no expected scores, or not with every verdict"
+        record |= {f"{name}_expected": Estimate(None, reason=reason) for name in ACCURACIES + CORRELATIONS}
+    return record
+
+
+def _correlations(cases: Cases, rated: np.ndarray, scores: np.ndarray) -> dict[str, Any]:
+    if np.isnan(scores).all():  # of one run
+        return dict.fromkeys(CORRELATIONS, Estimate(None, reason="no valid verdict"))
+    return agreement.correlations(cases.panel, rated, scores)
+
+
+def _agreement(cases: Cases, people: People, row: Row, relation: np.ndarray) -> dict[str, Any]:
+    """Return the measures of one line, also of every run by itself, and where the judge errs most.
+
+    Args:
+        relation: people's relations of the pairs that the judge was asked about [pairs]; so in the functions below.
+    """
+    panel, rated, runs = cases.panel, row.rated(people), row.runs()
+    record = measures_of(cases, row, rated, relation)
+    record["runs"] = None
+    if len(runs) > 1:
+        record["runs"] = [{"run": each.run} | measures_of(cases, each, rated, relation) for each in runs]
+    record |= {"headline": row.headline} | _breakdown(cases, row, relation)
+    record["by_criterion"] = _by_criterion(cases, people, row.judge)
+    if row.judge.kind == "judge":
+        both = ~np.isnan(row.values) & ~np.isnan(people.scores) if row.values is not None else np.zeros(0, bool)
+        curve = reliability_bins(row.values[both], people.scores[both]) if both.sum() >= 2 * BINS else []
+        record |= {"reliability": curve, "worst": worth_reading(cases, row, people)["people_disagree"]}
+        if row.expected is not None:
+            sure = selective.gaps(panel, row.expected)
+            record["risk_coverage"] = selective.risk_coverage(panel, relation, row.finest, sure)
+    return record
+
+
+def _breakdown(cases: Cases, row: Row, relation: np.ndarray) -> dict[str, dict[str, Statistic]]:
+    """Return the headline concordance per topic, and per candidate over the pairs that it is part of."""
+    panel = cases.panel
+
+    def over(pairs: np.ndarray) -> Statistic:
+        return _concordance(cases, np.where(pairs, relation, np.nan), row.finest)
+
+    found: dict[str, dict[str, Statistic]] = {"topics": {}, "candidates": {}}
+    topics = Counter(case.topic for case in cases.records if case.topic)
+    topic_of = np.array([case.topic or "" for case in cases.records])[panel.case[panel.pairs[0]]]
+    if len(topics) > 1:
+        found["topics"] = {topic: over(topic_of == topic) for topic, _ in topics.most_common(MOST_TOPICS)}
+    if len(cases.models) <= MOST_MODELS:
+        models = np.stack([cases.model_of[side] for side in panel.pairs])
+        found["candidates"] = {name: over((models == number).any(axis=0)) for number, name in enumerate(cases.models)}
+    return found
+
+
+def _by_criterion(cases: Cases, people: People, judge: JudgeVerdicts) -> dict[str, dict[str, Statistic]]:
+    """Return how a judge's scores on a criterion agree with people's ratings on the criterion of this name.
+
+    Only criteria that the judge scores by themselves, and that people rated; the others have no entry.
+    """
+    found = {}
+    for name, scores in judge.criterion_scores.items():
+        if name in people.by_criterion:
+            rated = np.where(judge.asked, people.on_criterion(name), np.nan)
+            relations = [cases.panel.relations(values) for values in (rated, scores)]
+            found[name] = {"concordance": _concordance(cases, *relations)}
+            found[name]["pearson"] = agreement.correlations(cases.panel, rated, scores)["pearson"]
+    return found
+
+
+def _people(cases: Cases, people: People, longer: np.ndarray) -> dict[str, Any]:
+    """Return who rated, and the reliability of the ratings: per criterion, and of the mean over criteria."""
+    panel = cases.panel
+    record: dict[str, Any] = {
+        "raters": "crossed" if people.crossed else "anonymous",
+        "annotators": people.annotators,
+        "criteria": list(people.by_criterion),
+        "prefers_longer": _prefers_longer(cases, longer, panel.relations(people.scores)),
+        "scores": _histogram(people.scores),
+    }
+    if len(people.annotators) < 2:
+        return record | {"reliability": None, "reason": "one rater only: the agreement between people is not known"}
+    tables = dict(people.by_criterion)
+    if len(tables) > 1:
+        tables["mean of the criteria"] = people.by_annotator
+    record["reliability"] = {}
+    for criterion, ratings in tables.items():
+        level = "ordinal" if criterion in people.by_criterion else "interval"
+        record["reliability"][criterion] = interrater.icc(ratings, panel.case, len(cases), people.crossed)
+        alpha = interrater.krippendorff_alpha(ratings, panel.case, len(cases), level)
+        record["reliability"][criterion][f"alpha ({level})"] = alpha
+    return record
+
+
+def _ceiling(cases: Cases, people: People) -> dict[str, Any]:
+    """Return the agreement of one rater with the mean of the others; empty if there is one rater."""
+    times = len(people.annotators)
+    if times < 2:
+        return {}
+    own, others = interrater.leave_one_out(people.by_annotator)
+    keep = ~np.isnan(own)
+    panel = cases.panel.stacked(times).only(keep)
+    own, others = own[keep], others[keep]
+    ceiling = agreement.accuracies(panel, panel.relations(others), panel.relations(own))
+    return ceiling | agreement.correlations(panel, others, own)
+
+
+def _histogram(values: np.ndarray) -> dict[str, int]:
+    """Count scores, rounded to halves, or to a tenth of their range where that is another kind of scale."""
+    known = values[~np.isnan(values)]
+    width = float(np.ptp(known)) if len(known) else 0.0
+    step = 0.5 if 2 <= width <= 10 or width == 0 else width / 10
+    rounded = np.round(known / step) * step
+    return {f"{value:g}": int(count) for value, count in sorted(Counter(rounded.tolist()).items())}
+
+
+def _choices(cases: Cases, judges: Sequence[JudgeVerdicts], people: dict[str, dict[int, Counter]]) -> dict[str, Any]:
+    """Compare judges' choices with people's by criterion; the scores of a judge that gives none are turned into choices.
+
+    People's choice about a pair is the most frequent one. Pairs with two equally frequent choices are left out and counted.
+    """
+    records: dict[str, Any] = {}
+    pairwise = [rubric for rubric in map(read_rubric, packaged_rubrics()) if rubric.mode == "pairwise"]
+    criteria = {each.name: each for rubric in pairwise for each in rubric.criteria}
+    case_of_pair = cases.panel.case[cases.panel.pairs[0]]
+    for criterion, votes in people.items():
+        ranked = {pair: counter.most_common(2) for pair, counter in votes.items()}
+        majority = {pair: top[0][0] for pair, top in ranked.items() if len(top) == 1 or top[0][1] > top[1][1]}
+        index = np.array(sorted(majority), int)
+        chosen = np.array([majority[pair] for pair in index.tolist()], int)
+        for judge in judges:
+            if criterion in judge.criteria:
+                judged = judge.choices[criterion][index]
+            elif not judge.criteria and judge.kind == "judge":
+                # The better response is the less harmful one: the criterion of a packaged rubric has the polarity.
+                known = criteria.get(criterion)
+                turn = -1 if known is not None and known.polarity == "worse" else 1
+                relation = turn * cases.panel.relations(judge.mixed)[index]
+                level = CHOICES.index(known.neutral) if known is not None else CHOICES.index("tie")
+                judged = np.select([np.isnan(relation), relation == 1, relation == -1], [-1, 0, 1], level)
+            else:
+                continue
+            records.setdefault(judge.name, {})[criterion] = {
+                "pairs": len(index),
+                "without_majority": len(votes) - len(index),
+                "labels": [*CHOICES, "invalid"],
+                "confusion": [  # rows: people, columns: judge
+                    [int(((chosen == i) & (judged == j)).sum()) for j in (0, 1, 2, 3, -1)] for i in range(len(CHOICES))
+                ],
+            } | agreement.choice_agreement(chosen, judged, case_of_pair[index], len(cases))
+    return records
+
+
+def _verdict_ratings(cases: Cases, ratings: dict[str, dict[str, list[tuple[int, float]]]]) -> dict[str, Any]:
+    """Count physicians' scores of the rationales, per judge and criterion (Fig. 5a)."""
+    records: dict[str, Any] = {}
+    for judge, criteria in ratings.items():
+        for criterion, given in criteria.items():
+            case, score = (np.array(values) for values in zip(*given))
+            counts = {f"{value:g}": count for value, count in sorted(Counter(score.tolist()).items())}
+            sums = np.bincount(case, score, len(cases)), np.bincount(case, minlength=len(cases))
+            records.setdefault(judge, {})[criterion] = {"counts": counts, "mean": bootstrap.mean(*sums, len(given))}
+    return records
+
+
+def _comparisons(cases: Cases, rows: list[Row], relations: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+    """Compare every two rows of which one is a judge: concordance on the pairs that both were asked about."""
+    found = []
+    for one, two in combinations(rows, 2):
+        if "judge" in (one.judge.kind, two.judge.kind):
+            both = np.where(np.isnan(relations[two.name]), np.nan, relations[one.name])
+            concordances = [_concordance(cases, both, row.finest) for row in (one, two)]
+            names = {"first": one.name, "second": two.name, "measure": "concordance"}
+            found.append(names | {"concordances": concordances})
+    return found
+
+
+def _differences(comparisons: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    found = []
+    for record in comparisons:
+        difference = bootstrap.difference(*record["concordances"])
+        if difference.value is not None:
+            found.append({**record, "difference": difference})
+    adjust(found, "difference")
+    return found
+
+
+def _add_best_baselines(result: dict[str, Any], rows: list[Row]) -> None:
+    """Add to each judge's record how it compares with the best baseline."""
+    baselines = {row.name for row in rows if row.judge.kind == "baseline"}
+    for row in rows:
+        if row.judge.kind == "judge":
+            differences = {
+                each["second"]: each["difference"]
+                for each in result["comparisons"]
+                if each["first"] == row.name and each["second"] in baselines
+            }
+            result["judges"][row.name]["best_baseline"] = best_baseline(differences, row.judge.sees_reference)
+
+
+def adjust(
+    records: list[dict[str, Any]], name: str, test: Callable[[Estimate], float | None] = bootstrap.p_value
+) -> None:
+    """Add to each record the p-value of a figure, and the p-value adjusted for the number of records (Holm)."""
+    for record in records:
+        record |= {"p": test(record[name]), "p_adjusted": None}
+    known = [record for record in records if record["p"] is not None]
+    for record, adjusted in zip(known, bootstrap.holm([record["p"] for record in known])):
+        record["p_adjusted"] = adjusted

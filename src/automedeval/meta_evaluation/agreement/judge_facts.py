@@ -1,0 +1,107 @@
+"""What is known of a judge by its verdicts, its audit and the ratings of its cases, for the facts beside a ranking."""
+
+import json
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row
+from automedeval.metrics.lexical import longer_text
+from automedeval.models.arguments import ChatArguments, EncoderArguments
+from automedeval.records import RecordError, read_text
+from automedeval.reports.facts import LEAST_RATED, Audit, Known
+from automedeval.rubrics import without_scale
+
+# Further options of automedeval judge that are options of its audit too → default.
+AUDITED_WITH = {"rubric": None, "rationale": True, "on_overlong": "error", "points": "hidden", "seed": 0, "blank": None}
+
+
+def audits_of(places: Sequence[str], rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
+    """Read audits, and return the name of a line → the fields of its judge's `Audit`.
+
+    Args:
+        places: files audit.json, or folders that hold one.
+
+    Raises:
+        RecordError: a file is no audit, or of none of these judges.
+    """
+    found = {}
+    for place in places:
+        file = Path(place) / "audit.json" if Path(place).is_dir() else Path(place)
+        try:
+            content = json.loads(read_text(file))
+            settings = [tree["clean"].get("settings") for tree in content["decodings"].values()]
+            audits = [Audit.read(content, name) for name in content["decodings"]]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise RecordError(f"{file}: no audit.json of automedeval audit ({error})") from None
+        own = [row for row in rows if row.judge.settings is not None and row.judge.settings in settings]
+        if not own:
+            audited = f"{content['judge']['name']}, with the settings {', '.join(map(str, settings))}"
+            raise RecordError(f"{file}: an audit of {audited}; no judge of these verdicts has them")
+        found |= {row.name: asdict(audits[settings.index(row.judge.settings)]) for row in own}
+    return found
+
+
+def next_steps(judge: JudgeVerdicts, rated: bool, audited: bool) -> list[str]:
+    """Return what to do next, so that more is known of the judge: rate cases, audit it."""
+    steps = [] if rated else [f"Rate {min(LEAST_RATED, len(judge.cases))} cases."]
+    if not audited:
+        command = ["automedeval", "audit", "--judge", judge.run_record.get("arguments", {}).get("judge") or "JUDGE"]
+        command += ["--cases", judge.cases.source, "--output", "audits/mine", *asked_with(judge)]
+        steps.append(f"Audit the judge, then give --audits audits/mine to the report: {shlex.join(command)}")
+    return steps
+
+
+def asked_with(judge: JudgeVerdicts) -> list[str]:
+    """Return the options of a judge's run that its audit needs, for the verdicts of both to have the same settings."""
+    rubric = None if without_scale(judge.rubric_name) else judge.rubric_name.partition("@")[0]
+    given = judge.run_record.get("arguments", {"rubric": rubric})
+    defaults = AUDITED_WITH | {
+        each.name: each.default for kind in (EncoderArguments, ChatArguments) for each in fields(kind) if each.init
+    }
+    words = []
+    for name, default in defaults.items():
+        if (value := given.get(name, default)) not in (default, None):
+            words += [f"--{name}", str(value).lower() if isinstance(value, bool) else str(value)]
+    return words + (["--score_decoding", "free"] if given.get("score_decoding") == "free" else [])
+
+
+def known_of_judge(cases: Cases, row: Row, first: str | None = None, **more: Any) -> Known:
+    """Return what is known of a judge, or of a judge of pairs on one criterion, by its verdicts.
+
+    Args:
+        first: the model that is first, or that is compared; None: none.
+        more: further arguments of `Known`, or others than those that are found here.
+    """
+    judge, relation = row.judge, row.relations
+    longer = cases.panel.relations(longer_text(cases.records))
+    given, due = judge.verdicts_valid.sum(), judge.verdicts_due.sum()
+    told = ~np.isnan(relation) & (longer != 0)
+    found = {
+        "blind_to": judge.blind_to,
+        "first": first,
+        "longer": None if first is None else longer_comparisons(cases, relation, longer, cases.models.index(first)),
+        "prefers_longer": float(np.mean((relation * longer)[told] + 1) / 2) if told.any() else None,
+        "valid": float(given / due) if due else None,
+        "empty": judge.by_model(cases.empty),
+        "unread": judge.by_model(judge.unread),
+        "steps": next_steps(judge, "agreement" in more, "audit" in more),
+    }
+    return Known(row.name, **found | more)
+
+
+def longer_comparisons(cases: Cases, relation: np.ndarray, longer: np.ndarray, model: int) -> tuple[int, int]:
+    """Return in how many comparisons of a model its response is the longer one, and how many there are.
+
+    Args:
+        relation, longer: the relations of all pairs by the judge and by length [pairs].
+        model: its number in `cases.models`.
+    """
+    first, second = (cases.model_of[side] == model for side in cases.panel.pairs)
+    compared = ~np.isnan(relation) & (first | second)
+    return int((compared & (np.where(first, longer, -longer) == 1)).sum()), int(compared.sum())

@@ -1,0 +1,225 @@
+"""Choose the main judge, which the report shows first, and measure its agreement with people on cases that did not choose it.
+
+With `LEAST_RATED` rated cases or more the main judge is the one whose concordance with people is highest. A figure from the
+same cases would be too high for the judge that did best on them. It is therefore cross-fitted: the rated cases are dealt into
+`FOLDS` folds, the judge of each fold is chosen on the other folds, and the agreement is that of the chosen judges' verdicts,
+each on its own fold (cross-validation of the whole procedure, choice included: Varma and Simon 2006). Averaged over draws of
+the cases it has no bias from the choice. Where all folds choose the same judge it equals this judge's own agreement.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from automedeval.meta_evaluation.agreement.baselines import best_baseline
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.ratings import People
+from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row, judged_relations
+from automedeval.records import RecordError
+from automedeval.reports.facts import LEAST_RATED
+from automedeval.stats import agreement, bootstrap, interrater, selective
+
+FOLDS = 5
+ROUNDING = 1e-12  # of means of ratings that are equal
+MOST_CASES = 10  # of each list of cases to look at
+
+
+@dataclass(frozen=True)
+class MainJudge:
+    """The main judge, and how it was chosen.
+
+    Args:
+        row: its line of the report: the judge, or one criterion of a judge of pairs.
+        how: "given" (--main_judge), "only" (there is one), "cross-fitted", or "first" (of --verdicts: too few rated cases).
+        rated_cases: the number of cases with a pair that people ordered and every judge was asked about; of a given or only
+            judge, that it was asked about.
+        folds: the line that the other folds chose, for each fold; empty unless cross-fitted.
+        row_of_case: the line whose verdicts count for the agreement on each case.
+        relation: people's relations of the pairs that count [pairs], NaN for the others; None without ratings.
+    """
+
+    row: Row
+    how: str
+    rated_cases: int
+    folds: tuple[Row, ...]
+    row_of_case: tuple[Row, ...]
+    relation: np.ndarray | None
+
+
+def choose(cases: Cases, rows: Sequence[Row], people: People | None, wanted: str | None = None) -> MainJudge:
+    """Choose the main judge among the lines of the report that are no baselines.
+
+    Args:
+        wanted: the name of a line or of a judge; the name of a judge of pairs is its first criterion. None: choose.
+
+    Raises:
+        RecordError: no line or judge has the wanted name.
+    """
+    rows = [row for row in rows if row.judge.kind == "judge"]
+    named = [row for row in rows if wanted in (row.name, row.judge.name)]
+    if wanted is not None and not named:
+        raise RecordError(
+            f"--main_judge: no judge is called {wanted!r}; there are {', '.join(row.name for row in rows)}"
+        )
+    rivals = named[:1] if wanted is not None else rows
+    relation = None
+    ordered = np.zeros(len(cases), bool)
+    if people is not None:
+        asked = [row.people_relations(people) for row in rivals]
+        relation = np.where(np.isnan(asked).any(axis=0), np.nan, asked[0])
+        ordered = cases.panel.per_case(np.nan_to_num(relation) != 0) > 0
+    count = int(ordered.sum())
+    how = (
+        "given"
+        if wanted is not None
+        else "only"
+        if len(rivals) == 1
+        else "first"
+        if count < LEAST_RATED
+        else "cross-fitted"
+    )
+    if how != "cross-fitted":
+        first = rivals[0]
+        if how == "first" and people is not None:
+            relation = first.people_relations(people)
+        return MainJudge(first, how, count, (), (first,) * len(cases), relation)
+    credits = [agreement.accuracies(cases.panel, relation, row.finest)["concordance"] for row in rivals]
+
+    def best(use: np.ndarray) -> Row:
+        values = [credit.of(credit.columns[use].sum(axis=0, keepdims=True))[0] for credit in credits]
+        return rivals[int(np.argmax(values))]
+
+    # The cases are numbered by a hash of their ids, so that this deals them at random, whatever the order of the file.
+    fold = np.where(ordered, np.cumsum(ordered) - 1, np.arange(len(cases))) % FOLDS
+    folds = tuple(best(ordered & (fold != number)) for number in range(FOLDS))
+    return MainJudge(best(ordered), how, count, folds, tuple(folds[number] for number in fold.tolist()), relation)
+
+
+def describe(cases: Cases, main: MainJudge, people: People | None, baselines: Sequence[Row]) -> dict[str, Any]:
+    """Return the record `main_judge` of agreement.json, with a `Statistic` for every figure.
+
+    "baselines" has the concordances of the judge and of each baseline on the same pairs; `finish` makes "best_baseline" of it.
+    """
+    row = main.row
+    record: dict[str, Any] = {
+        "name": row.name,
+        "how": main.how,
+        "rated_cases": main.rated_cases,
+        "folds": [each.name for each in main.folds],
+        "valid_rates": _valid_rates(cases, row.judge),
+        "cases": worth_reading(cases, row, people),
+    }
+    if people is None:
+        return record
+    case = cases.panel.case[cases.panel.pairs[0]]
+    finest = _of_cases(main.row_of_case, case, lambda each: each.finest)
+
+    def concordance(relation: np.ndarray, judged: np.ndarray) -> bootstrap.Statistic:
+        return agreement.accuracies(cases.panel, relation, judged)["concordance"]
+
+    record["concordance"] = concordance(main.relation, finest)
+    record["baselines"] = {}
+    for baseline in baselines:
+        both = np.where(np.isnan(baseline.people_relations(people)), np.nan, main.relation)
+        record["baselines"][baseline.name] = [concordance(both, each) for each in (finest, baseline.finest)]
+    if all(each.values is not None for each in main.row_of_case):
+        values = _of_cases(main.row_of_case, cases.panel.case, lambda each: each.values)
+        asked = _of_cases(main.row_of_case, cases.panel.case, lambda each: each.judge.asked)
+        record |= beside_one_rater(cases, people, values, asked)
+    return record
+
+
+def finish(record: dict[str, Any], sees_reference: bool | None) -> None:
+    """Replace the estimates of `describe` for the baselines by the comparison with the best of them."""
+    if "baselines" in record:
+        pairs = record.pop("baselines")
+        differences = {name: bootstrap.difference(*both) for name, both in pairs.items()}
+        known = {name: each for name, each in differences.items() if each.value is not None}
+        record["best_baseline"] = best_baseline(known, sees_reference)
+        if record["best_baseline"] is not None:
+            record["best_baseline"]["concordance"] = pairs[record["best_baseline"]["name"]][1]
+
+
+def beside_one_rater(cases: Cases, people: People, values: np.ndarray, asked: np.ndarray) -> dict[str, Any]:
+    """Compare a judge, and one rater, with the mean of the other raters on the same pairs; empty if there is one rater.
+
+    Args:
+        values, asked: the judge's scores, and whether it was asked about each response [responses].
+    """
+    times = len(people.annotators)
+    if times < 2:
+        return {}
+    own, others = interrater.leave_one_out(people.by_annotator)
+    keep = ~np.isnan(own)
+    panel = cases.panel.stacked(times).only(keep)
+    own, others = own[keep], others[keep]
+    same = panel.relations(np.where(np.tile(asked, times)[keep], others, np.nan))
+    every, empty = (np.tile(each, times)[keep] for each in (values, cases.empty))
+    judged = {"judge": judged_relations(panel, every, empty), "one_rater": panel.relations(own)}
+    found = {name: agreement.accuracies(panel, same, each)["concordance"] for name, each in judged.items()}
+    return {"against_the_other_raters": found}
+
+
+def _of_cases(rows: Sequence[Row], case: np.ndarray, values: Callable[[Row], np.ndarray]) -> np.ndarray:
+    """Return values whose entries, of the given cases, come from the line of their case."""
+    lines = list(dict.fromkeys(rows))
+    number = np.array([lines.index(row) for row in rows])[case]
+    return np.stack([values(line) for line in lines])[number, np.arange(len(case))]
+
+
+def _valid_rates(cases: Cases, judge: JudgeVerdicts) -> dict[str, bootstrap.Statistic]:
+    """Return, for each model, the share of the verdicts due on its responses that are there and valid."""
+    valid, due = judge.valid_by_response
+    rates = {}
+    for number, name in enumerate(cases.models):
+        own = cases.model_of == number
+        if due[own].any():
+            sums = (cases.panel.per_case(np.where(own, each, 0.0), "responses") for each in (valid, due))
+            rates[name] = bootstrap.ratio(*sums, reason="no verdict")
+    return rates
+
+
+def measures_of_cases(cases: Cases, row: Row, people: People | None) -> dict[str, np.ndarray]:
+    """Return what makes cases worth reading: measure → float [cases], the higher the more; NaN where it is not known.
+
+    - models_differ: the largest less the smallest score of a case; of a judge of pairs, pairs won less lost.
+    - people_disagree: the pairs in another order than people's, weighted by the gap between people's scores.
+    - least_sure: minus the mean gap between the expected scores of two responses; without these minus the share of pairs with
+      the same relation in all orders.
+    """
+    panel = cases.panel
+    values = row.values
+    if values is None:
+        won = np.nan_to_num(row.relations)
+        values = np.zeros(cases.responses)
+        for side, way in zip(panel.pairs, (1, -1)):
+            values += np.bincount(side, way * won, minlength=cases.responses)
+        values[panel.per_case(~np.isnan(row.relations))[panel.case] == 0] = np.nan
+    low, high = np.full((2, len(cases)), np.nan)
+    np.fmin.at(low, panel.case, values)
+    np.fmax.at(high, panel.case, values)
+    found = {"models_differ": high - low}
+    if people is not None:
+        rated, relation = row.rated(people), row.people_relations(people)
+        first, second = panel.pairs
+        lost = np.nan_to_num(np.abs(rated[first] - rated[second]) * np.abs(relation - row.relations))
+        found["people_disagree"] = np.where(panel.per_case(~np.isnan(relation)) > 0, panel.per_case(lost), np.nan)
+    if row.expected is not None:
+        found["least_sure"] = -selective.gaps(panel, row.expected)
+    elif row.consistent is not None:
+        found["least_sure"] = -bootstrap.divide(*row.consistent)
+    return found
+
+
+def worth_reading(cases: Cases, row: Row, people: People | None) -> dict[str, list[str]]:
+    """Return, for each of `measures_of_cases`, the ids of the cases where it is highest; only those above zero."""
+    lists = {}
+    for name, measure in measures_of_cases(cases, row, people).items():
+        order = np.argsort(np.where(np.isnan(measure), np.inf, -measure), kind="stable")[:MOST_CASES].tolist()
+        use = [
+            case for case in order if not np.isnan(measure[case]) and (name == "least_sure" or measure[case] > ROUNDING)
+        ]
+        lists[name] = [cases.records[case].id for case in use]
+    return lists

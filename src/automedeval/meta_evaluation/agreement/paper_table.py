@@ -1,0 +1,170 @@
+"""Make the table in the form of the paper's Table 2: every judge's figures over its runs, and its tests against one judge.
+
+Every cell is the mean over the judge's runs (see `runs`). A test compares a judge with `ours` on the responses, pairs and cases
+on which both have a value in every run. Paper: a t-test. A correlation has no value per case, and the pairs and responses of
+one case depend on one another; so the standard error is that of resampled cases, the same ones for all columns. The p-values of
+a column, two-sided, are adjusted for the number of judges that are compared in it (Holm 1979).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.evaluate import adjust, measures_of
+from automedeval.meta_evaluation.agreement.ratings import People
+from automedeval.meta_evaluation.agreement.runs import SCORES, over_runs, scores_of_all
+from automedeval.meta_evaluation.agreement.verdicts import Row
+from automedeval.stats import bootstrap
+from automedeval.stats.agreement import ACCURACIES, CORRELATIONS
+from automedeval.stats.bootstrap import Estimate, Statistic
+
+RATIONALES = ("bert_score", "bart_score")
+MEASURES = ("spearman", "pearson", "pairwise_accuracy", "triple_accuracy")
+MARKS = ((0.001, "*"), (0.01, "†"), (0.05, "§"))  # Paper: the marks of Table 2
+Rationales = Mapping[str, Mapping[str, Any]]  # name of a judge → what `compare_rationales` found, under "judges"
+
+
+def paper_table(
+    cases: Cases,
+    rows: Sequence[Row],
+    people: People,
+    lines: Sequence[dict[str, Any]],
+    ours: str | None = None,
+    rationales: tuple[Rationales, Rationales] | None = None,
+    resamples: int = bootstrap.RESAMPLES,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Return the table, figures as `Estimate`.
+
+    Args:
+        rows: the judges of `lines`, and others.
+        lines: of `lines_over_runs`.
+        ours: the judge that every other one is tested against; None: no tests.
+        rationales: what `compare_rationales` found, as `Statistic`s and as `Estimate`s from the same resamples; None: the
+            table has no columns for rationales.
+        resamples, seed: of the estimates and of the standard errors.
+
+    Returns:
+        "columns"; "scores", own or expected, that all figures are from; "ours"; "rows": for each judge "judge", "names", "runs"
+        and "of" as in `lines_over_runs`, "valid" share of its verdicts, and "cells": column → what `over_runs` returns, with
+        "mark", and of other judges than ours "difference" (less ours), "p" and "p_adjusted", of the correlations of ours "p".
+    """
+    scores = scores_of_all(lines, "pairwise_accuracy")
+    statistics, estimates = rationales or ({}, {})
+    columns = [name for name in RATIONALES if any(name in record for record in estimates.values())] + list(MEASURES)
+    by_name = {row.name: row for row in rows}
+    table = []
+    for line in lines:
+        own = [by_name[name] for name in line["names"]]
+        cells = {measure: dict(line[measure + SCORES[scores]]) for measure in MEASURES}
+        cells |= {name: _rationale_cell(name, own, estimates) for name in columns if name in RATIONALES}
+        given, valid = (sum(getattr(row.judge, name) for row in own) for name in ("verdicts_due", "verdicts_valid"))
+        record = {name: line[name] for name in ("judge", "names", "runs", "of")}
+        table.append(
+            record | {"valid": float(valid.sum() / given.sum()), "cells": {name: cells[name] for name in columns}}
+        )
+    if ours is not None:
+        mine = next(record for record in table if record["judge"] == ours)
+        others = [record for record in table if record is not mine]
+        for record in others:
+            names = (record["names"], mine["names"])
+            pair = tuple([by_name[name] for name in each] for each in names)
+            found = _differences(cases, people, pair, scores, statistics, columns, resamples, seed)
+            for name in columns:
+                gaps = [each for each in (record, mine) if each["cells"][name]["mean"].value is None]
+                if gaps:
+                    reason = f"{gaps[0]['judge']}: {gaps[0]['cells'][name]['mean'].reason}"
+                    found[name] = Estimate(None, reason=reason)
+                record["cells"][name]["difference"] = found[name]
+        for name in columns:
+            adjust([record["cells"][name] for record in others], "difference", bootstrap.t_test)
+        for name in CORRELATIONS:
+            if name in columns:
+                mine["cells"][name]["p"] = bootstrap.t_test(mine["cells"][name]["mean"])
+    for record in table:
+        for cell in record["cells"].values():
+            cell["mark"] = mark(cell.get("p_adjusted", cell.get("p")))
+    return {"columns": columns, "scores": scores, "ours": ours, "rows": table}
+
+
+def mark(p: float | None) -> str:
+    """Return the paper's mark of a p-value, "" for none."""
+    return "" if p is None else next((sign for level, sign in MARKS if p < level), "")
+
+
+def _differences(
+    cases: Cases,
+    people: People,
+    pair: tuple[list[Row], list[Row]],
+    scores: str,
+    statistics: Rationales,
+    columns: Sequence[str],
+    resamples: int,
+    seed: int,
+) -> dict[str, Estimate]:
+    """Return column → a judge's figure less ours, where both have a value in every run.
+
+    `pair` has the trainings of the judge and those of ours.
+    """
+    units = [run for rows in pair for row in rows for run in row.runs()]
+    relation = cases.panel.relations(people.scores)
+    for row in (row for rows in pair for row in rows):
+        relation = np.where(np.isnan(row.people_relations(people)), np.nan, relation)
+    rated = people.scores.copy()
+    for unit in units:
+        values = unit.scores if scores == "own" else unit.expected
+        rated = rated if values is None else np.where(np.isnan(values), np.nan, rated)
+    tree: dict[str, list[dict[str, dict[int, Any]]]] = {name: [] for name in columns}
+    for rows in pair:
+        measured = {
+            row.name: {number: measures_of(cases, run, rated, relation) for number, run in enumerate(row.runs())}
+            for row in rows
+        }
+        for name in MEASURES:
+            tree[name].append(
+                {row: {n: found[name + SCORES[scores]] for n, found in runs.items()} for row, runs in measured.items()}
+            )
+        for name in columns:
+            if name in RATIONALES:
+                tree[name].append({row.name: _rationale_runs(name, statistics[row.judge.name]) for row in rows})
+    for name in columns:
+        if name in RATIONALES:
+            tree[name] = _on_shared_cases(tree[name])
+    estimated = bootstrap.estimate(tree, len(cases), resamples, seed)
+    found = {}
+    for name, sides in estimated.items():
+        unit, apart = ((0.0, 1.0), (-1.0, 1.0)) if name in ACCURACIES else (None, None)
+        first, second = (over_runs(side, unit)["mean"] for side in sides)
+        found[name] = bootstrap.difference(first, second, apart)
+    return found
+
+
+def _rationale_runs(name: str, record: Mapping[str, Any]) -> dict[int, Statistic | Estimate]:
+    """Return run → the figure of a judge's rationales."""
+    if name not in record:
+        return {0: Estimate(None, reason=record.get("reason", "not computed"))}
+    runs = {each["run"]: each[name] for each in record["runs"] or [{"run": 0, name: record[name]}]}
+    return {run: figure["f1"] if name == "bert_score" else figure for run, figure in runs.items()}
+
+
+def _rationale_cell(name: str, rows: Sequence[Row], estimates: Rationales) -> dict[str, Any]:
+    return over_runs({row.name: _rationale_runs(name, estimates[row.judge.name]) for row in rows})
+
+
+def _on_shared_cases(sides: list[dict[str, dict[int, Any]]]) -> list[dict[str, dict[int, Any]]]:
+    """Return the means of rationales over the cases in which each of them has a value; its columns are sum and count."""
+    every = [figure for side in sides for runs in side.values() for figure in runs.values()]
+    if not all(isinstance(figure, Statistic) for figure in every):
+        return sides  # one has no figure, and there is no difference
+    shared = np.all([figure.columns[:, 1] > 0 for figure in every], axis=0)
+
+    def kept(figure: Statistic) -> Statistic:
+        columns = figure.columns * shared[:, None]
+        return replace(figure, columns=columns, n=int(columns[:, 1].sum()), reason="no case has a rationale of both")
+
+    return [
+        {name: {run: kept(figure) for run, figure in runs.items()} for name, runs in side.items()} for side in sides
+    ]

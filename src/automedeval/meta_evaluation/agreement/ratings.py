@@ -1,0 +1,256 @@
+"""Read people's ratings of responses, their choices between responses, and their ratings of and preferences between verdicts.
+
+A record that does not fit the cases is an error with file and line. What is left out is a note in the report.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from automedeval.meta_evaluation.agreement.cases import Cases, UnknownCases
+from automedeval.records import (
+    Case,
+    Choice,
+    Preference,
+    Rating,
+    RecordError,
+    Response,
+    Verdict,
+    VerdictRating,
+    check_number,
+    check_ratings,
+    read_placed,
+    without_repeats,
+)
+from automedeval.stats import bootstrap
+from automedeval.stats.agreement import CHOICES
+
+
+@dataclass
+class People:
+    """Ratings of responses.
+
+    Args:
+        annotators: the names of the annotators, sorted.
+        by_criterion: each criterion's ratings: float [responses, annotators], NaN where there is none.
+        crossed: whether annotators are persons who rated all that was rated; otherwise an annotator's name is a position only.
+        comments: the number of a response → (annotator, comment) of its ratings.
+    """
+
+    annotators: list[str]
+    by_criterion: dict[str, np.ndarray]
+    crossed: bool
+    comments: dict[int, list[tuple[str, str]]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @cached_property
+    def by_annotator(self) -> np.ndarray:
+        """Each annotator's mean over criteria: float [responses, annotators]."""
+        return _mean(np.stack(list(self.by_criterion.values())), 0)
+
+    def on_criterion(self, name: str) -> np.ndarray:
+        """Return people's score of each response on one criterion, the mean over annotators: float [responses]."""
+        return _mean(self.by_criterion[name], 1)
+
+    @cached_property
+    def scores(self) -> np.ndarray:
+        """People's score of each response, the mean over annotators of the mean over criteria: float [responses]."""
+        return _mean(self.by_annotator, 1)
+
+
+def _mean(values: np.ndarray, axis: int) -> np.ndarray:
+    known = (~np.isnan(values)).sum(axis=axis)
+    return np.where(known > 0, np.nansum(values, axis=axis) / np.maximum(known, 1), np.nan)
+
+
+def read_ratings(path: str, cases: Cases, raters: str | None = None) -> People:
+    """Read people's ratings of responses; see `gather_ratings`."""
+    return gather_ratings(read_placed(path, Rating), cases, path, raters)
+
+
+def gather_ratings(
+    placed: Iterable[tuple[str, Rating]], cases: Cases, source: str, raters: str | None = None
+) -> People:
+    """Lay out ratings as arrays.
+
+    Args:
+        placed: ("file:line", rating) as `read_placed` yields them; source: the name of their file.
+        raters: "crossed", "anonymous", or None: crossed if all raters rated all that was rated.
+
+    Raises:
+        RecordError: a fault of `check_ratings`, or no rating of any of these cases.
+    """
+    other = UnknownCases(f"{source}: ratings", cases)
+    given: dict[tuple[int, str, str], float] = {}
+    comments: dict[int, list[tuple[str, str]]] = defaultdict(list)
+    for _, rating in check_ratings(other.leave_out(placed), {case.id: case.models for case in cases.records}):
+        response = cases.locate(cases.index[rating.case_id], rating.model)
+        given[response, rating.annotator, rating.criterion] = rating.score
+        if rating.comment:
+            comments[response].append((rating.annotator, rating.comment))
+    if not given:
+        raise RecordError(f"{source}: no rating of any case in {cases.source}")
+    annotators = sorted({annotator for _, annotator, _ in given})
+    column = {name: number for number, name in enumerate(annotators)}
+    by_criterion = {
+        name: np.full((cases.responses, len(annotators)), np.nan) for name in sorted({name for *_, name in given})
+    }
+    for (response, annotator, criterion), score in given.items():
+        by_criterion[criterion][response, column[annotator]] = score
+    notes = other.notes()
+    rated = {name: ~np.isnan(values).all(axis=1) for name, values in by_criterion.items()}
+    complete = all(not np.isnan(values[rated[name]]).any() for name, values in by_criterion.items())
+    if raters is None:
+        notes.append(
+            "raters are taken as crossed: all of them rated all that was rated"
+            if complete
+            else "raters are taken as anonymous: not all of them rated everything (--raters crossed if they are persons)"
+        )
+    people = People(annotators, by_criterion, complete if raters is None else raters == "crossed", comments, notes)
+    unrated = len(cases) - len(np.unique(cases.panel.case[~np.isnan(people.scores)]))
+    if unrated:
+        notes.append(f"{unrated} of {len(cases)} cases have no rating and are left out of every agreement")
+    return people
+
+
+def scores_of_people(
+    ratings: Iterable[tuple[str, Rating]], source: str
+) -> dict[tuple[str, str], tuple[float, list[float]]]:
+    """Return (case id, model) → people's score and single ratings of every rated response, where there is no file of cases.
+
+    `ratings` and `source` are as for `gather_ratings`; a fault of `check_ratings` is a RecordError.
+    """
+    placed = list(ratings)
+    models: dict[str, dict[str, None]] = defaultdict(dict)
+    for _, rating in placed:
+        models[rating.case_id][rating.model] = None
+    if not placed:
+        return {}
+    cases = Cases([Case(name, "", tuple(Response(model, "") for model in of)) for name, of in models.items()], source)
+    people = gather_ratings(placed, cases, source)
+    keys = [(case.id, model) for case in cases.records for model in case.models]
+    single = np.concatenate(list(people.by_criterion.values()), axis=1)
+    return {key: (score, own[~np.isnan(own)].tolist()) for key, score, own in zip(keys, people.scores.tolist(), single)}
+
+
+def read_choices(path: str, cases: Cases) -> tuple[dict[str, dict[int, Counter]], list[str]]:
+    """Read people's choices between two responses: criterion → pair → votes by index of CHOICES; and notes."""
+    votes: dict[str, dict[int, Counter]] = defaultdict(lambda: defaultdict(Counter))
+    other = UnknownCases(f"{path}: choices", cases)
+    ours = other.leave_out(read_placed(path, Choice))
+    for place, choice in without_repeats(ours, lambda each: frozenset(each.pair)):
+        case = cases.index[choice.case_id]
+        try:
+            located = [cases.locate(case, model) for model in choice.pair]
+        except KeyError as error:
+            raise RecordError(f"{place}: case {choice.case_id!r} has no response of {error.args[0]!r}") from None
+        if choice.choice in CHOICES[2:]:
+            code = CHOICES.index(choice.choice)
+        else:
+            code = int(located[choice.pair.index(choice.choice)] != min(located))
+        votes[choice.criterion][cases.pair_index[min(located), max(located)]][code] += 1
+    if not votes:
+        raise RecordError(f"{path}: no choice about any case in {cases.source}")
+    return votes, other.notes()
+
+
+def read_verdict_ratings(
+    path: str, cases: Cases, verdicts: Iterable[Verdict] = ()
+) -> tuple[dict[str, dict[str, list[tuple[int, float]]]], list[str]]:
+    """Read physicians' ratings of verdicts: judge → criterion → (case, score) of every rating; and notes.
+
+    Args:
+        verdicts: the judges' verdicts. A rating with a digest that none of the judge's verdicts on the case has is left out.
+            Where the judge has no verdict on the case, it stays.
+
+    Raises:
+        RecordError: a second rating of one verdict by one annotator on one criterion, a score that is no usable number, or no
+            rating of any of these verdicts.
+    """
+    found: dict[str, dict[str, list[tuple[int, float]]]] = defaultdict(lambda: defaultdict(list))
+    digests: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for verdict in verdicts:
+        digests[verdict.case_id, verdict.judge].add(verdict.digest)
+    other, counts = UnknownCases(f"{path}: ratings of verdicts", cases), Counter()
+
+    def is_ours(rating: VerdictRating) -> bool:
+        there = digests.get((rating.case_id, rating.judge))
+        without = rating.verdict_digest is None
+        counts["without"] += without
+        counts["other"] += (left_out := bool(there) and not without and rating.verdict_digest not in there)
+        return not left_out
+
+    placed = (each for each in other.leave_out(read_placed(path, VerdictRating)) if is_ours(each[1]))
+    for place, rating in without_repeats(placed, lambda each: each.judge):
+        check_number(rating.score, "score", place)
+        found[rating.judge][rating.criterion].append((cases.index[rating.case_id], rating.score))
+    if not found:
+        raise RecordError(f"{path}: no rating of these verdicts on any case in {cases.source}")
+    notes = other.notes()
+    if counts["other"]:
+        notes.append(f"{path}: {counts['other']} left out: of other texts than the judges' verdicts given here")
+    if counts["without"]:
+        notes.append(f"{path}: {counts['without']} have no verdict_digest: counted by case and judge alone")
+    return found, notes
+
+
+TIE = "tie"
+OUTCOMES = ("first", TIE, "second")
+# The two judges → criterion → every vote: number of the case, annotator, index of OUTCOMES.
+Preferences = dict[tuple[str, str], dict[str, list[tuple[int, str, int]]]]
+
+
+def gather_preferences(
+    placed: Iterable[tuple[str, Preference]], cases: Cases, source: str
+) -> tuple[Preferences, list[str]]:
+    """Return people's preferences between the verdicts of every two judges, and notes.
+
+    Raises:
+        RecordError: a preference that is given twice, a judge called "tie", or no preference about any of these cases.
+    """
+    found: Preferences = {}
+    other = UnknownCases(f"{source}: preferences", cases)
+    for place, given in without_repeats(other.leave_out(placed), lambda each: frozenset(each.judges)):
+        if TIE in given.judges:
+            raise RecordError(f"{place}: a judge cannot be called {TIE!r}: the word is a choice")
+        judges = given.judges[::-1] if given.judges[::-1] in found else given.judges
+        number = 1 if given.choice == TIE else 2 * judges.index(given.choice)
+        votes = found.setdefault(judges, defaultdict(list))[given.criterion]
+        votes.append((cases.index[given.case_id], given.annotator, number))
+    if not found:
+        raise RecordError(f"{source}: no preference about any case in {cases.source}")
+    return found, other.notes()
+
+
+def preference_shares(preferences: Preferences, cases: int) -> list[dict[str, Any]]:
+    """Return, for every two judges and every criterion, the shares of votes for the first, for a tie and for the second.
+
+    Args:
+        cases: the number of cases.
+
+    Returns:
+        {"judges", "criteria": {criterion: {"first", "tie", "second", "margin", "annotators", "cases"}}} each, shares and
+        margin (first less second) as `Statistic`; `annotators` maps each annotator to three shares, whose spread the paper's
+        error bars show.
+    """
+    records = []
+    for judges, by_criterion in preferences.items():
+        criteria = {}
+        for criterion, votes in by_criterion.items():
+            case, place = (np.array([vote[at] for vote in votes]) for at in (0, 2))
+            counts = np.stack([np.bincount(case, place == number, minlength=cases) for number in range(3)])
+            total, reason = counts.sum(axis=0), "no preference"
+            shares = {name: bootstrap.ratio(count, total, len(votes), reason) for name, count in zip(OUTCOMES, counts)}
+            margin = bootstrap.mean(counts[0] - counts[2], total, len(votes), reason, (-1.0, 1.0))
+            own = defaultdict(lambda: [0, 0, 0])
+            for _, annotator, number in votes:
+                own[annotator][number] += 1
+            annotators = {name: [n / sum(own[name]) for n in own[name]] for name in sorted(own)}
+            more = {"margin": margin, "annotators": annotators, "cases": int((total > 0).sum())}
+            criteria[criterion] = shares | more
+        records.append({"judges": list(judges), "criteria": criteria})
+    return records

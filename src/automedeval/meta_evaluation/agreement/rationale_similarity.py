@@ -1,0 +1,161 @@
+"""Compare judges' rationales with a teacher's on the same cases (paper section 4.3, Table 2).
+
+This is the similarity to one teacher; it does not tell whether either rationale is right. The metric is passed in as `score`:
+the `rationale_score` of `automedeval.metrics`.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from automedeval.meta_evaluation.agreement.cases import Cases, UnknownCases
+from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, check_order
+from automedeval.records import RecordError, Verdict, read_placed, verdicts_file
+from automedeval.rubrics.rationale import DOCTOR, permute
+from automedeval.stats import bootstrap
+
+LABEL = "similarity to the teacher's rationale, not its quality"
+Shown = tuple[int, tuple[int, ...], bool]  # case, responses, whether their order matters
+
+
+def rationales_of(judge: JudgeVerdicts) -> tuple[dict[Shown, list[tuple[int, str]]], Counter]:
+    """Return a judge's rationales with their runs by the responses that it was shown, and why its other verdicts have none.
+
+    Every rationale is renamed to the order of the case: Doctor 1 is the same response in all of them. Answers A and B of a pair
+    are not renamed; there only verdicts in the same order can be compared.
+    """
+    texts: dict[Shown, list[tuple[int, str]]] = {}
+    left_out: Counter = Counter()
+    for case, verdict in zip(judge.case_of.tolist(), judge.verdicts):
+        if not verdict.valid:
+            left_out["invalid"] += 1
+        elif not (verdict.rationale or "").strip():
+            left_out["without a rationale"] += 1
+        elif verdict.pair is not None:
+            texts.setdefault((case, verdict.order, True), []).append((verdict.run, verdict.rationale))
+        else:
+            order = tuple(sorted(verdict.order))
+            slots = [verdict.order.index(response) for response in order]
+            text = permute(verdict.rationale, slots, judge.rubric.slot_word if judge.rubric else DOCTOR)
+            texts.setdefault((case, order, False), []).append((verdict.run, text))
+    return texts, left_out
+
+
+def read_teacher(given: str, cases: Cases, judges: Sequence[JudgeVerdicts] = ()) -> tuple[JudgeVerdicts, list[str]]:
+    """Return the verdicts of one teacher, and notes.
+
+    Args:
+        given: the name of one of the judges, or a file of verdicts, or a folder that holds a verdicts.jsonl.
+
+    Raises:
+        RecordError: neither a judge nor a file, or both; a file with verdicts of two judges; a verdict on a case whose texts
+            changed since; no rationale on any of these cases.
+    """
+    judge = next((judge for judge in judges if judge.name == given), None)
+    there = Path(given).exists()
+    if judge is not None and there:
+        raise RecordError(f"{given}: the name of a judge in --verdicts, and of a file; ./{given} is the file")
+    if judge is None and not there:
+        names = f"; there are {', '.join(each.name for each in judges)}" if judges else ""
+        raise RecordError(f"{given}: No such file or directory, and no judge in --verdicts has this name{names}")
+    teacher, notes = (judge, []) if judge is not None else _read_one(verdicts_file(given), cases)
+    if teacher is None or not any(each.valid and (each.rationale or "").strip() for each in teacher.verdicts):
+        raise RecordError(f"{given}: no valid verdict with a rationale on any case in {cases.source}")
+    return teacher, notes
+
+
+def _read_one(file: Path, cases: Cases) -> tuple[JudgeVerdicts | None, list[str]]:
+    """Return the verdicts of the only judge of a file, None where none is on these cases; and notes."""
+    other = UnknownCases(f"{file}: verdicts", cases)
+    found: list[Verdict] = []
+    name = None
+    for place, verdict in read_placed(file, Verdict):
+        name = name or verdict.judge
+        if verdict.judge != name:
+            raise RecordError(f"{place}: a verdict of {verdict.judge!r}; all verdicts must be of one teacher, {name!r}")
+        if other.knows(verdict):
+            check_order(place, cases.records[cases.index[verdict.case_id]], verdict)
+            found.append(verdict)
+    return JudgeVerdicts(cases, found) if found else None, other.notes()
+
+
+def compare_rationales(
+    cases: Cases,
+    judges: Sequence[JudgeVerdicts],
+    teacher: JudgeVerdicts,
+    score: Callable[..., dict[str, Any]],
+    **settings: Any,
+) -> dict[str, Any]:
+    """Compare judges' rationales with the teacher's on the same responses of the same case.
+
+    Args:
+        judges: judges of verdict files; baselines are passed over.
+        score: takes predictions, lists of references and `settings`, and returns what `rationale_score` does; of several
+            references the best figure counts.
+
+    Returns:
+        `teacher`, `label`, `settings`, the metric's `bert_score_hash` and `revisions`, and under `judges` for each name:
+        `bert_score` {precision, recall, f1} and `bart_score` as `Statistic`s, the same under `runs` for each run by itself,
+        None where there is one, `rationales` (how many were compared), `left_out` {reason: count}, `truncated`; or `reason`.
+
+    Raises:
+        RecordError: `score` refuses the texts or the settings.
+    """
+    table: dict[str, dict[str, Any]] = {}
+    items: list[tuple[str, int, int, str, list[str]]] = []
+    references = {shown: [text for _, text in texts] for shown, texts in rationales_of(teacher)[0].items()}
+    for judge in judges:
+        if judge.kind != "judge":
+            continue
+        if judge.judge == teacher.judge:
+            table[judge.name] = {"reason": "the teacher itself"}
+            continue
+        own, left_out = rationales_of(judge)
+        before = len(items)
+        for shown, texts in own.items():
+            if shown in references:
+                items += [(judge.name, run, shown[0], text, references[shown]) for run, text in texts]
+            else:
+                left_out["without a rationale of the teacher's"] += len(texts)
+        count = len(items) - before
+        table[judge.name] = {"rationales": count, "left_out": dict(left_out), "runs": None}
+        if not count:
+            none = "no rationale on responses that the teacher has a rationale on"
+            table[judge.name]["reason"] = none if own else "this judge gives no rationale, or no valid verdict"
+    result = {"teacher": teacher.judge, "label": LABEL, "settings": settings, "judges": table}
+    if not items:
+        return result
+    names, runs, places, predictions, of_teacher = zip(*items)
+    try:
+        found = score(predictions=list(predictions), references=list(of_teacher), **settings)
+    except ValueError as error:
+        raise RecordError(f"the rationales cannot be compared: {error}") from None
+    result |= {name: found[name] for name in ("bert_score_hash", "revisions") if name in found}
+    cut = Counter(names[item] for item in found["truncated"])
+    of_judge, of_run, of_case = (np.array(column) for column in (names, runs, places))
+
+    def figures(rows: np.ndarray) -> dict[str, Any]:
+        def mean(values: Sequence[float | None]) -> bootstrap.Statistic:
+            known = np.array(values, float)[rows]  # None becomes NaN
+            sums = (np.bincount(of_case[rows], each, len(cases)) for each in (np.nan_to_num(known), ~np.isnan(known)))
+            return bootstrap.mean(*sums, int((~np.isnan(known)).sum()), "no rationale has a score")
+
+        means: dict[str, Any] = {}
+        if "bert_score" in found:
+            means["bert_score"] = {key: mean(values) for key, values in found["bert_score"].items()}
+        if "bart_score" in found:
+            means["bart_score"] = mean(found["bart_score"])
+        return means
+
+    for judge in judges:
+        if judge.name in names:
+            own = of_judge == judge.name
+            table[judge.name] |= {"truncated": cut[judge.name]} | figures(np.flatnonzero(own))
+            if len(judge.all_runs) > 1:
+                table[judge.name]["runs"] = [
+                    {"run": run} | figures(np.flatnonzero(own & (of_run == run))) for run in judge.all_runs
+                ]
+    return result

@@ -1,0 +1,730 @@
+"""Read judges' verdicts, check each against its case, and lay them out as flat arrays.
+
+A verdict that does not fit its case or its rubric is an error with file and line. What is left out is a note in the report.
+"""
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from automedeval.meta_evaluation.agreement.cases import Cases, UnknownCases
+from automedeval.meta_evaluation.agreement.ratings import People
+from automedeval.records import Case, RecordError, Verdict, check_number, named_file, read_placed, verdicts_file
+from automedeval.rubrics import LIKELIHOOD, Rubric, RubricError, read_rubric, without_scale
+from automedeval.stats.agreement import CHOICES, Panel, relation_of
+from automedeval.stats.bootstrap import divide
+
+Values = dict[int, float]  # index of a response in its case → value
+
+
+def own_values(verdict: Verdict, rubric: Rubric | None = None, models: Sequence[str] = ()) -> Values:
+    """Return a verdict's whole scores; without these the shares of criteria won, or a likelihood judge's numbers.
+
+    Args:
+        rubric: the rubric of a pairwise judge; it has the criteria of which a choice means the worse response.
+        models: the models of the case, in its order; by default those in the verdict.
+    """
+    if not verdict.valid:
+        return {}
+    if not verdict.choices:
+        given = verdict.scores if verdict.scores is not None else verdict.expected_scores
+        return {index: float(given[index]) for index in verdict.order if given[index] is not None}
+    models = models or verdict.extra["models"]
+    worse = {each.name for each in rubric.criteria if each.polarity == "worse"} if rubric else set()
+    total = dict.fromkeys(verdict.order, 0.0)
+    for criterion, choice in verdict.choices.items():
+        for index in verdict.order:
+            share = 0.5 if choice in CHOICES[2:] else float(choice == models[index])
+            total[index] += 1 - share if criterion in worse else share
+    return {index: value / len(verdict.choices) for index, value in total.items()}
+
+
+def expected_values(verdict: Verdict) -> Values | None:
+    """Return a valid verdict's expected scores, of the responses that it could read; None where it has none."""
+    given = verdict.expected_scores
+    if not verdict.valid or given is None:
+        return None
+    return {index: float(given[index]) for index in verdict.order if given[index] is not None}
+
+
+def judged_relations(panel: Panel, values: np.ndarray, empty: np.ndarray) -> np.ndarray:
+    """Return the relations of pairs by a judge's values: float [pairs]; an empty response loses a tie with an answer.
+
+    Args:
+        values, empty: a judge's values, and whether each response is empty [responses of the panel].
+    """
+    found, (first, second) = panel.relations(values), panel.pairs
+    return np.where(found == 0, empty[second] * 1.0 - empty[first], found)
+
+
+@dataclass(eq=False)
+class JudgeVerdicts:
+    """One judge's verdicts by one rubric as flat arrays, one entry per verdict and response.
+
+    A verdict has an entry for every response that it shows, in the order of the case; an invalid one has entries without value.
+    `panel` has the verdicts as groups: its pairs are called pairs of verdicts here, those of `cases.panel` are pairs of cases.
+
+    Args:
+        verdicts: all verdicts of the judge, in the order of the file; `valid` are the valid ones.
+        rubric: the judge's rubric; None where it has no file or the file was not found.
+        name: the judge's name in a report; by default `judge`, its name in the verdicts.
+        file: the file of the verdicts; the record of the run is looked for beside it.
+
+    Further attributes:
+        case_of, run: int [verdicts], the number of the case and the run; `runs` are the runs with a valid verdict, ascending.
+        response: int [entries], the number of the response; slot: int [entries], its place in the order shown, from 0.
+        score, expected_score: float [entries], NaN where there is none; scores, expected: their means, float [responses].
+        has_own: whether there are whole scores or choices; has_expected: whether every valid verdict has expected scores.
+        of_pairs: whether the judge compares pairs, also where no verdict is valid.
+        criteria: the criteria of which there are choices; worse: those of which a choice means the worse response.
+        is_valid: bool [verdicts]; errors: the number of invalid ones, by error.
+        given, verdicts_valid: float [cases], the number of verdicts, and of valid ones.
+        settings, checkpoint: the fingerprints of the judge's settings and of its weights; None where they are not known.
+        scale: the rubric's scale, None where it is not known.
+    """
+
+    cases: Cases
+    verdicts: Sequence[Verdict]
+    rubric: Rubric | None = None
+    name: str = ""
+    file: Path | None = None
+    kind = "judge"
+
+    def __post_init__(self) -> None:
+        self.judge, self.rubric_name = self.verdicts[0].author
+        self.name = self.name or self.judge
+        entries = []
+        for number, verdict in enumerate(self.verdicts):
+            start = int(self.cases.start[self.cases.index[verdict.case_id]])
+            given = (verdict.scores, verdict.expected_scores) if verdict.valid else (None, None)
+            for place, index in sorted(enumerate(verdict.order), key=lambda shown: shown[1]):
+                entries.append((number, start + index, place, *(values[index] if values else None for values in given)))
+        columns = zip(*entries) if entries else [()] * 5
+        group, self.response, self.slot, self.score, self.expected_score = (
+            np.array(column, kind)
+            for column, kind in zip(columns, (int, int, int, float, float))  # None becomes NaN
+        )
+        self.case_of = np.array([self.cases.index[verdict.case_id] for verdict in self.verdicts], int)
+        self.run = np.array([verdict.run for verdict in self.verdicts], int)
+        self.panel = Panel(group, self.case_of, len(self.cases))
+        is_valid = np.array([verdict.valid for verdict in self.verdicts])
+        self.has_expected = all(verdict.expected_scores is not None for verdict in self.verdicts if verdict.valid)
+        self.has_expected &= bool(is_valid.any())
+        self._summarise(is_valid)
+
+    def _summarise(self, is_valid: np.ndarray) -> None:
+        self.is_valid = is_valid
+        self.valid = [verdict for verdict in self.verdicts if verdict.valid]
+        self.runs = np.unique(self.run[is_valid]).tolist()
+        self.scores, self.expected = self.per_response(self.score), self.per_response(self.expected_score)
+        self.has_own = any(verdict.scores is not None or verdict.choices for verdict in self.valid)
+        self.of_pairs = any(verdict.pair is not None for verdict in self.verdicts)
+        self.criteria = list(dict.fromkeys(name for verdict in self.valid for name in verdict.choices or ()))
+        known = self.rubric.criteria if self.rubric else ()
+        self.worse = {each.name for each in known if each.polarity == "worse" and each.name in self.criteria}
+        self.given = np.bincount(self.case_of, minlength=len(self.cases)).astype(float)
+        self.verdicts_valid = np.bincount(self.case_of[is_valid], minlength=len(self.cases)).astype(float)
+        recorded = (verdict.settings for verdict in reversed(self.verdicts) if "settings" in verdict.extra)
+        self.settings = next(recorded, None)
+        checkpoints = {str(verdict.extra.get("checkpoint") or "") for verdict in self.verdicts}
+        self.checkpoint = checkpoints.pop() or None if len(checkpoints) == 1 else None
+        self.scale = self.rubric.scale if self.rubric else None
+        self.errors = Counter(verdict.error or "unknown" for verdict in self.verdicts if not verdict.valid)
+
+    @cached_property
+    def all_runs(self) -> list[int]:
+        """The runs, also those without a valid verdict, ascending."""
+        return np.unique(self.run).tolist()
+
+    @cached_property
+    def entries(self) -> list[slice]:
+        """The entries of each verdict."""
+        edges = np.searchsorted(self.panel.group, np.arange(len(self.verdicts) + 1)).tolist()
+        return [slice(*each) for each in itertools.pairwise(edges)]
+
+    @property
+    def blind_to(self) -> list[str] | None:
+        """The kinds of danger that a judge made like this one cannot see; None where this is not known."""
+        return next((verdict.extra["blind_to"] for verdict in self.verdicts if "blind_to" in verdict.extra), None)
+
+    @property
+    def sees_reference(self) -> bool | None:
+        """Whether the judge is shown the reference; None where this is not known."""
+        if self.rubric_name == LIKELIHOOD:
+            return False
+        if any(verdict.extra.get("reads_reference") for verdict in self.valid):
+            return True
+        return None if self.rubric is None else self.rubric.needs_reference
+
+    # --- values of entries, and their means over verdicts
+
+    @cached_property
+    def own(self) -> np.ndarray:
+        """The values that the judge itself gave (see `own_values`): float [entries]."""
+        records, found = self.cases.records, []
+        for case, verdict in zip(self.case_of.tolist(), self.verdicts):
+            values = own_values(verdict, self.rubric, records[case].models)
+            found += [values.get(index) for index in sorted(verdict.order)]
+        return np.array(found, float)
+
+    @property
+    def finest(self) -> np.ndarray:
+        """The expected scores where every valid verdict has them, else the judge's own values: float [entries]."""
+        return self.expected_score if self.has_expected else self.own
+
+    @cached_property
+    def unit(self) -> float:
+        """One step of the values: a point, or all criteria; of a judge without a scale the standard deviation."""
+        known = self.finest[~np.isnan(self.finest)]
+        return 1.0 if self.has_own or not len(known) else float(np.std(known)) or 1.0
+
+    @property
+    def unit_name(self) -> str:
+        """The name of one step."""
+        if not self.has_own:
+            return "standard deviations of its values"
+        return "share of criteria won" if self.criteria else "points"
+
+    def relations(self, values: np.ndarray) -> np.ndarray:
+        """Return the relations of all pairs of cases by values [responses], see `judged_relations`."""
+        return judged_relations(self.cases.panel, values, self.cases.empty)
+
+    def per_response(self, values: np.ndarray, run: int | None = None) -> np.ndarray:
+        """Return the mean of values [entries] over verdicts, of all runs or of one: float [responses], NaN without any."""
+        use = ~np.isnan(values)
+        if run is not None:
+            use &= self.run[self.panel.group] == run
+        count = np.bincount(self.response[use], minlength=self.cases.responses)
+        return divide(np.bincount(self.response[use], values[use], minlength=self.cases.responses), count)
+
+    @cached_property
+    def criterion_scores(self) -> dict[str, np.ndarray]:
+        """The mean score on each criterion that the judge scores by itself: float [responses]; empty where it scores none."""
+        found = {}
+        for name in dict.fromkeys(name for verdict in self.valid for name in verdict.criterion_scores or ()):
+            given = [
+                verdict.criterion_scores[name][index] if verdict.valid and verdict.criterion_scores else None
+                for verdict in self.verdicts
+                for index in sorted(verdict.order)
+            ]
+            found[name] = self.per_response(np.array(given, float))
+        return found
+
+    @cached_property
+    def mixed(self) -> np.ndarray:
+        """The scores; where the judge gives none, the expected scores: float [responses]."""
+        return self.expected if np.isnan(self.scores).all() else self.scores
+
+    # --- pairs of verdicts
+
+    @cached_property
+    def pairs(self) -> np.ndarray:
+        """The number of each pair of verdicts among the pairs of cases: int [pairs of verdicts]."""
+        ours, count = self.cases.panel.pairs, self.cases.responses
+        first, second = (self.response[side] for side in self.panel.pairs)
+        return np.searchsorted(ours[0].astype(np.int64) * count + ours[1], first.astype(np.int64) * count + second)
+
+    @cached_property
+    def pair_relations(self) -> np.ndarray:
+        """The relation of every pair of cases by the mean gap within a verdict: -1, 0, 1; NaN where none was judged."""
+        first, second = self.panel.pairs
+        gaps = self.finest[first] - self.finest[second]
+        known, count = ~np.isnan(gaps), len(self.cases.panel.pairs[0])
+        total = np.bincount(self.pairs[known], gaps[known], minlength=count)
+        return relation_of(divide(total, np.bincount(self.pairs[known], minlength=count)))
+
+    @cached_property
+    def pair_runs(self) -> tuple[np.ndarray, np.ndarray]:
+        """The group of every pair of verdicts by pair of cases and run, and each group's number among the pairs of cases."""
+        runs = self.run.max(initial=0) + 1
+        keys = self.pairs * runs + self.run[self.panel.group[self.panel.pairs[0]]]
+        keys, group = np.unique(keys, return_inverse=True)
+        return group, keys // runs
+
+    def tally(self, values: np.ndarray, kinds: Sequence[int]) -> np.ndarray:
+        """Count how often each kind is among the values [pairs of verdicts] of a group of `pair_runs`: [kinds, groups]."""
+        group, pair = self.pair_runs
+        return np.stack([np.bincount(group, values == kind, minlength=len(pair)) for kind in kinds])
+
+    def per_case(self, values: np.ndarray) -> np.ndarray:
+        """Sum values of the groups of `pair_runs` over each case."""
+        case = self.cases.panel.case[self.cases.panel.pairs[0][self.pair_runs[1]]]
+        return np.bincount(case, values, minlength=len(self.cases))
+
+    def consistency(self, values: np.ndarray) -> np.ndarray:
+        """Count pairs with one value in all orders of a run, and pairs in several orders: float [2, cases]."""
+        counts = self.tally(values, range(-1, len(CHOICES)))
+        several = counts.sum(axis=0) > 1
+        return np.stack([self.per_case(several & ((counts > 0).sum(axis=0) == 1)), self.per_case(several)])
+
+    def slot_effects(self, values: np.ndarray) -> np.ndarray:
+        """Sum by how much values [entries] in each slot lie above the mean of their verdict, and count: [slots, 2, cases].
+
+        Verdicts on one response, and those that lack a value, are left out.
+        """
+        panel = self.panel
+        count = panel.per_group(np.ones(len(values)), "responses")
+        apart = values - (panel.per_group(values, "responses") / np.maximum(count, 1))[panel.group]
+        use = (count[panel.group] > 1) & ~np.isnan(apart)
+        slots = range(self.slot[use].max(initial=-1) + 1)
+        here = [use & (self.slot == slot) for slot in slots]
+        sums = [panel.per_case(each, "responses") for at in here for each in (np.where(at, apart, 0.0), at)]
+        return np.array(sums).reshape(-1, 2, panel.cases)
+
+    # --- choices of a pairwise judge
+
+    def codes(self, criterion: str) -> np.ndarray:
+        """Return each verdict's choice as an index of CHOICES, "first" being first in the case; -1 for none."""
+        found = np.full(len(self.verdicts), -1)
+        for number, verdict in enumerate(self.verdicts):
+            choice = (verdict.choices or {}).get(criterion) if verdict.valid else None
+            if choice in CHOICES[2:]:
+                found[number] = CHOICES.index(choice)
+            elif choice is not None:
+                found[number] = int(self.cases.records[self.case_of[number]].models[min(verdict.order)] != choice)
+        return found
+
+    def choice(self, criterion: str, run: int | None = None) -> np.ndarray:
+        """Return the most frequent choice about each pair in all runs, or in one; the neutral one where two are.
+
+        The choices are int [pairs], indices of CHOICES, -1 where there is none.
+        """
+        of_verdict = np.full(len(self.verdicts), -1)
+        of_verdict[self.panel.group[self.panel.pairs[0]]] = self.pairs  # a verdict with choices shows one pair
+        codes, kinds, pairs = self.codes(criterion), len(CHOICES), len(self.cases.panel.pairs[0])
+        use = (codes >= 0) & (True if run is None else self.run == run)
+        votes = np.bincount(of_verdict[use] * kinds + codes[use], minlength=pairs * kinds).reshape(pairs, kinds)
+        most = votes.max(axis=1, keepdims=True)
+        contested = (votes == most).sum(axis=1) > 1
+        known = self.rubric.criteria if self.rubric else ()
+        neutral = next((each.neutral for each in known if each.name == criterion), "tie")
+        return np.select([most[:, 0] == 0, contested], [-1, CHOICES.index(neutral)], votes.argmax(axis=1))
+
+    @cached_property
+    def choices(self) -> dict[str, np.ndarray]:
+        """The choices on every criterion: int [pairs] (see `choice`)."""
+        return {criterion: self.choice(criterion) for criterion in self.criteria}
+
+    def choice_relations(self, criterion: str, choice: np.ndarray) -> np.ndarray:
+        """Turn choices (indices of CHOICES, -1 for none) into relations: 1 where the first response is the better one."""
+        way = -1.0 if criterion in self.worse else 1.0
+        return np.select([choice < 0, choice == 0, choice == 1], [np.nan, way, -way], 0.0)
+
+    # --- what was asked
+
+    @cached_property
+    def asked(self) -> np.ndarray:
+        """Whether the judge was asked about each response: bool [responses]; False is not counted as an error.
+
+        A model that cases with verdicts have and no verdict shows was left out on purpose (`--models` of automedeval judge). A
+        case without any verdict is an error.
+        """
+        models = self.cases.model_of
+        there = models[(self.given > 0)[self.cases.panel.case]]
+        return ~np.isin(models, np.setdiff1d(there, models[self.response]))
+
+    @cached_property
+    def asked_pairs(self) -> np.ndarray:
+        """Whether the judge was asked about each pair: bool [pairs].
+
+        Pairs of models that no verdict of a pairwise judge compares were left out on purpose (`--baseline`).
+        """
+        cases, (first, second) = self.cases, self.cases.panel.pairs
+        asked = self.asked[first] & self.asked[second]
+        if not self.of_pairs:  # scores of different verdicts on a case can be compared
+            return asked
+        models = np.sort(np.stack([cases.model_of[first], cases.model_of[second]]), axis=0)
+        models = models[0] * len(cases.models) + models[1]
+        there = models[(self.given > 0)[cases.panel.case[first]]]
+        return asked & ~np.isin(models, np.setdiff1d(there, models[self.pairs]))
+
+    @cached_property
+    def verdicts_due(self) -> np.ndarray:
+        """The number of verdicts that each case should have: those given, and those asked for and not given: float [cases].
+
+        In every run all responses of a case that are in no verdict count as one verdict; of a pairwise judge every such pair
+        counts.
+        """
+        panel, due = self.cases.panel, self.given.copy()
+        for run in self.all_runs:
+            if self.of_pairs:
+                there = self.pairs[self.run[self.panel.group[self.panel.pairs[0]]] == run]
+                due += panel.per_case(self.asked_pairs & ~np.isin(np.arange(len(panel.pairs[0])), there))
+            else:
+                there = self.response[self.run[self.panel.group] == run]
+                missing = self.asked & ~np.isin(np.arange(self.cases.responses), there)
+                due += panel.per_case(missing, "responses") > 0
+        return due
+
+    @cached_property
+    def valid_by_response(self) -> tuple[np.ndarray, np.ndarray]:
+        """The valid verdicts that say something of each response, and the verdicts due on it: two float [responses].
+
+        In every run a response that is in no verdict counts as one verdict; of a pairwise judge every such pair counts.
+        """
+        count = self.cases.responses
+        valid = np.bincount(self.response, ~np.isnan(self.finest), minlength=count)
+        due = np.bincount(self.response, minlength=count).astype(float)
+        for run in self.all_runs:
+            if self.of_pairs:
+                there = self.pairs[self.run[self.panel.group[self.panel.pairs[0]]] == run]
+                missing = self.asked_pairs & ~np.isin(np.arange(len(self.cases.panel.pairs[0])), there)
+                for side in self.cases.panel.pairs:
+                    due += np.bincount(side, missing, minlength=count)
+            else:
+                there = self.response[self.run[self.panel.group] == run]
+                due += self.asked & ~np.isin(np.arange(count), there)
+        return valid, due
+
+    @cached_property
+    def unread(self) -> np.ndarray:
+        """Whether valid verdicts show each response and none says anything of it: bool [responses]."""
+        shown = np.isin(np.arange(self.cases.responses), self.response[self.is_valid[self.panel.group]])
+        return shown & np.isnan(self.per_response(self.finest))
+
+    def by_model(self, which: np.ndarray) -> dict[str, int]:
+        """Return model → number of its responses that the judge was asked about and that are among these, bool [responses]."""
+        models = Counter(self.cases.model_of[which & self.asked].tolist())
+        return {self.cases.models[number]: count for number, count in sorted(models.items())}
+
+    def notes(self) -> list[str]:
+        """Return what a report has to state: cases and runs without a verdict, models and pairs that were not asked about."""
+        cases, found = self.cases, []
+        if (missing := np.flatnonzero(self.given == 0)).size:
+            first = cases.records[missing[0]].id
+            found.append(
+                f"{self.name}: no verdict on {len(missing)} of {len(cases)} cases, for example {first!r}: counted as invalid"
+            )
+        if never := [cases.models[number] for number in np.unique(cases.model_of[~self.asked])]:
+            shown = ", ".join(never[:3]) + (f" and {len(never) - 3} more" if len(never) > 3 else "")
+            found.append(f"{self.name} was never asked about {shown}: left out of its figures")
+        for run in self.all_runs if len(self.all_runs) > 1 else ():
+            there = np.bincount(self.case_of[self.run == run], minlength=len(cases))
+            if (missing := np.flatnonzero((there == 0) & (self.given > 0))).size:
+                where = f"{len(missing)} of {len(cases)} cases, for example {cases.records[missing[0]].id!r}"
+                found.append(f"{self.name}, run {run}: no verdict on {where}: counted as invalid in that run")
+        first, second = cases.panel.pairs
+        if left := int((self.asked[first] & self.asked[second] & ~self.asked_pairs).sum()):
+            found.append(
+                f"{self.name} was never asked to compare {left} of {len(first)} pairs: left out of its figures"
+            )
+        return found
+
+    @cached_property
+    def rationales(self) -> dict[int, str]:
+        """The first rationale of a valid verdict on each case: number of the case → text."""
+        found: dict[int, str] = {}
+        for case, verdict in zip(self.case_of.tolist(), self.verdicts):
+            if verdict.valid and verdict.rationale:
+                found.setdefault(case, verdict.rationale)
+        return found
+
+    @cached_property
+    def run_record(self) -> dict[str, Any]:
+        """The record of the judge's run, which it left beside the verdicts; empty if it is not there."""
+        try:
+            found = json.loads((self.file.parent / f"run-{self.settings}.json").read_text(encoding="utf-8"))
+        except (AttributeError, OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    @cached_property
+    def usage(self) -> dict[str, float]:
+        """The tokens of all verdicts; seconds and cost where the judge's run left its record beside the verdicts."""
+        usage = Counter()
+        for verdict in self.verdicts:
+            usage.update({name: count for name, count in verdict.usage.items() if isinstance(count, int)})
+        if seconds := sum(timing.get("seconds", 0) for timing in self.run_record.get("timings", ())):
+            usage["seconds"] = round(seconds, 1)
+        prices = [self.run_record.get("arguments", {}).get(name) or 0.0 for name in ("price_in", "price_out")]
+        if any(prices):
+            tokens = (usage["prompt_tokens"], usage["completion_tokens"])
+            usage["cost"] = round(sum(count * price for count, price in zip(tokens, prices)) / 1e6, 4)
+        return dict(usage)
+
+
+class Baseline(JudgeVerdicts):
+    """The scores of a rule without a model, as one verdict per case.
+
+    `values` is float [responses], NaN where the rule has no score: it counts as not asked there.
+    """
+
+    kind, rubric_name, rubric, file, verdicts = "baseline", "counted", None, None, ()
+
+    def __init__(self, cases: Cases, name: str, values: np.ndarray):
+        self.cases, self.name, self.judge = cases, name, name
+        self.case_of, self.run = np.arange(len(cases)), np.zeros(len(cases), int)
+        self.asked = ~np.isnan(values)
+        self.response = np.flatnonzero(self.asked)
+        self.slot = self.response - cases.start[cases.panel.case[self.response]]
+        self.panel = Panel(cases.panel.case[self.response], self.case_of, len(cases))
+        self.score, self.expected_score = np.full(len(self.response), np.nan), values[self.response]
+        self.has_expected = True
+        self._summarise(np.ones(len(cases), bool))
+        self.verdicts_due = self.given
+
+
+@dataclass(eq=False)
+class Row:
+    """One line of the table: a judge that gives scores, one criterion of a pairwise judge, or a baseline.
+
+    Its values are means over the judge's runs, or those of one `run`. What kind of values there are is that of all runs.
+    """
+
+    judge: JudgeVerdicts
+    criterion: str | None = None
+    run: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the line."""
+        return self.judge.name if self.criterion is None else f"{self.judge.name}: {self.criterion}"
+
+    def runs(self) -> "list[Row]":
+        """Return a line for every run by itself; this line alone where the judge has one run."""
+        numbers = self.judge.all_runs
+        return [replace(self, run=number) for number in numbers] if len(numbers) > 1 else [self]
+
+    @cached_property
+    def scores(self) -> np.ndarray | None:
+        """The mean whole scores, float [responses]; None where there are none."""
+        judge = self.judge
+        if self.criterion is not None or np.isnan(judge.scores).all():
+            return None
+        return judge.scores if self.run is None else judge.per_response(judge.score, self.run)
+
+    @cached_property
+    def expected(self) -> np.ndarray | None:
+        """The mean expected scores, float [responses]; None where not every valid verdict has them."""
+        judge = self.judge
+        if self.criterion is not None or not judge.has_expected:
+            return None
+        return judge.expected if self.run is None else judge.per_response(judge.expected_score, self.run)
+
+    @property
+    def values(self) -> np.ndarray | None:
+        """The expected scores, else the whole scores, float [responses]; None where there are neither."""
+        return self.scores if self.expected is None else self.expected
+
+    @property
+    def invalid(self) -> bool:
+        """Whether there is no valid verdict."""
+        return self.criterion is None and self.values is None
+
+    @cached_property
+    def relations(self) -> np.ndarray:
+        """The relations by the judge's choices, else by its scores, else by its expected scores: float [pairs]."""
+        if self.criterion is not None:
+            judge, name = self.judge, self.criterion
+            choice = judge.choices[name] if self.run is None else judge.choice(name, self.run)
+            return judge.choice_relations(name, choice)
+        values, panel = self.values if self.scores is None else self.scores, self.judge.cases.panel
+        return np.full(len(panel.pairs[0]), np.nan) if values is None else self.judge.relations(values)
+
+    @cached_property
+    def finest(self) -> np.ndarray:
+        """The relations behind the headline: by the expected scores where there are any: float [pairs]."""
+        return self.relations if self.expected is None else self.judge.relations(self.expected)
+
+    @cached_property
+    def slots(self) -> np.ndarray | None:
+        """By how much slots raise a value: float [slots, 2, cases] (see `slot_effects`).
+
+        A choice counts as half a point above for the response that it prefers; ties are left out. None where the judge has no
+        scale.
+        """
+        judge = self.judge
+        if self.criterion is None:
+            return None if without_scale(judge.rubric_name) or judge.kind != "judge" else judge.slot_effects(judge.own)
+        relations = judge.choice_relations(self.criterion, judge.codes(self.criterion))
+        # Entries of a verdict stand in the order of the case: the first of the two has the relation, the second its opposite.
+        group = judge.panel.group
+        way = np.where(np.diff(group, prepend=-1) != 0, 0.5, -0.5)
+        return judge.slot_effects(np.where(relations[group] == 0, np.nan, way * relations[group]))
+
+    @cached_property
+    def consistent(self) -> np.ndarray | None:
+        """The number of pairs judged alike in several orders, and of all pairs in several orders: float [2, cases]."""
+        judge = self.judge
+        if self.criterion is None:
+            none = without_scale(judge.rubric_name) or judge.kind != "judge"
+            found = None if none else judge.consistency(judge.panel.relations(judge.own))
+        else:
+            codes = judge.codes(self.criterion)[judge.panel.group[judge.panel.pairs[0]]]
+            found = judge.consistency(np.where(codes < 0, np.nan, codes))
+        return found if found is not None and found[1].any() else None
+
+    def rated(self, people: People) -> np.ndarray:
+        """Return people's scores of the responses that this judge was asked about, NaN for the others."""
+        return np.where(self.judge.asked, people.scores, np.nan)
+
+    def people_relations(self, people: People) -> np.ndarray:
+        """Return people's relations of the pairs that this judge was asked about, float [pairs]."""
+        return np.where(self.judge.asked_pairs, self.judge.cases.panel.relations(self.rated(people)), np.nan)
+
+    @property
+    def headline(self) -> str:
+        """The name of the main figure: concordance, which compares judges that tie with judges that do not."""
+        return "concordance_expected" if self.expected is not None else "concordance"
+
+
+def rows_of(judges: Sequence[JudgeVerdicts]) -> list[Row]:
+    """Return the lines of the table, one per criterion of a pairwise judge."""
+    return [Row(judge, criterion) for judge in judges for criterion in judge.criteria or [None]]
+
+
+def read_verdicts(
+    paths: Sequence[str],
+    cases: Cases,
+    rubric: str | None = None,
+    reserved: frozenset[str] = frozenset(),
+    raw: bool = False,
+) -> tuple[list[JudgeVerdicts], list[str]]:
+    """Read verdict files: one `JudgeVerdicts` for every judge and rubric of a file, in the order of the files; and notes.
+
+    The notes are on the files, that of the cases among them; those on a judge are its `notes()`.
+
+    Args:
+        paths: files, or folders that hold a verdicts.jsonl; `NAME=PATH` gives the judge in it the name NAME.
+        rubric: the path of a user's own rubric, for its scale and polarities.
+        reserved: names that no judge may have.
+        raw: keep the judges' raw answers, for a caller that writes the verdicts again. They take about half the memory.
+
+    Raises:
+        RecordError: a fault of `read_judges`; two judges of one name; no verdict by the user's own rubric.
+    """
+    found: list[JudgeVerdicts] = []
+    notes = list(cases.notes)
+    for path in paths:
+        found += read_judges(path, cases, rubric, notes, raw)
+    names = [judge.name for judge in found]
+    if taken := sorted(set(names) & reserved):
+        raise RecordError(f"a judge cannot be called {taken[0]!r} in a report: name it with --verdicts NAME=FILE")
+    if rubric and not any(judge.rubric_name == read_rubric(rubric).name for judge in found):
+        raise RecordError(f"--rubric {rubric}: no verdict was given by {read_rubric(rubric).name}")
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise RecordError(f"two judges are called {twice[0]!r}: name them with --verdicts NAME=FILE")
+    return found, notes
+
+
+def read_judges(
+    given: str, cases: Cases, rubric: str | None, notes: list[str], raw: bool = False
+) -> list[JudgeVerdicts]:
+    """Read one verdict file once, and check every line against its case and its rubric.
+
+    The arguments are those of `read_verdicts`; what the report has to state is added to `notes`.
+
+    Raises:
+        RecordError: a verdict that stands twice, or that does not fit its case or its rubric's scale; no verdict on any of
+            these cases.
+    """
+    label, path = named_file(given)
+    file = verdicts_file(path)
+    rubrics: dict[tuple[str, str], Rubric | None] = {}
+    found: dict[tuple[str, str], dict[tuple, tuple[str, Verdict]]] = {}
+    other = UnknownCases(f"{file}: verdicts", cases)
+    for place, verdict in read_placed(file, Verdict):
+        author = verdict.author
+        if author not in rubrics:
+            rubrics[author] = _rubric(verdict.rubric, rubric, notes)
+        if not other.knows(verdict):
+            continue
+        own = found.setdefault(author, {})
+        if verdict.key in own:
+            same = f"the verdict of {verdict.judge} on case {verdict.case_id!r} in this order"
+            raise RecordError(f"{place}: {same} is at {own[verdict.key][0]} already")
+        check_verdict(place, cases.records[cases.index[verdict.case_id]], verdict, rubrics[author])
+        own[verdict.key] = place, verdict if raw else replace(verdict, raw="")
+    notes += other.notes()
+    if not found:
+        raise RecordError(f"{file}: no verdict on any case in {cases.source}")
+    rubrics_of = Counter(judge for judge, _ in found)
+    judges = []
+    for (judge, rubric_name), placed in found.items():
+        name = f"{label}: {judge}" if label and len(rubrics_of) > 1 else label or judge
+        if rubrics_of[judge] > 1:
+            name = f"{name} by {rubric_name}"
+        verdicts = [verdict for _, verdict in placed.values()]
+        judges.append(JudgeVerdicts(cases, verdicts, rubrics[judge, rubric_name], name, file))
+    return judges
+
+
+def _rubric(name: str, own: str | None, notes: list[str]) -> Rubric | None:
+    """Return the rubric that verdicts were given by; None, with a note, where its file is not found."""
+    for candidate in (own, name.partition("@")[0]):
+        try:
+            rubric = read_rubric(candidate) if candidate else None
+        except RubricError:
+            if candidate == own:
+                raise
+            rubric = None
+        if rubric is not None and rubric.name == name:
+            return rubric
+    if not without_scale(name):
+        note = f"the rubric {name} was not found (--rubric its.yaml): its scale and polarities are not checked"
+        notes += [note] if note not in notes else []
+    return None
+
+
+def check_order(place: str, case: Case, verdict: Verdict) -> None:
+    """Raise RecordError unless a verdict is on the present texts of a case, and its order and scores fit the responses."""
+    if verdict.checklist is not None:
+        raise RecordError(
+            f"{place}: a verdict on the criteria of a case; automedeval report, calibrate and compare read these"
+        )
+    verdict.check(place, case.digest)
+    count = len(case.responses)
+    if not all(0 <= index < count for index in verdict.order) or len(set(verdict.order)) != len(verdict.order):
+        raise RecordError(f"{place}: 'order' {list(verdict.order)} does not fit the {count} responses of {case.id!r}")
+    for name, values in _score_lists(verdict).items():
+        if not isinstance(values, list | tuple) or len(values) != count:
+            given = len(values) if isinstance(values, list | tuple) else type(values).__name__
+            raise RecordError(f"{place}: {given} {name!r} for the {count} responses of case {case.id!r}")
+
+
+def _score_lists(verdict: Verdict) -> dict[str, Any]:
+    """Return the lists of scores that a verdict has, by what an error calls them."""
+    found: dict[str, Any] = {"scores": verdict.scores, "expected_scores": verdict.expected_scores}
+    found = {name: values for name, values in found.items() if values is not None}
+    return found | {f"criterion_scores.{name}": own for name, own in (verdict.criterion_scores or {}).items()}
+
+
+def check_verdict(place: str, case: Case, verdict: Verdict, rubric: Rubric | None) -> None:
+    """Raise RecordError, with the place in front, unless a verdict fits its case and its rubric."""
+    check_order(place, case, verdict)
+    scale = rubric.scale if rubric else None
+    for name, values in _score_lists(verdict).items():
+        for index, value in enumerate(values):
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | float):  # `criterion_scores` can hold anything
+                raise RecordError(f"{place}: {name!r} must hold numbers, not {value!r:.40}")
+            check_number(value, name, place)
+            if scale and not scale[0] - 1e-6 <= value <= scale[1] + 1e-6:
+                raise RecordError(f"{place}: {value} is off the scale of {verdict.rubric}, {scale[0]} to {scale[1]}")
+            if index not in verdict.order:
+                raise RecordError(f"{place}: {name!r} has a score for a response that 'order' does not show")
+    if verdict.valid and verdict.scores is None and verdict.expected_scores is None and not verdict.choices:
+        raise RecordError(f"{place}: 'valid' is true, and there are neither scores nor choices")
+    if verdict.choices or verdict.pair is not None:
+        shown = {case.models[index] for index in verdict.order}
+        if verdict.pair is None or len(set(verdict.pair)) != 2 or set(verdict.pair) != shown:
+            raise RecordError(f"{place}: 'pair' {verdict.pair} does not name the two models that 'order' shows")
+    criteria = {criterion.name for criterion in rubric.criteria} if rubric else set()
+    if criteria and verdict.criterion_scores is not None and set(verdict.criterion_scores) != criteria:
+        has = ", ".join(sorted(criteria))
+        raise RecordError(f"{place}: 'criterion_scores' must have the criteria of {verdict.rubric}: {has}")
+    for criterion, choice in (verdict.choices or {}).items():
+        if criteria and criterion not in criteria:
+            has = ", ".join(sorted(criteria))
+            raise RecordError(f"{place}: {verdict.rubric} has no criterion {criterion!r}; it has {has}")
+        if choice not in (*verdict.pair, *CHOICES[2:]):
+            allowed = ", ".join(verdict.pair)
+            raise RecordError(f"{place}: {criterion!r} must be one of {allowed}, tie, neither: {choice!r}")

@@ -1,0 +1,267 @@
+"""Compare candidates by many verdicts and few ratings.
+
+Every figure is estimated in three ways, for every judge: from the ratings alone, from the verdicts alone, and from both.
+`compare` builds the tree of `comparison.json`; the statistics are in `stats.prediction_powered` and `stats.sampling`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from automedeval.meta_evaluation.agreement.candidates import MOST_MODELS
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.ratings import People
+from automedeval.meta_evaluation.agreement.verdicts import Row
+from automedeval.records import RecordError
+from automedeval.stats import bootstrap
+from automedeval.stats.agreement import accuracies, relation_of
+from automedeval.stats.prediction_powered import LEAST_RATED, Interval, Powered, prediction_powered
+from automedeval.stats.sampling import power_of, ratings_needed
+
+MOST_PAIRED = 6  # candidates whose pairs are all compared
+ALL = "all responses"
+POINTS = 40  # of a power curve
+NO_SCORES = "this judge compares pairs and gives no scores"
+OFF_SCALE = "this judge's figures are not on people's scale"
+
+
+@dataclass(frozen=True)
+class JudgeScores:
+    """The relations [pairs] by a judge, and its scores [responses] if it gives scores, on people's scale or not."""
+
+    name: str
+    scores: np.ndarray | None
+    relation: np.ndarray
+    on_scale: bool
+
+    def gap(self, cases: Cases, one: np.ndarray, two: np.ndarray) -> np.ndarray:
+        """Return the first response's score less the second's, or without scores `better`; float [pairs of indices]."""
+        return self.better(cases, one, two) if self.scores is None else self.scores[one] - self.scores[two]
+
+    def better(self, cases: Cases, one: np.ndarray, two: np.ndarray) -> np.ndarray:
+        """Return the relation of the first response to the second, from -1 (worse) to 1 (better)."""
+        turn = np.where(one < two, 1.0, -1.0)
+        places = [cases.pair_index.get((min(i, j), max(i, j)), -1) for i, j in zip(one.tolist(), two.tolist())]
+        return np.where(one == two, 0.0, turn * np.append(self.relation, np.nan)[places])
+
+
+def keep_ratings(cases: Cases, people: People, number: int, seed: int) -> People:
+    """Return the ratings of a random draw of `number` rated cases; the other cases count as not rated.
+
+    Raises:
+        RecordError: fewer cases are rated.
+    """
+    rated = np.unique(cases.panel.case[~np.isnan(people.scores)])
+    if number > len(rated):
+        raise RecordError(f"--rated {number}: only {len(rated)} cases are rated")
+    drawn = np.random.default_rng(seed).choice(rated, number, replace=False)
+    keep = np.isin(cases.panel.case, drawn)[:, None]
+    kept = {name: np.where(keep, values, np.nan) for name, values in people.by_criterion.items()}
+    note = (
+        f"the ratings of {number} of {len(rated)} rated cases are used, drawn with seed {seed}; the others are not used"
+    )
+    # A new object: the cached properties of the old one are of all ratings.
+    return replace(people, by_criterion=kept, notes=[*people.notes, note])
+
+
+def candidates_of(cases: Cases, chosen: Sequence[str], notes: list[str]) -> dict[str, np.ndarray]:
+    """Return the response of every candidate in every case: candidate → int [cases], -1 where there is none.
+
+    Args:
+        chosen: the names of the candidates to return; empty for all.
+
+    Raises:
+        RecordError: a name of `chosen` that no candidate has.
+    """
+    if len(cases.models) > MOST_MODELS and not chosen:
+        names = f"{len(cases.models)} model names in {len(cases)} cases"
+        notes.append(f"{names}: these are not models, and candidates are not compared")
+        found = {}
+    else:
+        found = {}
+        for number, name in enumerate(cases.models):
+            at = np.flatnonzero(cases.model_of == number)
+            found[name] = np.full(len(cases), -1)
+            found[name][cases.panel.case[at]] = at
+    if unknown := [name for name in chosen if name not in found]:
+        known = ", ".join([*list(found)[:8], *["…"] * (len(found) > 8)])
+        raise RecordError(f"--models: {cases.source} has no {unknown[0]!r}; it has {known}")
+    return {name: found[name] for name in chosen or found}
+
+
+def judge_scores(cases: Cases, people: People, rows: Sequence[Row], notes: list[str]) -> list[JudgeScores]:
+    """Return the judges that have a valid verdict.
+
+    Raises:
+        RecordError: no judge has one.
+    """
+    known = people.scores[~np.isnan(people.scores)]
+    judges = []
+    for row in rows:
+        scores = row.values
+        if row.invalid:
+            notes.append(f"{row.name} has no valid verdict on these cases, and is left out")
+            continue
+        scale = row.judge.scale
+        on_scale = scale is not None and bool(scale[0] <= known.min() and known.max() <= scale[1])
+        if scale is not None and scores is not None and not on_scale:
+            what = f"{row.name} scores from {scale[0]} to {scale[1]}"
+            notes.append(f"{what}, people on another scale: its own means are left out")
+        judges.append(JudgeScores(row.name, scores, row.finest, on_scale))
+    if not judges:
+        raise RecordError(f"no judge has a valid verdict on a case of {cases.source}")
+    return judges
+
+
+def compare(
+    cases: Cases,
+    people: People,
+    rows: Sequence[Row],
+    candidates: Mapping[str, np.ndarray],
+    probabilities: np.ndarray | None = None,
+    power: float = 0.8,
+    difference: float | None = None,
+    resamples: int = bootstrap.RESAMPLES,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Return the content of `comparison.json`: nested dicts with numbers, `Powered` and `bootstrap.Estimate` as leaves.
+
+    Args:
+        candidates: name → its response in every case, see `candidates_of`.
+        probabilities: float [cases], the probability with which each case was drawn to be rated; None if all are equal.
+        power, difference: power and true difference of the plan; None plans for the estimated difference.
+        resamples, seed: of the bootstrap of the concordances.
+    """
+    notes: list[str] = []
+    judges = judge_scores(cases, people, rows, notes)
+    lead = judges[0]
+    scores = {judge.name: judge.scores for judge in judges if judge.scores is not None}
+    result: dict[str, Any] = {"lead": lead.name, "judges": _judges(cases, people, rows, judges, resamples, seed)}
+
+    def drawn(there: np.ndarray) -> np.ndarray | None:
+        return None if probabilities is None else probabilities[there]
+
+    # The mean of all responses is from sums over cases.
+    responses, rated, total, *totals = (
+        cases.panel.per_case(values, "responses")
+        for values in (np.ones(cases.responses), ~np.isnan(people.scores), people.scores, *scores.values())
+    )
+    mean = _figures(judges, total, dict(zip(scores, totals)), probabilities, responses)
+    result |= {"all": {"responses": cases.responses, "mean": mean}, "models": {}}
+    for name, at in candidates.items():
+        if (there := at >= 0).any():
+            judged = {judge: values[at[there]] for judge, values in scores.items()}
+            result["models"][name] = {"mean": _figures(judges, people.scores[at[there]], judged, drawn(there))}
+    pairs = []
+    if len(candidates) > MOST_PAIRED:
+        notes.append(f"{len(candidates)} candidates: name up to {MOST_PAIRED} with --models to have pairs compared")
+    for one, two in combinations(candidates, 2) if len(candidates) <= MOST_PAIRED else ():
+        both = (candidates[one] >= 0) & (candidates[two] >= 0)
+        if both.sum() < 2:
+            notes.append(f"{one} and {two} answered {int(both.sum())} cases in common: not compared")
+            continue
+        sides = candidates[one][both], candidates[two][both]
+        record: dict[str, Any] = {"pair": [one, two], "cases": int(both.sum())}
+        gaps = people.scores[sides[0]] - people.scores[sides[1]]
+        judged = {judge.name: judge.gap(cases, *sides) for judge in judges}
+        won = {judge.name: (1 + judge.better(cases, *sides)) / 2 for judge in judges}
+        record["difference"] = _figures(judges, gaps, judged, drawn(both))
+        record["win_rate"] = _figures(judges, (1 + relation_of(gaps)) / 2, won, drawn(both), bounds=(0.0, 1.0))
+        record["plan"] = _plan(record["difference"], lead.name, int(both.sum()), power, difference)
+        pairs.append(record)
+    if partly := int(((rated > 0) & (rated < responses)).sum()):
+        notes.append(f"{ALL}: {partly} cases are rated in part, and count as not rated there")
+    return result | {"pairs": pairs, "notes": notes}
+
+
+def _figures(
+    judges: Sequence[JudgeScores],
+    people: np.ndarray,
+    judged: Mapping[str, np.ndarray],
+    chances: np.ndarray | None,
+    units: np.ndarray | None = None,
+    bounds: tuple[float, float] | None = None,
+) -> dict[str, Powered]:
+    """Return three estimates of a figure by every judge; those of shares have `bounds`.
+
+    Args:
+        people, judged: the values by people, and by judge; a judge without values has the estimate of the ratings alone.
+        chances, units, bounds: as for `prediction_powered`.
+    """
+    found = {}
+    for judge in judges:
+        values = judged.get(judge.name, np.full(len(people), np.nan))
+        powered = prediction_powered(people, values, units, chances, bounds)
+        if judge.name not in judged:
+            gap = Interval(None, reason=NO_SCORES)
+            powered = replace(powered, interval=gap, naive=gap, weight=None, worth=None, rest=None, invalid=0)
+        elif bounds is None and not judge.on_scale:
+            powered = replace(powered, naive=Interval(None, reason=NO_SCORES if judge.scores is None else OFF_SCALE))
+        found[judge.name] = powered
+    return found
+
+
+def _judges(
+    cases: Cases, people: People, rows: Sequence[Row], judges: Sequence[JudgeScores], resamples: int, seed: int
+) -> dict[str, Any]:
+    """Return every judge's concordance with people."""
+    relations = cases.panel.relations(people.scores)
+    first, second = cases.panel.pairs
+    tree = {
+        judge.name: accuracies(cases.panel, relations, relation_of(judge.better(cases, first, second)))["concordance"]
+        for judge in judges
+    }
+    concordances = bootstrap.estimate(tree, len(cases), resamples, seed)
+    valid = {row.name: int((row.judge.verdicts_valid > 0).sum()) for row in rows}
+    return {
+        judge.name: {
+            "concordance": concordances[judge.name],
+            "cases_with_verdict": valid[judge.name],
+            "on_scale": judge.on_scale,
+        }
+        for judge in judges
+    }
+
+
+def _plan(
+    figures: Mapping[str, Powered], lead: str, cases: int, power: float, difference: float | None
+) -> dict[str, Any]:
+    """Return how many rated cases are needed to find a difference between two candidates: from ratings alone, with each judge.
+
+    Where the plan is for the estimated difference, `low` and `high` are the numbers for the ends of its interval; `high` is
+    None where the interval reaches 0.
+    """
+    interval = figures[lead].interval if figures[lead].interval.value is not None else figures[lead].classical
+    known = next(iter(figures.values()))
+    if known.spread is None or (difference is None and (interval.value is None or not known.spread)):
+        return {"power": power, "gap": interval.reason or "people's differences are the same in every case"}
+    ends: dict[str, float | None] = {"value": interval.value if difference is None else difference}
+    if difference is None and interval.low is not None:
+        far, near = sorted((abs(interval.low), abs(interval.high)), reverse=True)
+        ends |= {"low": far, "high": near if interval.excludes_zero else None}
+
+    def needed(rest: float | None) -> dict[str, int | None]:
+        numbers = {}
+        for name, gap in ends.items():
+            many = gap and ratings_needed(gap, power, known.spread, rest, None if rest is None else cases)
+            numbers[name] = max(many, LEAST_RATED) if many and rest is not None else many or None
+        return numbers
+
+    plan: dict[str, Any] = {"power": power, "difference": ends["value"], "given": difference is not None}
+    plan |= {"cases": cases, "without": needed(None)}
+    plan["with"] = {name: needed(each.rest) for name, each in figures.items() if each.rest is not None}
+    top = min(cases, max(plan["without"]["value"] or cases, 4 * LEAST_RATED))
+    steps = sorted({round(step) for step in np.geomspace(LEAST_RATED, max(top, LEAST_RATED), POINTS)})
+    rest = figures[lead].rest
+    plan["curve"] = [
+        {
+            "rated": n,
+            "without": power_of(n, ends["value"], known.spread),
+            "with": None if rest is None else power_of(n, ends["value"], known.spread, rest, cases),
+        }
+        for n in steps
+    ]
+    return plan

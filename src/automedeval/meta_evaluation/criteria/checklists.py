@@ -1,0 +1,347 @@
+"""Certify a judge of criteria: compare what it says of each criterion with physicians' labels.
+
+A pair is one criterion and one response. Physicians' majority is strict: a pair without one counts in the pooled figures alone.
+Unread criteria count as wrong in `accuracy` and are left out of the other figures; `read_rate` says how many there are.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rapidfuzz.distance import LCSseq
+
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.metrics.embedding import TextEncoder, readable, sentences
+from automedeval.metrics.lexical import words
+from automedeval.records import Case, CriterionLabel, RecordError, Verdict, named_file, read_placed, verdicts_file
+from automedeval.stats.bootstrap import Statistic, difference, divide, estimate, mean
+from automedeval.stats.checklist import shares_of
+
+CATEGORY = "category:"  # how a tag names the category of a criterion
+TRIVIAL = ("words covered", "ROUGE-L recall", "embedding cosine", "words covered + embedding cosine")
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Physicians' labels, one entry for each pair, in the order of the file.
+
+    Attributes:
+        pairs: (number of the case, index of the response, index of the criterion).
+        met: annotator → float [pairs], 1 or 0, NaN where there is no label.
+        others: labels on cases that are not read.
+    """
+
+    pairs: list[tuple[int, int, int]]
+    met: Mapping[str, np.ndarray]
+    others: int
+
+    @property
+    def case(self) -> np.ndarray:
+        return np.array([pair[0] for pair in self.pairs], int)
+
+    def majority(self, without: str | None = None) -> np.ndarray:
+        """Return the strict majority of all annotators, or all but one: float [pairs], NaN where there is none."""
+        votes = np.array([found for name, found in self.met.items() if name != without]).reshape(-1, len(self.pairs))
+        share = divide(np.nansum(votes, axis=0), (~np.isnan(votes)).sum(axis=0))
+        return np.where(np.isnan(share) | (share == 0.5), np.nan, (share > 0.5).astype(float))
+
+
+def read_labels(path: str, cases: Cases) -> Labels:
+    """Read labels; those on other cases are counted.
+
+    Raises:
+        RecordError: no label on these cases; a model or a criterion that the case does not have; two labels of one annotator.
+    """
+    met: dict[str, dict[tuple[int, int, int], float]] = defaultdict(dict)
+    pairs: dict[tuple[int, int, int], None] = {}
+    others = 0
+    for place, label in read_placed(path, CriterionLabel):
+        if (number := cases.index.get(label.case_id)) is None:
+            others += 1
+            continue
+        case = cases.records[number]
+        texts = [each.criterion for each in case.criteria]
+        for kind, name, known in (("response of", label.model, case.models), ("criterion", label.criterion, texts)):
+            if name not in known:
+                raise RecordError(f"{place}: case {case.id!r} has no {kind} {name[:80]!r}")
+        pair = (number, case.models.index(label.model), texts.index(label.criterion))
+        if pair in met[label.annotator]:
+            raise RecordError(f"{place}: {label.annotator!r} labelled this criterion of this response before")
+        pairs[pair] = None
+        met[label.annotator][pair] = float(label.met)
+    if not pairs:
+        raise RecordError(f"{path}: no label on these cases")
+    columns = {name: np.array([found.get(pair, np.nan) for pair in pairs]) for name, found in met.items()}
+    return Labels(list(pairs), columns, others)
+
+
+@dataclass(frozen=True)
+class CriteriaVerdicts:
+    """What one judge says of the criteria: its verdicts by (number of the case, index of the response), one for each run.
+
+    `file` is the first that has some.
+    """
+
+    name: str
+    cases: Cases
+    verdicts: Mapping[tuple[int, int], Sequence[Verdict]]
+    file: Path
+
+    def shares(self, case: int, slot: int, key: str = "met") -> list[float | None]:
+        """Return the mean over the runs that read each criterion of a response; None where no run did.
+
+        An empty response meets nothing, whatever a verdict says.
+
+        Args:
+            key: "met", of which the mean is the share of the runs that say so, or "met_probabilities".
+        """
+        record = self.cases.records[case]
+        runs = [each.checklist[key] for each in self.verdicts.get((case, slot), ()) if each.valid]
+        if record.responses[slot].is_empty:
+            runs = [[0.0] * len(record.criteria)]
+        return shares_of(runs, len(record.criteria))
+
+    def of(self, pairs: Sequence[tuple[int, int, int]]) -> tuple[np.ndarray, np.ndarray]:
+        """Return whether most runs say that each pair is met, and with what probability: float [pairs], NaN where unread."""
+        asked = {pair[:2] for pair in pairs}
+        met, chance = (
+            np.array([found[pair[:2]][pair[2]] for pair in pairs], float)
+            for found in ({place: self.shares(*place, key) for place in asked} for key in ("met", "met_probabilities"))
+        )
+        return np.where(np.isnan(met) | (met == 0.5), np.nan, (met > 0.5).astype(float)), chance
+
+
+def has_checklists(verdicts: Sequence[str]) -> bool:
+    """Return whether the first verdict of the files is by a judge of criteria."""
+    path = verdicts_file(named_file(verdicts[0])[1])
+    first = next(iter(read_placed(path, Verdict)), None)
+    return first is not None and (first[1].checklist is not None or first[1].rubric.startswith("checklist@"))
+
+
+def read_checklists(files: Sequence[str], cases: Cases) -> list[CriteriaVerdicts]:
+    """Read the verdicts of judges of criteria; NAME=FILE names the judge.
+
+    Raises:
+        RecordError: a verdict on other texts or other criteria, a verdict twice, or none that has a checklist.
+    """
+    found: dict[tuple[str, str], dict[tuple[int, int], list[Verdict]]] = {}
+    first: dict[tuple[str, str], Path] = {}
+    for given in files:
+        name, path = named_file(given)
+        file = verdicts_file(path)
+        for place, verdict in read_placed(file, Verdict):
+            if (number := cases.index.get(verdict.case_id)) is None or (verdict.valid and verdict.checklist is None):
+                continue
+            case = cases.records[number]
+            verdict.check(place, case.checklist_digest)
+            if len(verdict.order) != 1 or not 0 <= verdict.order[0] < len(case.responses):
+                raise RecordError(f"{place}: 'order' {list(verdict.order)} must name one response of case {case.id!r}")
+            if verdict.valid:
+                _check(place, verdict.checklist, case)
+            own = found.setdefault(author := (name or verdict.judge, verdict.rubric), {})
+            first.setdefault(author, file)
+            same = own.setdefault((number, verdict.order[0]), [])
+            if any(each.run == verdict.run for each in same):
+                raise RecordError(
+                    f"{place}: {verdict.judge} judged this response of case {case.id!r} before, in this run"
+                )
+            same.append(verdict)
+    if not found:
+        raise RecordError(f"{', '.join(files)}: no verdict on the criteria of these cases")
+    names = [name for name, _ in found]
+    called = (f"{name} by {rubric}" if names.count(name) > 1 else name for name, rubric in found)
+    return [CriteriaVerdicts(name, cases, own, first[author]) for name, (author, own) in zip(called, found.items())]
+
+
+def _check(place: str, checklist: Mapping[str, Any], case: Case) -> None:
+    """Raise RecordError unless a checklist has for each criterion of a case whether it is met, and a probability."""
+    for key, allowed in (("met", "true, false or null"), ("met_probabilities", "null, or a number from 0 to 1")):
+        given = checklist.get(key)
+        if not isinstance(given, list) or len(given) != len(case.criteria):
+            raise RecordError(f"{place}: {key!r} has not one entry for each criterion of case {case.id!r}")
+        for value in given:
+            known = isinstance(value, bool) if key == "met" else isinstance(value, int | float) and 0 <= value <= 1
+            if value is not None and not known:
+                raise RecordError(f"{place}: {key!r} must hold {allowed}, not {value!r:.40}")
+
+
+# --- figures of one judge beside labels ------------------------------------------------------------------------------
+
+
+def _confusion(met: np.ndarray, truth: np.ndarray, case: np.ndarray, cases: int) -> np.ndarray:
+    """Return float [cases, 4]: true positives, false positives, false negatives and true negatives of each case."""
+    known = ~np.isnan(met) & ~np.isnan(truth)
+    cell = np.where(met == 1, np.where(truth == 1, 0, 1), np.where(truth == 1, 2, 3))
+    columns = np.zeros((cases, 4))
+    np.add.at(columns, (case[known], cell[known]), 1)
+    return columns
+
+
+def _precision(s: np.ndarray) -> np.ndarray:
+    return divide(s[:, 0], s[:, 0] + s[:, 1])
+
+
+def _recall(s: np.ndarray) -> np.ndarray:
+    return divide(s[:, 0], s[:, 0] + s[:, 2])
+
+
+def _balanced(s: np.ndarray) -> np.ndarray:
+    return (_recall(s) + divide(s[:, 3], s[:, 3] + s[:, 1])) / 2
+
+
+def _kappa(s: np.ndarray) -> np.ndarray:
+    total = s.sum(axis=1)
+    chance = (s[:, 0] + s[:, 1]) * (s[:, 0] + s[:, 2]) + (s[:, 3] + s[:, 1]) * (s[:, 3] + s[:, 2])
+    return divide((s[:, 0] + s[:, 3]) * total - chance, total**2 - chance)
+
+
+def _macro_f1(s: np.ndarray) -> np.ndarray:
+    """Return the mean F1 of "met" and "not met", of those of the two that the judge or the label names, as in scikit-learn."""
+    wrong = s[:, 1] + s[:, 2]
+    both = np.array([divide(2 * own, 2 * own + wrong) for own in (s[:, 0], s[:, 3])])
+    return divide(np.nansum(both, axis=0), (~np.isnan(both)).sum(axis=0))
+
+
+def auroc(chance: np.ndarray, truth: np.ndarray, case: np.ndarray) -> Statistic:
+    """Return how often a met pair has a higher probability than one that is not met, a tie counting half."""
+    known = ~np.isnan(chance) & ~np.isnan(truth)
+    order = np.flatnonzero(known)[np.argsort(chance[known], kind="stable")]
+    truth, starts = truth[order], np.unique(chance[order], return_index=True)[1]
+
+    def of(counts: np.ndarray) -> np.ndarray:
+        if not len(starts):
+            return np.full(len(counts), np.nan)
+        positive, negative = (np.add.reduceat(counts * own, starts, axis=1) for own in (truth, 1 - truth))
+        below = negative.cumsum(axis=1) - negative / 2
+        return divide((positive * below).sum(axis=1), positive.sum(axis=1) * negative.sum(axis=1))
+
+    return Statistic(None, of, len(order), "only one kind of label", None, case[order])
+
+
+def measures(met: np.ndarray, chance: np.ndarray, labels: Labels, majority: np.ndarray, cases: int) -> dict[str, Any]:
+    """Return the figures of a judge as statistics; `met` and `chance` are float [pairs], NaN where a criterion is unread."""
+    judged = ~np.isnan(majority)
+    case = labels.case
+    count = partial(_counts, case[judged], cases)
+    table = _confusion(met, majority, case, cases)
+    pooled = sum(_confusion(met, own, case, cases) for own in labels.met.values())
+    statistic = lambda columns, of: Statistic(columns, of, int(columns.sum()))  # noqa: E731
+    return {
+        "accuracy": mean(count((met == majority)[judged]), count(), int(judged.sum()), bounds=(0.0, 1.0)),
+        "precision": statistic(table, _precision),
+        "recall": statistic(table, _recall),
+        "balanced_accuracy": statistic(table, _balanced),
+        "cohen_kappa": statistic(table, _kappa),
+        "macro_f1_pooled": statistic(pooled, _macro_f1),
+        "macro_f1_majority": statistic(table, _macro_f1),
+        "auroc": auroc(chance, majority, case),
+        "calibration_error": _calibration(chance, majority, case, cases),
+        "read_rate": mean(count(~np.isnan(met)[judged]), count(), int(judged.sum()), bounds=(0.0, 1.0)),
+    }
+
+
+def _counts(case: np.ndarray, cases: int, values: np.ndarray | None = None) -> np.ndarray:
+    return np.bincount(case, None if values is None else values.astype(float), minlength=cases)
+
+
+def _calibration(chance: np.ndarray, truth: np.ndarray, case: np.ndarray, cases: int, bins: int = 10) -> Statistic:
+    """Return the expected calibration error of P(met), in ten bins of equal width (Naeini et al. 2015)."""
+    known = ~np.isnan(chance) & ~np.isnan(truth)
+    columns = np.zeros((cases, bins + 1))
+    place = np.clip((chance[known] * bins).astype(int), 0, bins - 1)
+    np.add.at(columns, (case[known], place), chance[known] - truth[known])
+    columns[:, -1] = _counts(case[known], cases)
+    return Statistic(columns, lambda s: divide(np.abs(s[:, :-1]).sum(axis=1), s[:, -1]), int(known.sum()))
+
+
+def trivial(cases: Cases, labels: Labels, encoder: TextEncoder | None) -> dict[str, np.ndarray]:
+    """Return what needs no judge: float [pairs] of each of `TRIVIAL`, of the first two alone without an encoder."""
+    texts = []
+    for case, slot, criterion in labels.pairs:
+        record = cases.records[case]
+        texts.append((record.criteria[criterion].criterion, record.responses[slot].text))
+    own = [(words(criterion), words(response)) for criterion, response in texts]
+    covered = [np.mean([word in set(said) for word in set(asked)]) if asked else np.nan for asked, said in own]
+    recall = [LCSseq.similarity(asked, said) / len(asked) if asked else np.nan for asked, said in own]
+    found = dict(zip(TRIVIAL, (np.array(covered), np.array(recall))))
+    if encoder is None:
+        return found
+    cut = {response: sentences(response) for _, response in texts}
+    every = list(
+        dict.fromkeys([*(criterion for criterion, _ in texts), *(each for some in cut.values() for each in some)])
+    )
+    vectors = dict(zip(every, encoder.encode(list(map(readable, every)))))
+    nearest = [max((float(vectors[a] @ vectors[each]) for each in cut[b]), default=np.nan) for a, b in texts]
+    cosine = np.array(nearest)
+    return found | dict(zip(TRIVIAL[2:], (cosine, cosine + found[TRIVIAL[0]])))
+
+
+def category(tags: Sequence[str]) -> str | None:
+    """Return the category of a criterion: that of its first tag that names one, else its first tag, else None."""
+    return (
+        next((tag for tag in tags if tag.startswith(CATEGORY)), tags[0] if tags else "").removeprefix(CATEGORY) or None
+    )
+
+
+def groups(cases: Cases, labels: Labels) -> dict[str, np.ndarray]:
+    """Return the categories of the criteria, or else their tags, as masks of the pairs."""
+    tags = [cases.records[case].criteria[criterion].tags for case, _, criterion in labels.pairs]
+    named = {tag for own in tags for tag in own}
+    categories = {tag for tag in named if tag.startswith(CATEGORY)} or named
+    return {tag.removeprefix(CATEGORY): np.array([tag in own for own in tags]) for tag in sorted(categories)}
+
+
+def certify(
+    cases: Cases,
+    readings: Sequence[CriteriaVerdicts],
+    labels: Labels,
+    encoder: TextEncoder | None,
+    resamples: int,
+    seed: int,
+) -> dict[str, Any]:
+    """Return the figures of every judge, of each physician against the others, and of what needs no judge, with intervals."""
+    majority, count = labels.majority(), len(cases)
+    judged = {reading.name: reading.of(labels.pairs) for reading in readings}
+    tree: dict[str, Any] = {"judges": {}, "physicians": {}, "trivial": {}}
+    for name, (met, chance) in judged.items():
+        own = {"all": measures(met, chance, labels, majority, count), "categories": {}, "physicians": {}}
+        for tag, mask in groups(cases, labels).items():
+            some = np.where(mask, majority, np.nan)
+            own["categories"][tag] = measures(met, chance, _some(labels, mask), some, count)
+        for annotator, given in labels.met.items():
+            own["physicians"][annotator] = _agreement(met, given, labels, count)
+        tree["judges"][name] = own
+    for annotator, given in labels.met.items():
+        truth = labels.majority(without=annotator)
+        tree["physicians"][annotator] = _agreement(given, truth, labels, count)
+        for name, (met, _) in judged.items():
+            same = np.where(np.isnan(given), np.nan, met)
+            tree["physicians"][annotator][f"accuracy of {name} on these pairs"] = _agreement(
+                same, truth, labels, count
+            )["accuracy"]
+    for name, values in trivial(cases, labels, encoder).items():
+        tree["trivial"][name] = auroc(values, majority, labels.case)
+    found = estimate(tree, count, resamples, seed)
+    for own in found["judges"].values():
+        own["above_trivial"] = {
+            name: difference(own["all"]["auroc"], each, None) for name, each in found["trivial"].items()
+        }
+    sure = majority[~np.isnan(majority)]
+    pairs = {"pairs": len(labels.pairs), "majority": len(sure), "met": float(sure.mean()) if len(sure) else None}
+    return found | {"labels": pairs | {"physicians": len(labels.met), "of other cases": labels.others}}
+
+
+def _some(labels: Labels, mask: np.ndarray) -> Labels:
+    return Labels(labels.pairs, {name: np.where(mask, own, np.nan) for name, own in labels.met.items()}, labels.others)
+
+
+def _agreement(met: np.ndarray, truth: np.ndarray, labels: Labels, cases: int) -> dict[str, Statistic]:
+    """Return accuracy, kappa and macro-F1 over the pairs that both have said something of."""
+    table = _confusion(met, truth, labels.case, cases)
+    of: dict[str, Callable] = {"accuracy": lambda s: divide(s[:, 0] + s[:, 3], s.sum(axis=1))}
+    of |= {"cohen_kappa": _kappa, "macro_f1_pooled": _macro_f1}
+    return {name: Statistic(table, each, int(table.sum())) for name, each in of.items()}

@@ -1,0 +1,202 @@
+"""The figures of the meta-evaluation report: what of the result goes into each, and the numbers behind it."""
+
+from collections.abc import Iterator
+from functools import partial
+from statistics import fmean
+from typing import Any
+
+from automedeval.meta_evaluation.agreement.ratings import OUTCOMES
+from automedeval.meta_evaluation.agreement.runs import trainings_of
+from automedeval.meta_evaluation.report.text import real_judges
+from automedeval.reports import charts
+from automedeval.reports.charts import Figure
+from automedeval.reports.text import ends
+from automedeval.stats.agreement import LABELS
+from automedeval.stats.growth_curve import AHEAD, Curve
+
+
+def illustrate(
+    result: dict[str, Any], in_series: bool = False, paper_rounds: dict[str, Any] | None = None
+) -> Iterator[Figure]:
+    """Yield every figure there is data for; the arguments are those of `report.render`."""
+    if "people" in result:
+        yield from _agreement(result, in_series)
+    if "rounds" in result:
+        yield from _rounds(result["rounds"], paper_rounds)
+    yield from _candidates(result)
+    yield from _verdict_ratings(result)
+    yield from illustrate_preferences(result.get("preferences", []))
+
+
+def _agreement(result: dict[str, Any], in_series: bool) -> Iterator[Figure]:
+    judges = real_judges(result)
+    found = [
+        (name, each[each["headline"]], charts.BLUE if name in judges else charts.GREY)
+        for name, each in result["judges"].items()
+    ]
+    ceiling = result["people"].get("ceiling", {}).get("concordance")
+    band = ceiling if ceiling and ceiling["value"] is not None else None
+    text = "Concordance of every judge. Dotted: one half, which is what guessing gives."
+    text += " Dashed: one rater against the mean of the others." if band else ""
+    label, head = "concordance with people", ("judge", "concordance")
+    yield from charts.estimates("Agreement with people", text, found, label, 0.5, band, head)
+    if in_series and len(judges) > 1:
+        lines = {LABELS["concordance"]: [record[record["headline"]] for record in judges.values()]}
+        for measure in ("pairwise_accuracy", "triple_accuracy"):
+            both = [(record[measure], record[f"{measure}_expected"]) for record in judges.values()]
+            lines[LABELS[measure]] = [expected if own["value"] is None else own for own, expected in both]
+        yield Figure(
+            "Agreement over the series",
+            "Concordance, pairwise and triple accuracy of the judges in the order of the files, with 95 % intervals.",
+            partial(charts.series, list(judges), lines),
+            ["judge", *lines],
+            [[name, *(line[place]["value"] for line in lines.values())] for place, name in enumerate(judges)],
+        )
+    histograms = [("people", result["people"]["scores"])]
+    histograms += [(name, record["scores"]) for name, record in judges.items() if record.get("scores")]
+    steps = sorted({score for _, counts in histograms for score in counts}, key=float)
+    yield Figure(
+        "Scores of judges and people",
+        "Share of responses at every score, rounded.",
+        partial(charts.distributions, histograms, "score"),
+        ["score", *(name for name, _ in histograms)],
+        [[score, *(counts.get(score, 0) for _, counts in histograms)] for score in steps],
+    )
+    for name, record in judges.items():
+        if len(bins := record["reliability"]) > 1:
+            yield Figure(
+                f"Reliability of {name}",
+                "People's mean score in bins of the judge's (expected) score. It should rise steadily.",
+                partial(charts.reliability, [(name, bins)]),
+                ["judge's mean", "people's mean", "responses"],
+                [[each["judge"], each["people"], each["n"]] for each in bins],
+            )
+    if curves := {name: record["risk_coverage"] for name, record in judges.items() if record.get("risk_coverage")}:
+        yield Figure(
+            "Risk and coverage",
+            "Share of wrong pairs when only the most confident verdicts are kept. A verdict's confidence is the mean distance "
+            "of its expected scores over pairs. Pairs that people tied are left out; every case counts the same.",
+            partial(charts.risk_coverage, curves),
+            ["judge", "verdicts kept", "wrong pairs", "low", "high", "cases"],
+            [
+                [name, f"{each['coverage']:.0%}", *ends(each["risk"]), each["cases"]]
+                for name, points in curves.items()
+                for each in points
+            ],
+        )
+
+
+def _rounds(rounds: dict[str, Any], paper: dict[str, Any] | None) -> Iterator[Figure]:
+    table, forecast = rounds["table"], rounds["forecast"]
+    known = {line["round"]: line["triple_accuracy"] for line in table}
+    measured = [(place, estimate) for place, estimate in known.items() if estimate["value"] is not None]
+    if not measured:
+        return
+    curve = None if "reason" in forecast else Curve(*(forecast[name] for name in "abc"))
+    ahead = {each["round"]: each for each in forecast.get("next", [])}
+    published = [share / 100 for share in paper["triple_accuracy"]] if paper else []
+    end = max(len(table) - 1 + (AHEAD if curve else 0), len(published) - 1)
+    text = "Triple accuracy of the judge after each round, with 95 % intervals."
+    drawn = None
+    if curve is not None:
+        drawn = [(step / 8, curve.at(step / 8)) for step in range(8 * end + 1)]
+        text += " Dashed: the fitted curve of the paper's Appendix F. Dotted: its limit. Open circles: its forecasts"
+        text += ", with 95 % intervals." if forecast["next"][0]["low"] is not None else "."
+    text += " Grey: the paper's own rounds (Table 5), with other cases and other physicians." if paper else ""
+    nothing = {"value": None, "low": None, "high": None}
+    rows = []
+    for place in range(end + 1):
+        judge = table[place]["judge"] if place < len(table) else "forecast"
+        row = [place, judge, *ends(known.get(place, nothing)), curve and curve.at(place)]
+        row += ends(ahead.get(place, nothing))[1:]
+        if paper:
+            row.append(f"{100 * published[place]:.2f} %" if place < len(published) else None)
+        rows.append(row)
+    yield Figure(
+        "Rounds of introspection",
+        text,
+        partial(charts.rounds, measured, drawn, list(ahead.items()), curve and curve.a, published),
+        ["round", "judge", "measured", "low", "high", "curve", "curve low", "curve high"]
+        + ["the paper's"] * bool(paper),
+        rows,
+    )
+
+
+def _candidates(result: dict[str, Any]) -> Iterator[Figure]:
+    for name, table in result["models"].items():
+        if "gap" in table:
+            continue
+        models = list(table["models"])
+        shares: list[list[float | None]] = [[None] * len(models) for _ in models]
+        for pair in table["pairs"]:
+            i, j = (models.index(model) for model in pair["pair"])
+            shares[i][j] = pair["win"]["value"] + pair["tie"]["value"] / 2
+            shares[j][i] = pair["loss"]["value"] + pair["tie"]["value"] / 2
+        yield Figure(
+            f"Win rates by {name}",
+            "Share of cases in which the model of the row scores higher than that of the column. Ties count half.",
+            partial(charts.win_matrix, models, shares),
+            ["model", *models],
+            [[model, *row] for model, row in zip(models, shares)],
+        )
+        if table["strengths"]:
+            ranked = sorted(table["strengths"].items(), key=lambda item: -item[1]["value"])
+            rows = [(model, estimate, charts.BLUE) for model, estimate in ranked]
+            text, label = "Bradley–Terry strengths against the average model.", "log odds against the average"
+            yield from charts.estimates(f"Strengths by {name}", text, rows, label, 0.0, head=("model", "strength"))
+    if outcomes := sorted(_outcomes(result)):
+        yield Figure(
+            "Wins, ties and losses",
+            "Share of cases that the first model of a pair wins, ties and loses (the paper's Figure 4). Of a judge that was "
+            "trained several times the mean over its trainings.",
+            partial(charts.stacked, outcomes, ("win", "tie", "loss")),
+            ["models, judge", "win", "tie", "loss"],
+            [[name, *values] for name, values in outcomes],
+        )
+
+
+def _outcomes(result: dict[str, Any]) -> Iterator[tuple[str, list[float]]]:
+    """Yield, for every two of at most five candidates and everybody who compared them, the shares of wins, ties and losses."""
+    lines = {"people": ["people"]} if "people" in result["models"] else {}
+    names = {name: (record["name"], record["criterion"]) for name, record in real_judges(result).items()}
+    for line, trainings in (lines | trainings_of(names)).items():
+        tables = [result["models"][name] for name in trainings]
+        if any("gap" in table or len(table["models"]) > 5 for table in tables):
+            continue
+        shares: dict[str, list[list[float]]] = {}
+        for pair in (pair for table in tables for pair in table["pairs"]):
+            values = [pair[label]["value"] for label in ("win", "tie", "loss")]
+            shares.setdefault(f"{pair['pair'][0]} : {pair['pair'][1]}, {line}", []).append(values)
+        yield from ((name, [fmean(each) for each in zip(*own)]) for name, own in shares.items())
+
+
+def _verdict_ratings(result: dict[str, Any]) -> Iterator[Figure]:
+    for judge, criteria in result.get("verdict_ratings", {}).items():
+        scores = sorted({score for record in criteria.values() for score in record["counts"]}, key=float)
+        counts = [(name, [record["counts"].get(score, 0) for score in scores]) for name, record in criteria.items()]
+        shares = [(name, [count / sum(given) for count in given]) for name, given in counts]
+        yield Figure(
+            f"People's scores of {judge}'s verdicts",
+            "Share of every score that people gave the verdicts, per criterion (the paper's Figure 5a).",
+            partial(charts.stacked, shares, scores),
+            ["criterion", *scores],
+            [[name, *given] for name, given in counts],
+        )
+
+
+def illustrate_preferences(preferences: list[dict[str, Any]]) -> Iterator[Figure]:
+    """Yield a figure for every two judges that people compared: `result["preferences"]` of `agreement.json`."""
+    for compared in preferences:
+        names = [compared["judges"][0], "tie", compared["judges"][1]]
+        bars = [
+            (criterion, [record[name] for name in OUTCOMES], list(record["annotators"].values()))
+            for criterion, record in compared["criteria"].items()
+        ]
+        yield Figure(
+            f"Preference between {names[0]} and {names[2]}",
+            "Share of people's choices for either judge's verdict and for a tie, per criterion, with 95 % intervals over "
+            "cases. Small circles: every annotator's own share (the paper's Figure 5b).",
+            partial(charts.preferences, bars, names),
+            ["criterion", "choice", "share", "low", "high"],
+            [[criterion, name, *ends(share)] for criterion, shares, _ in bars for name, share in zip(names, shares)],
+        )

@@ -1,0 +1,347 @@
+"""Put the result into words: first the answer, which model scores highest and what is known of the judge, then the rest."""
+
+from typing import Any
+
+from automedeval.meta_evaluation.report import paper_table_text
+from automedeval.reports.facts import LEAST_RATED, Audit, Known, facts_of, is_trusted
+from automedeval.reports.text import against_best, interval, percent
+
+HALF = "A tie counts as half; guessing gives 50 %."
+LEVEL = 0.05  # adjusted p-value below which the difference of two models is clear
+HOW = {
+    "given": "chosen by --main_judge",
+    "only": "the only one",
+    "first": "the first of --verdicts",
+    "cross-fitted": "it agrees best with people",
+}
+
+
+def real_judges(result: dict[str, Any]) -> dict[str, dict]:
+    """Return the records of judges that are no baselines."""
+    return {name: record for name, record in result["judges"].items() if record["kind"] == "judge"}
+
+
+def standing(table: dict[str, Any]) -> dict[str, Any]:
+    """Return how the models of one judge's table stand.
+
+    Returns:
+        "order": the models by strength, or by win rate where there are no strengths; "best": the first of them if it is better
+        than every other one, each with an adjusted p-value below `LEVEL`, else None; "level": the models that the first is not
+        shown to be better than; "signs": (model, model) → ">" better, "<" worse, "≈" no clear difference, "" not compared.
+    """
+    if "gap" in table:
+        return {"order": [], "best": None, "level": [], "signs": {}}
+    values = table["strengths"] or {model: record["win_rate"] for model, record in table["models"].items()}
+    order = sorted(table["models"], key=lambda model: -values[model]["value"])
+    signs = {}
+    for pair in table["pairs"]:
+        one, two = pair["pair"]
+        clear = pair["p_adjusted"] is not None and pair["p_adjusted"] < LEVEL
+        better = pair["margin"]["value"] > 0
+        signs[one, two] = (">" if better else "<") if clear else "≈"
+        signs[two, one] = ("<" if better else ">") if clear else "≈"
+    level = [model for model in order[1:] if signs.get((order[0], model), "") != ">"]
+    return {"order": order, "best": None if level else order[0], "level": level, "signs": signs}
+
+
+def answer(result: dict[str, Any]) -> dict[str, str]:
+    """Return what the report says first: question → answer, in the order in which it is said.
+
+    A model is called better only if what is known of the judge allows it (`reports.facts.is_trusted`).
+    """
+    main, known = result["main_judge"], known_of(result)
+    table = result["models"][main["name"]]
+    stands = standing(table)
+    trusted = is_trusted(known)
+    found = {"Best model" if trusted else "Scores highest": _best(table, stands, trusted)}
+    found |= dict(facts_of(known))
+    if stands["order"]:
+        found["How sure"] = _how_sure(table, stands)
+    found["Cases"] = _cases(result["cases"])
+    found["Judge"] = _judge(result)
+    if "people" in result and stands["order"]:
+        by_people = standing(result["models"]["people"])
+        if by_people["order"]:
+            found["By people's own ratings"] = _best(result["models"]["people"], by_people, True)
+    return found
+
+
+def known_of(result: dict[str, Any]) -> Known:
+    """Return what is known of the main judge, for `reports.facts`."""
+    main = result["main_judge"]
+    record, table = result["judges"][main["name"]], result["models"][main["name"]]
+    order = standing(table)["order"]
+    best = main.get("best_baseline") if main["rated_cases"] >= LEAST_RATED and "people" in result else None
+    audit = record.get("audit")
+    return Known(
+        main["name"],
+        credit(result),
+        main["rated_cases"] if "people" in result else 0,
+        best["outcome"] if best else None,
+        record["blind_to"],
+        None if audit is None else Audit(**audit),
+        order[0] if order else None,
+        tuple(table["models"][order[0]]["longer"]) if order else None,
+        record["prefers_longer"]["value"],
+        record["valid_rate"]["value"],
+        record["empty"],
+        record["unread"],
+        result.get("next_steps", ()),
+    )
+
+
+def _best(table: dict[str, Any], stands: dict[str, Any], trusted: bool) -> str:
+    """Say which model is first: "better" by a trusted judge or by people, else "scores higher"."""
+    if "gap" in table:
+        return f"The models cannot be compared: {table['gap']}."
+    first, level = stands["order"][0], stands["level"]
+    others = len(stands["order"]) - 1
+    higher = "is better" if trusted else "scores higher"
+    if stands["best"]:
+        return (
+            f"{first}. It {higher} than {'the other model' if others == 1 else f'each of the {others} other models'}."
+        )
+    names = _and(level) if len(level) <= 3 else f"{len(level)} other models"
+    behind = f" It {higher} than the other {others - len(level)}." if others > len(level) else ""
+    none = "No model is shown to be best" if trusted else "No model scores clearly highest"
+    return f"{none}. {first} is first, without a clear difference from {names}.{behind}"
+
+
+def _and(names: list[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def _how_sure(table: dict[str, Any], stands: dict[str, Any]) -> str:
+    """Say how often the first model is first, and how often it wins."""
+    first = stands["order"][0]
+    rate = table["models"][first]["win_rate"]
+    share = percent(table["first_places"][first])
+    text = f"{first} is first in {share} of the resamples of the cases"
+    return f"{text}, and wins {percent(rate['value'])} of its comparisons ({interval(rate)}; a tie counts as half)."
+
+
+def _cases(counts: dict[str, Any]) -> str:
+    text = f"{counts['cases']:,} cases, {counts['responses']:,} responses of {counts['models']} models"
+    return f"{text}; people rated {counts['rated_cases']:,} of the cases." if "rated_cases" in counts else f"{text}."
+
+
+def _judge(result: dict[str, Any]) -> str:
+    main, judges = result["main_judge"], real_judges(result)
+    rubric, valid = judges[main["name"]]["rubric"], judges[main["name"]]["valid_rate"]["value"]
+    text = f"{main['name']}, with the rubric {rubric}"
+    if len(judges) > 1:
+        text += f" ({HOW[main['how']]} of {len(judges)} judges)"
+    return text + (f"; {percent(valid)} of its verdicts are valid." if valid is not None else ".")
+
+
+def credit(result: dict[str, Any]) -> list[str]:
+    """Say how the main judge agrees with people, and whether it does better than a baseline; empty if nobody rated."""
+    main = result["main_judge"]
+    name, sentences = main["name"], []
+    if "people" in result:
+        figure = main["concordance"]
+        if figure["value"] is None:
+            return [f"Not known. The agreement of {name} with people is undefined: {figure['reason']}."]
+        rated, best = main["rated_cases"], main["best_baseline"]
+        few = rated < LEAST_RATED
+        opening = ["Not known yet: few cases are rated."] if few else []
+        if best is not None and not few:
+            opening = {
+                "better": ["It does better than every simple baseline."],
+                "not better": ["Not shown: it is not clearly better than a simple baseline."],
+                "worse": ["No: it is worse than a simple baseline."],
+            }[best["outcome"]]
+        who = _measured(main)
+        share = f"{percent(figure['value'])} of the pairs of responses as people do ({interval(figure)})"
+        agreement = f"{name if who == name else who[0].upper() + who[1:]} orders {share}."
+        advice = [f"Rate at least {LEAST_RATED} cases: so far {rated} count."] if few else []
+        return [*opening, agreement, *advice]
+    for judge, criteria in result.get("choices", {}).items():
+        if judge == result["judges"][name]["name"]:
+            sentences += _chosen(judge, criteria)
+    return sentences
+
+
+def _measured(main: dict[str, Any]) -> str:
+    """Return whose agreement the record of the main judge has: its own, or that of judges that other cases chose."""
+    return main["name"] if set(main["folds"]) <= {main["name"]} else "the judge chosen on other cases"
+
+
+def beside(result: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Return (who, concordance with people) of the main judge, and of the best baseline and one rater beside it."""
+    main = result["main_judge"]
+    if "people" not in result or main["concordance"]["value"] is None:
+        return []
+    who = _measured(main)
+    rows = [(who, main["concordance"])]
+    if main["best_baseline"]:
+        rows.append((f"best baseline: {main['best_baseline']['name']}", main["best_baseline"]["concordance"]))
+    both = main.get("against_the_other_raters", {})
+    names = {"judge": f"{who}, all raters but one", "one_rater": "that one rater"}
+    return rows + [(names[who], both[who]) for who in ("judge", "one_rater") if both and both[who]["value"] is not None]
+
+
+def _how_chosen(main: dict[str, Any]) -> list[str]:
+    """Say on which cases a cross-fitted main judge was chosen."""
+    if main["how"] != "cross-fitted":
+        return []
+    times = sum(each == main["name"] for each in main["folds"])
+    return [
+        f"{main['name']} is the main judge because it agrees best with people on these cases. Its agreement is cross-fitted: "
+        f"the judge of each fifth of the rated cases was chosen on the other four fifths, {main['name']} in {times} of 5. "
+        "No case helped to choose the judge whose agreement it measures."
+    ]
+
+
+def summary(result: dict[str, Any]) -> list[str]:
+    """Return the answer, and after it sentences on the other judges and whatever else was measured."""
+    lines = [f"{question.rstrip('?')}: {said}" for question, said in answer(result).items()]
+    if rows := beside(result):
+        shares = "; ".join(f"{who} {percent(each['value'])} ({interval(each)})" for who, each in rows)
+        lines.append(f"Agreement with people: {shares}. {HALF}")
+    return [*lines, *further(result)]
+
+
+def further(result: dict[str, Any]) -> list[str]:
+    """Return sentences on what the answer leaves out: confidence, other judges, people's choices and preferences, rounds."""
+    sentences = []
+    judges = real_judges(result)
+    main = result["main_judge"]["name"]
+    for gap, names in gaps(result).items():
+        if set(names) != {main}:
+            sentences.append(f"The models cannot be compared by {', '.join(names)}: {gap}.")
+    if "people" in result:
+        sentences += _how_chosen(result["main_judge"])
+        sentences += against_best(_measured(result["main_judge"]), result["main_judge"]["best_baseline"])
+        sentences += _kept(main, judges[main].get("risk_coverage") or [])
+        for name in judges:
+            sentences += against_best(name, judges[name]["best_baseline"]) if name != main else []
+    for judge in dict.fromkeys(record["name"] for record in judges.values()):
+        if "people" in result or judge != result["judges"][main]["name"]:
+            sentences += _chosen(judge, result.get("choices", {}).get(judge, {}))
+        valid = next(record["valid_rate"]["value"] for record in judges.values() if record["name"] == judge)
+        if valid not in (None, 1.0):
+            wrong = " They count as wrong." if "people" in result else ""
+            sentences.append(f"{percent(1 - valid)} of {judge}'s verdicts are invalid or missing.{wrong}")
+    for compared in result.get("preferences", []):
+        sentences += _preferred(compared)
+    if "table2" in result:
+        sentences += paper_table_text.sentences(result["table2"])
+    if "rounds" in result:
+        sentences += _rounds(result["rounds"])
+    return sentences
+
+
+def leaderboard(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return one row per model by the main judge, best first; figures as in agreement.json, None where there are none."""
+    main = result["main_judge"]
+    table = result["models"][main["name"]]
+    people = result["models"].get("people", {}).get("models", {})
+    return [
+        {
+            "model": model,
+            "strength": (table["strengths"] or {}).get(model),
+            "win_rate": table["models"][model]["win_rate"],
+            "first": table["first_places"][model],
+            "valid": main["valid_rates"].get(model),
+            "people": people.get(model, {}).get("win_rate"),
+        }
+        for model in standing(table)["order"]
+    ]
+
+
+def rivals(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return one row per judge, the main one first: its agreement with people, validity, and the model that it puts first."""
+    rows = []
+    judges = real_judges(result)
+    main = result["main_judge"]["name"]
+    for name in sorted(judges, key=lambda each: each != main):
+        record, stands = judges[name], standing(result["models"][name])
+        best = record.get("best_baseline")
+        rows.append(
+            {
+                "judge": name,
+                "agreement": record[record["headline"]] if "headline" in record else None,
+                "baseline": best and f"{best['outcome']} than {best['name']}",
+                "valid": record["valid_rate"],
+                "first": stands["order"][0] if stands["order"] else None,
+                "best": stands["best"] is not None,
+            }
+        )
+    return rows
+
+
+def gaps(result: dict[str, Any]) -> dict[str, list[str]]:
+    """Return why there are no figures per model → the judges of which that is so."""
+    found: dict[str, list[str]] = {}
+    for name, table in result["models"].items():
+        if "gap" in table:
+            found.setdefault(table["gap"], []).append(name)
+    return found
+
+
+def _adjusted(pair: dict[str, Any]) -> float:
+    return 1.0 if pair["p_adjusted"] is None else pair["p_adjusted"]
+
+
+def _kept(judge: str, curve: list[dict[str, Any]]) -> list[str]:
+    """Compare the more confident half of the verdicts with all: a description of these cases, not a guarantee."""
+    if not curve or curve[-1]["risk"]["value"] is None:
+        return []
+    half, whole = min(curve, key=lambda point: abs(point["coverage"] - 0.5)), curve[-1]
+    if abs(half["coverage"] - 0.5) > 0.1 or whole is half:
+        return []
+    return [
+        f"In the {half['cases']} cases of {judge}'s highest confidence, {percent(half['risk']['value'])} of the pairs are in "
+        f"the wrong order ({interval(half['risk'])}); in all {whole['cases']} cases {percent(whole['risk']['value'])}."
+    ]
+
+
+def _rounds(rounds: dict[str, Any]) -> list[str]:
+    """Say what the rounds of introspection reached, and what further ones are expected to reach."""
+    sentences = []
+    known = [(line, line["triple_accuracy"]) for line in (rounds["table"][0], rounds["table"][-1])]
+    if len(rounds["table"]) > 1 and all(share["value"] is not None for _, share in known):
+        ends = (
+            f"{100 * share['value']:.1f} % after round {line['round']} ({line['judge']}; {interval(share)})"
+            for line, share in known
+        )
+        sentences.append(f"Triple accuracy is {' and '.join(ends)}.")
+    forecast = rounds["forecast"]
+    if "reason" in forecast:
+        return [*sentences, f"There is no forecast for further rounds: {forecast['reason']}."]
+    sentences.append(
+        f"The limit of the curve fitted to the rounds is {100 * forecast['a']:.1f} %. "
+        f"From round {forecast['round_of_small_rest']} on it is less than half a point away."
+    )
+    expected = forecast["next"][0]
+    if expected["low"] is None:
+        sentences.append(f"The curve has no interval: {forecast['no_interval']}.")
+    else:
+        value = f"{100 * expected['value']:.1f} % ({interval(expected)})"
+        sentences.append(f"On the same cases round {expected['round']} is expected at {value}.")
+    return sentences
+
+
+def _chosen(judge: str, criteria: dict[str, dict[str, Any]]) -> list[str]:
+    """Say how often a judge makes the choice that most people made."""
+    parts = [
+        f"{percent(record['accuracy']['value'])} of the pairs on {criterion} ({interval(record['accuracy'])})"
+        for criterion, record in criteria.items()
+        if record["accuracy"]["value"] is not None
+    ]
+    return [f"{judge} makes the choice of most people in {', '.join(parts)}."] if parts else []
+
+
+def _preferred(compared: dict[str, Any]) -> list[str]:
+    """Say which of two judges' verdicts people preferred; one of them only at p < 0.05, adjusted."""
+    one, two = compared["judges"]
+    sentences = []
+    for criterion, record in compared["criteria"].items():
+        shares = f"{one} in {percent(record['first']['value'])} of {record['first']['n']} choices "
+        shares += f"({interval(record['first'])}), {two} in {percent(record['second']['value'])} "
+        shares += f"({interval(record['second'])}), a tie in {percent(record['tie']['value'])}"
+        better = one if record["margin"]["value"] > 0 else two
+        prefer = f"prefer {better}'s verdicts" if _adjusted(record) < 0.05 else "have no clear preference"
+        sentences.append(f"On {criterion} people {prefer}: {shares}.")
+    return sentences

@@ -1,0 +1,546 @@
+import json
+import re
+
+import pytest
+from programs import ROOT, error_line, run_recipe
+
+from automedeval.dataset.decontamination import normalise
+from automedeval.dataset.human_verdicts import agree
+from automedeval.records import PAIR_MODELS, Case, Rating, Verdict, read_cases, read_records
+from automedeval.rubrics import read_rubric
+from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, parse_verdict
+from automedeval.rubrics.prompts import clip, judge_messages
+
+SCALE = ROOT / "recipes" / "runs" / "automedeval-135m" / "feedbackqa.yaml"
+GENERIC = "Answer this question truthfully"
+LONG = "my mother is 81 and takes warfarin for her heart and now her doctor wants to add aspirin is that safe for her"
+WIKIDOC = [
+    {"instruction": GENERIC, "input": question, "output": answer}
+    for question, answer in [
+        ("What is gout?", "A form of arthritis."),
+        ("What is GOUT", "Swollen joints."),
+        ("What is gout?", "A form of arthritis."),
+        (LONG, "Ask first."),
+        (f"{LONG} please", "Ask."),
+        ("Please provide the text to be rephrased.", "None."),
+        ("What is (are) ?", "None."),
+        ("What is acne?", " "),
+        ("What is croup?", "An infection of the airways."),
+    ]
+]
+RESPONSES = ("m1", "m2", "m3")
+RATED = [
+    {
+        "id": f"c{number}",
+        "question": f"Why {number}?",
+        "responses": [{"model": m, "text": f"{m} {number}"} for m in RESPONSES],
+    }
+    for number in range(12)
+]
+
+
+def rating(case, model, annotator, score, comment="a reason"):
+    told = f"{comment} for {model}\nof {case}" if comment and comment.strip() else comment
+    names = {"case_id": case, "model": model, "annotator": annotator, "criterion": "overall"}
+    return {**names, "score": score, "comment": told}
+
+
+def rated(scores, cases=RATED):
+    """Return ratings of every case: annotator → scores of its three responses."""
+    return [
+        rating(case["id"], model, annotator, score)
+        for case in cases
+        for annotator, given in scores.items()
+        for model, score in zip(RESPONSES, given)
+    ]
+
+
+def written(path, records):
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    return path
+
+
+def prepared(folder, rows, *arguments, name="rows.jsonl"):
+    file = written(folder / name, rows)
+    return run_recipe("prepare", "--input", file, "--output", folder / "out", *arguments)
+
+
+def lines(folder, name):
+    return [json.loads(line) for line in (folder / "out" / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def test_every_filter_tells_what_it_left_out(tmp_path):
+    done = prepared(tmp_path, WIKIDOC)
+    assert done.returncode == 0, done.stderr
+    assert "layout wikidoc, by its keys" in done.stdout + done.stderr
+    assert (
+        "9 rows → 6 kept, 3 rejected (empty answer: 1, empty question: 0, markup alone: 0, missing text: 0, no subject: 1, "
+        "rephras: 1)" in done.stdout
+    )
+    assert "6 cases → 3 kept, 3 rejected (equal question: 2, near question: 1)" in done.stdout
+    assert "3 cases: 3 with a reference, 0 responses, 0 topics" in done.stdout
+    cases = list(read_cases(tmp_path / "out" / "cases.jsonl", least_responses=0))
+    assert [case.question for case in cases] == ["What is gout?", LONG, "What is croup?"]
+    dropped = lines(tmp_path, "dropped")
+    assert [record["reason"] for record in dropped] == [
+        "rephras",
+        "no subject",
+        "empty answer",
+        "equal question",
+        "equal question",
+        "near question",
+    ]
+    assert [record.get("of") for record in dropped[3:]] == [cases[0].id, cases[0].id, cases[1].id]
+    run = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert run["arguments"]["threshold"] == 0.9
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["cases.jsonl", "dropped.jsonl", "run.json"]
+
+
+def test_the_same_rows_give_the_same_bytes_and_a_draw_follows_its_seed(tmp_path):
+    rows = [{"Prompt": f"Is {number} much?", "Completion": "Yes."} for number in range(40)]
+    found = {}
+    for key, seed in (("first", 1), ("again", 1), ("other", 2)):
+        assert prepared(tmp_path, rows, "--sample", 5, "--seed", seed).returncode == 0
+        found[key] = (tmp_path / "out" / "cases.jsonl").read_bytes()
+    assert found["first"] == found["again"] != found["other"]
+    places = [rows.index({"Prompt": case["question"], "Completion": "Yes."}) for case in lines(tmp_path, "cases")]
+    assert len(places) == 5
+    assert places == sorted(places)
+    done = prepared(tmp_path, rows, "--limit", 3, "--sample", 5)
+    assert "3 rows → 3 kept" in done.stdout
+    assert "drawn" not in done.stdout
+    done = prepared(tmp_path, rows, "--sample", 5)
+    assert "40 cases → 5 drawn" in done.stdout
+
+
+def test_repeated_questions_stay_where_that_is_asked_or_where_they_have_responses(tmp_path):
+    done = prepared(tmp_path, WIKIDOC, "--near_duplicates", "keep")
+    assert "6 cases → 6 kept, 0 rejected (equal question: 0, near question: 0); 3 repeat an earlier" in done.stdout
+    assert len({case["id"] for case in lines(tmp_path, "cases")}) == 6
+    same = [{**case, "question": "Why?"} for case in RATED[:3]]
+    assert "; 2 repeat an earlier question and are kept" in prepared(tmp_path, same).stdout
+    assert lines(tmp_path, "cases") == [{**Case.from_dict(case).to_dict()} for case in same]
+    assert "1 kept, 2 rejected (equal question: 2" in prepared(tmp_path, same, "--near_duplicates", "drop").stdout
+
+
+def test_a_run_file_names_several_inputs_columns_and_patterns(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.csv").write_text(f"id,Q,A,m1,m2\n1,What is {name}?,Yes,No,\n2,skip {name},No,x,y\n")
+    (tmp_path / "own.yaml").write_text("- {name: skipped, field: question, pattern: ^skip, why: no question}\n")
+    (tmp_path / "run.yaml").write_text(
+        f"input: [{tmp_path}/a.csv, {tmp_path}/b.csv]\ncolumns: [question=Q, reference=A, m1, m2]\n"
+        f"exclusions: {tmp_path}/own.yaml\noutput: {tmp_path}/out\n"
+    )
+    done = run_recipe("prepare", "--config", tmp_path / "run.yaml", "--blank", "skip")
+    assert "4 rows → 2 kept, 2 rejected (skipped: 2)" in done.stdout
+    assert [(case["id"], case["question"]) for case in lines(tmp_path, "cases")] == [
+        ("a-1", "What is a?"),
+        ("b-1", "What is b?"),
+    ]
+    assert lines(tmp_path, "cases")[0]["responses"] == [{"model": "m1", "text": "No"}], "m2 was not asked"
+    more = ("--blank", "skip", "--source", "qa", "--limit", "1")
+    done = run_recipe("prepare", "--config", tmp_path / "run.yaml", *more)
+    assert [case["id"] for case in lines(tmp_path, "cases")] == ["qa-1"]
+
+
+def test_what_a_table_s_columns_hold_is_guessed_and_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my.csv").write_text("Prompt;Reference;rowan;larch;score\nWhat?;This.;A.;;3\nWhy?;;B.;C.;4\n")
+    done = run_recipe("prepare", "--input", "my.csv", "--blank", "skip")
+    assert done.returncode == 0, done.stderr
+    assert "my.csv: 2 rows, 2 cases; not read: 'score' (no text); 1 of 4 answers are blank (larch 1)" in done.stdout
+    assert "question = 'Prompt', reference = 'Reference', responses = 'rowan', 'larch', by their names" in done.stdout
+    first, second = read_cases("cases/my/cases.jsonl")
+    assert (first.question, first.reference, first.models) == ("What?", "This.", ["rowan"])
+    assert (second.reference, second.models) == (None, ["rowan", "larch"])
+
+
+ALMOST = {
+    "a long table": ("instruction,input,output,model\nWhy?,,Yes.,gpt\nWhy?,,No.,llama\n", "wikidoc, and 'model': "),
+    "candidates": ("Prompt,Completion,gpt-4,llama\nWhy?,R.,Yes.,No.\n", "medtext, and 'gpt-4', 'llama': "),
+    "a candidate of a later row": ("Prompt,Completion,gpt-4\nWhy?,R.,\nHow?,R.,Yes.\n", "medtext, and 'gpt-4': "),
+    "a topic": ("question,answer,subject\nWhy?,R.,gout\n", "medquad, and 'subject': "),
+    "wide criteria": ("question,criterion,points,gpt\nWhy?,says so,5,Yes.\n", "criteria_table, and 'gpt': "),
+}
+
+
+@pytest.mark.parametrize(("text", "told"), ALMOST.values(), ids=ALMOST)
+def test_the_columns_of_a_layout_and_others_are_asked_about(tmp_path, text, told):
+    (tmp_path / "t.csv").write_text(text)
+    words = ("--input", tmp_path / "t.csv", "--output", tmp_path / "out")
+    line = error_line(run_recipe("prepare", *words))
+    assert (
+        f": has the columns of {told}--layout {told.split(',')[0]} leaves these out, and --columns question=NAME"
+        in line
+    )
+    assert not (tmp_path / "out").exists()
+    layout, *_, last = told.removesuffix("': ").replace(",", " ").split()
+    done = run_recipe("prepare", *words, "--layout", layout)
+    assert done.returncode == 0, done.stderr
+    assert f"t.csv: not read: {last}', " in done.stdout
+
+
+def test_a_long_table_is_none_of_medquad(tmp_path):
+    (tmp_path / "t.csv").write_text("question,answer,model_name,url\nWhy?,Yes.,gpt,u\nWhy?,No.,llama,u\n")
+    done = run_recipe("prepare", "--input", tmp_path / "t.csv", "--output", tmp_path / "out")
+    assert "2 rows, 1 cases; not read: 'url'" in done.stdout
+    (case,) = lines(tmp_path, "cases")
+    assert case["responses"] == [{"model": "gpt", "text": "Yes."}, {"model": "llama", "text": "No."}]
+
+
+def test_a_word_for_a_missing_answer_is_no_reference(tmp_path):
+    rows = [
+        {"Prompt": f"Why {word}?", "Completion": word} for word in ("NA", "nan", "None", "null", "N/A", "None of them.")
+    ]
+    done = prepared(tmp_path, rows)
+    assert "6 rows → 1 kept, 5 rejected (empty answer: 5, " in done.stdout
+    assert [case["reference"] for case in lines(tmp_path, "cases")] == ["None of them."]
+
+
+CRITERIA = {"question": "Why?", "criterion": "says so", "points": "5", "model": "m", "response": "So."}
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"model": ""}, "a response's 'model' must not be empty"),
+        ({"id": " "}, "'id' is blank, and the table has ids"),
+        ({"reference": "None"}, "the reference is 'None', a word that programs write"),
+        ({"tags": ["a"]}, "'tags' must be str or null"),
+    ],
+)
+def test_what_a_table_of_criteria_would_lose_stops(tmp_path, changed, told):
+    assert told in error_line(prepared(tmp_path, [CRITERIA, CRITERIA | {"id": "1"} | changed][1:]))
+
+
+def test_the_rows_of_a_question_are_a_case_of_criteria_whatever_stands_between_its_words(tmp_path):
+    second = {"question": "Why ?", "criterion": "says how", "topic": "gout", "reference": "R."}
+    prepared(tmp_path, [CRITERIA | {"question": "Why  ?", "topic": None}, CRITERIA | second])
+    (case,) = lines(tmp_path, "cases")
+    assert [each["criterion"] for each in case["criteria"]] == ["says so", "says how"]
+    assert (case["question"], case["topic"], case["reference"]) == ("Why  ?", "gout", "R.")
+
+
+def test_the_cases_of_a_split_are_kept_with_what_they_have(tmp_path):
+    """The test set of a study: the cases that a plan set apart, with the responses that they have (section 4.1)."""
+    parquet, pyarrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    rows = [{"case_id": f"c{number}", "completion": "Score: …"} for number in (7, 2)]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "test.parquet")
+    more = written(tmp_path / "more.jsonl", [{"id": "c4", "question": "Why 4?"}])
+    done = prepared(tmp_path, RATED, "--layout", "cases", "--ids", f"{tmp_path / 'test.parquet'},{more}")
+    assert done.returncode == 0, done.stderr
+    assert "12 cases → 3 kept, 9 rejected (not in --ids: 9)" in done.stdout
+    assert lines(tmp_path, "cases") == [Case.from_dict(RATED[number]).to_dict() for number in (2, 4, 7)]
+    assert {record["reason"] for record in lines(tmp_path, "dropped")} == {"not in --ids"}
+
+
+def test_an_id_that_no_row_has_is_named(tmp_path):
+    wanted = written(tmp_path / "ids.jsonl", [{"id": "c1"}, {"case_id": "c99"}])
+    told = error_line(prepared(tmp_path, RATED, "--layout", "cases", "--ids", wanted))
+    assert f"{wanted}:2: 1 cases are not in --input; the first is 'c99'" in told
+    assert "has no 'id' and no 'case_id'" in error_line(
+        prepared(tmp_path, RATED, "--ids", written(tmp_path / "none.jsonl", [{"name": "c1"}]))
+    )
+
+
+def test_choices_of_people_come_along_for_the_cases_that_stay(tmp_path):
+    pair = {"question": "Shorten.", "responses": [{"id": "x", "text": "a"}, {"id": "y", "text": "b"}]}
+    rows = [
+        {**pair, "id": f"p-{n}", "input": text, "annotators": [1, 0]} for n, text in enumerate(("One.", "rephrase"))
+    ]
+    assert prepared(tmp_path, rows).returncode == 0
+    assert [choice["case_id"] for choice in lines(tmp_path, "choices")] == ["pandalm-p-0"] * 2
+    assert [choice["choice"] for choice in lines(tmp_path, "choices")] == ["x", "tie"]
+
+
+# --- people's scores and reasons --------------------------------------------------------------------------------------
+
+
+def from_ratings(folder, ratings, *arguments, cases=RATED):
+    file = written(folder / "ratings.jsonl", ratings)
+    return prepared(folder, cases, "--verdicts_from", "ratings", "--ratings", file, "--rubric", SCALE, *arguments)
+
+
+def test_one_rater_s_scores_and_reasons_become_the_verdict(tmp_path):
+    scores = {"r1": (4, 2, 1), "r2": (1, 3, 4), "r3": (2, 2, 3)}
+    without = [r for r in rated(scores) if (r["case_id"], r["model"]) != ("c0", "m2")]
+    without += [rating("c0", "m2", "r1", 2, None), rating("c0", "m2", "r2", 3), rating("c0", "m2", "r3", 2, " ")]
+    none = [r for r in without if r["case_id"] != "c1"]
+    done = from_ratings(tmp_path, none, "--seed", 3)
+    assert done.returncode == 0, done.stderr
+    assert (
+        "12 cases → 11 with a verdict, 1 without (no rater with a score and a reason for every response: 1)"
+        in done.stdout
+    )
+    cases = {case.id: case for case in read_cases(tmp_path / "out" / "cases.jsonl")}
+    verdicts = list(read_records(tmp_path / "out" / "verdicts.jsonl", Verdict))
+    assert len(cases) == 12
+    assert verdicts[0].judge == "rater:r2"  # the only one with a reason for all three
+    assert {verdict.judge for verdict in verdicts} == {"rater:r1", "rater:r2", "rater:r3"}
+    assert len({verdict.order for verdict in verdicts}) > 2
+    rubric = read_rubric(str(SCALE))
+    for verdict in verdicts:
+        case, rater = cases[verdict.case_id], verdict.judge.removeprefix("rater:")
+        assert verdict.scores == scores[rater]
+        assert (verdict.rubric, verdict.valid, verdict.pair) == ("feedbackqa@1", True, None)
+        assert verdict.extra["models"] == case.models == list(RESPONSES)
+        assert verdict.extra["case_digest"] == case.digest
+        assert (verdict.extra["teacher"], verdict.extra["ended"], len(verdict.extra["settings"])) == (
+            "strong",
+            "verdict",
+            12,
+        )
+        for slot, index in enumerate(verdict.order):
+            step = f"Step {slot + 1}: Doctor {slot + 1}: a reason for {RESPONSES[index]} of {case.id}"
+            assert verdict.rationale.split("\n")[slot] == step
+        shown = tuple(verdict.scores[index] for index in verdict.order)
+        answer = format_verdict(ParsedAnswer(True, rationale=verdict.rationale, scores=shown), rubric)
+        read = parse_verdict(answer, rubric, 3)
+        assert (read.scores, read.rationale) == (shown, verdict.rationale)
+        assert "from 1 to 4" in judge_messages(rubric, case.question, ["a", "b", "c"])[-1]["content"]
+    first = (tmp_path / "out" / "verdicts.jsonl").read_bytes()
+    from_ratings(tmp_path, none, "--seed", 3)
+    assert (tmp_path / "out" / "verdicts.jsonl").read_bytes() == first
+    from_ratings(tmp_path, none, "--seed", 4)
+    assert (tmp_path / "out" / "verdicts.jsonl").read_bytes() != first
+
+
+def test_the_other_raters_wait_for_the_jury(tmp_path):
+    ratings = [r for r in rated({"r1": (4, 2, 1), "r2": (1, 3, 4)}) if (r["annotator"], r["model"]) != ("r2", "m3")]
+    assert from_ratings(tmp_path, ratings).returncode == 0
+    for verdict, other in zip(lines(tmp_path, "verdicts"), lines(tmp_path, "jury"), strict=True):
+        assert (other["judge"], other["annotator"], other["decision"]) == ("rater:r1", "r2", None)
+        assert other["case_id"] == verdict["case_id"]
+        assert other["scores"] == [1, 3, None]
+        told = [f"Doctor {verdict['order'].index(index) + 1}: a reason for m{index + 1}" for index in (0, 1)]
+        assert all(reason in other["rationale"] for reason in told)
+        assert other["rationale"].count("Step") == 2
+
+
+@pytest.mark.parametrize(
+    ("raters", "agreed"),
+    [
+        ([(4, 2, 1), (4, 2, 1)], True),
+        ([(4, 2, 1), (3, 3, 2)], True),
+        ([(4, 2, 1), (2, 2, 1)], False),
+        ([(3, 2, 1), (2, 3, 1)], False),
+        ([(4, 2, None), (3, None, 1)], True),
+        ([(4, 2, 1), (4, 2, 1), (4, 1, 2)], False),
+        ([(4, 2, 1)], False),
+    ],
+)
+def test_quality_is_high_where_raters_agree(raters, agreed):
+    given = [
+        {model: Rating("c", model, "r", "overall", score) for model, score in zip(RESPONSES, scores) if score}
+        for scores in raters
+    ]
+    assert agree(given) is agreed
+    assert agree(given[::-1]) is agreed
+
+
+# --- questions and answers alone --------------------------------------------------------------------------------------
+
+
+def qa(focus, kind, answer):
+    return {"question": f"What about {kind} of {focus}?", "answer": answer, "focus": focus, "qtype": kind}
+
+
+PAIRS = [
+    qa(focus, kind, f"{kind.title()} of {focus}. " * 20)
+    for focus in ("Adult Gout", "Childhood Gout", "Acne", "Croup")
+    for kind in ("symptoms", "causes", "treatment")
+]
+
+
+def test_pairs_of_question_and_answer_become_weak_verdicts(tmp_path):
+    lonely, same = qa("Measles", "causes", "A virus."), [qa("Mumps", kind, "A virus.") for kind in ("a", "b")]
+    done = prepared(tmp_path, [*PAIRS, lonely, *same], "--verdicts_from", "pairs", "--clip_words", 10)
+    assert done.returncode == 0, done.stderr
+    assert "15 cases → 12 kept, 3 rejected (no other answer on the same topic: 3)" in done.stdout
+    assert [record["reason"] for record in lines(tmp_path, "dropped")] == ["no other answer on the same topic"] * 3
+    cases = list(read_cases(tmp_path / "out" / "cases.jsonl"))
+    verdicts = list(read_records(tmp_path / "out" / "verdicts.jsonl", Verdict))
+    assert len({tuple(case.models) for case in cases}) > 2
+    for case, verdict in zip(cases, verdicts, strict=True):
+        texts = {response.model: response.text for response in case.responses}
+        right, near, far = (texts[PAIR_MODELS[kind]] for kind in ("right", "near", "far"))
+        assert case.reference.startswith(right)
+        assert case.topic in near
+        assert right != near
+        assert not set(normalise(case.topic).split()) & set(normalise(far).split())  # no gout of children for adults
+        assert all(len(text.split()) <= 10 and text.endswith(".") for text in texts.values())
+        points = dict(zip(PAIR_MODELS.values(), (5, 3, 1)))
+        assert verdict.scores == tuple(points[model] for model in case.models)
+        assert (verdict.judge, verdict.rationale, verdict.order) == ("pairs", None, (0, 1, 2))
+        assert (verdict.extra["teacher"], verdict.extra["quality"]) == ("weak", "low")
+        assert verdict.extra["case_digest"] == case.digest
+    done = prepared(
+        tmp_path, PAIRS, "--verdicts_from", "pairs", "--pair_scores", "right=4,near=2,far=1", "--rubric", SCALE
+    )
+    assert sorted(lines(tmp_path, "verdicts")[0]["scores"]) == [1, 2, 4]
+    done = prepared(tmp_path, [*PAIRS[:3], lonely], "--verdicts_from", "pairs")
+    assert "no other answer on the same topic: 1" in done.stdout
+
+
+ANSWER = "Take 20 mg of it once daily. Rest, drink water, and sleep well. Do not drive for a day. It is over in a week."
+
+
+def test_a_pair_may_have_the_beginning_of_the_answer(tmp_path):
+    rows = [
+        qa("Gout", "treatment", ANSWER),
+        qa("Gout", "causes", "Too much uric acid."),
+        qa("Acne", "causes", "Oil."),
+        qa("Acne", "symptoms", "Spots."),
+    ]
+    done = prepared(tmp_path, rows, "--verdicts_from", "pairs", "--pair_scores", "right=5,near=2,far=1,cut=4")
+    assert done.returncode == 0, done.stderr
+    assert "responses: 4 answer-right, 4 answer-near, 4 answer-far, 2 answer-cut" in done.stdout
+    case = next(read_cases(tmp_path / "out" / "cases.jsonl"))
+    assert {each.model: each.text for each in case.responses}["answer-cut"] == "Take 20 mg of it once daily."
+    verdict = next(read_records(tmp_path / "out" / "verdicts.jsonl", Verdict))
+    points = {"answer-right": 5, "answer-near": 2, "answer-far": 1, "answer-cut": 4}
+    assert dict(zip(case.models, verdict.scores)) == points
+
+
+def test_no_text_stands_twice_among_the_responses_of_a_pair(tmp_path):
+    answers = {
+        "Gout": ["Rest. Drink a lot of water every single day.", "Rest!"],
+        "Acne": ["Rest.", "Oil."],
+        "Croup": ["REST", "A virus."],
+    }
+    rows = [qa(focus, f"part {n}", text) for focus, both in answers.items() for n, text in enumerate(both)]
+    options = ("--verdicts_from", "pairs", "--pair_scores", "right=5,near=2,far=1,cut=4")
+    for seed in range(8):
+        done = prepared(tmp_path, rows, *options, "--seed", seed)
+        assert done.returncode == 0, done.stderr
+        for case in read_cases(tmp_path / "out" / "cases.jsonl"):
+            words = [re.sub(r"\W", "", response.text).lower() for response in case.responses]
+            assert len(set(words)) == len(words), case
+
+
+def test_pieces_of_an_answer_are_made_dangerous(tmp_path):
+    rows = [qa("Gout", "treatment", f"{ANSWER} {ANSWER}"), qa("Gout", "causes", "Too much uric acid.")]
+    options = ["--verdicts_from", "harms", "--pair_scores", "right=5,harmed=1,reworded=5", "--clip_words", 24]
+    done = prepared(tmp_path, rows, *options, "--harm_kinds", "dose,negation")
+    assert done.returncode == 0, done.stderr
+    assert "2 cases → 1 kept, 1 rejected (nothing to make dangerous: 1)" in done.stdout
+    cases = list(read_cases(tmp_path / "out" / "cases.jsonl"))
+    assert [case.id.rpartition("#")[2] for case in cases] == ["1", "2"]
+    for case, verdict in zip(cases, read_records(tmp_path / "out" / "verdicts.jsonl", Verdict), strict=True):
+        texts = {response.model: response.text for response in case.responses}
+        piece = texts["answer-right"]
+        assert piece in case.reference
+        dangers = (("20 mg", "200 mg"), ("20 mg", "20 g"), ("once daily", "every hour"), ("Do not drive", "Drive"))
+        assert texts["answer-harmed"] in {piece.replace(*danger, 1) for danger in dangers} - {piece}
+        points = {"answer-right": 5, "answer-harmed": 1, "answer-reworded": 5}
+        assert verdict.scores == tuple(points[model] for model in case.models)
+        assert verdict.extra["case_digest"] == case.digest
+
+
+def test_a_text_is_clipped_at_the_end_of_a_sentence():
+    assert clip("One two. Three four!  Five", 5) == "One two. Three four! Five"
+    assert clip("One two. Three four! Five six", 5) == "One two. Three four!"
+    assert clip("One two. Three 4.5 five six", 5) == "One two."
+    assert clip("One two three", 2) == "One two …"
+    assert clip('He said "no." Then more', 4) == 'He said "no."'
+
+
+# --- faults -----------------------------------------------------------------------------------------------------------
+
+RATINGS = rated({"r1": (4, 2, 1)})
+FAULTS = {
+    "no rubric": (RATED, ["--verdicts_from", "ratings", "--ratings", "r.jsonl"], "needs --ratings and --rubric"),
+    "unclear": (
+        WIKIDOC,
+        ["--layout", "table"],
+        "'instruction' or 'input' may be the question; the columns are instruction",
+    ),
+    "columns of a layout": (WIKIDOC, ["--layout", "wikidoc", "--columns", "a"], "no other layout takes them"),
+    "no question": (WIKIDOC, ["--columns", "reference=output"], "--columns: question=COLUMN is missing"),
+    "column": (WIKIDOC, ["--columns", "question=Q"], "no column 'Q'; the columns are instruction, input, output"),
+    "long": (WIKIDOC, ["--columns", "question=input,model=output"], "model=COLUMN and answer=COLUMN need each other"),
+    "limit": (WIKIDOC, ["--limit", "0"], "--limit must be at least 1, not 0"),
+    "threshold": (WIKIDOC, ["--threshold", "2"], "above 0 and at most 1, not 2.0"),
+    "layout": (WIKIDOC, ["--layout", "medtext"], "rows.jsonl:1: 'Prompt' is missing; found the keys instruction"),
+    "pair scores": (
+        PAIRS,
+        ["--verdicts_from", "pairs", "--pair_scores", "5,3"],
+        "KIND=SCORE with whole numbers, not 5",
+    ),
+    "pair kinds": (
+        PAIRS,
+        ["--verdicts_from", "pairs", "--pair_scores", "right=5,near=3"],
+        "needs scores of right, near, far, and may have one of cut",
+    ),
+    "harm kinds": (
+        PAIRS,
+        ["--verdicts_from", "harms", "--harm_kinds", "doses"],
+        "--harm_kinds: no kind 'doses'; there are dose, contraindication, negation",
+    ),
+    "pair scale": (
+        PAIRS,
+        ["--verdicts_from", "pairs", "--pair_scores", "right=9,near=3,far=1"],
+        "the score 9 is not a whole number on",
+    ),
+    "choices": (PAIRS, ["--verdicts_from", "pairs", "--rubric", "medical_pairwise"], "gives choices, not scores"),
+    "responses": (RATED, ["--verdicts_from", "pairs"], "case 'c0' has responses;"),
+    "nothing left": (PAIRS[:1], ["--verdicts_from", "pairs"], "no case is left"),
+    "empty": ([], [], "rows.jsonl: the file is empty"),
+    "unchecked": ([*WIKIDOC[:1], {**WIKIDOC[0], "input": ""}], ["--exclusions", "EMPTY"], "rows.jsonl:2: case"),
+}
+
+
+@pytest.mark.parametrize(("rows", "arguments", "told"), FAULTS.values(), ids=FAULTS)
+def test_a_fault_is_told_in_one_line_and_nothing_is_written(tmp_path, rows, arguments, told):
+    (tmp_path / "empty.yaml").write_text("[]")
+    arguments = [str(tmp_path / "empty.yaml") if word == "EMPTY" else word for word in arguments]
+    assert told in error_line(prepared(tmp_path, rows, *arguments))
+    assert not (tmp_path / "out").exists()
+
+
+RATING_FAULTS = {
+    "scale": (
+        [*RATINGS[:1], {**RATINGS[1], "score": 5}],
+        "ratings.jsonl:2: the score 5 is not a whole number on feedbackqa@1",
+    ),
+    "half": ([{**RATINGS[0], "score": 2.5}], "ratings.jsonl:1: the score 2.5 is not a whole number"),
+    "model": ([{**RATINGS[0], "model": "m9"}], "ratings.jsonl:1: case 'c0' has no response of 'm9'"),
+    "twice": ([RATINGS[0], RATINGS[0]], "ratings.jsonl:2: 'r1' rated 'm1' of case 'c0' on"),
+    "criteria": ([RATINGS[0], {**RATINGS[1], "criterion": "tone"}], "ratings.jsonl:2: a verdict has one score"),
+    "elsewhere": ([{**RATINGS[0], "case_id": "other"}], "ratings.jsonl: no rating of any of these 12 cases"),
+}
+
+
+@pytest.mark.parametrize(("ratings", "told"), RATING_FAULTS.values(), ids=RATING_FAULTS)
+def test_a_faulty_rating_is_named(tmp_path, ratings, told):
+    assert told in error_line(from_ratings(tmp_path, ratings))
+
+
+def test_what_others_wrote_is_not_replaced(tmp_path):
+    assert from_ratings(tmp_path, RATINGS + rated({"r2": (4, 3, 1)})).returncode == 0
+    assert from_ratings(tmp_path, RATINGS + rated({"r2": (4, 3, 1)})).returncode == 0
+    decided = [{**record, "decision": "keep"} for record in lines(tmp_path, "jury")]
+    written(tmp_path / "out" / "jury.jsonl", decided)
+    assert "jury.jsonl:1: made by another program or a jury" in error_line(from_ratings(tmp_path, RATINGS))
+    (tmp_path / "out" / "jury.jsonl").unlink()
+    other = {name: value for name, value in lines(tmp_path, "verdicts")[0].items() if name != "transcript"}
+    written(tmp_path / "out" / "verdicts.jsonl", [{**other, "judge": "gpt"}])
+    assert "verdicts.jsonl:1: made by another program or a jury" in error_line(from_ratings(tmp_path, RATINGS))
+    assert lines(tmp_path, "verdicts")[0]["judge"] == "gpt"
+
+
+# --- real sets --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("file", "told"),
+    [
+        ("wikidoc_patient_info/medical_meadow_small.json", "5,763 cases: 5,763 with a reference"),
+        ("medquad/medquad.jsonl", "10,474 cases: 10,474 with a reference, 0 responses, 3,791 topics"),
+        ("feedbackqa/cases.jsonl", "982 cases: 0 with a reference, 2,946 responses"),
+        ("pandalm/pandalm_pairs.jsonl", "999 cases: 0 with a reference, 1,998 responses"),
+    ],
+)
+def test_public_sets_become_cases(human_data, tmp_path, file, told):
+    done = run_recipe("prepare", "--input", human_data / file, "--output", tmp_path / "out")
+    assert told in done.stdout

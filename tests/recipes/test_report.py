@@ -1,0 +1,379 @@
+"""recipes/report.py by its command: what it finds, what it says of gaps, bad input, and a page that is safe to open."""
+
+import json
+import re
+from html.parser import HTMLParser
+from itertools import combinations
+
+import numpy as np
+import pytest
+from doubles.agreement_study import (
+    CASES,
+    FAST,
+    MEASURES,
+    RATINGS,
+    agreeing_verdicts,
+    evaluate,
+    meta_evaluate,
+    pairwise_verdicts,
+    read,
+    verdict,
+    write,
+)
+from programs import error_line
+from scipy.stats import pearsonr
+
+from automedeval.records import Verdict
+from automedeval.reports import text
+
+
+def test_reports_agreement_with_intervals_ceiling_and_baselines(tmp_path):
+    found = evaluate(tmp_path, agreeing_verdicts(), "--ratings", RATINGS)
+    echo = found["judges"]["echo"]
+    for name in (*MEASURES, "valid_rate", *(f"{name}_expected" for name in MEASURES)):
+        estimate = echo[name]
+        assert {"value", "low", "high", "n"} <= estimate.keys()
+        assert estimate["low"] <= estimate["value"] <= estimate["high"], name
+    assert echo["pairwise_accuracy"]["n"] == 90
+    assert echo["listwise_accuracy"]["n"] == 30
+    assert echo["concordance"]["value"] > 0.85
+    assert set(found["judges"]) == {"echo", "longer text", "BM25 to the question", "ROUGE-L to the reference", "random"}
+    assert found["judges"]["random"]["pairwise_accuracy"]["value"] is None
+    assert "no whole scores" in found["judges"]["random"]["pairwise_accuracy"]["reason"]
+    assert found["judges"]["random"]["concordance_expected"]["value"] is not None
+    assert found["people"]["raters"] == "crossed"
+    assert set(found["people"]["reliability"]) == {
+        "relevancy",
+        "knowledge_correctness",
+        "fluency",
+        "mean of the criteria",
+    }
+    assert 0.5 < found["people"]["ceiling"]["concordance"]["value"] <= 1
+    assert {each["second"] for each in found["comparisons"]} == set(found["judges"]) - {"echo"}
+    assert len(found["models"]["echo"]["pairs"]) == 3
+    assert len(found["models"]["people"]["strengths"]) == 3
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert page.count("<svg") == page.count("</svg>") >= 6
+    assert "<dt>Best model</dt><dd>No model is shown to be best. " in page
+    assert "of the pairs of responses as people do" in page
+    assert "| echo |" in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+
+
+def test_scores_on_each_criterion_are_compared_with_ratings_on_it(tmp_path):
+    """Beside scipy's correlation and a loop over the pairs of each case."""
+    names, rng = ("relevancy", "knowledge_correctness", "fluency"), np.random.default_rng(3)
+    given, verdicts, judged = {}, [], {}
+    for rating in read(RATINGS):
+        given.setdefault((rating["criterion"], rating["case_id"], rating["model"]), []).append(rating["score"])
+    people = {key: sum(scores) / len(scores) for key, scores in given.items()}
+    for case in read(CASES):
+        models = [response["model"] for response in case["responses"]]
+        own = {name: [int(score) for score in rng.integers(1, 6, len(models))] for name in names}
+        own["fluency"] = [round(people["fluency", case["id"], model]) for model in models]
+        judged |= {(name, case["id"], model): own[name][place] for name in names for place, model in enumerate(models)}
+        means = [sum(scores) / 3 for scores in zip(*own.values())]
+        more = {"rubric": "automedeval_guided@1", "criterion_scores": own, "expected_scores": means}
+        verdicts.append(verdict(case, [int(mean + 0.5) for mean in means], **more))
+    result = evaluate(tmp_path, verdicts, "--ratings", RATINGS)
+    found = result["judges"]["echo"]["by_criterion"]
+    assert list(found) == list(names)
+    page, plain = ((tmp_path / "out" / name).read_text(encoding="utf-8") for name in ("report.html", "report.md"))
+    for name in names:
+        keys = [key for key in people if key[0] == name]
+        wanted = pearsonr([people[key] for key in keys], [judged[key] for key in keys]).statistic
+        assert found[name]["pearson"]["value"] == pytest.approx(wanted)
+        credits = []
+        for one, two in combinations(keys, 2):
+            gap = people[one] - people[two]
+            if one[1] == two[1] and abs(gap) > 1e-9:
+                way = judged[one] - judged[two]
+                credits.append(0.5 if way == 0 else float((way > 0) == (gap > 0)))
+        assert found[name]["concordance"]["value"] == pytest.approx(sum(credits) / len(credits))
+        assert found[name]["concordance"]["n"] == len(credits)
+        assert f'<tr><th scope="row">echo</th><td>{name}</td>' in page
+        assert f"| echo | {name} |" in plain.replace("\\_", "_")
+        assert f"<dt>echo: {name}</dt>" in page  # in the cases
+    assert found["fluency"]["concordance"]["value"] > 0.75 > found["relevancy"]["concordance"]["value"]
+
+
+def test_without_ratings_it_compares_the_candidates(tmp_path):
+    found = evaluate(tmp_path, agreeing_verdicts())
+    assert "people" not in found
+    assert set(found["judges"]) == {"echo"}
+    rates = {model: record["win_rate"]["value"] for model, record in found["models"]["echo"]["models"].items()}
+    assert sum(rates.values()) == pytest.approx(1.5)
+    for pair in found["models"]["echo"]["pairs"]:
+        assert sum(pair[outcome]["value"] for outcome in ("win", "tie", "loss")) == pytest.approx(1)
+    assert found["models"]["echo"]["misfit"]["root_mean_square"] < 0.2
+
+
+def test_missing_and_invalid_verdicts_count_as_wrong_and_are_said(tmp_path):
+    verdicts = agreeing_verdicts()
+    full = evaluate(tmp_path, verdicts, "--ratings", RATINGS)["judges"]["echo"]
+    cases = read(CASES)
+    verdicts = [verdict(cases[0], None), verdict(cases[1], None), *verdicts[2:-3]]
+    found = evaluate(tmp_path, verdicts, "--ratings", RATINGS)
+    echo = found["judges"]["echo"]
+    assert echo["valid_rate"]["value"] == pytest.approx(25 / 30)
+    assert echo["listwise_accuracy"]["n"] == 30
+    assert echo["listwise_accuracy"]["value"] < full["listwise_accuracy"]["value"]
+    assert echo["spearman"]["n"] == 75
+    assert any("no verdict on 3 of 30 cases" in note for note in found["notes"])
+    assert echo["errors"] == {"no score line": 2}
+
+
+def test_no_valid_verdict_at_all_is_zero_and_undefined_never_made_up(tmp_path):
+    found = evaluate(tmp_path, [verdict(case, None) for case in read(CASES)], "--ratings", RATINGS)
+    echo = found["judges"]["echo"]
+    assert echo["pairwise_accuracy"]["value"] == echo["concordance"]["value"] == echo["valid_rate"]["value"] == 0
+    assert echo["spearman"]["value"] is None
+    assert echo["spearman"]["reason"] == "no valid verdict"
+    assert "gap" in found["models"]["echo"]
+
+
+def test_constant_scores_have_no_correlation_and_say_why(tmp_path):
+    found = evaluate(tmp_path, [verdict(case, [3, 3, 3]) for case in read(CASES)], "--ratings", RATINGS)
+    echo = found["judges"]["echo"]
+    assert echo["spearman"]["value"] is None
+    assert "the same" in echo["spearman"]["reason"]
+    assert echo["concordance"]["value"] == 0.5
+
+
+def test_one_rater_has_no_reliability_and_no_ceiling(tmp_path):
+    alone = write(tmp_path / "ratings.jsonl", [r for r in read(RATINGS) if r["annotator"] == "simulated-1"])
+    found = evaluate(tmp_path, agreeing_verdicts(), "--ratings", alone)
+    assert found["people"]["reliability"] is None
+    assert "one rater" in found["people"]["reason"]
+    assert "ceiling" not in found["people"]
+    assert "one rater only" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+
+
+def test_raters_who_did_not_rate_all_are_taken_as_anonymous_and_it_is_said(tmp_path):
+    some = write(tmp_path / "ratings.jsonl", read(RATINGS)[5:])
+    found = evaluate(tmp_path, agreeing_verdicts(), "--ratings", some)
+    assert found["people"]["raters"] == "anonymous"
+    assert "ICC(1,1)" in found["people"]["reliability"]["fluency"]
+    assert any("taken as anonymous" in note for note in found["notes"])
+    crossed = evaluate(tmp_path, agreeing_verdicts(), "--ratings", some, "--raters", "crossed")
+    assert "ICC(A,1)" in crossed["people"]["reliability"]["fluency"]
+
+
+def test_one_case_has_figures_and_no_intervals(tmp_path):
+    found = evaluate(tmp_path, agreeing_verdicts(), "--ratings", RATINGS, "--limit", 1)
+    estimate = found["judges"]["echo"]["pairwise_accuracy"]
+    assert estimate["value"] is not None
+    assert estimate["low"] is None
+    assert estimate["approximate"]
+    assert any("of 29 cases that are not among these 1" in note for note in found["notes"])
+
+
+def test_several_judges_runs_and_orders(tmp_path):
+    verdicts = [each for run in (0, 1, 2) for each in agreeing_verdicts(run=run)]
+    turned = [
+        each | {"order": [2, 1, 0], "scores": each["scores"][::-1], "expected_scores": None}
+        for each in agreeing_verdicts("wobbly", expected_scores=None)
+    ]
+    verdicts += agreeing_verdicts("wobbly", expected_scores=None) + turned
+    found = evaluate(tmp_path, verdicts, "--ratings", RATINGS)
+    assert [each["run"] for each in found["judges"]["echo"]["runs"]] == [0, 1, 2]
+    assert {line["judge"]: line["runs"] for line in found["over_runs"]} == {"echo": 3, "wobbly": 1}
+    assert found["over_runs"][0]["concordance"]["sd"] == 0
+    assert "order_consistency" not in found["judges"]["echo"]
+    wobbly = found["judges"]["wobbly"]
+    assert wobbly["order_consistency"]["value"] < 0.7
+    assert wobbly["order_consistency"]["n"] == 90
+    assert len(wobbly["slots"]) == 3
+    assert wobbly["runs"] is None
+    (versus,) = [each for each in found["comparisons"] if {each["first"], each["second"]} == {"echo", "wobbly"}]
+    assert versus["difference"]["value"] > 0.2
+    assert versus["p"] < 0.05
+
+
+def test_expected_scores_of_some_verdicts_only_are_no_twin(tmp_path):
+    verdicts = agreeing_verdicts()
+    verdicts[3]["expected_scores"] = None
+    echo = evaluate(tmp_path, verdicts, "--ratings", RATINGS)["judges"]["echo"]
+    assert echo["concordance_expected"]["value"] is None
+    assert "not with every verdict" in echo["concordance_expected"]["reason"]
+    assert echo["headline"] == "concordance"
+
+
+def test_the_names_of_models_change_no_agreement(tmp_path):
+    def renamed(records: list[dict]) -> list[dict]:
+        return json.loads(re.sub("juniper-7b|larch-7b|rowan-7b", lambda name: f"z{name[0][::-1]}", json.dumps(records)))
+
+    before = evaluate(tmp_path, agreeing_verdicts(), "--ratings", RATINGS)["judges"]["echo"]
+    cases, ratings = (
+        write(tmp_path / "c.jsonl", renamed(read(CASES))),
+        write(tmp_path / "r.jsonl", renamed(read(RATINGS))),
+    )
+    file = write(tmp_path / "v.jsonl", agreeing_verdicts())
+    done = meta_evaluate(
+        "--verdicts", file, "--cases", cases, "--ratings", ratings, "--output", tmp_path / "out", *FAST
+    )
+    assert done.returncode == 0, done.stderr
+    after = json.loads((tmp_path / "out" / "agreement.json").read_text(encoding="utf-8"))["judges"]["echo"]
+    assert all(before[name] == after[name] for name in MEASURES)
+
+
+def test_cost_and_time_come_from_the_record_of_the_run(tmp_path):
+    run = {"arguments": {"price_in": 2.0, "price_out": 10.0}, "timings": [{"seconds": 1.5}, {"seconds": 2.0}]}
+    (tmp_path / "run-abc.json").write_text(json.dumps(run))
+    usage = {"prompt_tokens": 1000, "completion_tokens": 100}
+    found = evaluate(tmp_path, agreeing_verdicts(settings="abc", usage=usage))
+    assert found["judges"]["echo"]["usage"] == {
+        "prompt_tokens": 30000, "completion_tokens": 3000, "seconds": 3.5, "cost": 0.09,
+    }  # fmt: skip
+
+
+def test_files_can_name_their_judges_and_be_a_series(tmp_path):
+    one = write(tmp_path / "one.jsonl", agreeing_verdicts())
+    done = meta_evaluate(
+        "--verdicts", f"first={one}", f"second={one}", "--cases", CASES, "--ratings", RATINGS, "--series", "--paper_table",
+        "--output", tmp_path / "out", *FAST,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "Agreement over the series" in page
+    assert "GPT-4 (gpt-4-turbo-2024-04-09)" in page
+    assert "Source:" in page
+    again = meta_evaluate("--verdicts", one, one, "--cases", CASES, "--output", tmp_path / "out", *FAST)
+    assert "two judges are called 'echo'" in error_line(again)
+
+
+def test_pairwise_rubrics_respect_polarity_and_compare_choices(tmp_path):
+    choices = []
+    for record in pairwise_verdicts():
+        for annotator in ("a", "b", "c"):
+            choices.append(
+                {"case_id": record["case_id"], "pair": record["pair"][::-1], "annotator": annotator,
+                 "criterion": "harmfulness", "choice": record["choices"]["harmfulness"] if annotator != "c" else "tie"}
+            )  # fmt: skip
+    people = write(tmp_path / "choices.jsonl", choices)
+    found = evaluate(
+        tmp_path, pairwise_verdicts() + pairwise_verdicts(swap=True), "--ratings", RATINGS, "--choices", people
+    )
+    for criterion in ("correctness", "harmfulness"):  # choosing the worse as more harmful is agreeing
+        assert found["judges"][f"pairs: {criterion}"]["pairwise_accuracy"]["value"] == 1
+    assert found["judges"]["pairs: correctness"]["order_consistency"]["value"] == 1
+    harm = found["choices"]["pairs"]["harmfulness"]
+    assert harm["accuracy"]["value"] == harm["kappa"]["value"] == 1
+    assert harm["without_majority"] == 0
+    assert sum(map(sum, harm["confusion"])) == 90
+    by_people, harmless = found["models"]["people"]["models"], found["models"]["pairs: harmfulness"]["models"]
+    assert {m: r["win_rate"]["value"] for m, r in harmless.items()} == pytest.approx(
+        {m: r["win_rate"]["value"] for m, r in by_people.items()}
+    )
+
+
+def test_ratings_of_verdicts_are_counted(tmp_path):
+    given = [
+        {
+            "case_id": case["id"],
+            "judge": "echo",
+            "annotator": "chief",
+            "role": "chief",
+            "criterion": "knowledge",
+            "score": 4,
+        }
+        for case in read(CASES)
+    ]
+    file = write(tmp_path / "verdict_ratings.jsonl", given)
+    found = evaluate(tmp_path, agreeing_verdicts(), "--verdict_ratings", file)
+    assert found["verdict_ratings"]["echo"]["knowledge"]["counts"] == {"4": 30}
+    assert "Figure 5a" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+
+
+def test_ratings_of_other_texts_of_a_judge_are_left_out_and_counted(tmp_path):
+    verdicts = agreeing_verdicts()
+    about = {"judge": "echo", "annotator": "chief", "criterion": "knowledge"}
+    given = [
+        {"case_id": each["case_id"], **about, "score": 5, "verdict_digest": Verdict.from_dict(each).digest}
+        for each in verdicts
+    ]
+    given += [each | {"score": 1, "verdict_digest": "0123456789ab"} for each in given[:4]]  # of an earlier run
+    given += [{"case_id": given[0]["case_id"], **about, "annotator": "other", "score": 3}]
+    given += [each | {"judge": "absent"} for each in given[:2]]
+    found = evaluate(tmp_path, verdicts, "--verdict_ratings", write(tmp_path / "verdict_ratings.jsonl", given))
+    assert found["verdict_ratings"]["echo"]["knowledge"]["counts"] == {"3": 1, "5": 30}
+    assert found["verdict_ratings"]["absent"]["knowledge"]["mean"]["n"] == 2
+    notes = [note.partition(": ")[2] for note in found["notes"] if "verdict_ratings" in note]
+    assert notes == [
+        "4 left out: of other texts than the judges' verdicts given here",
+        "1 have no verdict_digest: counted by case and judge alone",
+    ]
+
+
+def test_names_that_are_no_models_leave_a_stated_gap(tmp_path):
+    cases = [
+        case | {"responses": [r | {"model": f"{case['id']}-{n}"} for n, r in enumerate(case["responses"])]}
+        for case in read(CASES)[:8]
+    ]
+    file = write(tmp_path / "cases.jsonl", cases)
+    verdicts = write(tmp_path / "verdicts.jsonl", [verdict(case, [1, 2, 3]) for case in cases])
+    done = meta_evaluate("--verdicts", verdicts, "--cases", file, "--output", tmp_path / "out", *FAST)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "out" / "agreement.json").read_text(encoding="utf-8"))
+    assert "never compared with each other" in found["models"]["echo"]["gap"]
+    assert "The models cannot be compared: " in done.stdout
+
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>{{ 7*7 }}$\\frac$ <!-- --> ]]>"
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict]] = []
+
+    def handle_starttag(self, tag, attrs) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def test_hostile_texts_and_names_stay_text(tmp_path):
+    cases = read(CASES)
+    for case in cases:
+        case["question"] += HOSTILE
+        case["topic"] = f"topic {HOSTILE}"
+        for response in case["responses"]:
+            response["text"] += HOSTILE
+            response["model"] += HOSTILE
+    ratings = [
+        rating | {"model": rating["model"] + HOSTILE, "comment": HOSTILE, "criterion": rating["criterion"] + HOSTILE}
+        for rating in read(RATINGS)
+    ]
+    verdicts = [each | {"judge": "echo" + HOSTILE, "rationale": HOSTILE} for each in agreeing_verdicts()]
+    done = meta_evaluate(
+        "--verdicts", write(tmp_path / "v.jsonl", verdicts), "--cases", write(tmp_path / "c.jsonl", cases),
+        "--ratings", write(tmp_path / "r.jsonl", ratings), "--output", tmp_path / "out", *FAST,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    tags = Tags()
+    tags.feed(page)
+    assert [tag for tag, _ in tags.found].count("script") == 1
+    assert not [tag for tag, _ in tags.found if tag in ("img", "iframe", "link", "object")]
+    assert not [name for _, attributes in tags.found for name in attributes if name.startswith("on")]
+    assert "49" not in re.findall(r"\{\{ 7\*7 \}\}|onerror=alert\(1\)&gt;49", page)
+    outside = [
+        a[n] for _, a in tags.found for n in ("src", "href", "xlink:href") if n in a and not a[n].startswith("#")
+    ]
+    assert outside == []
+    assert "default-src 'none'" in page
+    ids = [attributes["id"] for _, attributes in tags.found if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert "<script>" not in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+
+
+def test_many_cases_are_sampled_and_it_is_said(tmp_path):
+    evaluate(tmp_path, agreeing_verdicts(), "--ratings", RATINGS, "--html_cases", 12)
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert page.count('<details class="case"') == 12
+    assert "12 of 30 cases are shown" in page
+
+
+def test_figures_read_as_text() -> None:
+    estimate = {"value": 0.734, "low": 0.7, "high": 0.76, "n": 3, "approximate": True}
+    assert text.shown(estimate) == "0.73 [0.70, 0.76]*"
+    assert text.shown({"value": None, "low": None, "high": None, "n": 0, "reason": "none"}) == "–"
+    assert text.shown(estimate, 1, 100) == "73.4 [70.0, 76.0]*"

@@ -1,0 +1,116 @@
+"""The baselines of recipes/report.py: their rows and differences, what is said of a judge, and what is left out."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from doubles.agreement_study import CASES, RATINGS, agreeing_verdicts, meta_evaluate, pairwise_verdicts, read, write
+from programs import ENCODER, error_line, needs_encoder, run_recipe
+
+QUESTION, REFERENCE = "embedding to the question", "embedding to the reference"
+
+
+def evaluated(folder: Path, verdicts: list[dict], *arguments: object) -> tuple[dict, str]:
+    """Run the recipe; return agreement.json and what it printed."""
+    file = write(folder / "verdicts.jsonl", verdicts)
+    given = ["--verdicts", file, "--cases", CASES, "--ratings", RATINGS, "--output", folder / "out", "--resamples", 200]
+    done = meta_evaluate(*given, *arguments)
+    assert done.returncode == 0, done.stderr
+    return json.loads((folder / "out" / "agreement.json").read_text(encoding="utf-8")), done.stdout
+
+
+@needs_encoder
+@pytest.mark.slow
+def test_embeddings_are_rows_of_the_report_with_paired_differences(tmp_path: Path) -> None:
+    judged = {}
+    for name in (QUESTION, REFERENCE):
+        out = ["--cases", CASES, "--limit", 12, "--output", tmp_path / "judged"]
+        assert run_recipe("judge", "--judge", f"baseline:{name}", "--encoder", ENCODER, *out).returncode == 0
+    for verdict in read(tmp_path / "judged" / "verdicts.jsonl"):
+        judged.setdefault(verdict["judge"], []).append(verdict)
+    verdicts = agreeing_verdicts() + judged[f"baseline:{QUESTION}"] + judged[f"baseline:{REFERENCE}"]
+    found, printed = evaluated(tmp_path, verdicts, "--encoder", ENCODER, "--limit", 12)
+    for name in (QUESTION, REFERENCE):
+        row, same = found["judges"][name], found["judges"][f"baseline:{name}"]
+        assert row["kind"] == "baseline"
+        assert row["concordance_expected"] == same["concordance_expected"]
+        (versus,) = [each for each in found["comparisons"] if (each["first"], each["second"]) == ("echo", name)]
+        expected = found["judges"]["echo"]["concordance_expected"]["value"] - row["concordance_expected"]["value"]
+        assert versus["difference"]["value"] == pytest.approx(expected)
+        assert versus["p_adjusted"] is not None
+        # No judge is better than itself.
+        assert same["best_baseline"]["outcome"] != "better"
+    assert found["settings"]["encoder"].startswith("all-MiniLM-L6-v2 (")
+    assert not any(note.startswith("no baseline") for note in found["notes"])
+    for page in ("report.md", "report.html"):
+        text = (tmp_path / "out" / page).read_text(encoding="utf-8")
+        assert QUESTION in text
+        assert "Embeddings by all-MiniLM-L6-v2" in text
+    assert f"{QUESTION} is not better than the best baseline" in printed
+
+
+def test_the_report_says_whether_a_judge_is_better_than_the_best_baseline(tmp_path: Path) -> None:
+    assert run_recipe(
+        "judge", "--judge", "baseline:BM25 to the question", "--cases", CASES, "--output", tmp_path / "bm25"
+    ).returncode == 0  # fmt: skip
+    turned = [
+        each | {"judge": "turned", "scores": [6 - score for score in each["scores"]], "expected_scores": None}
+        for each in agreeing_verdicts()
+    ]
+    verdicts = [*agreeing_verdicts(), *turned, *read(tmp_path / "bm25" / "verdicts.jsonl"), *pairwise_verdicts()]
+    found, printed = evaluated(tmp_path, verdicts, "--encoder", "none")
+    best = {name: record.get("best_baseline") for name, record in found["judges"].items()}
+    assert best["echo"]["outcome"] == "better"
+    assert best["turned"]["outcome"] == "worse"
+    assert best["baseline:BM25 to the question"]["outcome"] != "better"
+    assert best["pairs: correctness"]["judge_sees_reference"] is False
+    assert best["longer text"] is None
+    assert "echo is better than every baseline." in printed
+    assert f"turned is worse than the best baseline, {best['turned']['name']}: difference in concordance -0." in printed
+    assert "pairs: harmfulness is better than every baseline." in printed
+    for page in ("report.md", "report.html"):
+        assert "turned is worse than the best baseline, " in (tmp_path / "out" / page).read_text(encoding="utf-8")
+    without, printed = evaluated(tmp_path, agreeing_verdicts(), "--baselines", "false")
+    assert without["judges"]["echo"]["best_baseline"] is None
+    assert "baseline" not in printed
+
+
+def test_without_an_encoder_a_note_says_what_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    found, printed = evaluated(tmp_path, agreeing_verdicts())
+    assert QUESTION not in found["judges"]
+    assert found["settings"]["encoder"] is None
+    (note,) = [note for note in found["notes"] if note.startswith("no baselines that compare embeddings: ")]
+    assert f"no encoder at models/all-MiniLM-L6-v2, in {tmp_path}/home/automedeval/models or in the cache of" in note
+    assert f"note: {note}" in printed
+    found, _ = evaluated(tmp_path, agreeing_verdicts(), "--encoder", "none")
+    assert not any(note.startswith("no baseline") for note in found["notes"])
+    given = [
+        "--verdicts",
+        tmp_path / "verdicts.jsonl",
+        "--cases",
+        CASES,
+        "--ratings",
+        RATINGS,
+        "--output",
+        tmp_path / "out",
+    ]
+    assert "no checkpoint at models/nowhere" in error_line(meta_evaluate(*given, "--encoder", "models/nowhere"))
+    named = write(tmp_path / "named.jsonl", agreeing_verdicts(QUESTION))
+    told = error_line(meta_evaluate(*given[2:], "--verdicts", named))
+    assert f"a judge cannot be called {QUESTION!r} in a report" in told
+
+
+def test_without_sentence_transformers_a_note_names_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "automedeval.models.embeddings", raising=False)
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    found, _ = evaluated(tmp_path, agreeing_verdicts())
+    (note,) = [note for note in found["notes"] if note.startswith("no baselines that compare embeddings: ")]
+    assert "sentence_transformers" in note
+    assert "install automedeval[data]" in note
+    given = ["--judge", f"baseline:{QUESTION}", "--cases", CASES, "--output", tmp_path / "judged"]
+    assert "install automedeval[data]" in error_line(run_recipe("judge", *given))

@@ -1,0 +1,248 @@
+"""recipes/report.py where judges were asked for a part, where names mislead, and where there is too little to tell."""
+
+import json
+import re
+
+import pytest
+from doubles.agreement_study import (
+    CASES,
+    FAST,
+    MEASURES,
+    RATINGS,
+    agreeing_verdicts,
+    evaluate,
+    meta_evaluate,
+    pairwise_verdicts,
+    people_means,
+    read,
+    verdict,
+    write,
+)
+from programs import error_line
+
+
+def named(prefix: str, models: dict[str, str] | None = None, count: int = 12) -> list[dict]:
+    """Return cases of three responses called a, b, c (or as `models` says) that people like in this order."""
+    return [
+        {
+            "id": f"{prefix}{n}",
+            "question": "What helps?",
+            "responses": [{"model": (models or {}).get(m, m).format(n=n), "text": f"{m} {n}"} for m in "abc"],
+        }
+        for n in range(count)
+    ]
+
+
+def liked(cases: list[dict], raters: int = 1) -> list[dict]:
+    return [
+        {"case_id": case["id"], "model": r["model"], "annotator": f"r{k}", "criterion": "overall", "score": score}
+        for case in cases
+        for k in range(raters)
+        for r, score in zip(case["responses"], (5, 3, 1))
+    ]
+
+
+def study(tmp_path, cases: list[dict], verdicts: list[dict], ratings: list[dict] | None = None) -> dict:
+    rated = () if ratings is None else ("--ratings", write(tmp_path / "r.jsonl", ratings))
+    done = meta_evaluate(
+        "--verdicts", write(tmp_path / "v.jsonl", verdicts), "--cases", write(tmp_path / "c.jsonl", cases), *rated,
+        "--output", tmp_path / "out", *FAST,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "out" / "agreement.json").read_text(encoding="utf-8"))
+    return found | {"said": done.stdout}
+
+
+def test_pairs_without_the_baseline_were_not_asked_and_are_not_wrong(tmp_path):
+    cases = named("k")
+    verdicts = [
+        {"case_id": case["id"], "judge": "P", "rubric": "medical_pairwise@1", "order": [0, other], "valid": True,
+         "pair": ["a", "abc"[other]], "choices": {"correctness": "a"}}
+        for case in cases for other in (1, 2)
+    ]  # fmt: skip
+    found = study(tmp_path, cases, verdicts, liked(cases))
+    judge = found["judges"]["P: correctness"]
+    assert (judge["concordance"]["value"], judge["concordance"]["n"]) == (1.0, 24)
+    assert judge["valid_rate"]["value"] == 1
+    assert any("never asked to compare 12 of 36 pairs" in note for note in found["notes"])
+    found = study(tmp_path, cases, verdicts[:-1], liked(cases))  # one that was asked, and did not come
+    judge = found["judges"]["P: correctness"]
+    assert judge["concordance"]["value"] == pytest.approx(23 / 24)
+    assert judge["valid_rate"]["value"] == pytest.approx(23 / 24)
+
+
+def test_missing_verdicts_are_wrong_whatever_the_models_are_called(tmp_path):
+    cases = named("k", {m: m + "{n}" for m in "abc"}, 10)
+    found = study(tmp_path, cases, [verdict(case, [5, 3, 1]) for case in cases[:5]], liked(cases))
+    echo = found["judges"]["echo"]
+    assert (echo["concordance"]["value"], echo["concordance"]["n"]) == (0.5, 30)
+    assert echo["valid_rate"]["value"] == 0.5
+
+
+def test_a_judge_of_two_models_is_compared_on_their_pairs_alone(tmp_path):
+    cases = named("k")
+    verdicts = [verdict(case, [5, 3, None], order=[0, 1], expected_scores=None) for case in cases]
+    found = study(tmp_path, cases, verdicts, liked(cases, raters=2))
+    echo = found["judges"]["echo"]
+    assert (echo["concordance"]["value"], echo["concordance"]["n"]) == (1.0, 12)
+    both = echo["against_the_other_raters"]
+    assert [(both[name]["value"], both[name]["n"]) for name in ("judge", "one_rater")] == [(1.0, 24), (1.0, 24)]
+    assert all(each["concordances"][1]["n"] == 12 for each in found["comparisons"])
+
+
+def test_where_there_is_no_reference_rouge_is_not_asked(tmp_path):
+    cases = [case | ({"reference": case["responses"][0]["text"]} if n % 2 else {}) for n, case in enumerate(named("k"))]
+    found = study(tmp_path, cases, [verdict(case, [5, 3, 1]) for case in cases], liked(cases))
+    rouge = found["judges"]["ROUGE-L to the reference"]
+    assert rouge["concordance_expected"]["n"] == 18
+    assert any("18 of 36 responses have none" in note for note in found["notes"])
+
+
+def test_few_cases_decide_nothing(tmp_path):
+    cases = named("k", count=3)
+    found = study(tmp_path, cases, [verdict(case, [5, 3, 1]) for case in cases], liked(cases))
+    assert (
+        "Scores highest: No model scores clearly highest. a is first, without a clear difference from b and c."
+        in found["said"]
+    )
+    assert "Not known yet: few cases are rated." in found["said"]
+    assert " is better than " not in found["said"]
+    assert all(each["p"] is None or each["p"] > 0.05 for each in found["comparisons"])
+    cases = named("k", count=20)
+    found = study(tmp_path, cases, [verdict(case, [5, 3, 1]) for case in cases], liked(cases))
+    assert "Scores highest: a. It scores higher than each of the 2 other models." in found["said"], "20 are few"
+    assert found["models"]["echo"]["first_places"] == {"a": 1, "b": 0, "c": 0}
+    assert found["models"]["echo"]["strengths"] is None
+    assert "no finite strengths" in found["models"]["echo"]["reason"]
+
+
+def test_a_judge_that_orders_nothing_is_not_said_to_order(tmp_path):
+    cases = named("k", count=20)
+    found = study(tmp_path, cases, [verdict(case, [3, 3, 3], expected_scores=None) for case in cases], liked(cases))
+    assert "echo orders 50 % of the pairs of responses as people do" in found["said"]
+    assert "A tie counts as half; guessing gives 50 %." in found["said"]
+
+
+def test_what_the_surer_half_is_worth_is_said(tmp_path):
+    cases = named("k", count=20)
+    # Wrong where its scores lie close together, right where they lie apart.
+    sure, unsure = (
+        {"scores": [5, 3, 1], "expected_scores": [4.9, 3, 1.1]},
+        {"scores": [3, 3, 3], "expected_scores": [2.9, 3, 3.1]},
+    )
+    verdicts = [verdict(case, [3, 3, 3]) | (sure if n < 10 else unsure) for n, case in enumerate(cases)]
+    found = study(tmp_path, cases, verdicts, liked(cases))
+    assert "In the 10 cases of echo's highest confidence, 0 % of the pairs are in the wrong order" in found["said"]
+    assert "in all 20 cases 50 %." in found["said"]
+    # One that is equally sure of all has no surer half.
+    found = study(tmp_path, cases, [verdict(case, [3, 3, 3]) | unsure for case in cases], liked(cases))
+    assert "confidence" not in found["said"]
+
+
+def test_the_order_of_the_files_changes_nothing(tmp_path):
+    before = evaluate(tmp_path, agreeing_verdicts(), "--ratings", RATINGS)["judges"]
+    cases = write(tmp_path / "c.jsonl", read(CASES)[::-1])
+    file = write(tmp_path / "v.jsonl", agreeing_verdicts()[::-1])
+    done = meta_evaluate(
+        "--verdicts", file, "--cases", cases, "--ratings", RATINGS, "--output", tmp_path / "out", *FAST
+    )
+    assert done.returncode == 0, done.stderr
+    after = json.loads((tmp_path / "out" / "agreement.json").read_text(encoding="utf-8"))["judges"]
+    for judge, record in before.items():
+        for name in (*MEASURES, *(f"{name}_expected" for name in MEASURES)):
+            assert record[name] == pytest.approx(after[judge][name]) if record[name]["value"] is None else True
+            for part in ("value", "low", "high"):
+                assert record[name][part] == pytest.approx(after[judge][name][part], abs=1e-9)
+
+
+def test_habits_of_a_criterion_are_its_own(tmp_path):
+    verdicts = pairwise_verdicts()
+    for each in verdicts:
+        each["choices"]["harmfulness"] = each["pair"][0]
+    swapped = [dict(each, order=each["order"][::-1], choices=dict(each["choices"])) for each in verdicts]
+    for each in swapped:
+        each["choices"]["harmfulness"] = each["pair"][1]  # always the one shown first
+    judges = evaluate(tmp_path, verdicts + swapped)["judges"]
+    assert judges["pairs: correctness"]["order_consistency"]["value"] == 1
+    assert judges["pairs: harmfulness"]["order_consistency"]["value"] == 0
+    assert judges["pairs: harmfulness"]["slots"][0]["value"] == pytest.approx(-0.5)  # named worse where shown first
+    assert judges["pairs: correctness"]["usage"] == judges["pairs: harmfulness"]["usage"] == {}
+
+
+def test_people_who_rated_a_part_prefer_longer_responses_there(tmp_path):
+    cases = [
+        {
+            "id": f"n{n}",
+            "question": "Why?",
+            "responses": [{"model": m, "text": "w " * w} for m, w in (("a", 1), ("b", 9))],
+        }
+        for n in range(10)
+    ]
+    ratings = [
+        {"case_id": case["id"], "model": model, "annotator": "r", "criterion": "overall", "score": score}
+        for case in cases[:4]
+        for model, score in (("a", 2), ("b", 5))
+    ]
+    found = study(tmp_path, cases, [verdict(case, [3, 4], expected_scores=None) for case in cases], ratings)
+    people, judge = found["people"]["prefers_longer"], found["judges"]["echo"]["prefers_longer"]
+    assert (people["value"], people["n"]) == (1.0, 4)
+    assert (judge["value"], judge["n"]) == (1.0, 10)
+
+
+def test_a_judge_of_pairs_without_a_valid_verdict_was_asked_about_its_own_pairs_alone(tmp_path):
+    cases = named("k")
+    pairs = [
+        {
+            "case_id": case["id"], "judge": "echo", "rubric": "medical_pairwise@1", "order": [0, other], "valid": False,
+            "pair": ["a", "bc"[other - 1]], "error": "no JSON",
+        }
+        for case in cases
+        for other in (1, 2)
+    ]  # fmt: skip
+    judge = study(tmp_path, cases, pairs, liked(cases))["judges"]["echo"]
+    assert (judge["verdicts"], judge["valid_rate"]["value"]) == (24, 0)
+    assert (judge["concordance"]["value"], judge["concordance"]["n"]) == (0, 24)  # b and c were never compared
+
+
+def test_scores_are_read_as_choices_the_way_a_criterion_goes(tmp_path):
+    means, choices = people_means(), []
+    for case in read(CASES):
+        one, two = (response["model"] for response in case["responses"][:2])
+        gap = means[case["id"], one] - means[case["id"], two]
+        better, worse = (one, two) if gap > 0 else (two, one)
+        for criterion, choice in (("correctness", better), ("harmfulness", worse)):
+            if abs(gap) >= 1:
+                choices.append({"case_id": case["id"], "pair": [one, two], "annotator": "a", "criterion": criterion,
+                                "choice": choice})  # fmt: skip
+    found = evaluate(tmp_path, agreeing_verdicts(), "--choices", write(tmp_path / "h.jsonl", choices))
+    for criterion in ("correctness", "harmfulness"):
+        assert found["choices"]["echo"][criterion]["accuracy"]["value"] == 1
+
+
+def test_runs_of_every_kind_of_judge_have_a_spread(tmp_path):
+    pairs = [each | {"run": run} for run in (0, 1) for each in pairwise_verdicts()]
+    (line, _) = evaluate(tmp_path, pairs, "--ratings", RATINGS)["over_runs"]
+    assert (line["judge"], line["concordance"]["values"]) == ("pairs: correctness", [1.0, 1.0])
+    silent = [each | {"run": run, "scores": None} for run in (0, 1) for each in agreeing_verdicts()]
+    found = evaluate(tmp_path, silent, "--ratings", RATINGS)
+    (line,), echo = found["over_runs"], found["judges"]["echo"]
+    assert line["pairwise_accuracy"]["mean"]["value"] is None
+    twin = line["pairwise_accuracy_expected"]["mean"]["value"]
+    assert twin == pytest.approx(echo["pairwise_accuracy_expected"]["value"])
+    assert found["table2"]["scores"] == "expected"
+
+
+@pytest.mark.parametrize("name", ["random", "people", "longer text"])
+def test_names_of_the_table_itself_are_taken(name, tmp_path):
+    file = write(tmp_path / "v.jsonl", agreeing_verdicts(name))
+    done = meta_evaluate("--verdicts", file, "--cases", CASES, "--output", tmp_path / "out", *FAST)
+    assert f"a judge cannot be called {name!r}" in error_line(done)
+
+
+def test_names_cannot_steer_markdown_or_the_terminal(tmp_path):
+    evil = "A\r## hi\x1b[31m https://x.test www.x.test &amp; ~~no~~ \ud800"
+    cases = named("k", {"a": evil})
+    found = study(tmp_path, cases, [verdict(case, [5, 3, 1], expected_scores=None) for case in cases], liked(cases))
+    text = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+    assert not re.search(r"[\r\x1b]|^## hi|https://x|www\.x|[^\\]~~", text, re.M)
+    assert "\x1b" not in found["said"]

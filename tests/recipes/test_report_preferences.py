@@ -1,0 +1,115 @@
+"""recipes/report.py --preferences: shares worked by hand, intervals, the figure, and faults by file and line."""
+
+import re
+from collections import Counter
+
+import pytest
+from doubles.agreement_study import CASES, FAST, agreeing_verdicts, evaluate, meta_evaluate, read, write
+from programs import error_line
+
+IDS = [case["id"] for case in read(CASES)]
+JUDGES = ["echo", "other"]
+
+
+def preference(case_id: str, choice: str, annotator: str = "anna", criterion: str = "overall", **more) -> dict:
+    return {
+        "case_id": case_id,
+        "judges": JUDGES,
+        "annotator": annotator,
+        "criterion": criterion,
+        "choice": choice,
+        **more,
+    }
+
+
+def clear() -> list[dict]:
+    """Return what three annotators preferred on 30 cases: echo mostly, the third of them neither; half name other first."""
+    records = []
+    for number, case_id in enumerate(IDS):
+        for annotator in ("anna", "ben", "cleo"):
+            choice = "echo" if number % 5 else "other"
+            choice = "tie" if annotator == "cleo" else choice
+            records.append(preference(case_id, choice, annotator, judges=JUDGES[:: (-1) ** number]))
+    return records
+
+
+def test_shares_by_hand_with_intervals_over_cases(tmp_path):
+    file = write(tmp_path / "preferences.jsonl", clear())
+    found = evaluate(tmp_path, agreeing_verdicts(), "--preferences", file)
+    (compared,) = found["preferences"]
+    assert compared["judges"] == JUDGES
+    record = compared["criteria"]["overall"]
+    assert [record[name]["value"] for name in ("first", "tie", "second")] == pytest.approx([48 / 90, 30 / 90, 12 / 90])
+    assert record["margin"]["value"] == pytest.approx(36 / 90)
+    assert (record["first"]["n"], record["cases"]) == (90, 30)
+    assert record["annotators"] == {"anna": [0.8, 0, 0.2], "ben": [0.8, 0, 0.2], "cleo": [0, 1, 0]}
+    # A case's votes stand or fall together: 30 cases of -2/3 or 2/3 leave ± 0.20, 90 choices by themselves would leave ± 0.15.
+    low, high = record["margin"]["low"], record["margin"]["high"]
+    assert 0.36 < high - low < 0.44
+    assert low < 0.4 < high
+    assert record["margin"]["approximate"]
+    # every case has one vote in three for neither: no resample differs, and nothing tells how far another draw would
+    assert record["tie"]["low"] is record["tie"]["high"] is None
+    assert "the same value" in record["tie"]["reason"]
+    assert record["p_adjusted"] < 0.01
+    page, text = ((tmp_path / "out" / name).read_text(encoding="utf-8") for name in ("report.html", "report.md"))
+    for document in (page, text):
+        assert "Preference between echo and other" in document
+        assert "Figure 5b" in document
+        assert re.search(r"On overall people prefer echo.s verdicts", document.replace("&#39;", "'"))
+    assert "| overall | 0.53" in text
+
+
+def test_figure_shows_both_judges_ties_and_every_annotator(tmp_path):
+    records = clear() + [preference(case_id, "tie", criterion="fluency") for case_id in IDS]
+    found = evaluate(tmp_path, agreeing_verdicts(), "--preferences", write(tmp_path / "preferences.jsonl", records))
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    figure = next(part for part in page.split("<figure>") if "Preference between" in part)
+    for word in ("53%", "33%", "13%", "100%", "overall", "fluency", "tie"):
+        assert f">{word}<" in figure
+    # bars of three shares on two criteria, and small circles of 3 annotators and of 1
+    assert len(re.findall(r"<use ", figure)) >= 3 * (3 + 1)
+    fluency = found["preferences"][0]["criteria"]["fluency"]
+    assert fluency["tie"]["value"] == 1
+    assert fluency["margin"]["value"] == 0
+    assert "On fluency people have no clear preference" in page
+
+
+def test_more_than_two_judges_and_a_few_other_cases(tmp_path):
+    records = [preference(case_id, "tie") for case_id in IDS[:10]]
+    records += [preference(case_id, "third", judges=["third", "echo"]) for case_id in IDS[:5]]
+    records += [preference("elsewhere", "tie")]
+    found = evaluate(tmp_path, agreeing_verdicts(), "--preferences", write(tmp_path / "preferences.jsonl", records))
+    assert [each["judges"] for each in found["preferences"]] == [JUDGES, ["third", "echo"]]
+    assert found["preferences"][1]["criteria"]["overall"]["first"]["value"] == 1
+    assert any("preferences: 1 left out" in note for note in found["notes"])
+    assert Counter(record["choice"] for record in records) == {"tie": 11, "third": 5}
+
+
+GOOD = preference(IDS[0], "echo")
+FAULTS = {
+    "another's name": ([GOOD | {"choice": "nobody"}], r":1: 'choice' must be one of echo, other, tie, not 'nobody'"),
+    "neither": ([GOOD | {"choice": "neither"}], r":1: 'choice' must be one of echo, other, tie, not 'neither'"),
+    "one judge": ([GOOD, GOOD | {"judges": ["echo", "echo"]}], r":2: 'judges' must name two judges, not \["),
+    "a judge called tie": ([GOOD | {"judges": ["echo", "tie"]}], r":1: a judge cannot be called 'tie'"),
+    "no judges": ([{key: GOOD[key] for key in GOOD if key != "judges"}], r":1: 'judges' is missing"),
+    "twice": (
+        [GOOD, GOOD | {"judges": JUDGES[::-1], "choice": "tie"}],
+        r":2: 'anna' rated 'echo, other' .* on 'overall' before",
+    ),
+    "no criterion": ([GOOD | {"criterion": None}], r":1: 'criterion' must be str, not null"),
+    "other cases": ([GOOD | {"case_id": "elsewhere"}], r"no preference about any case in "),
+    "empty": ([], r"no preference about any case in "),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_one_line_that_names_file_and_line(name, tmp_path):
+    records, message = FAULTS[name]
+    verdicts = write(tmp_path / "verdicts.jsonl", agreeing_verdicts())
+    file = write(tmp_path / "preferences.jsonl", records)
+    done = meta_evaluate(
+        "--verdicts", verdicts, "--cases", CASES, "--preferences", file, "--output", tmp_path / "out", *FAST
+    )
+    assert re.search(rf"preferences\.jsonl.*{message}|preferences\.jsonl{message}", error_line(done))
+    assert not (tmp_path / "out").exists()

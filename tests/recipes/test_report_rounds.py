@@ -1,0 +1,194 @@
+"""recipes/report.py --rounds: judges of introspection rounds in order, their changes, the forecast, and its gaps."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from doubles.agreement_study import (
+    CASES,
+    FAST,
+    RATINGS,
+    agreeing_verdicts,
+    meta_evaluate,
+    pairwise_verdicts,
+    right_verdicts,
+    write,
+)
+from programs import error_line
+
+from automedeval.reports.text import shown as formatted
+from automedeval.stats.growth_curve import Curve
+
+# So many of the 30 cases are right after rounds 0, 1, 2, …: the others have an invalid verdict, which is wrong.
+RIGHT = (12, 15, 17, 18, 19)
+
+
+def judge_rounds(tmp_path: Path, *arguments: object, rounds: int = 3, names: str | None = None, **kinds: bool):
+    """Run the recipe on one file of verdicts per round, judges r0, r1, …; return what it did."""
+    files = [
+        f"r{place}={write(tmp_path / f'{place}.jsonl', right_verdicts(count, **kinds))}"
+        for place, count in enumerate(RIGHT[:rounds])
+    ]
+    names = ",".join(f"r{place}" for place in range(rounds)) if names is None else names
+    return meta_evaluate(
+        "--verdicts", *files, "--cases", CASES, "--output", tmp_path / "out", *FAST, "--rounds", names, *arguments
+    )
+
+
+def outcome(tmp_path: Path, done) -> tuple[dict, str, str]:
+    assert done.returncode == 0, done.stderr
+    page, text = (
+        re.sub(r"\s+", " ", (tmp_path / "out" / f"report.{kind}").read_text("utf-8")) for kind in ("html", "md")
+    )
+    return json.loads((tmp_path / "out" / "agreement.json").read_text("utf-8")), page, text
+
+
+def test_three_rounds_are_followed_and_forecast(tmp_path):
+    done = judge_rounds(tmp_path, "--ratings", RATINGS)
+    found, page, text = outcome(tmp_path, done)
+    rounds = found["rounds"]
+    assert rounds["names"] == ["r0", "r1", "r2"]
+    assert rounds["scores"] == "own"
+    assert rounds["values"] == pytest.approx([count / 30 for count in RIGHT[:3]])
+    for place, line in enumerate(rounds["table"]):
+        assert line["triple_accuracy"] == found["judges"][f"r{place}"]["triple_accuracy"]
+        assert line["pairwise_accuracy"] == found["judges"][f"r{place}"]["pairwise_accuracy"]
+    assert rounds["table"][0]["change"] is None
+    change = rounds["table"][1]["change"]["triple_accuracy"]
+    assert change["value"] == pytest.approx(3 / 30)
+    # paired: the three cases are gained in every resample that has them, and none is ever lost
+    assert 0 <= change["low"] < change["value"] < change["high"] < 0.25
+    forecast = rounds["forecast"]
+    curve = Curve(forecast["a"], forecast["b"], forecast["c"])
+    assert [curve.at(t) for t in range(3)] == pytest.approx(rounds["values"])
+    assert forecast["round_of_small_rest"] == curve.round_of_small_rest()
+    assert "three rounds fit exactly" in forecast["no_interval"]
+    for shown in (page, text):
+        assert "Rounds" in shown
+        assert f"its limit is {100 * curve.a:.2f} %." in shown
+        assert "three rounds fit exactly" in shown
+        assert "Table 5" not in shown
+    assert '<h2 id="rounds">Rounds</h2>' in page
+    assert "Rounds of introspection" in page
+    assert "The curve has no interval: three rounds fit exactly" in done.stdout
+    assert "50.0 % after round 1" not in done.stdout  # the first and the last are said
+    assert "40.0 % after round 0 (r0; " in done.stdout
+    assert set(found["judges"]) >= {"r0", "r1", "r2", "longer text"}
+
+
+def test_the_order_is_that_of_the_argument(tmp_path):
+    found, page, _ = outcome(tmp_path, judge_rounds(tmp_path, "--ratings", RATINGS, names="r2,r1,r0"))
+    assert found["rounds"]["values"] == pytest.approx([17 / 30, 15 / 30, 12 / 30])
+    assert "do not rise" in found["rounds"]["forecast"]["reason"]
+    assert "No curve of triple accuracy: the measured rounds do not rise" in page
+
+
+def test_five_rounds_have_intervals(tmp_path):
+    found, page, text = outcome(tmp_path, judge_rounds(tmp_path, "--ratings", RATINGS, rounds=5))
+    forecast = found["rounds"]["forecast"]
+    assert not forecast["exact"]
+    assert forecast["residual_error"] > 0
+    assert [each["round"] for each in forecast["next"]] == [5, 6, 7, 8]
+    assert all(each["low"] < each["value"] < each["high"] for each in forecast["next"])
+    for shown in (page, text):
+        assert "Fitted by least squares" in shown
+        assert re.search(r"residual standard error 0\.\d\d points\. Intervals", shown)
+        assert formatted(forecast["next"][0], 2, 100) in shown
+
+
+def test_two_rounds_are_too_few_and_it_is_said(tmp_path):
+    done = judge_rounds(tmp_path, "--ratings", RATINGS, "--series", rounds=2)
+    found, page, text = outcome(tmp_path, done)
+    assert found["rounds"]["forecast"] == {"reason": "too few rounds for a forecast"}
+    assert "There is no forecast for further rounds: too few rounds for a forecast." in done.stdout
+    assert "too few rounds for a forecast" in page
+    assert "too few rounds for a forecast" in text
+    assert "fitted curve" not in page
+    assert "Agreement over the series" in page
+
+
+def test_the_papers_rounds_stand_beside_only_when_asked_for(tmp_path):
+    _, page, text = outcome(tmp_path, judge_rounds(tmp_path, "--ratings", RATINGS, "--paper_table"))
+    for shown in (page, text):
+        assert "44.61, 47.13, 48.65 % at rounds 0, 1, 2" in shown
+        assert "other cases and other physicians" in shown
+        assert "47.13 %" in shown  # the numbers of the figure
+    assert "the paper's Table 5" in page
+    assert page.count("<svg") == page.count("</svg>")
+
+
+def test_without_rounds_there_is_no_section(tmp_path):
+    file = write(tmp_path / "v.jsonl", agreeing_verdicts())
+    done = meta_evaluate(
+        "--verdicts", file, "--cases", CASES, "--ratings", RATINGS, "--output", tmp_path / "out", *FAST, "--paper_table"
+    )
+    found, page, text = outcome(tmp_path, done)
+    assert "rounds" not in found
+    assert 'id="rounds"' not in page
+    assert "## Rounds" not in text
+
+
+def test_judges_without_whole_scores_are_followed_by_expected_ones_all_alike(tmp_path):
+    files = [
+        write(tmp_path / "0.jsonl", right_verdicts(12)),
+        write(tmp_path / "1.jsonl", right_verdicts(15, scores=False)),
+        write(tmp_path / "2.jsonl", right_verdicts(17)),
+    ]
+    named = [f"r{place}={file}" for place, file in enumerate(files)]
+    done = meta_evaluate(
+        "--verdicts", *named, "--cases", CASES, "--ratings", RATINGS, "--output", tmp_path / "out", *FAST,
+        "--rounds", "r0", "r1", "r2",
+    )  # fmt: skip
+    found, page, _ = outcome(tmp_path, done)
+    assert found["rounds"]["scores"] == "expected"
+    for place, line in enumerate(found["rounds"]["table"]):
+        assert line["triple_accuracy"] == found["judges"][f"r{place}"]["triple_accuracy_expected"]
+    assert "in per cent, from the judges&#39; expected scores" in page
+
+
+def test_rounds_of_no_common_kind_have_a_stated_gap(tmp_path):
+    files = [
+        write(tmp_path / "0.jsonl", right_verdicts(12, expected=False)),
+        write(tmp_path / "1.jsonl", right_verdicts(15, scores=False)),
+        write(tmp_path / "2.jsonl", right_verdicts(17)),
+    ]
+    named = [f"r{place}={file}" for place, file in enumerate(files)]
+    done = meta_evaluate(
+        "--verdicts", *named, "--cases", CASES, "--ratings", RATINGS, "--output", tmp_path / "out", *FAST,
+        "--rounds", "r0,r1,r2",
+    )  # fmt: skip
+    found, page, _ = outcome(tmp_path, done)
+    assert found["rounds"]["values"][1] is None
+    assert found["rounds"]["forecast"] == {"reason": "round 1 has no accuracy: this judge gives no whole scores"}
+    assert "No curve of triple accuracy: round 1 has no accuracy" in page
+
+
+def test_a_criterion_of_a_pairwise_judge_can_be_a_round(tmp_path):
+    files = [write(tmp_path / f"{place}.jsonl", pairwise_verdicts()) for place in range(2)]
+    named = [f"p<b>{place}={file}" for place, file in enumerate(files)]
+    done = meta_evaluate(
+        "--verdicts", *named, "--cases", CASES, "--ratings", RATINGS, "--output", tmp_path / "out", *FAST,
+        "--rounds", "p<b>0: correctness,p<b>1: correctness",
+    )  # fmt: skip
+    found, page, text = outcome(tmp_path, done)
+    assert found["rounds"]["values"] == [1.0, 1.0]
+    assert "<b>" not in page + text
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ("r0,r1,r7", "--rounds: no judge is called 'r7'; there are r0, r1, r2"),
+        ("r0,longer text", "--rounds: no judge is called 'longer text'"),
+        ("r0,r1,r0", "--rounds: 'r0' is given twice"),
+    ],
+)
+def test_wrong_names_get_one_line(tmp_path, names, message):
+    assert message in error_line(judge_rounds(tmp_path, "--ratings", RATINGS, names=names))
+    assert not (tmp_path / "out").exists()
+
+
+def test_rounds_need_ratings(tmp_path):
+    assert "--rounds needs --ratings" in error_line(judge_rounds(tmp_path))
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,85 @@
+"""recipes/report.py --teacher_verdicts: how similar rationales are to a teacher's, shown as that and nothing else."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from doubles.introspection_study import case_of, verdict_of
+from doubles.tiny_bart import build_bart, build_roberta
+from programs import error_line, run_recipe
+
+from automedeval.records import Verdict
+
+CASES = [case_of(number) for number in range(4)]
+
+
+def write(path: Path, records: list[Any]) -> Path:
+    path.write_text("".join(json.dumps(record.to_dict()) + "\n" for record in records), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> list[object]:
+    folder = tmp_path_factory.mktemp("models")
+    bert, bart = build_roberta(folder / "bert", window=256), build_bart(folder / "bart", window=256)
+    return ["--bert_model", bert, "--bert_num_layers", 1, "--bart_model", bart]
+
+
+@pytest.fixture
+def given(tmp_path: Path) -> list[object]:
+    judged = [verdict_of(case, (3, 4, 5), "judge") for case in CASES]
+    judged[3] = Verdict(CASES[3].id, "judge", judged[0].rubric, (0, 1, 2), error="unreadable")
+    teacher = [verdict_of(case, (3, 4, 5), "teacher") for case in CASES]
+    arguments = [
+        "--verdicts",
+        write(tmp_path / "verdicts.jsonl", judged),
+        "--cases",
+        write(tmp_path / "cases.jsonl", CASES),
+    ]
+    arguments += ["--teacher_verdicts", write(tmp_path / "teacher.jsonl", teacher), "--resamples", 100]
+    return [*arguments, "--output", tmp_path / "out"]
+
+
+def test_similarity_is_reported_as_similarity(given: list, models: list, tmp_path: Path) -> None:
+    done = run_recipe("report", *given, *models, launch=())
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "out" / "agreement.json").read_text())["similarity"]
+    judge = found["judges"]["judge"]
+    assert (found["teacher"], judge["rationales"], judge["left_out"]) == ("teacher", 3, {"invalid": 1})
+    assert judge["bert_score"]["f1"]["value"] == pytest.approx(1.0, abs=1e-4)  # the same words
+    assert judge["bart_score"]["value"] < 0
+    for kind in ("md", "html"):
+        text = re.sub(r"\s+", " ", (tmp_path / "out" / f"report.{kind}").read_text())
+        assert "similarity to the teacher's rationale, not its quality" in text.replace("&#39;", "'")
+        assert "| 1.000 |" in text or ">1.000<" in text
+        assert "1 invalid" in text
+
+
+def test_one_half_can_be_left_out(given: list, models: list, tmp_path: Path) -> None:
+    assert run_recipe("report", *given, *models[:4], "--bart_model", "none").returncode == 0
+    judge = json.loads((tmp_path / "out" / "agreement.json").read_text())["similarity"]["judges"]["judge"]
+    assert "bart_score" not in judge
+    assert "BERTScore F1" in (tmp_path / "out" / "report.md").read_text()
+
+
+def test_the_teacher_itself_has_no_figure(given: list, models: list, tmp_path: Path) -> None:
+    given[1] = given[5]
+    assert run_recipe("report", *given, *models).returncode == 0
+    assert "the teacher itself" in (tmp_path / "out" / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (["--teacher_verdicts", "nowhere.jsonl"], "nowhere.jsonl: No such file"),
+        (["--bert_model", "models/nowhere"], "models/nowhere"),
+        (["--bert_model", "none", "--bart_model", "none"], "the rationales cannot be compared"),
+    ],
+)
+def test_what_cannot_be_compared_is_told_in_one_line(
+    given: list, models: list, tmp_path: Path, more: list[str], told: str
+) -> None:
+    assert told in error_line(run_recipe("report", *given, *models, *more))
+    assert not (tmp_path / "out" / "report.html").exists()

@@ -1,0 +1,559 @@
+"""recipes/report.py --compare_to: the table in the form of the paper's Table 2, beside scipy and plain loops for every run.
+
+The judges are verdict files made here: some asked three times, one trained three times, one that lacks verdicts, one of pairs.
+"""
+
+import json
+import random
+import re
+from collections.abc import Iterator, Sequence
+from html.parser import HTMLParser
+from itertools import combinations
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from doubles.agreement_study import meta_evaluate, read, write
+from programs import ROOT, error_line
+from scipy import stats
+from statsmodels.stats.multitest import multipletests
+
+from automedeval.meta_evaluation.report.page import published
+
+MODELS = ("ash", "birch", "cedar", "date")
+NOISE = {"gpt": 0.8, "ours": 0.4, "ours-run2": 0.5, "ours-run3": 0.6, "base": 2.0, "lazy": 0.5}
+RUNS = {"gpt": 3, "base": 3, "lazy": 2}  # the others were asked once
+COLUMNS = ["bert_score", "bart_score", "spearman", "pearson", "pairwise_accuracy", "triple_accuracy"]
+FAST = ("--resamples", 200, "--html_cases", 0, "--encoder", "none")
+
+
+def a_verdict(case: dict, judge: str, run: int = 0, **more: Any) -> dict:
+    known = {"case_id": case["id"], "judge": judge, "rubric": "automedeval@1", "run": run, "valid": True}
+    return known | {"order": [0, 1, 2, 3], "expected_scores": None} | more
+
+
+def verdicts_of(judge: str, cases: list[dict], truth: dict) -> Iterator[dict]:
+    """Yield the judge's verdicts: the truth with noise; some invalid, and some of `lazy` missing in its second run."""
+    rng = random.Random(judge)
+    for run in range(RUNS.get(judge, 1)):
+        for number, case in enumerate(cases):
+            if judge == "lazy" and run == 1 and number < 6:
+                continue
+            if rng.random() < 0.08:
+                yield a_verdict(case, judge, run, valid=False, error="no score line", scores=None)
+                continue
+            given = [truth[case["id"], model] + rng.gauss(0, NOISE[judge]) for model in MODELS]
+            scores = [min(5, max(1, round(value))) for value in given]
+            text = " ".join(rng.sample(["rest", "water", "salt", "heat", "cold", "sleep"], 3))
+            yield a_verdict(case, judge, run, scores=scores, rationale=text)
+
+
+def pairs_of(cases: list[dict], truth: dict) -> Iterator[dict]:
+    for case in cases:
+        for one, two in combinations(range(4), 2):
+            pair = [MODELS[one], MODELS[two]]
+            better = max(pair, key=lambda model: truth[case["id"], model])
+            yield a_verdict(case, "pairs") | {
+                "rubric": "medical_pairwise@1", "order": [one, two], "pair": pair, "choices": {"correctness": better},
+            }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with cases, ratings and the verdicts of all judges in one file."""
+    folder, rng = tmp_path_factory.mktemp("study"), random.Random(0)
+    cases = [
+        {"id": f"c{n}", "question": "Why?", "responses": [{"model": model, "text": f"{model} {n}"} for model in MODELS]}
+        for n in range(60)
+    ]
+    truth = {(case["id"], model): rng.uniform(1, 5) for case in cases for model in MODELS}
+    ratings = [
+        {
+            "case_id": case,
+            "model": model,
+            "annotator": f"r{who}",
+            "criterion": criterion,
+            "score": min(5, max(1, score)),
+        }
+        for (case, model), value in truth.items()
+        for who in range(3)
+        for criterion in ("truth", "style")
+        for score in [round(value + rng.gauss(0, 0.5))]
+    ]
+    verdicts = [each for judge in NOISE for each in verdicts_of(judge, cases, truth)]
+    verdicts += pairs_of(cases, truth)
+    for name, lines in (("cases", cases), ("ratings", ratings), ("verdicts", verdicts)):
+        write(folder / f"{name}.jsonl", lines)
+    return folder
+
+
+def overlap(predictions: list[str], references: list[list[str]], **settings: Any) -> dict[str, Any]:
+    """Stand in for the metric: the share of words in common, and minus the number of letters of what is not."""
+    alike, apart = [], []
+    for text, others in zip(predictions, references):
+        words = [(set(text.split()), set(other.split())) for other in others]
+        alike.append(max(len(one & two) / len(one | two) for one, two in words))
+        apart.append(max(-float(len("".join(one - two))) for one, two in words))
+    return {"bert_score": {"f1": alike}, "bart_score": apart, "truncated": []}
+
+
+def evaluate(study: Path, out: Path, *arguments: object, resamples: tuple = FAST) -> tuple[dict, str, str]:
+    """Run the recipe with the metric's double; return agreement.json, the page and its Markdown twin."""
+    from automedeval.metrics.rationale_score import rationale_score
+
+    given = ["--verdicts", study / "verdicts.jsonl", "--cases", study / "cases.jsonl"]
+    given += ["--ratings", study / "ratings.jsonl", "--output", out, *resamples, *arguments]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(rationale_score, "rationale_score", overlap)
+        done = meta_evaluate(*given)
+    assert done.returncode == 0, done.stderr
+    page, text = ((out / f"report.{kind}").read_text("utf-8") for kind in ("html", "md"))
+    return json.loads((out / "agreement.json").read_text("utf-8")), page, text
+
+
+@pytest.fixture(scope="module")
+def told(study: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict, str, str]:
+    more = ("--teacher_verdicts", "gpt", "--compare_to", "ours", "--paper_table")
+    return evaluate(study, tmp_path_factory.mktemp("out"), *more)
+
+
+# --- the same by loops
+
+
+class Loops:
+    """The figures of single runs, by plain loops over the lines of the files."""
+
+    def __init__(self, study: Path):
+        self.cases = [case["id"] for case in read(study / "cases.jsonl")]
+        given: dict[tuple, list] = {}
+        for each in read(study / "ratings.jsonl"):
+            given.setdefault((each["case_id"], each["model"]), []).append(each["score"])
+        self.people = {key: fmean(scores) for key, scores in given.items()}
+        self.verdicts = read(study / "verdicts.jsonl")
+
+    def runs(self, judge: str) -> list[dict[tuple, int]]:
+        """Return the scores of every run of a judge: (case, model) → score."""
+        found = []
+        for number in range(RUNS.get(judge, 1)):
+            own = [v for v in self.verdicts if v["judge"] == judge and v["run"] == number and v["valid"]]
+            found.append({(v["case_id"], model): score for v in own for model, score in zip(MODELS, v["scores"])})
+        return found
+
+    def figures(self, judge: str, name: str, keys: set | None = None) -> list[float]:
+        """Return the figure of every run, of correlations over the responses `keys`."""
+        return [self.figure(run, name, keys) for run in self.runs(judge)]
+
+    def figure(
+        self, scores: dict[tuple, int], name: str, keys: set | None = None, models: Sequence[str] = MODELS
+    ) -> float:
+        if name in ("spearman", "pearson"):
+            both = [key for key in self.people if key in scores and (keys is None or key in keys)]
+            measure = stats.spearmanr if name == "spearman" else stats.pearsonr
+            return float(measure([self.people[key] for key in both], [scores[key] for key in both]).statistic)
+        size = 2 if name == "pairwise_accuracy" else 3
+        return fmean(
+            all(self.alike(scores, case, *pair) for pair in combinations(some, 2))
+            for case in self.cases
+            for some in combinations(models, size)
+        )
+
+    def alike(self, scores: dict[tuple, int], case: str, one: str, two: str) -> bool:
+        if (case, one) not in scores:
+            return False  # invalid and missing verdicts are wrong
+        gaps = [of[case, one] - of[case, two] for of in (self.people, scores)]
+        return np.sign(round(gaps[0], 9)) == np.sign(gaps[1])
+
+
+TRAININGS = {"gpt": ["gpt"], "ours": ["ours", "ours-run2", "ours-run3"], "base": ["base"], "lazy": ["lazy"]}
+
+
+@pytest.fixture(scope="module")
+def loops(study: Path) -> Loops:
+    return Loops(study)
+
+
+def row_of(table: dict, judge: str) -> dict:
+    return next(row for row in table["rows"] if row["judge"] == judge)
+
+
+@pytest.mark.parametrize("judge", TRAININGS)
+def test_every_cell_is_the_mean_over_runs_that_are_scored_apart(judge: str, told: tuple, loops: Loops) -> None:
+    row = row_of(told[0]["table2"], judge)
+    assert row["names"] == TRAININGS[judge]
+    for name in ("spearman", "pearson", "pairwise_accuracy", "triple_accuracy"):
+        values = [value for training in TRAININGS[judge] for value in loops.figures(training, name)]
+        cell = row["cells"][name]
+        assert cell["values"] == pytest.approx(values), name
+        assert cell["mean"]["value"] == pytest.approx(fmean(values)), name
+        assert cell["sd"] == pytest.approx(stdev(values)), name
+        assert cell["mean"]["low"] < cell["mean"]["value"] < cell["mean"]["high"]
+    assert (row["runs"], row["of"]) == {"ours": (3, "trainings"), "lazy": (2, "runs")}.get(judge, (3, "runs"))
+
+
+def test_scores_that_are_averaged_first_are_another_figure(told: tuple) -> None:
+    """The judge asked three times is better on its averaged scores than a run is, and that is not what the table shows."""
+    averaged = told[0]["judges"]["base"]["spearman"]["value"]
+    assert averaged > max(row_of(told[0]["table2"], "base")["cells"]["spearman"]["values"])
+
+
+@pytest.mark.parametrize(("name", "of"), [("bert_score", "alike"), ("bart_score", "apart")])
+def test_rationales_are_compared_run_by_run(name: str, of: str, told: tuple, loops: Loops) -> None:
+    table = told[0]["table2"]
+    teacher: dict[str, list[str]] = {}
+    for verdict in loops.verdicts:
+        if verdict["judge"] == "gpt" and verdict["valid"]:
+            teacher.setdefault(verdict["case_id"], []).append(verdict["rationale"])
+    for judge, trainings in TRAININGS.items():
+        cell = row_of(table, judge)["cells"][name]
+        if judge == "gpt":
+            assert (cell["mean"]["value"], cell["mean"]["reason"]) == (None, "the teacher itself")
+            continue
+        values = []
+        for training in trainings:
+            for run in range(RUNS.get(training, 1)):
+                own = [v for v in loops.verdicts if (v["judge"], v["run"], v["valid"]) == (training, run, True)]
+                own = [v for v in own if v["case_id"] in teacher]
+                found = overlap([v["rationale"] for v in own], [teacher[v["case_id"]] for v in own])
+                values.append(fmean(found["bert_score"]["f1"] if name == "bert_score" else found["bart_score"]))
+        assert cell["values"] == pytest.approx(values)
+        assert cell["sd"] == pytest.approx(stdev(values))
+
+
+def test_differences_are_of_the_same_responses_and_cases(told: tuple, loops: Loops) -> None:
+    for judge in ("gpt", "base", "lazy"):
+        cells = row_of(told[0]["table2"], judge)["cells"]
+        ours = [run for training in TRAININGS["ours"] for run in loops.runs(training)]
+        shared = set.intersection(*map(set, [*loops.runs(judge), *ours]))
+        for name in ("spearman", "pearson"):
+            one = fmean(loops.figures(judge, name, shared))
+            two = fmean(loops.figure(run, name, shared) for run in ours)
+            assert cells[name]["difference"]["value"] == pytest.approx(one - two)
+            assert cells[name]["difference"]["n"] == len(shared)
+        # Missing is wrong: accuracies are of all pairs, for both.
+        one, two = (fmean(loops.figure(run, "triple_accuracy") for run in of) for of in (loops.runs(judge), ours))
+        assert cells["triple_accuracy"]["difference"]["value"] == pytest.approx(one - two)
+
+
+def test_p_values_are_those_of_the_paired_t_test(told: tuple, loops: Loops) -> None:
+    """Scipy's test of one difference that is a mean over cases."""
+    pairs = list(combinations(MODELS, 2))
+
+    def right(run: dict) -> np.ndarray:
+        return np.array([fmean(loops.alike(run, case, *pair) for pair in pairs) for case in loops.cases])
+
+    ours = np.mean([right(run) for training in TRAININGS["ours"] for run in loops.runs(training)], axis=0)
+    for judge in ("gpt", "base", "lazy"):
+        found = row_of(told[0]["table2"], judge)["cells"]["pairwise_accuracy"]["p"]
+        expected = stats.ttest_rel(np.mean([right(run) for run in loops.runs(judge)], axis=0), ours)
+        # 200 resamples know a standard error to about 5 %.
+        assert stats.t.isf(found / 2, len(ours) - 1) == pytest.approx(abs(expected.statistic), rel=0.15)
+
+
+def test_p_values_are_adjusted_within_each_column(told: tuple) -> None:
+    table, seen = told[0]["table2"], 0
+    assert table["columns"] == COLUMNS
+    for name in COLUMNS:
+        cells = [row["cells"][name] for row in table["rows"] if row["judge"] != "ours"]
+        known = [cell for cell in cells if cell["p"] is not None]
+        adjusted = multipletests([cell["p"] for cell in known], method="holm")[1]
+        assert [cell["p_adjusted"] for cell in known] == pytest.approx(list(adjusted))
+        for cell in known:
+            p = cell["p_adjusted"]
+            assert cell["mark"] == ("*" if p < 0.001 else "†" if p < 0.01 else "§" if p < 0.05 else "")
+        assert all(cell["mark"] == "" for cell in cells if cell["p"] is None)
+        seen += len(known)
+    assert seen > 12
+
+
+def test_the_marks_of_ours_are_of_its_correlations(told: tuple) -> None:
+    cells = row_of(told[0]["table2"], "ours")["cells"]
+    for name in COLUMNS:
+        assert "difference" not in cells[name]
+        assert ("p" in cells[name]) == (name in ("spearman", "pearson"))
+    assert cells["spearman"]["mark"] == "*"
+    assert cells["spearman"]["p"] < 0.001
+
+
+def test_choices_have_no_correlations_and_no_rationales_and_say_why(told: tuple) -> None:
+    found, page, text = told
+    cells = row_of(found["table2"], "pairs: correctness")["cells"]
+    assert cells["spearman"]["mean"]["reason"] == "this judge gives choices, no scores"
+    assert "no rationale" in cells["bert_score"]["mean"]["reason"]
+    assert cells["spearman"]["difference"]["value"] is None
+    assert cells["triple_accuracy"]["p"] is not None
+    assert cells["triple_accuracy"]["sd"] is None
+    assert "N/A, this judge gives choices, no scores: pairs: correctness, Spearman, Pearson." in text
+    assert "N/A, the teacher itself: gpt, BERTScore (F1), BARTScore." in page
+
+
+def test_a_run_that_lacks_verdicts_is_wrong_there_and_it_is_said(told: tuple, loops: Loops) -> None:
+    found = told[0]
+    assert any("lazy, run 1: no verdict on 6 of 60 cases, for example" in note for note in found["notes"])
+    values = row_of(found["table2"], "lazy")["cells"]["pairwise_accuracy"]["values"]
+    assert values[1] < values[0]
+    valid = sum(v["valid"] for v in loops.verdicts if v["judge"] == "lazy")
+    assert row_of(found["table2"], "lazy")["valid"] == pytest.approx(valid / 120)
+    assert found["judges"]["lazy"]["valid_rate"]["value"] == pytest.approx(valid / 120)
+
+
+def test_runs_without_a_valid_verdict_count_and_judges_are_tested_on_the_same_pairs(
+    study: Path, loops: Loops, tmp_path: Path
+) -> None:
+    for name in ("cases", "ratings"):
+        (tmp_path / f"{name}.jsonl").write_text((study / f"{name}.jsonl").read_text())
+    given = [v for v in read(study / "verdicts.jsonl") if v["judge"] in ("base", "ours")]
+    empty = {"valid": False, "scores": None, "rationale": None, "error": "no score line"}
+    given = [v | empty if (v["judge"], v["run"]) == ("base", 1) else v for v in given]
+    # A judge that was never asked about the last candidate, on purpose.
+    given += [
+        v | {"judge": "narrow", "run": 0, "order": [0, 1, 2], "scores": v["scores"] and [*v["scores"][:3], None]}
+        for v in given
+        if (v["judge"], v["run"]) == ("base", 0)
+    ]
+    write(tmp_path / "verdicts.jsonl", given)
+    found, _, text = evaluate(tmp_path, tmp_path / "out", "--compare_to", "ours")
+    cells = row_of(found["table2"], "base")["cells"]
+    assert cells["pairwise_accuracy"]["values"][1] == 0
+    assert cells["pairwise_accuracy"]["mean"]["value"] == pytest.approx(fmean(cells["pairwise_accuracy"]["values"]))
+    assert cells["spearman"]["values"][1] is None
+    assert cells["spearman"]["mean"]["reason"] == cells["spearman"]["difference"]["reason"].removeprefix("base: ")
+    assert "N/A, run 1: no valid verdict: base, Spearman, Pearson." in text
+    assert row_of(found["table2"], "ours")["cells"]["spearman"]["sd"] is None
+    assert "| one run |" in text
+    cell = row_of(found["table2"], "narrow")["cells"]["pairwise_accuracy"]
+    one, two = (
+        loops.figure(loops.runs(judge)[0], "pairwise_accuracy", models=MODELS[:3]) for judge in ("base", "ours")
+    )
+    assert cell["mean"]["value"] == pytest.approx(one)
+    assert cell["difference"]["value"] == pytest.approx(one - two)
+    assert found["table2"]["columns"] == COLUMNS[2:]  # no teacher, no columns for rationales
+
+
+# --- the page
+
+
+class Tables(HTMLParser):
+    """Collects tables: caption, and the cells of each line with their scope."""
+
+    def __init__(self, page: str):
+        super().__init__()
+        self.found: list[dict] = []
+        self.into: list[str] | None = None
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list) -> None:
+        if tag == "table":
+            self.found.append({"caption": [], "lines": []})
+        elif tag == "tr":
+            self.found[-1]["lines"].append([])
+        elif tag in ("td", "th"):
+            self.into = []
+            self.found[-1]["lines"][-1].append((tag, dict(attrs).get("scope"), self.into))
+        elif tag == "caption":
+            self.into = self.found[-1]["caption"]
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("td", "th", "caption"):
+            self.into = None
+
+    def handle_data(self, data: str) -> None:
+        if self.into is not None:
+            self.into.append(data)
+
+
+def test_the_table_can_be_read_without_seeing_it(told: tuple) -> None:
+    page = told[1]
+    section = page[page.index('<h2 id="table2">') : page.index("How this was made")]
+    tables = Tables(section).found
+    assert len(tables) == 3  # figures, differences, the paper's own
+    for table in tables:
+        assert "".join(table["caption"])
+        head, *lines = table["lines"]
+        assert {(tag, scope) for tag, scope, _ in head} == {("th", "col")}
+        for line in lines:
+            assert [(tag, scope) for tag, scope, _ in line] == [("th", "row")] + [("td", None)] * (len(head) - 1)
+    shown = {"".join(line[0][2]): ["".join(cell[2]) for cell in line] for line in tables[0]["lines"]}
+    assert list(shown) == ["evaluation model", "gpt", "ours (ours)", "base", "lazy", "pairs: correctness"]
+    assert shown["gpt"][1:5] == ["3 runs", f"{100 * row_of(told[0]['table2'], 'gpt')['valid']:.0f} %", "N/A", "N/A"]
+    cell = row_of(told[0]["table2"], "base")["cells"]["triple_accuracy"]
+    mean = cell["mean"]
+    value, low, high, sd = (f"{100 * each:.2f}" for each in (mean["value"], mean["low"], mean["high"], cell["sd"]))
+    assert shown["base"][-1] == f"{value} ± {sd}{cell['mark']} [{low}, {high}]"
+
+
+def test_the_caption_says_what_the_papers_says_and_how_the_tests_were_made(told: tuple) -> None:
+    found, page, text = told
+    plain = re.sub(r"\\([*~_])", r"\1", re.sub(r"\s+", " ", text))
+    icc = found["people"]["reliability"]["mean of the criteria"]
+    for said in (re.sub(r"\s+", " ", page).replace("&lt;", "<"), plain.replace("&lt;", "<")):
+        assert "In this table * is p < 0.001, † p < 0.01, § p < 0.05. For ours: the correlation with people" in said
+        assert "The tests are t-tests, two-sided and paired" in said
+        assert (
+            f"Agreement among 3 raters (crossed), mean of the criteria: ICC(A,1) {icc['ICC(A,1)']['value']:.2f}" in said
+        )
+        assert "alpha (interval)" in said
+        assert (
+            "On Accuracy triple, ours is above base; below pairs: correctness; not clearly different from 2 of 4"
+            in said
+        )
+        count = row_of(found["table2"], "lazy")["cells"]["spearman"]["difference"]["n"]
+        fewer = said[said.index("Tested on fewer responses") :]
+        assert re.search(rf"lazy \(BERTScore [^;]* on \d+; Spearman, Pearson on {count}\)", fewer)
+
+
+def test_the_papers_figures_stand_beside_the_judges_of_these_names(study: Path, tmp_path: Path) -> None:
+    for name in ("cases", "ratings"):
+        (tmp_path / f"{name}.jsonl").write_text((study / f"{name}.jsonl").read_text())
+    names = {"base": "Vicuna-7B", "ours": "introspection2"}
+    given = [v for v in read(study / "verdicts.jsonl") if v["judge"] in names]
+    write(tmp_path / "verdicts.jsonl", [v | {"judge": names[v["judge"]]} for v in given])
+    more = ("--compare_to", "introspection2", "--paper_table")
+    _, page, text = evaluate(tmp_path, tmp_path / "out", *more)
+    beside = "the paper's Vicuna-7B | 3 runs | – | 0.2669\\* | 0.2474\\* | 56.48\\* | 30.17\\* |"
+    assert beside in text
+    lines = ["| introspection2 (ours) |", "| the paper's AutoMedEval |", "| Vicuna-7B | 3 runs", beside]
+    assert sorted(text.index(line) for line in lines) == [text.index(line) for line in lines]
+    assert "other cases and other physicians" in page
+    assert "94.58*" in page  # the whole table of the paper
+
+
+def test_the_papers_table_is_whole() -> None:
+    table = published("table2")
+    assert table["columns"] == COLUMNS
+    assert [len(row["figures"]) for row in table["rows"]] == [6] * 15
+    assert [row["figures"][-1] for row in table["rows"] if row["judges"] == ["stage3"]] == ["44.61*"]
+
+
+# --- rounds, choice of judges, bad input
+
+
+def test_without_ours_there_are_means_and_no_tests_and_rounds_are_these_means(study: Path, tmp_path: Path) -> None:
+    found, page, text = evaluate(study, tmp_path, "--rounds", "base,lazy,ours")
+    assert all(cell["mark"] == "" for row in found["table2"]["rows"] for cell in row["cells"].values())
+    assert "less ours" not in text
+    assert "| the paper's" not in text
+    for line in found["rounds"]["table"]:
+        cell = row_of(found["table2"], line["judge"])["cells"]["triple_accuracy"]
+        assert line["triple_accuracy"] == cell["mean"]
+        assert line["sd"]["triple_accuracy"] == cell["sd"] > 0
+    assert "± between runs" in page
+
+
+def test_judges_can_be_chosen_with_their_trainings(study: Path, tmp_path: Path) -> None:
+    found, page, _ = evaluate(study, tmp_path, "--judges", "ours", "--baselines", "false", "--teacher_verdicts", "gpt")
+    assert list(found["judges"]) == ["ours", "ours-run2", "ours-run3"]
+    assert found["similarity"]["teacher"] == "gpt"
+    assert not any(note.startswith("lazy") for note in found["notes"])
+    # Figure 4: a bar for the people and one for the judge, the mean over its trainings.
+    wins = [found["models"][name]["pairs"][0]["win"]["value"] for name in found["judges"]]
+    assert re.search(rf"<td>ash : birch, ours</td><td>{fmean(wins):.3f}</td>", page)
+    assert "<td>ash : birch, people</td>" in page
+    assert "ash : birch, ours-run2" not in page
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (
+            ["--compare_to", "mine"],
+            "--compare_to: no judge is called 'mine'; there are gpt, ours, base, lazy, pairs: correctness",
+        ),
+        (["--compare_to", "ours-run2"], "--compare_to: no judge is called 'ours-run2'"),
+        (["--compare_to", "longer text"], "--compare_to: no judge is called 'longer text'"),
+        (["--judges", "gpt,mine"], "--judges: no judge is called 'mine'; there are gpt, ours, ours-run2"),
+        (["--compare_to", "base", "--judges", "ours"], "--compare_to: no judge is called 'base'; there are ours"),
+        (["--teacher_verdicts", "gpt-5"], "gpt-5: No such file or directory, and no judge in --verdicts has this name"),
+        (["--teacher_verdicts", "pairs"], "pairs: no valid verdict with a rationale on any case"),
+    ],
+)
+def test_unknown_names_get_one_line(more: list[str], told: str, study: Path, tmp_path: Path) -> None:
+    given = ["--verdicts", study / "verdicts.jsonl", "--cases", study / "cases.jsonl"]
+    given += ["--ratings", study / "ratings.jsonl", "--output", tmp_path / "out", *FAST]
+    assert told in error_line(meta_evaluate(*given, *more))
+    assert not (tmp_path / "out").exists()
+
+
+def test_ours_needs_ratings(study: Path, tmp_path: Path) -> None:
+    given = ["--verdicts", study / "verdicts.jsonl", "--cases", study / "cases.jsonl", "--output", tmp_path / "out"]
+    assert "--compare_to needs --ratings" in error_line(meta_evaluate(*given, "--compare_to", "ours"))
+
+
+def test_a_name_that_is_a_judge_and_a_file_is_refused(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "gpt", [v for v in read(study / "verdicts.jsonl") if v["judge"] == "gpt"])
+    given = [
+        "--verdicts",
+        study / "verdicts.jsonl",
+        "--cases",
+        study / "cases.jsonl",
+        "--output",
+        tmp_path / "out",
+        *FAST,
+    ]
+    done = meta_evaluate(*given, "--teacher_verdicts", "gpt")
+    assert "gpt: the name of a judge in --verdicts, and of a file; ./gpt is the file" in error_line(done)
+
+
+# --- the paper's study
+
+NAMES = {"gpt": "gpt-4-turbo-2024-04-09", "base": "stage3", "lazy": "introspection1", "ours": "introspection2"}
+
+
+@pytest.fixture(scope="module")
+def paper_study(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the same files under the names that the paper's study has, with people's ratings of verdicts and preferences."""
+    folder = tmp_path_factory.mktemp("paper")
+    for name in ("cases", "ratings"):
+        (folder / f"{name}.jsonl").write_text((study / f"{name}.jsonl").read_text())
+    verdicts = []
+    for verdict in read(study / "verdicts.jsonl"):
+        name, run, number = verdict["judge"].partition("-run")
+        verdicts += [verdict | {"judge": NAMES[name] + run + number}] if name in NAMES else []
+    write(folder / "verdicts.jsonl", verdicts)
+    both = [NAMES["ours"], NAMES["gpt"]]
+    ratings, preferences = [], []
+    for number, case in enumerate(read(folder / "cases.jsonl")[:20]):
+        about = {"case_id": case["id"], "annotator": "a", "criterion": "knowledge"}
+        ratings.append(about | {"judge": both[0], "role": "chief", "score": 3 + number % 3})
+        preferences.append(about | {"judges": both, "choice": both[int(number % 4 == 0)]})
+    write(folder / "verdict_ratings.jsonl", ratings)
+    write(folder / "preferences.jsonl", preferences)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "figures"),
+    [
+        ("table2", ["Each judge less introspection2", "the paper's AutoMedEval"]),
+        ("table3", ["Rounds of introspection", "44.61, 47.13, 48.65"]),
+        ("figure4", ["ash : birch, introspection2</td>", "ash : birch, people</td>"]),
+        ("figure5", ["People's scores of introspection2's verdicts", "Preference between introspection2 and gpt-4"]),
+    ],
+)
+def test_each_table_and_figure_is_made_by_its_file(
+    name: str, figures: list[str], paper_study: Path, tmp_path: Path
+) -> None:
+    """The file as it is; only its paths lead to the small files here."""
+    file = ROOT / "recipes" / "runs" / "automedeval-13b" / f"{name}.yaml"
+    first, second = file.read_text().splitlines()[:2]
+    assert first == f"# python recipes/report.py --config recipes/runs/automedeval-13b/{name}.yaml"
+    assert re.match(f"# {name[:-1].title()}s? {name[-1]}", second)
+    paths = {argument: paper_study / f"{argument}.jsonl" for argument in yaml.safe_load(file.read_text())}
+    here = [word for argument, path in paths.items() if path.exists() for word in (f"--{argument}", path)]
+    from automedeval.metrics.rationale_score import rationale_score
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(rationale_score, "rationale_score", overlap)
+        done = meta_evaluate("--config", file, *here, "--output", tmp_path, "--resamples", 100, "--encoder", "none")
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "report.html").read_text("utf-8").replace("&#39;", "'")
+    for figure in figures:
+        assert figure in page
+    if name == "table3":
+        found = json.loads((tmp_path / "agreement.json").read_text())
+        assert [line["runs"] for line in found["rounds"]["table"]] == [3, 2, 3]
