@@ -40,6 +40,7 @@ quality: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+	$(BIN)/mypy
 
 style: .venv/installed
 	$(BIN)/ruff check --fix .
