@@ -1,4 +1,7 @@
-"""Records: what every file holds, how it is read, and how it is written so that a crash loses nothing."""
+"""Records: what every file holds, how it is read, and how it is written so that a crash loses nothing.
+
+Nothing here knows a model, a rubric or a statistic.
+"""
 
 from automedeval.records.cases import read_cases, table_of
 from automedeval.records.columns import BLANK, Columns, Table, without_blanks

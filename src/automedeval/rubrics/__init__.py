@@ -1,4 +1,7 @@
-"""Read rubrics, render prompts, and write and parse verdicts and rationales."""
+"""Read rubrics, render prompts, and write and parse verdicts and rationales.
+
+Asking a model belongs into `judges`.
+"""
 
 from automedeval.rubrics.rubric import (
     COUNTED,
