@@ -25,7 +25,7 @@ from safetensors.torch import save_file
 from automedeval.cli import parse, run
 from automedeval.models.checkpoints import FILES, check_architecture, checkpoint_folder
 from automedeval.records import RecordError
-from automedeval.records.journal import write_whole
+from automedeval.records.journal import write_json
 from automedeval.records.lock import lock
 
 PICKLES, INDEX = "pytorch_model*.bin", "pytorch_model.bin.index.json"
@@ -93,7 +93,7 @@ def convert(given: str, output: Path) -> None:
         )
     if count > 1:
         index = {"metadata": {"total_size": size}, "weight_map": dict(sorted(places.items()))}
-        write_whole(scratch / "model.safetensors.index.json", json.dumps(index, indent=1) + "\n")
+        write_json(scratch / "model.safetensors.index.json", index)
     copied = copy_files(source, scratch)
     scratch.rename(output)
     print(

@@ -23,7 +23,7 @@ from automedeval.meta_evaluation.agreement.judge_facts import known_of_judge
 from automedeval.meta_evaluation.agreement.verdicts import expected_values, own_values, read_verdicts, rows_of
 from automedeval.meta_evaluation.calibration.confidence import certified_digest
 from automedeval.records import Case, RecordError, Verdict, read_text, verdicts_file
-from automedeval.records.journal import arithmetic, write_whole
+from automedeval.records.journal import arithmetic, write_lines
 from automedeval.reports.facts import lines_of
 from automedeval.reports.text import printable
 from automedeval.rubrics import Rubric
@@ -84,7 +84,7 @@ def main() -> None:
         raise RecordError(f"{args.verdicts}: no pair is left")
     output = Path(args.output)
     output.mkdir(parents=True, exist_ok=True)
-    write_whole(output / "train.jsonl", "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    write_lines(output / "train.jsonl", rows)
     record_run(output / "run" / "run.json", args)  # load_dataset would take a JSON file beside the rows for rows
     print("\n".join(map(printable, lines_of(known_of_judge(cases, rows_of(judges)[0])))))
     print(f"{output / 'train.jsonl'}: {len(rows):,} pairs by {judges[0].name}; {covered or 'no certificate'}")

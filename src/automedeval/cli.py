@@ -25,7 +25,7 @@ from transformers import HfArgumentParser
 
 from automedeval.records import BLANK, AutoMedEvalError, RecordError
 from automedeval.records.hub_names import hub_commits
-from automedeval.records.journal import ALONE, Processes, write_whole
+from automedeval.records.journal import ALONE, Processes, write_json
 from automedeval.records.yaml_file import load_yaml
 from automedeval.reports.text import printable
 
@@ -288,4 +288,4 @@ def record_run(file: Path, *groups: Any, timing: dict[str, float] | None = None)
         "processes": _process_count(),
         "timings": timings + ([timing] if timing else []),
     }
-    write_whole(file, json.dumps(record, indent=1) + "\n")
+    write_json(file, record)

@@ -9,7 +9,7 @@ from automedeval.annotation.assignment import Answer
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import DECISION, PREFERENCE, RESPONSES, VERDICT, Study
 from automedeval.records import RecordError, read_lines
-from automedeval.records.journal import write_whole
+from automedeval.records.journal import json_lines, write_whole
 from automedeval.rubrics.slots import by_response, renamed
 
 FILES = {
@@ -53,10 +53,7 @@ def exported(store: Store) -> tuple[dict[str, str], dict[str, int]]:
     lines["jury.jsonl"] += decisions.values()
     lines["history.jsonl"] += store.history()
     kept = {name: records for name, records in lines.items() if records}
-    texts = {
-        name: "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
-        for name, records in kept.items()
-    }
+    texts = {name: json_lines(records) for name, records in kept.items()}
     counts = {name: len(records) for name, records in kept.items()}
     return texts, counts | ({"scores of references": references} if references else {})
 

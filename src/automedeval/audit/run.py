@@ -3,7 +3,6 @@
 Verdicts are appended to the same log as `automedeval judge` writes; a case that has its verdict is not judged again.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
@@ -20,7 +19,7 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, read_verdicts
 from automedeval.records import RecordError, Verdict, verdicts_file
-from automedeval.records.journal import ALONE, Processes, write_whole
+from automedeval.records.journal import ALONE, Processes, write_lines
 from automedeval.rubrics import Rubric, read_rubric
 
 
@@ -111,9 +110,8 @@ def judge_tampered(
 
 def write_trials(folder: Path, trials: Sequence[Trial], processes: Processes = ALONE) -> None:
     """Write FOLDER/trials.jsonl, the changed cases."""
-    lines = (json.dumps(trial.case.to_dict(), ensure_ascii=False) + "\n" for trial in trials)
     if processes.rank == 0:
-        write_whole(folder / "trials.jsonl", "".join(lines))
+        write_lines(folder / "trials.jsonl", (trial.case.to_dict() for trial in trials))
 
 
 def judge_all(

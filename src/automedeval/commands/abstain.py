@@ -14,7 +14,6 @@ physicians, the least confident first; OUTPUT/abstention.json with the certifica
 Calibrated verdicts can be used: automedeval calibrate leaves out the cases that it learnt from, so none of them is rated here.
 """
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import read_ratings
 from automedeval.meta_evaluation.calibration.confidence import MEASURES, Confidence, certified_digest
 from automedeval.records import RecordError, read_cases
-from automedeval.records.journal import write_whole
+from automedeval.records.journal import write_json, write_lines, write_whole
 from automedeval.reports import charts
 from automedeval.stats import selective
 from automedeval.stats.bootstrap import RESAMPLES, estimate, plain
@@ -146,8 +145,8 @@ def write(
         ],
     }
     for name, records in files.items():
-        write_whole(output / name, "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in records))
-    write_whole(output / "abstention.json", json.dumps(record, indent=1, allow_nan=False) + "\n")
+        write_lines(output / name, records)
+    write_json(output / "abstention.json", record)
     (output / "risk_coverage.svg").unlink(missing_ok=True)
     if record["rated_curve"]:
         share = record["units_kept"] / record["units"] if record["threshold"] is not None else None

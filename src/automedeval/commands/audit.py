@@ -14,7 +14,6 @@ The exit status is 0 if the judge passes its thresholds, 3 (1 under a launcher) 
 measured, 1 if an input or argument is wrong.
 """
 
-import json
 import shlex
 import sys
 from collections import Counter
@@ -48,7 +47,7 @@ from automedeval.meta_evaluation.agreement.verdicts import Baseline, JudgeVerdic
 from automedeval.metrics.embedding import TextEncoder
 from automedeval.models.arguments import ChatArguments, EncoderArguments
 from automedeval.records import RecordError, check_least
-from automedeval.records.journal import Processes, write_whole
+from automedeval.records.journal import Processes, write_json, write_whole
 from automedeval.records.language import english_only
 from automedeval.reports.text import printable
 from automedeval.rubrics import Rubric
@@ -214,9 +213,9 @@ def main() -> None:
         },
     }
     texts = report.render(result)
-    texts["audit.json"] = json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     for name, text in texts.items():
         write_whole(output / name, text)
+    write_json(output / "audit.json", result)
     print("\n".join(map(printable, ["", *report.summary(result), *(f"note: {note}" for note in result["notes"])])))
     print(f"audit: {output / 'audit.html'}")
     print("Not for clinical use.")

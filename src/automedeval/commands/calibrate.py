@@ -19,7 +19,6 @@ P(met) is put on the labels by a line for all criteria, or for each category wit
 those on labelled cases by the lines of other cases, so that a certificate on the same labels is honest.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +30,7 @@ from automedeval.meta_evaluation.calibration.scores import Calibration, ScoreCal
 from automedeval.meta_evaluation.criteria.calibration import WAYS, CriteriaCalibration
 from automedeval.meta_evaluation.criteria.checklists import read_checklists, read_labels
 from automedeval.records import Rating, RecordError, Verdict, check_least, read_placed, read_records, verdicts_file
-from automedeval.records.journal import write_whole
+from automedeval.records.journal import write_json, write_lines, write_whole
 from automedeval.reports.text import span
 from automedeval.rubrics import read_rubric, without_scale
 from automedeval.stats.bootstrap import RESAMPLES
@@ -179,9 +178,8 @@ def write(args: CalibrateArguments, output: Path, facts: dict[str, Any], verdict
     """Write the calibration and the verdicts, and remove the figure of an earlier calibration."""
     output.mkdir(parents=True, exist_ok=True)
     record_run(output / "run.json", args)
-    write_whole(output / "calibration.json", json.dumps(facts, indent=1) + "\n")
-    lines = (json.dumps(verdict.to_dict(), ensure_ascii=False) for verdict in verdicts)
-    write_whole(output / "verdicts.jsonl", "".join(f"{line}\n" for line in lines))
+    write_json(output / "calibration.json", facts)
+    write_lines(output / "verdicts.jsonl", (verdict.to_dict() for verdict in verdicts))
     (output / "reliability.svg").unlink(missing_ok=True)
 
 

@@ -18,7 +18,6 @@ candidates on the same cases by one judge. Exit status 0: NEW is not lower than 
 more than that; 4: too few cases to tell; 1: an error. Both statements hold at 95 %. With --output it writes gate.json.
 """
 
-import json
 import math
 import shlex
 import sys
@@ -40,7 +39,7 @@ from automedeval.meta_evaluation.comparison.compare import candidates_of, compar
 from automedeval.meta_evaluation.criteria.checklists import has_checklists, read_labels
 from automedeval.meta_evaluation.criteria.scores import people_of, read_criteria_scores
 from automedeval.records import RecordError, check_least, read_lines
-from automedeval.records.journal import write_whole
+from automedeval.records.journal import json_lines, write_json, write_whole
 from automedeval.reports.facts import Audit, facts_of, lines_of
 from automedeval.reports.text import printable
 from automedeval.stats import sampling
@@ -216,11 +215,11 @@ def main() -> None:
     }
     title = "Candidates, by few ratings: " + Path(args.cases).stem
     texts |= comparison_report.render(result, title, EQUAL if chances is None else WEIGHED)
-    texts["comparison.json"] = json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     folder = Path(args.output)
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         write_whole(folder / name, text)
+    write_json(folder / "comparison.json", result)
     counts = result["cases"]
     lines = [*comparison_report.words(result), f"{counts['rated_cases']:,} of {counts['cases']:,} cases are rated"]
     lines += [f"note: {note}" for note in result["notes"]]
@@ -292,7 +291,7 @@ def pass_gate(args: CompareArguments, cases: Cases, judges: list[JudgeVerdicts],
         Path(args.output).mkdir(parents=True, exist_ok=True)
         record = {"new": new, "old": old, "judge": row.judge.name, "settings": row.judge.settings, "by": args.by}
         record |= asdict(found) | {"status": status, "result": words, "invalid": invalid, "notes": notes}
-        write_whole(Path(args.output) / "gate.json", json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+        write_json(Path(args.output) / "gate.json", record)
     return status
 
 
@@ -348,7 +347,6 @@ def draw_next(
         for number in drawn.tolist()
     ]
     every = [{"case_id": cases.records[n].id, "probability": float(f"{both[n]:.12g}")} for n in cases.file_order]
-    for name, records in (("next_cases.jsonl", chosen), ("probabilities.jsonl", every)):
-        texts[name] = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+    texts |= {"next_cases.jsonl": json_lines(chosen), "probabilities.jsonl": json_lines(every)}
     ends = {"least": float(chance[~rated].min()), "most": float(chance[~rated].max())}
     return {"drawn": len(drawn), "source": source, "uniform": args.uniform, **ends}

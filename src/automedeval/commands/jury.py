@@ -11,7 +11,6 @@ the jury is worth. Three equal judges are worth one. Without ratings it prints t
 high where all judges are right.
 """
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import read_ratings
 from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, read_verdicts, rows_of
 from automedeval.records import RecordError, Verdict, digest, verdicts_file
-from automedeval.records.journal import write_whole
+from automedeval.records.journal import write_json, write_lines
 from automedeval.reports.text import printable
 from automedeval.stats.bootstrap import divide
 from automedeval.stats.votes import correlations, effective_votes
@@ -82,9 +81,8 @@ def main() -> None:
         "effective_votes": votes,
         "notes": notes,
     }
-    write_whole(output / "jury.json", json.dumps(record, indent=1, ensure_ascii=False) + "\n")
-    lines = (json.dumps(verdict.to_dict(), ensure_ascii=False) for verdict in verdicts)
-    write_whole(output / "verdicts.jsonl", "".join(f"{line}\n" for line in lines))
+    write_json(output / "jury.json", record)
+    write_lines(output / "verdicts.jsonl", (verdict.to_dict() for verdict in verdicts))
     told = [f"{what}:"]
     for one, judge in enumerate(judges):
         for two in range(one):

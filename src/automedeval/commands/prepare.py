@@ -11,7 +11,6 @@ responses; OUTPUT/criterion_labels.jsonl where physicians labelled criteria; OUT
 """
 
 import itertools
-import json
 import random
 import re
 from collections import Counter
@@ -53,7 +52,7 @@ from automedeval.records import (
     without_blanks,
 )
 from automedeval.records.columns import UnclearColumns
-from automedeval.records.journal import arithmetic, write_whole
+from automedeval.records.journal import arithmetic, write_lines
 from automedeval.rubrics import read_rubric
 
 PAIR_SCORES = {"pairs": ["right=5", "near=3", "far=1"], "harms": ["right=5", "harmed=1"]}
@@ -216,7 +215,7 @@ def main() -> None:
         print(f"{left_out:,} criteria without words are left out")
     output.mkdir(parents=True, exist_ok=True)
     for name, records in files.items():
-        write_whole(output / f"{name}.jsonl", "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in records))
+        write_lines(output / f"{name}.jsonl", records)
     record_run(output / "run.json", args)
     print(summary(cases))
     print(

@@ -14,7 +14,6 @@ Writes OUTPUT/agreement.json, OUTPUT/report.md and OUTPUT/report.html, a page th
 criteria.md and criteria.html instead, with a certificate beside physicians where there are --criterion_labels.
 """
 
-import json
 import shlex
 import sys
 from dataclasses import dataclass, field
@@ -54,7 +53,7 @@ from automedeval.metrics.embedding import NAMES
 from automedeval.models.arguments import EncoderArguments
 from automedeval.records import Preference, RecordError, check_least, digest, read_placed
 from automedeval.records.hub_names import hub_commits
-from automedeval.records.journal import write_whole
+from automedeval.records.journal import write_json, write_whole
 from automedeval.records.language import english_only
 from automedeval.reports.facts import LEAST_RATED
 from automedeval.reports.text import printable
@@ -258,9 +257,9 @@ def main() -> None:
     title = "Report: " + Path(args.cases).stem
     rate = [] if args.ratings or args.choices else rating_commands(args, cases, folder)
     texts = report.render(result, title, records, args.series, args.paper_table, rate)
-    texts["agreement.json"] = json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     for name, text in texts.items():
         write_whole(folder / name, text)
+    write_json(folder / "agreement.json", result)
     lines = ["", *summary(result), *(f"  {command}" for command in rate), "", *(f"note: {note}" for note in notes)]
     print("\n".join(map(printable, lines)))
     print(f"report: {folder / 'report.html'}")
@@ -306,9 +305,9 @@ def report_criteria(args: MetaEvaluateArguments, encoder_args: EncoderArguments,
     folder = Path(args.output)
     folder.mkdir(parents=True, exist_ok=True)
     texts = criteria_report.render_criteria(result, cases, args.verdicts, result["settings"], args.html_cases)
-    texts["criteria.json"] = json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     for name, text in texts.items():
         write_whole(folder / name, text)
+    write_json(folder / "criteria.json", result)
     print("\n".join(map(printable, ["", *criteria_report.sentences(result), *(f"note: {note}" for note in notes)])))
     print(f"report: {folder / 'criteria.html'}")
 

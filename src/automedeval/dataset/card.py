@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from automedeval.records import digest
-from automedeval.records.journal import write_whole
+from automedeval.records.journal import write_json, write_whole
 from automedeval.reports.page import environment
 
 
@@ -73,4 +73,4 @@ def write_card(folder: Path, statistics: Mapping[str, Any]) -> None:
     made.filters["quoted"] = lambda text: json.dumps(text, ensure_ascii=False)
     template = made.get_template("dataset_card.md.jinja")
     write_whole(folder / "README.md", template.render(**statistics, faults=known_faults(statistics)).rstrip() + "\n")
-    write_whole(folder / "statistics.json", json.dumps(statistics, indent=1, ensure_ascii=False) + "\n")
+    write_json(folder / "statistics.json", statistics)

@@ -26,7 +26,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from automedeval.records import Case, RecordError, Verdict, question_text
-from automedeval.records.journal import write_whole
+from automedeval.records.journal import write_json, write_whole
 from automedeval.rubrics.misattribution import misattributions, terms
 from automedeval.rubrics.rationale import split_steps
 from automedeval.stats import bootstrap
@@ -153,7 +153,7 @@ class QualityClassifier:
             "scikit-learn": sklearn.__version__,
             "report": self.report,
         }
-        write_whole(folder / "quality.json", json.dumps(known, indent=2, ensure_ascii=False) + "\n")
+        write_json(folder / "quality.json", known)
 
     @classmethod
     def load(cls, folder: str | Path, embed: "Encoder") -> "QualityClassifier":

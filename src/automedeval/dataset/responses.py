@@ -19,7 +19,7 @@ from automedeval.models.arguments import parse_model
 from automedeval.models.base import Answer, Messages, Prompt
 from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.records import Case, RecordError, Response, digest, read_cases, read_records
-from automedeval.records.journal import Journal, Processes, write_whole
+from automedeval.records.journal import Journal, Processes, write_lines
 from automedeval.records.log import Log
 
 ROLES = ("system", "user", "assistant")
@@ -242,8 +242,7 @@ def sort_responses(path: Path, cases: Sequence[Case], names: Sequence[str]) -> N
         records = list(read_records(path, Generated))
         ordered = sorted(records, key=lambda r: (rank.get(r.model, -1), place.get(r.case_id, -1)))
         if ordered != records:
-            lines = (json.dumps(record.to_dict(), ensure_ascii=False) for record in ordered)
-            write_whole(path, "".join(f"{line}\n" for line in lines))
+            write_lines(path, (record.to_dict() for record in ordered))
 
 
 def read_questions(
@@ -268,8 +267,8 @@ def read_questions(
 
 def write_cases(path: Path, cases: Sequence[Case], answered: Sequence[dict[str, Generated]]) -> None:
     """Write the cases whole, each with the responses it had and, behind them, those of the candidates in their order."""
-    lines = []
+    records = []
     for case in cases:
         new = tuple(Response(found[case.id].model, found[case.id].text) for found in answered if case.id in found)
-        lines.append(json.dumps(replace(case, responses=case.responses + new).to_dict(), ensure_ascii=False) + "\n")
-    write_whole(path, "".join(lines))
+        records.append(replace(case, responses=case.responses + new).to_dict())
+    write_lines(path, records)

@@ -23,7 +23,7 @@ from typing import Any
 from automedeval.dataset.instructions import shuffled_slots
 from automedeval.introspection.mistakes import Mistake, Recorded
 from automedeval.records import DECISIONS, RATER, RecordError, digest, read_lines
-from automedeval.records.journal import write_whole
+from automedeval.records.journal import write_lines
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, reads_back
 from automedeval.rubrics.slots import choice_names, reordered
 
@@ -221,6 +221,5 @@ def write_queue(path: Path, undecided: Sequence[Mistake], lines: Mapping[str, di
         # An empty line is replaced if the answers or the verdict changed.
         stale = open_line.get("digest") not in (None, blank["digest"])
         filled.setdefault(recorded.case.id, blank if stale else open_line)
-    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in filled.values())
-    if text or path.exists():
-        write_whole(path, text)
+    if filled or path.exists():
+        write_lines(path, filled.values())

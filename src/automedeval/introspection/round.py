@@ -5,7 +5,6 @@ its teacher; its `judge` becomes "consensus" or "jury". The row of a case that s
 old verdict, as the round says. All other rows stay as they are.
 """
 
-import json
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +18,7 @@ from automedeval.introspection.jury import Ruling
 from automedeval.introspection.mistakes import KINDS, Mistake, Recorded, RoundJudge
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError, digest
-from automedeval.records.journal import Journal, arithmetic, now, write_whole
+from automedeval.records.journal import Journal, arithmetic, now, write_lines
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict
 from automedeval.rubrics.prompts import judge_messages
 from automedeval.rubrics.slots import as_recorded, reordered
@@ -291,7 +290,7 @@ class Round:
             shutil.copyfile(self.dataset.place / f"{TEST}.parquet", folder / f"{TEST}.parquet")
             splits[TEST] = self.dataset.statistics["splits"][TEST]
             origins.update(map(origin, self.dataset.splits[TEST]))
-        _write_lines(folder / "dropped.jsonl", dropped)
+        write_lines(folder / "dropped.jsonl", dropped)
         self.write_revisions(folder)
         if (self.dataset.place / "topics.svg").exists():
             shutil.copyfile(self.dataset.place / "topics.svg", folder / "topics.svg")
@@ -299,8 +298,7 @@ class Round:
 
     def write_revisions(self, folder: Path) -> None:
         """Write the records of all mistakes; in the jury's folder the physicians' page reads them while cases wait."""
-        records = (json.dumps(decision.to_dict(), ensure_ascii=False) + "\n" for decision in self.decisions)
-        write_whole(folder / REVISIONS, "".join(records))
+        write_lines(folder / REVISIONS, (decision.to_dict() for decision in self.decisions))
 
     def facts(self, judge: RoundJudge, partners: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the statistics record of the round."""
@@ -313,9 +311,3 @@ class Round:
             "waiting": self.on_waiting,
             "arithmetic": [*self.dataset.statistics["arithmetic"], *self.arithmetic],
         }
-
-
-def _write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
-    # A lone surrogate, which JSON can carry and UTF-8 cannot, goes back to its escape.
-    with open(path, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
-        file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in records)

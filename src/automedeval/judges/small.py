@@ -22,7 +22,7 @@ from automedeval.models.arguments import EncoderArguments
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint
 from automedeval.models.cross_encoder import load_cross_encoder
 from automedeval.records import Case, RecordError, Verdict, digest
-from automedeval.records.journal import write_whole
+from automedeval.records.journal import write_json
 from automedeval.reports.facts import UNSEEN
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.slots import by_response
@@ -246,7 +246,7 @@ def write_small_judge(folder: Path, learnt: SmallJudgeModel, encoder: Path, fact
     """Write the description of a small judge beside its adapter; `facts` are what was measured."""
     named = {"name": encoder.name, "fingerprint": weights_fingerprint(encoder)}
     content = {"encoder": named, **learnt.to_dict(), **facts}
-    write_whole(folder / "judge.json", json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    write_json(folder / "judge.json", content)
 
 
 def weights_fingerprint(encoder: Path) -> str:

@@ -1,6 +1,5 @@
 """Score a question and a piece of text, read together, by a small encoder with a head of one number and an adapter."""
 
-import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ from safetensors.torch import save_file
 from sentence_transformers import CrossEncoder
 
 from automedeval.records import RecordError
-from automedeval.records.journal import write_whole
+from automedeval.records.journal import write_json
 
 TOKENS = 256  # of question and piece together; the longer of the two is cut
 
@@ -76,7 +75,7 @@ def save_adapter(model: CrossEncoder, folder: Path) -> None:
         f"base_model.model.{name}": each.contiguous() for name, each in get_peft_model_state_dict(network).items()
     }
     save_file(weights, folder / "adapter_model.safetensors")
-    write_whole(folder / "adapter_config.json", json.dumps(config, indent=1, default=str) + "\n")
+    write_json(folder / "adapter_config.json", config)
 
 
 def relevance(model: CrossEncoder, pairs: list[tuple[str, str]]) -> np.ndarray:

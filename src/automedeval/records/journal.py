@@ -8,7 +8,7 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -52,6 +52,25 @@ def write_whole(path: Path, content: str | bytes) -> None:
     data = content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
     with replacing(path) as scratch:
         scratch.write_bytes(data)
+
+
+def write_json(path: Path, value: object, allow_nan: bool = False) -> None:
+    """Write a value as a JSON file, by `write_whole`; ValueError for NaN or infinity unless they are allowed."""
+    write_whole(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=allow_nan) + "\n")
+
+
+def json_lines(records: Iterable[Mapping[str, Any]]) -> str:
+    """Return records as the text of a JSON Lines file."""
+    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+
+
+def write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
+    """Write a JSON Lines file so that every reader gets either the old one or the complete new one; else RecordError."""
+    with (
+        replacing(path) as scratch,
+        open(scratch, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file,
+    ):
+        file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
 
 
 class Processes(NamedTuple):

@@ -17,7 +17,7 @@ from automedeval.models.checkpoints import Stage, read_record
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError
 from automedeval.records.hub_names import hub_rows
-from automedeval.records.journal import write_whole
+from automedeval.records.journal import write_json, write_lines, write_whole
 from automedeval.reports.page import environment
 
 WHOLE = "whole"  # file in a checkpoint folder after every process has written its part
@@ -254,12 +254,12 @@ def write_record(output: Path, record: Mapping[str, Any]) -> None:
     """Write the record of a run."""
     folder = output / "training"
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / "record.json", json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    write_json(folder / "record.json", record, allow_nan=True)  # the loss of a training that diverged
 
 
 def finish(output: Path, record: Mapping[str, Any], history: Sequence[Stage], losses: Sequence[Mapping]) -> None:
     """Write losses, card and record, which make the run finished; remove its checkpoints for resuming."""
-    write_whole(output / "training" / "losses.jsonl", "".join(json.dumps(line) + "\n" for line in losses))
+    write_lines(output / "training" / "losses.jsonl", losses)
     record = {**record, "finished": True, "history": [asdict(stage) for stage in history]}
     template = environment("automedeval.training").get_template("checkpoint_card.md.jinja")
     write_whole(output / "README.md", template.render(**record, stages=history).rstrip() + "\n")
