@@ -11,9 +11,10 @@ from doubles.endpoint import EndpointDouble, answer, error
 
 from automedeval.judges.judge import Judge, load_judge
 from automedeval.models.base import Answer, ChatError, Free, Prompt, Slot
+from automedeval.models.budget import Budget
 from automedeval.models.concurrency import MOST, START, Pace
 from automedeval.models.constraints import DIALECTS, Reply, constrained_answer, gbnf, regular_expression
-from automedeval.models.endpoint import Budget, OpenAIChat
+from automedeval.models.endpoint import OpenAIChat
 from automedeval.records import Case, Response
 from automedeval.rubrics import read_rubric
 from automedeval.rubrics.grammar import answer_parts, parse_verdict

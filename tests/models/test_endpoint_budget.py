@@ -4,7 +4,8 @@ import pytest
 from doubles.endpoint import BROKEN_JSON, CUT_OFF, HANG, EndpointDouble, answer, error
 
 from automedeval.models.base import Prompt
-from automedeval.models.endpoint import Budget, BudgetError, OpenAIChat, prompt_bytes
+from automedeval.models.budget import Budget, BudgetError
+from automedeval.models.endpoint import OpenAIChat, prompt_bytes
 
 TEXT = "Score: Doctor 1: 4 points."
 PROMPT = Prompt([{"role": "user", "content": "What helps?"}])

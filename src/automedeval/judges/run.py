@@ -104,7 +104,7 @@ def judge_by_files(
     Returns:
         what is to be done next, None if no request is left.
     """
-    from automedeval.models.endpoint import batch_lines
+    from automedeval.models.completions import batch_lines
 
     known = {name: line for path in answers for name, line in batch_lines(path)}
     written: set[str] = set()

@@ -158,8 +158,9 @@ class ChatArguments:
         """
         kind, name = checked_model(model)
         if kind == "openai":
+            from automedeval.models.budget import Budget
             from automedeval.models.constraints import OF_BATCH_FILES, ServerCapabilities
-            from automedeval.models.endpoint import Budget, OpenAIChat
+            from automedeval.models.endpoint import OpenAIChat
 
             # Each process spends its own share.
             budget = Budget(self.max_cost and self.max_cost / processes.count, self.price_in, self.price_out)

@@ -5,7 +5,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from automedeval.records import AutoMedEvalError
 
@@ -94,17 +94,25 @@ class Answer:
 
 # Yields prompts one after another, receives the answer to each, and returns a result.
 Dialogue = Generator[Prompt, Answer, Any]
+_Asked = TypeVar("_Asked")
+_Replied = TypeVar("_Replied")
+_Result = TypeVar("_Result")
 
 
-def lead(dialogue: Dialogue, reply: Callable[[Prompt], Answer], answer: Answer | None = None) -> Any:
+def lead(
+    dialogue: Generator[_Asked, _Replied, _Result],
+    reply: Callable[[_Asked], _Replied],
+    answer: _Replied | None = None,
+) -> _Result:
     """Answer every prompt of a dialogue with `reply`; return the dialogue's result.
 
     Args:
         answer: the answer to the prompt at which the dialogue waits; None if it has not begun.
     """
     try:
+        prompt = next(dialogue) if answer is None else dialogue.send(answer)
         while True:
-            answer = reply(dialogue.send(answer))
+            prompt = dialogue.send(reply(prompt))
     except StopIteration as end:
         return end.value
 

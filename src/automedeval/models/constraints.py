@@ -9,7 +9,6 @@ with others (`response_a`, `response_b`) takes one more short request.
 """
 
 import json
-import math
 import re
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -18,6 +17,7 @@ from functools import cache
 from typing import Any
 
 from automedeval.models.base import Answer, Free, Part, Prompt, Slot, Tokens, own_text, without_thoughts
+from automedeval.models.completions import token_alternatives
 
 UNSEEN = 0.01  # the share of a value's probability that may be unseen without a note in the verdict
 _META = re.compile(r"([\\.^$*+?{}\[\]|()])")
@@ -64,6 +64,8 @@ DIALECTS: dict[str, Callable[[Sequence[Part]], dict[str, Any]]] = {
 # What a server is told besides, in every step: the Python server of llama.cpp makes tokens that were written already less
 # likely, and with them a score that an earlier response got, unless it is told not to.
 EXTRA_FIELDS: dict[str, dict[str, Any]] = {"grammar": {"repeat_penalty": 1.0}}
+# Fields of a request that has its last message, the beginning of the answer, continued.
+CONTINUE = {"continue_final_message": True, "add_generation_prompt": False}
 TOGETHER = ("structured_outputs", "guided_regex", "regex", "grammar")
 
 
@@ -128,34 +130,21 @@ class Reply:
     ended: bool = True  # by itself, not by a limit
 
 
-def reply_of(completion: Mapping[str, Any] | None, answer: Answer) -> Reply:
-    """Return the reply in a chat completion, which `answer` was read from; None: the server refused the request."""
+def reply_of(completion: Mapping[str, Any] | None, answer: Answer, beginning: str = "") -> Reply:
+    """Return the reply in a chat completion.
+
+    Args:
+        completion: None if the server refused the request.
+        answer: read from the completion.
+        beginning: what the request began the answer with: llama.cpp, and servers that do not continue answers, repeat it.
+    """
     if completion is None:
         return Reply(answer)
     choice = completion["choices"][0]
     content = (choice.get("message") or {}).get("content") or ""
     ended = choice.get("finish_reason") != "length"
-    return Reply(answer, content if isinstance(content, str) else answer.text, told_tokens(choice), ended)
-
-
-def told_tokens(choice: Mapping[str, Any]) -> Tokens:
-    """Return the tokens of a completion's choice and their alternatives; none if they are not told, or cannot be read."""
-    tokens = []
-    try:
-        for token in (choice.get("logprobs") or {}).get("content") or []:
-            rivals: Counter[bytes] = Counter()
-            for one in token.get("top_logprobs") or []:
-                rivals[_bytes(one)] += math.exp(min(0.0, one["logprob"]))
-            if rivals and not rivals[_bytes(token)]:
-                rivals[_bytes(token)] = math.exp(min(0.0, token["logprob"]))
-            tokens.append((_bytes(token), tuple(rivals.items())))
-    except (AttributeError, LookupError, TypeError, ValueError):  # a verdict does not need them
-        return ()
-    return tuple(tokens)
-
-
-def _bytes(token: Mapping[str, Any]) -> bytes:
-    return bytes(token["bytes"]) if token.get("bytes") else token["token"].encode()
+    text = content if isinstance(content, str) else answer.text
+    return Reply(answer, text.removeprefix(beginning), token_alternatives(choice), ended)
 
 
 def constrained_answer(prompt: Prompt, continues: bool = True, sampled: bool = False) -> Generator[Step, Reply, Answer]:

@@ -11,7 +11,6 @@ A server of one's own may constrain an answer and tell its log-probabilities (se
 once, when somebody first asks whether the chat `constrains`.
 """
 
-import email.utils
 import hashlib
 import itertools
 import json
@@ -22,11 +21,9 @@ import re
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -34,29 +31,30 @@ from typing import Any
 import openai
 from tqdm import tqdm
 
-from automedeval.models.base import (
-    CONTROL_TOKEN,
-    THOUGHT,
-    Answer,
-    Chat,
-    ChatError,
-    Dialogue,
-    Prompt,
-    Slot,
-    lead,
-    without_thoughts,
+from automedeval.models.base import CONTROL_TOKEN, THOUGHT, Answer, Chat, ChatError, Dialogue, Prompt, Slot, lead
+from automedeval.models.budget import Budget
+from automedeval.models.completions import (
+    OPTIONAL,
+    UNREADABLE,
+    answer_from_completion,
+    error_text,
+    read_batch_line,
+    refusal,
+    refused_parameter,
+    retry_after,
 )
 from automedeval.models.concurrency import Pace
+from automedeval.models.constraint_probe import Completion, probe_server
 from automedeval.models.constraints import (
+    CONTINUE,
     DIALECTS,
     EXTRA_FIELDS,
-    TOGETHER,
+    Reply,
     ServerCapabilities,
     Step,
     constrained_answer,
     reply_of,
     shared_beginnings,
-    told_tokens,
 )
 from automedeval.records import digest
 
@@ -66,37 +64,10 @@ _MOST_REFUSALS = 5  # with the same words in a row, before a run stops
 _MOST_FAILURES = 10  # in a row, before a run stops
 _BUSY = (408, 409, 429, 502, 503, 504)  # says nothing about whether the endpoint lists its models
 _LONGEST_PAUSE = 120.0  # seconds; a longer Retry-After counts as a failure
-
-# The exceptions of parsing text that is not JSON, or JSON of an unexpected shape.
-UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-_FILTERED = "the endpoint's content filter refused"
-_OVERLONG = re.compile(r"context (?:length|window|size)", re.I)  # vLLM, SGLang and llama.cpp give no code
-# Parameters that a run can do without, and what is different without them.
-_OPTIONAL = {
-    "temperature": "the endpoint samples with its own temperature, so that answers can differ from run to run",
-    "seed": "sampled answers cannot be repeated",
-    "logprobs": "verdicts get no expected scores",
-    "response_format": "JSON is asked for in the prompt alone",
-    "max_completion_tokens": "max_tokens is sent in its place",
-}
-_NOT_TAKEN = re.compile(
-    r"unsupported|not (?:\w+ )?support|n't support|not allowed|not permitted|not enabled|unrecogni[sz]ed|unknown|unexpected"
-    r"|extra.forbidden|deprecated|may only be|only (?:\S+ ){1,3}allowed",
-    re.I,
-)
 # What a served model says of itself; `created` is left out because vLLM makes it anew at each request.
 _IDENTITY = ("root", "owned_by", "max_model_len")
 # Fields of a request that the client knows no argument for.
-_CONTINUED = {"continue_final_message": True, "add_generation_prompt": False}
-_OF_SERVERS = {*DIALECTS, *_CONTINUED, *(name for more in EXTRA_FIELDS.values() for name in more)} - {"response_format"}
-_ALTERNATIVES = (
-    20,
-    5,
-)  # log-probabilities per token that a server is asked for; the first is the most that many of them give
-
-
-class BudgetError(ChatError):
-    """The highest possible cost of the next call exceeds the rest of `max_cost`."""
+_OF_SERVERS = {*DIALECTS, *CONTINUE, *(name for more in EXTRA_FIELDS.values() for name in more)} - {"response_format"}
 
 
 def defuse(text: str) -> str:
@@ -109,48 +80,6 @@ def defuse(text: str) -> str:
     for pattern in (CONTROL_TOKEN, THOUGHT):
         text = pattern.sub(lambda match: match[0][0] + "\u2060" + match[0][1:], text)
     return text
-
-
-class Budget:
-    """Keep spending below a limit (None: no limit); prices are per million tokens of prompt and of completion.
-
-    The highest possible cost of a call is reserved before the call is made.
-    """
-
-    def __init__(self, limit: float | None, price_in: float = 0.0, price_out: float = 0.0):
-        self.limit, self.price_in, self.price_out = limit, price_in, price_out
-        self.spent = 0.0
-        self._reserved: list[float] = []  # the highest possible costs of the calls in progress
-        self._changed = threading.Condition()
-
-    def cost(self, prompt_tokens: int, completion_tokens: int) -> float:
-        return (prompt_tokens * self.price_in + completion_tokens * self.price_out) / 1e6
-
-    @contextmanager
-    def call(self, worst: float) -> Iterator[list[float]]:
-        """Reserve `worst` for one call; the caller appends its true cost to the list that is yielded.
-
-        Waits while calls in progress may still release money. If the list stays empty, `worst` is charged: the call may have
-        been answered and charged although the answer was lost.
-
-        Raises:
-            BudgetError: no call is in progress, and `worst` exceeds what is left.
-        """
-        with self._changed:
-            while self.limit is not None and self.spent + sum(self._reserved) + worst > self.limit:
-                if not self._reserved:
-                    left = f"{self.spent:.4f} is spent and the next call could cost {worst:.4f}"
-                    raise BudgetError(f"--max_cost {self.limit:g}: {left}")
-                self._changed.wait()
-            self._reserved.append(worst)
-        paid: list[float] = []
-        try:
-            yield paid
-        finally:
-            with self._changed:
-                self._reserved.remove(worst)
-                self.spent += sum(paid) if paid else worst
-                self._changed.notify_all()
 
 
 @dataclass
@@ -258,76 +187,32 @@ class OpenAIChat(Chat):
             return {}
 
     @cached_property
-    def constrains(self) -> bool:
-        """Whether the server keeps to the form of an answer; a few short requests find out, and say so.
+    def capabilities(self) -> ServerCapabilities:
+        """Return what the server offers; a few short requests find out, once.
 
         Raises:
             ChatError: the server did not answer them.
         """
-        if self.offer is None:
-            # OpenAI's own API has no constraint but a JSON schema, which `body` sends.
-            asked = self.structured_output and not self.official
-            self.offer = self._probe() if asked else ServerCapabilities()
-            if asked:
-                tqdm.write(str(self.offer), file=sys.stderr)
-        return self.offer.dialect is not None
+        # OpenAI's own API has no constraint but a JSON schema, which `body` sends.
+        if self.offer is None and (self.official or not self.structured_output):
+            self.offer = ServerCapabilities()
+        elif self.offer is None:
+            self.offer, keeps_limit = probe_server(self._probe_request, self.top_logprobs > 0)
+            if not keeps_limit:
+                self._leave_out("max_completion_tokens")
+            tqdm.write(str(self.offer), file=sys.stderr)
+        return self.offer
 
-    def _probe(self) -> ServerCapabilities:
-        """Ask for what nobody answers by himself, in all dialects at once, another one in each."""
-        question = [{"role": "user", "content": "How are you?"}]
+    @property
+    def constrains(self) -> bool:
+        return self.capabilities.dialect is not None
 
-        def tried(
-            more: Mapping[str, Any],
-            messages: Sequence[Mapping[str, str]] = question,
-            limit: str = "max_tokens",
-            most: int = 16,
-        ) -> dict[str, Any] | None:
-            body = {"model": self.model, "messages": messages, limit: most, "temperature": 0.0, **more}
-            worst = self.budget.cost(200, 16)
-            for attempt in range(self.max_retries + 1):
-                try:
-                    with self.budget.call(worst) as paid:
-                        return self._request(body, paid, probing=True)[0]
-                except (_Refusal, _LeftOut):
-                    return None
-                except _Failure as failure:
-                    if attempt == self.max_retries or not failure.again:
-                        raise ChatError(f"{self.client.base_url}: {failure}") from None
-                    time.sleep(failure.pause or 0.5 * 2 ** min(attempt, 4))
-            return None
-
-        def said(completion: dict[str, Any] | None) -> str:
-            return (completion["choices"][0].get("message") or {}).get("content") or "" if completion else ""
-
-        forms = {name: f"Number {number}." for number, name in enumerate(DIALECTS, 1)}
-        alone = {name: ask([forms[name]]) for name, ask in DIALECTS.items()}
-        groups = [{field: alone[name][field] for name in TOGETHER for field in alone[name]}, *alone.values()]
-        while groups:
-            group, *groups = groups
-            asked = [{"logprobs": True, "top_logprobs": most} for most in _ALTERNATIVES if self.top_logprobs]
-            for more in (*asked, {}):
-                if (completion := tried(group | more)) is not None:
-                    break
-            if completion and len(group) > 1:  # one by one only for a server that refuses unknown names
-                groups = [one for name, one in alone.items() if name not in TOGETHER]
-            text = said(completion).strip()
-            dialect = next((name for name in DIALECTS if text == forms[name]), None)
-            if dialect:
-                told = [len(rivals) for _, rivals in told_tokens(completion["choices"][0])]
-                alternatives = min(max(told, default=0), more.get("top_logprobs", 0))
-                begun = [*question, {"role": "assistant", "content": "I"}]
-                asked, flagged, bare = (
-                    answer_from_completion(one).usage.get("prompt_tokens", 0) if one else 0
-                    for one in (completion, tried(_CONTINUED, begun, most=1), tried({}, begun, most=1))
-                )
-                # Where the last message is closed and another one opened, the prompt is longer. llama.cpp never closes it.
-                continues = 0 < flagged < bare or 0 < flagged == asked + 1
-                # Some servers ignore the newer name of the limit, which short forced answers would not show.
-                limited = tried(alone[dialect], limit="max_completion_tokens", most=1)
-                if limited is None or said(limited).strip() == forms[dialect]:
-                    self._leave_out("max_completion_tokens")
-                return ServerCapabilities(dialect, alternatives, continues)
-        return ServerCapabilities()
+    def _probe_request(self, parameters: dict[str, Any]) -> Completion | None:
+        try:
+            body, worst = {"model": self.model, **parameters}, self.budget.cost(200, 16)
+            return self._attempts(body, worst, threading.Event(), probing=True)[0]
+        except _Failure as failure:
+            raise ChatError(f"{self.client.base_url}: {failure}") from None
 
     def notes(self) -> list[str]:
         """Return who answered by the endpoint's own list, what was left out, and how many answers came from the cache."""
@@ -367,33 +252,42 @@ class OpenAIChat(Chat):
 
     def _step(self, step: Step, body: Mapping[str, Any], limit: str) -> dict[str, Any]:
         """Return what a step changes in the body of its prompt's request."""
-        written, parts, changed = defuse(step.written), step.parts, {**EXTRA_FIELDS.get(self.offer.dialect, {})}
-        if written and self.offer.continues:
+        server, written, parts = self.capabilities, defuse(step.written), step.parts
+        assert server.dialect is not None  # else no answer has steps
+        changed: dict[str, Any] = {**EXTRA_FIELDS.get(server.dialect, {})}
+        if written and server.continues:
             begun = {"role": "assistant", "content": written}
-            changed |= {"messages": [*body["messages"], begun], **_CONTINUED}
+            changed |= {"messages": [*body["messages"], begun], **CONTINUE}
         if parts is None:
             return changed | ({"stop": list(step.stop)} if any(step.stop) else {})
-        if written and not self.offer.continues:  # it writes once more what it has written
+        if written and not server.continues:  # it writes once more what it has written
             parts = (written, *parts)
             changed[limit] = body[limit] + len(written.encode())
-        if self.offer.alternatives:
-            changed |= {"logprobs": True, "top_logprobs": self.offer.alternatives}
-        return changed | DIALECTS[self.offer.dialect](parts)
+        if server.alternatives:
+            changed |= {"logprobs": True, "top_logprobs": server.alternatives}
+        return changed | DIALECTS[server.dialect](parts)
 
     def worst_cost(self, prompt: Prompt) -> float:
         """Return the highest possible cost of an answer: a token has at least one byte."""
-        if not self._in_parts(prompt):
-            return self._whole_cost(prompt)
+        if prompt.parts is None or not self.constrains:
+            return self._request_cost(prompt, None)
         # One request for the rationale, and of each value one and as many as tell apart those that begin alike.
         requests = 1 + sum(1 + shared_beginnings(part.values) for part in prompt.parts if isinstance(part, Slot))
         written = Step("", prompt.parts).most_tokens(self.max_new_tokens)
         return requests * self.budget.cost(prompt_bytes(prompt) + 4 * written, written)
 
-    def _whole_cost(self, prompt: Prompt) -> float:
-        return self.budget.cost(prompt_bytes(prompt), self.max_new_tokens)
+    def _request_cost(self, prompt: Prompt, step: Step | None) -> float:
+        """Return the highest possible cost of one request."""
+        if step is None:
+            return self.budget.cost(prompt_bytes(prompt), self.max_new_tokens)
+        written = len(step.written.encode())
+        return self.budget.cost(prompt_bytes(prompt) + written, written + step.most_tokens(self.max_new_tokens))
 
-    def _in_parts(self, prompt: Prompt) -> bool:
-        return prompt.parts is not None and self.constrains
+    def _steps(self, prompt: Prompt) -> Generator[Step, Reply, Answer] | None:
+        """Return the steps of a constrained answer; None if the prompt is answered in one request."""
+        if prompt.parts is None or not self.constrains:
+            return None
+        return constrained_answer(prompt, self.capabilities.continues, self.temperature > 0)
 
     def answer(self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Answer]]:
         """Send the wanted prompts concurrently; yield (index, answer) as they come, and at the end those that failed.
@@ -495,98 +389,82 @@ class OpenAIChat(Chat):
             pool.shutdown(wait=True, cancel_futures=True)
 
     def _ask(self, prompt: Prompt, halt: threading.Event) -> Answer:
-        if not self._in_parts(prompt):
+        steps = self._steps(prompt)
+        if steps is None:
             return self._complete(prompt, None, halt)[1]
-        return lead(self._steps(prompt), lambda step: reply_of(*self._complete(prompt, step, halt)))
+        return lead(steps, lambda step: reply_of(*self._complete(prompt, step, halt), defuse(step.written)))
 
-    def _steps(self, prompt: Prompt) -> Iterator[Step]:
-        """Yield the steps of a constrained answer.
-
-        A server that does not continue an answer repeats what was written, and llama.cpp returns it with what it adds.
-        """
-        steps, reply = constrained_answer(prompt, self.offer.continues, self.temperature > 0), None
-        while True:
-            try:
-                step = steps.send(reply)
-            except StopIteration as end:
-                return end.value
-            reply = yield step
-            if step.written:
-                reply = replace(reply, text=reply.text.removeprefix(defuse(step.written)))
-
-    def advance(self, prompt: Prompt, known: Mapping[str, str]) -> tuple[str, dict[str, Any]] | Answer:
+    def advance(self, prompt: Prompt, answered: Mapping[str, str]) -> tuple[str, dict[str, Any]] | Answer:
         """Lead a prompt's answer as far as the answers of a batch file reach.
 
         Args:
-            known: lines of the file, by the custom id of their request; see `batch_lines`.
+            answered: lines of the file, by the custom id of their request; see `batch_lines`.
 
         Returns:
             the answer, or the custom id and the body of the next request. A request that was not answered is the next one.
         """
-        steps = self._steps(prompt) if self._in_parts(prompt) else None
+        steps = self._steps(prompt)
         step = next(steps) if steps else None
         while True:
             body = self.body(prompt, step)
             name = digest([prompt.label, prompt.run, body])
-            completion, answer = _answered(known[name]) if name in known else (None, None)
+            completion, answer = read_batch_line(answered[name]) if name in answered else (None, None)
             if answer is None:
                 return name, body
-            if not steps or completion is None:
+            if steps is None or step is None or completion is None:
                 return answer
             try:
-                step = steps.send(reply_of(completion, answer))
+                step = steps.send(reply_of(completion, answer, defuse(step.written)))
             except StopIteration as end:
                 return end.value
 
-    def _complete(
-        self, prompt: Prompt, step: Step | None, halt: threading.Event
-    ) -> tuple[dict[str, Any] | None, Answer]:
-        attempt = 0
+    def _complete(self, prompt: Prompt, step: Step | None, halt: threading.Event) -> tuple[Completion | None, Answer]:
+        """Return the completion (None if the endpoint refuses this prompt) and the answer, from the cache or the endpoint."""
         while True:
             if halt.is_set():  # the cache keeps the answers so far
                 raise _Failure("stopped")
             body = self.body(prompt, step)
             file = self._cache_file(body, prompt)
-            if file:
-                try:
-                    completion = json.loads(file.read_text(encoding="utf-8"))
-                    answer = answer_from_completion(completion)
-                except (OSError, *UNREADABLE):  # missing or damaged: the request is sent again
-                    pass
-                else:
-                    with self._lock:
-                        self.from_cache += 1
-                    return completion, answer
             try:
-                with self.budget.call(self._worst(prompt, step)) as paid:
-                    completion, answer = self._request(body, paid)
+                cached = json.loads(file.read_text(encoding="utf-8")) if file else None
+                answer = answer_from_completion(cached)
+            except (OSError, *UNREADABLE):  # no cache, missing or damaged: the request is sent
+                pass
+            else:
+                with self._lock:
+                    self.from_cache += 1
+                return cached, answer
+            try:
+                completion, answer = self._attempts(body, self._request_cost(prompt, step), halt)
             except _LeftOut:
                 continue
-            except _Failure as failure:
-                pause = failure.pause or 0.5 * 2 ** min(attempt, 4) * random.uniform(0.75, 1.0)
-                if attempt == self.max_retries or not failure.again or halt.wait(pause):
-                    raise _Failure(f"{failure} (attempt {attempt + 1})", down=failure.down) from None
-                attempt += 1
-            else:
-                if file and completion:
-                    self._keep(file, completion)
-                return completion, answer
+            if file and completion:
+                self._keep(file, completion)
+            return completion, answer
 
-    def _worst(self, prompt: Prompt, step: Step | None) -> float:
-        if step is None:
-            return self._whole_cost(prompt)
-        written = len(step.written.encode())
-        return self.budget.cost(prompt_bytes(prompt) + written, written + step.most_tokens(self.max_new_tokens))
+    def _attempts(
+        self, body: dict[str, Any], worst: float, halt: threading.Event, probing: bool = False
+    ) -> tuple[Completion | None, Answer]:
+        attempt = 1
+        while True:
+            try:
+                with self.budget.call(worst) as paid:
+                    return self._request(body, paid, probing)
+            except _Failure as failure:
+                pause = failure.pause or 0.5 * 2 ** min(attempt - 1, 4) * random.uniform(0.75, 1.0)
+                if attempt > self.max_retries or not failure.again or halt.wait(pause):
+                    raise _Failure(f"{failure} (attempt {attempt})", down=failure.down) from None
+                attempt += 1
 
     def _request(
         self, body: dict[str, Any], paid: list[float], probing: bool = False
-    ) -> tuple[dict[str, Any] | None, Answer]:
+    ) -> tuple[Completion | None, Answer]:
         """Make one attempt; return the completion (None if the endpoint refuses this prompt) and the answer."""
         sent = next(self._sent)
-        own = {name: value for name, value in body.items() if name in _OF_SERVERS}
-        known = {name: value for name, value in body.items() if name not in _OF_SERVERS}
+        extra = {name: value for name, value in body.items() if name in _OF_SERVERS}
+        standard: dict[str, Any] = {name: value for name, value in body.items() if name not in _OF_SERVERS}
         try:
-            raw = self._once.chat.completions.with_raw_response.create(**known, **({"extra_body": own} if own else {}))
+            raw = self._once.chat.completions.with_raw_response.create(**standard, extra_body=extra or None)
             completion = json.loads(raw.content)
             answer = answer_from_completion(completion)
         except openai.APIStatusError as error:
@@ -600,15 +478,20 @@ class OpenAIChat(Chat):
                 name = refused_parameter(error.param, error_text(error, 2000), body)
                 if name and self._leave_out(name):
                     raise _LeftOut from None
+            problem = f"answered {status}: {words}"
+            if any(word in words for word in ("response_format", "logprobs", "json_schema")):
+                hint = " (--structured_output false or --top_logprobs 0 may help)"
+            else:
+                hint = ""
             if status in _REFUSED:
-                raise _Refusal(f"answered {status}: {words}{_hint(words)}", sent) from None
+                raise _Refusal(problem + hint, sent) from None
             if status in _FATAL:
-                raise ChatError(f"{self.client.base_url} answered {status}: {words}{_hint(words)}") from None
+                raise ChatError(f"{self.client.base_url} {problem}{hint}") from None
             if status == 429:
                 self._pace.busy()
             pause = retry_after(error.response.headers.get("retry-after", ""))
             again = (status in (408, 409, 429) or status >= 500) and pause <= _LONGEST_PAUSE
-            raise _Failure(f"answered {status}: {words}", again, pause) from None
+            raise _Failure(problem, again, pause) from None
         except openai.APITimeoutError:
             raise _Failure(f"no answer within {self.timeout:g} s") from None
         except openai.APIConnectionError as error:
@@ -621,9 +504,9 @@ class OpenAIChat(Chat):
             raise _Failure(f"the answer cannot be read: {type(error).__name__}: {error_text(error)}") from None
         if len(answer.usage) == 2:
             paid.append(self.budget.cost(**answer.usage))
-        # A server that does not know the parameter may ignore it in silence.
         if probing:
             return completion, answer
+        # A server that does not know the parameter may ignore it in silence.
         limit = body.get("max_completion_tokens", math.inf)
         # Earlier answers stay as they are: they ended before a limit that was not kept.
         if answer.usage.get("completion_tokens", 0) > limit and self._leave_out("max_completion_tokens", late=True):
@@ -644,7 +527,7 @@ class OpenAIChat(Chat):
             if self.asked and not late:  # a run does not change its way of asking after its first answer
                 return False
             self.left_out.append(name)
-        tqdm.write(f"{self.name}: the endpoint does not take {name}: {_OPTIONAL[name]}", file=sys.stderr)
+        tqdm.write(f"{self.name}: the endpoint does not take {name}: {OPTIONAL[name]}", file=sys.stderr)
         return True
 
     def _cache_file(self, body: dict[str, Any], prompt: Prompt) -> Path | None:
@@ -658,7 +541,7 @@ class OpenAIChat(Chat):
     def _keep(self, file: Path, completion: dict[str, Any]) -> None:
         scratch = None
         try:
-            self.cache.mkdir(parents=True, exist_ok=True, mode=0o700)
+            file.parent.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             file.parent.mkdir(exist_ok=True, mode=0o700)
             # mkstemp makes a file that only its owner can read; it gets its name when it is complete.
             handle, scratch = tempfile.mkstemp(dir=file.parent)
@@ -681,11 +564,12 @@ class _Refusal(Exception):
     `sent` is the number of the request. `alike` are the words without those that have a digit, such as a request's id.
     """
 
+    key: Any  # of the dialogue that it interrupts
+    dialogue: Dialogue
+
     def __init__(self, message: str, sent: int = 0):
         super().__init__(message)
         self.sent, self.alike = sent, re.sub(r"\S*\d\S*", "", message)
-        self.key: Any = None
-        self.dialogue: Dialogue | None = None
 
 
 class _Failure(Exception):
@@ -701,115 +585,3 @@ def prompt_bytes(prompt: Prompt) -> int:
     texts = [defuse(message["content"]) for message in prompt.messages]
     schema = len(json.dumps(prompt.schema)) if prompt.schema else 0
     return sum(len(text.encode()) + 16 for text in texts) + schema
-
-
-# --- reading what an endpoint returns --------------------------------------------------------------------------------
-
-
-def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
-    """Return the answer in a chat completion, without thoughts before it.
-
-    Raises:
-        UNREADABLE: it does not have the shape of a completion, or has no choice.
-    """
-    choice = completion["choices"][0]
-    reason, message = choice.get("finish_reason"), choice.get("message") or {}
-    usage = completion.get("usage") or {}
-    kept = {name: usage[name] for name in ("prompt_tokens", "completion_tokens") if isinstance(usage.get(name), int)}
-    text = message.get("content") or message.get("refusal") or ""
-    if isinstance(text, list):  # in parts, of which those of another type are thoughts
-        text = "".join(part["text"] for part in text if part["type"] == "text")
-    if not isinstance(text, str):
-        raise TypeError(f"the content is {type(text).__name__}, not text")
-    whole, text = text, without_thoughts(text)
-    if reason == "content_filter":
-        return Answer(text, error=_FILTERED, usage=kept, refused=True)
-    if not text.strip():
-        # vLLM and DeepSeek return thoughts in a field of their own; OpenAI returns only their number of tokens.
-        details = usage.get("completion_tokens_details") or {}
-        thought = (whole, message.get("reasoning_content"), message.get("reasoning"), details.get("reasoning_tokens"))
-        spent = details.get("reasoning_tokens") or kept.get("completion_tokens") or "all"
-        why = f" (finish_reason {reason})"
-        if any(thought) or reason == "length":
-            why = f": {spent} tokens were spent on thinking"
-        why += "; a larger --max_new_tokens may leave room for an answer" if reason == "length" else ""
-        error = f"the answer is empty{why}"
-        return Answer(error=error, truncated=reason == "length", usage=kept, refused=True)
-    return Answer(text, tokens=told_tokens(choice), truncated=reason == "length", usage=kept)
-
-
-def batch_lines(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield (custom id, line) of a file with the answers of a batch; raise ChatError at a line that is not one."""
-    try:
-        with path.open(encoding="utf-8", newline="\n") as file:
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    try:
-                        yield json.loads(line)["custom_id"], line
-                    except UNREADABLE:
-                        raise ChatError(f"{path}, line {number}: not an answer of a batch: no custom_id") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ChatError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
-
-
-def _answered(line: str) -> tuple[dict[str, Any] | None, Answer | None]:
-    """Return completion and answer of a batch's line: no completion of a refused prompt, no answer of what failed."""
-    try:
-        record = json.loads(line)
-        body = (record.get("response") or {}).get("body") or {}
-        problem = record.get("error") or body.get("error")
-        if problem:
-            code = problem.get("code") if isinstance(problem, dict) else None
-            return None, refusal(code, str(problem))
-        return body, answer_from_completion(body)
-    except UNREADABLE:
-        return None, None
-
-
-def refusal(code: Any, message: str) -> Answer | None:
-    """Return an answer with an error if the endpoint's error refuses this very prompt; None for other errors."""
-    if code == "context_length_exceeded" or _OVERLONG.search(message):
-        return Answer(error="prompt and --max_new_tokens exceed the endpoint's context window")
-    return Answer(error=_FILTERED, refused=True) if code == "content_filter" else None
-
-
-def refused_parameter(named: Any, message: str, sent: Collection[str]) -> str | None:
-    """Return which of the parameters that were sent, and that are not needed, an endpoint's error says it does not take.
-
-    Args:
-        named: the error's own field for the parameter, if it has one.
-        message: the error's message, or all of its text.
-        sent: names of the request's parameters.
-    """
-    if not _NOT_TAKEN.search(message):
-        return None
-    text = named if isinstance(named, str) else message
-    found = {name: re.search(rf"\b(?:top_)?{name}\b", text, re.I) for name in _OPTIONAL}
-    places = {name: match.start() for name, match in found.items() if match and name in sent}
-    return min(places, key=places.get, default=None)  # what follows may be a list of what the endpoint takes
-
-
-def error_text(error: Exception, most: int = 200) -> str:
-    """Return the message of an error in one line of at most so many characters."""
-    body = getattr(error, "body", None)
-    message = (body.get("message") or body.get("detail")) if isinstance(body, dict) else None
-    return _one_line(message or error, most)
-
-
-def _one_line(message: Any, most: int = 200) -> str:
-    return " ".join(str(message).split())[:most]
-
-
-def _hint(words: str) -> str:
-    known = any(word in words for word in ("response_format", "logprobs", "json_schema"))
-    return " (--structured_output false or --top_logprobs 0 may help)" if known else ""
-
-
-def retry_after(header: str) -> float:
-    """Return the seconds to wait according to a Retry-After header; 0 if it is empty or cannot be parsed."""
-    date = email.utils.parsedate_tz(header)
-    try:
-        seconds = email.utils.mktime_tz(date) - time.time() if date else float(header)
-    except (ValueError, OverflowError):
-        return 0.0
-    return max(0.0, seconds)

@@ -1,0 +1,152 @@
+"""Read what an OpenAI-compatible endpoint returns: chat completions, batch files, error messages and headers."""
+
+import email.utils
+import json
+import math
+import re
+import time
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from automedeval.models.base import Answer, ChatError, Tokens, without_thoughts
+
+# The exceptions of parsing text that is not JSON, or JSON of an unexpected shape.
+UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+# Parameters that a run can do without, and what is different without them.
+OPTIONAL = {
+    "temperature": "the endpoint samples with its own temperature, so that answers can differ from run to run",
+    "seed": "sampled answers cannot be repeated",
+    "logprobs": "verdicts get no expected scores",
+    "response_format": "JSON is asked for in the prompt alone",
+    "max_completion_tokens": "max_tokens is sent in its place",
+}
+_FILTERED = "the endpoint's content filter refused"
+_OVERLONG = re.compile(r"context (?:length|window|size)", re.I)  # vLLM, SGLang and llama.cpp give no code
+_NOT_TAKEN = re.compile(
+    r"unsupported|not (?:\w+ )?support|n't support|not allowed|not permitted|not enabled|unrecogni[sz]ed|unknown|unexpected"
+    r"|extra.forbidden|deprecated|may only be|only (?:\S+ ){1,3}allowed",
+    re.I,
+)
+
+
+def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
+    """Return the answer in a chat completion, without thoughts before it.
+
+    Raises:
+        UNREADABLE: it does not have the shape of a completion, or has no choice.
+    """
+    choice = completion["choices"][0]
+    reason, message = choice.get("finish_reason"), choice.get("message") or {}
+    counts = completion.get("usage") or {}
+    usage = {name: counts[name] for name in ("prompt_tokens", "completion_tokens") if isinstance(counts.get(name), int)}
+    content = message.get("content") or message.get("refusal") or ""
+    if isinstance(content, list):  # in parts, of which those of another type are thoughts
+        content = "".join(part["text"] for part in content if part["type"] == "text")
+    if not isinstance(content, str):
+        raise TypeError(f"the content is {type(content).__name__}, not text")
+    text = without_thoughts(content)
+    if reason == "content_filter":
+        return Answer(text, error=_FILTERED, usage=usage, refused=True)
+    if text.strip():
+        return Answer(text, tokens=token_alternatives(choice), truncated=reason == "length", usage=usage)
+    # vLLM and DeepSeek return thoughts in a field of their own; OpenAI returns only their number of tokens.
+    details = counts.get("completion_tokens_details") or {}
+    thoughts = (content, message.get("reasoning_content"), message.get("reasoning"), details.get("reasoning_tokens"))
+    error = "the answer is empty"
+    if any(thoughts) or reason == "length":
+        spent = details.get("reasoning_tokens") or usage.get("completion_tokens") or "all"
+        error += f": {spent} tokens were spent on thinking"
+    else:
+        error += f" (finish_reason {reason})"
+    error += "; a larger --max_new_tokens may leave room for an answer" if reason == "length" else ""
+    return Answer(error=error, truncated=reason == "length", usage=usage, refused=True)
+
+
+def token_alternatives(choice: Mapping[str, Any]) -> Tokens:
+    """Return the tokens of a completion's choice with their alternatives; none if there are none, or they cannot be read."""
+    tokens = []
+    try:
+        for token in (choice.get("logprobs") or {}).get("content") or []:
+            chances: dict[bytes, float] = Counter()
+            for alternative in token.get("top_logprobs") or []:
+                chances[_token_bytes(alternative)] += math.exp(min(0.0, alternative["logprob"]))
+            if chances and not chances[_token_bytes(token)]:
+                chances[_token_bytes(token)] = math.exp(min(0.0, token["logprob"]))
+            tokens.append((_token_bytes(token), tuple(chances.items())))
+    except (AttributeError, LookupError, TypeError, ValueError):  # a verdict does not need them
+        return ()
+    return tuple(tokens)
+
+
+def _token_bytes(token: Mapping[str, Any]) -> bytes:
+    return bytes(token["bytes"]) if token.get("bytes") else token["token"].encode()
+
+
+def batch_lines(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield (custom id, line) of a file with the answers of a batch; raise ChatError at a line that is not one."""
+    try:
+        with path.open(encoding="utf-8", newline="\n") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    try:
+                        yield json.loads(line)["custom_id"], line
+                    except UNREADABLE:
+                        raise ChatError(f"{path}, line {number}: not an answer of a batch: no custom_id") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ChatError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def read_batch_line(line: str) -> tuple[dict[str, Any] | None, Answer | None]:
+    """Return completion and answer of a batch's line: no completion of a refused prompt, no answer of what failed."""
+    try:
+        record = json.loads(line)
+        body = (record.get("response") or {}).get("body") or {}
+        problem = record.get("error") or body.get("error")
+        if problem:
+            code = problem.get("code") if isinstance(problem, dict) else None
+            return None, refusal(code, str(problem))
+        return body, answer_from_completion(body)
+    except UNREADABLE:
+        return None, None
+
+
+def refusal(code: Any, message: str) -> Answer | None:
+    """Return an answer with an error if the endpoint's error refuses this very prompt; None for other errors."""
+    if code == "context_length_exceeded" or _OVERLONG.search(message):
+        return Answer(error="prompt and --max_new_tokens exceed the endpoint's context window")
+    return Answer(error=_FILTERED, refused=True) if code == "content_filter" else None
+
+
+def refused_parameter(parameter: Any, message: str, sent: Collection[str]) -> str | None:
+    """Return which of the optional parameters that were sent an endpoint's error refuses; None if it refuses none.
+
+    Args:
+        parameter: the error's own field for the parameter, if it has one.
+        message: the error's message, or all of its text.
+        sent: names of the request's parameters.
+    """
+    if not _NOT_TAKEN.search(message):
+        return None
+    text = parameter if isinstance(parameter, str) else message
+    matches = {name: re.search(rf"\b(?:top_)?{name}\b", text, re.I) for name in OPTIONAL if name in sent}
+    places = {name: match.start() for name, match in matches.items() if match}
+    return min(places, key=places.__getitem__, default=None)  # what follows may be a list of what the endpoint takes
+
+
+def error_text(error: Exception, most: int = 200) -> str:
+    """Return the message of an error in one line of at most so many characters."""
+    body = getattr(error, "body", None)
+    message = (body.get("message") or body.get("detail")) if isinstance(body, dict) else None
+    return " ".join(str(message or error).split())[:most]
+
+
+def retry_after(header: str) -> float:
+    """Return the seconds to wait according to a Retry-After header; 0 if it is empty or cannot be parsed."""
+    date = email.utils.parsedate_tz(header)
+    try:
+        seconds = email.utils.mktime_tz(date) - time.time() if date else float(header)
+    except (ValueError, OverflowError):
+        return 0.0
+    return max(0.0, seconds)
