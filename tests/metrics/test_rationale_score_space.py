@@ -84,9 +84,9 @@ def test_the_page_compares_without_gradio(tiny: tuple[str, str], monkeypatch: py
     import app
 
     assert not re.search(r"^(import|from) gradio", (SPACE / "app.py").read_text(encoding="utf-8"), re.M)
-    rows, note = app.compare(TEXTS[0], TEXTS[1], tiny[0], "2", tiny[1], "harmonic")
+    rows, note = app.compare(TEXTS[0], TEXTS[1], tiny[0], "2", tiny[1], "prediction_to_reference")
     assert [name for name, _ in rows] == [
-        "BERTScore precision", "BERTScore recall", "BERTScore f1", "BARTScore, harmonic",
+        "BERTScore precision", "BERTScore recall", "BERTScore f1", "BARTScore, prediction to reference",
     ]  # fmt: skip
     assert all(re.match(r"-?\d\.\d{4}", value) for _, value in rows)
     assert note == ""
@@ -94,12 +94,12 @@ def test_the_page_compares_without_gradio(tiny: tuple[str, str], monkeypatch: py
     assert [name for name, _ in rows] == ["BARTScore, reference to prediction"]
     assert "its end was not compared" in note
     with pytest.raises(ValueError, match=r"The reference is empty\."):
-        app.compare(" ", "a", *tiny[:1], "2", tiny[1], "harmonic")
+        app.compare(" ", "a", *tiny[:1], "2", tiny[1], "reference_to_prediction")
     assert app.shown(rows, note).splitlines()[2].startswith("| BARTScore, reference to prediction | -")
     with pytest.raises(ValueError, match=r"The layer must be a whole number, not '2\.5'"):
-        app.compare("a", "a", *tiny[:1], "2.5", tiny[1], "harmonic")
+        app.compare("a", "a", *tiny[:1], "2.5", tiny[1], "reference_to_prediction")
     with pytest.raises(ValueError, match="both None"):
-        app.compare("a", "a", "", "", " ", "harmonic")
+        app.compare("a", "a", "", "", " ", "reference_to_prediction")
     assert "not for clinical decisions" in app.NOTICE
     for name in ("app", "rationale_score"):
         monkeypatch.delitem(sys.modules, name)

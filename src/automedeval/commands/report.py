@@ -153,10 +153,6 @@ class MetaEvaluateArguments(TableArguments):
         default=None,
         metadata={"help": "layer for BERTScore (default: that of the package bert-score for this encoder)"},
     )
-    bert_backend: str = field(
-        default="own",
-        metadata={"help": "how tokens are matched for BERTScore", "choices": ["own", "bert_score"]},
-    )
     bart_model: str = field(
         default="facebook/bart-large-cnn",
         metadata={"help": "model for BARTScore, a folder or Hub id; none: no BARTScore"},
@@ -331,5 +327,5 @@ def similarity(
         raise RecordError(f"--teacher_verdicts: {error}; install automedeval[metric]") from None
     models = {"bert_model": args.bert_model, "bart_model": args.bart_model}
     options: dict[str, Any] = {name: None if value == "none" else value for name, value in models.items()}
-    options |= {"bert_num_layers": args.bert_num_layers, "bert_backend": args.bert_backend}
+    options |= {"bert_num_layers": args.bert_num_layers}
     return compare_rationales(cases, judges, teacher, rationale_score, **options)

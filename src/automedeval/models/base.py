@@ -35,8 +35,32 @@ class Slot:
 
 
 Part = str | Free | Slot
+Field = tuple[str, Slot, str]  # a slot with the literal before it and the literal after it
 Tokens = tuple[tuple[bytes, tuple[tuple[bytes, float], ...]], ...]
 Messages = list[dict[str, str]]
+
+
+def answer_layout(parts: Sequence[Part]) -> tuple[str, Free | None, list[Field]]:
+    """Return the literal before an answer's free text, the free text if it has one, and all slots, which follow it."""
+    opening, free, literal = "", None, ""
+    slots: list[tuple[str, Slot]] = []
+    for part in parts:
+        if isinstance(part, str):
+            literal += part
+        elif isinstance(part, Free):
+            opening, free, literal = literal, part, ""
+        else:
+            slots.append((literal, part))
+            literal = ""
+    following = [*(before for before, _ in slots[1:]), literal]
+    return opening, free, [(before, slot, after) for (before, slot), after in zip(slots, following)]
+
+
+def most_tokens(parts: Sequence[Part], free: int) -> int:
+    """Return the largest number of tokens of an answer: `free` for a free text, and one for each byte of the rest."""
+    texts = [part.values if isinstance(part, Slot) else [part] for part in parts if not isinstance(part, Free)]
+    longest = sum(max(len(text.encode()) for text in values) for values in texts)
+    return longest + free * sum(isinstance(part, Free) for part in parts)
 
 
 @dataclass(frozen=True)

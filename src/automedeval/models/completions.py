@@ -5,7 +5,7 @@ import json
 import math
 import re
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -69,7 +69,7 @@ def token_alternatives(choice: Mapping[str, Any]) -> Tokens:
     tokens = []
     try:
         for token in (choice.get("logprobs") or {}).get("content") or []:
-            chances: dict[bytes, float] = Counter()
+            chances: dict[bytes, float] = defaultdict(float)
             for alternative in token.get("top_logprobs") or []:
                 chances[_token_bytes(alternative)] += math.exp(min(0.0, alternative["logprob"]))
             if chances and not chances[_token_bytes(token)]:

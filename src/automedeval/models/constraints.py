@@ -8,15 +8,28 @@ so that a rationale that reaches its limit does not cost them. A value whose pro
 with others (`response_a`, `response_b`) takes one more short request.
 """
 
+import itertools
 import json
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from automedeval.models.base import Answer, Free, Part, Prompt, Slot, Tokens, own_text, without_thoughts
+from automedeval.models.base import (
+    Answer,
+    Field,
+    Free,
+    Part,
+    Prompt,
+    Slot,
+    Tokens,
+    answer_layout,
+    most_tokens,
+    own_text,
+    without_thoughts,
+)
 from automedeval.models.completions import token_alternatives
 
 UNSEEN = 0.01  # the share of a value's probability that may be unseen without a note in the verdict
@@ -112,12 +125,7 @@ class Step:
         """Return the largest number of tokens that it writes: `free` for a free text, and one for each byte of the rest."""
         if self.parts is None:
             return max(1, free - self.used)
-        return sum(
-            free
-            if isinstance(part, Free)
-            else max(len(text.encode()) for text in (part.values if isinstance(part, Slot) else [part]))
-            for part in self.parts
-        )
+        return most_tokens(self.parts, free)
 
 
 @dataclass(frozen=True)
@@ -161,11 +169,10 @@ def constrained_answer(prompt: Prompt, continues: bool = True, sampled: bool = F
         sampled: the server draws the values. Otherwise each is the most probable one, as with a local judge, even if the most
             probable first token leads to another.
     """
-    parts, written, rationale, truncated = list(prompt.parts), "", None, False
+    opening, free, slots = answer_layout(prompt.parts or ())
+    written, rationale, truncated, closing = "", None, False, slots[-1][2]
     usage: Counter[str] = Counter()
-    at = next((index for index, part in enumerate(parts) if isinstance(part, Free)), None)
-    if at is not None:
-        opening, free = "".join(parts[:at]), parts[at]
+    if free:
         if free.json_string and continues:
             reply = yield from _string_within(opening, usage)
         else:
@@ -175,59 +182,53 @@ def constrained_answer(prompt: Prompt, continues: bool = True, sampled: bool = F
         if reply.answer.error and (reply.text.strip() or not reply.ended or not reply.answer.refused):
             return reply.answer
         written, rationale = _rationale(reply, opening, free)
-        truncated, parts = not reply.ended, parts[at + 1 :]
-    if not isinstance(parts[0], str):
-        parts.insert(0, "")
+        truncated = not reply.ended
     values: list[str] = []
-    odds: list[Odds | None] = []
-    while len(parts) > 1:  # literal, slot, literal, slot, … and perhaps a closing literal
-        asked = parts
+    all_odds: list[Odds | None] = []
+    while slots:
+        asked = slots
         if continues:
-            head, asked = _next_slot(parts)
-            written += head
-        reply = yield Step(written, tuple(asked))
+            head, first = _next_slot(*slots[0])
+            written, asked = written + head, [first]
+        request = (*itertools.chain.from_iterable(field[:2] for field in asked), asked[-1][2])
+        reply = yield Step(written, tuple(part for part in request if part))
         usage.update(reply.answer.usage)
         if reply.answer.error:
             return reply.answer
-        found = re.fullmatch(regular_expression(asked, "("), reply.text)
-        if not found:
+        match = re.fullmatch(regular_expression(request, "("), reply.text)
+        if not match:
             text = written + reply.text
             return Answer(text, truncated=truncated or not reply.ended, usage=dict(usage))
-        for number in range(1, len(asked) // 2 + 1):
-            literal, slot = asked[2 * number - 2], asked[2 * number - 1]
-            following = asked[2 * number] if len(asked) > 2 * number else ""
-            before = reply.text[: found.start(number)]
-            told = slot_odds(reply.tokens, reply.text, before, slot.values, found[number], following)
-            if told is not None:
-                told = yield from _shared_out(told, written + before.removesuffix(literal), literal, following, usage)
-            best = found[number]
-            if told is not None and not sampled:
-                best = max(slot.values, key=told.chances.__getitem__)
+        for number, (literal, slot, following) in enumerate(asked, 1):
+            before, value = reply.text[: match.start(number)], match[number]
+            odds = slot_odds(reply.tokens, reply.text, before, slot.values, value, following)
+            if odds is not None:
+                odds = yield from _shared_out(odds, written + before.removesuffix(literal), literal, following, usage)
+            best = value if odds is None or sampled else max(slot.values, key=odds.chances.__getitem__)
             values.append(best)
-            odds.append(told)
-            parts = parts[2:]
-            if best != found[number]:  # what follows was written after another value
+            all_odds.append(odds)
+            slots = slots[1:]
+            if best != value:  # what follows was written after another value
                 break
         written += before + best
-    text = written + "".join(parts)
-    answer = Answer(text, tuple(values), free=rationale, truncated=truncated, usage=dict(usage))
-    if None in odds:
+    answer = Answer(written + closing, tuple(values), free=rationale, truncated=truncated, usage=dict(usage))
+    known = [odds for odds in all_odds if odds is not None]
+    if len(known) < len(values):
         return answer
-    return replace(answer, probabilities=tuple(one.chances for one in odds), unseen=max(one.unseen for one in odds))
+    return replace(
+        answer, probabilities=tuple(odds.chances for odds in known), unseen=max(odds.unseen for odds in known)
+    )
 
 
-def _next_slot(parts: Sequence[Part]) -> tuple[str, list[Part]]:
-    """Return the literal that a request can begin with, and what has to be written: up to the end of the first slot.
+def _next_slot(literal: str, slot: Slot, following: str) -> tuple[str, Field]:
+    """Return the part of a literal that a request can begin with, and the slot with the literals that the server writes.
 
     Spaces and quotes before a value are written by the server: a token may join them to the value.
     """
-    literal, slot, *rest = parts
-    cut = len(literal.rstrip(' "'))
-    asked = [literal[cut:], slot]
+    end = len(literal.rstrip(' "'))
     # "1" and "10" are told apart by what follows.
-    if rest and any(one != other and other.startswith(one) for one in slot.values for other in slot.values):
-        asked.append(rest[0])
-    return literal[:cut], asked
+    ambiguous = any(one != other and other.startswith(one) for one in slot.values for other in slot.values)
+    return literal[:end], (literal[end:], slot, following if ambiguous else "")
 
 
 def _free_step(opening: str, free: Free) -> Step:
@@ -256,7 +257,7 @@ def _string_within(opening: str, usage: Counter[str]) -> Generator[Step, Reply, 
 def _rationale(reply: Reply, opening: str, free: Free) -> tuple[str, str]:
     """Return the answer up to the end of its free text, and the free text in plain characters."""
     if free.json_string:
-        inside = re.match(_STRING, reply.text.removeprefix(opening))[0]
+        inside = re.findall(_STRING, reply.text.removeprefix(opening))[0]
         try:
             plain = json.loads(f'"{inside}"', strict=False)
         except ValueError:
@@ -297,9 +298,12 @@ def _shared_out(
     for group, mass in odds.shared.items():
         reply = yield Step(written, (literal, Slot("", group), following))
         usage.update(reply.answer.usage)
-        found = re.fullmatch(regular_expression((literal, Slot("", group), following), "("), reply.text)
-        inner = found and slot_odds(reply.tokens, reply.text, reply.text[: found.start(1)], group, found[1], following)
-        inner = (yield from _shared_out(inner, written, literal, following, usage)) if inner else None
+        match = re.fullmatch(regular_expression((literal, Slot("", group), following), "("), reply.text)
+        inner = None
+        if match:
+            inner = slot_odds(reply.tokens, reply.text, reply.text[: match.start(1)], group, match[1], following)
+        if inner:
+            inner = yield from _shared_out(inner, written, literal, following, usage)
         if inner is None:
             return None
         unseen += mass * inner.unseen
@@ -337,52 +341,54 @@ def slot_odds(
     if not tokens or start < 0:
         return None
 
-    def fits(one: str, said: bytes) -> bool:
+    def fits(value: str, said: bytes) -> bool:
         if following is not None:
-            whole = (one + following).encode()
+            whole = (value + following).encode()
             return whole.startswith(said) or (following != "" and said.startswith(whole))
-        whole, said = one.encode(), said.lstrip()
+        whole, said = value.encode(), said.lstrip()
         return whole.startswith(said) or (said.startswith(whole) and not said[len(whole) :][:1].isdigit())
 
     at, position = len(before.encode("utf-8", "surrogatepass")), -start
     open_, mass = frozenset(values), 1.0
     sure, seen, unseen = 1.0, 0.0, 0.0  # of the text's way, of the ways that leave it, and of those that are not told
-    found: Counter[frozenset[str]] = Counter()
+    masses: dict[frozenset[str], float] = defaultdict(float)
     for piece, rivals in tokens:
         begins, position = position, position + len(piece)
         if position <= at:
             continue
-        told: Counter[frozenset[str]] = Counter()
-        own, rest = frozenset(), 1.0
-        known = written[max(0, begins) : at]  # of a token that begins before the slot
+        here: dict[frozenset[str], float] = defaultdict(float)
+        taken: frozenset[str] = frozenset()
+        rest = 1.0
+        earlier = written[max(0, begins) : at]  # of a token that begins before the slot
         for rival, chance in rivals:
-            said = written[at : max(at, begins)] + rival[len(known) :]
-            fitting = frozenset(one for one in open_ if fits(one, said)) if rival.startswith(known) else frozenset()
+            said = written[at : max(at, begins)] + rival[len(earlier) :]
+            fitting = (
+                frozenset(each for each in open_ if fits(each, said)) if rival.startswith(earlier) else frozenset()
+            )
             if rival == piece:
-                own = fitting
+                taken = fitting
             if fitting != open_ or rival == piece:  # another token that decides nothing leads to what is not told
-                told[fitting] += chance
+                here[fitting] += chance
                 rest -= chance
-        if value not in own or not told[own]:
+        if value not in taken or not here[taken]:
             return None
         if following is not None:
-            told.pop(frozenset(), None)  # nothing but the values can be written
-        total, rest = told.total(), max(0.0, rest)
+            here.pop(frozenset(), None)  # nothing but the values can be written
+        total, rest = sum(here.values()), max(0.0, rest)
         unseen += sure * rest / (total + rest)
-        for fitting, chance in told.items():
-            if fitting and fitting != own:
-                found[fitting] += mass * chance / total
+        for fitting, chance in here.items():
+            if fitting and fitting != taken:
+                masses[fitting] += mass * chance / total
                 seen += sure * chance / (total + rest)
-        mass, sure, open_ = mass * told[own] / total, sure * told[own] / (total + rest), own
-        if len(own) == 1:
+        mass, sure, open_ = mass * here[taken] / total, sure * here[taken] / (total + rest), taken
+        if len(taken) == 1:
             break
     else:
         if following is not None:
             return None
-    found[open_] += mass
-    groups = {
-        tuple(one for one in values if one in group): mass / found.total() for group, mass in found.items() if mass
-    }
+    masses[open_] += mass
+    total = sum(masses.values())
+    groups = {tuple(each for each in values if each in group): mass / total for group, mass in masses.items() if mass}
     chances = dict.fromkeys(values, 0.0) | {group[0]: mass for group, mass in groups.items() if len(group) == 1}
     shared = {group: mass for group, mass in groups.items() if len(group) > 1}
     return Odds(chances, shared, unseen / (seen + sure + unseen))

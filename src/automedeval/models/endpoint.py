@@ -172,8 +172,8 @@ class OpenAIChat(Chat):
         """
         asking = self.client.with_options(max_retries=min(2, self.max_retries), timeout=min(20.0, self.timeout))
         try:
-            listed = asking.get("/models", cast_to=object)
-            entry = next((entry for entry in listed["data"] if entry["id"] == self.model), {})
+            listed: Any = asking.get("/models", cast_to=object)
+            entry: dict[str, Any] = next((entry for entry in listed["data"] if entry["id"] == self.model), {})
             return {name: entry[name] for name in _IDENTITY if isinstance(entry.get(name), str | int)}
         except openai.APIStatusError as error:
             if error.status_code in _BUSY:
@@ -426,7 +426,7 @@ class OpenAIChat(Chat):
             body = self.body(prompt, step)
             file = self._cache_file(body, prompt)
             try:
-                cached = json.loads(file.read_text(encoding="utf-8")) if file else None
+                cached = json.loads(file.read_text(encoding="utf-8") if file else "null")
                 answer = answer_from_completion(cached)
             except (OSError, *UNREADABLE):  # no cache, missing or damaged: the request is sent
                 pass

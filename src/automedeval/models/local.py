@@ -20,7 +20,17 @@ import torch
 from transformers import AutoConfig, AutoTokenizer
 
 from automedeval.models.attention import attention_here
-from automedeval.models.base import Answer, Chat, Free, Messages, Part, Prompt, without_thoughts
+from automedeval.models.base import (
+    Answer,
+    Chat,
+    Field,
+    Free,
+    Messages,
+    Prompt,
+    answer_layout,
+    most_tokens,
+    without_thoughts,
+)
 from automedeval.models.checkpoints import checkpoint_folder, file_digests, fingerprints
 from automedeval.models.decoding import (
     Prefix,
@@ -226,14 +236,7 @@ class LocalChat(Chat):
         return over
 
     def _reserve(self, prompt: Prompt) -> int:
-        """Return the largest number of tokens of an answer: free text, literals and values (a token has at least one byte)."""
-        if prompt.parts is None:
-            return self.max_new_tokens
-        texts = (
-            [part] if isinstance(part, str) else part.values for part in prompt.parts if not isinstance(part, Free)
-        )
-        free = sum(isinstance(part, Free) for part in prompt.parts) * self.max_new_tokens
-        return free + sum(max(len(text.encode()) for text in values) for values in texts)
+        return self.max_new_tokens if prompt.parts is None else most_tokens(prompt.parts, self.max_new_tokens)
 
     # --- answering ---------------------------------------------------------------------------------------------------
 
@@ -311,27 +314,26 @@ class LocalChat(Chat):
                 Answer(error=_NOT_FINITE, usage=count) if bad else Answer(text, truncated=made.truncated, usage=count)
                 for bad, text, made, count in zip(not_finite, texts, written, usage)
             ]
-        at = next((index for index, part in enumerate(parts) if isinstance(part, Free)), None)
-        if at is None:
-            return self._choose_values(rows, None, encoded, parts, usage)
-        opening, free, rest = "".join(parts[:at]), parts[at], parts[at + 1 :]
+        opening, free, slots = answer_layout(parts)
+        if free is None:
+            return self._choose_values(rows, None, encoded, slots, usage)
         start = self.encoder.after("\n", opening) if opening else []
         rows.start([ids + start for ids in encoded], self.forward_tokens)
-        literal = rest[0]
+        literal, slot, following = slots[0]
         written, owner = self._write(rows, free, usage)
-        texts, forced = zip(*(self._join(text, free, literal) for text in written))
-        tail = [self.encoder.after("x", forced[index] + rest[1].values[0]) for index in owner]
-        _, values, ending = self.encoder.segment(literal, rest[1], rest[2] if len(rest) > 2 else "")
+        joined = [self._join(text, free, literal) for text in written]
+        tail = [self.encoder.after("x", joined[index][1] + slot.values[0]) for index in owner]
+        _, values, ending = self.encoder.segment(literal, slot, following)
         spare = len(values[0]) - ending
         valued = self._choose_values(
-            rows, [ids[: len(ids) - spare] for ids in tail], [], rest, [usage[i] for i in owner]
+            rows, [ids[: len(ids) - spare] for ids in tail], [], slots, [usage[i] for i in owner]
         )
         answers: list[Answer] = [Answer()] * len(prompts)
         for index, answer in zip(owner, valued):
-            text, cut = texts[index], written[index].truncated
-            own = _unescaped(text) if free.json_string else text.strip()
-            made = replace(answer, text=opening + text + answer.text, free=own, truncated=cut)
-            answers[index] = answer if answer.error else made
+            text, cut = joined[index][0], written[index].truncated
+            rationale = _unescaped(text) if free.json_string else text.strip()
+            whole = replace(answer, text=opening + text + answer.text, free=rationale, truncated=cut)
+            answers[index] = answer if answer.error else whole
         return answers
 
     def _choose_values(
@@ -339,7 +341,7 @@ class LocalChat(Chat):
         rows: Rows | SingleRow,
         forced: list[list[int]] | None,
         prompts: list[list[int]],
-        parts: Sequence[Part],
+        slots: Sequence[Field],
         usage: list[dict[str, int]],
     ) -> list[Answer]:
         """Feed the literals, and choose an allowed value of each slot, one slot after another.
@@ -353,13 +355,10 @@ class LocalChat(Chat):
         texts = ["" for _ in usage]
         chosen: list[list[str]] = [[] for _ in usage]
         probabilities: list[list[dict[str, float]]] = [[] for _ in usage]
-        parts = list(parts) if isinstance(parts[0], str) else ["", *parts]
         winners: list[list[int]] = []
-        for at in range(0, len(parts) - 1, 2):
-            literal, slot = parts[at], parts[at + 1]
-            following = parts[at + 2] if at + 2 < len(parts) else ""
+        for literal, slot, following in slots:
             shared, values, ending = self.encoder.segment(literal, slot, following)
-            if at:
+            if winners:
                 rows.feed([ids + shared for ids in winners])
             elif forced is not None:
                 rows.feed(forced)
@@ -373,7 +372,7 @@ class LocalChat(Chat):
                 texts[row] += literal + slot.values[winner]
                 usage[row]["completion_tokens"] += len(shared) + len(values[winner])
             winners = [values[winner][: len(values[winner]) - ending] for winner in best]
-        closing = parts[-1] if len(parts) % 2 else ""
+        closing = slots[-1][2]
         return [
             Answer(error=_NOT_FINITE, usage=count)
             if any(chance != chance for odds in chances for chance in odds.values())

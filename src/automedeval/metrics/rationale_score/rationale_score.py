@@ -7,9 +7,8 @@ similar a text is to its reference, not whether it is correct.
 This file imports nothing of the package: `evaluate.load` copies this file alone.
 """
 
-import csv
 import logging
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from math import isfinite
@@ -25,10 +24,8 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoConfig, AutoModel, AutoTokenizer, BartForConditionalGeneration
 from transformers.utils.logging import get_verbosity, set_verbosity, set_verbosity_error
 
-# Steps of the slices that turn (prediction, reference) into (source, target).
-DIRECTIONS = {"reference_to_prediction": (-1,), "prediction_to_reference": (1,), "harmonic": (-1, 1)}
+DIRECTIONS = ("reference_to_prediction", "prediction_to_reference")  # from BARTScore's source to its target
 DTYPES = ("float32", "bfloat16", "float16")
-BACKENDS = ("own", "bert_score")
 FILES = ["*.json", "*.safetensors", "vocab.txt", "merges.txt", "*.model"]  # of a model on the Hub
 # Models whose positions begin after the id of the padding: their table of positions is longer than the longest text.
 SHIFTED = {
@@ -51,11 +48,8 @@ def rationale_score(
     references: Sequence[str | Sequence[str]],
     bert_model: str | None = "roberta-large",
     bert_num_layers: int | None = None,
-    bert_backend: str = "own",
     bart_model: str | None = "facebook/bart-large-cnn",
     bart_direction: str = "reference_to_prediction",
-    rescale_with_baseline: bool = False,
-    baseline_path: str | None = None,
     batch_tokens: int = 2048,
     device: str = "auto",
     dtype: str = "float32",
@@ -67,10 +61,7 @@ def rationale_score(
         references: one text or several for each prediction. Of several, the largest value of each figure counts.
         bert_model, bart_model: name on the Hub, NAME@REVISION, or folder; None omits that part.
         bert_num_layers: the layer whose hidden states are compared; None: the one in the table of the package bert-score.
-        bert_backend: "own", or "bert_score" to match tokens by the package bert-score, on the same network in float32.
-        bart_direction: which text is the source and which the target; harmonic is the harmonic mean of both directions.
-        rescale_with_baseline: rescale BERTScore so that unrelated texts have about 0, with bert-score's table for English, or
-            with the table at `baseline_path` (CSV with the columns LAYER, P, R, F).
+        bart_direction: which text is the source and which the target.
         batch_tokens: largest number of tokens of a batch, padding included.
         device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:N" or "mps".
         dtype: of the models; cosines and sums are float32.
@@ -83,26 +74,18 @@ def rationale_score(
         settings, None if it is not installed; `revisions` has the commit on the Hub of each model from there.
 
     Raises:
-        ValueError: invalid texts or settings; a model that cannot be loaded; no baseline; bert-score is needed and is not
-            installed.
+        ValueError: invalid texts or settings; a model that cannot be loaded; bert-score is needed and is not installed.
     """
     # Paper: names neither models nor direction. Here: the defaults of the authors' programs, reference → prediction, and no
     # rescaling, since the paper's BERTScores of 84 to 95 are in the range of the raw F1.
     predictions, references = check_texts(predictions, references)
-    choices = (("bart_direction", bart_direction, DIRECTIONS), ("bert_backend", bert_backend, BACKENDS))
-    for name, value, allowed in (*choices, ("dtype", dtype, DTYPES)):
+    for name, value, allowed in (("bart_direction", bart_direction, DIRECTIONS), ("dtype", dtype, DTYPES)):
         if value not in allowed:
             raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
     if isinstance(batch_tokens, bool) or not isinstance(batch_tokens, int) or batch_tokens < 1:
         raise ValueError(f"batch_tokens must be a whole number of at least 1, not {batch_tokens!r}")
     if bert_model is None and bart_model is None:
         raise ValueError("bert_model and bart_model are both None: nothing to compute")
-    if bert_model is None and rescale_with_baseline:
-        raise ValueError("rescale_with_baseline needs BERTScore, and bert_model is None")
-    if bert_backend == "bert_score" and dtype != "float32":
-        raise ValueError(f"bert_backend 'bert_score' computes in float32, not in {dtype}")
-    if baseline_path and not rescale_with_baseline:
-        raise ValueError("baseline_path is given, and rescale_with_baseline is False")
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     pairs = [(prediction, reference) for prediction, each in zip(predictions, references) for reference in each]
@@ -111,25 +94,22 @@ def rationale_score(
     empty, cut = set(), set()
     if bert_model is not None:
         layers = _usual_layers(bert_model) if bert_num_layers is None else bert_num_layers
-        base = _baseline(bert_model, layers, baseline_path) if rescale_with_baseline else [0.0, 0.0, 0.0]
-        bert = _load("bert_model", bert_model, layers, device, dtype, bert_backend)
+        bert = _load("bert_model", bert_model, layers, device, dtype)
         rows, over = bert.score([(one.strip(), two.strip()) for one, two in pairs], batch_tokens)
         empty |= {owner for owner, row in zip(owners, rows) if row is None}
         cut |= bert.log_cut(over, owners, len(predictions))
         best = _best([row or [0.0, 0.0, 0.0] for row in rows], owners, len(predictions))
-        names = enumerate(("precision", "recall", "f1"))
-        columns = {name: [(row[k] - base[k]) / (1 - base[k]) for row in best] for k, name in names}
+        columns = {name: [row[k] for row in best] for k, name in enumerate(("precision", "recall", "f1"))}
         means = {name: sum(column) / len(column) for name, column in columns.items()}
         result |= {"bert_score": columns, "mean_bert_score": means}
-        result["bert_score_hash"] = _hash(bert_model, layers, dtype, rescale_with_baseline, baseline_path)
+        result["bert_score_hash"] = _hash(bert_model, layers, dtype)
         result["revisions"] |= bert.revision
     if bart_model is not None:
-        bart = _load("bart_model", bart_model, None, device, dtype, "own")
+        bart = _load("bart_model", bart_model, None, device, dtype)
         result["revisions"] |= bart.revision
-        ways = [bart.score([pair[::turn] for pair in pairs], batch_tokens) for turn in DIRECTIONS[bart_direction]]
-        rows, over = ways[0]
-        if len(ways) == 2:  # of two log-probabilities, which are 0 at most
-            rows = [one and [2 * one[0] * two[0] / ((one[0] + two[0]) or 1.0)] for one, two in zip(rows, ways[1][0])]
+        if bart_direction == "reference_to_prediction":
+            pairs = [(reference, prediction) for prediction, reference in pairs]
+        rows, over = bart.score(pairs, batch_tokens)
         empty |= {owner for owner, row in zip(owners, rows) if row is None}
         cut |= bart.log_cut(over, owners, len(predictions))
         scores = [row[0] if row else None for row in _best(rows, owners, len(predictions))]
@@ -190,31 +170,13 @@ def _usual_layers(name: str) -> int:
     return package.model2layers[plain]
 
 
-def _hash(name: str, layers: int, dtype: str, rescaled: bool, baseline_path: str | None) -> str | None:
+def _hash(name: str, layers: int, dtype: str) -> str | None:
     """Return bert-score's name of the settings, with the dtype if it is not float32; None without the package."""
     try:
-        found = _package("").get_hash(name, layers, False, rescaled, baseline_path is not None, False)
+        found = _package("").get_hash(name, layers, False, False, False, False)
     except ValueError:
         return None
     return found if dtype == "float32" else f"{found}_{dtype}"
-
-
-def _baseline(name: str, layers: int, path: str | None) -> list[float]:
-    """Return the baselines of precision, recall and F1 at a layer."""
-    name = name.partition("@")[0]
-    if path is None:
-        package = _package("no baseline: give baseline_path, or install bert-score, which has tables for English")
-        path = str(Path(package.__file__).parent / "rescale_baseline" / "en" / f"{name}.tsv")
-    if not Path(path).is_file():
-        raise ValueError(f"no baseline for bert_model {name!r}: there is no file {path}")
-    with open(path, encoding="utf-8", newline="") as stream:
-        for row in csv.DictReader(stream):
-            try:
-                if int(float(row["LAYER"])) == layers:
-                    return [float(row[column]) for column in "PRF"]
-            except (KeyError, TypeError, ValueError):
-                raise ValueError(f"{path}: must be a CSV of numbers with the columns LAYER, P, R, F") from None
-    raise ValueError(f"{path}: no line for layer {layers}")
 
 
 def _batches(sizes: Sequence[tuple[int, ...]], budget: int) -> Iterator[list[int]]:
@@ -344,20 +306,6 @@ class _Bert(_Model):
         return torch.stack([precision, recall, f1], dim=1).tolist()
 
 
-class _PackageBert(_Model):
-    def _figures(self, pairs: list[Pair], texts: list[str], ids: Rows, budget: int) -> dict[Pair, list[float]]:
-        """Return precision, recall and F1 of (prediction, reference) pairs as bert-score computes them, without idf."""
-        if not pairs:
-            return {}
-        package = _package("bert_backend 'bert_score' needs bert-score")
-        self.tokenizer.model_max_length = self.window  # bert-score cuts there, and fails where it is unknown
-        weights = defaultdict(lambda: 1.0, dict.fromkeys(self.frame.tolist(), 0.0))
-        predictions, references = ([texts[pair[k]] for pair in pairs] for k in (0, 1))
-        options = {"batch_size": max(1, budget // self.window), "device": self.device}
-        found = package.bert_cos_score_idf(self.network, references, predictions, self.tokenizer, weights, **options)
-        return dict(zip(pairs, found.tolist()))
-
-
 class _Bart(_Model):
     def _figures(self, pairs: list[Pair], texts: list[str], ids: Rows, budget: int) -> dict[Pair, list[float]]:
         """Return the mean log-probability of the target's tokens of (source, target) pairs."""
@@ -400,7 +348,7 @@ class _Bart(_Model):
 
 
 @lru_cache(maxsize=2)
-def _load(what: str, name: str, layers: int | None, device: str, dtype: str, backend: str) -> _Model:
+def _load(what: str, name: str, layers: int | None, device: str, dtype: str) -> "_Bert | _Bart":
     """Return a model; the last two stay loaded. Only safetensors are read, and no code inside a checkpoint is run."""
     options = {"dtype": getattr(torch, dtype), "use_safetensors": True, "output_loading_info": True}
     revision: dict[str, str] = {}
@@ -426,7 +374,7 @@ def _load(what: str, name: str, layers: int | None, device: str, dtype: str, bac
             network, report = AutoModel.from_pretrained(folder, config=config, **options)
         if missing := sorted(key for key in report["missing_keys"] if "pooler" not in key):
             raise ValueError(f"{what} {name!r} lacks {len(missing)} of its weights, {missing[0]} for one")
-        kind = _Bart if what == "bart_model" else {"own": _Bert, "bert_score": _PackageBert}[backend]
+        kind = _Bart if what == "bart_model" else _Bert
         return kind(name, network.to(device), AutoTokenizer.from_pretrained(folder), revision)
     except OSError as error:
         raise ValueError(f"{what} {name!r} cannot be loaded: {' '.join(str(error).split())[:300]}") from None
