@@ -225,8 +225,7 @@ def main() -> None:
             log.run_file, args, encoder_args, chat_args, timing={"verdicts": log.new, "seconds": round(seconds, 1)}
         )
         if log.new or not awaited:
-            own_rubric = None if judge.apart and rubric.mode != "checklist" else rubric
-            print(summary(log, own_rubric, requests, seconds, judge.blind_to))
+            print(summary(log, rubric, requests, seconds, judge.blind_to))
         if awaited:
             print(awaited)
     if judge.chat is not None:
