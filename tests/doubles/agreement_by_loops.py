@@ -581,8 +581,8 @@ class Row:
 
     def of_choices(self, choices: dict[tuple, str | None]) -> dict[tuple, int | None]:
         better = -1 if self.criterion in WORSE else 1
-        told = {"first": better, "second": -better, "tie": 0, "neither": 0, None: None}
-        return {pair: told[choice] for pair, choice in choices.items()}
+        sign = {"first": better, "second": -better, "tie": 0, "neither": 0, None: None}
+        return {pair: sign[choice] for pair, choice in choices.items()}
 
     def slots(self, valid: list[dict]) -> list[Figure]:
         """Return by how much a slot's values lie above the mean of their verdict, one figure per slot."""
@@ -615,10 +615,10 @@ class Row:
             number = self.loops.number[verdict["case_id"]]
             for one, two in itertools.combinations(sorted(verdict["order"]), 2):
                 if self.criterion is not None:
-                    told: Any = self.answer(verdict)
+                    outcome: Any = self.answer(verdict)
                 else:
                     given = verdict["scores"] or verdict["expected_scores"]
-                    told = relation(given[one], given[two])
-                if told is not None:
-                    found.setdefault((number, one, two, verdict["run"]), []).append(told)
-        return [(key[0], float(len(set(told)) == 1)) for key, told in found.items() if len(told) > 1]
+                    outcome = relation(given[one], given[two])
+                if outcome is not None:
+                    found.setdefault((number, one, two, verdict["run"]), []).append(outcome)
+        return [(key[0], float(len(set(outcomes)) == 1)) for key, outcomes in found.items() if len(outcomes) > 1]
