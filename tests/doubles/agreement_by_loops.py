@@ -1,4 +1,4 @@
-"""The content of agreement.json by plain loops over the lines of the files, to compare `meta_evaluate` with.
+"""The accuracies, correlations and ceilings of agreement.json by plain loops over the lines of the files.
 
 It follows the definitions of docs/believe.md and of the docstrings, and imports nothing of the package. Every figure is a
 function of a list of case numbers, so that a resample of the bootstrap is only a list with repetitions.
@@ -7,21 +7,15 @@ function of a list of case numbers, so that a resample of the bootstrap is only 
 import copy
 import hashlib
 import itertools
-import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import krippendorff
-import numpy as np
-from sklearn.metrics import cohen_kappa_score
-
 WORSE = {"harmfulness": "neither"}  # criterion of medical_pairwise whose choice is the worse response → neutral answer
 SAME = 1e-9
 MEASURES = ("pairwise_accuracy", "pairwise_accuracy_untied", "concordance", "triple_accuracy", "listwise_accuracy")
-LEAST_RATED = 5  # as the test sets `main_judge.LEAST_RATED`
 CORRELATIONS = ("spearman", "pearson", "spearman_within_case", "pearson_within_case")
 
 
@@ -35,39 +29,7 @@ class Figure:
     bounds: tuple[float, float] | None = None
 
 
-@dataclass(frozen=True)
-class Skipped:
-    """A key whose value is not compared, with the reason."""
-
-    reason: str
-
-
-@dataclass(frozen=True)
-class PValue:
-    """A p-value, or None."""
-
-
-@dataclass(frozen=True)
-class Near:
-    """A number that is found by iteration: compared to a tolerance; an estimate is compared in its value and its n."""
-
-    value: float
-    n: int | None = None
-
-
-@dataclass(frozen=True)
-class Ranked:
-    """Case ids in the order of their weights, the largest first; cases of one weight may stand in any order."""
-
-    weights: dict[str, float]
-    most: int
-
-
-@dataclass(frozen=True)
-class Undefined:
-    """An estimate that is null, with a reason."""
-
-    n: int = 0
+UNDEFINED = Figure(lambda drawn: None, 0)
 
 
 def mean(values: Sequence[float]) -> float | None:
@@ -155,10 +117,8 @@ class Loops:
     """The figures of one set of files.
 
     Args:
-        cases, verdicts, ratings, choices, verdict_ratings, preferences: the lines of the files; ratings may be None.
-        raters: as the option of recipes/report.py.
+        cases, verdicts, ratings: the lines of the files; ratings may be None.
         baselines: name → the score of every response of the cases in the order given, None where it has none.
-        source: the name of the file of cases.
     """
 
     def __init__(
@@ -166,14 +126,8 @@ class Loops:
         cases: list[dict],
         verdicts: list[dict],
         ratings: list[dict] | None,
-        choices: list[dict] = (),
-        verdict_ratings: list[dict] = (),
-        preferences: list[dict] = (),
-        raters: str | None = None,
         baselines: dict[str, list[float | None]] | None = None,
-        source: str = "",
     ):
-        self.source, self.raters = source, raters
         flat = [(case["id"], response["model"]) for case in cases for response in case["responses"]]
         self.models = list(dict.fromkeys(model for _, model in flat))
         # Cases are numbered by a hash of their ids, so that the order of the file changes no figure.
@@ -192,8 +146,7 @@ class Loops:
             for place, response in enumerate(case["responses"])
         }
         self.verdicts = verdicts
-        self.ratings, self.votes = ratings, list(choices)
-        self.verdict_ratings, self.preferences = list(verdict_ratings), list(preferences)
+        self.ratings = ratings
         self.rows: list[Row] = []
         authors = list(dict.fromkeys((verdict["judge"], verdict["rubric"]) for verdict in verdicts))
         for author in authors:
@@ -230,44 +183,18 @@ class Loops:
     def place(self, case_id: str, model: str) -> int:
         return self.names[self.number[case_id]].index(model)
 
-    # --- the file
-
     def content(self) -> dict[str, Any]:
-        """Return what agreement.json should hold."""
-        found: dict[str, Any] = {
+        """Return what agreement.json should hold at least."""
+        content: dict[str, Any] = {
             "cases": self.counts(),
             "judges": {row.name: self.judge(row) for row in self.rows},
-            "models": {
-                row.name: self.candidates(row.relations, row.scores, row.expected)
-                for row in self.rows
-                if row.kind == "judge"
-            },
         }
-        for row in self.rows:
-            for model, record in found["models"].get(row.name, {}).get("models", {}).items():
-                record["longer"] = self.longer_of(model, row.relations)
-        found["main_judge"] = self.main_judge()
         if self.ratings is not None:
-            by_people = {
-                (number, one, two): relation(self.people.get((number, one)), self.people.get((number, two)))
-                for number, one, two in self.pairs
-            }
-            found["people"] = self.of_people(by_people)
-            found["models"]["people"] = self.candidates(by_people, self.people, None)
-            found["comparisons"] = self.comparisons()
-            found["over_runs"] = self.over_runs(found["judges"])
-            found["rounds"] = self.rounds(found["over_runs"])
-        if self.votes:
-            found["choices"] = self.of_choices()
-        if self.verdict_ratings:
-            found["verdict_ratings"] = self.of_verdict_ratings()
-        if self.preferences:
-            found["preferences"] = self.of_preferences()
-        return found
+            content["people"] = self.of_people()
+        return content
 
     def counts(self) -> dict[str, Any]:
         found = {
-            "file": self.source,
             "cases": len(self.cases),
             "responses": len(self.responses),
             "pairs": len(self.pairs),
@@ -285,8 +212,6 @@ class Loops:
             "tied_pairs": sum(each == 0 for each in known),
         }
 
-    # --- one judge
-
     def judge(self, row: "Row") -> dict[str, Any]:
         valid = [verdict for verdict in row.verdicts if verdict["valid"]]
         units = [(self.number[verdict["case_id"]], float(verdict["valid"])) for verdict in row.verdicts]
@@ -296,17 +221,11 @@ class Loops:
         usage: Counter = Counter()
         for verdict in row.verdicts:
             usage.update(verdict["usage"])
+        checkpoints = {str(verdict.get("checkpoint") or "") for verdict in row.verdicts}
         found: dict[str, Any] = {
-            "kind": row.kind,
-            "name": row.judge if row.criterion is None else row.name.partition(":")[0],
-            "judge": row.judge,
-            "rubric": row.rubric,
-            "criterion": row.criterion,
-            "settings": next((each["settings"] for each in reversed(row.verdicts) if "settings" in each), None),
-            "checkpoint": self.checkpoint(row),
+            "checkpoint": checkpoints.pop() or None if len(checkpoints) == 1 else None,
             "verdicts": len(units),
             "errors": dict(Counter(each["error"] or "unknown" for each in row.verdicts if not each["valid"])),
-            "blind_to": next((each["blind_to"] for each in row.verdicts if "blind_to" in each), None),
             "empty": row.silent(),
             "unread": {} if row.kind == "baseline" else row.unread(),
             "usage": dict(usage) if row.criterion in (None, *row.criteria[:1]) else {},
@@ -318,13 +237,7 @@ class Loops:
             found["slots"] = slots
         if alike := row.alike(valid):
             found["order_consistency"] = share(alike)
-        if row.scores is not None:
-            found["scores"] = histogram(list(row.scores.values()))
         return found | (self.agreement(row) if self.ratings is not None else {})
-
-    def checkpoint(self, row: "Row") -> str | None:
-        found = {str(verdict.get("checkpoint") or "") for verdict in row.verdicts}
-        return (found.pop() or None) if len(found) == 1 else None
 
     def prefers_longer(self, relations: dict[tuple, int | None]) -> Figure:
         units = []
@@ -358,46 +271,18 @@ class Loops:
 
     def measures(self, row: "Row") -> dict[str, Any]:
         """Return the measures of a row from its own scores or choices, and from its expected scores."""
-        found: dict[str, Any] = dict.fromkeys((*MEASURES, *CORRELATIONS), Undefined())
+        found: dict[str, Any] = dict.fromkeys((*MEASURES, *CORRELATIONS), UNDEFINED)
         if row.criterion is not None or row.scores is not None or row.expected is None:
             found |= accuracies(self.groups(row, row.relations))
         if row.scores is not None:
             found |= correlations(self.points(row, row.scores))
-        twins = dict.fromkeys((*MEASURES, *CORRELATIONS), Undefined())
+        twins = dict.fromkeys((*MEASURES, *CORRELATIONS), UNDEFINED)
         if row.expected is not None:
             banded, bands = self.banded(row, row.expected)
             twins = accuracies(self.groups(row, banded)) | correlations(self.points(row, row.expected))
             twins["concordance"] = accuracies(self.groups(row, self.ordered(row.expected)))["concordance"]
             found["tie_bands"] = bands
         return found | {f"{name}_expected": twin for name, twin in twins.items()}
-
-    def by_criterion(self, row: "Row") -> dict[str, Any]:
-        """Return the agreement of the scores on each criterion with people's ratings on it."""
-        judged: dict[str, dict[tuple, list[float]]] = {}
-        for verdict in row.verdicts:
-            for name, scores in (verdict.get("criterion_scores") or {}).items() if verdict["valid"] else ():
-                for place in verdict["order"]:
-                    if scores[place] is not None:
-                        key = (self.number[verdict["case_id"]], place)
-                        judged.setdefault(name, {}).setdefault(key, []).append(scores[place])
-        found = {}
-        for name in judged.keys() & set(self.criteria):
-            own = {key: mean(values) for key, values in judged[name].items()}
-            rated = {}
-            for key in self.responses:
-                given = [self.given[*key, one, name] for one in self.annotators if (*key, one, name) in self.given]
-                rated[key] = mean(given) if row.asked[key] else None
-            groups, points = [], []
-            for number in range(len(self.cases)):
-                pairs = [((number, one), (number, two)) for case, one, two in self.pairs if case == number]
-                both = [tuple(relation(by.get(one), by.get(two)) for by in (rated, own)) for one, two in pairs]
-                groups.append((number, both))
-                points.append((number, [(rated[key], own.get(key)) for key in self.responses if key[0] == number]))
-            found[name] = {
-                "concordance": accuracies(groups)["concordance"],
-                "pearson": correlations(points)["pearson"],
-            }
-        return found
 
     def agreement(self, row: "Row") -> dict[str, Any]:
         found = self.measures(row)
@@ -419,22 +304,8 @@ class Loops:
             model: over([(n, a, b) for n, a, b in self.pairs if model in (self.names[n][a], self.names[n][b])])
             for model in self.models
         }
-        found["by_criterion"] = self.by_criterion(row)
         if len(self.annotators) > 1 and (row.expected is not None or row.scores is not None):
             found["against_the_other_raters"] = self.against_the_others(row)
-        if row.kind != "judge":
-            return found
-        values = row.scores if row.expected is None else row.expected
-        found["reliability"] = self.reliability(values or {})
-        weights: Counter = Counter()
-        for pair in self.pairs:
-            number, one, two = pair
-            if people[pair] is not None and row.relations[pair] is not None:
-                gap = abs(self.people[number, one] - self.people[number, two])
-                weights[self.cases[number]["id"]] += gap * abs(people[pair] - row.relations[pair])
-        found["worst"] = Ranked({name: weight for name, weight in weights.items() if weight > 1e-12}, 10)
-        if row.expected is not None:
-            found["risk_coverage"] = self.risk_coverage(row, people, finest)
         return found
 
     def ordered(self, scores: dict[tuple, float]) -> dict[tuple, int | None]:
@@ -520,163 +391,6 @@ class Loops:
                 found.append((number, others, own))
         return found
 
-    def reliability(self, values: dict[tuple, float]) -> list[dict[str, float]]:
-        """Return the means in bins between the distinct deciles of the judge's scores; a bin has its lower end."""
-        points = [(values[key], self.people[key]) for key in self.responses if key in values and key in self.people]
-        if len(points) < 20:
-            return []
-        ordered, edges = sorted(judge for judge, _ in points), []
-        for tenth in range(11):
-            place = tenth * (len(ordered) - 1) / 10
-            low = math.floor(place)
-            high = min(low + 1, len(ordered) - 1)
-            edge = ordered[low] + (ordered[high] - ordered[low]) * (place - low)
-            if not edges or edge > edges[-1] + SAME:
-                edges.append(edge)
-        bins: dict[int, list] = {}
-        for judge, people in points:
-            bin_ = max(place for place, edge in enumerate(edges) if judge >= edge - SAME or place == 0)
-            bins.setdefault(min(bin_, max(0, len(edges) - 2)), []).append((judge, people))
-        return [
-            {"judge": mean([j for j, _ in own]), "people": mean([p for _, p in own]), "n": len(own)}
-            for _, own in sorted(bins.items())
-        ]
-
-    def risk_coverage(self, row: "Row", people: dict, finest: dict) -> list[dict[str, Any]]:
-        wrong: dict[int, list[float]] = {}
-        gaps: dict[int, list[float]] = {}
-        for pair in self.pairs:
-            number, one, two = pair
-            if people[pair] not in (None, 0):
-                wrong.setdefault(number, []).append(float(finest[pair] != people[pair]))
-            if {(number, one), (number, two)} <= row.expected.keys():
-                gaps.setdefault(number, []).append(abs(row.expected[number, one] - row.expected[number, two]))
-        sure = {number: mean(own) for number, own in gaps.items() if number in wrong}
-        ordered, points = sorted(sure.values(), reverse=True), []
-        for tenth in range(1, 11):
-            count = min(len(ordered), math.ceil(len(wrong) * tenth / 10))
-            if not count or (points and points[-1]["threshold"] == ordered[count - 1]):
-                continue
-            kept = [number for number in sure if sure[number] >= ordered[count - 1]]
-            points.append(
-                {
-                    "threshold": ordered[count - 1],
-                    "coverage": len(kept) / len(wrong),
-                    "cases": len(kept),
-                    "risk": share([(number, mean(wrong[number])) for number in kept]),
-                }
-            )
-        return points
-
-    # --- candidates
-
-    def candidates(self, relations: dict, scores: dict | None, expected: dict | None) -> dict[str, Any]:
-        games = [
-            (number, self.names[number][one], self.names[number][two], relations[number, one, two])
-            for number, one, two in self.pairs
-            if relations[number, one, two] is not None
-        ]
-        there = [model for model in self.models if any(model in (one, two) for _, one, two, _ in games)]
-        reached = set(there[:1])
-        for _ in there:
-            reached |= {model for _, *two, _ in games if reached & set(two) for model in two}
-        if len(there) < 2 or reached != set(there):
-            return {"gap": Skipped("words")}
-        table: dict[str, Any] = {}
-        for model in there:
-            table[model] = {}
-            for label, values in (("score", scores), ("expected", expected)):
-                if values is not None:
-                    own = [
-                        (key[0], values[key])
-                        for key in self.responses
-                        if self.names[key[0]][key[1]] == model and key in values
-                    ]
-                    table[model][label] = share(own, None)
-            wins = [
-                (case, (1 + (way if one == model else -way)) / 2)
-                for case, one, two, way in games
-                if model in (one, two)
-            ]
-            table[model]["win_rate"] = share(wins)
-        pairs = []
-        for first, second in itertools.combinations(there, 2):
-            met = [
-                (case, way if one == first else -way) for case, one, two, way in games if {one, two} == {first, second}
-            ]
-            if met:
-                record: dict[str, Any] = {"pair": [first, second]}
-                for label, way in (("win", 1), ("tie", 0), ("loss", -1)):
-                    record[label] = share([(case, float(own == way)) for case, own in met])
-                record["margin"] = share([(case, float(own)) for case, own in met], (-1.0, 1.0))
-                record |= {"p": PValue(), "p_adjusted": PValue()}
-                pairs.append(record)
-        first = {"first_places": Skipped("test_main_judge.py")}
-        return {"models": table, "pairs": pairs} | first | self.strengths(games, there)
-
-    def longer_of(self, model: str, relations: dict) -> list[int]:
-        """Return in how many comparisons of a model its response has more words, and the number of comparisons."""
-        found = [0, 0]
-        for number, one, two in self.pairs:
-            for own, other in ((one, two), (two, one)):
-                if self.names[number][own] == model and relations[number, one, two] is not None:
-                    found[0] += self.length[number, own] > self.length[number, other]
-                    found[1] += 1
-        return found
-
-    def main_judge(self) -> dict[str, Any]:
-        """Return the record of the main judge; with `LEAST_RATED` rated cases it is chosen by cross-fitting."""
-        rivals = [row for row in self.rows if row.kind == "judge"]
-        folds: list[Row] = []
-        main, how, relations, ordered = rivals[0], "only" if len(rivals) == 1 else "first", {}, []
-        if self.ratings is not None:
-            told = [row.people_relations() for row in rivals]
-            relations = {p: None if any(own[p] is None for own in told) else told[0][p] for p in self.pairs}
-            ordered = sorted({pair[0] for pair in self.pairs if relations[pair]})
-        fold_of = {number: number % 5 for number in range(len(self.cases))}
-        if len(rivals) > 1 and len(ordered) >= LEAST_RATED:
-            how = "cross-fitted"
-            fold_of |= {number: place % 5 for place, number in enumerate(ordered)}
-
-            def best(fold: int | None) -> Row:
-                use = [pair for pair in self.pairs if relations[pair] and fold_of[pair[0]] != fold]
-                return max(rivals, key=lambda row: sum(self.credit(relations[p], row.finest()[p]) for p in use))
-
-            main, folds = best(None), [best(fold) for fold in range(5)]
-        elif self.ratings is not None and how == "first":
-            relations = main.people_relations()
-        found: dict[str, Any] = {"name": main.name, "how": how, "rated_cases": len(ordered)}
-        found |= {"folds": [row.name for row in folds], "valid_rates": self.valid_rates(main)}
-        found["cases"] = self.worth_reading(main)
-        if self.ratings is not None:
-            row_of = {number: folds[fold_of[number]] if folds else main for number in fold_of}
-            groups = [(p[0], [(relations[p], row_of[p[0]].finest()[p])]) for p in self.pairs]
-            found["concordance"] = accuracies(groups)["concordance"]
-            if len(self.annotators) > 1 and all(row.values is not None for row in row_of.values()):
-                stitched = copy.copy(main)
-                stitched.scores = {
-                    key: row_of[key[0]].values[key] for key in self.responses if key in row_of[key[0]].values
-                }
-                stitched.asked = {key: row_of[key[0]].asked[key] for key in self.responses}
-                stitched.expected = None
-                found["against_the_other_raters"] = self.against_the_others(stitched)
-            self.above_baselines = []
-            for row in self.rows:
-                people = row.people_relations()
-                both = {p: None if people[p] is None else relations[p] for p in self.pairs}
-                if row.kind == "baseline" and any(both.values()):
-                    use = [pair for pair in self.pairs if both[pair]]
-                    above = [
-                        self.credit(both[p], row_of[p[0]].finest()[p]) - self.credit(both[p], row.finest()[p])
-                        for p in use
-                    ]
-                    self.above_baselines.append(mean(above))
-        return found
-
-    @staticmethod
-    def credit(people: int, judge: int | None) -> float:
-        return 1.0 if judge == people else 0.5 if judge == 0 else 0.0
-
     def valid_rates(self, row: "Row") -> dict[str, Figure]:
         """Return each model's share of valid verdicts, with a verdict that is missing as one that is not valid."""
         units: dict[str, list] = {}
@@ -697,129 +411,10 @@ class Loops:
                 units.setdefault(self.names[number][place], []).append((number, 0.0))
         return {model: share(own) for model, own in units.items()}
 
-    def worth_reading(self, row: "Row") -> dict[str, Ranked]:
-        """Return the cases in which the models differ, the judge errs, and the judge is least sure."""
-        differ, wrong, sure = {}, {}, {}
-        alike = row.alike([verdict for verdict in row.verdicts if verdict["valid"]])
-        people = row.people_relations() if self.ratings is not None else {}
-        for number, case in enumerate(self.cases):
-            places = range(len(self.names[number]))
-            pairs = [pair for pair in self.pairs if pair[0] == number]
-            if row.values is not None:
-                values = [row.values[number, place] for place in places if (number, place) in row.values]
-            else:
-                values = [
-                    sum((1 if place == p[1] else -1) * (row.relations[p] or 0) for p in pairs if place in p[1:])
-                    for place in places
-                ]
-            differ[case["id"]] = max(values, default=0) - min(values, default=0)
-            for _, a, b in pairs:
-                if people.get((number, a, b)) is not None and row.relations[number, a, b] is not None:
-                    gap = abs(self.people[number, a] - self.people[number, b])
-                    off = abs(people[number, a, b] - row.relations[number, a, b])
-                    wrong[case["id"]] = wrong.get(case["id"], 0) + gap * off
-            if row.expected is not None:
-                apart = [
-                    abs(row.expected[number, a] - row.expected[number, b])
-                    for _, a, b in pairs
-                    if {(number, a), (number, b)} <= row.expected.keys()
-                ]
-            else:
-                apart = [one for at, one in alike if at == number]
-            if apart:
-                sure[case["id"]] = -mean(apart)
-        lists = {"models_differ": differ} | ({"people_disagree": wrong} if self.ratings is not None else {})
-        found = {name: Ranked({k: v for k, v in some.items() if v > 1e-12}, 10) for name, some in lists.items()}
-        if row.expected is not None or alike:
-            found["least_sure"] = Ranked(sure, 10)
-        return found
-
-    def strengths(self, games: list[tuple], there: list[str]) -> dict[str, Any]:
-        """Return Bradley–Terry strengths by the iteration of Zermelo, ties as half a win for each."""
-        won = {(one, two): 0.0 for one in there for two in there}
-        for _, one, two, way in games:
-            won[one, two] += (1 + way) / 2
-            won[two, one] += (1 - way) / 2
-        beaten = {one: {two for two in there if won[one, two] > 0} for one in there}
-        for _ in there:
-            beaten = {one: own.union(*(beaten[two] for two in own)) for one, own in beaten.items()}
-        if any(set(there) - {one} - own for one, own in beaten.items()):
-            return {"strengths": None, "reason": Skipped("words")}
-        power = dict.fromkeys(there, 1.0)
-        for _ in range(20_000):
-            before = dict(power)
-            for one in there:
-                met = {two: won[one, two] + won[two, one] for two in there if two != one}
-                power[one] = sum(won[one, two] for two in met) / sum(
-                    count / (power[one] + power[two]) for two, count in met.items()
-                )
-            middle = math.exp(mean([math.log(value) for value in power.values()]))
-            power = {one: value / middle for one, value in power.items()}
-            if max(abs(power[one] / before[one] - 1) for one in there) < 1e-12:
-                break
-        met = [(a, b) for a, b in itertools.combinations(there, 2) if won[a, b] + won[b, a]]
-        gaps = [won[a, b] / (won[a, b] + won[b, a]) - power[a] / (power[a] + power[b]) for a, b in met]
-        largest = max(abs(gap) for gap in gaps)
-        worst = next(at for at, gap in enumerate(gaps) if abs(gap) > largest - 1e-6)
-        a, b = met[worst]
-        circles = [
-            [x, y, z]
-            for i, j, k in itertools.combinations(there, 3)
-            for x, y, z in ((i, j, k), (i, k, j))
-            if won[x, y] > won[y, x] and won[y, z] > won[z, y] and won[z, x] > won[x, z]
-        ]
-        return {
-            "strengths": {
-                one: Near(
-                    math.log(power[one]), round(sum(won[one, two] + won[two, one] for two in there if two != one))
-                )
-                for one in there
-            },
-            "misfit": {
-                "root_mean_square": Near(math.sqrt(mean([gap * gap for gap in gaps]))),
-                "largest": {
-                    "pair": [a, b],
-                    "observed": won[a, b] / (won[a, b] + won[b, a]),
-                    "predicted": Near(power[a] / (power[a] + power[b])),
-                },
-                "circles": circles,
-            },
-        }
-
-    # --- people
-
-    def of_people(self, relations: dict[tuple, int | None]) -> dict[str, Any]:
-        rated = {(number, place, criterion) for number, place, _, criterion in self.given}
-        complete = all(
-            (number, place, annotator, criterion) in self.given
-            for number, place, criterion in rated
-            for annotator in self.annotators
-        )
-        crossed = complete if self.raters is None else self.raters == "crossed"
-        found: dict[str, Any] = {
-            "raters": "crossed" if crossed else "anonymous",
-            "annotators": self.annotators,
-            "criteria": self.criteria,
-            "prefers_longer": self.prefers_longer(relations),
-            "scores": histogram(list(self.people.values())),
-            "reliability": None,
-        }
+    def of_people(self) -> dict[str, Any]:
+        """Return the agreement of one rater with the mean of the others."""
         if len(self.annotators) < 2:
-            return found | {"reason": Skipped("words")}
-        tables = {
-            criterion: {
-                (number, place, annotator): score
-                for (number, place, annotator, own), score in self.given.items()
-                if own == criterion
-            }
-            for criterion in self.criteria
-        }
-        if len(tables) > 1:
-            tables["mean of the criteria"] = self.by_annotator
-        found["reliability"] = {}
-        for criterion, table in tables.items():
-            level = "ordinal" if criterion in self.criteria else "interval"
-            found["reliability"][criterion] = self.icc(table, crossed) | {f"alpha ({level})": self.alpha(table, level)}
+            return {}
         left = self.left_out()
         pairs = [
             (
@@ -832,273 +427,7 @@ class Loops:
             for number, others, own in left
         ]
         points = [(number, [(others[place], own[place]) for place in others]) for number, others, own in left]
-        found["ceiling"] = accuracies(pairs) | correlations(points)
-        return found
-
-    def units(self, table: dict[tuple, float]) -> dict[tuple, list[float]]:
-        """Return the ratings of each response, in the order of the annotators."""
-        found: dict[tuple, list[float]] = {}
-        for key in self.responses:
-            own = [table[(*key, name)] for name in self.annotators if (*key, name) in table]
-            if own:
-                found[key] = own
-        return found
-
-    def icc(self, table: dict[tuple, float], crossed: bool) -> dict[str, Figure]:
-        """Return the intraclass correlations of McGraw and Wong 1996 from the mean squares."""
-        least = len(self.annotators) if crossed else 2
-        units = {key: own for key, own in self.units(table).items() if len(own) >= least}
-
-        def of(drawn: Sequence[int], single: bool) -> float | None:
-            rows = [own for case in drawn for key, own in units.items() if key[0] == case]
-            n, values = len(rows), [value for own in rows for value in own]
-            if n < 2:
-                return None
-            grand = mean(values)
-            between = sum(len(own) * (mean(own) - grand) ** 2 for own in rows) / (n - 1)
-            within = sum((value - mean(own)) ** 2 for own in rows for value in own)
-            if max(values) - min(values) <= SAME:
-                return None
-            if crossed:
-                k = len(self.annotators)
-                columns = sum(n * (mean([own[at] for own in rows]) - grand) ** 2 for at in range(k))
-                error = (within - columns) / ((n - 1) * (k - 1))
-                excess = (columns / (k - 1) - error) / n
-                below = between + ((k - 1) * error + k * excess if single else excess)
-                return (between - error) / below if abs(below) > SAME else None
-            within /= len(values) - n
-            k = (len(values) - sum(len(own) ** 2 for own in rows) / len(values)) / (n - 1)
-            below = between + (k - 1) * within if single else between
-            return (between - within) / below if abs(below) > SAME else None
-
-        names = ("ICC(A,1)", "ICC(A,k)") if crossed else ("ICC(1,1)", "ICC(1,k)")
-        cases = frozenset(key[0] for key in units)
-        return {
-            name: Figure(lambda drawn, single=single: of(drawn, single), len(units), cases)
-            for name, single in zip(names, (True, False))
-        }
-
-    def alpha(self, table: dict[tuple, float], level: str) -> Figure:
-        units = {key: own for key, own in self.units(table).items() if len(own) >= 2}
-
-        def of(drawn: Sequence[int]) -> float | None:
-            rows = [own for case in drawn for key, own in units.items() if key[0] == case]
-            values = [value for own in rows for value in own]
-            if not values or max(values) - min(values) <= SAME:
-                return None
-            data = [[own[at] if at < len(own) else np.nan for own in rows] for at in range(len(self.annotators))]
-            return float(krippendorff.alpha(np.array(data, float), level_of_measurement=level))
-
-        return Figure(of, len(units), frozenset(key[0] for key in units))
-
-    # --- comparisons, choices, ratings of verdicts, preferences
-
-    def comparisons(self) -> list[dict[str, Any]]:
-        found = []
-        for one, two in itertools.combinations(self.rows, 2):
-            if "judge" not in (one.kind, two.kind):
-                continue
-            people, other = one.people_relations(), two.people_relations()
-            both = {pair: None if other[pair] is None else people[pair] for pair in self.pairs}
-            concordances = []
-            for row in (one, two):
-                finest = row.relations if row.expected is None else self.ordered(row.expected)
-                groups = [(pair[0], [(both[pair], finest[pair])]) for pair in self.pairs]
-                concordances.append(accuracies(groups)["concordance"])
-            first, second = concordances
-            if not first.n:
-                continue
-            apart = Figure(
-                lambda drawn, a=first, b=second: None if a.of(drawn) is None else a.of(drawn) - b.of(drawn),
-                first.n,
-                first.cases,
-                (-1.0, 1.0),
-            )
-            names = {"first": one.name, "second": two.name, "measure": "concordance"}
-            found.append(
-                names | {"concordances": concordances, "difference": apart, "p": PValue(), "p_adjusted": PValue()}
-            )
-        return found
-
-    def value(self, figure: Figure | Undefined) -> float | None:
-        return None if isinstance(figure, Undefined) else figure.of(range(len(self.cases)))
-
-    def source_of_all(self, lines: list[dict[str, Any]], measure: str) -> tuple[str, str]:
-        """Return from which scores all judges have a measure, and the end of its name; own ones where none has."""
-        for source, end in (("own", ""), ("expected", "_expected")):
-            if all(self.value(line[measure + end]["mean"]) is not None for line in lines):
-                return source, end
-        return "own", ""
-
-    def rounds(self, lines: list[dict[str, Any]]) -> dict[str, Any]:
-        """Follow all judges, as if each were that of a round."""
-        source, end = self.source_of_all(lines, "triple_accuracy")
-        table: list[dict[str, Any]] = []
-        for number, line in enumerate(lines):
-            both = {each: line[each + end] for each in ("triple_accuracy", "pairwise_accuracy")}
-            measures = {each: figure["mean"] for each, figure in both.items()}
-            before = table[-1] if table else None
-            change = before and {each: self.less(figure, before[each]) for each, figure in measures.items()}
-            spread = {each: figure["sd"] for each, figure in both.items()}
-            about = {"round": number, "judge": line["judge"], "runs": line["runs"]}
-            table.append(about | measures | {"sd": spread, "change": change})
-        values = [self.value(line["triple_accuracy"]) for line in table]
-        return {
-            "names": [line["judge"] for line in lines],
-            "scores": source,
-            "values": values,
-            "table": table,
-            "forecast": Skipped("test_growth_curve.py"),
-        }
-
-    def less(self, one: Figure | Undefined, two: Figure | Undefined) -> Figure | Undefined:
-        if None in (self.value(one), self.value(two)):
-            return Undefined()
-
-        def of(drawn: Sequence[int]) -> float | None:
-            values = one.of(drawn), two.of(drawn)
-            return None if None in values else values[0] - values[1]
-
-        return Figure(of, min(one.n, two.n), min(one.cases, two.cases, key=len), (-1.0, 1.0))
-
-    def over_runs(self, judges: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-        """Average every judge over its runs, and over its trainings NAME, NAME-run2, …"""
-        rows = {row.name: row for row in self.rows if row.kind == "judge"}
-        everybody, table = {row.judge for row in rows.values()}, []
-        for row in rows.values():
-            if row.judge.partition("-run")[0] in everybody - {row.judge}:
-                continue
-            names = [row.name]
-            for other in rows.values():
-                if other.judge.startswith(f"{row.judge}-run") and other.criterion == row.criterion:
-                    names.append(other.name)
-            runs = [judges[name]["runs"] or [judges[name]] for name in names]
-            line: dict[str, Any] = {"judge": row.name, "names": names}
-            line |= {"runs": len(names), "of": "trainings"} if len(names) > 1 else {"runs": len(runs[0]), "of": "runs"}
-            for end in ("", "_expected"):
-                for measure in (*MEASURES, *CORRELATIONS):
-                    each = [[record[measure + end] for record in own] for own in runs]
-                    parts = [self.middle(own) for own in each] if len(names) > 1 else each[0]
-                    values = [self.value(part) for part in parts]
-                    spread = statistics.stdev(values) if len(values) > 1 and None not in values else None
-                    line[measure + end] = {"mean": self.middle(parts), "sd": spread, "values": values}
-            table.append(line)
-        return table
-
-    def middle(self, figures: list[Figure | Undefined]) -> Figure | Undefined:
-        """Return the mean of several figures."""
-        if len(figures) == 1:
-            return figures[0]
-        if any(self.value(figure) is None for figure in figures):
-            return Undefined()
-
-        def of(drawn: Sequence[int]) -> float | None:
-            own = [figure.of(drawn) for figure in figures]
-            return None if None in own else mean(own)
-
-        few = min((figure.cases for figure in figures), key=len)
-        return Figure(of, min(figure.n for figure in figures), few, figures[0].bounds)
-
-    def of_choices(self) -> dict[str, Any]:
-        labels = ("first", "second", "tie", "neither")
-        votes: dict[str, dict[tuple, Counter]] = {}
-        for vote in self.votes:
-            number = self.number[vote["case_id"]]
-            one, two = sorted(self.place(vote["case_id"], model) for model in vote["pair"])
-            chosen = vote["choice"]
-            if chosen not in labels[2:]:
-                chosen = labels[int(self.place(vote["case_id"], chosen) == two)]
-            votes.setdefault(vote["criterion"], {}).setdefault((number, one, two), Counter())[chosen] += 1
-        found: dict[str, Any] = {}
-        for criterion, by_pair in votes.items():
-            people = {}
-            for pair, counts in by_pair.items():
-                most = [label for label, count in counts.items() if count == max(counts.values())]
-                if len(most) == 1:
-                    people[pair] = most[0]
-            for row in self.rows:
-                if row.kind != "judge" or (row.criteria and criterion != row.criterion):
-                    continue
-                if row.criteria:
-                    judged = {pair: row.choices[pair] for pair in people}
-                else:
-                    scores = row.scores or row.expected_means or {}
-                    turn = -1 if criterion in WORSE else 1
-                    told = {0: WORSE.get(criterion, "tie"), turn: "first", -turn: "second", None: None}
-                    judged = {p: told[relation(scores.get((p[0], p[1])), scores.get((p[0], p[2])))] for p in people}
-                name = row.name.removesuffix(f": {row.criterion}")
-                found.setdefault(name, {})[criterion] = {
-                    "pairs": len(people),
-                    "without_majority": len(by_pair) - len(people),
-                    "labels": [*labels, "invalid"],
-                    "confusion": [
-                        [sum(people[p] == one and judged[p] == two for p in people) for two in (*labels, None)]
-                        for one in labels
-                    ],
-                    "accuracy": share([(p[0], float(people[p] == judged[p])) for p in people]),
-                    "kappa": self.kappa(people, judged),
-                }
-        return found
-
-    @staticmethod
-    def kappa(people: dict[tuple, str], judged: dict[tuple, str | None]) -> Figure:
-        """Return Cohen's kappa with every pair counted in both directions."""
-        turned = {"first": "second", "second": "first"}
-        valid = [pair for pair in people if judged[pair] is not None]
-
-        def of(drawn: Sequence[int]) -> float | None:
-            own = [(people[pair], judged[pair]) for case in drawn for pair in valid if pair[0] == case]
-            own += [(turned.get(one, one), turned.get(two, two)) for one, two in own]
-            if not own or len({label for both in own for label in both}) < 2:
-                return None
-            return float(cohen_kappa_score(*zip(*own)))
-
-        return Figure(of, len(valid), frozenset(pair[0] for pair in valid))
-
-    def of_verdict_ratings(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for rating in self.verdict_ratings:
-            found.setdefault(rating["judge"], {}).setdefault(rating["criterion"], []).append(
-                (self.number[rating["case_id"]], rating["score"])
-            )
-        return {
-            judge: {
-                criterion: {
-                    "counts": {f"{score:g}": count for score, count in Counter(score for _, score in given).items()},
-                    "mean": share(given, None),
-                }
-                for criterion, given in criteria.items()
-            }
-            for judge, criteria in found.items()
-        }
-
-    def of_preferences(self) -> list[dict[str, Any]]:
-        found: dict[tuple, dict[str, list]] = {}
-        for given in self.preferences:
-            one, two = given["judges"]
-            judges = (two, one) if (two, one) in found else (one, two)
-            found.setdefault(judges, {}).setdefault(given["criterion"], []).append(given)
-        records = []
-        for judges, criteria in found.items():
-            record: dict[str, Any] = {"judges": list(judges), "criteria": {}}
-            for criterion, given in criteria.items():
-                told = {judges[0]: "first", judges[1]: "second", "tie": "tie"}
-                votes = [(self.number[each["case_id"]], each["annotator"], told[each["choice"]]) for each in given]
-                outcomes = ("first", "tie", "second")
-                own: dict[str, Any] = {
-                    outcome: share([(case, float(vote == outcome)) for case, _, vote in votes]) for outcome in outcomes
-                }
-                sign = {"first": 1.0, "tie": 0.0, "second": -1.0}
-                own["margin"] = share([(case, sign[vote]) for case, _, vote in votes], (-1.0, 1.0))
-                own |= {"p": PValue(), "p_adjusted": PValue()}
-                own["cases"] = len({case for case, *_ in votes})
-                own["annotators"] = {
-                    name: [mean([float(vote == each) for _, who, vote in votes if who == name]) for each in outcomes]
-                    for name in sorted({who for _, who, _ in votes})
-                }
-                record["criteria"][criterion] = own
-            records.append(record)
-        return records
+        return {"ceiling": accuracies(pairs) | correlations(points)}
 
 
 class Row:
@@ -1122,7 +451,6 @@ class Row:
         if baseline is not None:
             self.asked = {key: known[key] is not None for key in loops.responses}
             self.scores, self.expected = None, {key: value for key, value in known.items() if value is not None}
-            self.expected_means = self.expected
             self.relations = loops.ordered(self.expected)
             return
         self.shown = {(loops.number[each["case_id"]], place) for each in verdicts for place in each["order"]}
@@ -1131,10 +459,10 @@ class Row:
         left_out = {model for number in judged for model in loops.names[number]}
         left_out -= {loops.names[number][place] for number, place in self.shown}
         self.asked = {(number, place): loops.names[number][place] not in left_out for number, place in loops.responses}
-        self.scores, self.expected_means = self.means(verdicts, "scores"), self.means(verdicts, "expected_scores")
+        self.scores, means = self.means(verdicts, "scores"), self.means(verdicts, "expected_scores")
         valid = [each for each in verdicts if each["valid"]]
         complete = valid and all(each["expected_scores"] for each in valid)
-        self.expected = self.expected_means if complete and criterion is None else None
+        self.expected = means if complete and criterion is None else None
         if criterion is not None:
             self.scores = None
             self.choices = self.chosen(verdicts)
@@ -1165,13 +493,6 @@ class Row:
                 key = (self.loops.number[verdict["case_id"]], place)
                 shown[key] = shown.get(key, False) or self.says(verdict, place)
         return dict(Counter(self.loops.names[n][p] for (n, p), said in shown.items() if not said))
-
-    @property
-    def values(self) -> dict[tuple, float] | None:
-        return self.scores if self.expected is None else self.expected
-
-    def finest(self) -> dict[tuple, int | None]:
-        return self.relations if self.expected is None else self.loops.ordered(self.expected)
 
     @property
     def of_pairs(self) -> bool:
@@ -1260,8 +581,8 @@ class Row:
 
     def of_choices(self, choices: dict[tuple, str | None]) -> dict[tuple, int | None]:
         better = -1 if self.criterion in WORSE else 1
-        told = {"first": better, "second": -better, "tie": 0, "neither": 0, None: None}
-        return {pair: told[choice] for pair, choice in choices.items()}
+        sign = {"first": better, "second": -better, "tie": 0, "neither": 0, None: None}
+        return {pair: sign[choice] for pair, choice in choices.items()}
 
     def slots(self, valid: list[dict]) -> list[Figure]:
         """Return by how much a slot's values lie above the mean of their verdict, one figure per slot."""
@@ -1294,17 +615,10 @@ class Row:
             number = self.loops.number[verdict["case_id"]]
             for one, two in itertools.combinations(sorted(verdict["order"]), 2):
                 if self.criterion is not None:
-                    told: Any = self.answer(verdict)
+                    outcome: Any = self.answer(verdict)
                 else:
                     given = verdict["scores"] or verdict["expected_scores"]
-                    told = relation(given[one], given[two])
-                if told is not None:
-                    found.setdefault((number, one, two, verdict["run"]), []).append(told)
-        return [(key[0], float(len(set(told)) == 1)) for key, told in found.items() if len(told) > 1]
-
-
-def histogram(values: list[float]) -> dict[str, int]:
-    """Count scores, rounded to halves, or to a tenth of their range where that is another kind of scale."""
-    width = max(values) - min(values) if values else 0.0
-    step = 0.5 if 2 <= width <= 10 or width == 0 else width / 10
-    return dict(Counter(f"{round(value / step) * step:g}" for value in values))
+                    outcome = relation(given[one], given[two])
+                if outcome is not None:
+                    found.setdefault((number, one, two, verdict["run"]), []).append(outcome)
+        return [(key[0], float(len(set(outcomes)) == 1)) for key, outcomes in found.items() if len(outcomes) > 1]

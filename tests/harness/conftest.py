@@ -44,9 +44,9 @@ def harness_python() -> Path:
             try:
                 _install(python)
             except (OSError, subprocess.SubprocessError) as error:
-                told = getattr(error, "stderr", None) or str(error)  # a step that took too long has bytes
-                told = (told.decode(errors="replace") if isinstance(told, bytes) else told).split("\n")
-                reason = next((line for line in told if line.startswith("ERROR")), told[0])
+                output = getattr(error, "stderr", None) or str(error)  # a step that took too long has bytes
+                output = (output.decode(errors="replace") if isinstance(output, bytes) else output).split("\n")
+                reason = next((line for line in output if line.startswith("ERROR")), output[0])
                 pytest.skip(f"the harnesses could not be installed: {reason}")
             stamp.write_text(wanted, encoding="utf-8")
     return python
@@ -70,8 +70,8 @@ def harness(harness_python: Path) -> Callable[..., str]:
 
     def run(*command: object, cwd: Path | None = None, **variables: str) -> str:
         words = list(map(str, command))
-        told = {"capture_output": True, "text": True, "stdin": subprocess.DEVNULL}  # nobody answers a question
-        done = subprocess.run(words, timeout=1200, cwd=cwd, env=own | variables, **told)
+        streams = {"capture_output": True, "text": True, "stdin": subprocess.DEVNULL}  # nobody answers a question
+        done = subprocess.run(words, timeout=1200, cwd=cwd, env=own | variables, **streams)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

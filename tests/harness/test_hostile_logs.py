@@ -36,15 +36,15 @@ def texts_in(value: object) -> str | None:
 def join(log: Path, **more: object) -> tuple[list[Case], int, list[str]]:
     """Return the cases of a log, the number of its records that the lines count, and the lines."""
     try:
-        cases, told = join_logs([f"m={log}"], LogArguments(**more))
+        cases, notes = join_logs([f"m={log}"], LogArguments(**more))
     except RecordError as error:
         if not str(error).startswith("no answer: "):
             raise
-        cases, told = [], str(error).removeprefix("no answer: ").split("; m=")
-    (kept,) = re.findall(r"([0-9]+) answers of m", told[0])
-    left_out = map(int, re.findall(r"left out: ([0-9]+) \(", told[0]))
+        cases, notes = [], str(error).removeprefix("no answer: ").split("; m=")
+    (kept,) = re.findall(r"([0-9]+) answers of m", notes[0])
+    left_out = map(int, re.findall(r"left out: ([0-9]+) \(", notes[0]))
     assert int(kept) == len(cases)
-    return cases, int(kept) + sum(left_out), told
+    return cases, int(kept) + sum(left_out), notes
 
 
 def by_id(cases: list[Case]) -> dict[tuple[str, int], Case]:
@@ -168,9 +168,9 @@ def test_samples_of_inspect(samples: list[dict], status: str | None) -> None:
         log = Path(folder) / "run.json"
         content = {"status": status, "eval": {"model": "m"}, "samples": written}
         log.write_text(json.dumps(content), encoding="utf-8")
-        cases, counted, told = join(log)
+        cases, counted, notes = join(log)
     assert counted == len(samples)
-    assert any("the run ended" in line for line in told) == (status != "success") or not cases
+    assert any("the run ended" in line for line in notes) == (status != "success") or not cases
     found = by_id(cases)
     texts = {
         key: ([case.question] if isinstance(case.question, str) else [each["content"] for each in case.question])
@@ -210,7 +210,7 @@ def test_logs_of_several_models(logs: list[list[tuple]], chat: bool) -> None:
             (Path(folder) / f"{model}.json").write_text(json.dumps(content), encoding="utf-8")
         if not any(logs):
             return
-        cases, told = join_logs([f"{folder}/{model}.json" for model in range(len(logs))], LogArguments())
+        cases, notes = join_logs([f"{folder}/{model}.json" for model in range(len(logs))], LogArguments())
     wanted: dict[str, dict[str, str]] = {}
     references: dict[str, list[str]] = {}
     repeated = [0] * len(logs)
@@ -230,14 +230,14 @@ def test_logs_of_several_models(logs: list[list[tuple]], chat: bool) -> None:
         key: (own or [None])[0] for key, own in references.items()
     }
     full = sum(len(answers) == len(logs) for answers in wanted.values())
-    assert f"{len(wanted)} cases, {full} with an answer of all {len(logs)} models" in told
+    assert f"{len(wanted)} cases, {full} with an answer of all {len(logs)} models" in notes
     differ = sum(len(set(own)) > 1 for own in references.values())
-    assert (f"{differ} cases have different references in the logs: the first is taken" in told) == (differ > 0)
+    assert (f"{differ} cases have different references in the logs: the first is taken" in notes) == (differ > 0)
     for model, count in enumerate(repeated):
-        (line,) = [each for each in told if f"answers of m{model}" in each]
+        (line,) = [each for each in notes if f"answers of m{model}" in each]
         assert (f"left out: {count} (the question is in the log before)" in line) == (count > 0)
         alone = sum(list(answers) == [f"m{model}"] for answers in wanted.values())
-        assert (f"only m{model} has {alone} of them" in told) == (alone > 0)
+        assert (f"only m{model} has {alone} of them" in notes) == (alone > 0)
 
 
 LM_LINE = {
@@ -293,9 +293,9 @@ def test_a_question_pattern_that_is_none_is_one_line(fault: str, tmp_path: Path)
         "--output",
         tmp_path / "out",
     )
-    told = error_line(run_command(*command, "--question_pattern", fault))
-    assert "--question_pattern" in told
-    assert repr(fault) in told
+    message = error_line(run_command(*command, "--question_pattern", fault))
+    assert "--question_pattern" in message
+    assert repr(fault) in message
     assert not (tmp_path / "out").exists()
 
 
@@ -315,10 +315,10 @@ def test_a_group_of_the_pattern_may_be_empty_and_the_last_place_is_taken(tmp_pat
 def test_an_input_of_alpaca_is_a_part_of_the_question(tmp_path: Path) -> None:
     log = tmp_path / "a.json"
     log.write_text(json.dumps([ALPACA[0] | {"input": "A rash."}, ALPACA[0] | {"output": None}]))
-    cases, counted, told = join(log)
+    cases, counted, notes = join(log)
     assert [case.question for case in cases] == ["Q?\n\nA rash."]
     assert counted == 2
-    assert "1 (not a generated text)" in told[0]
+    assert "1 (not a generated text)" in notes[0]
 
 
 def test_a_model_without_a_name_is_asked_for(tmp_path: Path) -> None:

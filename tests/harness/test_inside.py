@@ -86,8 +86,8 @@ def test_an_answer_that_stops_the_judge_has_no_score_and_the_others_have(
     values = {name: scored(value) for name, value in zip(inspect["ids"], inspect["values"])}
     assert values == {name: 1 if name in referred else None for name in values}, "the double chooses the first value"
     assert inspect["mean"] == 1
-    for name, told in zip(inspect["ids"], inspect["explanations"]):
-        assert name in referred or name in told or name == "image only", "the sample that failed is named"
+    for name, explanation in zip(inspect["ids"], inspect["explanations"]):
+        assert name in referred or name in explanation or name == "image only", "the sample that failed is named"
     assert [scored(each) for each in found["lm_eval"]["values"]] == [1, None, 1]
     assert [scored(each) for each in found["lighteval"]["values"]] == [1, None, 1, None]
     judged = [each for each in asked if "Doctor 1" in each and "How are you?" not in each]

@@ -31,10 +31,10 @@ def test_logs_of_two_harnesses_become_cases(logs: dict[str, Path], tmp_path: Pat
     command += ["--question_pattern", PATTERN, "--output", str(tmp_path / "out")]
     with mock.patch.object(sys, "argv", command):
         console.main()
-    told = capsys.readouterr().out
-    assert "3 answers of model-a; left out: 3 (filter word, not whole)" in told
-    assert "6 cases, 3 with an answer of all 2 models" in told
-    assert "only model-b has 3 of them" in told, "the second epoch"
+    printed = capsys.readouterr().out
+    assert "3 answers of model-a; left out: 3 (filter word, not whole)" in printed
+    assert "6 cases, 3 with an answer of all 2 models" in printed
+    assert "only model-b has 3 of them" in printed, "the second epoch"
     cases = read(tmp_path / "out" / "cases.jsonl")
     first = cases[0]
     assert first["question"] == "What lowers a fever?"
@@ -55,8 +55,8 @@ def test_a_run_that_ended_with_an_error_is_told(logs: dict[str, Path], tmp_path:
 
 
 def test_a_packed_log_of_inspect_needs_inspect(logs: dict[str, Path], tmp_path: Path) -> None:
-    told = error_line(run_recipe("judge", "--cases", logs["eval"], *JUDGE, "--output", tmp_path / "out"))
-    assert "needs inspect_ai" in told
+    printed = error_line(run_recipe("judge", "--cases", logs["eval"], *JUDGE, "--output", tmp_path / "out"))
+    assert "needs inspect_ai" in printed
 
 
 def test_alpaca_eval_as_documented(tmp_path: Path) -> None:

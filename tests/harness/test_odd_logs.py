@@ -60,24 +60,26 @@ GIVEN: dict[str, tuple[Callable[[dict], str | None], list[int]]] = {
 def test_nothing_is_a_reference_that_its_author_did_not_give(task: str, logs: dict[str, Path], tmp_path: Path) -> None:
     given, unknown = GIVEN[task]
     wanted = {f"Question: {row['question']}\nAnswer:": given(row) for row in ROWS}
-    cases, told = judged(samples(logs, task), tmp_path / "out")
+    cases, printed = judged(samples(logs, task), tmp_path / "out")
     assert {case["question"]: case["reference"] for case in cases} == wanted
-    assert (f"{len(unknown)} answers {UNKNOWN}" in told) == bool(unknown), told
+    assert (f"{len(unknown)} answers {UNKNOWN}" in printed) == bool(unknown), printed
     if without := [each for each in wanted.values() if each is None]:
-        assert f"5 answers of m, {5 - len(without)} with a reference" in told
+        assert f"5 answers of m, {5 - len(without)} with a reference" in printed
     # Without the results beside it less is known of the task, but nothing is taken for a reference that is none.
     alone = tmp_path / "samples_medtext.jsonl"
     alone.write_bytes(samples(logs, task).read_bytes())
-    cases, told = judged(alone, tmp_path / "alone")
+    cases, printed = judged(alone, tmp_path / "alone")
     lost = [case for case in cases if case["reference"] != wanted[case["question"]]]
     assert {case["reference"] for case in lost} <= {None, "It is "}, "the author's words are kept"
-    counted = int((re.search(f"([0-9]+) answers {UNKNOWN}", told) or [0, "0"])[1])
-    assert counted >= sum(case["reference"] is None for case in lost), told
+    counted = int((re.search(f"([0-9]+) answers {UNKNOWN}", printed) or [0, "0"])[1])
+    assert counted >= sum(case["reference"] is None for case in lost), printed
 
 
 def test_the_question_of_a_prompt_with_examples_is_its_last(logs: dict[str, Path], tmp_path: Path) -> None:
-    cases, told = judged(samples(logs, "examples"), tmp_path / "out", "--question_pattern", r"Question: (.*)\nAnswer:")
-    assert "5 answers of m" in told
+    cases, printed = judged(
+        samples(logs, "examples"), tmp_path / "out", "--question_pattern", r"Question: (.*)\nAnswer:"
+    )
+    assert "5 answers of m" in printed
     assert [case["question"] for case in cases] == [row["question"] for row in ROWS]
     for case, row in zip(cases, ROWS):
         assert row["question"] in text_of(case), "the answer is to this question"
@@ -93,14 +95,14 @@ def test_likelihoods_are_no_answers(logs: dict[str, Path], tmp_path: Path) -> No
 def test_repeats_and_what_a_filter_makes_of_an_answer_are_told(logs: dict[str, Path], tmp_path: Path) -> None:
     lines = read(samples(logs, "repeats"))
     said = [each["resps"][0] for each in lines if each["filter"] == "two"]
-    cases, told = judged(samples(logs, "repeats"), tmp_path / "two")
+    cases, printed = judged(samples(logs, "repeats"), tmp_path / "two")
     assert [text_of(case) for case in cases] == [texts[0] for texts in said]
-    assert "left out: 5 (filter number, not two)" in told
-    assert f"{sum(len(texts) - 1 for texts in said)} further answers" in told
-    assert "made of the model's text" not in told
-    cases, told = judged(samples(logs, "repeats"), tmp_path / "number", "--filter", "number")
+    assert "left out: 5 (filter number, not two)" in printed
+    assert f"{sum(len(texts) - 1 for texts in said)} further answers" in printed
+    assert "made of the model's text" not in printed
+    cases, printed = judged(samples(logs, "repeats"), tmp_path / "number", "--filter", "number")
     assert [text_of(case) for case in cases] == [texts[0].rsplit(" ")[-1] for texts in said]
-    assert "5 answers are what the filter number made of the model's text" in told
+    assert "5 answers are what the filter number made of the model's text" in printed
 
 
 def test_a_chat_through_an_endpoint_is_read(harness_python: Path, logs: dict[str, Path], tmp_path: Path) -> None:
@@ -116,14 +118,14 @@ def test_a_chat_through_an_endpoint_is_read(harness_python: Path, logs: dict[str
         done = subprocess.run([harness_python, "-m", *command], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (log,) = (tmp_path / "log").glob("*/samples_*.jsonl")
-    cases, told = judged(log, tmp_path / "out")
-    assert len(cases) == len(ROWS), told
+    cases, printed = judged(log, tmp_path / "out")
+    assert len(cases) == len(ROWS), printed
     for case, row in zip(cases, ROWS):
         last = {"role": "user", "content": f"Question: {row['question']}\nAnswer:"}
         assert case["question"][0] == {"role": "system", "content": "Be kind."}
         assert case["question"][-1] == last
         assert text_of(case) == ("" if row is ROWS[3] else f"On {last['content']}")
-    cases, told = judged(log, tmp_path / "questions", "--question_pattern", "Question: (.*)")
+    cases, printed = judged(log, tmp_path / "questions", "--question_pattern", "Question: (.*)")
     assert [case["question"] for case in cases] == [row["question"] for row in ROWS]
 
 
@@ -144,7 +146,7 @@ def test_a_question_with_choices_is_read_with_them(logs: dict[str, Path], tmp_pa
 
 
 def test_what_a_sample_of_inspect_has_beside_its_answer_is_told(logs: dict[str, Path], tmp_path: Path) -> None:
-    cases, told = judged(inspect_log(logs, "mixed"), tmp_path / "out")
+    cases, printed = judged(inspect_log(logs, "mixed"), tmp_path / "out")
     found = {case["responses"][0]["harness_id"]: case for case in cases}
     texts = {name: text_of(case) for name, case in found.items()}
     answers = {"draft": "Rest.", "empty": "", "image": "Eczema.", "several": "First.", "parts": "It is 2."}
@@ -158,13 +160,13 @@ def test_what_a_sample_of_inspect_has_beside_its_answer_is_told(logs: dict[str, 
         "1 further answers to a question of which the first is read",
         "5 answers of m, 2 with a reference",
     ):
-        assert line in told
-    cases, told = judged(inspect_log(logs, "turns"), tmp_path / "turns")
+        assert line in printed
+    cases, printed = judged(inspect_log(logs, "turns"), tmp_path / "turns")
     assert [(case["question"], text_of(case)) for case in cases] == [("First?", "Two.")]
-    assert "1 samples went on after the first answer" in told
-    _, told = judged(inspect_log(logs, "tools"), tmp_path / "tools")
-    assert "1 samples ended at a limit" in told
-    assert "went on" not in told, "a tool is no question"
+    assert "1 samples went on after the first answer" in printed
+    _, printed = judged(inspect_log(logs, "tools"), tmp_path / "tools")
+    assert "1 samples ended at a limit" in printed
+    assert "went on" not in printed, "a tool is no question"
 
 
 def overlap(reference: str, text: str) -> float:
@@ -215,7 +217,7 @@ def test_a_file_that_is_no_log_is_one_line(harness_python: Path, tmp_path: Path)
 
 def test_details_of_lighteval_give_no_reference_of_their_own(logs: dict[str, Path], tmp_path: Path) -> None:
     (details,) = logs["lighteval"].parent.glob("details_odd*.parquet")
-    cases, told = judged(details, tmp_path / "out")
+    cases, printed = judged(details, tmp_path / "out")
     read_as = [(case["question"], text_of(case), case["reference"]) for case in cases]
     assert read_as == [
         ("Odd 0?", "Rest.", "Rest."),
@@ -223,6 +225,6 @@ def test_details_of_lighteval_give_no_reference_of_their_own(logs: dict[str, Pat
         ("Odd 2?", "Run.", None),
         ("Odd 3?", "Run.", None),
     ]
-    assert "4 answers of m, 2 with a reference; left out: 1 (not a generated text)" in told
-    assert f"1 answers {UNKNOWN}" in told
-    assert "1 further answers" in told
+    assert "4 answers of m, 2 with a reference; left out: 1 (not a generated text)" in printed
+    assert f"1 answers {UNKNOWN}" in printed
+    assert "1 further answers" in printed

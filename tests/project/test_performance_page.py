@@ -42,10 +42,10 @@ def test_missed_targets_come_first(tmp_path: Path) -> None:
     assert "| with a rationale | 0.475 cases/s | 7.00 × generate | ≥ 8 | **no** |" in section
     assert "| scores alone | 2.03 cases/s | 29.70 × generate | ≥ 8 | yes |" in section
     assert "| generate | 0.068 cases/s | – | – | – |" in section
-    for told in (
+    for sentence in (
         "`python benchmarks/x.py`",
         "- 30 cases.",
         "2026-11-23, A processor, 2 cores without bfloat16",
         "0.5 cores",
     ):
-        assert told in section
+        assert sentence in section

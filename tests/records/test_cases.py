@@ -155,13 +155,13 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize(("text", "told"), FAULTS.values(), ids=FAULTS)
-def test_what_is_unclear_or_wrong_is_told(tmp_path, text, told):
+@pytest.mark.parametrize(("text", "message"), FAULTS.values(), ids=FAULTS)
+def test_what_is_unclear_or_wrong_is_told(tmp_path, text, message):
     file = write(tmp_path / "a.csv", text)
-    if told is None:
+    if message is None:
         assert [case.id[:2] for case in read_cases(file)] == ["1", "q-"]
         return
-    with pytest.raises(RecordError, match=told):
+    with pytest.raises(RecordError, match=message):
         list(read_cases(file))
 
 
@@ -220,10 +220,10 @@ LOST = {
 }
 
 
-@pytest.mark.parametrize(("text", "told"), LOST.values(), ids=LOST)
-def test_what_would_be_lost_or_invented_stops(tmp_path, text, told):
+@pytest.mark.parametrize(("text", "message"), LOST.values(), ids=LOST)
+def test_what_would_be_lost_or_invented_stops(tmp_path, text, message):
     kind = "csv" if text.startswith(("question", "id")) else "json" if text.startswith("[") else "jsonl"
-    with pytest.raises(RecordError, match=told):
+    with pytest.raises(RecordError, match=message):
         list(read_cases(write(tmp_path / f"a.{kind}", text), blank="lowest"))
 
 
@@ -252,8 +252,8 @@ SHEETS = {
 }
 
 
-@pytest.mark.parametrize(("cells", "told"), SHEETS.values(), ids=SHEETS)
-def test_a_cell_of_a_spreadsheet_that_is_no_text_stops_where_it_is_read(tmp_path, cells, told):
+@pytest.mark.parametrize(("cells", "message"), SHEETS.values(), ids=SHEETS)
+def test_a_cell_of_a_spreadsheet_that_is_no_text_stops_where_it_is_read(tmp_path, cells, message):
     openpyxl = pytest.importorskip("openpyxl")
     book = openpyxl.Workbook()
     for row in (["question", "rowan", "larch"], ["a", "b", 5], ["c", "d", True]):
@@ -261,8 +261,8 @@ def test_a_cell_of_a_spreadsheet_that_is_no_text_stops_where_it_is_read(tmp_path
     for place, value in cells.items():
         book.active[place] = value
     book.save(tmp_path / "a.xlsx")
-    if told:
-        with pytest.raises(RecordError, match=told):
+    if message:
+        with pytest.raises(RecordError, match=message):
             list(read_cases(tmp_path / "a.xlsx"))
         return
     # larch answers 5 and TRUE, as the sheet shows them

@@ -150,11 +150,11 @@ def test_a_wide_table_loses_no_row_no_column_and_no_cell(data, models, rule):
         assert "--blank skip" in cases
         return
     assert table is not None, cases
-    told = "; ".join(table.told)
+    notes = "; ".join(table.told)
     for name in set(names) - {"question", "reference", "topic", "id", *read}:
-        assert repr(name) in told, f"{name} is neither read nor told"
-    assert (counted in told) == bool(missing)
-    assert ("words like NA" in told) == any(is_word(row.get(name)) for row in naive for name in read)
+        assert repr(name) in notes, f"{name} is neither read nor told"
+    assert (counted in notes) == bool(missing)
+    assert ("words like NA" in notes) == any(is_word(row.get(name)) for row in naive for name in read)
     expected = {}
     for row in naive:
         given = {name: "" if blank(row.get(name)) else row[name] for name in read}
@@ -162,8 +162,8 @@ def test_a_wide_table_loses_no_row_no_column_and_no_cell(data, models, rule):
         own = [None if blank(row.get(name)) else row[name] for name in ("reference", "topic")]
         expected[row["id"]] = (row["question"], given, *own)
     left_out = sum(not case[1] for case in expected.values())
-    assert ("left out" in told) == bool(left_out)
-    assert not left_out or f"left out: {left_out}" in told
+    assert ("left out" in notes) == bool(left_out)
+    assert not left_out or f"left out: {left_out}" in notes
     found = {
         case.id: (case.question, {each.model: each.text for each in case.responses}, case.reference, case.topic)
         for case in cases
@@ -195,7 +195,7 @@ def test_a_long_table_loses_no_row_no_topic_and_no_reference(data, ids, rule):
     groups = {}
     for row in naive:
         groups.setdefault(" ".join(row["question"].split()), []).append(row)
-    told, expected, variants, left_out = "; ".join(table.told), {}, 0, 0
+    notes, expected, variants, left_out = "; ".join(table.told), {}, 0, 0
     for question, group in groups.items():
         texts = [row["question"] for row in group]
         variants += sum(text != min(texts, key=lambda text: (len(text), text)) for text in texts)
@@ -215,16 +215,16 @@ def test_a_long_table_loses_no_row_no_topic_and_no_reference(data, ids, rule):
     }
     assert found == expected
     assert len(cases) == len(expected)
-    assert told.startswith(f"{len(naive)} rows, {len(groups)} cases")
-    assert (f"in blanks alone: {variants}" in told) == bool(variants)
-    assert (counted in told) == bool(missing)
-    assert (f"left out: {left_out}" in told) == bool(left_out)
+    assert notes.startswith(f"{len(naive)} rows, {len(groups)} cases")
+    assert (f"in blanks alone: {variants}" in notes) == bool(variants)
+    assert (counted in notes) == bool(missing)
+    assert (f"left out: {left_out}" in notes) == bool(left_out)
     if ids == "ids of cases":
         assert {case.id for case in cases} == {f"c{question}" for question in expected}
     elif ids == "ids of rows":
         kept = {case.id for case in cases} <= {row["id"] for row in naive}
         assert kept == (len(groups) == len(naive)), "an id of a row names its case where each row is a case"
-        assert kept or "'id' names rows" in told
+        assert kept or "'id' names rows" in notes
 
 
 @SLOW

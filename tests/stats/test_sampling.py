@@ -38,13 +38,13 @@ def test_a_plan_comes_true() -> None:
     """So many rated cases tell the difference as often as was planned."""
     spread, rest, cases = 1.0, 0.6, 800
     planned = ratings_needed(0.25, 0.8, spread, rest, cases)
-    told = 0
+    detected = 0
     for seed in range(1500):
         rng = np.random.default_rng(seed)
         judge = rng.normal(0, 0.8, cases)
         people = np.where(np.arange(cases) < planned, 0.25 + judge + rng.normal(0, rest, cases), np.nan)
-        told += prediction_powered(people, judge).interval.excludes_zero
-    assert told / 1500 == pytest.approx(0.8, abs=0.04)
+        detected += prediction_powered(people, judge).interval.excludes_zero
+    assert detected / 1500 == pytest.approx(0.8, abs=0.04)
 
 
 def test_chances_sum_to_the_number_and_grow_with_doubt() -> None:

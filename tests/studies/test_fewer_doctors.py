@@ -68,9 +68,9 @@ def test_cases_that_the_judge_asks_for_are_rated_and_weigh_in(tmp_path: Path) ->
     assert (found["cases"]["rated_cases"], found["cases"]["weighted"]) == (20, True)
     means = people_means()
     for model in MODELS:
-        told = found["models"][model]["mean"]["good"]["prediction_powered"]
+        estimate = found["models"][model]["mean"]["good"]["prediction_powered"]
         truth = sum(means[case["id"], model] for case in read(CASES)) / 30
-        assert told["value"] == pytest.approx(truth, abs=0.35)
+        assert estimate["value"] == pytest.approx(truth, abs=0.35)
 
     # Twenty rated cases certify nothing at 10 %: all the others come back to the same page.
     done = run_recipe(

@@ -60,14 +60,14 @@ def rehearsed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
         while not (verdicts.is_file() and verdicts.stat().st_size) and started[0].poll() is None:
             time.sleep(0.05)
         started[0].kill()  # the study alone, while the strong teacher judges
-        told = AT_WORK
-        while AT_WORK in told and time.monotonic() < until:  # the step has to end before the study goes on
+        printed = AT_WORK
+        while AT_WORK in printed and time.monotonic() < until:  # the step has to end before the study goes on
             before = log.stat().st_size
             started.append(start(folder, log, extensions))
             started[-1].wait(LIMIT)
-            told = log.read_bytes()[before:].decode(errors="replace")
-        assert started[-1].returncode == 0, told[-3000:]
-        yield folder / "automedeval-13b", told
+            printed = log.read_bytes()[before:].decode(errors="replace")
+        assert started[-1].returncode == 0, printed[-3000:]
+        yield folder / "automedeval-13b", printed
     finally:
         for process in started:
             with suppress(ProcessLookupError):  # all of its session has ended
@@ -80,11 +80,11 @@ def read(file: Path) -> Any:
 
 
 def test_every_step_runs_and_leaves_what_the_study_is_for(rehearsed: tuple[Path, str]) -> None:
-    folder, told = rehearsed
-    headings = [line for line in told.splitlines() if re.match(r"== \d+/", line)]
+    folder, printed = rehearsed
+    headings = [line for line in printed.splitlines() if re.match(r"== \d+/", line)]
     number = len(headings)
     assert [line.split()[1] for line in headings] == [f"{at}/{number}" for at in range(1, number + 1)]
-    assert "left out, there is no" not in told
+    assert "left out, there is no" not in printed
     for path in yaml.safe_load((ROOT / RUN / "study.yaml").read_text())["leaves"]["study"]:
         assert (folder / path).stat().st_size
 
@@ -165,8 +165,8 @@ def test_the_other_judges_judge_every_test_case_three_times(rehearsed: tuple[Pat
 
 
 def test_the_card_of_the_model_has_the_studys_own_figures(rehearsed: tuple[Path, str], tmp_path: Path) -> None:
-    folder, told = rehearsed
-    assert told.count("dry run: nothing was sent") == 3
+    folder, printed = rehearsed
+    assert printed.count("dry run: nothing was sent") == 3
     command = [sys.executable, "recipes/publish.py", "--config", f"{RUN}/publish_model.yaml"]
     card = tmp_path / "card.md"
     subprocess.run([*command, "--card_output", card], cwd=folder, check=True, capture_output=True)

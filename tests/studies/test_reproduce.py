@@ -138,15 +138,15 @@ def test_the_demo_from_top_to_bottom() -> None:
         made = [value for name, value in resolved(words).items() if name in ("output", "output_dir", "store")]
         assert made, words
         assert all(place.startswith("demo/") for place in made), made
-    told = reproduce(DEMO, "--dry_run").stdout
-    assert told.count("== ") == len(commands) + 2  # and what one brings, and what it takes
+    printed = reproduce(DEMO, "--dry_run").stdout
+    assert printed.count("== ") == len(commands) + 2  # and what one brings, and what it takes
     lists = yaml.safe_load((ROOT / DEMO / "study.yaml").read_text())
     assert sum(step["seconds"] for step in lists["steps"]) <= 600
     assert len(lists["then"]) == 3
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"place": None}, "of, place and steps belong together: place is missing"),
         (
@@ -159,7 +159,7 @@ def test_the_demo_from_top_to_bottom() -> None:
         ({"steps": [{"run": "stage1", "about": "x"}]}, "instructions/sample/stage1.parquet: no earlier step writes it"),
     ],
 )
-def test_a_faulty_list_of_steps_is_told_in_a_line(tmp_path: Path, change: dict[str, Any], told: str) -> None:
+def test_a_faulty_list_of_steps_is_told_in_a_line(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     folder = tmp_path / "demo"
     folder.mkdir()
     content = {"of": SMALL, "place": "demo", "steps": []} | change
@@ -167,7 +167,7 @@ def test_a_faulty_list_of_steps_is_told_in_a_line(tmp_path: Path, change: dict[s
     (folder / "study.yaml").write_text(yaml.safe_dump(content))
     status, errors = quickly(folder, "--dry_run")
     assert status == 1
-    assert told in errors.splitlines()[0]
+    assert message in errors.splitlines()[0]
 
 
 def test_a_study_that_lists_its_steps_takes_no_option_that_changes_them() -> None:
@@ -247,10 +247,10 @@ def test_only_the_wanted_judges_are_asked_and_their_models_needed() -> None:
 
 def test_the_requests_of_the_judges_are_counted() -> None:
     """1,130 cases of four answers take four groups of three each (tests/judges/test_requests.py), three times."""
-    told = reproduce(PAPER, "--dry_run").stdout
+    printed = reproduce(PAPER, "--dry_run").stdout
     for name, dollars in (("gpt-3.5-turbo-0125", 14), ("gpt-4-turbo-2024-04-09", 285), ("gemini-2.0-flash", 3)):
         tokens = "13,560 requests, 16.3 M tokens of prompts, 4.1 M of answers"
-        assert f"judge: {name}, {tokens}, {dollars} US dollars" in told
+        assert f"judge: {name}, {tokens}, {dollars} US dollars" in printed
 
 
 def test_every_endpoints_model_is_the_snapshot_that_the_paper_names() -> None:
@@ -262,7 +262,7 @@ def test_every_endpoints_model_is_the_snapshot_that_the_paper_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         ("judges: [models/x]", "entry 1 of judges must be a mapping of arguments, with judge: MODEL"),
         ("judges: [{rubric: pandalm}]", "entry 1 of judges must be a mapping of arguments, with judge: MODEL"),
@@ -273,13 +273,13 @@ def test_every_endpoints_model_is_the_snapshot_that_the_paper_names() -> None:
         ("- a", "must be a mapping of arguments to values"),
     ],
 )
-def test_a_faulty_list_of_judges_is_one_line(tmp_path: Path, content: str, told: str) -> None:
+def test_a_faulty_list_of_judges_is_one_line(tmp_path: Path, content: str, message: str) -> None:
     folder = tmp_path / "automedeval-135m"
     shutil.copytree(ROOT / SMALL, folder)
     (folder / "judges.yaml").write_text(content)
     status, errors = quickly(folder, "--dry_run")
     assert status == 1
-    assert told in errors
+    assert message in errors
     assert len(errors.splitlines()) == 1
 
 
@@ -511,11 +511,11 @@ def test_every_broken_path_is_named(tmp_path: Path) -> None:
         first = {"lora": "lora", "vanilla": "vanilla", "vanilla_all": "vanilla", "no_curriculum": "no_curriculum"}
         order = sorted(VARIANTS, key=lambda variant: variant != first.get(file.stem, "study"))
         for variant in order:
-            status, told = quickly(folder, *VARIANTS[variant], "--dry_run")
+            status, errors = quickly(folder, *VARIANTS[variant], "--dry_run")
             if status:
                 break
-        if status != 1 or not (broken in told or path in told):
-            missed.append((name, key, path, told))
+        if status != 1 or not (broken in errors or path in errors):
+            missed.append((name, key, path, errors))
         file.write_text(whole)
     assert missed == [], "\n".join(map(str, missed))
 
@@ -529,15 +529,17 @@ def test_what_is_missing_is_named_before_the_first_step(tmp_path: Path) -> None:
         file.write_text(file.read_text().replace("models/SmolLM2", "models/no-such"))
     done = reproduce(folder)
     assert done.returncode == 1
-    told = "error: models/no-such-135M-Instruct is missing: the base model. To get it: python recipes/get_models.py"
-    assert told in done.stderr
+    message = "error: models/no-such-135M-Instruct is missing: the base model. To get it: python recipes/get_models.py"
+    assert message in done.stderr
     assert "==" not in done.stdout
 
 
 def test_keys_of_endpoints_are_asked_for_before_the_first_step(tmp_path: Path) -> None:
-    told = reproduce(PAPER, "--dry_run").stdout
-    assert re.search(r"^missing +OPENAI_API_KEY: the key with which the strong teacher judges", told, re.M)
-    assert re.search(r"^missing +GEMINI_API_KEY: the key with which gemini-2.0-flash judges the test cases", told, re.M)
+    printed = reproduce(PAPER, "--dry_run").stdout
+    assert re.search(r"^missing +OPENAI_API_KEY: the key with which the strong teacher judges", printed, re.M)
+    assert re.search(
+        r"^missing +GEMINI_API_KEY: the key with which gemini-2.0-flash judges the test cases", printed, re.M
+    )
     assert "GEMINI_API_KEY" not in reproduce(PAPER, "--judges", "none", "--dry_run").stdout
     done = reproduce(PAPER)
     assert done.returncode == 1
