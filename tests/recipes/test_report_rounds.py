@@ -24,13 +24,18 @@ from automedeval.stats.growth_curve import Curve
 RIGHT = (12, 15, 17, 18, 19)
 
 
-def judge_rounds(tmp_path: Path, *arguments: object, rounds: int = 3, names: str | None = None, **kinds: bool):
+def judge_rounds(
+    tmp_path: Path,
+    *arguments: object,
+    rounds: int = 3,
+    names: str | None = None,
+    verdicts: list[list[dict]] | None = None,
+    label: str = "r",
+):
     """Run the recipe on one file of verdicts per round, judges r0, r1, …; return what it did."""
-    files = [
-        f"r{place}={write(tmp_path / f'{place}.jsonl', right_verdicts(count, **kinds))}"
-        for place, count in enumerate(RIGHT[:rounds])
-    ]
-    names = ",".join(f"r{place}" for place in range(rounds)) if names is None else names
+    verdicts = [right_verdicts(count) for count in RIGHT[:rounds]] if verdicts is None else verdicts
+    files = [f"{label}{place}={write(tmp_path / f'{place}.jsonl', each)}" for place, each in enumerate(verdicts)]
+    names = ",".join(f"r{place}" for place in range(len(verdicts))) if names is None else names
     return meta_evaluate(
         "--verdicts", *files, "--cases", CASES, "--output", tmp_path / "out", *FAST, "--rounds", names, *arguments
     )
@@ -130,16 +135,8 @@ def test_without_rounds_there_is_no_section(tmp_path):
 
 
 def test_judges_without_whole_scores_are_followed_by_expected_ones_all_alike(tmp_path):
-    files = [
-        write(tmp_path / "0.jsonl", right_verdicts(12)),
-        write(tmp_path / "1.jsonl", right_verdicts(15, scores=False)),
-        write(tmp_path / "2.jsonl", right_verdicts(17)),
-    ]
-    named = [f"r{place}={file}" for place, file in enumerate(files)]
-    done = meta_evaluate(
-        "--verdicts", *named, "--cases", CASES, "--ratings", RATINGS, "--output", tmp_path / "out", *FAST,
-        "--rounds", "r0", "r1", "r2",
-    )  # fmt: skip
+    verdicts = [right_verdicts(12), right_verdicts(15, scores=False), right_verdicts(17)]
+    done = judge_rounds(tmp_path, "r1", "r2", "--ratings", RATINGS, names="r0", verdicts=verdicts)
     found, page, _ = outcome(tmp_path, done)
     assert found["rounds"]["scores"] == "expected"
     for place, line in enumerate(found["rounds"]["table"]):
@@ -148,29 +145,16 @@ def test_judges_without_whole_scores_are_followed_by_expected_ones_all_alike(tmp
 
 
 def test_rounds_of_no_common_kind_have_a_stated_gap(tmp_path):
-    files = [
-        write(tmp_path / "0.jsonl", right_verdicts(12, expected=False)),
-        write(tmp_path / "1.jsonl", right_verdicts(15, scores=False)),
-        write(tmp_path / "2.jsonl", right_verdicts(17)),
-    ]
-    named = [f"r{place}={file}" for place, file in enumerate(files)]
-    done = meta_evaluate(
-        "--verdicts", *named, "--cases", CASES, "--ratings", RATINGS, "--output", tmp_path / "out", *FAST,
-        "--rounds", "r0,r1,r2",
-    )  # fmt: skip
-    found, page, _ = outcome(tmp_path, done)
+    verdicts = [right_verdicts(12, expected=False), right_verdicts(15, scores=False), right_verdicts(17)]
+    found, page, _ = outcome(tmp_path, judge_rounds(tmp_path, "--ratings", RATINGS, verdicts=verdicts))
     assert found["rounds"]["values"][1] is None
     assert found["rounds"]["forecast"] == {"reason": "round 1 has no accuracy: this judge gives no whole scores"}
     assert "No curve of triple accuracy: round 1 has no accuracy" in page
 
 
 def test_a_criterion_of_a_pairwise_judge_can_be_a_round(tmp_path):
-    files = [write(tmp_path / f"{place}.jsonl", pairwise_verdicts()) for place in range(2)]
-    named = [f"p<b>{place}={file}" for place, file in enumerate(files)]
-    done = meta_evaluate(
-        "--verdicts", *named, "--cases", CASES, "--ratings", RATINGS, "--output", tmp_path / "out", *FAST,
-        "--rounds", "p<b>0: correctness,p<b>1: correctness",
-    )  # fmt: skip
+    names, verdicts = "p<b>0: correctness,p<b>1: correctness", [pairwise_verdicts()] * 2
+    done = judge_rounds(tmp_path, "--ratings", RATINGS, names=names, verdicts=verdicts, label="p<b>")
     found, page, text = outcome(tmp_path, done)
     assert found["rounds"]["values"] == [1.0, 1.0]
     assert "<b>" not in page + text

@@ -52,28 +52,6 @@ def test_examples_worked_by_hand(example: dict) -> None:
         assert found[name] == pytest.approx(NAN if value is None else value, nan_ok=True), name
 
 
-SCORES = st.lists(st.tuples(*(st.one_of(st.none(), st.integers(1, 3)) for _ in "pj")), max_size=6)
-
-
-@given(st.lists(SCORES, min_size=1, max_size=4))
-@settings(max_examples=60, deadline=None)
-def test_triples_are_those_of_plain_loops(cases: list) -> None:
-    """Every set of three responses that people rated, by the signs of the three gaps."""
-    right = known = 0
-    for case in cases:
-        for three in itertools.combinations(case, 3):
-            if None in (people for people, _ in three):
-                continue
-            known += 1
-            right += all(
-                None not in (one[1], other[1]) and np.sign(one[0] - other[0]) == np.sign(one[1] - other[1])
-                for one, other in itertools.combinations(three, 2)
-            )
-    people, judge = (floats([scores[side] for case in cases for scores in case]) for side in (0, 1))
-    found = measures([len(case) for case in cases], people, judge)["triple_accuracy"]
-    assert found == pytest.approx(right / known if known else NAN, nan_ok=True)
-
-
 def test_icc_of_shrout_and_fleiss() -> None:
     case = np.arange(6)
     crossed = interrater.icc(SHROUT_FLEISS, case, 6, crossed=True)
