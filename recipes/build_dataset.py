@@ -44,13 +44,6 @@ class BuildDatasetArguments(TableArguments):
             "help": "quality labels by people: JSON Lines with case_id, judge, verdict_digest and quality (high or low)"
         },
     )
-    require_digest: bool = field(
-        default=False,
-        metadata={
-            "help": "leave out ratings and labels without the verdict_digest of what was rated; by default they are applied to "
-            "the verdict of the same case and judge, whatever its text"
-        },
-    )
     corrupt: bool = field(default=False, metadata={"help": "fit the quality classifier on corrupted verdicts"})
     classifier: str | None = field(
         default=None,
@@ -122,7 +115,7 @@ def main() -> None:
             data = InstructionSet(judged, plan)
             licenses = dict(each.split("=", 1) for each in args.licenses)
             data.report(*judged.read(args.cases, args.verdicts, rubrics, licenses, args.blank))
-            verification = data.verify(args.verdict_ratings, args.require_digest)
+            verification = data.verify(args.verdict_ratings)
             quality_by, quality_report = label_quality(args, data)
             assignment = data.assign()
             data.compare(assignment, evaluation_cases(args), args.on_leak == "drop")
@@ -177,7 +170,7 @@ def label_quality(args: BuildDatasetArguments, data: InstructionSet) -> tuple[st
     """Label the quality of every verdict (Appendix B); return the origin of the labels, and the classifier's report."""
     by, report = "the label that came with the verdict", None
     if args.labels:
-        data.report(data.read_labels(args.labels, args.require_digest))
+        data.report(data.read_labels(args.labels))
         by = "people's labels"
     if args.labels or args.corrupt or args.classifier:
         from automedeval.models.embeddings import Encoder  # torch is loaded by those who need it

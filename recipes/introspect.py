@@ -135,7 +135,7 @@ def main() -> None:
     queue, known = work / "jury.jsonl", {each.case.id: each for each in recorded}
     with ExitStack() as opened, Journal(work / "discussion.jsonl") as journal:
         # The jury's decisions are read before any model is asked, so that faulty input fails at once.
-        read_jury(args, queue, this, known)
+        read_jury(args, queue, known)
         discussions, names = [], {"suggester": "nobody", "reviewer": "nobody"}
         if args.partners == "both" and mistakes:
             about = [dataset.statistics["fingerprint"], judge.name, judge.settings or ""]
@@ -158,7 +158,7 @@ def main() -> None:
         elif args.dry_run:
             return
         # They are read again after the discussion: decisions made meanwhile count, and must not be overwritten.
-        rulings, filled = read_jury(args, queue, this, known)
+        rulings, filled = read_jury(args, queue, known)
         discussed, readings = {each.case_id: each for each in discussions}, None
         if args.readings:
             needed = [each.case_id for each in mistakes if each.case_id not in rulings]
@@ -188,17 +188,16 @@ def waits(this: Round, queue: Path) -> str:
 
 
 def read_jury(
-    args: IntrospectArguments, queue: Path, this: Round, known: dict[str, Recorded]
+    args: IntrospectArguments, queue: Path, known: dict[str, Recorded]
 ) -> tuple[dict[str, Ruling], dict[str, dict]]:
     """Return the jury's decisions and their lines, by case id.
 
     They are read from the queue, the page's export beside it, and the file of --jury; of two on a case the later one counts.
     """
-    seed = this.dataset.statistics["seed"]
-    rulings, filled = read_rulings(queue, known, seed) if queue.exists() else ({}, {})
+    rulings, filled = read_rulings(queue, known) if queue.exists() else ({}, {})
     files = [file for file in [queue.parent / DECIDED / queue.name] if file.exists()]
     for file in files + [args.jury] * bool(args.jury and not args.readings):
-        given, more = read_rulings(file, known, seed)
+        given, more = read_rulings(file, known)
         rulings, filled = rulings | given, filled | {case_id: more[case_id] for case_id in given}
     return rulings, filled
 

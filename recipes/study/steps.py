@@ -267,7 +267,7 @@ class Study:
             changes["evaluation_cases"] = [*self._value("build_dataset", "evaluation_cases"), test]
         if ablation == "no_chain":
             # Physicians checked the study's own texts: their ratings count only where the digest is that of these.
-            changes |= {"verdicts": [], "require_digest": True}
+            changes["verdicts"] = []
             for teacher in ("strong", "weak"):
                 name, about = f"distill_{teacher}", f"the {teacher} teacher judges, and may not ask"
                 output = self._value(name, "output") + self._variant

@@ -15,17 +15,19 @@ from automedeval.rubrics.grammar import parse_verdict
 RUN = ROOT / "recipes" / "runs" / "automedeval-135m"
 
 
+DIGESTS = {"c1": "aaa", "c2": "bbb", "c3": "ccc"}
+VERDICTS = {(case, "t"): {digest} for case, digest in DIGESTS.items()}
+
+
 def rating(case: str = "c1", annotator: str = "a", criterion: str = "knowledge", score: float = 1, **more) -> dict:
-    return {"case_id": case, "judge": "t", "annotator": annotator, "criterion": criterion, "score": score, **more}
+    about = {"case_id": case, "judge": "t", "annotator": annotator, "criterion": criterion, "score": score}
+    return about | {"verdict_digest": DIGESTS.get(case, "ddd")} | more
 
 
 def written(folder: Path, *ratings: dict) -> str:
     file = folder / "verdict_ratings.jsonl"
     file.write_text("".join(json.dumps(each) + "\n" for each in ratings))
     return str(file)
-
-
-OURS = {("c1", "t"): {"aaa"}, ("c2", "t"): {"bbb"}, ("c3", "t"): {"ccc"}}
 
 
 @pytest.mark.parametrize(
@@ -45,7 +47,7 @@ OURS = {("c1", "t"): {"aaa"}, ("c2", "t"): {"bbb"}, ("c3", "t"): {"ccc"}}
 )
 def test_each_rule_decides_by_hand(tmp_path: Path, rule: dict, scores: list[int], failed: bool) -> None:
     file = written(tmp_path, *(rating(annotator=str(at), score=score) for at, score in enumerate(scores)))
-    found = verify(file, OURS, Rule.read(YamlFile("plan"), rule))
+    found = verify(file, VERDICTS, Rule.read(YamlFile("plan"), rule))
     assert found.failures == {("c1", "t", "aaa"): ("knowledge",) if failed else ()}
 
 
@@ -60,7 +62,7 @@ def test_shares_are_counted_by_criterion_with_the_papers_beside(tmp_path: Path) 
         rating("c2", criterion="tone"),
         rating("elsewhere"),
     )
-    found = verify(file, OURS, Rule())
+    found = verify(file, VERDICTS, Rule())
     assert found.failures == {("c1", "t", "aaa"): ("knowledge",), ("c2", "t", "bbb"): ("attribution",)}  # c3 is unrated
     assert found.lines() == [
         "knowledge: 1 of 2 verdicts meet it (50.00 %; paper: 94.06 %)",
@@ -69,34 +71,22 @@ def test_shares_are_counted_by_criterion_with_the_papers_beside(tmp_path: Path) 
         "tone: 1 of 1 verdicts meet it (100.00 %)",
         "tags: incomplete 2, outdated 1",
         "1 ratings are of verdicts that are not among these",
-        "6 ratings have no verdict_digest: applied by case and judge alone",
     ]
 
 
 def test_a_rating_is_of_the_text_that_its_digest_names(tmp_path: Path) -> None:
     file = written(
         tmp_path,
-        rating("c1", verdict_digest="aaa"),
+        rating("c1"),
         rating("c1", score=0, verdict_digest="old"),  # the same verifier on an earlier text
         rating("c2", score=0, verdict_digest="aaa"),
-        rating("c3", score=0),
     )
-    found = verify(file, OURS, Rule())
-    assert found.failures == {("c1", "t", "aaa"): (), ("c3", "t", "ccc"): ("knowledge",)}
+    found = verify(file, VERDICTS, Rule())
+    assert found.failures == {("c1", "t", "aaa"): ()}
     assert found.lines()[1:] == [
         "2 ratings are of other texts of these judges on these cases: not applied",
-        "1 ratings have no verdict_digest: applied by case and judge alone",
     ]
-    strict = verify(file, OURS, Rule(), require_digest=True)
-    assert strict.failures == {("c1", "t", "aaa"): ()}
-    assert strict.lines()[-1] == "1 ratings have no verdict_digest: not applied (require_digest)"
-    assert strict.to_dict() | {"criteria": None} == {
-        "criteria": None,
-        "tags": {},
-        "elsewhere": 0,
-        "other_texts": 2,
-        "without_digest": 1,
-    }
+    assert found.to_dict() | {"criteria": None} == {"criteria": None, "tags": {}, "elsewhere": 0, "other_texts": 2}
 
 
 def test_the_packaged_checks_are_of_the_recorded_verdicts_with_the_chain_alone() -> None:
@@ -134,18 +124,19 @@ def test_two_verdicts_of_one_judge_on_a_case_are_told_apart(tmp_path: Path) -> N
         ([rating(tags=["odd"])], ":1: 'tags' must be a list of incomplete, outdated"),
         ([rating(tags="outdated")], ":1: 'tags' must be a list"),
         ([{"case_id": "c1"}], ":1: 'judge' is missing"),
+        ([rating(verdict_digest=None)], ":1: 'verdict_digest' is missing; it names the text that was rated"),
     ],
 )
 def test_a_faulty_rating_is_refused_by_line(tmp_path: Path, ratings: list[dict], told: str) -> None:
     with pytest.raises(RecordError) as caught:
-        verify(written(tmp_path, *ratings), OURS, Rule())
+        verify(written(tmp_path, *ratings), VERDICTS, Rule())
     assert told in str(caught.value)
 
 
 def test_one_is_the_worst_of_a_declared_scale_of_five(tmp_path: Path) -> None:
     file = written(tmp_path, rating(score=1))
-    assert verify(file, OURS, Rule()).failures["c1", "t", "aaa"] == ()
-    assert verify(file, OURS, Rule.read(YamlFile("plan"), {"scale": [1, 5]})).failures["c1", "t", "aaa"] == (
+    assert verify(file, VERDICTS, Rule()).failures["c1", "t", "aaa"] == ()
+    assert verify(file, VERDICTS, Rule.read(YamlFile("plan"), {"scale": [1, 5]})).failures["c1", "t", "aaa"] == (
         "knowledge",
     )
 

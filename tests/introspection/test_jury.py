@@ -7,7 +7,7 @@ import pytest
 from doubles.introspection_study import MODELS, RUBRICS, case_of, rationale_of, recorded_of, verdict_of
 from programs import run_recipe
 
-from automedeval.introspection.jury import given_order, read_readings, read_rulings, write_queue
+from automedeval.introspection.jury import read_readings, read_rulings, write_queue
 from automedeval.introspection.mistakes import Mistake
 from automedeval.records import RecordError, Verdict
 from automedeval.rubrics.rationale import split_steps
@@ -165,16 +165,8 @@ def test_a_decision_holds_for_the_answers_that_were_seen(jury, tmp_path) -> None
 
 def reading(at, annotator, scores, **more):
     rationale = rationale_of(MODELS, ORDERS[at], "read")
-    about = {"case_id": f"case-{at}", "judge": "rater:x", "annotator": annotator, "decision": None}
+    about = {"case_id": f"case-{at}", "judge": "rater:x", "annotator": annotator, "decision": None, "order": ORDERS[at]}
     return about | {"rationale": rationale, "scores": scores} | more
-
-
-def test_the_order_before_the_data_set_shuffled_is_found_again() -> None:
-    for at, order in ORDERS.items():
-        for seed in (0, 1, 2):
-            case = case_of(at)
-            recorded = recorded_of(verdict_of(case, (4, 2, 5), "teacher", order=order), case, seed)
-            assert given_order(recorded, seed) == order
 
 
 def test_a_reading_decides_in_the_slots_of_the_row(jury) -> None:
@@ -206,6 +198,8 @@ def test_one_reading_is_drawn_by_case_seed_and_round(jury) -> None:
 def test_readings_that_do_not_fit_are_refused(jury) -> None:
     with pytest.raises(RecordError, match="a rater who has no reading of 'case-0' yet, not '2'"):
         read_readings(jury(reading(0, "2", [1, 2, 3]), reading(0, "2", [1, 2, 3])), RECORDED, RECORDED, 0, 1)
+    with pytest.raises(RecordError, match=r"jury.jsonl:1: 'order' must hold \[0, 1, 2\] in some order, not null"):
+        read_readings(jury(reading(0, "2", [1, 2, 3], order=None)), RECORDED, RECORDED, 0, 1)
     with pytest.raises(RecordError, match="from 1 to 5, not 9"):
         read_readings(jury(reading(0, "2", [1, 2, 9])), RECORDED, RECORDED, 0, 1)
     with pytest.raises(RecordError, match=r"jury.jsonl:1: 'case_id' must be a case's id, not \[1\]"):
@@ -245,12 +239,9 @@ def test_what_prepare_cases_keeps_aside_is_understood(jury, tmp_path) -> None:
     for case_id, ruling in rulings.items():
         assert models_in_steps(ruling.reading) == [MODELS[index] for index in recorded[case_id].order]
         assert f"by {ruling.annotator}" in ruling.reading.rationale
-    # The same lines, decided on by hand; older ones do not name their slots.
+    # The same lines, decided on by hand.
     lines = [json.loads(line) | {"decision": "revise"} for line in (tmp_path / "out" / "jury.jsonl").open()]
-    older = [{key: value for key, value in line.items() if key != "order"} for line in lines]
-    assert all(sorted(line["order"]) == [0, 1, 2] for line in lines)
-    for decided in (lines, older):
-        rulings, _ = read_rulings(jury(*decided), recorded, 3)
-        assert set(rulings) == set(recorded)
-        for case_id, ruling in rulings.items():
-            assert models_in_steps(ruling.reading) == [MODELS[index] for index in recorded[case_id].order]
+    rulings, _ = read_rulings(jury(*lines), recorded)
+    assert set(rulings) == set(recorded)
+    for case_id, ruling in rulings.items():
+        assert models_in_steps(ruling.reading) == [MODELS[index] for index in recorded[case_id].order]

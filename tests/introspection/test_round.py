@@ -266,7 +266,7 @@ def test_the_jurys_answers_may_come_in_a_copy(lessons) -> None:
 def test_readings_kept_aside_sit_on_the_jury(lessons) -> None:
     for number in (0, 1, 2):
         lessons.misjudge(number, (3, 3, 3))
-    about = {"judge": "rater:a", "annotator": "b", "decision": None, "rationale": None}
+    about = {"judge": "rater:a", "annotator": "b", "decision": None, "rationale": None, "order": [0, 1, 2]}
     scores = {
         "case-0": [5, 4, 1],
         "case-1": list(lessons.record["case-1"]),

@@ -105,7 +105,8 @@ def test_every_filter_tells_its_arithmetic_and_names_what_it_dropped(study: Stud
     weak.append(verdict_of(case_of(99), "weak"))
     ratings = [
         {"case_id": case.id, "judge": "judge-strong", "annotator": name, "criterion": criterion, "score": score}
-        for case in study.cases[2:5]
+        | {"verdict_digest": verdict.digest}
+        for case, verdict in zip(study.cases[2:5], strong[2:5])
         for name in ("a", "b")
         for criterion, score in (
             ("knowledge", int(case.id != "case-2")),
@@ -140,6 +141,7 @@ def test_the_card_counts_the_rows_that_nobody_rated(study: Study) -> None:
     rated = study.verdicts["strong"][:9] + study.verdicts["weak"][5:14]
     ratings = [
         {"case_id": each.case_id, "judge": each.judge, "annotator": "a", "criterion": "knowledge", "score": 1}
+        | {"verdict_digest": each.digest}
         for each in rated
     ]
     file = study.write("ratings.jsonl", ratings)
@@ -157,25 +159,19 @@ def test_ratings_of_another_text_are_counted_and_not_applied(study: Study) -> No
     """The verdicts of a run without the knowledge store are other texts of the same judges on the same cases."""
     failed = [
         {"case_id": verdict.case_id, "judge": verdict.judge, "annotator": "a", "criterion": "knowledge", "score": 0}
-        for verdict in study.verdicts["strong"][:6]
+        | {"verdict_digest": verdict.digest}
+        for verdict in study.verdicts["strong"][:5]
     ]
-    digests = [verdict.digest for verdict in study.verdicts["strong"]]
     for place, changed in ((0, {"rationale": "Another text."}), (1, {"scores": (4, 2)}), (2, {"order": (0, 1)})):
         study.verdicts["strong"][place] = verdict_of(study.cases[place], "strong", **changed)
     study.verdicts["strong"][3] = verdict_of(
         study.cases[3], "strong", run=1, usage={"prompt_tokens": 1}
     )  # the same text
-    ratings = [each | {"verdict_digest": digest} for each, digest in zip(failed[:5], digests)] + failed[5:]
-    file = study.write("ratings.jsonl", ratings)
-    done = study.build("--verdict_ratings", file)
+    done = study.build("--verdict_ratings", study.write("ratings.jsonl", failed))
     assert done.returncode == 0, done.stderr
-    assert study.dropped() == {"fails knowledge": ["case-3", "case-4", "case-5"]}
+    assert study.dropped() == {"fails knowledge": ["case-3", "case-4"]}
     told = done.stdout.splitlines()
     assert "3 ratings are of other texts of these judges on these cases: not applied" in told
-    assert "1 ratings have no verdict_digest: applied by case and judge alone" in told
-    done = study.build("--verdict_ratings", file, "--require_digest", "true")
-    assert study.dropped() == {"fails knowledge": ["case-3", "case-4"]}
-    assert "1 ratings have no verdict_digest: not applied (require_digest)" in done.stdout.splitlines()
 
 
 def test_the_order_of_the_input_changes_no_byte(study: Study) -> None:
@@ -339,15 +335,14 @@ def test_a_classifier_learns_from_labels_and_calls_the_rest(tmp_path: Path) -> N
         for name, quality in (("strong", "high"), ("weak", "low"))
         for verdict in study.verdicts[name][:30]
     ]
-    labels[5].pop("verdict_digest")
     labels += [each | {"quality": "low", "verdict_digest": "0123456789ab"} for each in labels[:3]]  # of an earlier run
     study.plan = PLAN | {
         "teachers": {"strong": {"take": "rest", "quality": "high"}, "weak": {"take": "rest", "quality": "high"}}
     }
     done = study.build("--labels", study.write("labels.jsonl", labels))
     assert done.returncode == 0, done.stderr
-    told = "3 labels are of other texts of these judges on these cases: not applied; 1 labels have no verdict_digest"
-    assert f"quality: 60 labels by people; {told}: applied by case and judge alone" in done.stdout
+    told = "3 labels are of other texts of these judges on these cases: not applied"
+    assert f"quality: 60 labels by people; {told}" in done.stdout
     assert "quality: accuracy of the classifier 1.00 [" in done.stdout
     assert "on others; right: high 6 of 6, low 6 of 6 (paper: 0.91)" in done.stdout
     assert "quality: 40 verdicts called high or low by the classifier" in done.stdout
@@ -358,9 +353,9 @@ def test_a_classifier_learns_from_labels_and_calls_the_rest(tmp_path: Path) -> N
     assert (
         "l.jsonl:64: the verdict of 'judge-strong' on case 'case-1' was labelled high before, and is low here" in line
     )
-    for key in (["case-1"], None):
-        line = error_line(study.build("--labels", study.write("l.jsonl", [labels[1] | {"case_id": key}])))
-        assert "l.jsonl:1: 'case_id' and 'judge' must be texts, not " in line
+    for wrong in ({"case_id": ["case-1"]}, {"case_id": None}, {"verdict_digest": None}):
+        line = error_line(study.build("--labels", study.write("l.jsonl", [labels[1] | wrong])))
+        assert "l.jsonl:1: 'case_id', 'judge' and 'verdict_digest' must be texts, not " in line
     labels[0]["quality"] = "fine"
     assert "'quality' must be high or low, not 'fine'" in error_line(
         study.build("--labels", study.write("l.jsonl", labels))

@@ -333,12 +333,6 @@ def test_an_ablation_changes_what_its_name_says(folder: str, ablation: str, trai
         assert of(commands, name)[0]["output"].endswith(f"-{ablation}")
 
 
-def test_without_the_chain_no_check_of_another_text_counts() -> None:
-    """Physicians checked verdicts with the books; their ratings hold the digest of what they rated."""
-    built = of(plan(PAPER, "--ablation", "no_chain"), "build_dataset")
-    assert [each.get("require_digest") for each in built] == [None, "true"]
-
-
 def test_the_judge_of_a_round_reads_the_rows_of_its_data_set() -> None:
     for more in ((), ("--ablation", "no_chain"), ("--lora",), ("--runs", 2)):
         commands = plan(PAPER, "--rounds", 2, *more)

@@ -223,14 +223,6 @@ def test_a_folder_goes_on_with_the_same_run_alone(tmp_path: Path) -> None:
     assert "1.00 hours on CPU" in card
 
 
-def test_an_older_record_is_compared_by_its_arguments(tmp_path: Path) -> None:
-    older = record() | {"arguments": {"learning_rate": 1e-4, "data_seed": None, "label_smoothing_factor": 0.1}}
-    begin(tmp_path / "out", older)
-    with pytest.raises(RecordError, match=r"label_smoothing_factor was 0\.1, now 0\.0"):
-        begin(tmp_path / "out", record(data_seed=None, label_smoothing_factor=0.0))
-    assert not begin(tmp_path / "out", record(data_seed=None, label_smoothing_factor=0.1))
-
-
 def test_what_is_not_ours_is_not_written_over(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years")
     with pytest.raises(RecordError, match="files that are no training run"):

@@ -47,70 +47,66 @@ class InstructionSet:
             print(line)
         self.arithmetic += lines
 
-    def verify(self, path: str | None, require_digest: bool = False) -> Verification | None:
+    def verify(self, path: str | None) -> Verification | None:
         """Reject verdicts that fail the physicians' verification (section 3.1).
 
-        Args:
-            path, require_digest: the file of ratings, and whether only those with a digest count (see `verification.verify`).
-
         Returns:
-            What the ratings say, None without a path.
+            What the ratings in the file say, None without a path.
         """
         self.unrated = set(self.judged.facts)
         if path is None:
             self.report("verification: no ratings of verdicts are given, all pass")
             return None
-        found = verify(path, self.judged.digests(), self.plan.verification, require_digest)
+        verification = verify(path, self.judged.digests(), self.plan.verification)
 
         def reason(key: Key, fact: Fact) -> str | None:
-            failed = found.failures.get((key[0], fact.judge, fact.digest))
+            failed = verification.failures.get((key[0], fact.judge, fact.digest))
             self.unrated -= {key} if failed is not None else set()
             return f"fails {' and '.join(failed)}" if failed else None
 
         line = f"verification: {self.judged.filter('verdicts', reason)}"
-        self.report(f"{line}; {len(self.unrated):,} unrated ones pass", *found.lines())
-        return found
+        self.report(f"{line}; {len(self.unrated):,} unrated ones pass", *verification.lines())
+        return verification
 
-    def read_labels(self, path: str, require_digest: bool = False) -> str:
+    def read_labels(self, path: str) -> str:
         """Set the quality of verdicts that people labelled; return the line that reports it.
 
-        A label is of the verdict that has its `verdict_digest`. A label without one is of all of the judge's verdicts on the
-        case, or of none with `require_digest`.
-
         Raises:
-            RecordError: a quality that is not high or low, two qualities of a verdict, or no label of any of these verdicts.
+            RecordError: a quality that is not high or low, a missing name or digest, two qualities of a verdict, or no label of
+                any of these verdicts.
         """
         facts: dict[tuple[str, str], list[Fact]] = defaultdict(list)
         for (case_id, _), fact in self.judged.facts.items():
             facts[case_id, fact.judge].append(fact)
-        counts, given = Counter(), {}
+        applied, other_texts, labels = 0, 0, dict[int, str]()
         for place, record in read_lines(path):
             quality = record.get("quality")
             if quality not in ("high", "low"):
                 raise RecordError(f"{place}: 'quality' must be high or low, not {quality!r}")
-            key, digest = (record.get("case_id"), record.get("judge")), record.get("verdict_digest")
-            if not all(isinstance(name, str) for name in key):
-                raise RecordError(f"{place}: 'case_id' and 'judge' must be texts, not {json.dumps(key)}")
-            ours = facts.get(key, [])
-            labelled = [fact for fact in ours if fact.digest == digest or (digest is None and not require_digest)]
+            names = [record.get(name) for name in ("case_id", "judge", "verdict_digest")]
+            if not all(isinstance(name, str) for name in names):
+                raise RecordError(
+                    f"{place}: 'case_id', 'judge' and 'verdict_digest' must be texts, not {json.dumps(names)}"
+                )
+            case_id, judge, digest = map(str, names)
+            verdicts = facts.get((case_id, judge), [])
+            labelled = [fact for fact in verdicts if fact.digest == digest]
             for fact in labelled:
-                if given.setdefault(fact.row, quality) != quality:
-                    who = f"{fact.judge!r} on case {record['case_id']!r}"
+                if labels.setdefault(fact.row, quality) != quality:
                     raise RecordError(
-                        f"{place}: the verdict of {who} was labelled {given[fact.row]} before, and is {quality} here"
+                        f"{place}: the verdict of {judge!r} on case {case_id!r} was labelled {labels[fact.row]} before, and is "
+                        f"{quality} here"
                     )
                 fact.quality = quality
-            counts["taken" if labelled else "other" if ours and digest else "rest"] += 1
-            counts["without"] += bool(ours) and digest is None
-        taken, other, without = (counts[name] for name in ("taken", "other", "without"))
-        if not taken:
+            applied += bool(labelled)
+            other_texts += bool(verdicts) and not labelled
+        if not applied:
             raise RecordError(
                 f"{path}: labels none of these {len(self.judged.facts):,} verdicts (by case_id, judge and verdict_digest)"
             )
-        line = f"quality: {taken:,} labels by people"
-        line += f"; {other:,} labels are of other texts of these judges on these cases: not applied" if other else ""
-        what = "not applied (require_digest)" if require_digest else "applied by case and judge alone"
-        return line + (f"; {without:,} labels have no verdict_digest: {what}" if without else "")
+        line = f"quality: {applied:,} labels by people"
+        other = f"; {other_texts:,} labels are of other texts of these judges on these cases: not applied"
+        return line + (other if other_texts else "")
 
     def fit(self, classifier: QualityClassifier, spoil: bool) -> dict[str, Any]:
         """Fit a quality classifier; return its report.
@@ -137,7 +133,7 @@ class InstructionSet:
             labelled = []
             for quality in ("high", "low"):
                 keys = [key for key, fact in facts.items() if fact.quality == quality]
-                pairs = self._shown(shuffled(self.plan.seed, "labelled", keys)[:LABELLED])
+                pairs = list(self._shown(shuffled(self.plan.seed, "labelled", keys)[:LABELLED]))
                 labelled += [Labelled(case, verdict, quality) for case, verdict in pairs]
         report = classifier.fit(labelled, self.plan.seed)
         right = ", ".join(f"{kind} {found['right']} of {found['n']}" for kind, found in report["kinds"].items())
@@ -178,17 +174,16 @@ class InstructionSet:
         """
         test_ids = []
         for place, record in read_lines(self.plan.test_file) if self.plan.test_file else ():
-            test_ids.append(record.get("id", record.get("case_id")))
-            if not isinstance(test_ids[-1], str):
+            case_id = record.get("id", record.get("case_id"))
+            if not isinstance(case_id, str):
                 raise RecordError(f"{place}: has no 'id'")
-            if record.get("question") is None and self.judged.case(test_ids[-1]) is None:
+            if record.get("question") is None and self.judged.case(case_id) is None:
                 # Without its texts, training cases that repeat it would not be found.
-                raise RecordError(
-                    f"{place}: case {test_ids[-1]!r} is in no file of --cases, and has no 'question' here"
-                )
-        found = assign(self.plan, {key: fact.quality for key, fact in self.judged.facts.items()}, test_ids)
-        self.report(*found.lines)
-        return found
+                raise RecordError(f"{place}: case {case_id!r} is in no file of --cases, and has no 'question' here")
+            test_ids.append(case_id)
+        assignment = assign(self.plan, {key: fact.quality for key, fact in self.judged.facts.items()}, test_ids)
+        self.report(*assignment.lines)
+        return assignment
 
     def _test_cases(self) -> Iterator[Case]:
         """Yield the cases of the plan's test file that have a question there; they need not be in a file of --cases."""
@@ -242,7 +237,8 @@ class InstructionSet:
         Returns:
             split → statistics, and number of rows by `folder.origin`.
         """
-        splits, origins, reasons = {}, Counter(), {}
+        splits, reasons = {}, dict[Key, str | None]()
+        origins: Counter[tuple] = Counter()
         for name, chosen in assignment.splits.items():
             keys = [key for key in chosen if key in self.judged.facts]
             reasons |= dict.fromkeys(keys)

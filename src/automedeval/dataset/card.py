@@ -24,7 +24,8 @@ def card_facts(splits: Mapping[str, Mapping[str, Any]], written: Mapping[tuple, 
         splits: what each split holds.
         written: (source, licence, teacher, judge, rubric, whether the reference is a response) → rows.
     """
-    sources, teachers = Counter(), Counter()
+    sources: Counter[tuple[str, str]] = Counter()
+    teachers: Counter[tuple[str, str, str]] = Counter()
     for (source, licence, teacher, judge, rubric, _), rows in written.items():
         sources[source, licence] += rows
         teachers[teacher, judge, rubric] += rows

@@ -9,6 +9,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from automedeval.records import Case, RecordError, Verdict
 from automedeval.rubrics.rationale import permute, split_steps, without_step
@@ -79,14 +80,15 @@ def _options(verdict: Verdict, case: Case, others: Pools, seed: int, kinds: Sequ
         if changed and any(getattr(verdict, name) != value for name, value in changed.items()):
             extra = {key: value for key, value in verdict.extra.items() if key not in _NOT_COPIED}
             extra["corruption"] = kind
-            gone = {"expected_scores": None, "criterion_scores": None, "raw": "", "usage": {}}
-            options[kind] = replace(verdict, **changed, **gone, extra=extra)
+            changed |= {"expected_scores": None, "criterion_scores": None, "raw": "", "usage": {}, "extra": extra}
+            options[kind] = replace(verdict, **changed)
     return options
 
 
-def _swap_doctors(verdict: Verdict, case: Case, others: Pools, rng: random.Random) -> dict | None:
+def _swap_doctors(verdict: Verdict, case: Case, others: Pools, rng: random.Random) -> dict[str, Any] | None:
     """Swap the steps of two doctors whose responses differ; keep the scores."""
-    steps, count = split_steps(verdict.rationale), len(verdict.order)
+    rationale, count = verdict.rationale or "", len(verdict.order)
+    steps = split_steps(rationale)
     texts = [case.responses[index].text for index in verdict.order]
     found = [steps.get(slot + 1) for slot in range(count)]
     pairs = [
@@ -99,10 +101,10 @@ def _swap_doctors(verdict: Verdict, case: Case, others: Pools, rng: random.Rando
     i, j = rng.choice(pairs)
     slots = list(range(count))
     slots[i], slots[j] = j, i
-    return {"rationale": permute(verdict.rationale, slots)}
+    return {"rationale": permute(rationale, slots)}
 
 
-def _take_another_case(verdict: Verdict, case: Case, others: Pools, rng: random.Random) -> dict | None:
+def _take_another_case(verdict: Verdict, case: Case, others: Pools, rng: random.Random) -> dict[str, Any] | None:
     """Take the rationale of another case with as many doctors, by the same judge if there is one."""
     for pool in (others[verdict.judge, len(verdict.order)], others[None, len(verdict.order)]):
         start = rng.randrange(len(pool))
@@ -112,18 +114,19 @@ def _take_another_case(verdict: Verdict, case: Case, others: Pools, rng: random.
     return None
 
 
-def _reverse_scores(verdict: Verdict, case: Case, others: Pools, rng: random.Random) -> dict | None:
+def _reverse_scores(verdict: Verdict, case: Case, others: Pools, rng: random.Random) -> dict[str, Any] | None:
     """Reverse the scores, so that the best doctors have the lowest; keep the rationale."""
-    values = sorted({score for score in verdict.scores or () if score is not None})
+    scores = verdict.scores or ()
+    values = sorted({score for score in scores if score is not None})
     if len(values) < 2:
         return None
-    reversed_values = {**dict(zip(values, values[::-1])), None: None}
-    return {"scores": tuple(reversed_values[score] for score in verdict.scores)}
+    reversed_values = dict(zip(values, values[::-1]))
+    return {"scores": tuple(None if score is None else reversed_values[score] for score in scores)}
 
 
-def _cut_off(verdict: Verdict, case: Case, others: Pools, rng: random.Random) -> dict | None:
+def _cut_off(verdict: Verdict, case: Case, others: Pools, rng: random.Random) -> dict[str, Any] | None:
     """Cut the rationale in the middle, or remove the step on one doctor."""
-    rationale = verdict.rationale.rstrip()
+    rationale = (verdict.rationale or "").rstrip()
     doctors = sorted(doctor for doctor in split_steps(rationale) if 1 <= doctor <= len(verdict.order))
     if len(doctors) > 1 and rng.random() < 0.5:
         return {"rationale": without_step(rationale, rng.choice(doctors))}
@@ -133,7 +136,7 @@ def _cut_off(verdict: Verdict, case: Case, others: Pools, rng: random.Random) ->
     return {"rationale": " ".join(words[: int(len(words) * rng.uniform(0.3, 0.8))]).rstrip(".!? \n")}
 
 
-KINDS: dict[str, Callable[[Verdict, Case, Pools, random.Random], dict | None]] = {
+KINDS: dict[str, Callable[[Verdict, Case, Pools, random.Random], dict[str, Any] | None]] = {
     "swapped_doctors": _swap_doctors,
     "other_case": _take_another_case,
     "contradicting_scores": _reverse_scores,

@@ -114,13 +114,13 @@ def read_plan(path: str | Path) -> Plan:
         if not isinstance(value, list) or not value:
             file.fail(f"stages.{name}", "must be a list of parts like {teacher: strong, take: rest}")
         stages[name] = tuple(Part.read(file, part, f"stages.{name}[{at}].", names) for at, part in enumerate(value))
-    given = content.get("test", {"take": 0})
-    file.only(given, ("file", "take", "teacher", "quality"), "test.")
-    test_file = given.get("file")
-    if (test_file is None) == ("take" not in given) or not isinstance(test_file, str | None):
+    apart = content.get("test", {"take": 0})
+    file.only(apart, ("file", "take", "teacher", "quality"), "test.")
+    test_file = apart.get("file")
+    if (test_file is None) == ("take" not in apart) or not isinstance(test_file, str | None):
         file.fail("test", "needs either take (a count or a share) or file (its cases are the test cases)")
-    part = {"teacher": names[0], "take": "rest"} | {key: value for key, value in given.items() if key != "file"}
-    test = Part.read(file, part, "test.", names)
+    defaults = {"teacher": names[0], "take": "rest"}
+    test = Part.read(file, defaults | {key: apart[key] for key in apart if key != "file"}, "test.", names)
     if test_file is None and test.take is None:
         file.fail("test.take", "the rest would leave nothing to train on")
     rests = [(stage, part) for stage, parts in stages.items() for part in parts if part.take is None]
@@ -183,8 +183,8 @@ def _choose_teachers(plan: Plan, verdicts: Mapping[Key, str | None], apart: set[
     A teacher takes first the cases that no later teacher can take, so that as many cases as possible get a verdict.
     """
     training = [(case, teacher, quality) for (case, teacher), quality in verdicts.items() if case not in apart]
-    able = [{case for case, *verdict in training if part.accepts(*verdict)} for part in plan.teachers]
-    cases = set().union(*able)
+    able = [{case for case, teacher, quality in training if part.accepts(teacher, quality)} for part in plan.teachers]
+    cases = set[str]().union(*able)
     carried: dict[str, str] = {}
     for at, part in enumerate(plan.teachers):
         free, later = able[at] - carried.keys(), set().union(*able[at + 1 :])

@@ -118,7 +118,8 @@ def near_duplicates(texts: Sequence[str], threshold: float = 0.9, words: int = 3
         if repeats[number] is None or number < known:
             for rank in prefix:
                 holders[rank].append(number)
-        first[text] = number if repeats[number] is None else repeats[number]
+        original = repeats[number]
+        first[text] = number if original is None else original
     return repeats
 
 

@@ -182,13 +182,14 @@ def write_rows(
     """
     digest, tokens, number = hashlib.sha256(), [], 0
     counts: dict[str, Counter] = {name: Counter() for name in COUNTED}
-    origins, rejected = Counter(), {}
+    origins: Counter[tuple] = Counter()
+    rejected = {}
     numbered = enumerate(rows)
     with pa.parquet.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
         while window := list(itertools.islice(numbered, WINDOW)):
             kept = []
             for (place, row), length in zip(window, row_lengths([row for _, row in window], encoder)):
-                if length is not None and length > max_length:
+                if length is not None and max_length is not None and length > max_length:
                     rejected[place] = f"more than {max_length:,} tokens"
                 elif rubrics and not reads_back(
                     row["completion"][0]["content"], rubrics[row["rubric"]], len(row["order"])

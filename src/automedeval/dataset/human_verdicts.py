@@ -14,6 +14,7 @@ from typing import Any
 from automedeval.records import RATER, Case, Rating, RecordError, Verdict, digest
 from automedeval.records.readers import check_ratings, read_placed
 from automedeval.rubrics import Rubric
+from automedeval.rubrics.slots import by_slot
 
 
 def rng_of(seed: int, case: Case) -> random.Random:
@@ -98,7 +99,8 @@ def verdicts_of_raters(
     """
     given = read_reasons(path, cases, rubric)
     settings = digest(["ratings", rubric.fingerprint, seed])
-    verdicts, jury, without = [], [], Counter()
+    verdicts, jury = [], []
+    without: Counter[str] = Counter()
     for case in cases:
         raters = given.get(case.id, {})
         complete = [
@@ -115,7 +117,8 @@ def verdicts_of_raters(
             chosen = rng.choice(complete)
             order = rng.sample(range(len(case.responses)), len(case.responses))
             readings = {name: _reading(case, raters[name], order) for name in sorted(raters)}
-            rationale, scores = readings.pop(chosen)
+            rationale, _ = readings.pop(chosen)
+            scores = [int(raters[chosen][model].score) for model in case.models]
             quality = "high" if agree(raters.values()) else "low"
             notes = {"settings": settings, "teacher": "strong", "quality": quality}
             verdict = verdict_without_teacher(case, f"{RATER}{chosen}", rubric, order, scores, **notes)
@@ -128,6 +131,6 @@ def verdicts_of_raters(
 
 def _reading(case: Case, ratings: dict[str, Rating], order: Sequence[int]) -> tuple[str, list[int | None]]:
     """Return one rater's reasons, in the order of the slots, and scores, in the order of the case's responses."""
-    known = [ratings.get(model) for model in case.models]
-    scores = [None if rating is None else int(rating.score) for rating in known]
-    return stepwise([known[index].comment if known[index] else None for index in order]), scores
+    by_response = [ratings.get(model) for model in case.models]
+    scores = [None if rating is None else int(rating.score) for rating in by_response]
+    return stepwise([rating and rating.comment for rating in by_slot(by_response, order)]), scores

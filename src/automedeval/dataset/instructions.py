@@ -41,8 +41,8 @@ def instruction(
     Raises:
         RecordError: the verdict does not fit the case, the rubric or `reference_as_response`.
     """
-    given, case = case, as_shown(case, verdict)
-    shown = given is not case
+    original, case = case, as_shown(case, verdict)
+    shown = case is not original
     # Paper: the tuple is (question, two responses, reference), the figures show three doctors: the reference is the third. The
     # teacher must have judged it so, because its score cannot be computed here.
     if reference_as_response is not None and shown != reference_as_response:
@@ -94,7 +94,7 @@ def _reading(case: Case, verdict: Verdict, rubric: Rubric, order: Sequence[int],
             raise RecordError(f"{place}: scores must be from {low} to {high}, not {list(values)}")
         return ParsedAnswer(True, rationale=rationale, scores=values)
     letters = {name: choice for choice, name in choice_names(models, order).items()}
-    choices = {name: letters.get(choice) for name, choice in (verdict.choices or {}).items()}
+    choices = {name: letters.get(choice, "") for name, choice in (verdict.choices or {}).items()}
     if set(choices) != set(rubric.output_criteria) or not set(choices.values()) <= set(rubric.choices):
         raise RecordError(f"{place}: its choices {verdict.choices} do not fit the rubric's criteria and choices")
     return ParsedAnswer(True, rationale=rationale, choices=choices)

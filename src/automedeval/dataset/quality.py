@@ -128,18 +128,18 @@ class QualityClassifier:
 
     def decide(self, pairs: Sequence[tuple[Case, Verdict]]) -> list[Quality]:
         """Return the quality of each (case, verdict); raise RecordError for an invalid one, and without a fit or load."""
-        self._require()
+        machine, tone = self._parts()
         if not pairs:
             return []
-        features = np.array([one.features(self._tone) for one in self._read(pairs)])
-        values = self._machine.decision_function(features)
+        features = np.array([each.features(tone) for each in self._read(pairs)])
+        values = machine.decision_function(features)
         return [Quality(QUALITIES[int(value > 0)], float(value)) for value in values]
 
     def save(self, folder: str | Path) -> None:
         """Write the classifier into a folder: quality.skops, and quality.json with its encoder and its report."""
-        self._require()
+        machine, tone = self._parts()
         folder = Path(folder)
-        archive = skops.io.dumps({"machine": self._machine, "tone": self._tone})
+        archive = skops.io.dumps({"machine": machine, "tone": tone})
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -188,9 +188,10 @@ class QualityClassifier:
         classifier._machine, classifier._tone = parts["machine"], parts["tone"]
         return classifier
 
-    def _require(self) -> None:
-        if self._machine is None:
+    def _parts(self) -> tuple[Pipeline, Ridge]:
+        if self._machine is None or self._tone is None:
             raise RecordError("the quality classifier has not been trained; fit it, or load one")
+        return self._machine, self._tone
 
     def _read(self, pairs: Sequence[tuple[Case, Verdict]]) -> list["_Features"]:
         texts: dict[str, int] = {}
@@ -285,7 +286,9 @@ def draw(labelled: Iterable[Labelled], seed: int, per_quality: int, test: int) -
         by_case.setdefault(one.case.id, []).append(one)
     fewest = min(sum(one.quality == quality for many in by_case.values() for one in many) for quality in QUALITIES)
     share = min(1.0, fewest / (per_quality + test / 2))
-    wanted = [(int(share * test / 2), held_out := []), (int(share * per_quality), train := [])]
+    held_out: list[Labelled] = []
+    train: list[Labelled] = []
+    wanted = [(int(share * test / 2), held_out), (int(share * per_quality), train)]
     rng = random.Random(seed)
     for case_id in rng.sample(sorted(by_case), len(by_case)):
         # A case goes to the test if that still needs a quality that the case has.

@@ -52,7 +52,7 @@ class Generated:
         for name, kind in kinds.items():
             if not isinstance(record.get(name), kind):
                 raise RecordError(f"{name!r} must be {kind.__name__}, not {json.dumps(record.get(name))[:80]}")
-        known = {name: record.get(name) for name in (*kinds, "error")}
+        known: dict[str, Any] = {name: record.get(name) for name in (*kinds, "error")}
         return cls(**known, extra={name: value for name, value in record.items() if name not in known})
 
     def to_dict(self) -> dict[str, Any]:

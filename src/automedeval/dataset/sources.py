@@ -124,7 +124,7 @@ def _pandalm_choices(row: dict, case: Case) -> tuple[dict[str, Any], ...]:
     for number, code in enumerate(row["annotators"], 1):
         if not isinstance(code, int | float) or code not in words:
             raise RecordError(f"'annotators' must hold 0 (tie), 1 or 2, not {code!r}")
-        names = {"annotator": f"annotator-{number}", "criterion": "overall", "choice": words[code]}
+        names = {"annotator": f"annotator-{number}", "criterion": "overall", "choice": words[int(code)]}
         found.append({"case_id": case.id, "pair": case.models, **names})
         Choice.from_dict(found[-1])
     return tuple(found)

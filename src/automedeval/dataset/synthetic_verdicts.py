@@ -51,7 +51,7 @@ def verdicts_of_pairs(
         own = about[topics[number]]
         near = _other(cases, own, topics, number, rng, clip_words, {right}, same=True) if right else None
         far = _other(cases, answered, topics, number, rng, clip_words, {right, near}, same=False) if near else None
-        if not far:
+        if not near or not far:
             missing = "about something else" if near else "on the same topic"
             without.append((case.id, f"no other answer {missing}" if right else "no answer"))
             continue
@@ -84,7 +84,8 @@ def verdicts_of_harms(
     """
     _check_kinds(scores, HARMS, rubric)
     settings = digest(["harms", rubric.fingerprint, sorted(scores.items()), clip_words, seed])
-    made, without = [], []
+    made: list[tuple[Case, Verdict]] = []
+    without: list[tuple[str, str]] = []
     for case in cases:
         _check_no_responses(case)
         rng, before = rng_of(seed, case), len(made)
@@ -121,9 +122,10 @@ def _judged(
     settings: str,
 ) -> tuple[Case, Verdict]:
     """Return a case with the texts that there are, in a drawn order, and the verdict with their scores."""
-    kinds = [kind for kind, text in texts.items() if text]
+    by_kind = {kind: text for kind, text in texts.items() if text}
+    kinds = list(by_kind)
     rng.shuffle(kinds)
-    responses = tuple(Response(PAIR_MODELS[kind], texts[kind]) for kind in kinds)
+    responses = tuple(Response(PAIR_MODELS[kind], by_kind[kind]) for kind in kinds)
     made = Case(case_id, case.question, responses, case.reference, case.topic, case.extra)
     notes = {"settings": settings, "teacher": "weak", "quality": "low"}
     values = [scores[kind] for kind in kinds]
@@ -153,7 +155,7 @@ def _other(
         # Another topic shares no word with this one: "adult leukemia" is not far from "childhood leukemia".
         if among[other] == number or (not same and topic & set(topics[among[other]].split())):
             continue
-        answer = clip(cases[among[other]].reference, words)
+        answer = clip(cases[among[other]].reference or "", words)
         if normalise(answer) not in known:
             return answer
     return None

@@ -134,7 +134,9 @@ class JudgedCases(AbstractContextManager):
 
     def _insert(self, verdict: Verdict) -> int:
         record = {key: value for key, value in verdict.to_dict().items() if key not in PROCEEDINGS} | {"raw": ""}
-        return self._database.execute("INSERT INTO verdicts (text) VALUES (?)", (json.dumps(record),)).lastrowid
+        row = self._database.execute("INSERT INTO verdicts (text) VALUES (?)", (json.dumps(record),)).lastrowid
+        assert row is not None  # of an INSERT
+        return row
 
     def case(self, case_id: str) -> Case | None:
         """Return one case with its texts, None if there is no case with this id."""
@@ -147,8 +149,10 @@ class JudgedCases(AbstractContextManager):
 
     def pair(self, key: Key) -> tuple[Case, Verdict]:
         """Return one case and its verdict, with their texts."""
-        found = self._database.execute("SELECT text FROM verdicts WHERE number = ?", (self.facts[key].row,)).fetchone()
-        return self.case(key[0]), Verdict.from_dict(json.loads(found[0]))
+        row = self._database.execute("SELECT text FROM verdicts WHERE number = ?", (self.facts[key].row,)).fetchone()
+        case = self.case(key[0])
+        assert case is not None  # `read` keeps no verdict without its case
+        return case, Verdict.from_dict(json.loads(row[0]))
 
     def pairs(self, keys: Iterable[Key]) -> Iterator[tuple[Case, Verdict]]:
         """Yield cases and their verdicts, with their texts, one at a time."""

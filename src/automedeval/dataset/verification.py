@@ -61,8 +61,7 @@ class Verification:
     `failures` maps (case id, judge, digest of the verdict) to the criteria that the verdict fails; the tuple is empty if it
     passes. `criteria` maps a criterion to {"met": verdicts, "rated": verdicts, "paper_percent"}, `tags` counts ratings by tag.
     `elsewhere` counts ratings of cases or judges without a verdict, `other_texts` those whose digest none of the judge's
-    verdicts on the case has. Neither is applied. `without_digest` counts ratings without a digest; `applied` says whether they
-    were applied.
+    verdicts on the case has. Neither is applied.
     """
 
     failures: dict[Rated, tuple[str, ...]]
@@ -70,80 +69,63 @@ class Verification:
     tags: dict[str, int]
     elsewhere: int
     other_texts: int
-    without_digest: int
-    applied: bool
 
     def lines(self) -> list[str]:
         """Return a line for each criterion, with the paper's share, one for the tags, and one for each count."""
-        found = []
+        lines = []
         for name, (met, rated, paper) in ((name, counts.values()) for name, counts in self.criteria.items()):
             beside = "" if paper is None else f"; paper: {paper:.2f} %"
-            found.append(f"{name}: {met:,} of {rated:,} verdicts meet it ({100 * met / rated:.2f} %{beside})")
+            lines.append(f"{name}: {met:,} of {rated:,} verdicts meet it ({100 * met / rated:.2f} %{beside})")
         if self.tags:
-            found.append("tags: " + ", ".join(f"{name} {count:,}" for name, count in self.tags.items()))
+            lines.append("tags: " + ", ".join(f"{name} {count:,}" for name, count in self.tags.items()))
         if self.elsewhere:
-            found.append(f"{self.elsewhere:,} ratings are of verdicts that are not among these")
+            lines.append(f"{self.elsewhere:,} ratings are of verdicts that are not among these")
         if self.other_texts:
-            found.append(f"{self.other_texts:,} ratings are of other texts of these judges on these cases: not applied")
-        if self.without_digest:
-            what = "applied by case and judge alone" if self.applied else "not applied (require_digest)"
-            found.append(f"{self.without_digest:,} ratings have no verdict_digest: {what}")
-        return found
+            lines.append(f"{self.other_texts:,} ratings are of other texts of these judges on these cases: not applied")
+        return lines
 
     def to_dict(self) -> dict[str, Any]:
-        names = ("criteria", "tags", "elsewhere", "other_texts", "without_digest")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in ("criteria", "tags", "elsewhere", "other_texts")}
 
 
-def verify(
-    path: str, verdicts: Mapping[tuple[str, str], Collection[str]], rule: Rule, require_digest: bool = False
-) -> Verification:
+def verify(path: str, verdicts: Mapping[tuple[str, str], Collection[str]], rule: Rule) -> Verification:
     """Read physicians' ratings of the verdicts (verdict_ratings.jsonl) and apply the rule to each verdict and criterion.
-
-    A rating is of the verdict that has its `verdict_digest`. Without one it is of all of the judge's verdicts on the case.
 
     Args:
         verdicts: (case id, judge) → the digests of the verdicts to verify; ratings of others are counted only.
-        require_digest: do not apply ratings without a digest.
 
     Raises:
-        RecordError: a score off the rule's scale, an unknown tag, or a second rating of a verdict by the same verifier on the
-            same criterion.
+        RecordError: a rating without a `verdict_digest`, a score off the rule's scale, an unknown tag, or a second rating of a
+            verdict by the same verifier on the same criterion.
     """
     scores: dict[Rated, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
-    tags, counts, (low, high) = Counter(), Counter(), rule.scale
+    tags: Counter[str] = Counter()
+    elsewhere, other_texts, (low, high) = 0, 0, rule.scale
     for place, record in read_lines(path):
         try:
             rating = VerdictRating.from_dict(record)
         except RecordError as error:
             raise RecordError(f"{place}: {error}") from None
-        given = record.get("tags") or []  # VerdictRating has no tags
-        if not isinstance(given, list) or any(tag not in TAGS for tag in given):
-            raise RecordError(f"{place}: 'tags' must be a list of {', '.join(TAGS)}, not {given!r}")
-        ours = verdicts.get((rating.case_id, rating.judge), ())
-        if not ours:
-            counts["elsewhere"] += 1
-            continue
+        ticked = record.get("tags") or []  # VerdictRating has no tags
+        if not isinstance(ticked, list) or any(tag not in TAGS for tag in ticked):
+            raise RecordError(f"{place}: 'tags' must be a list of {', '.join(TAGS)}, not {ticked!r}")
         if rating.verdict_digest is None:
-            counts["without_digest"] += 1
-            rated = () if require_digest else ours
-        else:
-            rated = {rating.verdict_digest}.intersection(ours)
-            counts["other_texts"] += not rated
-        if not rated:
+            raise RecordError(f"{place}: 'verdict_digest' is missing; it names the text that was rated")
+        digests = verdicts.get((rating.case_id, rating.judge), ())
+        if rating.verdict_digest not in digests:
+            elsewhere, other_texts = elsewhere + (not digests), other_texts + bool(digests)
             continue
         if rating.score not in range(low, high + 1):
             scale = f"{low} to {high} (the plan's verification.scale)"
             raise RecordError(f"{place}: 'score' must be a whole number from {scale}, not {rating.score}")
-        for digest in rated:
-            by_verifier = scores[rating.case_id, rating.judge, digest][rating.criterion]
-            if rating.annotator in by_verifier:
-                raise RecordError(
-                    f"{place}: {rating.annotator!r} rated the verdict of {rating.judge!r} on case {rating.case_id!r} "
-                    f"on {rating.criterion!r} before"
-                )
-            by_verifier[rating.annotator] = rating.score
-        tags.update(given)
+        by_verifier = scores[rating.case_id, rating.judge, rating.verdict_digest][rating.criterion]
+        if rating.annotator in by_verifier:
+            raise RecordError(
+                f"{place}: {rating.annotator!r} rated the verdict of {rating.judge!r} on case {rating.case_id!r} "
+                f"on {rating.criterion!r} before"
+            )
+        by_verifier[rating.annotator] = rating.score
+        tags.update(ticked)
     failures = {}
     for key, by_criterion in scores.items():
         failures[key] = tuple(sorted(name for name, each in by_criterion.items() if rule.failed(list(each.values()))))
@@ -154,5 +136,4 @@ def verify(
     criteria = {
         name: {"met": met[name], "rated": rated[name], "paper_percent": PAPER_SHARES.get(name)} for name in names
     }
-    left_out = (counts[name] for name in ("elsewhere", "other_texts", "without_digest"))
-    return Verification(failures, criteria, dict(sorted(tags.items())), *left_out, applied=not require_digest)
+    return Verification(failures, criteria, dict(sorted(tags.items())), elsewhere, other_texts)

@@ -184,7 +184,8 @@ def find_books(paths: Sequence[str | Path], kinds: dict[str, str]) -> tuple[list
     Raises:
         RecordError: a fault of `Book`, a name in `kinds` that no file has, or no book at all.
     """
-    files, skipped = [], Counter()
+    files: list[Path] = []
+    skipped: Counter[str] = Counter()
     for path in map(Path, paths):
         if not path.is_dir():
             files.append(path)

@@ -26,6 +26,7 @@ from automedeval.judges.requests import Request, plan_requests
 from automedeval.models.base import Answer, Dialogue, Prompt, own_text
 from automedeval.records import REFERENCE, Case, RecordError, Response, Verdict, digest
 from automedeval.records.language import normalise
+from automedeval.rubrics import Rubric
 from automedeval.rubrics.grammar import answer_parts, parse_verdict
 from automedeval.rubrics.misattribution import misattributions
 from automedeval.rubrics.prompts import chain_messages, template_fingerprint
@@ -59,12 +60,17 @@ class CompletionChain:
     store: str = ""
 
     def __post_init__(self) -> None:
-        if self.judge.rubric.grammar != "score_line":
-            raise RecordError(f"{self.judge.rubric.name}: a teacher needs a rubric with a score line")
+        if self.rubric.grammar != "score_line":
+            raise RecordError(f"{self.rubric.name}: a teacher needs a rubric with a score line")
         self.questions = self.questions if self.search else 0
         settings = [self.judge.fingerprint, template_fingerprint("completion_chain"), self.teacher, self.questions]
         settings += [self.store, self.reference_as_response, self.shuffle, self.judge.seed, self.judge.models]
         self.fingerprint = digest(settings)
+
+    @property
+    def rubric(self) -> Rubric:
+        assert isinstance(self.judge.rubric, Rubric)  # `Judge` has read a rubric that was given by its name
+        return self.judge.rubric
 
     def plan(self, case: Case) -> Request:
         """Return the one request that shows the responses of a case, with `reference_as_response` its reference as well.
@@ -80,9 +86,9 @@ class CompletionChain:
                 raise RecordError(f"case {case.id!r} {problem}: --reference_as_response cannot show it")
             models = [*(case.models if models is None else models), REFERENCE]
             given, case = case, replace(case, responses=(*case.responses, Response(REFERENCE, case.reference)))
-        requests = plan_requests(case, self.judge.rubric, seed=self.judge.seed, models=models)
+        requests = plan_requests(case, self.rubric, seed=self.judge.seed, models=models)
         if len(requests) != 1:
-            shown, most = len(case.models if models is None else models), self.judge.rubric.max_responses
+            shown, most = len(case.models if models is None else models), self.rubric.max_responses
             raise RecordError(
                 f"case {case.id!r} has {shown} responses to show, and a teacher sees {most} at most: choose them by --models"
             )
@@ -95,11 +101,12 @@ class CompletionChain:
 
         The transcript is the last prompt and its answer.
         """
-        rubric, case = self.judge.rubric, request.case
+        rubric, case = self.rubric, request.case
         texts = [case.responses[index].text for index in request.slots]
         asked: list[tuple[str, list[Passage] | None]] = []
         knowledge: list[dict[str, Any]] = []
-        usage, seen = Counter(), set()
+        usage: Counter[str] = Counter()
+        seen: set[str] = set()
         ended, may_ask = None, self.questions > 0
         constrained = self.judge.score_decoding == "constrained"
         for call in itertools.count(1):
@@ -117,7 +124,7 @@ class CompletionChain:
             new = [question for question in questions if normalise(question) not in seen]
             seen.update(map(normalise, new))
             if new:
-                passages = find_passages(self.search, new)
+                passages = find_passages(self.search, new) if self.search else []
                 knowledge.append({"query": "\n".join(new), "passages": [passage.to_dict() for passage in passages]})
             else:
                 passages, ended = None, "repeated_question"
@@ -159,12 +166,15 @@ class CompletionChain:
 
     def _judged(self, answer: Answer, slots: int) -> bool:
         text = own_text(answer.text)
-        return bool(answer.error) or parse_verdict(text, self.judge.rubric, slots, truncated=answer.truncated).valid
+        return bool(answer.error) or parse_verdict(text, self.rubric, slots, truncated=answer.truncated).valid
 
 
 def overview(verdicts: Iterable[Verdict], cases: int, new: int) -> str:
     """Summarise the chains of `cases` cases, `new` of them judged in this run: how they ended, calls, questions, tokens."""
-    ended, calls, errors, tokens = Counter(), Counter(), Counter(), Counter()
+    ended: Counter[str] = Counter()
+    calls: Counter[int] = Counter()
+    errors: Counter[str | None] = Counter()
+    tokens: Counter[str] = Counter()
     valid = questions = passages = marked = 0
     for verdict in verdicts:
         chain = verdict.extra
@@ -182,11 +192,15 @@ def overview(verdicts: Iterable[Verdict], cases: int, new: int) -> str:
     spread = ", ".join(f"{number} call{'s' * (number > 1)}: {count:,}" for number, count in sorted(calls.items()))
     lines = [
         f"{cases:,} cases → {total:,} verdicts ({new:,} new), {cases - total:,} missing",
-        total and f"  {total:,} verdicts → {valid:,} valid, {total - valid:,} invalid; valid rate {valid / total:.3f}",
+        f"  {total:,} verdicts → {valid:,} valid, {total - valid:,} invalid; valid rate {valid / total:.3f}"
+        if total
+        else "",
         f"  ended: {there}",
         spread and f"  {spread}",
         f"  {questions:,} questions asked and {passages:,} passages found",
-        marked and f"  {marked:,} rationales seem to credit a doctor with another's words: for physicians to see first",
+        f"  {marked:,} rationales seem to credit a doctor with another's words: for physicians to see first"
+        if marked
+        else "",
         *(f"  invalid, {count:,}: {error}" for error, count in errors.most_common(8)),
         f"  tokens: {tokens['prompt_tokens']:,} read, {tokens['completion_tokens']:,} written",
     ]

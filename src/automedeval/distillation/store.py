@@ -17,6 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from httpx import HTTPError, InvalidURL
 from qdrant_client import QdrantClient, models
@@ -42,11 +43,11 @@ class SharedSearch:
         self._searcher = ThreadPoolExecutor(1, thread_name_prefix="search")
 
     def __call__(self, questions: Sequence[str]) -> list[list[Passage]]:
-        mine = [(question, Future()) for question in questions]
+        waiting: list[tuple[str, Future]] = [(question, Future()) for question in questions]
         with self._adding:
-            self._waiting += mine
+            self._waiting += waiting
         self._searcher.submit(self._serve)
-        return [future.result() for _, future in mine]
+        return [future.result() for _, future in waiting]
 
     def _serve(self) -> None:
         with self._adding:
@@ -107,7 +108,7 @@ class KnowledgeBase(AbstractContextManager):
         self.place = url or str(store)
         self.encoder, self.collection, self.local = encoder, collection, url is None
         self._index: WordIndex | None = None  # of an embedded store, built when it is first searched by words
-        if self.local and chunking is None and not Path(store, "meta.json").exists():
+        if store is not None and chunking is None and not Path(store, "meta.json").exists():
             raise RecordError(f"{store}: no knowledge base; build one with recipes/build_store.py")
         with self._one_line(), ExitStack() as opened:
             self._client = _open_server(url) if url else _open_local(str(store))
@@ -126,9 +127,11 @@ class KnowledgeBase(AbstractContextManager):
         """Return the settings of the collection, which is created for adding passages; refuse other settings."""
         asked = {"version": VERSION, "fingerprint": self.encoder.fingerprint, **(asdict(chunking) if chunking else {})}
         exists = self._client.collection_exists(self.collection)
-        if not exists and chunking is None:
-            raise RecordError(f"{self.place}: no collection {self.collection!r}; build one with recipes/build_store.py")
         if not exists:
+            if chunking is None:
+                raise RecordError(
+                    f"{self.place}: no collection {self.collection!r}; build one with recipes/build_store.py"
+                )
             # BM25 divides the length of a passage by the average. A constant, so that a weight depends on its passage
             # alone when books are added or removed. The words that count are about two fifths of a passage's tokens.
             average = max(1, round(0.4 * chunking.tokens))
@@ -203,15 +206,18 @@ class KnowledgeBase(AbstractContextManager):
 
     def others(self, ids: set[str]) -> dict[str, str]:
         """Return id → book of every stored passage except these ids."""
-        found, offset = {}, None
+        points = self._points(with_payload=["book"], with_vectors=False)
+        return {str(point.id): _payload(point)["book"] for point in points if str(point.id) not in ids}
+
+    def _points(self, **fields: Any) -> Iterator[models.Record]:
+        """Yield all stored passages, with the fields that `scroll` is asked for."""
+        offset = None
         while True:
             with self._one_line():
-                points, offset = self._client.scroll(
-                    self.collection, limit=1000, offset=offset, with_payload=["book"], with_vectors=False
-                )
-            found |= {str(point.id): point.payload["book"] for point in points if str(point.id) not in ids}
+                points, offset = self._client.scroll(self.collection, limit=10_000, offset=offset, **fields)
+            yield from points
             if offset is None:
-                return found
+                return
 
     def remove(self, ids: Sequence[str]) -> None:
         """Remove passages by their ids."""
@@ -251,7 +257,7 @@ class KnowledgeBase(AbstractContextManager):
         with self._one_line():
             answers = self._client.query_batch_points(self.collection, requests) if requests else []
         for index, answer in zip(asked, answers):
-            found[index] = [Passage(str(point.id), score=point.score, **point.payload) for point in answer.points]
+            found[index] = [Passage(str(point.id), score=point.score, **_payload(point)) for point in answer.points]
         return found
 
     def _search_words_locally(self, query: str, limit: int, kind: str | None) -> list[Passage]:
@@ -260,27 +266,22 @@ class KnowledgeBase(AbstractContextManager):
             self._index = WordIndex(self._stored_words())
         scores = dict(self._index.search(sorted(set(_word_ids(query))), limit, kind))
         with self._one_line():
-            stored = {str(point.id): point.payload for point in self._client.retrieve(self.collection, list(scores))}
+            stored = {str(point.id): _payload(point) for point in self._client.retrieve(self.collection, list(scores))}
         return [Passage(one, score=score, **stored[one]) for one, score in scores.items()]
 
     def _stored_words(self) -> Iterator[tuple[str, str, Sequence[int], Sequence[float]]]:
         """Yield what a `WordIndex` takes of each stored passage."""
-        offset = None
-        while True:
-            with self._one_line():
-                points, offset = self._client.scroll(
-                    self.collection, limit=10_000, offset=offset, with_payload=["kind"], with_vectors=["bm25"]
-                )
-            for point in points:
-                words = point.vector["bm25"]
-                yield str(point.id), point.payload["kind"], words.indices, words.values
-            if offset is None:
-                return
+        for point in self._points(with_payload=["kind"], with_vectors=["bm25"]):
+            assert isinstance(point.vector, dict)  # a collection with named vectors
+            words = point.vector["bm25"]
+            assert isinstance(words, models.SparseVector)
+            yield str(point.id), _payload(point)["kind"], words.indices, words.values
 
     def _request(
         self, vector: list[float] | models.SparseVector, limit: int, mode: str, kind: str | None
     ) -> models.QueryRequest:
-        only = kind and models.Filter(must=[models.FieldCondition(key="kind", match=models.MatchValue(value=kind))])
+        of_kind = models.FieldCondition(key="kind", match=models.MatchValue(value=kind or ""))
+        only = models.Filter(must=[of_kind]) if kind else None
         return models.QueryRequest(query=vector, using=mode, filter=only, limit=limit, with_payload=True)
 
     def _weights(self, text: str) -> models.SparseVector:
@@ -298,6 +299,11 @@ class KnowledgeBase(AbstractContextManager):
         except (ApiException, QdrantException, HTTPError, InvalidURL, OSError) as error:
             lines = str(error).strip().splitlines() or [type(error).__name__]
             raise RecordError(f"{self.place}: {' '.join(line.strip() for line in lines)[:300]}") from None
+
+
+def _payload(point: models.Record | models.ScoredPoint) -> dict[str, Any]:
+    """Return the fields of a passage; every point of a collection has them."""
+    return point.payload or {}
 
 
 @contextmanager

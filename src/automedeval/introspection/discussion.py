@@ -79,16 +79,17 @@ def read_suggestion(answer: Answer, rubric: Rubric, on_record: Sequence[int]) ->
     header = headers[-1]
     body, shown = text[header.end() :], text[header.start() :].strip()
     reading = parse_verdict(body, rubric, len(on_record), truncated=answer.truncated)
+    scores = reading.scores or ()
     if keep := _KEEP.match(body):
-        if reading.valid and reading.scores != tuple(on_record):
+        if reading.valid and scores != tuple(on_record):
             return Suggestion("it keeps the verdict on record and gives other points")
         return Suggestion(None, True, "", tuple(on_record), shown, header.end() + keep.end())
     if not reading.valid:
         return Suggestion(reading.error)
     if not reading.rationale:
         return Suggestion("points without a reason")
-    kept = reading.scores == tuple(on_record)
-    return Suggestion(None, kept, reading.rationale, reading.scores, shown, header.end() + reading.spans[-1][1])
+    kept = scores == tuple(on_record)
+    return Suggestion(None, kept, reading.rationale, scores, shown, header.end() + reading.spans[-1][1])
 
 
 def read_review(answer: Answer) -> Review:
@@ -136,20 +137,24 @@ class Discussion:
         recorded = self.mistake.recorded
         return reordered(recorded.reading, recorded.order, self.order, self.rubric.slot_word)
 
+    @property
+    def scores_on_record(self) -> tuple[int, ...]:
+        """Return the scores on record, in the slots of the partners' prompts."""
+        return self.on_record.scores or ()
+
     def add(self, piece: dict[str, Any]) -> None:
         """Add the message of a step."""
         role, exchange = step = (piece["role"], piece["exchange"])
         self.pieces[step] = piece
         answer = Answer(piece["text"], truncated=piece["truncated"], error=piece["error"])
         if role == "suggestion":
-            self.suggestions[exchange] = read_suggestion(answer, self.rubric, self.on_record.scores)
+            self.suggestions[exchange] = read_suggestion(answer, self.rubric, self.scores_on_record)
         elif role == "review":
             self.reviews[exchange] = read_review(answer)
         else:
-            self.revised = self._read_revision(answer)
+            self.revised = self._read_revision(answer, self.suggestions[exchange])
 
-    def _read_revision(self, answer: Answer) -> ParsedAnswer:
-        _, suggestion = self.accepted
+    def _read_revision(self, answer: Answer, suggestion: Suggestion) -> ParsedAnswer:
         if answer.error:
             return ParsedAnswer(False, answer.error)
         reading = parse_verdict(answer.text, self.rubric, len(self.order), truncated=answer.truncated)
@@ -250,11 +255,10 @@ class Partners:
     about: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        self.reviser = self.reviser or self.suggester
         self.questions = self.questions if self.search else 0
-        settings = [chat.fingerprint for chat in (self.suggester, self.reviewer, self.reviser)]
-        settings += [template_fingerprint("discussion"), self.questions, self.exchanges, self.shuffle]
-        self.fingerprint = digest([*settings, list(self.about)])
+        fingerprints = [chat.fingerprint for chat in (self.suggester, self.reviewer, self.reviser or self.suggester)]
+        settings = [template_fingerprint("discussion"), self.questions, self.exchanges, self.shuffle]
+        self.fingerprint = digest([*fingerprints, *settings, list(self.about)])
 
     def open(self, mistakes: Sequence[Mistake], journal: Journal) -> list[Discussion]:
         """Return the discussion of every mistake, with the messages that the journal holds.
@@ -330,7 +334,7 @@ class Partners:
         return [next(self._suggestion(discussion, 1)) for discussion in discussions if not discussion.pieces]
 
     def _chat(self, role: str) -> Chat:
-        return {"suggestion": self.suggester, "review": self.reviewer, "revision": self.reviser}[role]
+        return {"suggestion": self.suggester, "review": self.reviewer, "revision": self.reviser or self.suggester}[role]
 
     def _answers(
         self, step: Step, reached: dict[str, Discussion], missing: set[str]
@@ -363,12 +367,14 @@ class Partners:
             new = [question for question in questions if normalise(question) not in seen]
             seen.update(map(normalise, new))
             may_ask = bool(new) and len(asked) + 1 < self.questions
-            passages = [passage.to_dict() for passage in find_passages(self.search, new)] if new else None
+            passages = (
+                [passage.to_dict() for passage in find_passages(self.search, new)] if new and self.search else None
+            )
             asked.append({"text": own_text(answer.text), "questions": new, "passages": passages, "goes_on": may_ask})
 
     def _questions(self, answer: Answer, discussion: Discussion) -> list[str]:
         """Return the questions after a message's last suggestion, or all if there is no suggestion."""
-        suggestion = read_suggestion(answer, discussion.rubric, discussion.on_record.scores)
+        suggestion = read_suggestion(answer, discussion.rubric, discussion.scores_on_record)
         rest = own_text(answer.text)[suggestion.end :] if not suggestion.error else answer.text
         return questions_of(replace(answer, text=rest), discussion.rubric, len(discussion.order))
 

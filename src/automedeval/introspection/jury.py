@@ -20,9 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from automedeval.dataset.instructions import shuffled_slots
 from automedeval.introspection.mistakes import Mistake, Recorded
-from automedeval.records import DECISIONS, RATER, RecordError, digest, read_lines
+from automedeval.records import DECISIONS, RecordError, digest, read_lines
 from automedeval.records.journal import write_whole
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, reads_back
 from automedeval.rubrics.slots import choice_names, reordered
@@ -47,19 +46,19 @@ class Ruling:
 
 
 def read_rulings(
-    path: str | Path, recorded: Mapping[str, Recorded], seed: int = 0
-) -> tuple[dict[str, Ruling], dict[str, dict]]:
+    path: str | Path, recorded: Mapping[str, Recorded]
+) -> tuple[dict[str, Ruling], dict[str, dict[str, Any]]]:
     """Read the jury's decisions, and all lines of the file by case id.
 
     Args:
         recorded: the training cases by id.
-        seed: of the data set; it gives the slots of raters' readings that name none.
 
     Raises:
         RecordError: a line on an unknown or repeated case, on another judge's verdict, or on answers or a verdict that changed;
             an unknown decision; a revision that does not fit the case, the scale or the grammar.
     """
-    rulings, lines = {}, {}
+    rulings: dict[str, Ruling] = {}
+    lines: dict[str, dict[str, Any]] = {}
     for place, line in read_lines(path):
         case_id = _case_id(line, place)
         if case_id not in recorded:
@@ -67,7 +66,7 @@ def read_rulings(
         if case_id in lines:
             raise RecordError(f"{place}: case {case_id!r} has a line already")
         lines[case_id] = line
-        if (ruling := _ruling(line, recorded[case_id], place, seed)) is not None:
+        if (ruling := _ruling(line, recorded[case_id], place)) is not None:
             rulings[case_id] = ruling
     return rulings, lines
 
@@ -83,7 +82,7 @@ def _digest(recorded: Recorded) -> str:
     return digest([recorded.case.digest, recorded.row["completion"]])
 
 
-def _ruling(line: Mapping[str, Any], recorded: Recorded, place: str, seed: int) -> Ruling | None:
+def _ruling(line: Mapping[str, Any], recorded: Recorded, place: str) -> Ruling | None:
     decision, annotator, judge = line.get("decision"), line.get("annotator"), line.get("judge")
     if decision is None:
         return None
@@ -103,17 +102,13 @@ def _ruling(line: Mapping[str, Any], recorded: Recorded, place: str, seed: int) 
         raise RecordError(f"{place}: 'annotator' must be a name or null, not {json.dumps(annotator)}")
     if decision == "keep":
         return Ruling(recorded.case.id, "keep", None, annotator)
-    order = line.get("order", recorded.order)
-    if "order" not in line and str(judge).startswith(RATER) and recorded.rubric.scale:
-        # Older lines of raters' readings have no order: theirs is the one before the shuffle.
-        order = given_order(recorded, seed)
-    reading = _reading(line, recorded, order, place)
+    reading = _reading(line, recorded, line.get("order", recorded.order), place)
     if reading is None:
         raise RecordError(f"{place}: a revision needs a score for every response that was shown")
     return Ruling(recorded.case.id, "revise", reading, annotator)
 
 
-def _reading(line: Mapping[str, Any], recorded: Recorded, order: Sequence[int], place: str) -> ParsedAnswer | None:
+def _reading(line: Mapping[str, Any], recorded: Recorded, order: Any, place: str) -> ParsedAnswer | None:
     """Return the verdict of a line, in the slots of the row; None if a score is missing."""
     rubric, rationale = recorded.rubric, line.get("rationale")
     whole = isinstance(order, list | tuple) and all(type(index) is int for index in order)
@@ -137,8 +132,9 @@ def _reading(line: Mapping[str, Any], recorded: Recorded, order: Sequence[int], 
             return None
         low, high = rubric.scale
         if wrong := [score for score in chosen if type(score) is not int or not low <= score <= high]:
-            wrong = json.dumps(wrong[0])
-            raise RecordError(f"{place}: a score must be a whole number from {low} to {high}, not {wrong}")
+            raise RecordError(
+                f"{place}: a score must be a whole number from {low} to {high}, not {json.dumps(wrong[0])}"
+            )
         reading = reordered(ParsedAnswer(True, None, rationale, tuple(chosen)), order, recorded.order, rubric.slot_word)
     if not reads_back(format_verdict(reading, rubric), rubric, len(order)):
         raise RecordError(f"{place}: 'rationale' holds a control token, or a line that reads as a verdict")
@@ -172,40 +168,31 @@ def read_readings(
     Returns:
         The rulings by case id; how many readings of the needed cases are "usable" and "unusable" (a score is missing).
     """
-    found: dict[str, dict[str, ParsedAnswer]] = defaultdict(dict)
-    counts, needed = Counter(), set(needed)
+    readings: dict[str, dict[str, ParsedAnswer]] = defaultdict(dict)
+    counts: Counter[str] = Counter()
+    needed = set(needed)
     for place, line in read_lines(path):
         case_id, annotator = _case_id(line, place), line.get("annotator")
         if case_id not in recorded:
             continue
         if not recorded[case_id].rubric.scale:
             raise RecordError(f"{place}: readings have scores, and {recorded[case_id].rubric.name} gives choices")
-        if not isinstance(annotator, str) or annotator in found[case_id]:
+        if not isinstance(annotator, str) or annotator in readings[case_id]:
             wanted = f"a rater who has no reading of {case_id!r} yet"
             raise RecordError(f"{place}: 'annotator' must be {wanted}, not {annotator!r}")
-        order = line.get("order") or given_order(recorded[case_id], seed)
-        reading = _reading(line, recorded[case_id], order, place)
+        reading = _reading(line, recorded[case_id], line.get("order"), place)
         if case_id in needed:
             counts["unusable" if reading is None else "usable"] += 1
         if reading is not None:
-            found[case_id][annotator] = reading
+            readings[case_id][annotator] = reading
     rulings = {}
-    for case_id in needed & {case_id for case_id, readings in found.items() if readings}:
+    for case_id in needed & {case_id for case_id, by_rater in readings.items() if by_rater}:
         rng = random.Random(f"{seed}:{round_number}:{case_id}".encode("utf-8", "backslashreplace"))
-        annotator = rng.choice(sorted(found[case_id]))
-        reading = found[case_id][annotator]
+        annotator = rng.choice(sorted(readings[case_id]))
+        reading = readings[case_id][annotator]
         keeps = reading.scores == recorded[case_id].reading.scores
         rulings[case_id] = Ruling(case_id, "keep" if keeps else "revise", None if keeps else reading, annotator)
     return rulings, counts
-
-
-def given_order(recorded: Recorded, seed: int) -> tuple[int, ...]:
-    """Return the order of the verdict on record before its data set shuffled the slots with `seed`.
-
-    Raters' readings name the doctors in these slots; older lines do not hold the order.
-    """
-    turned = shuffled_slots(sorted(recorded.order), recorded.case.id, seed)
-    return tuple(index for _, index in sorted(zip(turned, recorded.order)))
 
 
 def write_queue(path: Path, undecided: Sequence[Mistake], lines: Mapping[str, dict[str, Any]]) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from automedeval.judges.requests import Request
 from automedeval.records import Case, RecordError, Verdict, as_shown, digest, read_placed
 from automedeval.rubrics import Rubric
@@ -91,7 +93,7 @@ class Mistake:
         if not verdict.valid:
             return {"rationale": None, "scores": None, "error": verdict.error, "raw": verdict.raw[:LONGEST_RAW]}
         seen = seen_from(verdict, order, self.recorded.rubric.slot_word)
-        return {"rationale": seen.rationale, "scores": list(seen.scores), "error": None, "raw": None}
+        return {"rationale": seen.rationale, "scores": list(seen.scores or ()), "error": None, "raw": None}
 
     @property
     def digest(self) -> str:
@@ -199,10 +201,9 @@ def _check(verdict: Verdict, recorded: Recorded, place: str) -> None:
         raise RecordError(f"{place}: the order {list(verdict.order)} does not fit {there} responses of {case.id!r}")
     if not verdict.valid:
         return
-    given = verdict.scores if recorded.rubric.scale else verdict.choices
-    if not given:
+    if not (verdict.scores if recorded.rubric.scale else verdict.choices):
         raise RecordError(f"{place}: a valid verdict without {'scores' if recorded.rubric.scale else 'choices'}")
-    if recorded.rubric.scale and set(by_slot(given, recorded.order)) == {None}:
+    if recorded.rubric.scale and set(by_slot(verdict.scores or (), recorded.order)) == {None}:
         raise RecordError(f"{place}: no score of any response that the verdict on record is on")
 
 
@@ -239,14 +240,16 @@ def _kind(recorded: Recorded, verdicts: Sequence[Verdict], tolerance: float) -> 
     if not recorded.rubric.scale:
         return "choices" if any(_distance(recorded, verdict) for verdict in verdicts) else None
     judged = {}
-    for index, scores in zip(recorded.order, zip(*(by_slot(verdict.scores, recorded.order) for verdict in verdicts))):
-        if given := [score for score in scores if score is not None]:
-            judged[index] = sum(given) / len(given)
-    known = recorded.scores
+    by_verdict = [by_slot(verdict.scores or (), recorded.order) for verdict in verdicts]
+    for index, scores in zip(recorded.order, zip(*by_verdict)):
+        if present := [score for score in scores if score is not None]:
+            judged[index] = sum(present) / len(present)
+    on_record = recorded.scores
     for one, other in itertools.combinations(judged, 2):
-        if relation_of(judged[one] - judged[other]) != relation_of(known[one] - known[other]):
+        gaps = np.array([values[one] - values[other] for values in (judged, on_record)])
+        if len(set(relation_of(gaps))) > 1:
             return "relations"
-    if any(abs(judged[index] - known[index]) > tolerance + SAME for index in judged):
+    if any(abs(judged[index] - on_record[index]) > tolerance + SAME for index in judged):
         return "scores"
     return None
 
@@ -254,6 +257,7 @@ def _kind(recorded: Recorded, verdicts: Sequence[Verdict], tolerance: float) -> 
 def _distance(recorded: Recorded, verdict: Verdict) -> float:
     """Return the difference of a verdict from the record: the sum of points, or the number of choices."""
     if recorded.rubric.scale:
-        pairs = zip(recorded.reading.scores, by_slot(verdict.scores, recorded.order))
-        return sum(abs(score - given) for score, given in pairs if given is not None)
-    return sum(verdict.choices.get(name) != choice for name, choice in recorded.choices.items())
+        pairs = zip(recorded.reading.scores or (), by_slot(verdict.scores or (), recorded.order))
+        return sum(abs(score - judged) for score, judged in pairs if judged is not None)
+    choices = verdict.choices or {}
+    return sum(choices.get(name) != choice for name, choice in recorded.choices.items())

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from automedeval.dataset.folder import TEST, Dataset, origin, write_rows
-from automedeval.introspection.discussion import Discussion
+from automedeval.introspection.discussion import Discussion, Suggestion
 from automedeval.introspection.jury import Ruling
 from automedeval.introspection.mistakes import KINDS, Mistake, Recorded, RoundJudge
 from automedeval.models.tokenization import PromptEncoder
@@ -60,7 +60,7 @@ class Decision:
     def to_dict(self) -> dict[str, Any]:
         """Return the record of one mistake: both verdicts, all messages, the suggestion and the revised verdict (Eq. 2)."""
         recorded, discussion, judged = self.recorded, self.discussion, self.mistake.judged
-        accepted = discussion.accepted if discussion else None
+        accepted = discussion and discussion.accepted
         # Paper: Eq. 2 conditions the revised verdict on the old one and on the suggestion S: three fields here.
         return {
             "case_id": recorded.case.id,
@@ -106,8 +106,8 @@ def decide(
     for mistake in mistakes:
         case_id = mistake.case_id
         discussion, ruling = discussions.get(case_id), rulings.get(case_id)
-        if discussion is not None and discussion.consensus:
-            decisions.append(_by_consensus(discussion))
+        if discussion is not None and discussion.accepted is not None and discussion.consensus:
+            decisions.append(_by_consensus(discussion, *discussion.accepted))
         elif ruling is None:
             decisions.append(Decision(mistake, discussion))
         else:
@@ -115,20 +115,18 @@ def decide(
             if case_id not in times or times[case_id]["ruling"] != decided:
                 times[case_id] = {"case_id": case_id, "role": "jury", "ruling": decided, "when": now()}
                 journal.append(times[case_id])
-            found = (ruling.decision, ruling.reading, ruling.annotator, times[case_id]["when"])
-            decisions.append(Decision(mistake, discussion, "jury", *found))
+            details = (ruling.decision, ruling.reading, ruling.annotator, times[case_id]["when"])
+            decisions.append(Decision(mistake, discussion, "jury", *details))
     journal.sync()
     return decisions
 
 
-def _by_consensus(discussion: Discussion) -> Decision:
-    exchange, suggestion = discussion.accepted
-    about = {"mistake": discussion.mistake, "discussion": discussion, "by": "consensus"}
-    if suggestion.keep:
-        return Decision(**about, decision="keep", when=discussion.pieces["review", exchange]["when"])
-    order, word = discussion.mistake.recorded.order, discussion.rubric.slot_word
-    reading = reordered(discussion.revised, discussion.order, order, word)
-    return Decision(**about, decision="revise", reading=reading, when=discussion.pieces["revision", exchange]["when"])
+def _by_consensus(discussion: Discussion, exchange: int, suggestion: Suggestion) -> Decision:
+    mistake, pieces = discussion.mistake, discussion.pieces
+    if suggestion.keep or discussion.revised is None:  # a consensus to revise has a revision
+        return Decision(mistake, discussion, "consensus", "keep", when=pieces["review", exchange]["when"])
+    reading = reordered(discussion.revised, discussion.order, mistake.recorded.order, discussion.rubric.slot_word)
+    return Decision(mistake, discussion, "consensus", "revise", reading, when=pieces["revision", exchange]["when"])
 
 
 def refuse_silence(discussions: Sequence[Discussion], partners: Mapping[str, str]) -> None:
@@ -137,10 +135,10 @@ def refuse_silence(discussions: Sequence[Discussion], partners: Mapping[str, str
     Args:
         partners: "suggester" and "reviewer" → the name of the model.
     """
-    silent = Counter(discussion.silent for discussion in discussions)
-    if not discussions or silent[None]:
+    silent = Counter(discussion.silent for discussion in discussions if discussion.silent)
+    if not discussions or silent.total() < len(discussions):
         return
-    (who, count), *_ = silent.most_common(1)
+    who, count = silent.most_common(1)[0]
     role = "suggestion" if who == "suggester" else "review"
     steps = (step for discussion in discussions if discussion.silent == who for step in discussion.pieces.items())
     piece = next(piece for (each, _), piece in steps if each == role)
@@ -201,7 +199,7 @@ class Round:
 
     def report_discussions(self, discussions: Sequence[Discussion], partners: Mapping[str, str]) -> None:
         """Report how the discussions ended, and how many messages of the partners could not be parsed."""
-        at = Counter(discussion.accepted[0] for discussion in discussions if discussion.consensus)
+        at = Counter(each.accepted[0] for each in discussions if each.accepted and each.consensus)
         silent = Counter(discussion.silent for discussion in discussions if discussion.silent)
         self.unreadable = {
             "suggestion": sum(bool(each.error) for one in discussions for each in one.suggestions.values()),
@@ -235,7 +233,8 @@ class Round:
     def counts(self) -> dict[str, Any]:
         """Return how many cases, mistakes and decisions of each kind there are."""
         decided = Counter((decision.by, decision.decision) for decision in self.decisions)
-        at = Counter(decision.discussion.accepted[0] for decision in self.decisions if decision.by == "consensus")
+        agreed = [each.discussion for each in self.decisions if each.discussion and each.by == "consensus"]
+        at = Counter(discussion.accepted[0] for discussion in agreed if discussion.accepted)
         return {
             "cases": len(self.recorded),
             "mistakes": len(self.decisions),
@@ -265,12 +264,15 @@ class Round:
             RecordError: no training row is left.
         """
         # Paper: Table 1 says "All Blocks" for the rounds; section 3.3 updates the data set with the revised instances.
-        decisions = {decision.recorded.case.id: decision for decision in self.decisions if decision.reading}
-        chosen = [each for each in self.recorded if train_on == "all" or each.case.id in decisions]
-        made = {name: revised_row(each.recorded, each.reading, each.by) for name, each in decisions.items()}
+        revised = {
+            each.recorded.case.id: revised_row(each.recorded, each.reading, each.by)
+            for each in self.decisions
+            if each.reading and each.by
+        }
+        chosen = [each for each in self.recorded if train_on == "all" or each.case.id in revised]
         waiting = {mistake.case_id for mistake in self.waiting}
         left_out = waiting if self.on_waiting == LEAVE_OUT else set()
-        rows = [made.get(each.case.id, each.row) for each in chosen if each.case.id not in left_out]
+        rows = [revised.get(each.case.id, each.row) for each in chosen if each.case.id not in left_out]
         rubrics = {each.rubric.name: each.rubric for each in chosen}
         written = write_rows(folder / f"{TRAIN}.parquet", rows, encoder, max_length, rubrics)
         splits, origins = {TRAIN: written.statistics}, written.origins
@@ -284,7 +286,7 @@ class Round:
         gone = {row["case_id"] for row, _ in rejected}
         old = sum(each.case.id in waiting - gone for each in chosen)
         more = f"; {old:,} wait for the jury and keep their old verdict" if old else ""
-        self.report(f"rows: {counted}; {len(decisions):,} revised{more}")
+        self.report(f"rows: {counted}; {len(revised):,} revised{more}")
         if not splits[TRAIN]["rows"]:
             raise RecordError(f"{self.dataset.place}: no training row is left (--train_on {train_on})")
         if TEST in self.dataset.splits:

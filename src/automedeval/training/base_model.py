@@ -69,11 +69,13 @@ def weight_faults(folder: Path, config: Any) -> list[str]:
             return [f"{index.name} names {missing[0]}, which is not there"]
     elif not (folder / "model.safetensors").exists():
         return ["no weights in safetensors; recipes/convert_checkpoint.py makes them of pytorch_model*.bin"]
-    options = {"device_map": "meta", "use_safetensors": True, "ignore_mismatched_sizes": True}
+    options: dict[str, Any] = {"device_map": "meta", "use_safetensors": True, "ignore_mismatched_sizes": True}
     try:
-        _, report = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True, **options)
+        # With `output_loading_info` this is a pair, which its annotation does not say.
+        loaded: Any = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True, **options)
     except Exception as error:  # noqa: BLE001  a bad checkpoint makes transformers and safetensors raise a dozen kinds
         return [f"its weights cannot be loaded: {_line(error)}"]
+    _, report = loaded
     faults = []
     if missing := sorted(report["missing_keys"]):
         faults.append(f"{len(missing):,} of its weights are missing, {missing[0]} for one")

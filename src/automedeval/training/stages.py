@@ -64,10 +64,9 @@ def read_rows(parts: Sequence[tuple[str | None, str]]) -> tuple[str, list[str], 
     Raises:
         RecordError: there are several data sets, a split is the test split, or one cannot be read.
     """
-    names, splits = {name for name, _ in parts}, [split for _, split in parts]
-    if len(names) != 1 or None in names:
+    (dataset, *others), splits = {name for name, _ in parts}, [split for _, split in parts]
+    if dataset is None or others:
         raise RecordError("dataset_name, or the paths under datasets, must name one data set")
-    (dataset,) = names
     if TEST in splits:
         raise RecordError(f"{dataset}: the split {TEST!r} is held out; no run trains on it")
     from datasets import Dataset, concatenate_datasets  # slow to import, and only training needs it
@@ -231,15 +230,14 @@ def begin(output: Path, record: Mapping[str, Any]) -> bool:
     """Reserve a folder for a run; return whether the same run has finished there already.
 
     In the record, `identity` holds everything that determines the weights, by name, as JSON values: a run is resumed only if
-    all of it is unchanged. `arguments` holds all arguments; a name that an older record lacks under `identity` is looked up
-    there. A folder that holds another run or other files is a RecordError.
+    all of it is unchanged. A folder that holds another run or other files is a RecordError.
     """
     there, now = read_record(output), record["identity"]
     if there is None:
         if output.exists() and any(output.iterdir()):
             raise RecordError(f"{output}: holds files that are no training run; choose another --output_dir")
     else:
-        was = {name: there.get("arguments", {}).get(name) for name in now} | there["identity"]
+        was = there["identity"]
         if changed := sorted(name for name in {*was, *now} if was.get(name) != now.get(name)):
             name = changed[0]
             old, new = _short(was.get(name)), _short(now.get(name))
