@@ -32,7 +32,7 @@ class Scripted(SequentialChat):
     """A chat that answers with its lines one after the other, and records the messages it received."""
 
     def __init__(self, *lines, name="scripted"):
-        self.lines, self.name, self.fingerprint = list(lines), name, name
+        self.lines, self.name, self._fingerprint = list(lines), name, name
         self.shown = []
 
     def estimate(self, prompts):

@@ -250,7 +250,7 @@ def test_verdicts_with_and_without_a_constraint_have_other_settings():
         for endpoint in (first, second):
             for options in ({}, {"structured_output": False}):
                 chat = chat_at(endpoint, **options)
-                chat.fingerprint = "the same"  # the address is a part of it
+                chat._fingerprint = "the same"  # the address is a part of it
                 prints.add(Judge(chat, "automedeval").fingerprint)
         assert len(prints) == 2  # constrained, free
 

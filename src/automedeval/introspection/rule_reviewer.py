@@ -37,7 +37,7 @@ class RuleOnRatings(SequentialChat):
             raise RecordError(f"{self.path}: the file is empty")
         means = {key: [sum(scores) / len(scores) for scores in by.values()] for key, by in given.items()}
         self._means = {key: sum(each) / len(each) for key, each in means.items()}
-        self.fingerprint = digest(sorted((*key, mean) for key, mean in self._means.items()))
+        self._fingerprint = digest(sorted((*key, mean) for key, mean in self._means.items()))
 
     def check(self, cases: Iterable[Case]) -> None:
         """Raise RecordError if a response of one of these cases has no rating."""

@@ -174,10 +174,17 @@ class Chat(ABC):
     """
 
     name: str
-    fingerprint: str
-    constrains = False
     batched = False
     accepted = False
+    _fingerprint: str
+
+    @property
+    def fingerprint(self) -> str:
+        return self._fingerprint
+
+    @property
+    def constrains(self) -> bool:
+        return False
 
     def prepare(self) -> None:  # noqa: B027  most chats load nothing
         """Load now what takes long to load, so that its faults come before anything else is done."""

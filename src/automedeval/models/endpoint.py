@@ -155,7 +155,7 @@ class OpenAIChat(Chat):
         self.served |= {"revision": self.revision} if self.revision else {}
         settings = [str(self.client.base_url), self.model, self.max_new_tokens, self.temperature, self.seed]
         settings += [self.structured_output, self.top_logprobs]
-        self.fingerprint = digest(settings + ([self.served] if self.served else []))
+        self._fingerprint = digest(settings + ([self.served] if self.served else []))
         self.failures: list[str] = []
         self.left_out: list[str] = []
         self.from_cache = self.asked = 0

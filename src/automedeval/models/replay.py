@@ -50,7 +50,7 @@ class RecordedChat(SequentialChat):
         author = f"teacher {self.teacher!r}, role {self.role!r}, knowledge {self.knowledge!r}"
         if not self._texts:
             raise RecordError(f"{self.path}: no line of {author}")
-        self.fingerprint = digest([self.teacher, self.role, self.knowledge, sorted(self._texts.items())])
+        self._fingerprint = digest([self.teacher, self.role, self.knowledge, sorted(self._texts.items())])
 
     def estimate(self, prompts: Sequence[Prompt]) -> tuple[int, float]:
         contents = [message["content"] for prompt in prompts for message in prompt.messages]
