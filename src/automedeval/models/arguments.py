@@ -164,29 +164,28 @@ class ChatArguments:
 
             # Each process spends its own share.
             budget = Budget(self.max_cost and self.max_cost / processes.count, self.price_in, self.price_out)
-            own = {"seed": seed, "cache": None, "budget": budget, "revision": self.judge_revision}
-            own |= {"offer": {"": None, "free": ServerCapabilities(), "constrained": OF_BATCH_FILES}[self.batch_file]}
-            chat = OpenAIChat(name, **self._shared(OpenAIChat) | own)
+            offer = {"": None, "free": ServerCapabilities(), "constrained": OF_BATCH_FILES}[self.batch_file]
+            options = self._shared(OpenAIChat) | {"seed": seed, "cache": None, "budget": budget, "offer": offer}
+            chat = OpenAIChat(name, revision=self.judge_revision, **options)
             cache = self.cache if self.cache != "auto" else "~/.cache/automedeval" if chat.official else "off"
             chat.cache = None if cache == "off" else Path(cache).expanduser()
             return chat
         from automedeval.models.local import LocalChat  # torch is loaded by those who need it
 
         try:
-            own = {"seed": seed, "processes": processes}
-            chat = LocalChat(model, **self._shared(LocalChat) | own)
+            local = LocalChat(model, seed=seed, processes=processes, **self._shared(LocalChat))
             if self.loads:
-                chat.prepare()
+                local.prepare()
         except AutoMedEvalError:
             raise
         except Exception as error:  # noqa: BLE001  a bad checkpoint makes transformers, torch and safetensors raise a dozen kinds
             raise RecordError(f"{model} cannot be loaded: {' '.join(str(error).split())[:300]}") from None
-        if chat.precision:
-            self.computed[chat.name] = chat.precision
-        for chosen in filter(None, [chat.precision, chat.room]):
+        if local.precision:
+            self.computed[local.name] = local.precision
+        for chosen in filter(None, [local.precision, local.room]):
             if processes.rank == 0:
-                print(f"{chat.name}: {chosen}", file=sys.stderr)
-        return chat
+                print(f"{local.name}: {chosen}", file=sys.stderr)
+        return local
 
     def _shared(self, kind: type) -> dict[str, Any]:
         """Return the arguments that a chat of this kind has a field for."""

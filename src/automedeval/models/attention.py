@@ -6,14 +6,11 @@ import sys
 from transformers.utils import is_flash_attn_2_available
 
 
-def attention_here(wanted: str | None) -> str | None:
+def attention_here(wanted: str) -> str:
     """Return the attention implementation to load a checkpoint with on this machine.
 
     FlashAttention 2 becomes "sdpa" where flash-attn is not installed or there is no GPU for it, and the first process prints
     a line about it. Without this, transformers would end with an error, or download a kernel, which is code, from the Hub.
-
-    Args:
-        wanted: as in transformers; None for its default.
     """
     if wanted != "flash_attention_2" or is_flash_attn_2_available():
         return wanted

@@ -8,7 +8,6 @@ so that a rationale that reaches its limit does not cost them. A value whose pro
 with others (`response_a`, `response_b`) takes one more short request.
 """
 
-import itertools
 import json
 import re
 from collections import Counter, defaultdict
@@ -190,7 +189,7 @@ def constrained_answer(prompt: Prompt, continues: bool = True, sampled: bool = F
         if continues:
             head, first = _next_slot(*slots[0])
             written, asked = written + head, [first]
-        request = (*itertools.chain.from_iterable(field[:2] for field in asked), asked[-1][2])
+        request = [part for literal, slot, _ in asked for part in (literal, slot)] + [asked[-1][2]]
         reply = yield Step(written, tuple(part for part in request if part))
         usage.update(reply.answer.usage)
         if reply.answer.error:

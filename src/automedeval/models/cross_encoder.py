@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -68,7 +69,7 @@ def _quiet() -> Iterator[None]:
 def save_adapter(model: CrossEncoder, folder: Path) -> None:
     """Write an adapter and the head as safetensors, without a path of this machine."""
     folder.mkdir(parents=True, exist_ok=True)
-    network = model[0].model
+    network: Any = model[0].model
     config = network.peft_config["default"].to_dict()
     config |= {"base_model_name_or_path": None, "target_modules": sorted(config["target_modules"])}
     weights = {

@@ -39,6 +39,9 @@ class _BufferLayer(DynamicLayer):
     some rows, `rows`; keys and values up to `end` are known.
     """
 
+    keys: torch.Tensor
+    values: torch.Tensor
+
     def __init__(self, count: int, capacity: int, dtype: torch.dtype):
         super().__init__()
         self.count, self.capacity, self.kept_as = count, capacity, dtype
@@ -81,7 +84,7 @@ class Prefix:
         """Compute the keys and values of a prefix once."""
         rows = Rows(model, 1, len(tokens))
         rows.start([tokens], len(tokens))
-        return cls(tokens, [(each.keys, each.values) if each.is_initialized else None for each in rows.cache.layers])
+        return cls(tokens, [(each.keys, each.values) if each.is_initialized else None for each in rows.layers])
 
 
 class Rows:
@@ -95,15 +98,17 @@ class Rows:
         pad: any token id; padding is masked.
     """
 
+    logits: torch.Tensor
+
     def __init__(self, model, count: int, capacity: int, prefix: Prefix | None = None, pad: int = 0):
         self.model, self.pad, self.active = model, pad, count
         self.prefix = prefix or Prefix()
         layers, dtype = DynamicCache(config=model.config).layers, cache_dtype(model, model.device)
-        self.cache = Cache(layers=[_BufferLayer(count, capacity, dtype) for _ in layers])
+        self.layers = [_BufferLayer(count, capacity, dtype) for _ in layers]
+        self.cache = Cache(layers=[*self.layers])
         self.length = 0  # the place where all rows end
         self.tokens: list[list[int]] = [[] for _ in range(count)]
         self.begins = [0] * count  # the place of each row's first token
-        self.logits: torch.Tensor | None = None
         self.chance: list[random.Random] = []  # for sampling: one generator per row, which moves with the row
         self.ahead = switches(model.device).ahead
         self._gapless = attends_to_all(model)
@@ -119,7 +124,7 @@ class Rows:
         self.tokens = list(map(list, prompts))
         self.length, first = max(map(len, self.tokens)), 0
         self.begins, self._begins = [self.length - len(tokens) for tokens in self.tokens], None
-        for layer, states in zip(self.cache.layers, self.prefix.states):
+        for layer, states in zip(self.layers, self.prefix.states):
             if states:
                 layer.lazy_initialization(*states)
         logits = []
@@ -140,11 +145,14 @@ class Rows:
 
     def _place_prefix(self, rows: Sequence[int], end: int) -> None:
         """Copy the prefix to the beginning of each row, as far as `end`; what follows is fed."""
-        for layer, states in zip(self.cache.layers, self.prefix.states):
-            for row in rows if states else ():
+        for layer, states in zip(self.layers, self.prefix.states):
+            if states is None:
+                continue
+            keys, values = states
+            for row in rows:
                 begin = self.begins[row]
-                for own, shared in zip((layer.keys, layer.values), states):
-                    own[row, :, begin:end] = shared[0, :, : max(end - begin, 0)]
+                layer.keys[row, :, begin:end] = keys[0, :, : max(end - begin, 0)]
+                layer.values[row, :, begin:end] = values[0, :, : max(end - begin, 0)]
 
     def feed(self, tokens: Sequence[Sequence[int]], keep: int = 1) -> torch.Tensor:
         """Append tokens to the active rows; set `self.logits` to those of the last position.
@@ -178,7 +186,7 @@ class Rows:
         if self._begins is None:
             self._begins = torch.tensor(self.begins, device=device)
         begins, self.length = self._begins[: self.active, None], self.length + 1
-        for layer in self.cache.layers:
+        for layer in self.layers:
             layer.rows, layer.start, layer.end = slice(0, self.active), start, self.length - 1
         mask = torch.arange(start, self.length, device=device) >= begins
         # transformers looks into a matrix, and waits, to see whether there is padding; a mask with four dimensions it takes.
@@ -190,7 +198,7 @@ class Rows:
         return output.logits.view(self.active, -1).float()
 
     def _states(self) -> Iterator[torch.Tensor]:
-        return (states for layer in self.cache.layers if layer.is_initialized for states in (layer.keys, layer.values))
+        return (states for layer in self.layers if layer.is_initialized for states in (layer.keys, layer.values))
 
     def _forward(self, rows: range, width: int, keep: int) -> torch.Tensor:
         """Feed the last `width` tokens of neighbouring rows, padded on the left, and return the logits."""
@@ -201,7 +209,7 @@ class Rows:
         given = [self.tokens[row][-width:] for row in rows]
         ids = torch.tensor([[self.pad] * (width - len(row)) + row for row in given], device=device)
         places = torch.arange(start, self.length, device=device) - torch.tensor(begins, device=device)[:, None]
-        for layer in self.cache.layers:
+        for layer in self.layers:
             layer.rows, layer.start, layer.end = slice(rows[0], rows[-1] + 1), start, self.length - width
         fed = {"input_ids": ids, "attention_mask": (places >= 0).long()}
         if takes_positions(self.model):
@@ -224,7 +232,8 @@ class Rows:
                 part = states[row, :, begin : self.length].clone()
                 states[row, :, begin : self.length] = states[last, :, begin : self.length]
                 states[last, :, begin : self.length] = part
-            for each in (self.tokens, self.begins, self.chance):
+            members: tuple[list, ...] = (self.tokens, self.begins, self.chance)
+            for each in members:
                 if each:
                     each[row], each[last] = each[last], each[row]
             self._begins = None
@@ -232,8 +241,8 @@ class Rows:
         return last
 
 
-class SingleRow:
-    """One sequence without padding, with the members of `Rows`, for what `longest_in_batch` does not allow in a batch.
+class SingleRow(Rows):
+    """One sequence without padding, for what `longest_in_batch` does not allow in a batch.
 
     The model keeps what it wants of the sequence, as in transformers' `generate`.
     """
@@ -243,10 +252,9 @@ class SingleRow:
     def __init__(self, model):
         self.model, self.active = model, 1
         self.switch = longest_in_batch(model)
-        self.tokens: list[int] = []
+        self.tokens = [[]]
         self.kept: dict = {}
-        self.logits: torch.Tensor | None = None
-        self.chance: list[random.Random] = []
+        self.chance = []
 
     def start(self, prompts: Sequence[Sequence[int]], forward_tokens: int) -> None:
         self.feed(prompts)
@@ -254,19 +262,20 @@ class SingleRow:
     def feed(self, tokens: Sequence[Sequence[int]], keep: int = 1) -> torch.Tensor:
         """Append tokens one by one: what a recurrent layer computes of several at once after its start differs by model."""
         (new,) = tokens
-        before = len(self.tokens)
-        self.tokens.extend(new)
-        if before <= self.switch < len(self.tokens):
+        (fed,) = self.tokens
+        before = len(fed)
+        fed.extend(new)
+        if before <= self.switch < len(fed):
             self.kept = {}
         if self.kept:
-            steps = [self._forward([token], before + at, 1) for at, token in enumerate(new)]
-            found = torch.cat(steps, dim=1) if steps else self.logits[:, None]
+            steps = [self._forward_at([token], before + at, 1) for at, token in enumerate(new)]
+            logits = torch.cat(steps, dim=1) if steps else self.logits[:, None]
         else:
-            found = self._forward(self.tokens, 0, keep)
-        self.logits = found[:, -1]
-        return found
+            logits = self._forward_at(fed, 0, keep)
+        self.logits = logits[:, -1]
+        return logits
 
-    def _forward(self, tokens: Sequence[int], at: int, keep: int) -> torch.Tensor:
+    def _forward_at(self, tokens: Sequence[int], at: int, keep: int) -> torch.Tensor:
         fed = {"input_ids": torch.tensor([tokens], device=self.model.device)}
         if takes_positions(self.model):  # some architectures count from 0 in every forward pass
             fed["position_ids"] = torch.arange(at, at + len(tokens), device=self.model.device)[None]
@@ -276,7 +285,7 @@ class SingleRow:
 
     def roll_back(self, count: int) -> None:
         """Remove the last `count` tokens; the others are computed again when the next are fed."""
-        del self.tokens[-count:]
+        del self.tokens[0][-count:]
         self.kept = {}
 
     def retire(self, row: int) -> int:

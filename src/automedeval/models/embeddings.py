@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -59,17 +60,21 @@ class Encoder:
     ):
         if dtype not in DTYPES:
             raise RecordError(f"--dtype must be one of {', '.join(DTYPES)}, not {dtype!r}")
-        self.batch_tokens = batch_tokens
-        check_least(self, 1, "batch_tokens")
         self.device = best_device() if device == "auto" else device
-        self.batch_tokens = batch_tokens or (BATCH_TOKENS_ON_CPU if self.device == "cpu" else BATCH_TOKENS)
+        usual = BATCH_TOKENS_ON_CPU if self.device == "cpu" else BATCH_TOKENS
+        self.batch_tokens = usual if batch_tokens is None else batch_tokens
+        check_least(self, 1, "batch_tokens")
         folder = checkpoint_folder(model)
         _refuse_code(folder)
         _check_pooling(model, folder, pooling)
         loaded = best_dtype(self.device) if dtype == "auto" else getattr(torch, dtype)
         try:
             options = {"dtype": loaded, "use_safetensors": True}
-            source = {"model_name_or_path": str(folder), "local_files_only": True, "model_kwargs": options}
+            source: dict[str, Any] = {
+                "model_name_or_path": str(folder),
+                "local_files_only": True,
+                "model_kwargs": options,
+            }
             if pooling:
                 source = {"modules": _modules(folder, pooling, options)}
             network = SentenceTransformer(**source, device=self.device)
@@ -88,7 +93,9 @@ class Encoder:
     @property
     def dimensions(self) -> int:
         """Return the length of a vector."""
-        return self._network.get_embedding_dimension()
+        dimensions = self._network.get_embedding_dimension()
+        assert dimensions is not None  # every checkpoint of sentence-transformers that pools has one
+        return dimensions
 
     @property
     def max_tokens(self) -> int:
@@ -109,22 +116,24 @@ class Encoder:
         A letter counts as unknown if its token is the unknown one, or if it is one letter of a word of a script that the
         vocabulary can only spell. A text without letters and digits cannot be read.
         """
-        found = []
+        if not texts:
+            return []
+        readable = []
         tokenizer = self._network.tokenizer
         with self._lock:
             options = {"add_special_tokens": False, "truncation": False, "padding": False, "verbose": False}
-            encoded = tokenizer(list(texts), return_offsets_mapping=True, **options) if texts else None
-        for number, text in enumerate(texts):
-            own = encoded.encodings[number]
-            in_word = Counter(own.word_ids)
+            encodings = tokenizer(list(texts), return_offsets_mapping=True, **options).encodings
+        assert encodings is not None  # a tokenizer with offsets is a fast one, which gives them
+        for text, encoding in zip(texts, encodings):
+            in_word = Counter(encoding.word_ids)
             known = letters = 0
-            for token, word, (start, end) in zip(own.ids, own.word_ids, own.offsets):
+            for token, word, (start, end) in zip(encoding.ids, encoding.word_ids, encoding.offsets):
                 shown = [letter for letter in text[start:end] if letter.isalnum()]
                 letters += len(shown)
                 spelt = len(shown) == 1 and in_word[word] > 1 and script(shown[0]) in self._spelt
                 known += 0 if token == tokenizer.unk_token_id or spelt else len(shown)
-            found.append(letters > 0 and 2 * known >= letters)
-        return found
+            readable.append(letters > 0 and 2 * known >= letters)
+        return readable
 
     @cached_property
     def _spelt(self) -> set[str]:
@@ -150,11 +159,15 @@ class Encoder:
         """
         vectors = np.zeros((len(texts), self.dimensions), dtype=np.float32)
         for batch in self._batches([min(count, self.max_tokens) for count in self.count(texts)]):
-            options = {"batch_size": len(batch), "convert_to_tensor": True, "show_progress_bar": False}
             with self._lock:
-                found = self._network.encode([texts[index] for index in batch], **options)
+                encoded = self._network.encode(
+                    [texts[index] for index in batch],
+                    batch_size=len(batch),
+                    convert_to_tensor=True,
+                    show_progress_bar=False,
+                )
             # Normalised again: in bfloat16 the lengths are between 0.99 and 1.01.
-            vectors[batch] = torch.nn.functional.normalize(found.float(), dim=1).cpu().numpy()
+            vectors[batch] = torch.nn.functional.normalize(encoded.float(), dim=1).cpu().numpy()
             if on_batch:
                 on_batch(len(batch))
         if not np.isfinite(vectors).all():
@@ -177,13 +190,17 @@ class Encoder:
         found: list = [None] * len(texts)
         special = torch.tensor(self._network.tokenizer.all_special_ids)
         for batch in self._batches([min(count, self.max_tokens) for count in self.count(texts)]):
-            options = {"batch_size": len(batch), "show_progress_bar": False}
             with self._lock:
-                each = self._network.encode([texts[index] for index in batch], output_value=None, **options)
-            for index, row in zip(batch, each):
-                own = ~torch.isin(row["input_ids"].cpu(), special)
-                vectors = torch.vstack([row["sentence_embedding"].cpu(), row["token_embeddings"].cpu()[own]]).float()
-                vectors = torch.nn.functional.normalize(vectors, dim=1).numpy()
+                encoded: Any = self._network.encode(
+                    [texts[index] for index in batch],
+                    batch_size=len(batch),
+                    output_value=None,
+                    show_progress_bar=False,
+                )
+            for index, row in zip(batch, encoded):
+                tokens = row["token_embeddings"].cpu()[~torch.isin(row["input_ids"].cpu(), special)]
+                stacked = torch.vstack([row["sentence_embedding"].cpu(), tokens]).float()
+                vectors = torch.nn.functional.normalize(stacked, dim=1).numpy()
                 if not np.isfinite(vectors).all():
                     raise RecordError(f"{self.name}: a vector is not finite; --dtype float32 may help")
                 found[index] = vectors[0], vectors[1:]

@@ -298,7 +298,7 @@ class LocalChat(Chat):
         parts = prompts[0].parts
         longest = max(map(len, encoded)) + self._reserve(prompts[0])
         if longest > self._longest_in_batch:
-            rows = SingleRow(self.network)
+            rows: Rows = SingleRow(self.network)
         else:
             pad = self.tokenizer.pad_token_id or 0
             rows = Rows(self.network, len(prompts), longest + 64, self._prefix, pad)
@@ -338,7 +338,7 @@ class LocalChat(Chat):
 
     def _choose_values(
         self,
-        rows: Rows | SingleRow,
+        rows: Rows,
         forced: list[list[int]] | None,
         prompts: list[list[int]],
         slots: Sequence[Field],
@@ -417,7 +417,7 @@ class LocalChat(Chat):
         return self._final[free]
 
     def _decode(self, tokens: list[int]) -> str:
-        return self.tokenizer.decode(tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        return self.tokenizer.batch_decode([tokens], skip_special_tokens=False, clean_up_tokenization_spaces=False)[0]
 
     def _join(self, written: Written, free: Free, literal: str) -> tuple[str, str]:
         """Return the free text, and the text that is still to be fed so that the row continues with `literal`."""

@@ -88,11 +88,14 @@ def answer_form(rubric: Rubric, slots: int, rationale: bool = True) -> str:
     """Return the answer with placeholders in brackets, for a prompt to show."""
     form = ""
     for part in answer_parts(rubric, slots, rationale):
-        if isinstance(part, Slot) and rubric.scores_criteria:
-            part = f"[{part.values[0]} to {part.values[-1]}]"
-        elif isinstance(part, Slot):
-            part = "[verdict]" if rubric.output.get("value_key") else f"[{' or '.join(part.values)}]"
-        form += "[your assessment]" if isinstance(part, Free) else part
+        if isinstance(part, str):
+            form += part
+        elif isinstance(part, Free):
+            form += "[your assessment]"
+        elif rubric.scores_criteria:
+            form += f"[{part.values[0]} to {part.values[-1]}]"
+        else:
+            form += "[verdict]" if rubric.output.get("value_key") else f"[{' or '.join(part.values)}]"
     return form
 
 
@@ -100,7 +103,8 @@ def answer_schema(parts: Sequence[Part]) -> dict[str, Any] | None:
     """Return the JSON schema of a JSON answer with these parts; None for other grammars."""
     if not (isinstance(parts[0], str) and parts[0].startswith("{")):
         return None
-    marks, form = [], ""
+    marks: list[Free | Slot] = []
+    form = ""
     for part in parts:
         if isinstance(part, str):
             form += part
@@ -115,9 +119,11 @@ def answer_schema(parts: Sequence[Part]) -> dict[str, Any] | None:
             required = list(properties)
             return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
         mark = marks[int(value[1:])]
+        if isinstance(mark, Free):
+            return {"type": "string"}
         if value[0] == "\x1e":
             return {"type": "integer", "enum": [int(number) for number in mark.values]}
-        return {"type": "string", "enum": list(mark.values)} if isinstance(mark, Slot) else {"type": "string"}
+        return {"type": "string", "enum": list(mark.values)}
 
     return schema(json.loads(form, strict=False))
 
@@ -125,18 +131,21 @@ def answer_schema(parts: Sequence[Part]) -> dict[str, Any] | None:
 def format_verdict(reading: ParsedAnswer, rubric: Rubric) -> str:
     """Return the text of valid values in the rubric's grammar; `parse_verdict` returns the values again."""
     slots = len(reading.scores) if reading.scores else 2
+    rationale, scores, choices = reading.rationale or "", reading.criterion_scores or {}, reading.choices or {}
     if rubric.scores_criteria:
-        words = [reading.criterion_scores[name][slot] for slot in range(slots) for name in rubric.output_criteria]
+        values = [str(scores[name][slot]) for slot in range(slots) for name in rubric.output_criteria]
+    elif reading.scores:
+        values = [str(score) for score in reading.scores]
     else:
-        words = reading.scores or [rubric.choices[reading.choices[name]] for name in rubric.output_criteria]
-    values = iter(str(word) for word in words)
+        values = [rubric.choices[choices[name]] for name in rubric.output_criteria]
     text = ""
     for part in answer_parts(rubric, slots, reading.rationale is not None):
         if isinstance(part, Slot):
-            part = next(values)
+            text += values.pop(0)
         elif isinstance(part, Free):
-            part = json.dumps(reading.rationale, ensure_ascii=False)[1:-1] if part.json_string else reading.rationale
-        text += part
+            text += json.dumps(rationale, ensure_ascii=False)[1:-1] if part.json_string else rationale
+        else:
+            text += part
     return text
 
 
@@ -247,7 +256,7 @@ def _patterns(rubric: Rubric) -> tuple[re.Pattern, re.Pattern]:
     word = rf"{re.escape(rubric.slot_word)}{_GAP}#?([0-9]{{1,4}})"
     slot = re.compile(rf"{lead}{_MARK}{word}{_MARK}{_GAP}[:：=]{_MARK}{_GAP}", re.I)
     # "4 points." or "4/5" with the stop after it, which "4.5" and "4/10" do not have
-    out_of = rf"(?:{_GAP}(?:/|out of){_GAP}{rubric.scale[1]}{_MARK})?(?:{_GAP}(?:points?|pts?))?"
+    out_of = rf"(?:{_GAP}(?:/|out of){_GAP}{rubric.bounds[1]}{_MARK})?(?:{_GAP}(?:points?|pts?))?"
     stop = rf"{_MARK}{_GAP}([。，；、]{_MARK}\s{{0,20}}|[.,;]?{_MARK}(?:\s{{1,20}}|\Z))"
     return slot, re.compile(rf"{_MARK}([0-9]{{1,4}}){_MARK}{out_of}{stop}", re.I)
 
@@ -267,7 +276,7 @@ def _scored_again(text: str, end: int, rubric: Rubric, values: tuple[int, ...]) 
 
 def _take_scores(text: str, position: int, rubric: Rubric, slots: int) -> tuple[dict[int, re.Match], int, str | None]:
     """Return the consecutive scores from `position`, where they end, and what is malformed about them."""
-    low, high = rubric.scale
+    low, high = rubric.bounds
     slot_pattern, score_pattern = _patterns(rubric)
     scores: dict[int, re.Match] = {}
     number, ended = 0, True
@@ -294,8 +303,8 @@ _REPEATED = None  # stands as a key in an object that has a key twice; no key of
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str | None, object]:
-    found = dict(pairs)
-    return found if len(found) == len(pairs) else {**found, _REPEATED: True}
+    members: dict[str | None, object] = {**dict(pairs)}
+    return members if len(members) == len(pairs) else members | {_REPEATED: True}
 
 
 # Numbers are never an answer; as floats, long ones are parsed quickly.
@@ -369,7 +378,7 @@ def _json_choices(answers: dict, rubric: Rubric, rationale: str | None) -> Parse
 
 
 def _json_scores(answers: dict, rubric: Rubric, rationale: str | None) -> ParsedAnswer:
-    (low, high), values = rubric.scale, []
+    (low, high), values = rubric.bounds, []
     for slot in _slot_names(rubric, len(answers)):
         own = answers[slot]
         if not isinstance(own, dict):
@@ -388,7 +397,7 @@ def _json_scores(answers: dict, rubric: Rubric, rationale: str | None) -> Parsed
     return _scored(values, rubric, rationale)
 
 
-_PREFIX = re.compile(rf"(?:(?:my |the )?(?:final )?(?:answers?|choices?|verdicts?){_MARK}{_GAP}[:：])?(.*)", re.I)
+_PREFIX = re.compile(rf"\A(?:my |the )?(?:final )?(?:answers?|choices?|verdicts?){_MARK}{_GAP}[:：]", re.I)
 
 
 def _read_comma_list(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int]:
@@ -396,8 +405,8 @@ def _read_comma_list(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswe
     end = len(text)
     after: list[list[str]] = []
     for line in reversed(text.split("\n")):
-        list_of_labels = _PREFIX.match(line.strip(" \t\r*_`~.#-"))[1]
-        labels = [label.strip(" \t*_`.") for label in list_of_labels.split(",")]
+        listed = _PREFIX.sub("", line.strip(" \t\r*_`~.#-"))
+        labels = [label.strip(" \t*_`.") for label in listed.split(",")]
         if all(label.casefold() in allowed for label in labels):
             if len(labels) != wanted:
                 return ParsedAnswer(False, f"{len(labels)} answers for {wanted} criteria"), end

@@ -44,8 +44,9 @@ _METHODS = {
     str: {"endswith", "lower", "lstrip", "rstrip", "split", "splitlines", "startswith", "strip", "upper"},
     dict: {"get", "items", "keys", "values"},
 }
-_FILTERS = ("abs", "capitalize", "count", "d", "default", "first", "float", "int", "last", "length", "lower", "string")
-_FILTERS += ("trim", "upper")
+_FILTERS = {
+    "abs", "capitalize", "count", "d", "default", "first", "float", "int", "last", "length", "lower", "string", "trim", "upper",
+}  # fmt: skip
 _LEFT = "characters left"  # how many a template may still make: a name with a blank, which no template can use
 _MADE = (nodes.BinExpr, nodes.Call, nodes.Concat, nodes.Dict, nodes.Filter, nodes.List, nodes.Tuple)
 
@@ -99,11 +100,16 @@ class _Counting(NodeTransformer):
     def generic_visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> nodes.Node:
         node = super().generic_visit(node, *args, **kwargs)
         if isinstance(node, nodes.CallBlock):
-            node.call = node.call.node  # it has to be a call; what the macro writes is counted in it
+            assert isinstance(node.call, nodes.Filter)  # of the call that was counted just before
+            call = node.call.node
+            assert isinstance(call, nodes.Call)
+            node.call = call  # it has to be a call; what the macro writes is counted in it
         elif isinstance(node, nodes.Output):
             node.nodes = [each if isinstance(each, nodes.Filter) else self._counted(each) for each in node.nodes]
         made = isinstance(node, _MADE) or (isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice))
-        return self._counted(node) if made and getattr(node, "ctx", "load") == "load" else node
+        if made and isinstance(node, nodes.Expr) and getattr(node, "ctx", "load") == "load":
+            return self._counted(node)
+        return node
 
     def _counted(self, node: nodes.Expr) -> nodes.Filter:
         return nodes.Filter(node, "counted", [], [], None, None, lineno=node.lineno)
@@ -126,8 +132,10 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         del self.globals["lipsum"]
         self._safe: dict[tuple[type, str], bool] = {}
 
-    def from_string(self, source: str, *args: Any, **kwargs: Any) -> jinja2.Template:
-        return super().from_string(_Counting().visit(self.parse(source)), *args, **kwargs)
+    def from_string(self, source: str | nodes.Template, *args: Any, **kwargs: Any) -> jinja2.Template:
+        return super().from_string(
+            _Counting().visit(self.parse(source) if isinstance(source, str) else source), *args, **kwargs
+        )
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         """Ask once for each type and name, on which alone the answer depends: it is asked dozens of times a prompt."""

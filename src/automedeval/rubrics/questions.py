@@ -38,7 +38,7 @@ def questions_of(answer: Answer, rubric: Rubric, slots: int, may_ask: bool = Tru
     if answer.error or (reading.valid and not may_ask):
         return []
     start = max(end for _, end in reading.spans) if reading.valid else 0
-    found = {}
+    found: dict[str, str] = {}
     for match in _QUESTION.finditer(text, start):
         question = match[1].strip(" \t\r*_`")[:_LONGEST_QUESTION]
         broken_off = answer.truncated and not text[match.end() :].strip() and not question.endswith(("?", "？"))

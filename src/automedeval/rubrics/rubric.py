@@ -24,7 +24,8 @@ READINGS = ("met", "not_met")  # what a checklist says of a criterion
 POINTS = ("hidden", "shown")  # whether a checklist's prompt shows the points of the criteria
 TAGS = ("incomplete", "outdated", "bias_or_hallucination", "unsupported_rating")  # errors that people find in verdicts
 # The keys of a rubric's file and of its parts: type, default if the key may be missing, allowed values.
-KEYS = {
+Keys = dict[str, tuple]
+KEYS: Keys = {
     "id": (str,),
     "version": (int,),
     "title": (str, ""),
@@ -48,8 +49,14 @@ CRITERION = {
     "polarity": (str, "better", ("better", "worse")),
     "neutral": (str, "tie", ("tie", "neither")),
 }
-SCALE = {"minimum": (int,), "maximum": (int,), "anchors": (dict, {})}
-QUESTIONS = {"title": (str, ""), "source": (str, ""), "criteria": (list,), "scale": (dict,), "tags": (dict, {})}
+SCALE: Keys = {"minimum": (int,), "maximum": (int,), "anchors": (dict, {})}
+QUESTIONS: Keys = {
+    "title": (str, ""),
+    "source": (str, ""),
+    "criteria": (list,),
+    "scale": (dict,),
+    "tags": (dict, {}),
+}
 PACKAGED_QUESTIONS = ("verdict", "verification")  # about verdicts
 PACKAGED = resources.files("automedeval.rubrics") / "packaged"
 TEMPLATES = resources.files("automedeval.rubrics") / "templates"
@@ -115,6 +122,12 @@ class Rubric:
     def scores_criteria(self) -> bool:
         """Return whether an answer has a score of each response on each criterion, instead of one score that sums them up."""
         return self.scale is not None and self.grammar == "json"
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """Return the lowest and the highest score of a rubric that has a scale."""
+        assert self.scale is not None
+        return self.scale
 
     @property
     def slot_word(self) -> str:

@@ -51,7 +51,7 @@ def without_bfloat16() -> list[str]:
 
 def loading_options(model: "ModelConfig", given: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return how TRL loads the model that is trained: safetensors alone, by an attention that this machine has."""
-    attention = attention_here(model.attn_implementation)
+    attention = model.attn_implementation and attention_here(model.attn_implementation)
     return {**(given or {}), "dtype": model.dtype, "attn_implementation": attention, "use_safetensors": True}
 
 

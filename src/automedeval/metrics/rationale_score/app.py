@@ -6,6 +6,7 @@ It runs as a Space of the Hub, in the folder of `rationale_score.py`; the Space 
 """
 
 import logging
+from typing import Any
 
 from rationale_score import DIRECTIONS, rationale_score
 
@@ -47,11 +48,11 @@ def shown(rows: list[list[str]], note: str) -> str:
     return "\n".join([*table, "", note])
 
 
-def page() -> object:
+def page() -> Any:
     """Build the page."""
     import gradio  # here, so that `compare` works without gradio
 
-    def answer(*given: object) -> str:
+    def answer(*given: str) -> str:
         try:
             return shown(*compare(*given))
         except ValueError as error:  # shown in place of the figures

@@ -8,6 +8,7 @@ This file imports nothing of the package: `evaluate.load` copies this file alone
 """
 
 import logging
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -214,10 +215,10 @@ def _stacked(rows: list[torch.Tensor], padding: int, device: torch.device) -> tu
     return stack.to(device), mask.to(device)
 
 
-class _Model:
+class _Model(ABC):
     """A network with its tokenizer, which scores pairs of texts."""
 
-    def __init__(self, name: str, network: torch.nn.Module, tokenizer: Any, revision: dict[str, str]):
+    def __init__(self, name: str, network: Any, tokenizer: Any, revision: dict[str, str]):
         self.name, self.network, self.tokenizer, self.revision = name, network.eval(), tokenizer, revision
         self.device = next(network.parameters()).device
         self.frame = torch.tensor(sorted({tokenizer.cls_token_id, tokenizer.sep_token_id} - {None}), dtype=torch.long)
@@ -237,13 +238,17 @@ class _Model:
         """Return the figures of pairs of texts, None if one is blank, and whether a text was cut."""
         numbers = {text: number for number, text in enumerate(dict.fromkeys(text for pair in pairs for text in pair))}
         ids, over = self._tokens(list(numbers))
-        blank = [not text.strip() or torch.isin(row, self.frame).all() for text, row in zip(numbers, ids)]
+        blank = [not text.strip() or bool(torch.isin(row, self.frame).all()) for text, row in zip(numbers, ids)]
         asked = [(numbers[one], numbers[two]) for one, two in pairs]
         todo = [pair for pair in dict.fromkeys(asked) if not (blank[pair[0]] or blank[pair[1]])]
-        figures = self._figures(todo, list(numbers), ids, budget)
+        figures = self._figures(todo, ids, budget)
         if not all(isfinite(figure) for row in figures.values() for figure in row):
             raise ValueError(f"{self.name}: a score is not finite; dtype='float32' may help")
         return [figures.get(pair) for pair in asked], [over[one] or over[two] for one, two in asked]
+
+    @abstractmethod
+    def _figures(self, pairs: list[Pair], ids: Rows, budget: int) -> dict[Pair, list[float]]:
+        """Return the figures of pairs of texts, neither of which is blank."""
 
     def log_cut(self, over: Sequence[bool], owners: Sequence[int], items: int) -> set[int]:
         """Return the items with a text that was cut, and log their number."""
@@ -274,7 +279,7 @@ class _Model:
 
 
 class _Bert(_Model):
-    def _figures(self, pairs: list[Pair], texts: list[str], ids: Rows, budget: int) -> dict[Pair, list[float]]:
+    def _figures(self, pairs: list[Pair], ids: Rows, budget: int) -> dict[Pair, list[float]]:
         """Return precision, recall and F1 of (prediction, reference) pairs."""
         figures: dict[Pair, list[float]] = {}
         pairs = sorted(pairs, key=lambda pair: (len(ids[pair[0]]), pair), reverse=True)
@@ -307,9 +312,10 @@ class _Bert(_Model):
 
 
 class _Bart(_Model):
-    def _figures(self, pairs: list[Pair], texts: list[str], ids: Rows, budget: int) -> dict[Pair, list[float]]:
+    def _figures(self, pairs: list[Pair], ids: Rows, budget: int) -> dict[Pair, list[float]]:
         """Return the mean log-probability of the target's tokens of (source, target) pairs."""
-        figures, targets = {}, {}
+        figures: dict[Pair, list[float]] = {}
+        targets: dict[int, list[int]] = {}
         for source, target in pairs:
             targets.setdefault(source, []).append(target)
         sources = sorted(targets, key=lambda source: (len(ids[source]), source), reverse=True)
@@ -332,7 +338,7 @@ class _Bart(_Model):
         table = torch.zeros(target.shape, device=self.device)
         table[mask] = self._log_probabilities(output.last_hidden_state[mask], target[mask])  # no logits for padding
         # As in BARTScore, a "<pad>" written in a text adds nothing, and counts in the length.
-        total = table.masked_fill_(target == self.pad, 0.0).sum(1)
+        total = table.masked_fill_(target.eq(self.pad), 0.0).sum(1)
         return (total / mask.sum(1))[:, None].tolist()
 
     def _log_probabilities(self, hidden: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
@@ -352,6 +358,8 @@ def _load(what: str, name: str, layers: int | None, device: str, dtype: str) -> 
     """Return a model; the last two stay loaded. Only safetensors are read, and no code inside a checkpoint is run."""
     options = {"dtype": getattr(torch, dtype), "use_safetensors": True, "output_loading_info": True}
     revision: dict[str, str] = {}
+    loader: Any  # with `output_loading_info` it returns a report as well
+    kind: type[_Bert | _Bart]
     level = get_verbosity()
     set_verbosity_error()  # else it lists every weight that is not loaded on purpose; missing weights are checked below
     try:
@@ -364,17 +372,17 @@ def _load(what: str, name: str, layers: int | None, device: str, dtype: str) -> 
         if what == "bart_model":
             if config.model_type != "bart":
                 raise ValueError(f"bart_model {name!r} is a {config.model_type}: BARTScore takes a BART")
-            network, report = BartForConditionalGeneration.from_pretrained(folder, config=config, **options)
+            loader, kind = BartForConditionalGeneration, _Bart
         else:
             if config.is_encoder_decoder:
                 raise ValueError(f"bert_model {name!r} is a {config.model_type}: BERTScore takes an encoder alone")
             if not isinstance(layers, int) or not 1 <= layers <= config.num_hidden_layers:
                 raise ValueError(f"bert_num_layers must be from 1 to {config.num_hidden_layers}, not {layers!r}")
             config.num_hidden_layers = layers  # higher layers are neither loaded nor computed
-            network, report = AutoModel.from_pretrained(folder, config=config, **options)
+            loader, kind = AutoModel, _Bert
+        network, report = loader.from_pretrained(folder, config=config, **options)
         if missing := sorted(key for key in report["missing_keys"] if "pooler" not in key):
             raise ValueError(f"{what} {name!r} lacks {len(missing)} of its weights, {missing[0]} for one")
-        kind = _Bart if what == "bart_model" else _Bert
         return kind(name, network.to(device), AutoTokenizer.from_pretrained(folder), revision)
     except OSError as error:
         raise ValueError(f"{what} {name!r} cannot be loaded: {' '.join(str(error).split())[:300]}") from None
