@@ -32,7 +32,6 @@ from pathlib import Path
 from study.base import Base, check_command
 from study.estimate import estimate
 from study.files import Lists, faults, keys, read_lists, reads
-from study.listed import Listed
 from study.logs import last_lines, run_logged
 from study.rehearsal import Rehearsal
 from study.steps import ABLATIONS, Options, Step, Study, StudyError
@@ -118,7 +117,7 @@ def main() -> int:
             base = Base(folder, f"models/{Path(args.base).name}" if rehearsal else str(Path(args.base)))
             lists = base.lists(lists)
         adapts = [each.adapt for each in (base, rehearsal) if each]
-        study = Listed(lists.listed, adapts) if lists.listed else Study(folder, options, adapts)
+        study = Study(folder, options, adapts, lists.listed)
         variant = variant_of(args)
         if variant or lists.listed:  # it needs only a part of what the study takes
             lists = lists.read_by(study.steps)

@@ -7,12 +7,12 @@ folder with the verdicts on the test cases, where judges have other names.
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 
-from study.files import TEMPLATES, WRITES, Lists, UserFile
-from study.steps import NAMES, Step, comma_list, read_judges, read_yaml
+from study.files import TEMPLATES, Lists, UserFile
+from study.steps import NAMES, WRITES, Step, changed, comma_list, moved, read_judges, read_yaml
 
 STARTS = {"judge", "tokenizer", "model_name_or_path"}  # arguments that name the base
 DEPENDS = {"sft", "build_dataset", "introspect", "report", "audit", "calibrate", "compare"}  # recipes
@@ -68,22 +68,18 @@ class Base:
         """Return a step with this base, its own chat template if it has one, and its own names."""
         if step.arguments.get("judge") in self._others:
             return step
-        changes = dict(step.changes)
+        changes = {}
         for name, value in step.arguments.items():
-            made = value
             if name in TEMPLATES and self.has_template:
-                made = "none"
+                changes[name] = "none"
             elif name == "judge_name":
-                made = self._judge(value)
+                changes[name] = self._judge(value)
             elif name in NAMES and value:
-                made = [self._judge(each) for each in comma_list(value)]
-                made = value if made == comma_list(value) else made
-            elif isinstance(value, list) and all(isinstance(each, str) for each in value):
-                made = [self._path(name, each) for each in value]
-            elif isinstance(value, str):
-                made = self._path(name, value)
-            changes |= {name: made} if made != value else {}
-        return replace(step, changes=changes)
+                names = [self._judge(each) for each in comma_list(value)]
+                changes[name] = value if names == comma_list(value) else names
+            else:
+                changes[name] = moved(value, partial(self._path, name))
+        return changed(step, changes)
 
     def _judge(self, name: str) -> str:
         """Return the name of a judge: a trained one, which is called like its YAML, gets the suffix before its run."""
@@ -92,16 +88,12 @@ class Base:
         name, run = re.fullmatch(r"(.*?)(-run\d+)?", name).groups(default="")
         return f"{name}{self.suffix}{run}"
 
-    def _path(self, argument: str, value: str) -> str:
-        """Return a path of this base's own; KIND: and NAME= may stand before it."""
-        at = max(value.rfind(":"), value.rfind("=")) + 1
-        kind, path = value[:at], value[at:]
+    def _path(self, argument: str, path: str) -> str:
+        """Return a path of this base's own."""
         if argument in STARTS and path in (self._replaced, Path(self._replaced).name):
-            return kind + (self.model if path == self._replaced else Path(self.model).name)
-        for own in self._own:
-            if path == own or path.startswith(f"{own}/"):
-                return kind + own + self.suffix + path.removeprefix(own)
-        return value
+            return self.model if path == self._replaced else Path(self.model).name
+        own = next((own for own in self._own if path == own or path.startswith(f"{own}/")), None)
+        return path if own is None else own + self.suffix + path.removeprefix(own)
 
     def lists(self, lists: Lists) -> Lists:
         """Return the study's lists with this base in the place of its own."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from study.steps import NAMES, Step, StudyError, comma_list, judge_name, read_yaml
+from study.steps import NAMES, Step, StudyError, comma_list, judge_name, output_of, read_yaml
 
 # Arguments that name models, as folders, Hub ids or KIND:MODEL.
 MODELS = {
@@ -22,22 +22,6 @@ FILES = {
     "chat_template_path", "tokenizer_template", "teacher_verdicts", "attack_file", "harm_file", "thresholds", "agreement",
     "audit", "folder", "study", "card",
 }  # fmt: skip
-# Recipe → the argument of its output, and what it writes there; "" is the folder itself.
-WRITES = {
-    "prepare": ("output", ("cases.jsonl", "dropped.jsonl")),
-    "generate_responses": ("output", ("", "cases.jsonl")),
-    "build_store": ("store", ("",)),
-    "distill": ("output", ("", "verdicts.jsonl")),
-    "build_dataset": ("output", ("",)),
-    "judge": ("output", ("", "verdicts.jsonl")),
-    "introspect": ("output", ("", "train.parquet", "test.parquet")),
-    "sft": ("output_dir", ("",)),
-    "report": ("output", ("agreement.json", "report.html", "report.md")),
-    "calibrate": ("output", ("", "verdicts.jsonl", "calibration.json")),
-    "compare": ("output", ("comparison.html", "comparison.md", "comparison.json")),
-    "audit": ("output", ("audit.html", "audit.md", "audit.json")),
-    "publish": (None, ()),
-}
 FOR_PEOPLE = {"report", "compare", "audit", "publish"}  # recipes whose output no step has to read
 NOT_PATHS = {"repo", "base_model", "base_url"}  # of the Hub, or of an endpoint
 TEMPLATES = {"chat_template_path", "tokenizer_template"}  # "none" takes a template back
@@ -86,7 +70,7 @@ class Lists(NamedTuple):
         leaves: what each variant leaves: path → what it is.
         sizes: counts for the estimate.
         then: what to try when the study has ended, each with its command.
-        listed: the keys of a study that lists its steps, see study/listed.py; else empty.
+        listed: the keys of a study that lists its steps, see `Study`; else empty.
     """
 
     brings: dict[str, UserFile]
@@ -177,14 +161,6 @@ def _path(argument: str, value: str) -> str | None:
     if argument in ("rubric", "rubrics") and not value.endswith((".yaml", ".yml")):
         return None
     return value.rpartition("=")[2]  # NAME=FILE
-
-
-def output_of(step: Step) -> tuple[str | None, tuple[str, ...]]:
-    """Return the argument of a step's output, and what it writes there."""
-    found = WRITES.get(Path(step.recipe).stem)
-    if found is None:
-        raise StudyError(f"{step.file}: {step.recipe} is no step of a study: nobody knows what it writes")
-    return found
 
 
 def writes(step: Step) -> list[str]:

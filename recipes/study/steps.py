@@ -6,7 +6,7 @@ from its YAML: the command in the first line, and the arguments in the rest.
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +23,23 @@ TABLES = {
     "figure5": "Figure 5: what physicians say of the verdicts",
 }
 NAMES = ("compare_to", "judges", "rounds", "teacher_verdicts")  # arguments of recipes/report.py that name judges
+
+# Recipe → the argument of its output, and what it writes there; "" is the folder itself.
+WRITES = {
+    "prepare": ("output", ("cases.jsonl", "dropped.jsonl")),
+    "generate_responses": ("output", ("", "cases.jsonl")),
+    "build_store": ("store", ("",)),
+    "distill": ("output", ("", "verdicts.jsonl")),
+    "build_dataset": ("output", ("",)),
+    "judge": ("output", ("", "verdicts.jsonl")),
+    "introspect": ("output", ("", "train.parquet", "test.parquet")),
+    "sft": ("output_dir", ("",)),
+    "report": ("output", ("agreement.json", "report.html", "report.md")),
+    "calibrate": ("output", ("", "verdicts.jsonl", "calibration.json")),
+    "compare": ("output", ("comparison.html", "comparison.md", "comparison.json")),
+    "audit": ("output", ("audit.html", "audit.md", "audit.json")),
+    "publish": (None, ()),
+}
 
 
 class StudyError(Exception):
@@ -102,6 +119,30 @@ class Step:
         return [*start, self.recipe, "--config", str(self.file), *changes]
 
 
+def output_of(step: Step) -> tuple[str | None, tuple[str, ...]]:
+    """Return the argument of a step's output, and what it writes there."""
+    found = WRITES.get(Path(step.recipe).stem)
+    if found is None:
+        raise StudyError(f"{step.file}: {step.recipe} is no step of a study: nobody knows what it writes")
+    return found
+
+
+def moved(value: Any, move: Callable[[str], str]) -> Any:
+    """Return the value of an argument with its paths moved; KIND: or NAME= may stand before a path."""
+    if isinstance(value, list):
+        return [moved(each, move) for each in value]
+    if not isinstance(value, str):
+        return value
+    at = max(value.rfind(":"), value.rfind("=")) + 1
+    return value[:at] + move(value[at:])
+
+
+def changed(step: "Step", changes: Mapping[str, Any]) -> "Step":
+    """Return a step with other arguments; one that is as it was is no change."""
+    new = {name: value for name, value in changes.items() if value != step.arguments[name]}
+    return replace(step, changes={**step.changes, **new})
+
+
 def as_word(value: Any) -> str:
     """Return a value as the recipes read it on a command line."""
     if isinstance(value, bool):
@@ -171,18 +212,46 @@ class Judge(NamedTuple):
 
 
 class Study:
-    """The steps of a run's folder.
+    """The steps of a run's folder: those of the paper, or those that its study.yaml lists.
+
+    Such a list takes YAMLs of another run folder, makes them smaller, and writes all in one place:
+
+        of: recipes/runs/NAME             the folder of the YAMLs
+        place: FOLDER                     what the steps write is written below it, so that the other study's files stay
+        steps:
+          - {run: YAML, about: WHAT AND WHY, seconds: N, with: {ARGUMENT: VALUE}}
 
     Args:
         folder: the folder with the YAMLs.
         options: what the command line asks for.
         adapts: change every step, one after the other.
+        listed: the keys of, place and steps of the study.yaml, if it has them.
     """
 
-    def __init__(self, folder: Path, options: Options, adapts: Sequence[Adapt] = ()):
+    def __init__(self, folder: Path, options: Options, adapts: Sequence[Adapt] = (), listed: Mapping[str, Any] = {}):
         self.folder, self.options, self._adapts = folder, options, adapts
         self.left_out: list[str] = []
-        self.steps = list(self._all())
+        self.steps = list(self._listed(Path(listed["of"]), listed["place"], listed["steps"]) if listed else self._all())
+
+    def _listed(self, folder: Path, place: str, listed: Sequence[Mapping[str, Any]]) -> Iterator[Step]:
+        steps = []
+        for given in listed:
+            keys = set(given) if isinstance(given, dict) else set()
+            if not {"run", "about"} <= keys <= {"run", "about", "seconds", "with"}:
+                raise StudyError(
+                    f"study.yaml: steps: each has the keys run and about, and may have seconds and with: {given}"
+                )
+            file = folder / f"{given['run']}.yaml"
+            if not file.is_file():
+                raise StudyError(f"study.yaml: steps: there is no {file}")
+            steps.append(Step(file, given["about"], given.get("with", {}), seconds=given.get("seconds")))
+        outputs = {str(step.arguments[argument]) for step in steps if (argument := output_of(step)[0])}
+
+        def move(path: str) -> str:
+            return f"{place}/{path}" if outputs & {str(each) for each in (Path(path), *Path(path).parents)} else path
+
+        for step in steps:
+            yield self._adapt(changed(step, {name: moved(value, move) for name, value in step.arguments.items()}))
 
     def _adapt(self, step: Step) -> Step:
         for adapt in self._adapts:

@@ -98,7 +98,8 @@ class _Parser(_OneLine, HfArgumentParser):
 
 
 class _HelpAll(argparse.Action):
-    def __call__(self, parser: _Parser, *_: object) -> NoReturn:
+    def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> NoReturn:
+        assert isinstance(parser, _Parser)
         parser.first = ()
         parser.print_help()
         parser.exit()
@@ -120,7 +121,8 @@ def parse(
         RecordError: an argument is unknown, missing or wrong; the YAML file cannot be read or has an unknown key.
     """
     argv = list(sys.argv[1:] if argv is None else argv)
-    parser = _Parser(kinds, description=description, allow_abbrev=False, formatter_class=_Formatter)
+    dataclasses: list[Any] = list(kinds)
+    parser = _Parser(dataclasses, description=description, allow_abbrev=False, formatter_class=_Formatter)
     parser.first = first
     parser.add_argument("--help_all", action=_HelpAll, nargs=0, default=argparse.SUPPRESS, help="explain every option")
     parser.add_argument(

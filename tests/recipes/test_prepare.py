@@ -92,7 +92,7 @@ def test_every_filter_tells_what_it_left_out(tmp_path):
     ]
     assert [record.get("of") for record in dropped[3:]] == [cases[0].id, cases[0].id, cases[1].id]
     run = json.loads((tmp_path / "out" / "run.json").read_text())
-    assert run["arguments"]["threshold"] == 0.9
+    assert run["arguments"]["near_duplicates"] is None
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["cases.jsonl", "dropped.jsonl", "run.json"]
 
 
@@ -421,7 +421,7 @@ def test_no_text_stands_twice_among_the_responses_of_a_pair(tmp_path):
 def test_pieces_of_an_answer_are_made_dangerous(tmp_path):
     rows = [qa("Gout", "treatment", f"{ANSWER} {ANSWER}"), qa("Gout", "causes", "Too much uric acid.")]
     options = ["--verdicts_from", "harms", "--pair_scores", "right=5,harmed=1,reworded=5", "--clip_words", 24]
-    done = prepared(tmp_path, rows, *options, "--harm_kinds", "dose,negation")
+    done = prepared(tmp_path, rows, *options)
     assert done.returncode == 0, done.stderr
     assert "2 cases → 1 kept, 1 rejected (nothing to make dangerous: 1)" in done.stdout
     cases = list(read_cases(tmp_path / "out" / "cases.jsonl"))
@@ -460,7 +460,6 @@ FAULTS = {
     "column": (WIKIDOC, ["--columns", "question=Q"], "no column 'Q'; the columns are instruction, input, output"),
     "long": (WIKIDOC, ["--columns", "question=input,model=output"], "model=COLUMN and answer=COLUMN need each other"),
     "limit": (WIKIDOC, ["--limit", "0"], "--limit must be at least 1, not 0"),
-    "threshold": (WIKIDOC, ["--threshold", "2"], "above 0 and at most 1, not 2.0"),
     "layout": (WIKIDOC, ["--layout", "medtext"], "rows.jsonl:1: 'Prompt' is missing; found the keys instruction"),
     "pair scores": (
         PAIRS,
@@ -471,11 +470,6 @@ FAULTS = {
         PAIRS,
         ["--verdicts_from", "pairs", "--pair_scores", "right=5,near=3"],
         "needs scores of right, near, far, and may have one of cut",
-    ),
-    "harm kinds": (
-        PAIRS,
-        ["--verdicts_from", "harms", "--harm_kinds", "doses"],
-        "--harm_kinds: no kind 'doses'; there are dose, contraindication, negation",
     ),
     "pair scale": (
         PAIRS,

@@ -80,6 +80,7 @@ def main() -> None:
             safe = table.apply(lambda column: column.map(no_formula))
             write_whole(output, safe.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC))
     else:
+        assert cases is not None, "refused by ExportArguments"
         records, answers = scored_answers(cases.values(), verdicts, args.model)
         write_whole(output, (inspect_text if args.to == "inspect" else lm_eval_text)(records))
         reasons = Counter(record["explanation"] for record in records if not record["valid"])

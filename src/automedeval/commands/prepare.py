@@ -14,7 +14,7 @@ import itertools
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from automedeval.audit.perturbations import harm, read_harms, read_paraphrases, reword
+from automedeval.audit.perturbations import Harm, harm, read_harms, read_paraphrases, reword
 from automedeval.cli import TableArguments, comma_list, parse, record_run
 from automedeval.dataset.criteria_sources import joined
 from automedeval.dataset.decontamination import near_duplicates, normalise
@@ -98,9 +98,6 @@ class PrepareCasesArguments(TableArguments):
             "choices": ["keep", "drop"],
         },
     )
-    threshold: float = field(
-        default=0.9, metadata={"help": "Jaccard similarity of word 3-shingles from which questions repeat each other"}
-    )
     limit: int | None = field(default=None, metadata={"help": "number of rows to read"})
     ids: list[str] = field(
         default_factory=list,
@@ -129,15 +126,9 @@ class PrepareCasesArguments(TableArguments):
         },
     )
     clip_words: int = field(default=60, metadata={"help": "pairs, harms: most words of a response"})
-    harm_kinds: list[str] = field(
-        default_factory=list, metadata={"help": "harms: kinds of dangerous facts, as in the audit (default: all)"}
-    )
-    harm_file: str | None = field(
-        default=None, metadata={"help": "harms: YAML file of dangerous facts (default: the packaged one)"}
-    )
 
     def __post_init__(self) -> None:
-        for name in ("input", "columns", "pair_scores", "harm_kinds", "ids"):  # a YAML list arrives joined
+        for name in ("input", "columns", "pair_scores", "ids"):  # a YAML list arrives joined
             setattr(self, name, comma_list(getattr(self, name)))
         check_least(self, 1, "limit", "sample", "clip_words")
         if not self.input:
@@ -154,10 +145,11 @@ class PrepareCasesArguments(TableArguments):
 def main() -> None:
     """Read, filter, draw, make verdicts if asked, and write."""
     (args,) = parse((PrepareCasesArguments,), __doc__, first=("input", "columns", "output"))
-    output, dropped = Path(args.output), []
+    output = Path(args.output)
+    dropped: list[dict[str, Any]] = []
     refuse_others_work(output, args)
     exclusions = read_exclusions(args.exclusions)
-    rubric = read_rubric(args.rubric or "automedeval") if args.verdicts_from else None
+    rubric = read_rubric(args.rubric or "automedeval")
 
     rows = list(tqdm(itertools.islice(rows_of(args), args.limit), unit="row"))
     kept = []
@@ -181,8 +173,8 @@ def main() -> None:
 
     files = {}
     if args.verdicts_from == "ratings":
-        verdicts, files["jury"], without = verdicts_of_raters(cases, args.ratings, rubric, args.seed)
-        print(arithmetic("cases", len(cases), without, "with a verdict", "without"))
+        verdicts, files["jury"], unrated = verdicts_of_raters(cases, args.ratings, rubric, args.seed)
+        print(arithmetic("cases", len(cases), unrated, "with a verdict", "without"))
     elif args.verdicts_from in PAIR_SCORES:
         before, given = len(cases), args.pair_scores or PAIR_SCORES[args.verdicts_from]
         scores = {kind: int(score) for kind, score in (each.split("=") for each in given)}
@@ -190,7 +182,7 @@ def main() -> None:
             cases, verdicts, without = verdicts_of_pairs(cases, rubric, scores, args.clip_words, args.seed)
         else:
             least, rules = read_paraphrases()
-            edits = (harms_of(args), partial(reword, least=least, rules=rules))
+            edits = (partial(draw_harm, rules=read_harms()), partial(reword, least=least, rules=rules))
             cases, verdicts, without = verdicts_of_harms(cases, rubric, scores, *edits, args.clip_words, args.seed)
         dropped += [{"id": case_id, "reason": reason} for case_id, reason in without]
         print(arithmetic("cases", before, Counter(reason for _, reason in without)))
@@ -236,29 +228,28 @@ def rows_of(args: PrepareCasesArguments) -> Iterator[Row]:
         first = next(rows, None)
         if first is None:
             raise RecordError(f"{path}: the file is empty")
-        rows, source = itertools.chain([first], rows), args.source or Path(path).stem
         near = None if args.columns or args.layout else recognised(first[1])
-        layout = LAYOUTS.get(args.layout) or (near if near and not near.unknown(first[1]) else None)
+        layout = LAYOUTS.get(args.layout or "") or (near if near and not near.unknown(first[1]) else None)
         if layout is None:
-            rows = list(rows)
-            table = table_columns(args.columns, rows, path, near).table(path, rows, args.blank)
+            placed = [first, *rows]
+            table = table_columns(args.columns, placed, path, near).table(path, placed, args.blank)
             named = "" if args.columns else ", by their names (--columns says it otherwise)"
             tqdm.write(f"{path}: {table.columns}{named}\n{path}: {'; '.join(table.told)}")
-            yield from table_as_cases(table, source)
+            yield from table_as_cases(table, args.source or Path(path).stem)
             continue
         tqdm.write(f"{path}: layout {layout.name}{'' if args.layout else ', by its keys'}")
-        unread = Counter() if args.layout else None
-        found = rows_as_cases(rows, layout, args.source or layout.name, unread)
+        unread: Counter[str] | None = Counter() if args.layout else None
+        cased: Iterable[Row] = rows_as_cases(itertools.chain([first], rows), layout, args.source or layout.name, unread)
         if layout.parts:
-            found = joined(found)
+            cased = joined(cased)
         if layout.cells:
-            found = list(found)
-            cases, told = without_blanks(path, [(row.place, row.case) for row in found], args.blank)
-            found = [row._replace(case=case) for row, (_, case) in zip(found, cases)]
-            for line in told:
+            cased = list(cased)
+            cases, notes = without_blanks(path, [(row.place, row.case) for row in cased], args.blank)
+            cased = [row._replace(case=case) for row, (_, case) in zip(cased, cases)]
+            for line in notes:
                 tqdm.write(f"{path}: {line}")
         try:
-            yield from found
+            yield from cased
         finally:  # also where --limit has ended the reading
             for name, cells in (unread or {}).items():
                 tqdm.write(f"{path}: not read: {name!r}, {cells:,} cells")
@@ -274,16 +265,13 @@ def table_columns(given: list[str], rows: list[tuple[str, dict]], path: str, nea
         RecordError: it cannot be seen what the columns hold, or the table has no such column.
     """
     if not given:
-        rows_alone, columns = [row for _, row in rows], None
+        rows_alone = [row for _, row in rows]
         try:
             columns = Columns.guessed(rows_alone, least_responses=0)
         except UnclearColumns as error:
-            if near is None:
-                raise RecordError(
-                    f"{path}: {error}; say it by --columns question=NAME reference=NAME CANDIDATE …"
-                ) from None
-        answers = columns is not None and set(near.keys if near else ()) <= set(columns.every)
-        if near and not (answers and (columns.model or columns.reference)):
+            fault = f"{error}; say it by --columns question=NAME reference=NAME CANDIDATE …"
+            raise RecordError(f"{path}: {beyond(near, near.unknown(rows_alone[0])) if near else fault}") from None
+        if near and not (set(near.keys) <= set(columns.every) and (columns.model or columns.reference)):
             raise RecordError(f"{path}: {beyond(near, near.unknown(rows_alone[0]))}")
         return columns
     columns, every = Columns.named(given), dict.fromkeys(name for _, row in rows for name in row)
@@ -292,22 +280,9 @@ def table_columns(given: list[str], rows: list[tuple[str, dict]], path: str, nea
     return columns if columns.id or "id" not in every else replace(columns, id="id")
 
 
-def harms_of(args: PrepareCasesArguments) -> Callable[[str, random.Random], str | None]:
-    """Return what makes one fact of a text dangerous, by a rule that is drawn among those that fit.
-
-    Raises:
-        RecordError: no rule of a kind.
-    """
-    harms = read_harms(args.harm_file)
-    if unknown := set(args.harm_kinds) - {each.kind for each in harms}:
-        known = ", ".join(dict.fromkeys(each.kind for each in harms))
-        raise RecordError(f"--harm_kinds: no kind {min(unknown)!r}; there are {known}")
-    chosen = [each for each in harms if not args.harm_kinds or each.kind in args.harm_kinds]
-
-    def harmed(text: str, rng: random.Random) -> str | None:
-        return next((made for each in rng.sample(chosen, len(chosen)) if (made := harm(text, each))), None)
-
-    return harmed
+def draw_harm(text: str, rng: random.Random, rules: Sequence[Harm]) -> str | None:
+    """Make one fact of a text dangerous, by a rule of the audit that is drawn among those that fit; None if none fits."""
+    return next((made for rule in rng.sample(rules, len(rules)) if (made := harm(text, rule))), None)
 
 
 def checked(row: Row) -> Row:
@@ -350,7 +325,7 @@ def without_duplicates(rows: list[Row], args: PrepareCasesArguments, dropped: li
     """Count the cases whose question repeats an earlier one, and drop them as --near_duplicates says."""
     questions = [question_text(row.case.question) for row in rows]
     kept, out, staying = [], Counter({"equal question": 0, "near question": 0}), 0
-    for row, question, repeated in zip(rows, questions, near_duplicates(questions, args.threshold)):
+    for row, question, repeated in zip(rows, questions, near_duplicates(questions)):
         # People may have judged responses to one question in several cases, so these are kept.
         keep = args.near_duplicates == "keep" or (args.near_duplicates is None and row.case.responses)
         if repeated is None or keep:

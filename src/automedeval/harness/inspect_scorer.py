@@ -3,6 +3,7 @@
 inspect score LOG --scorer automedeval/judge -S judge=openai:MODEL -S base_url=http://localhost:8000/v1
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import anyio
@@ -14,6 +15,7 @@ from automedeval.harness.questions import lettered, question_expression, questio
 from automedeval.harness.references import reference_of_letters
 from automedeval.harness.scoring import score_answers
 from automedeval.harness.writing import FAILED
+from automedeval.judges.base import BaseJudge
 from automedeval.judges.settings import load_by_settings
 
 
@@ -21,7 +23,8 @@ class Together:
     """Judge in one call all answers that wait: at first those of all samples, then those that came in meanwhile."""
 
     def __init__(self, settings: dict[str, Any]):
-        self.settings, self.judge, self.lock = settings, None, anyio.Lock()
+        self.settings, self.lock = settings, anyio.Lock()
+        self.judge: BaseJudge | None = None
         self.waiting: dict[object, Answer] = {}
         self.done: dict[object, dict[str, Any] | Exception] = {}
 
@@ -43,7 +46,7 @@ class Together:
             raise found
         return found
 
-    def _judge(self, answers: list[Answer]) -> list[dict[str, Any] | Exception]:
+    def _judge(self, answers: list[Answer]) -> Sequence[dict[str, Any] | Exception]:
         try:
             self.judge = self.judge or load_by_settings(self.settings)
             return score_answers(self.judge, answers)

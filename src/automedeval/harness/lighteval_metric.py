@@ -20,7 +20,8 @@ class JudgeComputation(SampleLevelComputation):
 
     def compute(self, responses: Sequence[ModelResponse], docs: Sequence[Doc], **_: object) -> list[float]:
         """Return the score of each document's first answer, NaN without a valid verdict; a warning counts these."""
-        notes, answers = Counter(), []
+        notes: Counter[str] = Counter()
+        answers = []
         for response, doc in zip(responses, docs, strict=True):
             reference = told_reference(notes, reference_of_choices, doc.choices, doc.gold_index)
             answers += [Answer(str(doc.id), doc.query, text, reference) for text in response.final_text[:1]]

@@ -30,7 +30,8 @@ def process_results(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str,
     Raises:
         RecordError: no column `question`, or no generated text; or the judge cannot be loaded, see `named_judge`.
     """
-    text, notes = results[0] if results else None, Counter()
+    text = results[0] if results else None
+    notes: Counter[str] = Counter()
     if "question" not in doc:
         raise RecordError("a document has no question: the data of the task needs the column 'question'")
     if not isinstance(text, str):

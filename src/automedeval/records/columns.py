@@ -96,11 +96,11 @@ class Columns:
             raise UnclearColumns(f"no column is called question; {listed}")
         if nameless := [name for name in every if NAMELESS.fullmatch(name) and _has_text(name, rows)]:
             raise UnclearColumns(f"{nameless[0]!r} holds text, and the file has no name for it; {listed}")
-        one = {role: names[0] for role, names in found.items() if role != "answer" and names}
-        if "model" in one:
+        columns: dict[str, Any] = {role: names[0] for role, names in found.items() if role != "answer" and names}
+        if "model" in columns:
             if len(found["answer"]) != 1:
-                raise UnclearColumns(f"beside {one['model']!r}, one column must be called answer; {listed}")
-            return cls(answer=found["answer"][0], **one)
+                raise UnclearColumns(f"beside {columns['model']!r}, one column must be called answer; {listed}")
+            return cls(answer=found["answer"][0], **columns)
         known = [name for role, names in named.items() if role != "answer" for name in names]
         rest = [name for name in every if name not in known and _plain(name) not in BESIDE and _has_text(name, rows)]
         if found["answer"] and len(rest) > 1:
@@ -108,7 +108,7 @@ class Columns:
             raise UnclearColumns(f"{unclear}; {listed}")
         if not rest and least_responses:
             raise UnclearColumns(f"no column has responses; {listed}")
-        return cls(responses=tuple(rest), **one)
+        return cls(responses=tuple(rest), **columns)
 
     def __str__(self) -> str:
         roles = ("question", "reference", "topic", "id", "model", "answer")

@@ -10,9 +10,10 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from automedeval.records.lock import lock
 from automedeval.records.readers import read_lines
@@ -73,7 +74,8 @@ def write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
         file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
 
 
-class Processes(NamedTuple):
+@dataclass(frozen=True)
+class Processes:
     """The processes that share a run.
 
     Args:

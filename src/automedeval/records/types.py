@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cache
 from types import NoneType, UnionType
@@ -71,8 +71,7 @@ def _json_kinds(annotation: Any) -> tuple[type, ...]:
     return tuple(found for kind in kinds for found in {float: (int, float), tuple: (list,)}.get(kind, (kind,)))
 
 
-@cache
-def _layout(kind: type) -> list[tuple[str, tuple[type, ...], tuple[type, ...], bool]]:
+def _read_layout(kind: Any) -> list[tuple[str, tuple[type, ...], tuple[type, ...], bool]]:
     """Return (name, types, types of a tuple's items, whether it must be given) of each field but `extra`."""
     layout = []
     for each in fields(kind):
@@ -83,13 +82,17 @@ def _layout(kind: type) -> list[tuple[str, tuple[type, ...], tuple[type, ...], b
     return [each for each in layout if each[0] != "extra"]
 
 
+_layout: Callable[[Any], list[tuple[str, tuple[type, ...], tuple[type, ...], bool]]] = cache(_read_layout)
+
+
+@dataclass(frozen=True)
 class Record:
     """A dataclass that JSON objects are read as and written from, field by field; `extra` keeps the unknown keys."""
 
     @classmethod
     def from_dict(cls, record: dict) -> Self:
         """Return the record in a JSON object; RecordError if a key is missing or has a value of another type."""
-        known = {}
+        known: dict[str, Any] = {}
         for name, kinds, items, needed in _layout(cls):
             if needed or name in record:
                 value = _take(record, name, kinds)

@@ -64,7 +64,14 @@ class YamlFile:
         raise self.error(f"{self.place}: {key}: {problem}")
 
     def take(
-        self, mapping: Mapping, key: str, kind: type, default: Any = ..., allowed: Sequence[str] = (), inside: str = ""
+        self,
+        mapping: Mapping,
+        key: str,
+        kind: type,
+        default: Any = ...,
+        allowed: Sequence[str] = (),
+        *,
+        inside: str = "",
     ) -> Any:
         """Return `mapping[key]` after checking its type and, if some values are `allowed`, its value or items.
 
