@@ -1,6 +1,6 @@
 """The physicians' page in a real browser: every kind of task, on wide screens and telephones, with and without JavaScript.
 
-The pictures of docs/annotation.md are made by `python tests/test_annotation_browser.py docs/img`.
+The pictures of docs/annotation.md are made by `PYTHONPATH=tests python tests/annotation/test_browser.py docs/img`.
 """
 
 import random
