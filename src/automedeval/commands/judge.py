@@ -140,8 +140,13 @@ class JudgeArguments(TableArguments):
         if self.dataset and (self.orders != "1" or self.models is not None or self.baseline is not None):
             raise RecordError("--dataset: its rows say what is judged: no --orders, --models or --baseline")
 
-    def complete(self, encoder: EncoderArguments) -> None:
-        """Put in what was not given: the judge, the folder, and the files of the packaged sample.
+    @property
+    def file(self) -> str:
+        """The file of the cases, once logs are joined into one (`cases_file`)."""
+        return self.cases[0]
+
+    def complete(self, encoder: EncoderArguments) -> tuple[str, Path]:
+        """Put in what was not given, and the files of the packaged sample; return the judge and the output folder.
 
         Raises:
             RecordError: no judge is on this machine, or --batch_file is asked of one that is no endpoint.
@@ -154,19 +159,20 @@ class JudgeArguments(TableArguments):
         if self.cases == ["sample"] and not Path("sample").exists():
             self.cases, self.ratings = [str(SAMPLE / "test_cases.jsonl")], str(SAMPLE / "test_ratings.jsonl")
         self.output = self.output or f"verdicts/{name}-{folder_name(self.judge)}"
+        return self.judge, Path(self.output)
 
 
 def main() -> None:
     """Judge what is missing, then print the standings of the models."""
     kinds = (JudgeArguments, LogArguments, EncoderArguments, ChatArguments)
     args, log_args, encoder_args, chat_args = parse(kinds, __doc__, first=("cases", "judge", "output"))
-    args.complete(encoder_args)
+    judge_name, output = args.complete(encoder_args)
     processes = join_processes()
-    args.cases = cases_file(args, log_args, processes)
+    args.cases = [cases_file(args.cases, output, log_args, processes)]
     if processes.rank == 0:
-        print("".join(f"{line}\n" for line in what_is_judged(args)), end="", flush=True)
-    asked = None if args.dataset else default_rubric(args.judge, cases_of(args))
-    rubric = judge_rubric(args.judge, args.rubric or asked)
+        print("".join(f"{line}\n" for line in what_is_judged(args, judge_name)), end="", flush=True)
+    asked = None if args.dataset else default_rubric(judge_name, cases_of(args))
+    rubric = judge_rubric(judge_name, args.rubric or asked)
     if args.batch_file and rubric.mode == "checklist":
         raise RecordError(f"--batch_file: {rubric.name} takes several prompts for each response; leave it out")
     models = [name.strip() for name in args.models.split(",")] if args.models is not None else None
@@ -180,26 +186,24 @@ def main() -> None:
     @cache
     def loaded() -> BaseJudge:
         return load_judge(
-            args.judge, rubric, chat_args, rationale=args.rationale, score_decoding=args.score_decoding, **plan,
+            judge_name, rubric, chat_args, rationale=args.rationale, score_decoding=args.score_decoding, **plan,
             on_overlong=args.on_overlong, name=args.judge_name, cases=cases_of(args), processes=processes,
             encoder=encoder_args, criteria_at_once=args.criteria_at_once, points=args.points,
         )  # fmt: skip
 
     # The length of prompts takes a tokenizer, all else about a case no model: it is loaded when the first cases are planned.
-    unknown = args.dry_run or args.on_overlong != "error" or parse_model(args.judge)[0] == "openai"
+    unknown = args.dry_run or args.on_overlong != "error" or parse_model(judge_name)[0] == "openai"
     check = None if unknown else lambda requests: loaded().refuse_overlong(requests)
-    planned = plan_from_dataset(args, rubric) if args.dataset else planner(args.judge, rubric, **plan)
-    requests = Requests(args.cases, args.limit, planned, check, processes, args.blank)
+    planned = plan_from_dataset(args, args.dataset, rubric) if args.dataset else planner(judge_name, rubric, **plan)
+    requests = Requests(args.file, args.limit, planned, check, processes, args.blank)
     if not len(requests):
-        raise RecordError(
-            f"{args.cases}: nothing to judge: {rubric.name} compares pairs, and no case has two responses"
-        )
+        raise RecordError(f"{args.file}: nothing to judge: {rubric.name} compares pairs, and no case has two responses")
     judge = loaded()
     args.score_decoding = getattr(judge, "score_decoding", args.score_decoding)
     if args.dry_run:
-        done = set()
-        if any(Path(args.output).glob("verdicts*.jsonl")):  # a judge's fingerprint needs its weights
-            log = verdict_log(Path(args.output), judge)
+        done: set[tuple] = set()
+        if any(output.glob("verdicts*.jsonl")):  # a judge's fingerprint needs its weights
+            log = verdict_log(output, judge)
             log.join_parts()
             done = log.done(requests.digests)
         print(dry_run(judge, requests, done))
@@ -207,7 +211,7 @@ def main() -> None:
     processes.wait()  # until every process has checked its share
     if judge.chat is not None:
         judge.chat.prepare()
-    log = verdict_log(Path(args.output), judge, processes=processes)
+    log = verdict_log(output, judge, processes=processes)
     started, awaited = time.monotonic(), None
     with log:
         if processes.rank == 0:
@@ -225,8 +229,7 @@ def main() -> None:
             log.run_file, args, encoder_args, chat_args, timing={"verdicts": log.new, "seconds": round(seconds, 1)}
         )
         if log.new or not awaited:
-            own_rubric = None if judge.apart and rubric.mode != "checklist" else rubric
-            print(summary(log, own_rubric, requests, seconds, judge.blind_to))
+            print(summary(log, rubric, requests, seconds, judge.blind_to))
         if awaited:
             print(awaited)
     if judge.chat is not None:
@@ -234,12 +237,12 @@ def main() -> None:
     processes.wait()  # a process that ends with an error stops the others
     refuse_failures(judge)
     if processes.rank == 0 and not awaited:
-        print(f"\nThe report: {report_command(args)}")
+        print(f"\nThe report: {report_command(args, output)}")
 
 
 def cases_of(args: JudgeArguments) -> Iterator[Case]:
     """Return the cases that are judged; they are read when they are asked for."""
-    return itertools.islice(read_cases(args.cases, blank=args.blank), args.limit)
+    return itertools.islice(read_cases(args.file, blank=args.blank), args.limit)
 
 
 def folder_name(judge: str) -> str:
@@ -248,37 +251,37 @@ def folder_name(judge: str) -> str:
     return "-".join([kind] * (kind != "checkpoint") + [Path(model).name] * bool(model))
 
 
-def what_is_judged(args: JudgeArguments) -> list[str]:
+def what_is_judged(args: JudgeArguments, judge: str) -> list[str]:
     """Return lines on what was not said and is taken: what the columns of a table hold, and the judge."""
-    table, lines = table_of(args.cases, blank=args.blank), []
+    table, lines = table_of(args.file, blank=args.blank), []
     if table is not None:
-        lines.append(f"{args.cases}: {table.columns}, by their names (automedeval prepare --columns says it otherwise)")
-        lines.append(f"{args.cases}: {'; '.join(table.told)}")
+        lines.append(f"{args.file}: {table.columns}, by their names (automedeval prepare --columns says it otherwise)")
+        lines.append(f"{args.file}: {'; '.join(table.told)}")
     if args.judge_by_default:
-        untrained = f": {UNTRAINED}" if args.judge.startswith("likelihood:") else ""
-        lines.append(f"judge: {args.judge}{untrained} (--judge names another)")
+        untrained = f": {UNTRAINED}" if judge.startswith("likelihood:") else ""
+        lines.append(f"judge: {judge}{untrained} (--judge names another)")
     return lines
 
 
-def report_command(args: JudgeArguments) -> str:
+def report_command(args: JudgeArguments, output: Path) -> str:
     """Return the command that makes the report of these verdicts."""
-    words = ["automedeval", "report", "--verdicts", args.output, "--cases", args.cases]
+    words = ["automedeval", "report", "--verdicts", str(output), "--cases", args.file]
     words += ["--ratings", args.ratings] if args.ratings else []
     words += ["--blank", args.blank] if args.blank else []
     words += ["--rubric", args.rubric] if args.rubric and Path(args.rubric).suffix else []
-    return shlex.join([*words, "--output", f"reports/{Path(args.output).name}"])
+    return shlex.join([*words, "--output", f"reports/{output.name}"])
 
 
-def cases_file(args: JudgeArguments, log_args: LogArguments, processes: Processes) -> str:
+def cases_file(given: list[str], output: Path, log_args: LogArguments, processes: Processes) -> str:
     """Return the file of the cases; logs are joined into one beside the verdicts.
 
     Raises:
         RecordError: a fault of `join_logs`, or the file is there with other cases.
     """
-    if len(args.cases) == 1 and not is_log(args.cases[0]):
-        return args.cases[0]
-    cases, told = join_logs(args.cases, log_args)
-    file = Path(args.output) / "cases.jsonl"
+    if len(given) == 1 and not is_log(given[0]):
+        return given[0]
+    cases, notes = join_logs(given, log_args)
+    file = output / "cases.jsonl"
     text = "".join(json.dumps(case.to_dict()) + "\n" for case in cases)
     if file.exists() and read_text(file) != text:
         raise RecordError(f"{file} holds other cases than these logs: choose another --output")
@@ -286,12 +289,12 @@ def cases_file(args: JudgeArguments, log_args: LogArguments, processes: Processe
     if processes.rank == 0:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(file, text)
-        print("\n".join([*map(printable, told), f"cases: {file}"]))
+        print("\n".join([*map(printable, notes), f"cases: {file}"]))
     processes.wait()
     return str(file)
 
 
-def plan_from_dataset(args: JudgeArguments, rubric: Rubric) -> Callable[[Case], list[Request]]:
+def plan_from_dataset(args: JudgeArguments, dataset: str, rubric: Rubric) -> Callable[[Case], list[Request]]:
     """Return the plan that judges the prompts of a data set's training rows, those by this rubric.
 
     Raises:
@@ -299,8 +302,8 @@ def plan_from_dataset(args: JudgeArguments, rubric: Rubric) -> Callable[[Case], 
     """
     from automedeval.dataset.folder import read_dataset  # pyarrow takes its time, and only rows need it
 
-    rows = [row for row in read_dataset(args.dataset).training if row["rubric"] == rubric.name]
+    rows = [row for row in read_dataset(dataset).training if row["rubric"] == rubric.name]
     wanted = {row["case_id"] for row in rows}
-    cases = {case.id: case for case in read_cases(args.cases, blank=args.blank) if case.id in wanted}
-    recorded = {each.case.id: each for each in read_recorded(rows, cases, {rubric.name: rubric}, args.dataset)}
+    cases = {case.id: case for case in read_cases(args.file, blank=args.blank) if case.id in wanted}
+    recorded = {each.case.id: each for each in read_recorded(rows, cases, {rubric.name: rubric}, dataset)}
     return lambda case: recorded[case.id].requests(args.runs) if case.id in recorded else []

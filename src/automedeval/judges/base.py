@@ -11,7 +11,7 @@ from automedeval.judges.empty import put_empty_lowest
 from automedeval.judges.requests import Request, plan_apart
 from automedeval.models.base import Answer
 from automedeval.records import Case, RecordError, Verdict
-from automedeval.rubrics import without_scale
+from automedeval.rubrics import Rubric
 
 WINDOW = 512  # requests that are sorted by length and batched together
 LEAST_SHARED = 16  # requests of the last windows that processes share
@@ -61,7 +61,7 @@ class BaseJudge(ABC):
 
     Attributes:
         name, rubric_name: the `judge` and the `rubric` of the verdicts.
-        fingerprint: twelve hexadecimal digits over everything that changes a verdict.
+        wording: the rubric as it was read; None if the judge follows none.
         chat: the model, None where there is none.
         on_overlong: "error", "skip" or "clip", see `Judge`.
         apart: whether each response is judged by itself, so that other responses do not change its score.
@@ -70,7 +70,7 @@ class BaseJudge(ABC):
 
     name: str | None
     rubric_name: str
-    fingerprint: str
+    wording: Rubric | None = None
     chat: Any
     on_overlong = "error"
     apart = False
@@ -83,17 +83,35 @@ class BaseJudge(ABC):
             verdicts = dict(self.judge(window))
             yield from (verdicts[index] for index in sorted(verdicts))
 
+    @property
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """Twelve hexadecimal digits over everything that changes a verdict."""
+
+    @property
+    def author(self) -> tuple[str, str]:
+        """The judge and the rubric that verdicts record (`Verdict.author`)."""
+        return self.name or "", self.rubric_name
+
+    @property
+    def gives_choices(self) -> bool:
+        """Whether verdicts compare two responses by choices, or say which criteria are met; else they score each response."""
+        return self.wording is not None and self.wording.scale is None
+
     @abstractmethod
     def plan(self, case: Case) -> list[Request]:
         """Return the requests that this case takes."""
 
-    @abstractmethod
     def prompt(self, request: Request, texts: Sequence[str] | None = None) -> Any:
-        """Render a request; `texts`, in slot order, take the place of the case's responses."""
+        """Render a request; `texts`, in slot order, take the place of the case's responses.
+
+        A judge without prompts reads the request itself.
+        """
+        return request
 
     def overflow(self, prompts: Sequence[Any]) -> list[int]:
         """Return for each prompt by how many tokens it exceeds the context window; 0 or less fits."""
-        return self.chat.overflow(prompts)
+        return [0] * len(prompts) if self.chat is None else self.chat.overflow(prompts)
 
     def answer(self, prompts: Sequence[Any], wanted: Sequence[bool]) -> Iterator[tuple[int, Any]]:
         """Answer one window of prompts that fit; yield (index, answer) of the wanted ones, in any order."""
@@ -103,9 +121,9 @@ class BaseJudge(ABC):
     def verdict(self, request: Request, answer: Any, notes: dict[str, Any] | None = None) -> Verdict:
         """Return the verdict that an answer gives, in the case's order of responses; an `Answer` with an error is invalid."""
 
-    @abstractmethod
     def estimate(self, requests: Sequence[Request]) -> tuple[int, float]:
         """Return about how many prompt tokens the requests take, and the most that judging them can cost."""
+        return 0, 0.0
 
     def judge(self, requests: Sequence[Request], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Verdict]]:
         """Judge one window of requests; yield (index, verdict) of the wanted ones as they come.
@@ -185,14 +203,13 @@ class BaseJudge(ABC):
         if empty := [case.models[index] for index in request.slots if case.responses[index].is_empty]:
             made["empty"] = empty
             if not request.checklist:
-                rubric = None if without_scale(self.rubric_name) else getattr(self, "rubric", None)
-                error, values = put_empty_lowest(request, rubric, error, values)
+                error, values = put_empty_lowest(request, self.wording, error, values)
         if self.blind_to is not None:
             made["blind_to"] = list(self.blind_to)
         if left_out := getattr(self.chat, "left_out", None):
             made["left_out"] = list(left_out)
         return Verdict(
-            case.id, self.name, self.rubric_name, request.slots, request.pair, request.run, error is None, error,
+            case.id, *self.author, request.slots, request.pair, request.run, error is None, error,
             extra=made | (notes or {}), **values,
         )  # fmt: skip
 

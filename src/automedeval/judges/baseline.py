@@ -54,19 +54,15 @@ class BaselineJudge(ApartJudge):
             if self.encoder is None:
                 raise RecordError(f"the baseline {self.baseline!r} needs an encoder")
             settings.append(self.encoder.fingerprint)
-        self.fingerprint = digest(settings)
+        self._fingerprint = digest(settings)
+
+    @property
+    def fingerprint(self) -> str:
+        return self._fingerprint
 
     def _nearest(self, cases: Sequence[Case]) -> np.ndarray:
+        assert self.encoder is not None
         return nearest_pieces(cases, self.encoder, [self.baseline])[self.baseline]
-
-    def estimate(self, requests: Sequence[Request]) -> tuple[int, float]:
-        return 0, 0.0
-
-    def prompt(self, request: Request, texts: Sequence[str] | None = None) -> Request:
-        return request  # a baseline reads the case
-
-    def overflow(self, prompts: Sequence[Request]) -> list[int]:
-        return [0] * len(prompts)
 
     def answer(self, prompts: Sequence[Request], wanted: Sequence[bool]) -> Iterator[tuple[int, np.ndarray]]:
         """Yield (index, scores of all responses) of the wanted requests."""

@@ -1,18 +1,18 @@
 """Judge one response at a time by the criteria of its case: each is met, not met, or could not be read."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from automedeval.judges.base import BaseJudge
-from automedeval.judges.judge import Judge
+from automedeval.judges.chat_judge import ChatJudge
 from automedeval.judges.requests import Request
 from automedeval.models.base import Answer, Prompt
 from automedeval.models.constraints import UNSEEN
 from automedeval.records import RecordError, Verdict, check_least, digest
-from automedeval.rubrics.grammar import answer_parts, answer_schema, parse_verdict, reading_from_values
-from automedeval.rubrics.prompts import judge_messages
+from automedeval.rubrics.grammar import parse_verdict, reading_from_values
 from automedeval.rubrics.rubric import POINTS, READINGS, Rubric
 from automedeval.stats.checklist import checklist_score
 
@@ -57,8 +57,8 @@ class OfCriteria(BaseJudge):
 
 
 @dataclass
-class ChecklistJudge(OfCriteria, Judge):
-    """Judge by the criteria of a case with a chat; the arguments are those of `Judge`, with a rubric of the mode checklist.
+class ChecklistJudge(OfCriteria, ChatJudge):
+    """Judge by the criteria of a case with a chat; the arguments are those of `ChatJudge`, with a rubric of the mode checklist.
 
     A checkpoint computes the case and the response once for all criteria: the prompts of a response differ at their ends alone.
 
@@ -75,30 +75,25 @@ class ChecklistJudge(OfCriteria, Judge):
         check_least(self, 1, "criteria_at_once")
         if self.points not in POINTS:
             raise RecordError(f"--points must be one of {', '.join(POINTS)}, not {self.points!r}")
-        if self.rubric.mode != "checklist":
-            raise RecordError(f"the rubric {self.rubric.name} has its own criteria, and takes none of a case")
-        self.fingerprint = digest([self.fingerprint, self.criteria_at_once, self.points])
+        if self.wording.mode != "checklist":
+            raise RecordError(f"the rubric {self.wording.name} has its own criteria, and takes none of a case")
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return digest([super().fingerprint, self.criteria_at_once, self.points])
 
     def estimate(self, requests: Sequence[Request]) -> tuple[int, float]:
         return self.chat.estimate([prompt for request in requests for prompt in self.prompt(request)])
 
     def prompt(self, request: Request, texts: Sequence[str] | None = None) -> list[Prompt]:
         """Return the prompts of one response, each with the next `criteria_at_once` criteria."""
-        texts = [request.case.responses[index].text for index in request.slots] if texts is None else texts
-        return [self._prompt(request, texts, rubric) for rubric in self._parts(request)]
+        return [self.render(request, rubric, texts) for rubric in self._parts(request)]
 
     def _parts(self, request: Request) -> list[Rubric]:
         """Return the rubric with the criteria of each prompt."""
         criteria, each = request.case.criteria, self.criteria_at_once
         starts = range(0, len(criteria), each)
-        return [self.rubric.about(criteria[start : start + each], self.points) for start in starts]
-
-    def _prompt(self, request: Request, texts: Sequence[str], rubric: Rubric) -> Prompt:
-        messages = judge_messages(rubric, request.case.question, texts, request.case.reference, self.rationale)
-        parts = tuple(answer_parts(rubric, 1, self.rationale))
-        given = parts if self.score_decoding == "constrained" else None
-        label = f"{self.rubric_name}:{self.rubric.fingerprint}"
-        return Prompt(messages, given, answer_schema(parts), request.run, label)
+        return [self.wording.about(criteria[start : start + each], self.points) for start in starts]
 
     def overflow(self, prompts: Sequence[list[Prompt]]) -> list[int]:
         return [max(self.chat.overflow(own)) for own in prompts]
@@ -135,15 +130,16 @@ class ChecklistJudge(OfCriteria, Judge):
             return self.record(request, answer.error, notes)
         met: list[bool | None] = []
         chances: list[float | None] = []
-        rationales, errors, usage = [], [], defaultdict(int)
+        rationales: list[str] = []
+        errors: list[str] = []
+        usage: Counter[str] = Counter()
         for each, rubric in zip(answer, self._parts(request), strict=True):
             choices, chance, rationale, error = _read(each, rubric)
             met += [choices.get(criterion.name) for criterion in rubric.criteria]
             chances += [chance.get(criterion.name) for criterion in rubric.criteria]
             rationales += [rationale] if rationale else []
             errors += [error] if error else []
-            for name, count in each.usage.items():
-                usage[name] += count
+            usage.update(each.usage)
         extra = dict(notes or {})
         extra |= {"truncated": True} if any(each.truncated for each in answer) else {}
         extra |= {"unread": errors} if errors else {}
@@ -151,8 +147,9 @@ class ChecklistJudge(OfCriteria, Judge):
             extra["unseen_probability"] = round(unseen, 5)
         if len(errors) < len(answer):
             self.chat.accepted = True
-        values = {"usage": dict(usage), "raw": "\n".join(each.text for each in answer)}
-        values |= {"rationale": "\n".join(rationales) or None} if len(errors) < len(answer) else {}
+        values: dict[str, Any] = {"usage": dict(usage), "raw": "\n".join(each.text for each in answer)}
+        if len(errors) < len(answer):
+            values["rationale"] = "\n".join(rationales) or None
         return self.checklist(request, met, chances, extra, errors[0] if errors else None, **values)
 
 
@@ -166,7 +163,7 @@ def _read(answer: Answer, rubric: Rubric) -> tuple[Mapping[str, bool], Mapping[s
         reading = parse_verdict(answer.text, rubric, 1, truncated=answer.truncated)
     if not reading.valid:
         return {}, {}, None, reading.error
-    met = {name: choice == READINGS[0] for name, choice in reading.choices.items()}
+    met = {name: choice == READINGS[0] for name, choice in (reading.choices or {}).items()}
     word = rubric.choices[READINGS[0]]
     chances = {name: odds[word] for name, odds in zip(rubric.output_criteria, answer.probabilities or ())}
     return met, chances, reading.rationale, None

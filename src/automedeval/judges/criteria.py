@@ -14,7 +14,6 @@ from automedeval.judges.base import ApartJudge
 from automedeval.judges.checklist import OfCriteria
 from automedeval.judges.requests import Request, plan_checklist
 from automedeval.metrics.embedding import readable, sentences
-from automedeval.models.base import Answer
 from automedeval.records import Case, Verdict, digest, question_text
 from automedeval.reports.facts import UNSEEN
 
@@ -112,19 +111,13 @@ class CriteriaJudge(OfCriteria, ApartJudge):
 
     def __post_init__(self) -> None:
         self.name = self.name or "small"
-        self.fingerprint = digest(["criteria", READING, self.encoder.fingerprint, EVEN, SLOPE])
+
+    @property
+    def fingerprint(self) -> str:
+        return digest(["criteria", READING, self.encoder.fingerprint, EVEN, SLOPE])
 
     def plan(self, case: Case) -> list[Request]:
         return plan_checklist(case, self.models)
-
-    def estimate(self, requests: Sequence[Request]) -> tuple[int, float]:
-        return 0, 0.0
-
-    def prompt(self, request: Request, texts: Sequence[str] | None = None) -> Request:
-        return request  # it reads the case
-
-    def overflow(self, prompts: Sequence[Request]) -> list[int]:
-        return [0] * len(prompts)  # a response is read in sentences
 
     def answer(self, prompts: Sequence[Request], wanted: Sequence[bool]) -> Iterator[tuple[int, list[float]]]:
         """Yield (index, support of each criterion) of the wanted requests.
@@ -138,9 +131,7 @@ class CriteriaJudge(OfCriteria, ApartJudge):
                 found = read_support([(prompts[i].case, prompts[i].slots[0]) for i in some], self.encoder)
                 yield from ((index, each) for index, each in zip(some, found) if wanted[index])
 
-    def verdict(
-        self, request: Request, answer: Sequence[float] | Answer, notes: dict[str, Any] | None = None
-    ) -> Verdict:
+    def verdict(self, request: Request, answer: Sequence[float], notes: dict[str, Any] | None = None) -> Verdict:
         chances = [None if np.isnan(each) else float(expit(SLOPE * (each - EVEN))) for each in answer]
         met = [None if chance is None else chance > 0.5 for chance in chances]
         return self.checklist(request, met, chances, notes, "the response or every criterion cannot be read")

@@ -32,30 +32,30 @@ def put_empty_lowest(
     count = len(request.case.responses)
     empty = [index for index in request.slots if request.case.responses[index].is_empty]
     answered = [index for index in request.slots if index not in empty]
+    low = rubric.scale[0] if rubric is not None and rubric.scale is not None else None
     if not answered and rubric is not None:
-        if rubric.choices:
+        if low is None:
             return None, values | {"choices": {each.name: each.neutral for each in rubric.criteria}}
-        low = rubric.scale[0]
         names = [name for name in KINDS if name in values]
         # Whether a judge of whole scores gives expected ones too is told by its answer alone.
         given = names[:1] + [name for name in names[1:] if values[name] is not None]
-        found = {name: by_response([KINDS[name](low)] * len(empty), empty, count) for name in given}
+        lowest: dict[str, Any] = {name: by_response([KINDS[name](low)] * len(empty), empty, count) for name in given}
         if rubric.scores_criteria:
-            found["criterion_scores"] = {
+            lowest["criterion_scores"] = {
                 each.name: list(by_response([low] * len(empty), empty, count)) for each in rubric.criteria
             }
-        return None, values | found
+        return None, values | lowest
     if error is not None or not answered:
         return error, values
     found = dict(values)
     for name, kind in KINDS.items():
         if values.get(name) is not None:
-            found[name] = _lowered(values[name], empty, answered, None if rubric is None else kind(rubric.scale[0]))
-    for name, own in (values.get("criterion_scores") or {}).items():
-        found["criterion_scores"] = found["criterion_scores"] | {
-            name: list(_lowered(own, empty, answered, rubric.scale[0]))
+            found[name] = _lowered(values[name], empty, answered, None if low is None else kind(low))
+    if values.get("criterion_scores"):
+        found["criterion_scores"] = {
+            name: list(_lowered(own, empty, answered, low)) for name, own in values["criterion_scores"].items()
         }
-    if values.get("choices"):
+    if values.get("choices") and rubric is not None:
         better = {each.name for each in rubric.criteria if each.polarity == "better"}
         name = request.case.models[answered[0]]
         found["choices"] = {
@@ -66,9 +66,8 @@ def put_empty_lowest(
 
 def _lowered(given: Sequence[float | None], empty: list[int], answered: list[int], low: float | None) -> tuple:
     """Return the scores of a case's responses with those of the empty ones at `low`; None: at most the lowest of the others."""
-    lows = dict.fromkeys(empty, low)
+    lows: dict[int, float | None] = dict.fromkeys(empty, low)
     if low is None:
-        others = [given[index] for index in answered if given[index] is not None]
         for index in empty:
-            lows[index] = min([*others, *([] if given[index] is None else [given[index]])], default=None)
+            lows[index] = min((each for slot in [*answered, index] if (each := given[slot]) is not None), default=None)
     return tuple(lows.get(index, value) for index, value in enumerate(given))

@@ -1,25 +1,26 @@
 """Judge cases by a rubric with any model that answers prompts, and load a judge of any kind by its name."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from functools import cached_property, partial
+from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.baseline import BaselineJudge
+from automedeval.judges.chat_judge import ChatJudge
+from automedeval.judges.checklist import ChecklistJudge
 from automedeval.judges.likelihood import LikelihoodJudge
 from automedeval.judges.requests import Request, plan_apart, plan_checklist, plan_requests
 from automedeval.metrics.embedding import EMBEDDINGS
 from automedeval.metrics.lexical import Collection
 from automedeval.models.arguments import ChatArguments, EncoderArguments, checked_model, parse_model
-from automedeval.models.base import Answer, Chat, Prompt
+from automedeval.models.base import Answer, Prompt
 from automedeval.models.constraints import UNSEEN, slot_odds
-from automedeval.records import Case, RecordError, Verdict, digest
+from automedeval.records import Case, RecordError, Verdict
 from automedeval.records.journal import ALONE, Processes
 from automedeval.rubrics import Rubric, read_rubric
-from automedeval.rubrics.grammar import ParsedAnswer, answer_parts, answer_schema, parse_verdict, reading_from_values
-from automedeval.rubrics.prompts import judge_messages
+from automedeval.rubrics.grammar import ParsedAnswer, parse_verdict, reading_from_values
 from automedeval.rubrics.published import PACKAGED, rubric_of
 from automedeval.rubrics.slots import by_response, choice_names
 
@@ -27,61 +28,8 @@ _CHECKLIST = ("criteria_at_once", "points")  # the options of `ChecklistJudge` a
 _PLAN = ("orders", "seed", "runs", "baseline", "models")  # the options of `plan_requests`
 
 
-@dataclass
-class Judge(BaseJudge):
-    """Judge by a rubric with a chat.
-
-    Args:
-        chat: the model that answers the prompts.
-        rubric: a `Rubric`, a packaged rubric's id or the path of a YAML file.
-        rationale: False asks for scores or choices alone.
-        score_decoding: "constrained" fixes the form of the answer and chooses each score among the allowed values, which
-            checkpoints and some servers can; "free" parses what the model writes; "auto" is constrained where the chat can.
-        orders, seed, runs, baseline, models: see `plan_requests`.
-        on_overlong: for a prompt longer than the context window: "error" raises RecordError, "skip" records an invalid
-            verdict, "clip" shortens the longest responses until it fits.
-        name: what verdicts record as their judge; by default the chat's name.
-
-    Raises:
-        RecordError: constrained decoding with a chat that cannot.
-    """
-
-    chat: Chat
-    rubric: Rubric | str = "automedeval"
-    rationale: bool = True
-    score_decoding: str = "auto"
-    orders: str = "1"
-    seed: int = 0
-    runs: int = 1
-    baseline: str | None = None
-    models: Sequence[str] | None = None
-    on_overlong: str = "error"
-    name: str | None = None
-
-    def __post_init__(self) -> None:
-        if isinstance(self.rubric, str):
-            self.rubric = read_rubric(self.rubric)
-        self.name = self.name or self.chat.name
-        self.rubric_name = self.rubric.name
-        self.rationale = self.rationale and self.rubric.rationale
-        if self.score_decoding == "constrained" and not self.chat.constrains:
-            raise RecordError(
-                "--score_decoding constrained needs a checkpoint, or a server that constrains: "
-                f"{self.chat.name} writes freely, and its text is parsed"
-            )
-        if self.score_decoding == "auto":
-            self.score_decoding = "constrained" if self.chat.constrains else "free"
-
-    @cached_property
-    def fingerprint(self) -> str:
-        settings = [self.chat.fingerprint, self.rubric.fingerprint, self.rationale]
-        settings += [self.score_decoding, self.overlong_setting]
-        # Before values were sampled, a temperature changed the rationale alone.
-        sampled = self.score_decoding == "constrained" and getattr(self.chat, "temperature", 0)
-        settings += ["sampled values"] if sampled else []
-        # Before, the "1" of "10" counted as a score of 1.
-        numbers = self.score_decoding == "free" and self.rubric.scale and self.rubric.scale[1] > 9
-        return digest(settings + (["whole numbers"] if numbers else []))
+class Judge(ChatJudge):
+    """Judge by a rubric with a chat: `ChatJudge` has the arguments."""
 
     @classmethod
     def from_pretrained(
@@ -90,30 +38,20 @@ class Judge(BaseJudge):
         """Return `load_judge(model, rubric, chat, **options)`."""
         return load_judge(model, rubric, chat, **options)
 
-    def plan(self, case: Case) -> list[Request]:
-        return plan_requests(case, self.rubric, self.orders, self.seed, self.runs, self.baseline, self.models)
-
     def estimate(self, requests: Sequence[Request]) -> tuple[int, float]:
         return self.chat.estimate([self.prompt(request) for request in requests])
 
     def prompt(self, request: Request, texts: Sequence[str] | None = None) -> Prompt:
-        case = request.case
-        texts = [case.responses[index].text for index in request.slots] if texts is None else texts
-        rationale = self.rationale if request.rationale is None else request.rationale
-        messages = judge_messages(self.rubric, case.question, texts, case.reference, rationale)
-        parts = tuple(answer_parts(self.rubric, len(texts), rationale))
-        given = parts if self.score_decoding == "constrained" else None
-        label = f"{self.rubric_name}:{self.rubric.fingerprint}"
-        return Prompt(messages, given, answer_schema(parts), request.run, label)
+        return self.render(request, self.wording, texts)
 
     def verdict(self, request: Request, answer: Answer, notes: dict[str, Any] | None = None) -> Verdict:
         slots, case = request.slots, request.case
         if answer.error:
             reading = ParsedAnswer(False, answer.error)
         elif answer.values is not None:
-            reading = reading_from_values(list(answer.values), self.rubric, answer.free or None)
+            reading = reading_from_values(list(answer.values), self.wording, answer.free or None)
         else:
-            reading = parse_verdict(answer.text, self.rubric, len(slots), truncated=answer.truncated)
+            reading = parse_verdict(answer.text, self.wording, len(slots), truncated=answer.truncated)
         values: dict[str, Any] = {"scores": None, "expected_scores": None, "choices": None}
         odds, unseen = self._odds(answer, reading)
         extra = dict(notes or {})
@@ -147,17 +85,17 @@ class Judge(BaseJudge):
         Of a text they are those of its scores. They are not known where numbers on the scale begin alike, as 1 and 10, and the
         tokens that tell them apart are not those of the text.
         """
-        if answer.probabilities or not reading.spans:
+        if answer.probabilities or not reading.spans or reading.scores is None or self.wording.scale is None:
             return answer.probabilities, answer.unseen
-        low, high = self.rubric.scale
-        scale, told = [str(value) for value in range(low, high + 1)], []
+        low, high = self.wording.scale
+        scale, found = [str(value) for value in range(low, high + 1)], []
         for (start, _), score in zip(reading.spans, reading.scores):
             before = answer.text[:start].rstrip(" \t\r\n")
             odds = slot_odds(answer.tokens, answer.text, before, scale, str(score), None)
             if odds is None or sum(odds.shared.values()) > UNSEEN:
                 return None, 0.0
-            told.append(odds.whole())
-        return [odds.chances for odds in told], max(odds.unseen for odds in told)
+            found.append(odds.whole())
+        return [odds.chances for odds in found], max(odds.unseen for odds in found)
 
 
 def _expected(odds: Sequence[Mapping[str, float]] | None, reading: ParsedAnswer) -> list[float] | None:
@@ -210,7 +148,7 @@ def load_judge(
             from those that it was published with.
         RubricError: there is no such rubric.
     """
-    if unknown := options.keys() - {each.name for each in fields(Judge)} - set(_CHECKLIST):
+    if unknown := options.keys() - {each.name for each in fields(ChatJudge)} - set(_CHECKLIST):
         raise TypeError(f"load_judge() has no argument {min(unknown)!r}")
     rubric = read_rubric(rubric) if isinstance(rubric, str) else rubric
     planner(spec, rubric or read_rubric(PACKAGED), seed=seed, **options)  # faults of the options before a download
@@ -237,8 +175,6 @@ def load_judge(
         return load_small_judge(Path(model) if model else SMALL, rubric, given, chat.device, **shared)
     if kind in ("checkpoint", "openai"):
         if rubric.mode == "checklist":
-            from automedeval.judges.checklist import ChecklistJudge  # derives from Judge
-
             return ChecklistJudge(chat.load(spec, seed, processes), rubric, seed=seed, **options)
         options = {name: value for name, value in options.items() if name not in _CHECKLIST}
         return Judge(chat.load(spec, seed, processes), rubric, seed=seed, **options)

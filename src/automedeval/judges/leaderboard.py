@@ -4,6 +4,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from automedeval.records import Verdict
 from automedeval.rubrics import Rubric
@@ -32,10 +33,20 @@ class Standings:
 
     Args:
         points: case id → the points of its criteria, of the cases that a judge of criteria judges.
+        words: case id → the number of words of each response.
+
+    Attributes:
+        longer: model → the comparisons of its responses in which its response has more words than the other one, and all.
     """
 
-    def __init__(self, rubric: Rubric | None = None, points: Mapping[str, Sequence[float]] | None = None):
-        self.rubric, self.points = rubric, points or {}
+    def __init__(
+        self,
+        rubric: Rubric | None = None,
+        points: Mapping[str, Sequence[float]] | None = None,
+        words: Mapping[str, Sequence[int]] | None = None,
+    ):
+        self.rubric, self.points, self.words = rubric, points or {}, words or {}
+        self.longer: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
         self.verdicts = self.valid = self.cases = self.clipped = self.truncated = 0
         self._lacking = 0  # valid verdicts with scores and without expected ones
         self.errors: dict[str, int] = defaultdict(int)
@@ -66,14 +77,17 @@ class Standings:
 
     def _settle(self, verdicts: list[Verdict]) -> None:
         self.cases += 1
+        if words := self.words.get(verdicts[0].case_id):
+            self._compare_lengths(verdicts, words)
         if points := self.points.get(verdicts[0].case_id):
             return self._settle_criteria(verdicts, points)
         verdicts = [verdict for verdict in verdicts if verdict.valid]
         if not verdicts:
             return
         for verdict in verdicts:
-            for name, choice in (verdict.choices or {}).items():
-                self._add_choice(verdict.pair, name, choice)
+            if verdict.choices and verdict.pair:
+                for name, choice in verdict.choices.items():
+                    self._add_choice(verdict.pair, name, choice)
         models = verdicts[0].extra["models"]
         empty = {models.index(name) for verdict in verdicts for name in verdict.empty}
         unread = {index for verdict in verdicts for index in verdict.unread}
@@ -102,10 +116,20 @@ class Standings:
             self._ranks[models[index]].add(above + 1 + level / 2)
             self._wins[models[index]]["score"].add((below + level / 2) / (len(values) - 1))
 
+    def _compare_lengths(self, verdicts: list[Verdict], words: Sequence[int]) -> None:
+        """Compare the lengths of the responses of a case of which verdicts say something, or of the two of a choice."""
+        pairs = set(combinations(sorted({index for verdict in verdicts for index in verdict.values}), 2))
+        pairs |= {(min(verdict.order), max(verdict.order)) for verdict in verdicts if verdict.choices}
+        models = verdicts[0].extra["models"]
+        for first, second in pairs:
+            for one, other in ((first, second), (second, first)):
+                longer, compared = self.longer[models[one]]
+                self.longer[models[one]] = longer + (words[one] > words[other]), compared + 1
+
     def _settle_criteria(self, verdicts: list[Verdict], points: Sequence[float]) -> None:
         for slot in sorted({verdict.order[0] for verdict in verdicts}):
             own = [verdict for verdict in verdicts if verdict.order[0] == slot]
-            met = shares_of([verdict.checklist["met"] for verdict in own if verdict.valid], len(points))
+            met = shares_of([each.checklist["met"] for each in own if each.checklist], len(points))
             model = own[0].extra["models"][slot]
             self._checklist[model].append((checklist_score(points, met), met))
             self.empty.update(own[0].empty)
@@ -144,7 +168,7 @@ class Standings:
             row |= {name: counts[model] for name, counts in (("empty", self.empty), ("unread", self.unread)) if counts}
             rows.append(row)
         by = ("win share", "expected", "score", "highest")
-        return sorted(rows, key=lambda row: [-row.get(name, -math.inf) for name in by] + [row["model"]])
+        return sorted(rows, key=lambda row: ([-float(row.get(name, -math.inf)) for name in by], row["model"]))
 
 
 def checklist_row(answers: Sequence[tuple[Score, list[float | None]]]) -> dict[str, float | int]:

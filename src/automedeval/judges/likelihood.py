@@ -29,12 +29,15 @@ class LikelihoodJudge(ApartJudge):
     on_overlong: str = "error"
     name: str | None = None
 
+    rubric_name = LIKELIHOOD
     blind_to = UNSEEN
 
     def __post_init__(self) -> None:
         self.name = self.name or f"likelihood:{self.chat.name}"
-        self.rubric_name = LIKELIHOOD
-        self.fingerprint = digest([self.chat.fingerprint, template_fingerprint("likelihood"), self.overlong_setting])
+
+    @property
+    def fingerprint(self) -> str:
+        return digest([self.chat.fingerprint, template_fingerprint("likelihood"), self.overlong_setting])
 
     def estimate(self, requests: Sequence[Request]) -> tuple[int, float]:
         pairs = [pair for request in requests for pair in self.prompt(request)]

@@ -85,7 +85,8 @@ class Requests:
     ):
         self.file, self.limit, self.plan, self.blank = file, limit, plan, blank
         self.digests: dict[str, str] = {}
-        self._count, unchecked = 0, []
+        self._count = 0
+        unchecked: list[Request] = []
         for number, case in enumerate(self.cases()):
             if planned := plan(case):
                 self.digests[case.id] = planned[0].digest
@@ -138,11 +139,10 @@ def plan_requests(
         return plan_checklist(case, models, runs)
     rng = random.Random(f"{seed}:{case.id}".encode("utf-8", "replace"))
     if rubric.mode == "pairwise":
-        pairs = itertools.combinations(chosen, 2)
+        groups: list[tuple[int, ...]] = list(itertools.combinations(chosen, 2))
         if baseline is not None:
             base = case.models.index(baseline)
-            pairs = [(base, other) for other in chosen if other != base]
-        groups = [tuple(pair) for pair in pairs]
+            groups = [(base, other) for other in chosen if other != base]
     elif rubric.mode == "pointwise":
         groups = [(index,) for index in chosen]
     elif len(chosen) <= rubric.max_responses:

@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from automedeval.judges.leaderboard import Standings
 from automedeval.judges.requests import Request, Requests
 from automedeval.metrics.lexical import words
 from automedeval.models.base import Answer
-from automedeval.records import Case, RecordError, Verdict
+from automedeval.records import RecordError, Verdict
 from automedeval.records.journal import ALONE, Processes
 from automedeval.records.log import Log
 from automedeval.reports.facts import Known, lines_of
@@ -21,8 +21,7 @@ from automedeval.rubrics import Rubric
 
 def verdict_log(folder: Path, judge: BaseJudge, settings: str | None = None, processes: Processes = ALONE) -> Log:
     """Return the log of a judge's verdicts in FOLDER/verdicts.jsonl; `settings` is the judge's fingerprint by default."""
-    author = (judge.name, judge.rubric_name)
-    return Log(folder / "verdicts.jsonl", Verdict, author, settings or judge.fingerprint, processes)
+    return Log(folder / "verdicts.jsonl", Verdict, judge.author, settings or judge.fingerprint, processes)
 
 
 def expect_answers(judge: BaseJudge, log: Log) -> None:
@@ -150,16 +149,19 @@ def dry_run(judge: BaseJudge, requests: Iterable[Request], done: Collection[tupl
     return text + (f", at most {worst:.2f} in cost" if worst else "")
 
 
-def summary(
-    log: Log, rubric: Rubric | None, requests: Requests, seconds: float, blind_to: Sequence[str] | None = None
-) -> str:
+def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float, blind_to: Sequence[str] | None = None) -> str:
     """Return the standings of the models by this judge's verdicts, old and new, the counts of the run, and what is known.
 
     Args:
         blind_to: the dangers that the judge cannot see, as `BaseJudge` has them.
     """
-    criteria = (case for case in requests.cases() if rubric and rubric.mode == "checklist")
-    standings = Standings(rubric, {case.id: [each.points for each in case.criteria] for case in criteria})
+    points: dict[str, list[float]] = {}
+    lengths: dict[str, list[int]] = {}
+    for case in requests.cases():
+        lengths[case.id] = [len(words(response.text)) for response in case.responses]
+        if rubric.mode == "checklist":
+            points[case.id] = [each.points for each in case.criteria]
+    standings = Standings(rubric, points, lengths)
     there = Counter(verdict.case_id for verdict in log.records())  # other orders and pairs of earlier runs among them
     for verdict in log.records():
         if verdict.case_id in requests.digests:
@@ -172,34 +174,14 @@ def summary(
     for count, what in ((standings.clipped, "clipped to fit"), (standings.truncated, "cut off at --max_new_tokens")):
         counts += f"{count} {what}, " if count else ""
     lines.append(f"{counts}valid rate {standings.valid_rate:.3f}")
-    first = standings.table()[0]["model"] if standings.valid else None
+    first = str(standings.table()[0]["model"]) if standings.valid else None
     known = Known(
         log.author[0],
         ["Not measured yet: the report compares it with people's ratings or labels."],
         blind_to=blind_to,
         first=first,
-        longer=longer_comparisons(requests.cases(), log.records(), first) if first is not None else None,
+        longer=standings.longer.get(first) if first is not None else None,
         empty=standings.empty,
         unread=standings.unread,
     )
     return "\n".join([*lines, *lines_of(known), f"verdicts: {log.path}"])
-
-
-def longer_comparisons(cases: Iterable[Case], verdicts: Iterable[Verdict], model: str) -> tuple[int, int]:
-    """Return in how many comparisons a model's response has more words than the other one, and how many there are.
-
-    Compared are the responses of a case of which verdicts say something, or by a judge of pairs the two of a choice.
-    """
-    valued: dict[str, set[str]] = defaultdict(set)
-    chosen: dict[str, set[str]] = defaultdict(set)
-    for verdict in verdicts:
-        valued[verdict.case_id].update(verdict.extra["models"][index] for index in verdict.values)
-        if verdict.choices and model in verdict.pair:
-            chosen[verdict.case_id].update(verdict.pair)
-    longer = total = 0
-    for case in cases:
-        others = (valued[case.id] if model in valued[case.id] else set()) | chosen[case.id]
-        lengths = {each.model: len(words(each.text)) for each in case.responses if each.model in others}
-        longer += sum(lengths[model] > lengths[other] for other in lengths)
-        total += max(0, len(lengths) - 1)
-    return longer, total

@@ -35,9 +35,10 @@ class JudgeSettings:
             RecordError: the judge cannot be loaded, or gives no scores.
         """
         name = judge or self.judge
-        options = {"rationale": self.rationale, "on_overlong": self.on_overlong}
-        loaded = load_judge(name, self.rubric, chat, encoder=encoder, **options)
-        if not getattr(getattr(loaded, "rubric", None), "scale", True):
+        loaded = load_judge(
+            name, self.rubric, chat, encoder=encoder, rationale=self.rationale, on_overlong=self.on_overlong
+        )
+        if loaded.gives_choices:
             raise RecordError(f"judge {name}: the rubric {loaded.rubric_name} gives choices, and scores are needed")
         return loaded
 

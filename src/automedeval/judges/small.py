@@ -159,21 +159,15 @@ class SmallJudge(ApartJudge):
     blind_to = UNSEEN
 
     def __post_init__(self) -> None:
-        if not self.rubric.scale:
+        if self.rubric.scale is None:
             raise RecordError(f"the small judge reads a scale, and the rubric {self.rubric.name} gives choices")
+        self.wording, self._scale = self.rubric, self.rubric.scale
         self.name = self.name or "small"
         self.rubric_name = self.rubric.name
-        settings = [READING, self.encoder.fingerprint, self.adapter, self.learnt.to_dict(), self.rubric.scale]
-        self.fingerprint = digest(settings)
 
-    def estimate(self, requests: Sequence[Request]) -> tuple[int, float]:
-        return 0, 0.0
-
-    def prompt(self, request: Request, texts: Sequence[str] | None = None) -> Request:
-        return request  # it reads the case
-
-    def overflow(self, prompts: Sequence[Request]) -> list[int]:
-        return [0] * len(prompts)  # a response is read in pieces
+    @property
+    def fingerprint(self) -> str:
+        return digest([READING, self.encoder.fingerprint, self.adapter, self.learnt.to_dict(), self._scale])
 
     def answer(self, prompts: Sequence[Request], wanted: Sequence[bool]) -> Iterator[tuple[int, np.ndarray]]:
         """Yield (index, features of the responses in the slots) of the wanted requests, the shortest cases first.
@@ -192,7 +186,7 @@ class SmallJudge(ApartJudge):
 
     def verdict(self, request: Request, answer: np.ndarray, notes: dict[str, Any] | None = None) -> Verdict:
         """Return the verdict of the features of a case; it is invalid if no response could be read, and none is empty."""
-        (low, high), shares = self.rubric.scale, self.learnt.shares(answer)
+        (low, high), shares = self._scale, self.learnt.shares(answer)
         scores = [None if np.isnan(share) else round(low + (high - low) * share, 6) for share in shares.tolist()]
         expected = by_response(scores, request.slots, len(request.case.responses))
         empty = any(request.case.responses[slot].is_empty for slot in request.slots)
@@ -201,12 +195,12 @@ class SmallJudge(ApartJudge):
         if np.isnan(shares).all() and not empty:
             return self.record(request, "no response can be read", notes, expected_scores=None)
         beside = "reference" in self.learnt.scales and not np.isnan(answer[:, FEATURES.index("reference")]).all()
-        found = {"reads_reference": True} if beside else {}
-        certain = self.learnt.certain is not None and not empty and not np.isnan(shares).any()
-        if certain and len(shares) > 1 and not beside:
-            gap = fmean(abs(one - other) for one, other in combinations(shares.tolist(), 2))
-            found["abstains"] = gap < self.learnt.certain
-        return self.record(request, None, found | (notes or {}), expected_scores=expected)
+        added = {"reads_reference": True} if beside else {}
+        certain = None if empty or np.isnan(shares).any() else self.learnt.certain
+        if certain is not None and len(shares) > 1 and not beside:
+            gap = fmean(abs(first - second) for first, second in combinations(shares.tolist(), 2))
+            added["abstains"] = gap < certain
+        return self.record(request, None, added | (notes or {}), expected_scores=expected)
 
 
 def shown(request: Request) -> Case:

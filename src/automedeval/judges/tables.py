@@ -43,6 +43,10 @@ def judge_dataset(
     Raises:
         RecordError: a column is missing, the judge gives choices and no scores, or a response is blank and `blank` is None.
     """
+    if judge.gives_choices:
+        raise RecordError(
+            f"{judge.rubric_name} gives choices, and a table needs scores: take Verdicts(judge(cases)).to_pandas()"
+        )
     columns = dataset.column_names
     models = (
         [name for name in columns if name not in (*NOT_RESPONSES, question)] if responses is None else list(responses)
@@ -53,10 +57,6 @@ def judge_dataset(
         raise RecordError(f"the data set has no column with responses; it has {', '.join(columns)}")
     found: dict[str, list[Verdict]] = {str(row): [] for row in range(len(dataset))}
     for verdict in judge(_cases_of(dataset, question, models, blank)):
-        if verdict.choices:
-            raise RecordError(
-                f"{verdict.rubric} gives choices, and a table needs scores: take Verdicts(judge(cases)).to_pandas()"
-            )
         found[verdict.case_id].append(verdict)
     names = [*(f"{model}_score" for model in models), "valid", "rationale", "error"]
     added: dict[str, list[Any]] = {name: [] for name in names}

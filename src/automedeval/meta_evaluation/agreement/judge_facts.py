@@ -3,7 +3,7 @@
 import json
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,8 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row
 from automedeval.metrics.lexical import longer_text
-from automedeval.models.arguments import ChatArguments, EncoderArguments
 from automedeval.records import RecordError, read_text
 from automedeval.reports.facts import LEAST_RATED, Audit, Known
-from automedeval.rubrics import without_scale
-
-# Further options of automedeval judge that are options of its audit too → default.
-AUDITED_WITH = {"rubric": None, "rationale": True, "on_overlong": "error", "points": "hidden", "seed": 0, "blank": None}
 
 
 def audits_of(places: Sequence[str], rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
@@ -51,24 +46,14 @@ def next_steps(judge: JudgeVerdicts, rated: bool, audited: bool) -> list[str]:
     """Return what to do next, so that more is known of the judge: rate cases, audit it."""
     steps = [] if rated else [f"Rate {min(LEAST_RATED, len(judge.cases))} cases."]
     if not audited:
-        command = ["automedeval", "audit", "--judge", judge.run_record.get("arguments", {}).get("judge") or "JUDGE"]
-        command += ["--cases", judge.cases.source, "--output", "audits/mine", *asked_with(judge)]
-        steps.append(f"Audit the judge, then give --audits audits/mine to the report: {shlex.join(command)}")
+        name = judge.run_record.get("arguments", {}).get("judge") or "JUDGE"
+        command = shlex.join(
+            ["automedeval", "audit", "--judge", name, "--cases", judge.cases.source, "--output", "audits/mine"]
+        )
+        steps.append(
+            f"Audit the judge with the options of its run, then give --audits audits/mine to the report: {command}"
+        )
     return steps
-
-
-def asked_with(judge: JudgeVerdicts) -> list[str]:
-    """Return the options of a judge's run that its audit needs, for the verdicts of both to have the same settings."""
-    rubric = None if without_scale(judge.rubric_name) else judge.rubric_name.partition("@")[0]
-    given = judge.run_record.get("arguments", {"rubric": rubric})
-    defaults = AUDITED_WITH | {
-        each.name: each.default for kind in (EncoderArguments, ChatArguments) for each in fields(kind) if each.init
-    }
-    words = []
-    for name, default in defaults.items():
-        if (value := given.get(name, default)) not in (default, None):
-            words += [f"--{name}", str(value).lower() if isinstance(value, bool) else str(value)]
-    return words + (["--score_decoding", "free"] if given.get("score_decoding") == "free" else [])
 
 
 def known_of_judge(cases: Cases, row: Row, first: str | None = None, **more: Any) -> Known:
