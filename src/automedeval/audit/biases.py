@@ -21,7 +21,7 @@ from automedeval.metrics.lexical import longer_text
 from automedeval.rubrics.misattribution import misattributions
 from automedeval.stats import agreement
 from automedeval.stats.agreement import SAME, relation_of
-from automedeval.stats.bootstrap import Statistic, divide, mean, ratio
+from automedeval.stats.bootstrap import Statistic, divide, mean, ratio, undefined
 from automedeval.stats.length_control import MOST_MODELS, length_controlled
 
 CHECKS = ("order", "length", "repeats", "attribution", "self_preference")
@@ -106,8 +106,7 @@ def order(judge: JudgeVerdicts, people: People | None = None, seed: int = 0) -> 
 def _slots(judge: JudgeVerdicts) -> dict[str, Any]:
     effects = judge.slot_effects(judge.finest / judge.unit)
     if not len(effects):
-        undefined = ratio(*np.zeros((2, judge.panel.cases)), reason="no case has two responses")
-        return {"slots": [], "slot_span": undefined}
+        return {"slots": [], "slot_span": undefined(judge.panel.cases, 0, "no case has two responses")}
 
     def span(sums: np.ndarray) -> np.ndarray:
         means = divide(sums[:, ::2], sums[:, 1::2])
@@ -197,9 +196,9 @@ def _length(cases: Cases, words: np.ndarray, values: np.ndarray, relation: np.nd
     found: dict[str, Any] = {name: correlations[name] for name in ("spearman", "spearman_within_case")}
     known = np.where(np.isnan(relation), np.nan, longer)
     found["prefers_longer"] = agreement.accuracies(panel, known, relation)["concordance"]
-    models = [cases.model_of[side] for side in panel.pairs]
-    case = panel.case[first]
-    return found | length_controlled(*models, words[first] - words[second], relation, case, len(cases), cases.models)
+    case, models = panel.case[first], cases.model_of
+    gaps = words[first] - words[second]
+    return found | length_controlled(models[first], models[second], gaps, relation, case, len(cases), cases.models)
 
 
 def repeats(judge: JudgeVerdicts) -> dict[str, Any]:
@@ -254,14 +253,15 @@ def self_preference(judge: JudgeVerdicts, people: People | None, own: str | None
         return {"reason": f"no response is by {own!r}"}
     if people is None:
         return {"reason": "without people's ratings it is not known which responses are better"}
-    if len(cases.models) > MOST_MODELS and own is None:
+    named = list(cases.models) if len(cases.models) <= MOST_MODELS else [own] if own is not None else []
+    if not named:
         return {"reason": f"{len(cases.models)} model names: more than {MOST_MODELS}, or the names are not models"}
     panel = cases.panel
     rated, judged = panel.relations(people.scores), judge.pair_relations
     both = ~np.isnan(rated) & ~np.isnan(judged)
     sides = [cases.model_of[side] for side in panel.pairs]
     models = {}
-    for name in [own] if len(cases.models) > MOST_MODELS else cases.models:
+    for name in named:
         model = cases.models.index(name)
         here = (sides[0] == model) != (sides[1] == model)
         toward = np.where(sides[0] == model, 1, -1)

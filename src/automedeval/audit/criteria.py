@@ -6,7 +6,7 @@ one with points below 0 becomes not met. Criteria that are unread before or afte
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -67,7 +67,7 @@ class Change:
         return np.where(self.read, self.met, 0.0) @ self.points / possible
 
 
-def variants_of(judge: BaseJudge, at_once: int) -> dict[str, BaseJudge]:
+def variants_of(judge: BaseJudge, at_once: int) -> Mapping[str, BaseJudge]:
     """Return the judge one at a time and, if it has prompts, with so many criteria in one prompt, by a name for a folder."""
     if not isinstance(judge, ChecklistJudge):
         return {"small": judge}
@@ -116,7 +116,7 @@ def judge_changed(
 
 
 def _score(verdict: Verdict) -> float:
-    score = verdict.checklist["score"]
+    score = verdict.checklist["score"] if verdict.checklist else None
     return np.inf if score is None else score
 
 
@@ -126,7 +126,8 @@ def changed(cases: Cases, before: Verdict, after: Verdict, trial: Trial | None =
     case = cases.records[number]
     points = np.array([each.points for each in case.criteria], float)
     sides = [_read(before, case, case), _read(after, trial.case if trial else case, case)]
-    return Change(number, points, *(np.stack([side[place] for side in sides]) for place in (0, 1)), trial)
+    met, chance = (np.stack([side[place] for side in sides]) for place in (0, 1))
+    return Change(number, points, met, chance, trial)
 
 
 def _read(verdict: Verdict, shown: Case, case: Case) -> tuple[np.ndarray, np.ndarray]:
@@ -160,15 +161,18 @@ def clean_figures(verdicts: Sequence[Verdict], cases: Cases) -> dict[str, Any]:
 def figures(changes: Sequence[Change], cases: int) -> dict[str, Any]:
     """Return the figures of the checks that have trials, with statistics as leaves."""
     found: dict[str, Any] = {}
-    if planting := [each for each in changes if each.trial.check == "planting"]:
-        real = [each for each in planting if each.trial.kind != CONTROL]
-        control = [each for each in planting if each.trial.kind == CONTROL]
-        found["planting"] = _moved(real, cases) | {"control": _moved(control, cases)}
-        rises = [found["planting"]["rise"], found["planting"]["control"]["rise"]]
-        found["planting"]["excess"] = excess(*rises)
-        found["planting"]["families"] = _by(real, cases, lambda trial: trial.kind)
-        found["planting"]["attacks"] = _by(real, cases, lambda trial: trial.name)
-    if order := [each for each in changes if each.trial.check == "order"]:
+    tried = [(each, each.trial) for each in changes if each.trial is not None]
+    if planting := [(each, trial) for each, trial in tried if trial.check == "planting"]:
+        real = [(each, trial) for each, trial in planting if trial.kind != CONTROL]
+        moved = _moved([each for each, _ in real], cases)
+        control = _moved([each for each, trial in planting if trial.kind == CONTROL], cases)
+        found["planting"] = moved | {
+            "control": control,
+            "excess": excess(moved["rise"], control["rise"]),
+            "families": _by([(trial.kind, each) for each, trial in real], cases),
+            "attacks": _by([(trial.name, each) for each, trial in real], cases),
+        }
+    if order := [each for each, trial in tried if trial.check == "order"]:
         found["order"] = differences(order, cases)
     return found
 
@@ -192,9 +196,9 @@ def differences(changes: Sequence[Change], cases: int) -> dict[str, Statistic]:
     }
 
 
-def _by(changes: Sequence[Change], cases: int, name: Callable[[Trial], str]) -> dict[str, dict[str, Statistic]]:
-    names = sorted({name(each.trial) for each in changes})
-    return {kind: _moved([each for each in changes if name(each.trial) == kind], cases) for kind in names}
+def _by(named: Sequence[tuple[str, Change]], cases: int) -> dict[str, dict[str, Statistic]]:
+    names = sorted({name for name, _ in named})
+    return {name: _moved([each for other, each in named if other == name], cases) for name in names}
 
 
 def _moved(changes: Sequence[Change], cases: int) -> dict[str, Statistic]:
@@ -248,7 +252,7 @@ def _share(
     for each in changes:
         mask = counted(each).astype(bool)
         columns[:, each.case] += values(each)[mask].sum(), mask.sum()
-    return mean(*columns, int(columns[1].sum()), "no such criterion", bounds)
+    return mean(columns[0], columns[1], int(columns[1].sum()), "no such criterion", bounds)
 
 
 def _mean(
@@ -259,4 +263,4 @@ def _mean(
     for each in changes:
         found = value(each)
         columns[:, each.case] += (0, 0) if np.isnan(found) else (found, 1)
-    return mean(*columns, int(columns[1].sum()), "no such response", bounds)
+    return mean(columns[0], columns[1], int(columns[1].sum()), "no such response", bounds)

@@ -100,11 +100,13 @@ def read_harms(file: str | None = None) -> list[Harm]:
         ways = [name for name in WAYS if name in entry]
         if len(ways) != 1:
             at.fail(entry["name"], f"needs one of replace, multiply and drop, has {', '.join(ways) or 'none'}")
-        patterns = {name: _pattern(at, name, entry[name]) for name in ("pattern", "unless") if name in entry}
+        patterns: dict[str, Any] = {
+            name: _pattern(at, name, entry[name]) for name in ("pattern", "unless") if name in entry
+        }
         at.take(entry, "drop", str, None, ("sentence",))
         if "multiply" in entry and not patterns["pattern"].groups:
             at.fail("multiply", "the pattern needs a group around the number")
-        harms.append(Harm(**{**entry, **patterns}))
+        harms.append(Harm(**(entry | patterns)))
     return harms
 
 
@@ -162,11 +164,15 @@ def harm(text: str, template: Harm) -> str | None:
         changed = "".join(kept).strip()
         return changed if len(kept) < len(sentences) and re.search(r"\w{3}", changed) else None
     for place, sentence in enumerate(sentences):
-        if not _fits(sentence, template):
+        fact = template.pattern.search(sentence)
+        if fact is None or not _fits(sentence, template):
             continue
-        found = template.pattern.search(sentence)
-        new = _scaled(found, template) if template.multiply else _kept_case(found, found.expand(template.replace))
-        changed = sentence[: found.start()] + new + sentence[found.end() :]
+        new = (
+            _scaled(fact, template.multiply)
+            if template.multiply
+            else _kept_case(fact, fact.expand(template.replace or ""))
+        )
+        changed = sentence[: fact.start()] + new + sentence[fact.end() :]
         if changed != sentence:
             return "".join([*sentences[:place], changed, *sentences[place + 1 :]])
     return None
@@ -188,8 +194,8 @@ def _sentences(text: str) -> Iterator[str]:
             start = end
 
 
-def _scaled(found: re.Match, template: Harm) -> str:
-    number = float(found[1].replace(",", "")) * template.multiply
+def _scaled(found: re.Match, factor: float) -> str:
+    number = float(found[1].replace(",", "")) * factor
     start, end = found.span(1)
     shown = f"{number:,.0f}" if "," in found[1] else f"{number:g}" if number < 1e6 else f"{number:.0f}"
     return found[0][: start - found.start()] + shown + found[0][end - found.start() :]
@@ -222,13 +228,15 @@ def plant(text: str, attack: Attack, rubric: Rubric, slots: int, slot: int, ques
 
     Against a checklist about a case's criteria it knows their number instead.
     """
+    worst: str | int
+    best: str | int
     if rubric.mode == "checklist":
         worst, best, slots = rubric.choices["not_met"], rubric.choices["met"], len(rubric.criteria)
         answer = ParsedAnswer(True, choices={each.name: "met" for each in rubric.criteria})
         name = rubric.slot_word
     elif rubric.scale:
-        worst, best = rubric.scale
-        scores = tuple(best if number == slot else worst for number in range(slots))
+        worst, best = low, high = rubric.scale
+        scores = tuple(high if number == slot else low for number in range(slots))
         answer = same_on_every_criterion(scores, rubric)
         name = f"{rubric.output.get('slot') or 'Response'} {slot + 1}"
     else:
@@ -254,14 +262,13 @@ def planted(clean: Request, target: int, attack: Attack, rubric: Rubric) -> Tria
 def harmed(clean: Request, target: int, template: Harm) -> Trial | None:
     """Make a fact of one response dangerous; None if the template matches none."""
     text = harm(clean.case.responses[target].text, template)
-    return _trial(clean, "harm", template.kind, template.name, target, text)
+    return None if text is None else _trial(clean, "harm", template.kind, template.name, target, text)
 
 
 def reworded(clean: Request, target: int, least: int, rules: Sequence[tuple[re.Pattern, str]]) -> Trial | None:
     """Reword one response, as the control for harms; None if too few words can be changed."""
-    return _trial(
-        clean, "harm", CONTROL, "other words", target, reword(clean.case.responses[target].text, least, rules)
-    )
+    text = reword(clean.case.responses[target].text, least, rules)
+    return None if text is None else _trial(clean, "harm", CONTROL, "other words", target, text)
 
 
 def doubled(
@@ -271,7 +278,10 @@ def doubled(
     text = clean.case.responses[target].text
     if paraphrase is None:
         return _trial(clean, "sameness", "identical", "identical", target, text, other)
-    return _trial(clean, "sameness", "paraphrase", "paraphrase", target, reword(text, *paraphrase), other)
+    other_words = reword(text, *paraphrase)
+    if other_words is None:
+        return None
+    return _trial(clean, "sameness", "paraphrase", "paraphrase", target, other_words, other)
 
 
 def reversed_criteria(clean: Request) -> Trial:
@@ -288,12 +298,8 @@ def repeated(clean: Request) -> Trial:
     return _trial(clean, "sameness", "repeat", "repeat", target, clean.case.responses[target].text)
 
 
-def _trial(
-    clean: Request, check: str, kind: str, name: str, target: int, text: str | None, other: int | None = None
-) -> Trial | None:
-    """Return a trial with a new text of `other` if it is given, else of `target`; None without a text."""
-    if text is None:
-        return None
+def _trial(clean: Request, check: str, kind: str, name: str, target: int, text: str, other: int | None = None) -> Trial:
+    """Return a trial with a new text of `other` if it is given, else of `target`."""
     case, changed = clean.case, target if other is None else other
     responses = list(case.responses)
     responses[changed] = replace(responses[changed], text=text)

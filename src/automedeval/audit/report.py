@@ -97,13 +97,13 @@ def _order(order: Mapping[str, Any], unit: str) -> Iterator[Figure]:
     yield from charts.estimates("Effect of the slot on the score", text, rows, unit, 0.0)
     curve = order.get("averaging", {}).get("concordance", [])
     if len(curve) > 1 and all(each["value"] is not None for each in curve):
-        names = [str(place) for place in range(1, len(curve) + 1)]
+        counts = [str(place) for place in range(1, len(curve) + 1)]
         yield Figure(
             "Effect of averaging over orders",
             "Concordance with people by the mean over so many orders of the same answers, with 95 % intervals.",
-            partial(charts.series, names, {"concordance with people": curve}),
+            partial(charts.series, counts, {"concordance with people": curve}),
             ["orders", "concordance", "low", "high"],
-            [[name, *ends(each)] for name, each in zip(names, curve)],
+            [[count, *ends(each)] for count, each in zip(counts, curve)],
         )
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from automedeval.audit.perturbations import Trial
 from automedeval.audit.trials import Outcome, Templates, outcome, plan_trials
 from automedeval.judges.base import BaseJudge, windows_of
+from automedeval.judges.chat_judge import ChatJudge
 from automedeval.judges.requests import Request, plan_requests
 from automedeval.judges.run import judge_missing, verdict_log
 from automedeval.meta_evaluation.agreement.cases import Cases
@@ -35,7 +36,7 @@ def recorded(place: str, cases: Cases, rubric: str | None, judge_name: str | Non
         RecordError: a fault of `read_verdicts`, or the file holds several judges' verdicts and no name is given.
     """
     path = verdicts_file(place)
-    own = read_rubric(rubric) if (rubric or "").endswith((".yaml", ".yml")) else None
+    own = read_rubric(rubric) if rubric and rubric.endswith((".yaml", ".yml")) else None
     found, more = read_verdicts([str(path)], cases, rubric if own else None)
     chosen = [each for each in found if judge_name in (None, each.judge)]
     if own is not None and len(chosen) > 1:
@@ -59,11 +60,11 @@ def decodings_of(judge: BaseJudge, score_decoding: str, orders: str, checks: Seq
     Raises:
         RecordError: constrained decoding by a judge that cannot.
     """
-    if judge.apart:
+    if not isinstance(judge, ChatJudge):
         return {"counts" if judge.chat is None else "likelihood": judge}
     both = ["constrained", "free"] if judge.chat.constrains else ["free"]
     first, *rest = both if score_decoding == "both" else [score_decoding]
-    judges = {first: replace(judge, score_decoding=first, orders=orders)}
+    judges: dict[str, BaseJudge] = {first: replace(judge, score_decoding=first, orders=orders)}
     return judges | {name: replace(judge, score_decoding=name) for name in rest if "planting" in checks}
 
 

@@ -125,7 +125,9 @@ def decide(thresholds: list[Threshold], decodings: Mapping[str, Mapping[str, Any
     found = []
     for threshold in thresholds:
         trees = list(decodings.items())[: None if threshold.every else 1]
-        held = [(name, figure) for name, tree in trees if (figure := _at(tree, threshold.figure)) is not None]
+        held: list[tuple[str | None, Mapping[str, Any] | None]] = [
+            (name, figure) for name, tree in trees if (figure := _at(tree, threshold.figure)) is not None
+        ]
         for decoding, figure in held or [(None, None)]:
             found.append(
                 {

@@ -7,6 +7,7 @@ the judge's verdict on the unchanged case. An invalid verdict on a changed case 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -68,7 +69,7 @@ def plan_trials(
     templates: Templates,
     rubric: Rubric,
     seed: int = 0,
-    ratings: Mapping[str, Sequence[float]] | None = None,
+    ratings: Mapping[str, np.ndarray] | None = None,
     apart: bool = False,
 ) -> list[Trial]:
     """Plan the trials of cases that were judged unchanged; each attack is tried about equally often over the cases.
@@ -100,7 +101,8 @@ def plan_trials(
     planned = [trial for trial in found if trial is not None]
     for place, trial in enumerate(planned):
         if apart and trial.kind != "repeat":
-            planned[place] = replace(trial, shown=tuple(sorted({trial.target, trial.other} - {None})))
+            changed = {trial.target} if trial.other is None else {trial.target, trial.other}
+            planned[place] = replace(trial, shown=tuple(sorted(changed)))
     return planned
 
 
@@ -118,7 +120,7 @@ def attacks_of(given: Sequence[Attack], each: int | None, seed: int) -> Callable
     return dealt
 
 
-def _ranked(request: Request, values: Values, rated: Sequence[float] | None) -> list[int]:
+def _ranked(request: Request, values: Values, rated: np.ndarray | None) -> list[int]:
     """Return the responses that a verdict on a request has a value of, the worst first; of equal ones the one shown first."""
     goodness = values
     if rated is not None and not any(np.isnan(rated[index]) for index in values):
@@ -147,7 +149,7 @@ def outcome(trial: Trial, before: Verdict, after: Verdict, judge: JudgeVerdicts)
     if not after.valid or lost or (judge.has_expected and expected_values(after) is None):
         return Outcome(trial, case, False)
     own = [own_values(verdict, judge.rubric) for verdict in (before, after)]
-    fine = [expected_values(verdict) for verdict in (before, after)] if judge.has_expected else own
+    fine = [expected_values(verdict) or {} for verdict in (before, after)] if judge.has_expected else own
     # A judge that scores each response by itself was shown the changed responses only.
     own[1], fine[1] = own[0] | own[1], fine[0] | fine[1]
     target, other = trial.target, trial.other
@@ -188,9 +190,9 @@ def _changes(outcomes: list[Outcome], cases: int, way: int, kinds: str, names: s
     """Return the figures of attacks (`way` 1) or harms (-1): of all, of the control, and by kind and name under these keys."""
     real = [each for each in outcomes if each.trial.kind != CONTROL]
     control = [each for each in outcomes if each.trial.kind == CONTROL]
-    found, base = _moved(real, cases, way), _moved(control, cases, way)
+    moved, base = _moved(real, cases, way), _moved(control, cases, way)
     change = "rise" if way == 1 else "fall"
-    found |= {"control": base, "excess": excess(found[change], base[change])}
+    found: dict[str, Any] = moved | {"control": base, "excess": excess(moved[change], base[change])}
     found[kinds] = {name: _moved(mine, cases, way) for name, mine in _by(real, "kind").items()}
     found[names] = {
         name: {kind: mine[0].trial.kind, **_moved(mine, cases, way)} for name, mine in _by(real, "name").items()
@@ -240,6 +242,8 @@ def _moved(outcomes: list[Outcome], cases: int, way: int) -> dict[str, Statistic
 
 def excess(change: Statistic, control: Statistic) -> Statistic:
     """Return a mean change of the scores less that under the control, a change that should have no effect."""
+    assert change.columns is not None  # both are means
+    assert control.columns is not None
     both = np.hstack([change.columns, control.columns])
 
     def of(sums: np.ndarray) -> np.ndarray:
