@@ -127,7 +127,6 @@ def test_settings_come_from_the_file_that_the_variable_names(tiny: Path, tmp_pat
     assert asyncio.run(medical_judge_async(["Is it safe?"] * 2, ["Yes.", "No."])) == rewards
     assert load_reward(str(settings)) is load_reward(str(settings))
     for text, wrong in (
-        ("judge: small\nwindow: 1\n", "--window must be at least 2"),
         ("jugde: small\n", "unknown key 'jugde'"),
         (f"judge: {tiny}\nrubric: medical_pairwise\n", "gives choices, and scores are needed"),
     ):

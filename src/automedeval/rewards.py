@@ -24,9 +24,10 @@ from automedeval.cli import parse
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.settings import JudgeSettings
 from automedeval.models.arguments import ChatArguments, EncoderArguments
-from automedeval.records import Case, Response, check_least, digest
+from automedeval.records import Case, Response, digest
 
 SETTINGS = "AUTOMEDEVAL_REWARD"  # the environment variable that names the YAML file
+WINDOW = 20  # batches at the start and at the end whose means are compared
 LEVEL = 0.05  # a mean has risen if a one-sided test says so at this level
 logger = logging.getLogger(__name__)
 
@@ -39,10 +40,6 @@ class RewardArguments(JudgeSettings):
         default=None,
         metadata={"help": "a second judge, which trains nothing: it is logged, and a line says if it does not follow"},
     )
-    window: int = field(default=20, metadata={"help": "batches at the start and at the end whose means are compared"})
-
-    def __post_init__(self) -> None:
-        check_least(self, 2, "window")
 
 
 class Watch:
@@ -92,7 +89,7 @@ class JudgeReward:
 
     __name__ = "medical_judge"  # TRL logs rewards under this name
 
-    def __init__(self, judge: BaseJudge, watch: BaseJudge | None = None, window: int = 20):
+    def __init__(self, judge: BaseJudge, watch: BaseJudge | None = None, window: int = WINDOW):
         self.judge, self.watch, self.history = judge, watch, Watch(window)
 
     def __call__(
@@ -160,7 +157,7 @@ def load_reward(settings: str | None = None) -> JudgeReward:
 
     with whole_weights():
         watch = args.load(chat, encoder, args.watch_judge) if args.watch_judge else None
-        return JudgeReward(args.load(chat, encoder), watch, args.window)
+        return JudgeReward(args.load(chat, encoder), watch)
 
 
 @contextmanager
