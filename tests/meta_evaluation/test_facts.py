@@ -198,20 +198,28 @@ def test_the_list_is_ordered_and_trust_needs_ratings_or_an_audit() -> None:
         assert one.text != two.text
 
 
-@pytest.mark.parametrize("options", [[], ["--on_overlong", "clip", "--rationale", "false"]])
-def test_the_audit_that_a_report_names_is_of_the_judge_of_its_verdicts(
-    options: list[str], tiny_model: Path, tmp_path: Path
-) -> None:
+def test_the_audit_that_a_report_names_is_of_the_judge_of_its_verdicts(tiny_model: Path, tmp_path: Path) -> None:
     cases = write(tmp_path / "cases.jsonl", read(CASES)[:3])
-    fast = ["--max_new_tokens", 8, "--dtype", "float32", "--device", "cpu", *options]
-    done = run_command("judge", cases, "--judge", tiny_model, "--output", tmp_path / "v", *fast)
+    options = [
+        "--max_new_tokens",
+        8,
+        "--dtype",
+        "float32",
+        "--device",
+        "cpu",
+        "--on_overlong",
+        "clip",
+        "--rationale",
+        "false",
+    ]
+    done = run_command("judge", cases, "--judge", tiny_model, "--output", tmp_path / "v", *options)
     assert done.returncode == 0, done.stderr
     printed, _ = reported(tmp_path, tmp_path / "r")
     (line,) = (line for line in printed.splitlines() if line.startswith("Next step"))
     _, command, *words = shlex.split(line[line.index("automedeval audit") :])
     words[words.index("--output") + 1] = str(tmp_path / "a")
     few = ["--checks", "harm", "--harms", 1, "--gate", "false", "--resamples", 100]
-    done = run_command(command, *words, *few)
+    done = run_command(command, *words, *options, *few)
     assert done.returncode == 0, done.stderr
     printed, _ = reported(tmp_path, tmp_path / "r", "--audits", tmp_path / "a")
     assert "Audited: On 3 cases." in printed

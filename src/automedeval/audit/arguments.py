@@ -102,7 +102,7 @@ class AuditArguments(TableArguments):
         """
         able = biases.CHECKS if rubric is None else criteria.CHECKS if rubric.mode == "checklist" else CHECKS
         if unable := [name for name in self.checks or () if name not in able]:
-            why = f"the checks of this audit are {', '.join(able)}"
+            why = f"the checks of {'a checklist' if able is criteria.CHECKS else 'this audit'} are {', '.join(able)}"
             if rubric is None and unable[0] in CHECKS:
                 why = "changes cases and judges them again, which --verdicts cannot"
             raise RecordError(f"--checks {unable[0]}: {why}")
