@@ -56,6 +56,10 @@ def test_every_baseline_counts_and_worse_is_adjusted_for_their_number() -> None:
     assert among["p_adjusted"] == pytest.approx(2 * among["p"])
 
 
+def test_a_judge_clearly_above_its_best_baseline_alone_is_neither_better_nor_worse() -> None:
+    assert best_baseline({BM25: gap(0.1), LONGER: gap(0.3, spread=0.4)})["outcome"] == "not better"
+
+
 def test_a_baseline_that_reads_the_reference_is_named_and_so_is_the_best_of_the_others() -> None:
     first, second = sentences({LONGER: 0.3, BM25: 0.1, ROUGE: -0.2}, sees_reference=False)
     assert first.startswith("mine is worse than the best baseline, ROUGE-L to the reference: ")

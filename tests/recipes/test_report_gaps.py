@@ -121,6 +121,8 @@ def test_a_judge_that_orders_nothing_is_not_said_to_order(tmp_path):
     found = study(tmp_path, cases, [verdict(case, [3, 3, 3], expected_scores=None) for case in cases], liked(cases))
     assert "echo orders 50 % of the pairs of responses as people do" in found["said"]
     assert "A tie counts as half; guessing gives 50 %." in found["said"]
+    rates = {model: record["win_rate"]["value"] for model, record in found["models"]["echo"]["models"].items()}
+    assert rates == dict.fromkeys("abc", 0.5), "ties are comparisons"
 
 
 def test_what_the_surer_half_is_worth_is_said(tmp_path):
