@@ -52,12 +52,6 @@ class BuildStoreArguments:
             "choices": ["auto", "bfloat16", "float16", "float32"],
         },
     )
-    batch_tokens: int | None = field(
-        default=None,
-        metadata={
-            "help": "largest number of tokens in one batch of the encoder (default: 1,024 on a CPU, elsewhere 8,192)"
-        },
-    )
 
     def __post_init__(self) -> None:
         self.books, self.kinds = comma_list(self.books), comma_list(self.kinds)
@@ -76,11 +70,9 @@ def main() -> None:
     books, skipped = find_books(args.books, dict(pair.rsplit("=", 1) for pair in args.kinds))
 
     from automedeval.distillation.store import KnowledgeBase
-    from automedeval.models.embeddings import (
-        Encoder,
-    )  # slow to import, and not needed to report faults of the arguments
+    from automedeval.models.embeddings import Encoder  # slow to import
 
-    encoder = Encoder(args.encoder, args.device, args.dtype, args.batch_tokens, args.encoder_pooling)
+    encoder = Encoder(args.encoder, args.device, args.dtype, pooling=args.encoder_pooling)
     if chunking.tokens > encoder.max_tokens:
         raise RecordError(
             f"--passage_tokens {chunking.tokens}: {encoder.name} reads no more than {encoder.max_tokens} tokens"

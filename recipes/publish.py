@@ -57,7 +57,6 @@ class PublishArguments:
     annotators_are_pseudonyms: bool = field(
         default=False, metadata={"help": "the annotators' names in the files are pseudonyms and may be published"}
     )
-    message: str | None = field(default=None, metadata={"help": "commit message"})
 
 
 @dataclass
@@ -106,7 +105,7 @@ def main() -> None:
         raise RecordError("no token of the Hub; log in with `hf auth login`, or set HF_TOKEN")
     try:
         with warnings.catch_warnings(action="ignore"):  # the client's, about things that are checked here
-            message = args.message or f"Publish {args.kind} with AutoMedEval {automedeval.__version__}"
+            message = f"Publish {args.kind} with AutoMedEval {automedeval.__version__}"
             api = HfApi(library_name="automedeval")
             commit, url = push(api, parcel, args.repo, message, args.public, args.prune)
     except (RecordError, KeyboardInterrupt):

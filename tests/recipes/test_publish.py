@@ -168,11 +168,10 @@ def test_the_same_push_again_adds_no_commit_and_a_changed_one_adds_one(
     assert (len(repo.revisions), len(arrived)) == (2, 3)
 
     (folder / "dropped.jsonl").write_text('{"case_id": "one"}\n')
-    second = pushed(
-        publish(hub, tmp_path, "dataset", folder, "--repo", "org/data", "--message", "Say what was dropped")
-    )
+    second = pushed(publish(hub, tmp_path, "dataset", folder, "--repo", "org/data"))
     assert second != first
-    assert (repo.messages[-1], hub.put, len(repo.revisions)) == ("Say what was dropped", arrived, 3)
+    assert repo.messages[-1].startswith("Publish dataset with AutoMedEval ")
+    assert (hub.put, len(repo.revisions)) == (arrived, 3)
 
     # what is no longer in the folder goes only when that is asked for, and in one commit
     (folder / "dropped.jsonl").unlink()

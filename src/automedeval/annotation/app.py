@@ -9,6 +9,7 @@ import math
 import re
 import time
 from contextlib import suppress
+from typing import Any
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
@@ -102,6 +103,7 @@ def _add_errors(app: FastAPI, templates: Jinja2Templates) -> None:
     texts = {404: "There is no such page.", 405: "This address takes no such request."}
 
     def refused(request: Request, error: Exception) -> Response:
+        text: str | None
         if isinstance(error, HTTPException):
             status, heading = error.status_code, "Not found" if error.status_code == 404 else "Not possible"
             text = texts.get(status, error.detail)
@@ -128,7 +130,7 @@ def _add_start(app: FastAPI, study: Study, store: Store, templates: Jinja2Templa
 
     @app.get("/")
     def start(request: Request) -> Response:
-        content = {"study": study, "annotator": None, "invite_again": INVITE_AGAIN}
+        content: dict[str, Any] = {"study": study, "annotator": None, "invite_again": INVITE_AGAIN}
         with suppress(SignedOut):
             annotator = _signed_in(request, store)
             kinds = [kind for kind, plan in study.plans.items() if annotator.role in plan.roles]
@@ -171,11 +173,13 @@ def _add_tasks(app: FastAPI, study: Study, store: Store, templates: Jinja2Templa
                 return part, forms.fields_of(study, assignment, part)
         raise NotYours
 
-    def task_page(request: Request, assignment: Assignment, error: Invalid | Stale | None = None) -> Response:
+    def task_page(
+        request: Request, assignment: Assignment, part: str, error: Invalid | Stale | None = None
+    ) -> Response:
         """Return the form of the current part, filled with the draft, or after an error with the values entered."""
-        sheet = forms.sheet_of(study, assignment, assignment.part)
+        sheet = forms.sheet_of(study, assignment, part)
         if error is None:
-            values = values_of(sheet.fields, forms.first_content(study, assignment, assignment.part))
+            values = values_of(sheet.fields, forms.first_content(study, assignment, part))
         else:
             values = {field.name: list(request.state.form.get(field.name, [])) for field in sheet.fields}
         missing = [each.name for each in sheet.fields if each.required and not "".join(values[each.name]).strip()]
@@ -196,7 +200,7 @@ def _add_tasks(app: FastAPI, study: Study, store: Store, templates: Jinja2Templa
         assignment = task_of(request, number)
         if part is None or assignment.part != part:
             raise error
-        return task_page(request, assignment, error)
+        return task_page(request, assignment, part, error)
 
     @app.post("/next")
     def next_task(request: Request) -> Response:
@@ -210,7 +214,7 @@ def _add_tasks(app: FastAPI, study: Study, store: Store, templates: Jinja2Templa
     def task(request: Request, number: int) -> Response:
         assignment = task_of(request, number)
         if assignment.part is not None:
-            return task_page(request, assignment)
+            return task_page(request, assignment, assignment.part)
         content = {"assignment": assignment, "progress": store.progress(assignment.annotator)}
         return templates.TemplateResponse(request, "finished.html.jinja", content)
 

@@ -83,7 +83,7 @@ def free_items(connection: sa.Connection, study: Study, who: Annotator, since: f
     table = ASSIGNMENTS.c
     counts = sa.or_(table.state == DONE, sa.and_(table.state == OPEN, table.touched_at > since))
     counted = sa.select(table.item, sa.func.count()).where(counts).group_by(table.item)
-    taken = dict(connection.execute(counted).all())
+    taken: dict[str, int] = dict(connection.execute(counted).all())
     own = connection.execute(sa.select(table.kind, table.case_id).where(table.annotator == who.name))
     seen = {tuple(row) for row in own}
     free = []

@@ -161,6 +161,7 @@ class CoordinatorLogin:
             await asyncio.sleep(min(SLOWEST, recent / PER_SECOND))
         refusal = await asyncio.get_running_loop().run_in_executor(self._one, self._look, who, hashed, password)
         if refusal is None:
+            assert hashed is not None  # the password fits it
             mark = self._mark(hashed)
             request.session.clear()
             request.session["coordinator"] = [mark, self.store.clock() + SIGNED_IN]

@@ -8,7 +8,7 @@ import json
 import os
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,8 @@ class Json(sa.TypeDecorator):
     def process_bind_param(self, value: Any, dialect: sa.Dialect) -> str:
         return json.dumps(value)
 
-    def process_result_value(self, value: str, dialect: sa.Dialect) -> Any:
-        return json.loads(value)
+    def process_result_value(self, value: str | None, dialect: sa.Dialect) -> Any:
+        return None if value is None else json.loads(value)
 
 
 def _columns(**kinds: Any) -> list[sa.Column]:
@@ -99,28 +99,27 @@ class Database:
     def __init__(self, url: str, fingerprint: str, place: str):
         self._writing = threading.Lock()  # threads wait here, which is fairer than SQLite's retries
         shown = url.removeprefix("sqlite:///")
-        self._engine: sa.Engine | None = None
         try:
-            self._engine = _engine(sa.make_url(url))
-            with self.write() as connection:
-                METADATA.create_all(connection)
-                put(connection, SETTINGS, {"name": "study"}, anew=False, value=fingerprint)
-                found = setting(connection, "study")
+            with ExitStack() as opened:
+                self._engine = _engine(sa.make_url(url))
+                opened.callback(self.close)
+                with self.write() as connection:
+                    METADATA.create_all(connection)
+                    put(connection, SETTINGS, {"name": "study"}, anew=False, value=fingerprint)
+                    stored = setting(connection, "study")
+                if stored != fingerprint:
+                    raise RecordError(
+                        f"{place}: database: {shown} belongs to another study, or the cases, verdicts or rubrics changed "
+                        f"({stored}, now {fingerprint}): choose another database"
+                    )
+                opened.pop_all()
         except (SQLAlchemyError, ImportError, OSError) as error:
-            self.close()
             reason = " ".join(str(getattr(error, "orig", None) or error).split())
             raise RecordError(f"{place}: database: {shown} cannot be opened: {reason}") from None
-        if found != fingerprint:
-            self.close()
-            raise RecordError(
-                f"{place}: database: {shown} belongs to another study, or the cases, verdicts or rubrics changed "
-                f"({found}, now {fingerprint}): choose another database"
-            )
 
     def close(self) -> None:
         """Close all connections."""
-        if self._engine is not None:
-            self._engine.dispose()
+        self._engine.dispose()
 
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
@@ -164,7 +163,7 @@ def _engine(url: sa.URL) -> sa.Engine:
         # The driver that the package names, whatever SQLAlchemy's default is.
         url = url.set(drivername="postgresql+psycopg")
         return sa.create_engine(url, **QUIET, pool_size=16, max_overflow=32, pool_pre_ping=True)
-    file = Path(url.database)
+    file = Path(url.database or "")  # a study's reader refuses a database in memory
     file.parent.mkdir(parents=True, exist_ok=True)
     # Only the user who runs the study can read the answers; SQLite gives its other files the same rights.
     os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))

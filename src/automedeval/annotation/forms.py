@@ -70,9 +70,11 @@ def slug_of(assignment: Assignment, part: str) -> str:
 def sheet_of(study: Study, assignment: Assignment, part: str) -> Sheet:
     """Return what is shown of a part, and its form."""
     item, case, order = assignment.item, study.case_of(assignment.item), shown_order(study, assignment)
-    speakers = {"user": "Patient", "assistant": "Answer", "system": "Setting"}
-    messages = [] if isinstance(case.question, str) else case.question
-    question = [(speakers.get(each["role"], each["role"].capitalize()), each["content"]) for each in messages]
+    if isinstance(case.question, str):
+        question = [("Question", case.question)]
+    else:
+        speakers = {"user": "Patient", "assistant": "Answer", "system": "Setting"}
+        question = [(speakers.get(each["role"], each["role"].capitalize()), each["content"]) for each in case.question]
     shown, exchanges = [], []
     rubric, questions = study.rubric_of(item), study.verdict_questions
     anchors = meanings(rubric.scale, rubric.anchors)
@@ -92,7 +94,7 @@ def sheet_of(study: Study, assignment: Assignment, part: str) -> Sheet:
     return Sheet(
         slug_of(assignment, part),
         *HEADINGS[part if part in HEADINGS else "verify" if item.kind == "verify" else VERDICT],
-        question or [("Question", case.question)],
+        question,
         [(slot, case.responses[index].text) for slot, index in enumerate(order, 1)],
         [(title, seen_from(verdict, order, rubric.slot_word)) for title, verdict in shown if verdict.valid],
         exchanges,
@@ -120,14 +122,15 @@ def fields_of(study: Study, assignment: Assignment, part: str) -> list[Field]:
     slots = range(1, len(assignment.order) + 1)
     comment = Field(("comment",), "text", "Comment")
     found: list[Field] = []
+    path: tuple[str, ...]
     if part == RESPONSES:
         for slot in slots:
-            whom = {"slot": slot, "about": f"Doctor {slot}"}
-            request = f"Please give Doctor {slot} a score on every question."
+            doctor = f"Doctor {slot}"
+            more = {"slot": slot, "about": doctor, "request": f"Please give {doctor} a score on every question."}
             for criterion in rubric.criteria:
                 path = ("scores", str(slot), criterion.name)
-                found.append(_points(path, criterion, rubric.scale, rubric.anchors, request=request, **whom))
-            found.append(Field(("comments", str(slot)), "text", "Comment", **whom))
+                found.append(_points(path, criterion, rubric.scale, rubric.anchors, **more))
+            found.append(Field(("comments", str(slot)), "text", "Comment", slot=slot, about=doctor))
         return found
     if part == DECISION:
         keep = Option("keep", "Keep it", "The verdict on record stands as it is", "k")
@@ -175,8 +178,9 @@ def words(name: str) -> str:
 
 
 def _points(
-    path: tuple[str, ...], criterion: Criterion, scale: tuple[int, int], anchors: Mapping[int, str], **more: Any
+    path: tuple[str, ...], criterion: Criterion, scale: tuple[int, int] | None, anchors: Mapping[int, str], **more: Any
 ) -> Field:
+    assert scale is not None  # a study's reader refuses a rubric without one
     low, high = scale
     options: tuple[Option, ...] = ()
     if high - low < MOST_BUTTONS:

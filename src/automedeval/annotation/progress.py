@@ -73,9 +73,9 @@ def physicians(study: Study, store: Store, answers: Sequence[Answer]) -> list[Ph
         spent[answer.annotator][answer.assignment].append(answer)
     found = []
     for each in study.annotators:
-        tasks = spent[each.name].values()
-        timed = [task for task in tasks if all(answer.seconds is not None for answer in task)]
-        seconds = [sum(answer.seconds for answer in task) for task in timed if task[0].state == DONE]
+        tasks = [task for task in spent[each.name].values() if task[0].state == DONE]
+        parts = [[answer.seconds for answer in task if answer.seconds is not None] for task in tasks]
+        seconds = [sum(timed) for timed, task in zip(parts, tasks) if len(timed) == len(task)]
         typical = median(seconds) if seconds else None
         found.append(Physician(each, each.name in invited, store.progress(each.name), typical, last.get(each.name)))
     return found
@@ -176,7 +176,7 @@ def divisions(study: Study, answers: Sequence[Answer], most: int = WIDEST) -> li
     for key, things in given.items():
         widths = {thing: max(scores) - min(scores) for thing, scores in things.items() if len(scores) > 1}
         if key in numbers and widths and max(widths.values()) > 0:
-            about, criterion = max(widths, key=widths.get)
+            about, criterion = max(widths, key=widths.__getitem__)
             annotators = len(things[about, criterion])
             mean = sum(widths.values()) / len(widths)
             width = widths[about, criterion]
@@ -189,11 +189,11 @@ def live_preferences(study: Study, answers: Sequence[Answer], seed: int = 0) -> 
     placed = []
     for answer in answers:
         if answer.part == PREFERENCE:
-            judges = answer.item.judges
+            one, other = judges = answer.item.judges
             for criterion, side in answer.content["choices"].items():
                 choice = side if side == "tie" else judges[answer.order[int(side) - 1]]
-                given = Preference(answer.item.case_id, judges, answer.annotator, criterion, choice)
-                placed.append((f"{study.place}: {answer.item.key}", given))
+                preference = Preference(answer.item.case_id, (one, other), answer.annotator, criterion, choice)
+                placed.append((f"{study.place}: {answer.item.key}", preference))
     if not placed:
         return []
     cases = _rated_cases(study, answers, "prefer")

@@ -143,11 +143,10 @@ class Guard:
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
+        page = self.app
         try:
             if len(scope["path"]) > LONGEST_PATH:  # no route parses a number of thousands of digits
                 page = plain_page(404, "There is nothing here", "The address leads nowhere.")
-            else:
-                page = self.app
             await page(scope, receive, send_guarded)
         except Exception:
             # The path is not logged: an invitation's path holds its token.

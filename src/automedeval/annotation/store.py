@@ -118,7 +118,7 @@ class Store:
             if not free:
                 return None
             row = sa.insert(db.ASSIGNMENTS).values(**new_row(self.study, free[0], who), touched_at=now)
-            number = connection.execute(row).inserted_primary_key[0]
+            number = _inserted(connection, row)
             self._change(connection, number, opened=self._happened(connection, annotator, number, "given"))
             return self._own(connection, annotator, number)
 
@@ -205,7 +205,7 @@ class Store:
         who = self._known(annotator)
         with self._read() as connection:
             by_state = sa.select(db.ASSIGNMENTS.c.state, sa.func.count()).where(db.ASSIGNMENTS.c.annotator == annotator)
-            counts = dict(connection.execute(by_state.group_by(db.ASSIGNMENTS.c.state)).all())
+            counts: dict[str, int] = dict(connection.execute(by_state.group_by(db.ASSIGNMENTS.c.state)).all())
             left = len(free_items(connection, self.study, who, self.clock() - self.return_after))
         return Progress(counts.get(db.DONE, 0), counts.get(db.SKIPPED, 0), counts.get(db.OPEN, 0), left)
 
@@ -311,10 +311,16 @@ class Store:
     def _happened(self, connection: sa.Connection, annotator: str, number: int, what: str, **values: Any) -> int:
         row = {"part": "", "content": {}, "seconds": None} | values
         row |= {"assignment": number, "role": self._known(annotator).role, "what": what, "at": self.clock()}
-        return connection.execute(sa.insert(db.EVENTS).values(row)).inserted_primary_key[0]
+        return _inserted(connection, sa.insert(db.EVENTS).values(row))
 
     def _change(self, connection: sa.Connection, number: int, **values: Any) -> None:
         connection.execute(sa.update(db.ASSIGNMENTS).where(db.ASSIGNMENTS.c.id == number).values(**values))
+
+
+def _inserted(connection: sa.Connection, row: sa.Insert) -> int:
+    key = connection.execute(row).inserted_primary_key
+    assert key is not None  # of the one row
+    return key[0]
 
 
 def _digest(token: str) -> str:

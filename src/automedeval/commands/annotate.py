@@ -81,7 +81,9 @@ def main() -> None:
                 print(f"{name}: {count:,} {'lines' if name in FILES else 'left out'}")
             print(f"written to {args.export}")
         elif args.invite is not None:
-            print(f"{args.invite}: {link(args, store.invite(args.invite))}")
+            token = store.invite(args.invite)
+            assert token is not None  # an earlier invitation is replaced
+            print(f"{args.invite}: {link(args, token)}")
             print("an earlier link of this annotator is void now")
         else:
             serve(args, study, store)
@@ -103,18 +105,21 @@ def serve(args: AnnotateArguments, study: Study, store: Store) -> None:
         # Several servers may start on one database at once: what is made here is made by the first.
         store.set_setting(SECRET, secrets.token_urlsafe(32), anew=False)
         secure = args.address.startswith("https://")
-        app = make_app(study, store, secret=store.setting(SECRET), secure=secure, proxies=args.proxies)
+        secret = store.setting(SECRET)
+        assert secret is not None  # made above, or by another server
+        app = make_app(study, store, secret=secret, secure=secure, proxies=args.proxies)
         greet(args, study, store)
         sys.stdout.flush()
         # The access log is off, because addresses of invitations hold their tokens. Connections are kept open for longer than
         # browsers and proxies pause, because a form sent while one is closed would be lost.
-        options = {
-            "access_log": False,
-            "log_level": "warning",
-            "server_header": False,
-            "timeout_keep_alive": KEEP_ALIVE,
-        }
-        config = uvicorn.Config(app, proxy_headers=False, **options)  # the page reads them itself
+        config = uvicorn.Config(
+            app,
+            access_log=False,
+            log_level="warning",
+            proxy_headers=False,  # the page reads them itself
+            server_header=False,
+            timeout_keep_alive=KEEP_ALIVE,
+        )
         uvicorn.Server(config).run(sockets=[port])
 
 

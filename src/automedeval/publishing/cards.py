@@ -1,8 +1,7 @@
 """Check cards of the Hub: the kinds of repository, and the fields that each kind's card must have."""
 
 import re
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Collection
 from typing import Any
 
 from automedeval.records import RecordError
@@ -36,7 +35,7 @@ def front_matter(card: str, place: str = "the card") -> dict[str, Any]:
     return found
 
 
-def check_card(card: str, kind: str, files: Mapping[str, Path], place: str = "the card") -> None:
+def check_card(card: str, kind: str, files: Collection[str], place: str = "the card") -> None:
     """Raise RecordError if a card lacks a field, holds a placeholder, or names a file that does not exist."""
     about = front_matter(card, place)
     for name in REQUIRED[kind]:

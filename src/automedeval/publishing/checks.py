@@ -149,7 +149,9 @@ def pack_page(files: Mapping[str, Path | bytes], source: str, pseudonyms: bool =
     if not pseudonyms:
         raise RecordError(NAMES.format(source))
     _check_secrets(source, read_text(Path(source)).encode())
-    check_card(files[CARD].decode(), PAGE, files)
+    card = files[CARD]
+    assert isinstance(card, bytes)  # as `space_of` renders it
+    check_card(card.decode(), PAGE, files)
     for path, file in files.items():
         _check_file(str(file) if isinstance(file, Path) else path, PAGE, file, pseudonyms)
     return Parcel(PAGE, dict(sorted(files.items())), source)

@@ -88,7 +88,7 @@ def push(
     return done.oid, f"{api.endpoint}/{kind}{repo}"
 
 
-def files_there(api: HfApi, where: dict[str, Any], revision: str) -> dict[str, RepoFile]:
+def files_there(api: HfApi, where: dict[str, Any], revision: str | None) -> dict[str, RepoFile]:
     """Return the files of a revision."""
     tree = api.list_repo_tree(**where, revision=revision, recursive=True)
     return {entry.path: entry for entry in tree if isinstance(entry, RepoFile)}

@@ -77,7 +77,7 @@ def fill_card(
             f"{checkpoint}: was trained from {base}, a folder of this machine; --base_model names its Hub id"
         )
     records = judge_records(result, inputs.judge) if result else {}
-    tied = measured_on(checkpoint, result, records) if records else False
+    tied = result is not None and bool(records) and measured_on(checkpoint, result, records)
     facts = {
         **vars(inputs),
         "base_model": base,
@@ -97,7 +97,7 @@ def fill_card(
     context = template.new_context(facts)
     parts = {name: "".join(block(context)).strip() for name, block in template.blocks.items()}
     about = front_matter(card) | {"base_model": hub_name(base)[0], "datasets": list(inputs.datasets)}
-    if tied and (index := model_index(inputs.repo, result, records)):
+    if result and tied and (index := model_index(inputs.repo, result, records)):
         about["model-index"] = index
     opening = yaml.safe_dump(about, sort_keys=False, allow_unicode=True, width=120)
     body = re.sub(r"\A---\n.*?\n---\n", "", card, count=1, flags=re.S)
@@ -240,19 +240,19 @@ def _known(name: str, records: Mapping[str, Mapping[str, Any]], audit: Mapping[s
 
 
 def _result_facts(result: Mapping[str, Any] | None, records: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    if not records:
+    if result is None or not records:
         return {"records": []}
-    people = result.get("people")
+    people = result.get("people") or {}
     counted = {name: record for name, record in result["judges"].items() if record["kind"] == "baseline"}
     first = next(iter(records.values()))
     return {
         "records": list(records.values()),
         "labels": LABELS if people else {},
-        "ceiling": (people or {}).get("ceiling") or {},
+        "ceiling": people.get("ceiling") or {},
         "judge": first["name"],
         "fingerprint": first["settings"],
         "checkpoint": first.get("checkpoint"),
-        "people": people,
+        "people": people or None,
         # Sample ratings are made up, and say so in their annotators' names.
         "simulated": bool(people) and all(name.startswith("simulated") for name in people["annotators"]),
         "cases": {**result["cases"], "file": short_path(result["cases"]["file"])},
