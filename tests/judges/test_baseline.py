@@ -157,7 +157,7 @@ def test_an_audit_takes_embeddings_as_a_judge(tmp_path: Path) -> None:
     assert found["sameness"]["identical"]["tied"]["value"] == found["sameness"]["repeat"]["tied"]["value"] == 1.0
     assert found["planting"]["rise"]["n"] == 6
     assert f"baseline:{QUESTION} is " in done.stdout
-    assert "Embeddings by all-MiniLM-L6-v2 (" in (tmp_path / "audit" / "audit.md").read_text(encoding="utf-8")
+    assert "Embeddings by all-MiniLM-L6-v2 (" in (tmp_path / "audit" / "audit.html").read_text(encoding="utf-8")
 
 
 def test_bm25_takes_the_rarity_of_words_from_the_whole_file(tmp_path: Path) -> None:

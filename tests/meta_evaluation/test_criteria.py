@@ -158,9 +158,13 @@ def test_without_labels_the_scores_are_called_uncertified(study):
             assert each["candidates"][model] == pytest.approx(np.mean(own))  # a candidate's profile
     assert set(result["missed"]) == {"theme:0", "theme:1"}
     assert result["topics"] == {}
-    twin = (folder / "out" / "criteria.md").read_text()
-    assert "| theme:1 |" in twin
-    assert "| tag | criteria | failed | a | b |" in twin
+    page = (folder / "out" / "criteria.html").read_text()
+    assert '<th scope="row">theme:1</th>' in page
+    head = "".join(f'<th scope="col">{name}</th>' for name in ("tag", "criteria", "failed", "a", "b"))
+    assert head in page
+    summary = (folder / "out" / "criteria.md").read_text()
+    assert "| a | " in summary
+    assert "[criteria.html](criteria.html)" in summary
     for each in result["candidates"].values():
         assert each["lowest"] <= each["highest"]
 

@@ -22,7 +22,7 @@ def study(tmp_path_factory):
 
 
 def calibrate(folder: Path, *more: object, out: str = "out"):
-    given = ("calibrate", "--verdicts", folder / "verdicts.jsonl", "--output", folder / out, "--resamples", 100)
+    given = ("calibrate", "--verdicts", folder / "verdicts.jsonl", "--output", folder / out)
     return run_command(*given, "--cases", folder / "cases.jsonl", "--criterion_labels", folder / "labels.jsonl", *more)
 
 

@@ -109,7 +109,6 @@ def test_the_same_decoding_free_is_planted_too_and_what_is_invalid_stays_apart(a
 
 def test_the_page_is_one_file_without_calls_and_names_everything(audited: Path) -> None:
     page = (audited / "audit.html").read_text(encoding="utf-8")
-    twin = (audited / "audit.md").read_text(encoding="utf-8")
     assert "default-src 'none'" in page
     assert "://" not in page.replace("http://www.w3.org", "")
     assert "prefers-color-scheme: dark" in page
@@ -119,9 +118,10 @@ def test_the_page_is_one_file_without_calls_and_names_everything(audited: Path) 
         "Preference by who wrote the answer",
     ):  # fmt: skip
         assert title in page
-        assert title in twin
     assert page.count("<svg") >= 9
-    assert "| planting.rose | constrained | at most 0.05 |" in twin
+    summary = (audited / "audit.md").read_text(encoding="utf-8")
+    assert "| planting.rose | constrained | at most 0.05 |" in summary
+    assert "[audit.html](audit.html)" in summary
 
 
 def test_again_judges_a_torn_verdict_alone_and_an_edited_attack_is_refused(

@@ -94,17 +94,20 @@ def test_report_says_it_in_words_and_draws_it(given: list, tmp_path: Path) -> No
     done = compare(*given, "--rated", 15, "--plan_power", 0.9)
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "out" / "comparison.html").read_text(encoding="utf-8")
-    twin = (tmp_path / "out" / "comparison.md").read_text(encoding="utf-8")
+    summary = (tmp_path / "out" / "comparison.md").read_text(encoding="utf-8")
     assert page.count("<svg") == 6
     assert "script" not in page
     assert "default-src 'none'" in page
     assert "://" not in page.replace("http://www.w3.org/", "")
-    for text in (page, twin, done.stdout):
+    for text in (page, summary, done.stdout):
         assert "No candidate is shown to be best. “larch-7b” is first" in text
         assert "0 of 3 pairs of candidates differ clearly" in text
         assert "15 rated cases give a difference as precisely as" in text
         assert "with a power of 90% at" in text
     assert "assumes that the rated cases are a random draw of all cases" in page
+    rows = [line.split(" | ")[0] for line in summary.splitlines() if line.startswith("| ")]
+    assert rows[:2] == ["| mean score", "| all responses"]
+    assert sorted(rows[2:]) == [f"| {model}" for model in MODELS]
 
 
 def of_candidates(shifts: dict[str, float], tmp_path: Path) -> str:
@@ -313,7 +316,6 @@ def test_names_that_are_no_models_are_not_compared(tmp_path: Path) -> None:
         (("--models", MODELS[0]), "--models must name two candidates or more"),
         (("--plan_power", 1), "--plan_power must be above 0.05 and below 1"),
         (("--plan_difference", 0), "--plan_difference must be a number other than 0"),
-        (("--uniform", 0), "--uniform must be above 0 and at most 1"),
     ],
 )
 def test_bad_arguments_are_one_line(given: list, tmp_path: Path, more: tuple, said: str) -> None:

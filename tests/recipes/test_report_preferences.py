@@ -52,12 +52,11 @@ def test_shares_by_hand_with_intervals_over_cases(tmp_path):
     assert record["tie"]["low"] is record["tie"]["high"] is None
     assert "the same value" in record["tie"]["reason"]
     assert record["p_adjusted"] < 0.01
-    page, text = ((tmp_path / "out" / name).read_text(encoding="utf-8") for name in ("report.html", "report.md"))
-    for document in (page, text):
-        assert "Preference between echo and other" in document
-        assert "Figure 5b" in document
-        assert re.search(r"On overall people prefer echo.s verdicts", document.replace("&#39;", "'"))
-    assert "| overall | 0.53" in text
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "Preference between echo and other" in page
+    assert "Figure 5b" in page
+    assert "On overall people prefer echo's verdicts" in page.replace("&#39;", "'")
+    assert '<th scope="row">overall</th><td>0.53' in page
 
 
 def test_figure_shows_both_judges_ties_and_every_annotator(tmp_path):

@@ -3,6 +3,7 @@
 The judges are verdict files made here: some asked three times, one trained three times, one that lacks verdicts, one of pairs.
 """
 
+import html
 import json
 import random
 import re
@@ -100,8 +101,8 @@ def overlap(predictions: list[str], references: list[list[str]], **settings: Any
     return {"bert_score": {"f1": alike}, "bart_score": apart, "truncated": []}
 
 
-def evaluate(study: Path, out: Path, *arguments: object, resamples: tuple = FAST) -> tuple[dict, str, str]:
-    """Run the recipe with the metric's double; return agreement.json, the page and its Markdown twin."""
+def evaluate(study: Path, out: Path, *arguments: object, resamples: tuple = FAST) -> tuple[dict, str]:
+    """Run the recipe with the metric's double; return agreement.json and the page."""
     from automedeval.metrics.rationale_score import rationale_score
 
     given = ["--verdicts", study / "verdicts.jsonl", "--cases", study / "cases.jsonl"]
@@ -110,12 +111,12 @@ def evaluate(study: Path, out: Path, *arguments: object, resamples: tuple = FAST
         patched.setattr(rationale_score, "rationale_score", overlap)
         done = meta_evaluate(*given)
     assert done.returncode == 0, done.stderr
-    page, text = ((out / f"report.{kind}").read_text("utf-8") for kind in ("html", "md"))
-    return json.loads((out / "agreement.json").read_text("utf-8")), page, text
+    page = re.sub(r"\s+", " ", html.unescape((out / "report.html").read_text("utf-8")))
+    return json.loads((out / "agreement.json").read_text("utf-8")), page
 
 
 @pytest.fixture(scope="module")
-def told(study: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict, str, str]:
+def told(study: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict, str]:
     more = ("--teacher_verdicts", "gpt", "--compare_to", "ours", "--paper_table")
     return evaluate(study, tmp_path_factory.mktemp("out"), *more)
 
@@ -278,14 +279,14 @@ def test_the_marks_of_ours_are_of_its_correlations(told: tuple) -> None:
 
 
 def test_choices_have_no_correlations_and_no_rationales_and_say_why(told: tuple) -> None:
-    found, page, text = told
+    found, page = told
     cells = row_of(found["table2"], "pairs: correctness")["cells"]
     assert cells["spearman"]["mean"]["reason"] == "this judge gives choices, no scores"
     assert "no rationale" in cells["bert_score"]["mean"]["reason"]
     assert cells["spearman"]["difference"]["value"] is None
     assert cells["triple_accuracy"]["p"] is not None
     assert cells["triple_accuracy"]["sd"] is None
-    assert "N/A, this judge gives choices, no scores: pairs: correctness, Spearman, Pearson." in text
+    assert "N/A, this judge gives choices, no scores: pairs: correctness, Spearman, Pearson." in page
     assert "N/A, the teacher itself: gpt, BERTScore (F1), BARTScore." in page
 
 
@@ -314,15 +315,15 @@ def test_runs_without_a_valid_verdict_count_and_judges_are_tested_on_the_same_pa
         if (v["judge"], v["run"]) == ("base", 0)
     ]
     write(tmp_path / "verdicts.jsonl", given)
-    found, _, text = evaluate(tmp_path, tmp_path / "out", "--compare_to", "ours")
+    found, page = evaluate(tmp_path, tmp_path / "out", "--compare_to", "ours")
     cells = row_of(found["table2"], "base")["cells"]
     assert cells["pairwise_accuracy"]["values"][1] == 0
     assert cells["pairwise_accuracy"]["mean"]["value"] == pytest.approx(fmean(cells["pairwise_accuracy"]["values"]))
     assert cells["spearman"]["values"][1] is None
     assert cells["spearman"]["mean"]["reason"] == cells["spearman"]["difference"]["reason"].removeprefix("base: ")
-    assert "N/A, run 1: no valid verdict: base, Spearman, Pearson." in text
+    assert "N/A, run 1: no valid verdict: base, Spearman, Pearson." in page
     assert row_of(found["table2"], "ours")["cells"]["spearman"]["sd"] is None
-    assert "| one run |" in text
+    assert "<td>one run</td>" in page
     cell = row_of(found["table2"], "narrow")["cells"]["pairwise_accuracy"]
     one, two = (
         loops.figure(loops.runs(judge)[0], "pairwise_accuracy", models=MODELS[:3]) for judge in ("base", "ours")
@@ -385,23 +386,16 @@ def test_the_table_can_be_read_without_seeing_it(told: tuple) -> None:
 
 
 def test_the_caption_says_what_the_papers_says_and_how_the_tests_were_made(told: tuple) -> None:
-    found, page, text = told
-    plain = re.sub(r"\\([*~_])", r"\1", re.sub(r"\s+", " ", text))
+    found, page = told
     icc = found["people"]["reliability"]["mean of the criteria"]
-    for said in (re.sub(r"\s+", " ", page).replace("&lt;", "<"), plain.replace("&lt;", "<")):
-        assert "In this table * is p < 0.001, † p < 0.01, § p < 0.05. For ours: the correlation with people" in said
-        assert "The tests are t-tests, two-sided and paired" in said
-        assert (
-            f"Agreement among 3 raters (crossed), mean of the criteria: ICC(A,1) {icc['ICC(A,1)']['value']:.2f}" in said
-        )
-        assert "alpha (interval)" in said
-        assert (
-            "On Accuracy triple, ours is above base; below pairs: correctness; not clearly different from 2 of 4"
-            in said
-        )
-        count = row_of(found["table2"], "lazy")["cells"]["spearman"]["difference"]["n"]
-        fewer = said[said.index("Tested on fewer responses") :]
-        assert re.search(rf"lazy \(BERTScore [^;]* on \d+; Spearman, Pearson on {count}\)", fewer)
+    assert "In this table * is p < 0.001, † p < 0.01, § p < 0.05. For ours: the correlation with people" in page
+    assert "The tests are t-tests, two-sided and paired" in page
+    assert f"Agreement among 3 raters (crossed), mean of the criteria: ICC(A,1) {icc['ICC(A,1)']['value']:.2f}" in page
+    assert "alpha (interval)" in page
+    assert "On Accuracy triple, ours is above base; below pairs: correctness; not clearly different from 2 of 4" in page
+    count = row_of(found["table2"], "lazy")["cells"]["spearman"]["difference"]["n"]
+    fewer = page[page.index("Tested on fewer responses") :]
+    assert re.search(rf"lazy \(BERTScore [^;]* on \d+; Spearman, Pearson on {count}\)", fewer)
 
 
 def test_the_papers_figures_stand_beside_the_judges_of_these_names(study: Path, tmp_path: Path) -> None:
@@ -411,11 +405,13 @@ def test_the_papers_figures_stand_beside_the_judges_of_these_names(study: Path, 
     given = [v for v in read(study / "verdicts.jsonl") if v["judge"] in names]
     write(tmp_path / "verdicts.jsonl", [v | {"judge": names[v["judge"]]} for v in given])
     more = ("--compare_to", "introspection2", "--paper_table")
-    _, page, text = evaluate(tmp_path, tmp_path / "out", *more)
-    beside = "the paper's Vicuna-7B | 3 runs | – | 0.2669\\* | 0.2474\\* | 56.48\\* | 30.17\\* |"
-    assert beside in text
-    lines = ["| introspection2 (ours) |", "| the paper's AutoMedEval |", "| Vicuna-7B | 3 runs", beside]
-    assert sorted(text.index(line) for line in lines) == [text.index(line) for line in lines]
+    _, page = evaluate(tmp_path, tmp_path / "out", *more)
+    cells = "".join(f"<td>{cell}</td>" for cell in ("3 runs", "–", "0.2669*", "0.2474*", "56.48*", "30.17*"))
+    names = ["introspection2 (ours)", "the paper's AutoMedEval", "Vicuna-7B", "the paper's Vicuna-7B"]
+    rows = [f'<th scope="row">{name}</th>' for name in names]
+    table = page[page.index('id="table2"') :]
+    assert rows[-1] + cells in table
+    assert sorted(table.index(row) for row in rows) == [table.index(row) for row in rows]
     assert "other cases and other physicians" in page
     assert "94.58*" in page  # the whole table of the paper
 
@@ -431,10 +427,10 @@ def test_the_papers_table_is_whole() -> None:
 
 
 def test_without_ours_there_are_means_and_no_tests_and_rounds_are_these_means(study: Path, tmp_path: Path) -> None:
-    found, page, text = evaluate(study, tmp_path, "--rounds", "base,lazy,ours")
+    found, page = evaluate(study, tmp_path, "--rounds", "base,lazy,ours")
     assert all(cell["mark"] == "" for row in found["table2"]["rows"] for cell in row["cells"].values())
-    assert "less ours" not in text
-    assert "| the paper's" not in text
+    assert "less ours" not in page
+    assert ">the paper's" not in page
     for line in found["rounds"]["table"]:
         cell = row_of(found["table2"], line["judge"])["cells"]["triple_accuracy"]
         assert line["triple_accuracy"] == cell["mean"]
@@ -443,7 +439,7 @@ def test_without_ours_there_are_means_and_no_tests_and_rounds_are_these_means(st
 
 
 def test_judges_can_be_chosen_with_their_trainings(study: Path, tmp_path: Path) -> None:
-    found, page, _ = evaluate(study, tmp_path, "--judges", "ours", "--baselines", "false", "--teacher_verdicts", "gpt")
+    found, page = evaluate(study, tmp_path, "--judges", "ours", "--baselines", "false", "--teacher_verdicts", "gpt")
     assert list(found["judges"]) == ["ours", "ours-run2", "ours-run3"]
     assert found["similarity"]["teacher"] == "gpt"
     assert not any(note.startswith("lazy") for note in found["notes"])

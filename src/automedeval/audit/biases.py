@@ -47,7 +47,7 @@ def concordance(judge: JudgeVerdicts, people: People) -> Statistic:
     """Return the concordance with people over the pairs that have a valid verdict."""
     judged, panel = judge.pair_relations, judge.cases.panel
     rated = np.where(np.isnan(judged), np.nan, panel.relations(people.scores))
-    found = agreement.accuracies(panel, rated, judged)["concordance"]
+    found = agreement.concordance(panel, rated, judged)
     return replace(found, reason="no pair that people put in an order has a valid verdict")
 
 
@@ -61,7 +61,7 @@ def beside_baselines(
         rated = np.where(np.isnan(judged) | np.isnan(counted), np.nan, panel.relations(people.scores))
         pairs = {"concordance": counted, "judge": judged}
         found[baseline.name] = {
-            name: replace(agreement.accuracies(panel, rated, relation)["concordance"], reason="no pair to compare on")
+            name: replace(agreement.concordance(panel, rated, relation), reason="no pair to compare on")
             for name, relation in pairs.items()
         }
     return found
@@ -195,7 +195,7 @@ def _length(cases: Cases, words: np.ndarray, values: np.ndarray, relation: np.nd
     correlations = agreement.correlations(panel, words, values)
     found: dict[str, Any] = {name: correlations[name] for name in ("spearman", "spearman_within_case")}
     known = np.where(np.isnan(relation), np.nan, longer)
-    found["prefers_longer"] = agreement.accuracies(panel, known, relation)["concordance"]
+    found["prefers_longer"] = agreement.concordance(panel, known, relation)
     case, models = panel.case[first], cases.model_of
     gaps = words[first] - words[second]
     return found | length_controlled(models[first], models[second], gaps, relation, case, len(cases), cases.models)
@@ -268,7 +268,7 @@ def self_preference(judge: JudgeVerdicts, people: People | None, own: str | None
         excess = np.where(here & both, (np.nan_to_num(judged) - np.nan_to_num(rated)) * toward / 2, 0.0)
         known = panel.per_case(here & both)
         models[name] = {
-            "concordance": agreement.accuracies(panel, np.where(here & both, rated, np.nan), judged)["concordance"],
+            "concordance": agreement.concordance(panel, np.where(here & both, rated, np.nan), judged),
             "favour": mean(panel.per_case(excess), known, int(known.sum()), "no rated pair", (-1.0, 1.0)),
         }
     return {"models": models} | ({} if own is None else {"own": models[own]["favour"]})

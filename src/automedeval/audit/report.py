@@ -1,4 +1,4 @@
-"""Write the report of an audit in figures and sentences, as an HTML page and its Markdown twin."""
+"""Write the report of an audit in figures and sentences, as an HTML page and a short Markdown summary."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -8,8 +8,8 @@ from typing import Any
 from automedeval.audit.thresholds import FAILED
 from automedeval.reports import charts
 from automedeval.reports.charts import BLUE, GREY, ORANGE, Figure
-from automedeval.reports.page import render_twins
-from automedeval.reports.text import against_best, ends, estimates_in, percent, shown
+from automedeval.reports.page import Table, render_report
+from automedeval.reports.text import UNDEFINED, against_best, ends, estimates_in, percent, shown
 
 LABELS = {  # short enough to stand beside a figure whole
     "flips": "order decides who is better",
@@ -201,9 +201,17 @@ def gaps(result: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def _thresholds(result: Mapping[str, Any]) -> Table:
+    rows = [
+        (each["figure"], each["decoding"] or UNDEFINED, each["bounds"], shown(each["measured"], 3), each["outcome"])
+        for each in result["thresholds"]
+    ]
+    return ("figure", "decoding", "should be", "measured", "outcome"), rows
+
+
 def render(result: Mapping[str, Any]) -> dict[str, str]:
     """Render a result, what `audit.json` holds, as {"audit.html": text, "audit.md": text}."""
-    return render_twins(
+    return render_report(
         "automedeval.audit",
         "audit",
         f"Audit of {result['judge']['name']}",
@@ -211,6 +219,7 @@ def render(result: Mapping[str, Any]) -> dict[str, str]:
         notes=[*gaps(result), *result["notes"]],
         figures=illustrate(result),
         settings=result["settings"],
+        main_table=_thresholds(result),
         result=result,
         lines=estimates_in,
     )

@@ -55,9 +55,6 @@ class AbstainArguments(TableArguments):
     rubric: str | None = field(
         default=None, metadata={"help": "your own rubric's .yaml file, if verdicts were given by one"}
     )
-    seed: int = field(
-        default=0, metadata={"help": "draws the pair of each rated case that is tested; do not try several seeds"}
-    )
 
     def __post_init__(self) -> None:
         for name in ("verdicts", "cases", "others"):
@@ -87,25 +84,24 @@ def main() -> None:
         )
     panel = cases.panel
     ordered = ~np.isnan(judged.people) & (judged.people != 0) & (rated & sure)[panel.case[panel.pairs[0]]]
-    drawn = selective.drawn_pairs(panel, ordered, [case.id for case in cases.records], args.seed)
+    drawn = selective.drawn_pairs(panel, ordered, [case.id for case in cases.records])
     units = judged.values[panel.case[panel.pairs[0][drawn]]]
     sequence = selective.thresholds(judged.values[fresh & sure], len(drawn), args.abstain_at, args.delta)
     wrong = judged.relation[drawn] != judged.people[drawn]
-    certificate = selective.certify(units, wrong, sequence, args.abstain_at, args.delta)
+    certificate = selective.certify(units, wrong, sequence.tolist(), args.abstain_at, args.delta)
     keep = fresh & sure & (judged.values >= (np.inf if certificate.threshold is None else certificate.threshold))
     curve = selective.risk_coverage(panel, judged.people, judged.relation, judged.values)
     record = {
         "judge": judged.judge,
         "settings": judged.settings,
         "confidence": args.confidence,
-        "seed": args.seed,
         **certificate.to_dict(),
         "fresh": int(fresh.sum()),
         "kept": int(keep.sum()),
         "queued": int((fresh & ~keep).sum()),
         "queued_without_a_confidence": int((fresh & ~sure).sum()),
         "coverage": float(keep.sum() / fresh.sum()),
-        "rated_curve": plain(estimate(curve, len(cases), RESAMPLES, args.seed)),
+        "rated_curve": plain(estimate(curve, len(cases), RESAMPLES)),
     }
     write(args, cases, judged, keep, fresh & ~keep, record)
     print(f"{int(rated.sum())} rated cases, {len(drawn)} with a pair to test; {record['fresh']} fresh cases")

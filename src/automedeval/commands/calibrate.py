@@ -29,11 +29,10 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.calibration.scores import Calibration, ScoreCalibration
 from automedeval.meta_evaluation.criteria.calibration import WAYS, CriteriaCalibration
 from automedeval.meta_evaluation.criteria.checklists import read_checklists, read_labels
-from automedeval.records import Rating, RecordError, Verdict, check_least, read_placed, read_records, verdicts_file
+from automedeval.records import Rating, RecordError, Verdict, read_placed, read_records, verdicts_file
 from automedeval.records.journal import write_json, write_lines, write_whole
 from automedeval.reports.text import span
 from automedeval.rubrics import read_rubric, without_scale
-from automedeval.stats.bootstrap import RESAMPLES
 
 
 @dataclass
@@ -58,8 +57,6 @@ class CalibrateArguments(TableArguments):
             "choices": list(WAYS),
         },
     )
-    resamples: int = field(default=RESAMPLES, metadata={"help": "with --criterion_labels: resamples of the bootstrap"})
-    seed: int = field(default=0, metadata={"help": "with --criterion_labels: seed of the bootstrap"})
     fit: str | None = field(
         default=None, metadata={"help": "the same judge's verdicts on rated cases (default: those in --verdicts)"}
     )
@@ -82,7 +79,6 @@ class CalibrateArguments(TableArguments):
             for name in ("ratings", "rubric", "fit"):
                 if getattr(self, name) is not None:
                     raise RecordError(f"--{name} is for scores: with --criterion_labels leave it out")
-        check_least(self, 100, "resamples")
 
 
 def main() -> None:
@@ -90,8 +86,8 @@ def main() -> None:
     (args,) = parse((CalibrateArguments,), __doc__, first=("verdicts", "ratings", "rubric"))
     output = Path(args.output)
     check_output(output, args)
-    if args.criterion_labels:
-        return calibrate_criteria(args, output)
+    if args.criterion_labels and args.cases:
+        return calibrate_criteria(args, output, args.cases, args.criterion_labels)
     rubric = read_rubric(args.rubric)
     given, ratings = list(placed_verdicts(args.verdicts, args.judge)), list(read_records(args.ratings, Rating))
     if args.fit is None:
@@ -142,17 +138,17 @@ def main() -> None:
     print(f"verdicts: {output / 'verdicts.jsonl'}")
 
 
-def calibrate_criteria(args: CalibrateArguments, output: Path) -> None:
+def calibrate_criteria(args: CalibrateArguments, output: Path, cases_file: str, labels_file: str) -> None:
     """Learn from labels of criteria, and put P(met) of every verdict on them."""
-    cases = Cases.read(args.cases, blank=args.blank)
-    labels = read_labels(args.criterion_labels, cases)
+    cases = Cases.read(cases_file, blank=args.blank)
+    labels = read_labels(labels_file, cases)
     given = list(placed_verdicts(args.verdicts, args.judge))
     own = [reading for reading in read_checklists([args.verdicts], cases) if reading.name == given[0][1].judge]
     if len(own) != 1:
         raise RecordError(f"{args.verdicts}: verdicts by {len(own)} rubrics on criteria: one is needed")
     if other := [place for place, verdict in given if verdict.case_id not in cases.index]:
-        raise RecordError(f"{other[0]}: the case is not in {args.cases}")
-    calibration = CriteriaCalibration.fit(cases, own[0], labels, args.by, args.resamples, args.seed)
+        raise RecordError(f"{other[0]}: the case is not in {cases_file}")
+    calibration = CriteriaCalibration.fit(cases, own[0], labels, args.by)
     fresh = []
     for place, verdict in given:
         try:

@@ -111,12 +111,6 @@ class CompareArguments(TableArguments):
         default=None, metadata={"help": "difference to plan for, in points (default: the estimated one)"}
     )
     rate_next: int | None = field(default=None, metadata={"help": "number of cases to draw to be rated next"})
-    uniform: float = field(
-        default=sampling.UNIFORM,
-        metadata={
-            "help": "share of the draw that is uniform over cases; the rest prefers cases on which the judges are uncertain"
-        },
-    )
     resamples: int = field(default=RESAMPLES, metadata={"help": "resamples of the bootstrap of the concordances"})
     seed: int = field(default=0, metadata={"help": "seed of the bootstrap, of --rated and of --rate_next"})
 
@@ -136,9 +130,8 @@ class CompareArguments(TableArguments):
             )
         if len(self.models) == 1:
             raise RecordError("--models must name two candidates or more")
-        for name, low, high in (("plan_power", 0.05, 1), ("uniform", 0, 1.000001)):
-            if not low < getattr(self, name) < high:
-                raise RecordError(f"--{name} must be above {low} and {'below' if high == 1 else 'at most'} 1")
+        if not 0.05 < self.plan_power < 1:
+            raise RecordError("--plan_power must be above 0.05 and below 1")
         check_least(self, 2, "rated")
         check_least(self, 1, "rate_next")
         check_least(self, 100, "resamples")
@@ -150,7 +143,7 @@ class CompareArguments(TableArguments):
     def _check_gate(self) -> None:
         if len(set(self.fail_if_worse)) != 2:
             raise RecordError("--fail_if_worse names two candidates: NEW OLD")
-        if not 0 < self.by < math.inf:
+        if self.by is None or not 0 < self.by < math.inf:
             raise RecordError(f"--by must be above 0, not {self.by}")
         for name in ("ratings", "criterion_labels", "models", "probabilities", "rated", "rate_next", "plan_difference"):
             if getattr(self, name):
@@ -166,7 +159,7 @@ def main() -> None:
     else:
         judges, notes = read_verdicts(args.verdicts, cases, args.rubric)
     if args.fail_if_worse:
-        sys.exit(pass_gate(args, cases, judges, notes))
+        sys.exit(pass_gate(args, args.by or 0.0, cases, judges, notes))
     if args.criterion_labels:
         if not criteria:
             raise RecordError("--criterion_labels: these verdicts are not on criteria; --ratings compares scores")
@@ -198,7 +191,7 @@ def main() -> None:
     result["facts"] = [list(fact) for fact in facts_of(known)]
     texts: dict[str, str] = {}
     if args.rate_next:
-        result["next"] = draw_next(args, cases, rows, rated, chances, texts)
+        result["next"] = draw_next(args, args.rate_next, cases, rows, rated, chances, texts)
     result["cases"] = {
         "file": cases.source,
         "cases": len(cases),
@@ -236,7 +229,7 @@ def audited(places: list[str], rows: list[Row], row: Row) -> dict[str, Audit]:
     return {"audit": Audit(**found[row.name])} if row.name in found else {}
 
 
-def pass_gate(args: CompareArguments, cases: Cases, judges: list[JudgeVerdicts], notes: list[str]) -> int:
+def pass_gate(args: CompareArguments, by: float, cases: Cases, judges: list[JudgeVerdicts], notes: list[str]) -> int:
     """Compare two candidates on the cases in which both have a score; print the result and return the exit status.
 
     A case without a valid verdict on both is left out and counted. The gate stays undecided if there are too many of them.
@@ -262,7 +255,7 @@ def pass_gate(args: CompareArguments, cases: Cases, judges: list[JudgeVerdicts],
             scores[place, cases.panel.case[ours]] = row.values[ours]
     differences = scores[0] - scores[1]
     known = ~np.isnan(differences)
-    found = gate(differences[known], args.by, float(row.judge.scale[1] - row.judge.scale[0]))
+    found = gate(differences[known], by, float(row.judge.scale[1] - row.judge.scale[0]))
     asked = int((both == 2).sum())
     invalid = asked - int(known.sum())
     status = found.status
@@ -280,16 +273,14 @@ def pass_gate(args: CompareArguments, cases: Cases, judges: list[JudgeVerdicts],
     lines = [f"{new} against {old} by {row.judge.name}, {kind}: {scores_are} (exit status {status})"]
     if found.mean is not None:
         bounds = f"at least {found.low:+.3f}, at most {found.high:+.3f} (each at 95 %)"
-        lines.append(
-            f"mean difference {found.mean:+.3f} points on {found.cases} cases, {bounds}; allowed {-args.by:+g}"
-        )
+        lines.append(f"mean difference {found.mean:+.3f} points on {found.cases} cases, {bounds}; allowed {-by:+g}")
     lines.append(f"{invalid} of {asked} cases without a valid verdict on both: left out")
     lines += lines_of(known_of_judge(cases, row, new, **audited(args.audits, [row], row)))
     lines += [f"note: {note}" for note in notes]
     print("\n".join(map(printable, lines)))
     if args.output:
         Path(args.output).mkdir(parents=True, exist_ok=True)
-        record = {"new": new, "old": old, "judge": row.judge.name, "settings": row.judge.settings, "by": args.by}
+        record = {"new": new, "old": old, "judge": row.judge.name, "settings": row.judge.settings, "by": by}
         record |= asdict(found) | {"status": status, "result": words, "invalid": invalid, "notes": notes}
         write_json(Path(args.output) / "gate.json", record)
     return status
@@ -320,6 +311,7 @@ def read_probabilities(path: str, cases: Cases, rated: np.ndarray) -> np.ndarray
 
 def draw_next(
     args: CompareArguments,
+    number: int,
     cases: Cases,
     rows: list[Row],
     rated: np.ndarray,
@@ -331,15 +323,15 @@ def draw_next(
     Raises:
         RecordError: too few unrated cases are left, or a case has no probability so far.
     """
-    if args.rate_next > (~rated).sum():
-        raise RecordError(f"--rate_next {args.rate_next}: only {int((~rated).sum())} cases are not rated yet")
+    if number > (~rated).sum():
+        raise RecordError(f"--rate_next {number}: only {int((~rated).sum())} cases are not rated yet")
     if earlier is None:
         earlier = np.full(len(cases), rated.mean())
     if np.isnan(earlier).any():
         first = cases.records[int(np.flatnonzero(np.isnan(earlier))[0])].id
         raise RecordError(f"{args.probabilities}: --rate_next needs the probability of every case; {first!r} has none")
     unsure, source = uncertainty(cases, rows)
-    chance = sampling.chances(unsure, ~rated, args.rate_next, args.uniform)
+    chance = sampling.chances(unsure, ~rated, number)
     both = sampling.together(earlier, chance)
     drawn = sampling.draw(chance, ~rated, args.seed)
     chosen = [
@@ -349,4 +341,4 @@ def draw_next(
     every = [{"case_id": cases.records[n].id, "probability": float(f"{both[n]:.12g}")} for n in cases.file_order]
     texts |= {"next_cases.jsonl": json_lines(chosen), "probabilities.jsonl": json_lines(every)}
     ends = {"least": float(chance[~rated].min()), "most": float(chance[~rated].max())}
-    return {"drawn": len(drawn), "source": source, "uniform": args.uniform, **ends}
+    return {"drawn": len(drawn), "source": source, "uniform": sampling.UNIFORM, **ends}

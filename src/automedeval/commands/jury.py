@@ -41,7 +41,6 @@ class JuryArguments(TableArguments):
     ratings: str | None = field(
         default=None, metadata={"help": "people's ratings of some of the cases, on the scale of the judges' rubric"}
     )
-    judge_name: str = field(default="jury", metadata={"help": "name that verdicts record"})
     rubric: str | None = field(
         default=None, metadata={"help": "your own rubric's .yaml file, if verdicts were given by one"}
     )
@@ -65,7 +64,7 @@ def main() -> None:
     settings = digest(
         [[[*judge.verdicts[0].author, judge.settings] for judge in judges], combined.round(9).tolist()], allow_nan=True
     )
-    verdicts = verdicts_of(args.judge_name, cases, judges, combined, scores, settings)
+    verdicts = verdicts_of(cases, judges, combined, scores, settings)
     if people is None:
         what, found, votes = "correlations of the judges' scores, not of their errors", correlations(scores), None
     else:
@@ -105,18 +104,18 @@ def check_judges(judges: list[JudgeVerdicts], output: Path) -> None:
         raise RecordError(f"the judges of a jury score by one rubric: {names}")
     if judges[0].scale is None or any(judge.criteria for judge in judges):
         raise RecordError(f"{judges[0].rubric_name}: a jury combines scores on a known scale")
-    if taken := [judge for judge in judges if judge.file.resolve() == verdicts_file(output).resolve()]:
+    if taken := [judge for judge in judges if judge.file and judge.file.resolve() == verdicts_file(output).resolve()]:
         raise RecordError(
             f"--output {output}: its verdicts.jsonl is the input of {taken[0].name}; choose another folder"
         )
 
 
 def verdicts_of(
-    name: str, cases: Cases, judges: list[JudgeVerdicts], combined: np.ndarray, scores: np.ndarray, settings: str
+    cases: Cases, judges: list[JudgeVerdicts], combined: np.ndarray, scores: np.ndarray, settings: str
 ) -> list[Verdict]:
     """Return the jury's verdict on each case on which a judge gave a verdict, in the order of the file."""
     given = np.sum([judge.given for judge in judges], axis=0) > 0
-    blind = [judge.blind_to for judge in judges]
+    blind = [judge.blind_to for judge in judges if judge.blind_to is not None]
     asked = np.any([judge.asked for judge in judges], axis=0)
     found = []
     for number in cases.file_order:
@@ -129,11 +128,11 @@ def verdicts_of(
         expected = tuple(float(values[i]) if i in known else None for i in range(len(values))) if known else None
         votes = (~np.isnan(scores[:, span])).sum(axis=0).tolist()
         extra = {"models": case.models, "votes": votes, "case_digest": case.digest, "settings": settings}
-        if None not in blind:
+        if len(blind) == len(judges):
             extra["blind_to"] = [kind for kind in blind[0] if all(kind in each for each in blind)]
         if empty := [case.models[index] for index in order if case.responses[index].is_empty]:
             extra["empty"] = empty
         error = None if known else "no judge has a valid score of any response"
-        verdict = Verdict(case.id, name, judges[0].rubric_name, order, valid=bool(known), error=error)
+        verdict = Verdict(case.id, "jury", judges[0].rubric_name, order, valid=bool(known), error=error)
         found.append(Verdict(**{**vars(verdict), "expected_scores": expected, "extra": extra}))
     return found

@@ -31,6 +31,7 @@ from automedeval.meta_evaluation.agreement.judge_facts import audits_of, next_st
 from automedeval.meta_evaluation.agreement.main_judge import choose
 from automedeval.meta_evaluation.agreement.paper_table import paper_table
 from automedeval.meta_evaluation.agreement.ratings import (
+    Preferences,
     gather_preferences,
     read_choices,
     read_ratings,
@@ -159,7 +160,6 @@ class MetaEvaluateArguments(TableArguments):
     )
     html_cases: int = field(default=300, metadata={"help": "largest number of cases with their texts on the page"})
     resamples: int = field(default=RESAMPLES, metadata={"help": "resamples of the bootstrap over cases"})
-    seed: int = field(default=0, metadata={"help": "seed of the bootstrap"})
 
     def __post_init__(self) -> None:
         for name in ("verdicts", "rounds", "judges", "audits"):
@@ -204,10 +204,10 @@ def main() -> None:
         choices, more = read_choices(args.choices, cases)
         notes += more
     if args.verdict_ratings:
-        given = (verdict for judge in judges for verdict in judge.verdicts)
-        verdict_ratings, more = read_verdict_ratings(args.verdict_ratings, cases, given)
+        judged = (verdict for judge in judges for verdict in judge.verdicts)
+        verdict_ratings, more = read_verdict_ratings(args.verdict_ratings, cases, judged)
         notes += more
-    preferences = {}
+    preferences: Preferences = {}
     if args.preferences:
         preferences, more = gather_preferences(read_placed(args.preferences, Preference), cases, args.preferences)
         notes += more
@@ -215,17 +215,17 @@ def main() -> None:
     if args.baselines and people is not None:
         encoder = encoder_args.load_if_there(notes)
         baselines = measure_baselines(cases, encoder, notes)
-    given = (people, choices, verdict_ratings, preferences)
+    by_people = (people, choices, verdict_ratings, preferences)
     main_judge = choose(cases, rows, people, args.main_judge)
-    result = meta_evaluate(cases, [*judges, *baselines], *given, args.resamples, args.seed, main_judge)
+    result = meta_evaluate(cases, [*judges, *baselines], *by_people, args.resamples, main=main_judge)
     rationales = None
     if teacher is not None:
         found = similarity(args, cases, judges, teacher)
-        result["similarity"] = estimate(found, len(cases), args.resamples, args.seed)
+        result["similarity"] = estimate(found, len(cases), args.resamples)
         rationales = (found["judges"], result["similarity"]["judges"])
     if people is not None:
         result["over_runs"] = lines_over_runs(result["judges"])
-        options = (args.compare_to, rationales, args.resamples, args.seed)
+        options = (args.compare_to, rationales, args.resamples)
         result["table2"] = paper_table(cases, rows, people, result["over_runs"], *options)
     if args.rounds:
         result["rounds"] = follow_rounds(result["over_runs"], args.rounds)
@@ -242,13 +242,12 @@ def main() -> None:
             "commit": git_commit(),
             "revisions": hub_commits(),
             "resamples": args.resamples,
-            "seed": args.seed,
             "encoder": encoder and f"{encoder.name} ({encoder.fingerprint})",
         },
     }
     folder = Path(args.output)
     folder.mkdir(parents=True, exist_ok=True)
-    shown = report.pick_cases(result, cases, args.html_cases, args.seed)
+    shown = report.pick_cases(result, cases, args.html_cases)
     records = report.case_records(result, cases, judges, people, shown, main_judge.row)
     title = "Report: " + Path(args.cases).stem
     rate = [] if args.ratings or args.choices else rating_commands(args, cases, folder)
@@ -286,18 +285,18 @@ def rating_commands(args: MetaEvaluateArguments, cases: Cases, folder: Path) -> 
         write_whole(study, comment + yaml.safe_dump(given, sort_keys=False, allow_unicode=True))
     annotate = shlex.join(["automedeval", "annotate", "--study", str(study)])
     ratings = study.with_suffix("")
-    given = [*sys.argv[1:], "--ratings", str(ratings / "ratings.jsonl")]
-    return [annotate, f"{annotate} --export {shlex.quote(str(ratings))}", shlex.join(["automedeval", "report", *given])]
+    again = [*sys.argv[1:], "--ratings", str(ratings / "ratings.jsonl")]
+    return [annotate, f"{annotate} --export {shlex.quote(str(ratings))}", shlex.join(["automedeval", "report", *again])]
 
 
 def report_criteria(args: MetaEvaluateArguments, encoder_args: EncoderArguments, cases: Cases) -> None:
     """Write criteria.json, criteria.html and criteria.md of judges of criteria, certified where there are labels."""
     notes: list[str] = []
     encoder = encoder_args.load_if_there(notes) if args.criterion_labels and args.baselines else None
-    options = (cases, args.verdicts, args.criterion_labels, encoder, args.resamples, args.seed, args.audits)
+    options = (cases, args.verdicts, args.criterion_labels, encoder, args.resamples, 0, args.audits)
     result = criteria_report.criteria_result(*options) | {"notes": notes, "mean": args.mean}
     settings = {"command": shlex.join(["automedeval", "report", *sys.argv[1:]]), "version": automedeval.__version__}
-    result["settings"] = settings | {"commit": git_commit(), "resamples": args.resamples, "seed": args.seed}
+    result["settings"] = settings | {"commit": git_commit(), "resamples": args.resamples}
     folder = Path(args.output)
     folder.mkdir(parents=True, exist_ok=True)
     texts = criteria_report.render_criteria(result, cases, args.verdicts, result["settings"], args.html_cases)
@@ -327,5 +326,5 @@ def similarity(
         raise RecordError(f"--teacher_verdicts: {error}; install automedeval[metric]") from None
     models = {"bert_model": args.bert_model, "bart_model": args.bart_model}
     options: dict[str, Any] = {name: None if value == "none" else value for name, value in models.items()}
-    options |= {"bert_num_layers": args.bert_num_layers}
+    options["bert_num_layers"] = args.bert_num_layers
     return compare_rationales(cases, judges, teacher, rationale_score, **options)

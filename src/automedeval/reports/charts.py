@@ -15,6 +15,7 @@ from typing import Any
 import matplotlib
 import matplotlib.figure
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from automedeval.reports.text import ends
 
@@ -22,7 +23,7 @@ INK = "#010203"  # stands for the page's own text colour until the SVG is finish
 BLUE, ORANGE, GREEN, GREY = "#3b7dd8", "#c8641e", "#2e8b57", "#8a8f98"
 COLOURS = (BLUE, ORANGE, GREEN, "#9a5bb5", "#b8860b", "#c2405f", "#2a9aa8", "#6b7280")
 WIDTH, HEIGHT = 5.6, 2.8  # inches; at 72 points an inch it fits a phone, and its text stays readable there
-STYLE = {
+STYLE: dict[str, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "automedeval",
     "text.parse_math": False,  # a model may be called anything
@@ -36,7 +37,7 @@ STYLE = {
     "legend.frameon": False,
     "legend.fontsize": 8,
 }
-ABOVE = {"loc": "lower left", "bbox_to_anchor": (0, 1)}  # where a legend hides nothing
+ABOVE: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1)}  # where a legend hides nothing
 Estimate = Mapping[str, Any]
 Draw = Callable[..., None]  # draws on `axes`
 
@@ -61,7 +62,8 @@ class Figure:
 
 def svg(draw: Draw, prefix: str) -> str:
     """Return a chart as SVG for the inside of a page; its ids begin with the prefix, as ids are the whole page's."""
-    with matplotlib.rc_context(STYLE), warnings.catch_warnings():
+    # matplotlib's stubs name every setting in a type of its own.
+    with matplotlib.rc_context(STYLE), warnings.catch_warnings():  # type: ignore[arg-type]
         # The reader's browser has what this font lacks.
         warnings.filterwarnings("ignore", r"Glyph .* missing from font")
         figure = matplotlib.figure.Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
@@ -96,11 +98,21 @@ def estimates(
     head: Sequence[str] = ("", "value"),
 ) -> Iterator[Figure]:
     """Yield a figure of (name, estimate, colour) one below the other, unless all of them are undefined."""
-    known = [row for row in rows if row[1] is not None and row[1].get("value") is not None]
+    known = [
+        (name, estimate, colour)
+        for name, estimate, colour in rows
+        if estimate is not None and estimate.get("value") is not None
+    ]
     if known:
         numbers = [(name, *ends(estimate)) for name, estimate, _ in known]
         draw = partial(intervals, rows=known, label=label, reference=reference, band=band)
         yield Figure(title, f"{text} With 95 % intervals.", draw, (*head, "low", "high"), numbers)
+
+
+def _set_height(axes: Axes, inches: float) -> None:
+    figure = axes.get_figure(root=True)
+    assert figure is not None  # `svg` made the axes
+    figure.set_figheight(inches)
 
 
 def _short(name: str, most: int = 30) -> str:
@@ -131,7 +143,7 @@ def intervals(
     axes: Axes,
 ) -> None:
     """Draw (name, estimate, colour) one below the other; behind them a dotted line and a band of another estimate."""
-    axes.figure.set_figheight(0.75 + 0.34 * len(rows))
+    _set_height(axes, 0.75 + 0.34 * len(rows))
     for place, (_, estimate, colour) in enumerate(rows):
         _whisker(axes, place, estimate, color=colour, linewidth=2, solid_capstyle="round", alpha=0.7)
         value = estimate["value"]
@@ -151,7 +163,7 @@ def intervals(
 def distributions(histograms: Sequence[tuple[str, dict[str, int]]], label: str, *, axes: Axes) -> None:
     """Draw histograms {score: count} as shares, side by side."""
     steps = sorted({float(score) for _, histogram in histograms for score in histogram})
-    axes.figure.set_figheight(2.6)
+    _set_height(axes, 2.6)
     width = 0.42 / len(histograms)
     for place, (name, histogram) in enumerate(histograms):
         total = sum(histogram.values()) or 1
@@ -165,7 +177,7 @@ def distributions(histograms: Sequence[tuple[str, dict[str, int]]], label: str, 
 
 def win_matrix(names: Sequence[str], shares: Sequence[Sequence[float | None]], *, axes: Axes) -> None:
     """Draw the share of cases in which the row's model wins against the column's, ties counted half."""
-    axes.figure.set_figheight(1.3 + 0.34 * len(names))
+    _set_height(axes, 1.3 + 0.34 * len(names))
     values = [[float("nan") if share is None else share for share in row] for row in shares]
     # A mesh stays vectors; an image would be a picture file inside the page, which the page forbids itself.
     axes.pcolormesh(values, cmap="RdBu", vmin=0, vmax=1, alpha=0.8, edgecolors="none")
@@ -190,7 +202,7 @@ def _centre(axes: Axes, x: float, y: float, share: float, **style: Any) -> None:
 def stacked(rows: Sequence[tuple[str, Sequence[float]]], labels: Sequence[str], *, axes: Axes) -> None:
     """Draw shares that sum to 1 as stacked bars, one below the other."""
     colours = (BLUE, GREY, ORANGE) if len(labels) == 3 else COLOURS
-    axes.figure.set_figheight(0.8 + 0.26 * len(rows))
+    _set_height(axes, 0.8 + 0.26 * len(rows))
     left = [0.0] * len(rows)
     for number, label in enumerate(labels):
         values = [shares[number] for _, shares in rows]
@@ -239,8 +251,8 @@ def risk_coverage(
         axes.plot(places, risks, "o-", color=colour, label=_short(name), markersize=4)
         known = [(point["coverage"], *ends(point["risk"])) for point in points if point["risk"]["low"] is not None]
         if known and len(curves) == 1:  # the bands of several would hide each other
-            places, _, low, high = zip(*known)
-            axes.fill_between(places, low, high, color=colour, alpha=0.15, linewidth=0)
+            kept_shares, _, low, high = zip(*known)
+            axes.fill_between(kept_shares, low, high, color=colour, alpha=0.15, linewidth=0)
     if allowed is not None:
         axes.axhline(allowed, color=GREEN, linewidth=1.2, linestyle="--", label=f"allowed, {allowed:g}")
     if kept is not None:
@@ -272,7 +284,7 @@ def rounds(
     axes: Axes,
 ) -> None:
     """Draw (round, estimate) as measured, and beside them a curve with its limit, its forecasts, and other rounds."""
-    axes.figure.set_figheight(3.2)
+    _set_height(axes, 3.2)
     for points, colour in ((measured, BLUE), (ahead, ORANGE)):
         for place, estimate in points:
             _whisker(axes, place, estimate, upright=True, color=colour, linewidth=1.5, alpha=0.7)
@@ -321,19 +333,19 @@ def preferences(
 
 def drift(lines: Sequence[tuple[str, Sequence[tuple[float, float, int]]]], *, axes: Axes) -> None:
     """Draw means over a sequence, one line a name, points (place, mean, how many)."""
-    axes.figure.set_figheight(2.8 + 0.16 * (len(lines) // 3))
+    _set_height(axes, 2.8 + 0.16 * (len(lines) // 3))
     for number, (name, points) in enumerate(lines):
         places, means, _ = zip(*points)
         colour, mark = COLOURS[number % len(COLOURS)], "osD^v"[number // len(COLOURS) % 5]
         axes.plot(places, means, f"{mark}-", color=colour, label=_short(name, 18), markersize=4, linewidth=1)
     axes.set(xlabel="the physician's own task, first to last", ylabel="mean score")
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(ncols=3, **ABOVE)
 
 
 def topic_shares(rows: Sequence[tuple[str, float]], *, axes: Axes) -> None:
     """Draw topics, named by their words, and the share of the text that each has."""
-    axes.figure.set_figheight(0.8 + 0.26 * len(rows))
+    _set_height(axes, 0.8 + 0.26 * len(rows))
     axes.barh(range(len(rows)), [share for _, share in rows], color=BLUE, height=0.7)
     for place, (_, share) in enumerate(rows):
         axes.annotate(f"{share:.0%}", (share, place), (3, 0), textcoords="offset points", va="center", fontsize=8)
@@ -345,7 +357,7 @@ def side_by_side(
     rows: Sequence[tuple[str, Sequence[Estimate]]], kinds: Sequence[str], label: str, zero: float | None, *, axes: Axes
 ) -> None:
     """Draw several estimates of each thing, one kind in one colour, things one below the other."""
-    axes.figure.set_figheight(1.0 + 0.55 * len(rows))
+    _set_height(axes, 1.0 + 0.55 * len(rows))
     for number, (kind, colour) in enumerate(zip(kinds, (GREY, ORANGE, BLUE))):
         each = [(place + (number - 1) * 0.24, given[number]) for place, (_, given) in enumerate(rows)]
         known = [(place, estimate) for place, estimate in each if estimate["value"] is not None]

@@ -3,16 +3,20 @@
 import base64
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 from markupsafe import Markup
 
 from automedeval.reports import text
 
+if TYPE_CHECKING:
+    from automedeval.reports.charts import Figure  # loads matplotlib
+
 _BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+Table = tuple[Sequence[str], Sequence[Sequence[object]]]  # the names of the columns, and the rows
 _FILTERS = (text.cell, text.number, text.p_value, text.percent, text.shown)
 
 
@@ -34,28 +38,32 @@ def environment(room: str) -> jinja2.Environment:
     return made
 
 
-def render_twins(
+def render_report(
     room: str,
     name: str,
     title: str,
     *,
     words: Iterable[str],
     notes: Iterable[str],
-    figures: Iterable[Any],
+    figures: Iterable["Figure"],
     settings: Mapping[str, Any],
+    main_table: Table,
+    summary: Iterable[str] | None = None,
     script: str | None = None,
     **context: Any,
 ) -> dict[str, str]:
-    """Render a report as one self-contained HTML page and as its Markdown twin.
+    """Render a report as one self-contained HTML page, and a short Markdown summary of it for a pull request.
 
     Args:
-        room: the package whose `templates` hold `NAME.html.jinja` and `NAME.md.jinja`, which extend the shared pages.
+        room: the package whose `templates` hold `NAME.html.jinja`, which extends the shared page.
         words: the results in sentences.
         notes: gaps and assumptions.
         figures: the `charts.Figure`s.
         settings: how the results were made: "command", "version" and "commit".
+        main_table: what the summary shows beside the sentences: the names of the columns, and the rows.
+        summary: the sentences of the summary; by default `words`.
         script: the file of the HTML page's script, the only one that the page allows; None: no script.
-        context: what else the room's templates name.
+        context: what else the room's template names.
 
     Returns:
         {"NAME.html": text, "NAME.md": text}
@@ -63,10 +71,29 @@ def render_twins(
     made = environment(room)
     # Such a character in a model's name would turn the rest of the line round.
     made.finalize = lambda value: _BIDI.sub("", value) if type(value) is str else value
-    style = resources.files("automedeval.reports").joinpath("templates/report.css").read_text(encoding="utf-8")
-    source = made.loader.get_source(made, script)[0] if script else ""
+    style = _template_file("automedeval.reports", "report.css")
+    source = _template_file(room, script) if script else ""
     script_hash = base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
     context |= {"title": title, "words": list(words), "notes": list(notes), "figures": list(figures)}
     context |= {"settings": settings, "style": Markup(style), "script": Markup(source), "script_hash": script_hash}
-    files = (f"{name}.html", f"{name}.md")
-    return {file: made.get_template(f"{file}.jinja").render(context).rstrip() + "\n" for file in files}
+    page = f"{name}.html"
+    sentences = context["words"] if summary is None else summary
+    return {
+        page: made.get_template(f"{page}.jinja").render(context).rstrip() + "\n",
+        f"{name}.md": markdown_summary(title, sentences, main_table, page),
+    }
+
+
+def _template_file(room: str, name: str) -> str:
+    return resources.files(room).joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def markdown_summary(title: str, sentences: Iterable[str], table: Table, page: str) -> str:
+    """Return a report's sentences and main table in Markdown, with a link to the page that has everything."""
+    head, rows = table
+    lines = [f"# {text.cell(title)}", "", "Not for clinical use: for research on medical language models.", ""]
+    lines += [f"- {text.cell(sentence)}" for sentence in sentences]
+    if rows:
+        lines += ["", *(f"| {' | '.join(map(text.cell, row))} |" for row in (head, *rows))]
+        lines.insert(len(lines) - len(rows), "|---" * len(head) + "|")
+    return "\n".join([*lines, "", f"Figures, every table, gaps and assumptions: [{page}]({page})."]) + "\n"

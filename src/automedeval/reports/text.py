@@ -20,7 +20,7 @@ def span(estimate: Mapping[str, Any] | None, digits: int = 2, factor: float = 1.
     if not estimate or estimate["value"] is None:
         return UNDEFINED
     value, low, high = (None if e is None else f"{factor * e:.{digits}f}" for e in ends(estimate))
-    return value if low is None else f"{value} [{low}, {high}]"
+    return str(value) if low is None else f"{value} [{low}, {high}]"
 
 
 def shown(estimate: Mapping[str, Any] | None, digits: int = 2, factor: float = 1.0) -> str:

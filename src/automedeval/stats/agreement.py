@@ -108,6 +108,14 @@ class Panel:
         return np.bincount(index, weights=values, minlength=len(self.case_of))
 
 
+def concordance(panel: Panel, people: np.ndarray, judge: np.ndarray) -> Statistic:
+    """Return the concordance of a judge's relations [pairs] with people's, see `accuracies`."""
+    untied = ~np.isnan(people) & (people != 0)
+    credit = np.where(untied, (people == judge) + 0.5 * (judge == 0), 0.0)
+    reason = "people rated no pair of responses" if np.isnan(people).all() else "people tied every pair"
+    return ratio(panel.per_case(credit), panel.per_case(untied), reason=reason)
+
+
 def accuracies(panel: Panel, people: np.ndarray, judge: np.ndarray) -> dict[str, Statistic]:
     """Return the accuracies of a judge's relations [pairs] against people's (paper section 4.3).
 
@@ -124,7 +132,6 @@ def accuracies(panel: Panel, people: np.ndarray, judge: np.ndarray) -> dict[str,
     known = ~np.isnan(people)
     right = known & (people == judge)
     untied = known & (people != 0)
-    credit = np.where(untied, (people == judge) + 0.5 * (judge == 0), 0.0)
     groups = panel.per_group(known) > 0
     all_right = groups & (panel.per_group(known & ~right) == 0)
     known_triples, right_triples = (which[panel.triples].all(axis=1) for which in (known, right))
@@ -134,7 +141,7 @@ def accuracies(panel: Panel, people: np.ndarray, judge: np.ndarray) -> dict[str,
     return {
         "pairwise_accuracy": ratio(in_cases(right), in_cases(known), reason=no_pair),
         "pairwise_accuracy_untied": ratio(in_cases(right & untied), in_cases(untied), reason=no_order),
-        "concordance": ratio(in_cases(credit), in_cases(untied), reason=no_order),
+        "concordance": concordance(panel, people, judge),
         "triple_accuracy": ratio(
             in_cases(right_triples, "triples"),
             in_cases(known_triples, "triples"),

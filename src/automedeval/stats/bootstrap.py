@@ -47,7 +47,9 @@ class Statistic:
     @property
     def cases(self) -> int:
         """Return the number of cases that contribute."""
-        return len(np.unique(self.cells)) if self.columns is None else int(self.columns.any(axis=1).sum())
+        if self.columns is not None:
+            return int(self.columns.any(axis=1).sum())
+        return 0 if self.cells is None else len(np.unique(self.cells))
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,8 @@ class Estimate:
 
     def to_dict(self) -> dict[str, float | int | str | bool | None]:
         """Return the record of `agreement.json`."""
-        record = {"value": self.value, "low": self.low, "high": self.high, "n": self.n}
+        record: dict[str, float | int | str | bool | None] = {"value": self.value, "low": self.low, "high": self.high}
+        record["n"] = self.n
         if self.reason:
             record["reason"] = self.reason
         return record | ({"approximate": True} if self.approximate else {})
@@ -133,10 +136,10 @@ def _replaced(node: Any, kind: type | tuple[type, ...], change: Callable[[Any], 
 
 def bootstrap(statistics: Sequence[Statistic], cases: int, resamples: int = RESAMPLES, seed: int = 0) -> list[Estimate]:
     """Estimate statistics from the same resamples; see `interval`."""
-    wide = [number for number, statistic in enumerate(statistics) if statistic.columns is not None]
+    wide = {number: each.columns for number, each in enumerate(statistics) if each.columns is not None}
     # One product for all sums: the counts are read once.
-    columns = np.concatenate([np.empty((cases, 0)), *(statistics[number].columns for number in wide)], axis=1)
-    edges = np.cumsum([0, *(statistics[number].columns.shape[1] for number in wide)])
+    columns = np.concatenate([np.empty((cases, 0)), *wide.values()], axis=1)
+    edges = np.cumsum([0, *(each.shape[1] for each in wide.values())])
     place = {number: slice(edges[at], edges[at + 1]) for at, number in enumerate(wide)}
 
     def figures(counts: np.ndarray) -> np.ndarray:
@@ -183,7 +186,7 @@ def interval(
         return None, None, f"undefined in {1 - len(known) / len(draws):.0%} of the resamples"
     if _constant(known):
         bound = next((each for each in bounds or () if abs(each - value) <= ROUNDING), None)
-        if bound is None:
+        if bounds is None or bound is None:
             return None, None, NO_SPREAD
         return *binomial_interval(bound, cases, bounds), None
     tail = float(ndtr(stdtrit(cases - 1, 0.025) * np.sqrt(cases / (cases - 1))))
@@ -269,7 +272,7 @@ def average(estimates: Sequence[Estimate], bounds: tuple[float, float] | None = 
     cases = min(each.cases for each in estimates)
     if without := next((each for each in estimates if each.value is None), None):
         return Estimate(None, cases=cases, reason=without.reason)
-    value = sum(each.value for each in estimates) / len(estimates)
+    value = sum(each.value for each in estimates if each.value is not None) / len(estimates)
     draws = np.mean([each.draws for each in estimates], axis=0)
     return estimate_from(value, draws, cases, min(each.n for each in estimates), bounds)
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from automedeval.stats.bootstrap import Statistic, divide, mean
+from automedeval.stats.folds import deal, each_fold
 
 FOLDS = 20
 BINS = 10
@@ -39,11 +40,9 @@ def calibration_floor(judge: np.ndarray, people: np.ndarray, case: np.ndarray) -
     judge, and the error itself if all signs are clear.
     """
     columns = _gaps(judge, people, case)
-    fold = np.arange(len(columns)) % FOLDS
     signed = np.zeros(len(columns))
-    for held in range(FOLDS):
-        signs = np.sign(columns[fold != held, :-1].sum(axis=0))
-        signed[fold == held] = columns[fold == held, :-1] @ signs
+    for held in each_fold(deal(np.arange(len(columns)), FOLDS)):
+        signed[held] = columns[held, :-1] @ np.sign(columns[~held, :-1].sum(axis=0))
     return mean(signed, columns[:, -1], len(judge))
 
 

@@ -40,7 +40,8 @@ def shares_of(runs: Sequence[Sequence[float | None]], criteria: int) -> list[flo
         runs: whether each criterion is met, or with what probability; None where a run could not read it.
         criteria: their number, for no runs.
     """
-    known = [[run[place] for run in runs if run[place] is not None] for place in range(criteria)]
+    columns = ([run[place] for run in runs] for place in range(criteria))
+    known = [[value for value in column if value is not None] for column in columns]
     return [sum(own) / len(own) if own else None for own in known]
 
 

@@ -90,7 +90,12 @@ class Forecast:
         """Return the record of `agreement.json`."""
         if self.curve is None:
             return {"reason": self.reason}
-        record = {"a": self.curve.a, "b": self.curve.b, "c": self.curve.c, "exact": self.rounds == LEAST_ROUNDS}
+        record: dict[str, Any] = {
+            "a": self.curve.a,
+            "b": self.curve.b,
+            "c": self.curve.c,
+            "exact": self.rounds == LEAST_ROUNDS,
+        }
         record |= {"residual_error": self.residual_error, "small_rest": SMALL_REST}
         record |= {"round_of_small_rest": self.curve.round_of_small_rest(), "next": []}
         for t in range(self.rounds, self.rounds + AHEAD):
@@ -159,7 +164,8 @@ def _least_squares(values: np.ndarray) -> Forecast:
         for start in _starts(values, times)
     ]
     best = min(found, key=lambda each: each.cost)
-    reason = _flaw(*best.x, rounds)
+    u, v, q = best.x.tolist()
+    reason = _flaw(u, v, q, rounds)
     if reason is not None:
         return Forecast(rounds, reason=reason)
     slopes = _gradients(best.x, times)

@@ -4,6 +4,8 @@ Sources: ICC, Shrout and Fleiss 1979, with the names of McGraw and Wong 1996; al
 mean of the others is the ceiling that a judge is compared with; the paper reports no ceiling.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from automedeval.stats.bootstrap import Statistic, divide, undefined
@@ -72,7 +74,11 @@ def icc(ratings: np.ndarray, case: np.ndarray, cases: int, crossed: bool) -> dic
             return share(rows - within, rows + (size - 1) * within), share(rows - within, rows)
 
     names = ("ICC(A,1)", "ICC(A,k)") if crossed else ("ICC(1,1)", "ICC(1,k)")
-    return {name: Statistic(columns, lambda sums, i=i: _finite(of(sums)[i]), n, reason) for i, name in enumerate(names)}
+
+    def figure(number: int) -> Callable[[np.ndarray], np.ndarray]:
+        return lambda sums: _finite(of(sums)[number])
+
+    return {name: Statistic(columns, figure(number), n, reason) for number, name in enumerate(names)}
 
 
 def _no_spread(count: np.ndarray, total: np.ndarray, squares: np.ndarray) -> np.ndarray:
@@ -97,17 +103,17 @@ def krippendorff_alpha(ratings: np.ndarray, case: np.ndarray, cases: int, level:
         total, squares = values.sum(axis=1), (values**2).sum(axis=1)
         disagreement = 2 * (count * squares - total**2) / np.maximum(count - 1, 1)
         parts = (count, total, squares, disagreement)
-        columns = np.column_stack([np.bincount(case, weights=part, minlength=cases) for part in parts])
-        return Statistic(columns, _interval_alpha, n, reason)
+        sums = np.column_stack([np.bincount(case, weights=part, minlength=cases) for part in parts])
+        return Statistic(sums, _interval_alpha, n, reason)
     levels = np.unique(values[known])
     if not 1 <= len(levels) <= MOST_LEVELS:
         reason = f"more than {MOST_LEVELS} different ratings: use the interval form" if n else reason
         return undefined(cases, n, reason)
     tallies = np.stack([(values == step).sum(axis=1) for step in levels], axis=1)
     together = tallies[:, :, None] * tallies[:, None, :] - np.eye(len(levels)) * tallies[:, :, None]
-    together = together / np.maximum(count - 1, 1)[:, None, None]
+    coincidences = together / np.maximum(count - 1, 1)[:, None, None]
     columns = np.zeros((cases, len(levels) ** 2))
-    np.add.at(columns, case, together.reshape(n, -1))
+    np.add.at(columns, case, coincidences.reshape(n, -1))
     return Statistic(columns, lambda sums: _ordinal_alpha(sums, len(levels)), n, reason)
 
 

@@ -14,6 +14,7 @@ function of sums over cases (each case's gradient and information matrix).
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from scipy.special import expit
@@ -57,7 +58,7 @@ def length_controlled(
         return {"longer_wins": undefined(cases, 0, reason)}
     counts = np.bincount(np.concatenate([first, second]), minlength=len(models))
     present = np.flatnonzero(counts)
-    reason = f"{len(present)} models: more than {MOST_MODELS}" if len(present) > MOST_MODELS else None
+    reason = f"{len(present)} models: more than {MOST_MODELS}" if len(present) > MOST_MODELS else ""
     if counts[present].min() < FEW:
         reason = f"{len(present)} model names, some on under {FEW} pairs"
     present = present[:0] if reason else present
@@ -68,27 +69,27 @@ def length_controlled(
     beta = fit_logistic(design, won, ridge=RIDGE)
     columns, step = _one_step(design, won, beta, case, cases)
     n = len(won)
-    found: dict[str, object] = {
+    found: dict[str, Any] = {
         "longer_wins": Statistic(columns, lambda sums: expit(step(sums)[:, -1] * np.tanh(1.0)), n, bounds=(0.0, 1.0)),
         "words": spread,
     }
     if reason:
         return found | {"reason": f"no win rates: {reason}"}
     found["win_rates"] = {}
-    for column, model in enumerate(present):
-        own = np.where(first == model, won, np.where(second == model, 1 - won, 0.0))
-        there = (first == model) | (second == model)
-        raw = [np.bincount(case, weights=values, minlength=cases) for values in (own, there.astype(float))]
+    for column, number in enumerate(present.tolist()):
+        own = np.where(first == number, won, np.where(second == number, 1 - won, 0.0))
+        there = (first == number) | (second == number)
+        won_of_case, count = (np.bincount(case, weights=each, minlength=cases) for each in (own, there.astype(float)))
         # The controlled rate is the mean over its opponents, weighted by how often it met them.
-        met = np.where(first == model, second, first)[there]
+        met = np.where(first == number, second, first)[there]
         weights = np.array([(met == other).sum() for other in present]) / there.sum()
 
         def controlled(sums: np.ndarray, column: int = column, weights: np.ndarray = weights) -> np.ndarray:
             strengths = step(sums)[:, :-1]
             return expit(strengths[:, [column]] - strengths) @ weights
 
-        found["win_rates"][models[model]] = {
-            "raw": ratio(*raw),
+        found["win_rates"][models[number]] = {
+            "raw": ratio(won_of_case, count),
             "controlled": Statistic(columns, controlled, int(there.sum()), bounds=(0.0, 1.0)),
         }
     return found

@@ -78,11 +78,11 @@ class Interval:
     @property
     def excludes_zero(self) -> bool:
         """Whether 0 is outside the interval."""
-        return self.low is not None and (self.low > 0 or self.high < 0)
+        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record for JSON."""
-        record = {"value": self.value, "low": self.low, "high": self.high, "error": self.error, "cases": self.cases}
+        record: dict[str, Any] = {name: getattr(self, name) for name in ("value", "low", "high", "error", "cases")}
         record |= {"reason": self.reason} if self.reason else {}
         return record | ({"approximate": True} if self.low is not None and self.cases < FEW_CASES else {})
 
@@ -148,7 +148,7 @@ def prediction_powered(
     known = ~np.isnan(people)
     naive = _naive(judge, units, bounds)
     rated, n = int(known.sum()), len(people)
-    counts = {"rated": rated, "unrated": n - rated, "invalid": int((known & np.isnan(judge)).sum())}
+    counts: dict[str, Any] = {"rated": rated, "unrated": n - rated, "invalid": int((known & np.isnan(judge)).sum())}
     if rated < 2:
         nothing = Interval(None, cases=rated, reason="fewer than two rated cases")
         return Powered(nothing, nothing, naive, **counts)

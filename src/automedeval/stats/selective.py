@@ -122,14 +122,14 @@ def certify(
         if p > delta:
             break
         accepted = threshold
-    reason = None
+    failed = None
     if accepted is None:
         first = tested[0]
-        reason = (
+        failed = (
             f"at the strictest threshold {first['errors']} of {first['units']} rated cases are wrong: that the risk is above "
             f"{risk:g} cannot be ruled out at delta {delta:g} (p = {first['p']:.2g})"
         )
-    return Certificate(risk, delta, units, accepted, tuple(tested), reason)
+    return Certificate(risk, delta, units, accepted, tuple(tested), failed)
 
 
 def drawn_pairs(panel: Panel, pairs: np.ndarray, names: Sequence[str], seed: int = 0) -> np.ndarray:

@@ -55,13 +55,14 @@ def best_baseline(differences: Mapping[str, Estimate], sees_reference: bool | No
         baseline reads the reference) and "judge_sees_reference"; where it does read the reference, "without_reference" has the
         same of the best among the others. None if no difference has a p-value.
     """
-    tested = {name: p_value(each) for name, each in differences.items()}
-    known = {name: p for name, p in tested.items() if p is not None}
+    tested = {name: (each.value, p_value(each)) for name, each in differences.items()}
+    values = {name: value for name, (value, p) in tested.items() if value is not None and p is not None}
+    known = {name: p for name, (_, p) in tested.items() if p is not None}
     adjusted = dict(zip(known, holm(list(known.values()))))
 
     def best(names: list[str]) -> dict[str, Any]:
-        name = min(names, key=lambda each: differences[each].value)
-        value = differences[name].value
+        name = min(names, key=values.__getitem__)
+        value = values[name]
         better = value > 0 and max(known[each] for each in names) < LEVEL
         outcome = "better" if better else "worse" if value < 0 and adjusted[name] < LEVEL else "not better"
         found = {"name": name, "difference": differences[name], "p": known[name], "p_adjusted": adjusted[name]}

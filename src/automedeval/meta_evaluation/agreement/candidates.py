@@ -29,8 +29,8 @@ def compare_candidates(
     """
     panel, models, model_of = cases.panel, cases.models, cases.model_of
     if len(models) > MOST_MODELS:
-        names = f"{len(models)} model names in {len(cases)} cases"
-        return {"gap": f"{names}: more than {MOST_MODELS}, or the names are not models"}
+        count = f"{len(models)} model names in {len(cases)} cases"
+        return {"gap": f"{count}: more than {MOST_MODELS}, or the names are not models"}
     first, second = panel.pairs
     wins, ties = bradley_terry.count_wins(
         model_of[first], model_of[second], relation, panel.case[first], len(cases), len(models)
@@ -56,12 +56,12 @@ def compare_candidates(
         records[model]["win_rate"] = bootstrap.ratio(halves[:, i].sum(-1), against)
     pairs = []
     for i, j in combinations(range(len(names)), 2):
-        count = wins[:, i, j] + wins[:, j, i] + ties[:, i, j]
-        if count.any():
+        played_by = wins[:, i, j] + wins[:, j, i] + ties[:, i, j]
+        if played_by.any():
             outcomes = {"win": wins[:, i, j], "tie": ties[:, i, j], "loss": wins[:, j, i]}
-            shares = {label: bootstrap.ratio(values, count) for label, values in outcomes.items()}
+            shares = {label: bootstrap.ratio(values, played_by) for label, values in outcomes.items()}
             shares["margin"] = bootstrap.mean(
-                wins[:, i, j] - wins[:, j, i], count, int(count.sum()), bounds=(-1.0, 1.0)
+                wins[:, i, j] - wins[:, j, i], played_by, int(played_by.sum()), bounds=(-1.0, 1.0)
             )
             pairs.append({"pair": [names[i], names[j]], **shares})
     return {"models": records, "pairs": pairs, **_strengths(halves, names, resamples, seed)}

@@ -56,10 +56,6 @@ class Cases:
         """The number of responses of all cases."""
         return int(self.start[-1])
 
-    def folds(self, count: int = 5) -> np.ndarray:
-        """Return each case's fold, int [cases]."""
-        return np.arange(len(self)) % count
-
     @cached_property
     def models(self) -> list[str]:
         """The names of the candidates, in the order of their first response in the file."""
@@ -93,7 +89,8 @@ class UnknownCases:
     """Counts the records of a file that are about other cases than ours."""
 
     def __init__(self, what: str, cases: Cases):
-        self.what, self.cases, self.unknown = what, cases, Counter()
+        self.what, self.cases = what, cases
+        self.unknown: Counter[str] = Counter()
 
     def knows(self, record: Any) -> bool:
         """Return whether a record is about one of our cases; count it if not."""

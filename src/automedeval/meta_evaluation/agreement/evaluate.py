@@ -16,6 +16,7 @@ from automedeval.meta_evaluation.agreement.candidates import MOST_MODELS, compar
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import longer_comparisons
 from automedeval.meta_evaluation.agreement.main_judge import (
+    FOLDS,
     MainJudge,
     beside_one_rater,
     choose,
@@ -31,6 +32,7 @@ from automedeval.stats import agreement, bootstrap, interrater, selective
 from automedeval.stats.agreement import ACCURACIES, CHOICES, CORRELATIONS
 from automedeval.stats.bootstrap import Estimate, Statistic
 from automedeval.stats.calibration_error import BINS, reliability_bins
+from automedeval.stats.folds import deal
 
 MOST_TOPICS = 40
 
@@ -150,13 +152,9 @@ def _habits(cases: Cases, row: Row, longer: np.ndarray) -> dict[str, Any]:
     return record
 
 
-def _concordance(cases: Cases, people: np.ndarray, judge: np.ndarray) -> Statistic:
-    return agreement.accuracies(cases.panel, people, judge)["concordance"]
-
-
 def _prefers_longer(cases: Cases, longer: np.ndarray, relation: np.ndarray) -> Statistic:
     """Return how often the longer response is preferred, a tie as one half; pairs without a relation [pairs] are left out."""
-    return _concordance(cases, np.where(np.isnan(relation), np.nan, longer), relation)
+    return agreement.concordance(cases.panel, np.where(np.isnan(relation), np.nan, longer), relation)
 
 
 def measures_of(cases: Cases, row: Row, rated: np.ndarray, relation: np.ndarray) -> dict[str, Any]:
@@ -176,9 +174,10 @@ def measures_of(cases: Cases, row: Row, rated: np.ndarray, relation: np.ndarray)
     if row.scores is not None:
         record |= _correlations(cases, rated, row.scores)
     if row.expected is not None:
-        banded, bands = agreement.cross_fitted_relations(panel, relation, row.expected, cases.folds())
+        fold = deal(np.arange(len(cases)), FOLDS)
+        banded, bands = agreement.cross_fitted_relations(panel, relation, row.expected, fold)
         twins = agreement.accuracies(panel, relation, banded) | _correlations(cases, rated, row.expected)
-        twins["concordance"] = _concordance(cases, relation, row.finest)
+        twins["concordance"] = agreement.concordance(cases.panel, relation, row.finest)
         record |= {f"{name}_expected": twins[name] for name in ACCURACIES + CORRELATIONS} | {"tie_bands": bands}
     else:
         reason = "no valid verdict" if row.invalid else "this judge gives no expected scores, or not with every verdict"
@@ -206,8 +205,11 @@ def _agreement(cases: Cases, people: People, row: Row, relation: np.ndarray) -> 
     record |= {"headline": row.headline} | _breakdown(cases, row, relation)
     record["by_criterion"] = _by_criterion(cases, people, row.judge)
     if row.judge.kind == "judge":
-        both = ~np.isnan(row.values) & ~np.isnan(people.scores) if row.values is not None else np.zeros(0, bool)
-        curve = reliability_bins(row.values[both], people.scores[both]) if both.sum() >= 2 * BINS else []
+        curve: list[dict[str, float | int]] = []
+        if row.values is not None:
+            both = ~np.isnan(row.values) & ~np.isnan(people.scores)
+            if both.sum() >= 2 * BINS:
+                curve = reliability_bins(row.values[both], people.scores[both])
         record |= {"reliability": curve, "worst": worth_reading(cases, row, people)["people_disagree"]}
         if row.expected is not None:
             sure = selective.gaps(panel, row.expected)
@@ -220,7 +222,7 @@ def _breakdown(cases: Cases, row: Row, relation: np.ndarray) -> dict[str, dict[s
     panel = cases.panel
 
     def over(pairs: np.ndarray) -> Statistic:
-        return _concordance(cases, np.where(pairs, relation, np.nan), row.finest)
+        return agreement.concordance(cases.panel, np.where(pairs, relation, np.nan), row.finest)
 
     found: dict[str, dict[str, Statistic]] = {"topics": {}, "candidates": {}}
     topics = Counter(case.topic for case in cases.records if case.topic)
@@ -243,7 +245,7 @@ def _by_criterion(cases: Cases, people: People, judge: JudgeVerdicts) -> dict[st
         if name in people.by_criterion:
             rated = np.where(judge.asked, people.on_criterion(name), np.nan)
             relations = [cases.panel.relations(values) for values in (rated, scores)]
-            found[name] = {"concordance": _concordance(cases, *relations)}
+            found[name] = {"concordance": agreement.concordance(cases.panel, *relations)}
             found[name]["pearson"] = agreement.correlations(cases.panel, rated, scores)["pearson"]
     return found
 
@@ -349,7 +351,7 @@ def _comparisons(cases: Cases, rows: list[Row], relations: dict[str, np.ndarray]
     for one, two in combinations(rows, 2):
         if "judge" in (one.judge.kind, two.judge.kind):
             both = np.where(np.isnan(relations[two.name]), np.nan, relations[one.name])
-            concordances = [_concordance(cases, both, row.finest) for row in (one, two)]
+            concordances = [agreement.concordance(cases.panel, both, row.finest) for row in (one, two)]
             names = {"first": one.name, "second": two.name, "measure": "concordance"}
             found.append(names | {"concordances": concordances})
     return found

@@ -25,7 +25,7 @@ def audits_of(places: Sequence[str], rows: Sequence[Row]) -> dict[str, dict[str,
     Raises:
         RecordError: a file is no audit, or of none of these judges.
     """
-    found = {}
+    found: dict[str, dict[str, Any]] = {}
     for place in places:
         file = Path(place) / "audit.json" if Path(place).is_dir() else Path(place)
         try:

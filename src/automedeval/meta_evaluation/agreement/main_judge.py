@@ -20,6 +20,7 @@ from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row, j
 from automedeval.records import RecordError
 from automedeval.reports.facts import LEAST_RATED
 from automedeval.stats import agreement, bootstrap, interrater, selective
+from automedeval.stats.folds import deal, each_fold
 
 FOLDS = 5
 ROUNDING = 1e-12  # of means of ratings that are equal
@@ -80,20 +81,20 @@ def choose(cases: Cases, rows: Sequence[Row], people: People | None, wanted: str
         if count < LEAST_RATED
         else "cross-fitted"
     )
-    if how != "cross-fitted":
+    if how != "cross-fitted" or relation is None:
         first = rivals[0]
         if how == "first" and people is not None:
             relation = first.people_relations(people)
         return MainJudge(first, how, count, (), (first,) * len(cases), relation)
-    credits = [agreement.accuracies(cases.panel, relation, row.finest)["concordance"] for row in rivals]
+    credits = [agreement.concordance(cases.panel, relation, row.finest) for row in rivals]
 
     def best(use: np.ndarray) -> Row:
-        values = [credit.of(credit.columns[use].sum(axis=0, keepdims=True))[0] for credit in credits]
+        values = [credit.of(credit.sums(use[None].astype(float)))[0] for credit in credits]
         return rivals[int(np.argmax(values))]
 
     # The cases are numbered by a hash of their ids, so that this deals them at random, whatever the order of the file.
-    fold = np.where(ordered, np.cumsum(ordered) - 1, np.arange(len(cases))) % FOLDS
-    folds = tuple(best(ordered & (fold != number)) for number in range(FOLDS))
+    fold = deal(np.where(ordered, np.cumsum(ordered) - 1, np.arange(len(cases))), FOLDS)
+    folds = tuple(best(ordered & ~held) for held in each_fold(fold))
     return MainJudge(best(ordered), how, count, folds, tuple(folds[number] for number in fold.tolist()), relation)
 
 
@@ -111,21 +112,20 @@ def describe(cases: Cases, main: MainJudge, people: People | None, baselines: Se
         "valid_rates": _valid_rates(cases, row.judge),
         "cases": worth_reading(cases, row, people),
     }
-    if people is None:
+    if people is None or main.relation is None:
         return record
     case = cases.panel.case[cases.panel.pairs[0]]
     finest = _of_cases(main.row_of_case, case, lambda each: each.finest)
-
-    def concordance(relation: np.ndarray, judged: np.ndarray) -> bootstrap.Statistic:
-        return agreement.accuracies(cases.panel, relation, judged)["concordance"]
-
-    record["concordance"] = concordance(main.relation, finest)
+    record["concordance"] = agreement.concordance(cases.panel, main.relation, finest)
     record["baselines"] = {}
     for baseline in baselines:
         both = np.where(np.isnan(baseline.people_relations(people)), np.nan, main.relation)
-        record["baselines"][baseline.name] = [concordance(both, each) for each in (finest, baseline.finest)]
-    if all(each.values is not None for each in main.row_of_case):
-        values = _of_cases(main.row_of_case, cases.panel.case, lambda each: each.values)
+        record["baselines"][baseline.name] = [
+            agreement.concordance(cases.panel, both, each) for each in (finest, baseline.finest)
+        ]
+    scores = {each: each.values for each in set(main.row_of_case) if each.values is not None}
+    if len(scores) == len(set(main.row_of_case)):
+        values = _of_cases(main.row_of_case, cases.panel.case, scores.__getitem__)
         asked = _of_cases(main.row_of_case, cases.panel.case, lambda each: each.judge.asked)
         record |= beside_one_rater(cases, people, values, asked)
     return record
@@ -158,7 +158,7 @@ def beside_one_rater(cases: Cases, people: People, values: np.ndarray, asked: np
     same = panel.relations(np.where(np.tile(asked, times)[keep], others, np.nan))
     every, empty = (np.tile(each, times)[keep] for each in (values, cases.empty))
     judged = {"judge": judged_relations(panel, every, empty), "one_rater": panel.relations(own)}
-    found = {name: agreement.accuracies(panel, same, each)["concordance"] for name, each in judged.items()}
+    found = {name: agreement.concordance(panel, same, each) for name, each in judged.items()}
     return {"against_the_other_raters": found}
 
 
@@ -176,8 +176,8 @@ def _valid_rates(cases: Cases, judge: JudgeVerdicts) -> dict[str, bootstrap.Stat
     for number, name in enumerate(cases.models):
         own = cases.model_of == number
         if due[own].any():
-            sums = (cases.panel.per_case(np.where(own, each, 0.0), "responses") for each in (valid, due))
-            rates[name] = bootstrap.ratio(*sums, reason="no verdict")
+            given, wanted = (cases.panel.per_case(np.where(own, each, 0.0), "responses") for each in (valid, due))
+            rates[name] = bootstrap.ratio(given, wanted, reason="no verdict")
     return rates
 
 

@@ -70,9 +70,8 @@ def paper_table(
         mine = next(record for record in table if record["judge"] == ours)
         others = [record for record in table if record is not mine]
         for record in others:
-            names = (record["names"], mine["names"])
-            pair = tuple([by_name[name] for name in each] for each in names)
-            found = _differences(cases, people, pair, scores, statistics, columns, resamples, seed)
+            trainings, ours_of_it = ([by_name[name] for name in each["names"]] for each in (record, mine))
+            found = _differences(cases, people, (trainings, ours_of_it), scores, statistics, columns, resamples, seed)
             for name in columns:
                 gaps = [each for each in (record, mine) if each["cells"][name]["mean"].value is None]
                 if gaps:
@@ -136,13 +135,13 @@ def _differences(
     estimated = bootstrap.estimate(tree, len(cases), resamples, seed)
     found = {}
     for name, sides in estimated.items():
-        unit, apart = ((0.0, 1.0), (-1.0, 1.0)) if name in ACCURACIES else (None, None)
-        first, second = (over_runs(side, unit)["mean"] for side in sides)
-        found[name] = bootstrap.difference(first, second, apart)
+        is_share = name in ACCURACIES
+        first, second = (over_runs(side, (0.0, 1.0) if is_share else None)["mean"] for side in sides)
+        found[name] = bootstrap.difference(first, second, (-1.0, 1.0) if is_share else None)
     return found
 
 
-def _rationale_runs(name: str, record: Mapping[str, Any]) -> dict[int, Statistic | Estimate]:
+def _rationale_runs(name: str, record: Mapping[str, Any]) -> dict[int, Any]:
     """Return run → the figure of a judge's rationales."""
     if name not in record:
         return {0: Estimate(None, reason=record.get("reason", "not computed"))}

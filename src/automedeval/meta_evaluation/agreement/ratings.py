@@ -175,10 +175,11 @@ def read_verdict_ratings(
     digests: dict[tuple[str, str], set[str]] = defaultdict(set)
     for verdict in verdicts:
         digests[verdict.case_id, verdict.judge].add(verdict.digest)
-    other, counts = UnknownCases(f"{path}: ratings of verdicts", cases), Counter()
+    other = UnknownCases(f"{path}: ratings of verdicts", cases)
+    counts: Counter[str] = Counter()
 
     def is_ours(rating: VerdictRating) -> bool:
-        there = digests.get((rating.case_id, rating.judge))
+        there = digests.get((rating.case_id, rating.judge), set())
         without = rating.verdict_digest is None
         counts["without"] += without
         counts["other"] += (left_out := bool(there) and not without and rating.verdict_digest not in there)
@@ -246,7 +247,7 @@ def preference_shares(preferences: Preferences, cases: int) -> list[dict[str, An
             total, reason = counts.sum(axis=0), "no preference"
             shares = {name: bootstrap.ratio(count, total, len(votes), reason) for name, count in zip(OUTCOMES, counts)}
             margin = bootstrap.mean(counts[0] - counts[2], total, len(votes), reason, (-1.0, 1.0))
-            own = defaultdict(lambda: [0, 0, 0])
+            own: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
             for _, annotator, number in votes:
                 own[annotator][number] += 1
             annotators = {name: [n / sum(own[name]) for n in own[name]] for name in sorted(own)}

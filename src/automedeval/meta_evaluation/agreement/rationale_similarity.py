@@ -32,7 +32,7 @@ def rationales_of(judge: JudgeVerdicts) -> tuple[dict[Shown, list[tuple[int, str
     for case, verdict in zip(judge.case_of.tolist(), judge.verdicts):
         if not verdict.valid:
             left_out["invalid"] += 1
-        elif not (verdict.rationale or "").strip():
+        elif verdict.rationale is None or not verdict.rationale.strip():
             left_out["without a rationale"] += 1
         elif verdict.pair is not None:
             texts.setdefault((case, verdict.order, True), []).append((verdict.run, verdict.rationale))
@@ -140,8 +140,10 @@ def compare_rationales(
     def figures(rows: np.ndarray) -> dict[str, Any]:
         def mean(values: Sequence[float | None]) -> bootstrap.Statistic:
             known = np.array(values, float)[rows]  # None becomes NaN
-            sums = (np.bincount(of_case[rows], each, len(cases)) for each in (np.nan_to_num(known), ~np.isnan(known)))
-            return bootstrap.mean(*sums, int((~np.isnan(known)).sum()), "no rationale has a score")
+            total, count = (
+                np.bincount(of_case[rows], each, len(cases)) for each in (np.nan_to_num(known), ~np.isnan(known))
+            )
+            return bootstrap.mean(total, count, int((~np.isnan(known)).sum()), "no rationale has a score")
 
         means: dict[str, Any] = {}
         if "bert_score" in found:

@@ -84,7 +84,8 @@ def over_runs(
     if len(each) > 1 and None in values:
         name, figure = next(item for item in each.items() if item[1].value is None)
         mean = Estimate(None, reason=f"{name}: {figure.reason}", cases=mean.cases)
-    sd = stdev(values) if len(values) > 1 and None not in values else None
+    known = [value for value in values if value is not None]
+    sd = stdev(known) if len(values) > 1 and len(known) == len(values) else None
     return {"mean": mean, "sd": sd, "values": values}
 
 

@@ -6,7 +6,7 @@ A verdict that does not fit its case or its rubric is an error with file and lin
 import itertools
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -34,8 +34,7 @@ def own_values(verdict: Verdict, rubric: Rubric | None = None, models: Sequence[
     if not verdict.valid:
         return {}
     if not verdict.choices:
-        given = verdict.scores if verdict.scores is not None else verdict.expected_scores
-        return {index: float(given[index]) for index in verdict.order if given[index] is not None}
+        return _shown(verdict, verdict.expected_scores if verdict.scores is None else verdict.scores)
     models = models or verdict.extra["models"]
     worse = {each.name for each in rubric.criteria if each.polarity == "worse"} if rubric else set()
     total = dict.fromkeys(verdict.order, 0.0)
@@ -48,10 +47,13 @@ def own_values(verdict: Verdict, rubric: Rubric | None = None, models: Sequence[
 
 def expected_values(verdict: Verdict) -> Values | None:
     """Return a valid verdict's expected scores, of the responses that it could read; None where it has none."""
-    given = verdict.expected_scores
-    if not verdict.valid or given is None:
-        return None
-    return {index: float(given[index]) for index in verdict.order if given[index] is not None}
+    return _shown(verdict, verdict.expected_scores) if verdict.valid and verdict.expected_scores is not None else None
+
+
+def _shown(verdict: Verdict, scores: Sequence[float | None] | None) -> Values:
+    """Return the scores of the responses that a verdict shows."""
+    values = ((index, scores[index]) for index in verdict.order) if scores is not None else ()
+    return {index: float(value) for index, value in values if value is not None}
 
 
 def judged_relations(panel: Panel, values: np.ndarray, empty: np.ndarray) -> np.ndarray:
@@ -106,11 +108,9 @@ class JudgeVerdicts:
             given = (verdict.scores, verdict.expected_scores) if verdict.valid else (None, None)
             for place, index in sorted(enumerate(verdict.order), key=lambda shown: shown[1]):
                 entries.append((number, start + index, place, *(values[index] if values else None for values in given)))
-        columns = zip(*entries) if entries else [()] * 5
-        group, self.response, self.slot, self.score, self.expected_score = (
-            np.array(column, kind)
-            for column, kind in zip(columns, (int, int, int, float, float))  # None becomes NaN
-        )
+        columns: Iterator[Sequence[Any]] = zip(*entries) if entries else iter([()] * 5)
+        group, self.response, self.slot = (np.array(next(columns), int) for _ in range(3))
+        self.score, self.expected_score = (np.array(next(columns), float) for _ in range(2))  # None becomes NaN
         self.case_of = np.array([self.cases.index[verdict.case_id] for verdict in self.verdicts], int)
         self.run = np.array([verdict.run for verdict in self.verdicts], int)
         self.panel = Panel(group, self.case_of, len(self.cases))
@@ -135,7 +135,7 @@ class JudgeVerdicts:
         self.settings = next(recorded, None)
         checkpoints = {str(verdict.extra.get("checkpoint") or "") for verdict in self.verdicts}
         self.checkpoint = checkpoints.pop() or None if len(checkpoints) == 1 else None
-        self.scale = self.rubric.scale if self.rubric else None
+        self.scale: tuple[float, float] | None = self.rubric.scale if self.rubric else None
         self.errors = Counter(verdict.error or "unknown" for verdict in self.verdicts if not verdict.valid)
 
     @cached_property
@@ -429,25 +429,29 @@ class JudgeVerdicts:
     @cached_property
     def run_record(self) -> dict[str, Any]:
         """The record of the judge's run, which it left beside the verdicts; empty if it is not there."""
+        if self.file is None:
+            return {}
         try:
             found = json.loads((self.file.parent / f"run-{self.settings}.json").read_text(encoding="utf-8"))
-        except (AttributeError, OSError, ValueError):
+        except (OSError, ValueError):
             return {}
         return found if isinstance(found, dict) else {}
 
     @cached_property
     def usage(self) -> dict[str, float]:
         """The tokens of all verdicts; seconds and cost where the judge's run left its record beside the verdicts."""
-        usage = Counter()
+        usage: dict[str, float] = {}
         for verdict in self.verdicts:
-            usage.update({name: count for name, count in verdict.usage.items() if isinstance(count, int)})
+            for name, count in verdict.usage.items():
+                if isinstance(count, int):
+                    usage[name] = usage.get(name, 0) + count
         if seconds := sum(timing.get("seconds", 0) for timing in self.run_record.get("timings", ())):
             usage["seconds"] = round(seconds, 1)
         prices = [self.run_record.get("arguments", {}).get(name) or 0.0 for name in ("price_in", "price_out")]
         if any(prices):
-            tokens = (usage["prompt_tokens"], usage["completion_tokens"])
+            tokens = (usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0))
             usage["cost"] = round(sum(count * price for count, price in zip(tokens, prices)) / 1e6, 4)
-        return dict(usage)
+        return usage
 
 
 class Baseline(JudgeVerdicts):
@@ -577,7 +581,7 @@ class Row:
 
 def rows_of(judges: Sequence[JudgeVerdicts]) -> list[Row]:
     """Return the lines of the table, one per criterion of a pairwise judge."""
-    return [Row(judge, criterion) for judge in judges for criterion in judge.criteria or [None]]
+    return [Row(judge, criterion) for judge in judges for criterion in (*judge.criteria,) or (None,)]
 
 
 def read_verdicts(
@@ -721,10 +725,11 @@ def check_verdict(place: str, case: Case, verdict: Verdict, rubric: Rubric | Non
     if criteria and verdict.criterion_scores is not None and set(verdict.criterion_scores) != criteria:
         has = ", ".join(sorted(criteria))
         raise RecordError(f"{place}: 'criterion_scores' must have the criteria of {verdict.rubric}: {has}")
+    models = verdict.pair or ()
     for criterion, choice in (verdict.choices or {}).items():
         if criteria and criterion not in criteria:
             has = ", ".join(sorted(criteria))
             raise RecordError(f"{place}: {verdict.rubric} has no criterion {criterion!r}; it has {has}")
-        if choice not in (*verdict.pair, *CHOICES[2:]):
-            allowed = ", ".join(verdict.pair)
+        if choice not in (*models, *CHOICES[2:]):
+            allowed = ", ".join(models)
             raise RecordError(f"{place}: {criterion!r} must be one of {allowed}, tie, neither: {choice!r}")

@@ -145,16 +145,16 @@ def uncertainty(cases: Cases, rows: Sequence[Row]) -> tuple[np.ndarray, str]:
     Returns:
         float [cases], NaN where a case has no valid verdict; and the source of the uncertainty in words.
     """
-    scoring = [row for row in rows if row.values is not None]
+    scoring = [(row.judge, row.values) for row in rows if row.values is not None]
     if len(scoring) > 1:
-        places = np.stack([_place(cases, row.values) for row in scoring])
+        places = np.stack([_place(cases, values) for _, values in scoring])
         known = ~np.isnan(places)
         count = known.sum(axis=0)
         mean = np.where(known, places, 0.0).sum(axis=0) / np.maximum(count, 1)
         squares = np.where(known, (places - mean) ** 2, 0.0).sum(axis=0) / np.maximum(count - 1, 1)
         return _per_case(cases, np.where(count > 1, squares, np.nan)), DISAGREEMENT
     if len(scoring) == 1:
-        spread = _per_case(cases, _own_variance(scoring[0].judge))
+        spread = _per_case(cases, _own_variance(scoring[0][0]))
         if np.nanmax(spread, initial=0.0) > 0:
             return spread, OWN
     return np.ones(len(cases)), EQUAL

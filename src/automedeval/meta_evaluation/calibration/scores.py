@@ -21,7 +21,7 @@ from scipy.optimize import isotonic_regression, lsq_linear
 from automedeval.meta_evaluation.agreement.ratings import scores_of_people
 from automedeval.records import Rating, RecordError, Verdict, digest
 from automedeval.rubrics import Rubric, without_scale
-from automedeval.stats.agreement import SAME, Panel, accuracies
+from automedeval.stats.agreement import SAME, Panel, concordance
 from automedeval.stats.bootstrap import Estimate, estimate, value_of
 from automedeval.stats.calibration_error import (
     FOLDS,
@@ -30,6 +30,7 @@ from automedeval.stats.calibration_error import (
     calibration_noise,
     reliability_bins,
 )
+from automedeval.stats.folds import deal, each_fold
 
 FEWEST = 10  # rated cases; fewer are not enough to learn from
 NAMES = ("value_in_case", "case")
@@ -85,21 +86,22 @@ class Calibration(ABC):
             where = f"case {verdict.case_id!r}"
             raise RecordError(f"{where}: judged with other settings than the verdicts to calibrate with")
         extra = {**verdict.extra, "settings": self.fingerprint}
-        none = dict.fromkeys(("scores", "expected_scores", "criterion_scores"))  # they are on the judge's scale
-        fresh = replace(verdict, judge=name, rubric=self.rubric.name, extra=extra, **none)
+        fresh = replace(  # the scores are on the judge's scale
+            verdict, judge=name, rubric=self.rubric.name, extra=extra,
+            scores=None, expected_scores=None, criterion_scores=None,
+        )  # fmt: skip
         if not verdict.valid:
             return fresh
         points = self.points(verdict)
-        scores: list[int | None] = [None] * len(verdict.scores or verdict.expected_scores)
+        models, lowest = models_of(verdict), _scale(self.rubric)[0]
+        scores: list[int | None] = [None] * len(verdict.scores or verdict.expected_scores or ())
         expected: list[float | None] = [None] * len(scores)
         for place, (value, point) in points.items():
             scores[place] = self.levels[int(np.searchsorted(self.cuts, value))]
             expected[place] = round(point, 6)
-        models = models_of(verdict)
-        for place in (
-            place for place in verdict.order if models[place] in verdict.empty
-        ):  # whatever was learnt of answers
-            scores[place], expected[place] = self.rubric.scale[0], float(self.rubric.scale[0])
+        for place in verdict.order:
+            if models[place] in verdict.empty:  # whatever was learnt of answers
+                scores[place], expected[place] = lowest, float(lowest)
         return replace(fresh, scores=tuple(scores), expected_scores=tuple(expected))
 
     @abstractmethod
@@ -160,23 +162,23 @@ class ScoreCalibration(Calibration):
             raise RecordError("people's ratings do not rise with the judge's scores: there is nothing to learn")
         single = np.concatenate([given[key][1] for key in responses])
         levels, shares = _levels(single)
-        cuts = np.quantile(x, shares, weights=weight, method="inverted_cdf")
+        quantiles = np.quantile(x, shares, weights=weight, method="inverted_cdf")
         after = np.empty(len(people))
-        for held in _folds(case):
+        for held in each_fold(deal(case, FOLDS)):
             line = _knots(x[~held[of]], people[of][~held[of]], weight[~held[of]])
-            after[held] = np.bincount(of, weights=np.interp(x, *zip(*line)) * weight)[held]
+            after[held] = np.bincount(of, weights=_interpolate(x, line) * weight)[held]
         before: np.ndarray | str = np.bincount(of, weights=x * weight)
         if {verdict.rubric for verdict in valid} != {rubric.name}:
             before = f"judged by {', '.join(sorted({verdict.rubric for verdict in valid}))}, on another scale"
         facts = _counts(case, single) | calibration_facts(before, after, people, case)
-        learnt = {"levels": levels, "cuts": tuple(np.round(cuts, 6).tolist()), "settings": verdicts[0].settings}
-        return cls(rubric=rubric, source=source, knots=knots, facts=facts, **learnt)
+        cuts, settings = tuple(np.round(quantiles, 6).tolist()), verdicts[0].settings
+        return cls(rubric=rubric, levels=levels, cuts=cuts, settings=settings, facts=facts, source=source, knots=knots)
 
     def points(self, verdict: Verdict) -> dict[int, tuple[float, float]]:
         """Return index of a response → (the judge's score, point)."""
         known = ((place, value) for place, value in enumerate(_values(verdict, self.source)) if value is not None)
         # Rounded as the cuts are: one of them is the very value of some response.
-        return {place: (round(value, 6), float(np.interp(value, *zip(*self.knots)))) for place, value in known}
+        return {place: (round(value, 6), float(_interpolate(value, self.knots))) for place, value in known}
 
     def line_facts(self) -> dict[str, Any]:
         """Return the source and the knots."""
@@ -198,11 +200,17 @@ class LikelihoodCalibration(Calibration):
     def learn(cls, verdicts: Sequence[Verdict], ratings: Iterable[Rating], rubric: Rubric) -> "LikelihoodCalibration":
         """Learn from verdicts without a scale, one per case (see `Calibration.fit`)."""
         given = rated_responses(verdicts, ratings, rubric)
-        features, rated, sizes = [], [], []
+        features: list[np.ndarray] = []
+        rated: list[tuple[float, list[float]]] = []
+        sizes: list[int] = []
         for verdict in verdicts:
             places = answered(verdict)
-            known = [(place, given.get((verdict.case_id, models_of(verdict)[place]))) for place in places]
-            known = [(place, scores) for place, scores in known if scores]
+            models = models_of(verdict)
+            known = [
+                (place, given[verdict.case_id, models[place]])
+                for place in places
+                if (verdict.case_id, models[place]) in given
+            ]
             if known:
                 rows = dict(zip(places, features_of(verdict)))
                 features += [rows[place] for place, _ in known]
@@ -216,27 +224,33 @@ class LikelihoodCalibration(Calibration):
             raise RecordError("the judge gives every response the same: there is nothing to learn")
         single = np.concatenate([scores for _, scores in rated])
         levels, shares = _levels(single)
-        cuts = np.quantile(x @ weights, shares)
+        quantiles = np.quantile(x @ weights, shares)
         case, cross_fitted = np.repeat(np.arange(len(sizes)), sizes), np.empty(len(y))
-        for held in _folds(case):
+        for held in each_fold(deal(case, FOLDS)):
             cross_fitted[held] = x[held] @ _weights(x[~held], y[~held])
         facts = _counts(case, single) | {"concordance": _concordances(x, y, sizes, cross_fitted)}
-        facts |= calibration_facts("the verdicts have no scale", np.clip(cross_fitted, *rubric.scale), y, case)
-        weights, cuts = (tuple(np.round(values, 6).tolist()) for values in (weights, cuts))
-        learnt = {"levels": levels, "cuts": cuts, "settings": verdicts[0].settings}
-        return cls(rubric=rubric, weights=weights, facts=facts, **learnt)
+        facts |= calibration_facts("the verdicts have no scale", np.clip(cross_fitted, *_scale(rubric)), y, case)
+        line, cuts = (tuple(np.round(values, 6).tolist()) for values in (weights, quantiles))
+        settings = verdicts[0].settings
+        return cls(rubric=rubric, levels=levels, cuts=cuts, settings=settings, facts=facts, weights=line)
 
     def points(self, verdict: Verdict) -> dict[int, tuple[float, float]]:
         """Return index of a response → (point, point within the scale)."""
         if not (places := answered(verdict)):
             return {}
         points = np.column_stack([np.ones(len(places)), features_of(verdict)]) @ self.weights
-        clipped = np.clip(points, *self.rubric.scale).tolist()
+        clipped = np.clip(points, *_scale(self.rubric)).tolist()
         return dict(zip(places, zip(points, clipped)))
 
     def line_facts(self) -> dict[str, Any]:
         """Return the weights by name."""
         return {"weights": dict(zip(("intercept", *NAMES), self.weights))}
+
+
+def _scale(rubric: Rubric) -> tuple[int, int]:
+    if rubric.scale is None:
+        raise RecordError(f"the rubric {rubric.name} gives choices, not scores")
+    return rubric.scale
 
 
 def rated_responses(
@@ -248,9 +262,7 @@ def rated_responses(
         RecordError: the rubric has no scale, a rating is off it or given twice, a verdict names no models, or the verdicts are
             of several judges.
     """
-    if rubric.scale is None:
-        raise RecordError(f"the rubric {rubric.name} gives choices, not scores")
-    low, high = rubric.scale
+    low, high = _scale(rubric)
     models: dict[str, list[str]] = {verdict.case_id: models_of(verdict) for verdict in verdicts}
     given = [rating for rating in ratings if rating.model in models.get(rating.case_id, ())]
     for rating in given:
@@ -290,12 +302,6 @@ def _levels(single: np.ndarray) -> tuple[tuple[int, ...], np.ndarray]:
     return tuple(levels.tolist()), np.cumsum(counts)[:-1] / len(single)
 
 
-def _folds(case: np.ndarray) -> Iterable[np.ndarray]:
-    """Yield, for every fold of cases, whether a response's case [responses] is in it."""
-    folds = min(int(case.max()) + 1, FOLDS)
-    return (case % folds == fold for fold in range(folds))
-
-
 def _counts(case: np.ndarray, single: np.ndarray) -> dict[str, int]:
     return {"cases": int(case.max()) + 1, "responses": len(case), "ratings": len(single)}
 
@@ -314,9 +320,9 @@ def calibration_facts(
         case: int [responses], from 0 without a gap.
     """
     errors: dict[str, Any] = {}
-    known = {"before": before, "after": after}
+    known = {"after": after} if isinstance(before, str) else {"before": before, "after": after}
     if isinstance(before, str):
-        errors["before"] = {"value": None, "reason": known.pop("before")}
+        errors["before"] = {"value": None, "reason": before}
     kinds = (calibration_error, calibration_noise, calibration_floor)
     statistics = {name: [of(values, people, case) for of in kinds] for name, values in known.items()}
     for name, estimates in estimate(statistics, int(case.max()) + 1).items():
@@ -332,11 +338,16 @@ def _moved(error: Estimate, noise: Estimate, floor: Estimate) -> Estimate:
     of the resamples, less this amount. The lower end is 0 where the error is within `calibration_noise`, what noise gives a
     perfect judge, and else that of `calibration_floor`, which noise hardly changes.
     """
-    if error.low is None or noise.high is None or floor.low is None:
+    if error.value is None or error.low is None or error.high is None or noise.high is None or floor.low is None:
         return error
     excess = float(error.draws.mean()) - error.value
     low = 0.0 if error.value <= noise.high else min(max(0.0, floor.low), error.value)
     return replace(error, low=low, high=max(error.value, error.high - excess))
+
+
+def _interpolate(x: Any, knots: Sequence[tuple[float, float]]) -> Any:
+    places, heights = zip(*knots)
+    return np.interp(x, places, heights)
 
 
 def _knots(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[tuple[float, float], ...]:
@@ -385,7 +396,7 @@ def _concordances(
     """Return the concordance with people by the value within cases, and by the points; None if people order no pair."""
     panel, found = Panel.of_sizes(sizes), {}
     for name, values in {NAMES[0]: x[:, 1], "cross_fitted": cross_fitted}.items():
-        statistic = accuracies(panel, panel.relations(y), panel.relations(values))["concordance"]
+        statistic = concordance(panel, panel.relations(y), panel.relations(values))
         value = value_of(statistic, len(sizes))
         found[name] = round(value, 4) if np.isfinite(value) else None
     return found

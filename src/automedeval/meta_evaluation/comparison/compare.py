@@ -17,7 +17,7 @@ from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.agreement.verdicts import Row
 from automedeval.records import RecordError
 from automedeval.stats import bootstrap
-from automedeval.stats.agreement import accuracies, relation_of
+from automedeval.stats.agreement import concordance, relation_of
 from automedeval.stats.prediction_powered import LEAST_RATED, Interval, Powered, prediction_powered
 from automedeval.stats.sampling import power_of, ratings_needed
 
@@ -76,12 +76,11 @@ def candidates_of(cases: Cases, chosen: Sequence[str], notes: list[str]) -> dict
     Raises:
         RecordError: a name of `chosen` that no candidate has.
     """
+    found: dict[str, np.ndarray] = {}
     if len(cases.models) > MOST_MODELS and not chosen:
         names = f"{len(cases.models)} model names in {len(cases)} cases"
         notes.append(f"{names}: these are not models, and candidates are not compared")
-        found = {}
     else:
-        found = {}
         for number, name in enumerate(cases.models):
             at = np.flatnonzero(cases.model_of == number)
             found[name] = np.full(len(cases), -1)
@@ -211,7 +210,7 @@ def _judges(
     relations = cases.panel.relations(people.scores)
     first, second = cases.panel.pairs
     tree = {
-        judge.name: accuracies(cases.panel, relations, relation_of(judge.better(cases, first, second)))["concordance"]
+        judge.name: concordance(cases.panel, relations, relation_of(judge.better(cases, first, second)))
         for judge in judges
     }
     concordances = bootstrap.estimate(tree, len(cases), resamples, seed)
@@ -236,21 +235,23 @@ def _plan(
     """
     interval = figures[lead].interval if figures[lead].interval.value is not None else figures[lead].classical
     known = next(iter(figures.values()))
-    if known.spread is None or (difference is None and (interval.value is None or not known.spread)):
+    aim = interval.value if difference is None else difference
+    spread = known.spread
+    if spread is None or aim is None or (difference is None and not spread):
         return {"power": power, "gap": interval.reason or "people's differences are the same in every case"}
-    ends: dict[str, float | None] = {"value": interval.value if difference is None else difference}
-    if difference is None and interval.low is not None:
+    ends: dict[str, float | None] = {"value": aim}
+    if difference is None and interval.low is not None and interval.high is not None:
         far, near = sorted((abs(interval.low), abs(interval.high)), reverse=True)
         ends |= {"low": far, "high": near if interval.excludes_zero else None}
 
     def needed(rest: float | None) -> dict[str, int | None]:
         numbers = {}
         for name, gap in ends.items():
-            many = gap and ratings_needed(gap, power, known.spread, rest, None if rest is None else cases)
+            many = gap and ratings_needed(gap, power, spread, rest, None if rest is None else cases)
             numbers[name] = max(many, LEAST_RATED) if many and rest is not None else many or None
         return numbers
 
-    plan: dict[str, Any] = {"power": power, "difference": ends["value"], "given": difference is not None}
+    plan: dict[str, Any] = {"power": power, "difference": aim, "given": difference is not None}
     plan |= {"cases": cases, "without": needed(None)}
     plan["with"] = {name: needed(each.rest) for name, each in figures.items() if each.rest is not None}
     top = min(cases, max(plan["without"]["value"] or cases, 4 * LEAST_RATED))
@@ -259,8 +260,8 @@ def _plan(
     plan["curve"] = [
         {
             "rated": n,
-            "without": power_of(n, ends["value"], known.spread),
-            "with": None if rest is None else power_of(n, ends["value"], known.spread, rest, cases),
+            "without": power_of(n, aim, spread),
+            "with": None if rest is None else power_of(n, aim, spread, rest, cases),
         }
         for n in steps
     ]

@@ -1,4 +1,4 @@
-"""Write the report of a comparison in sentences, figures and tables, as an HTML page and its Markdown twin."""
+"""Write the report of a comparison in sentences, figures and tables, as an HTML page and a short Markdown summary."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -7,7 +7,7 @@ from typing import Any
 from automedeval.meta_evaluation.comparison.compare import NO_SCORES
 from automedeval.reports import charts
 from automedeval.reports.charts import Figure
-from automedeval.reports.page import render_twins
+from automedeval.reports.page import render_report
 from automedeval.reports.text import UNDEFINED, ends, interval, number, percent, shown, span
 
 KINDS = {"classical": "ratings alone", "naive": "judge alone", "prediction_powered": "ratings and judge"}
@@ -276,7 +276,8 @@ def render(result: dict[str, Any], title: str, assumption: str) -> dict[str, str
         result: what `comparison.json` holds.
         assumption: on what the intervals rest.
     """
-    return render_twins(
+    tables = rows_of_tables(result)
+    return render_report(
         "automedeval.meta_evaluation",
         "comparison",
         title,
@@ -284,8 +285,16 @@ def render(result: dict[str, Any], title: str, assumption: str) -> dict[str, str
         notes=[assumption, *result["notes"]],
         figures=illustrate(result),
         settings=result["settings"],
+        main_table=(
+            ("mean score", *KINDS.values()),
+            [
+                (what, *(shown(figure[kind], 3) for kind in KINDS))
+                for what, judge, figure in tables["Mean scores"]
+                if judge == result["lead"]
+            ],
+        ),
         result=result,
-        tables=rows_of_tables(result),
+        tables=tables,
         plans=rows_of_plans(result),
         kinds=KINDS,
     )

@@ -20,6 +20,7 @@ from automedeval.meta_evaluation.criteria.checklists import CriteriaVerdicts, La
 from automedeval.records import Case, RecordError, Verdict, digest
 from automedeval.stats.bootstrap import estimate, plain
 from automedeval.stats.checklist import checklist_score
+from automedeval.stats.folds import deal
 from automedeval.stats.logistic import fit_logistic
 
 WAYS = ("all", "category")
@@ -90,9 +91,7 @@ class CriteriaCalibration:
     facts: Mapping[str, Any]
 
     @classmethod
-    def fit(
-        cls, cases: Cases, reading: CriteriaVerdicts, labels: Labels, by: str, resamples: int, seed: int
-    ) -> "CriteriaCalibration":
+    def fit(cls, cases: Cases, reading: CriteriaVerdicts, labels: Labels, by: str) -> "CriteriaCalibration":
         """Learn the lines of a judge from labels.
 
         Raises:
@@ -115,10 +114,11 @@ class CriteriaCalibration:
         if len(labelled) < 2:
             raise RecordError(f"{reading.name}: two labelled cases or more are needed, for cross-fitting")
         names = np.array([_name(by, cases.records[number], criterion) for number, _, criterion in labels.pairs])
-        folds = min(FOLDS, len(labelled))
-        fold = {int(number): place % folds for place, number in enumerate(labelled)}
+        fold = dict(zip(labelled.tolist(), deal(np.arange(len(labelled)), FOLDS).tolist()))
         held = np.array([fold.get(int(number), -1) for number in case])
-        held_out = [_lines(chance, majority, names, known & (held != number)) for number in range(folds)]
+        held_out = [
+            _lines(chance, majority, names, known & (held != number)) for number in range(max(fold.values()) + 1)
+        ]
         after = np.array(
             [
                 0.0 if gone else np.nan if np.isnan(value) or where < 0 else _line(held_out[where], name)(value)
@@ -131,7 +131,7 @@ class CriteriaCalibration:
             side: {name: each for name, each in measures(*of, labels, majority, len(cases)).items() if name in FIGURES}
             for side, of in sides.items()
         }
-        figures = plain(estimate(tree, len(cases), resamples, seed))
+        figures = plain(estimate(tree, len(cases)))
         return replace(found, facts={"pairs": int(known.sum()), "cases": len(labelled), **figures})
 
     @property
@@ -150,12 +150,13 @@ class CriteriaCalibration:
         if verdict.settings != self.settings:
             raise RecordError(f"case {verdict.case_id!r}: judged with other settings than the labelled cases")
         fresh = replace(verdict, judge=name, extra={**verdict.extra, "settings": self.fingerprint})
-        if not verdict.valid or verdict.empty:
+        checklist = verdict.checklist
+        if not verdict.valid or verdict.empty or checklist is None:
             return fresh
         case = self.cases.records[number]
         lines = self.held_out[self.fold[number]] if number in self.fold else self.lines
         chances: list[float | None] = []
-        for place, (met, chance) in enumerate(zip(verdict.checklist["met"], verdict.checklist["met_probabilities"])):
+        for place, (met, chance) in enumerate(zip(checklist["met"], checklist["met_probabilities"])):
             if met is not None and chance is None:
                 raise RecordError(f"case {verdict.case_id!r}: criterion {place + 1} has no probability of met")
             line = _line(lines, _name(self.by, case, place))
@@ -163,7 +164,7 @@ class CriteriaCalibration:
         met = [None if chance is None else chance > 0.5 for chance in chances]
         score = checklist_score([each.points for each in case.criteria], met)._asdict()
         shown = {key: None if value is None else round(value, 6) for key, value in score.items()}
-        return replace(fresh, checklist={**verdict.checklist, "met": met, "met_probabilities": chances, **shown})
+        return replace(fresh, checklist={**checklist, "met": met, "met_probabilities": chances, **shown})
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""

@@ -100,7 +100,8 @@ class CriteriaVerdicts:
             key: "met", of which the mean is the share of the runs that say so, or "met_probabilities".
         """
         record = self.cases.records[case]
-        runs = [each.checklist[key] for each in self.verdicts.get((case, slot), ()) if each.valid]
+        verdicts = self.verdicts.get((case, slot), ())
+        runs = [each.checklist[key] for each in verdicts if each.valid and each.checklist is not None]
         if record.responses[slot].is_empty:
             runs = [[0.0] * len(record.criteria)]
         return shares_of(runs, len(record.criteria))

@@ -24,7 +24,8 @@ from automedeval.meta_evaluation.criteria.scores import scored
 from automedeval.metrics.embedding import TextEncoder
 from automedeval.records import Case, CaseCriterion, Response
 from automedeval.reports.facts import Audit, facts_of
-from automedeval.reports.page import render_twins
+from automedeval.reports.page import Table, render_report
+from automedeval.reports.text import number, span
 from automedeval.stats.bootstrap import plain
 from automedeval.stats.checklist import MEAN_RULES, checklist_score, length_adjusted, mean_score
 
@@ -67,8 +68,8 @@ def criteria_result(
     rows = rows_of([scored(cases, reading) for reading in readings])
     audited = audits_of(audits, rows)
     for reading, row in zip(readings, rows):
-        audit = {"audit": Audit(**audited[row.name])} if row.name in audited else {}
-        known = known_of_judge(cases, row, agreement=[_credit(result, row.name)], **_read(cases, reading), **audit)
+        more: dict[str, Any] = {"audit": Audit(**audited[row.name])} if row.name in audited else {}
+        known = known_of_judge(cases, row, agreement=[_credit(result, row.name)], **_read(cases, reading), **more)
         judges[row.name]["facts"] = [list(fact) for fact in facts_of(known)]
     return result
 
@@ -89,7 +90,7 @@ def _credit(result: Mapping[str, Any], name: str) -> str:
         return f"{name} is {UNCERTIFIED}."
     all_of_it = result["certificate"]["judges"][name]["all"]
     figures = {"accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "auroc": "AUROC"}
-    told = ", ".join(f"{words} {_estimate(all_of_it[key])}" for key, words in figures.items())
+    told = ", ".join(f"{words} {span(all_of_it[key], 3)}" for key, words in figures.items())
     return f"Beside physicians' labels it has {told}."
 
 
@@ -123,9 +124,9 @@ class _Answer:
 def _answers(cases: Cases, reading: CriteriaVerdicts) -> dict[str, list[_Answer]]:
     """Return every response that the judge was shown, by model; one of which it read nothing is among them."""
     found = defaultdict(list)
-    for number, slot in reading.verdicts:
-        case = cases.records[number]
-        answer = _Answer(case, case.responses[slot], reading.shares(number, slot))
+    for place, slot in reading.verdicts:
+        case = cases.records[place]
+        answer = _Answer(case, case.responses[slot], reading.shares(place, slot))
         found[case.models[slot]].append(answer)
     return dict(sorted(found.items()))
 
@@ -165,9 +166,11 @@ def missed(
     for model, answers in _answers(cases, reading).items():
         for each in answers:
             for met, criterion in zip(each.met, each.case.criteria):
-                for theme in themes(each.case, criterion) if met is not None else ():
+                if met is None:
+                    continue
+                for theme in themes(each.case, criterion):
                     found[theme][model].append(1 - met if criterion.points > 0 else met)
-    result = {
+    result: dict[str, dict[str, Any]] = {
         theme: {
             "criteria": sum(map(len, by_model.values())),
             "failed": float(np.mean([each for own in by_model.values() for each in own])),
@@ -222,13 +225,17 @@ def simulated(cases: Cases, reading: CriteriaVerdicts, rates: tuple[float, float
 def shown_cases(cases: Cases, verdicts: Sequence[CriteriaVerdicts], most: int) -> list[dict[str, Any]]:
     """Return the first cases in the order of the file, each response with its criteria as each judge read them."""
     found = []
-    for number in cases.file_order[:most]:
-        case = cases.records[number]
+    for place in cases.file_order[:most]:
+        case = cases.records[place]
         for slot, response in enumerate(case.responses):
-            columns = {reading.name: reading.shares(number, slot) for reading in verdicts}
+            columns = {reading.name: reading.shares(place, slot) for reading in verdicts}
             rows = [
-                {"criterion": each.criterion, "points": each.points, "met": [own[place] for own in columns.values()]}
-                for place, each in enumerate(case.criteria)
+                {
+                    "criterion": each.criterion,
+                    "points": each.points,
+                    "met": [shares[index] for shares in columns.values()],
+                }
+                for index, each in enumerate(case.criteria)
             ]
             found.append({"id": case.id, "model": response.model, "text": response.text, "rows": rows})
     return found
@@ -237,12 +244,21 @@ def shown_cases(cases: Cases, verdicts: Sequence[CriteriaVerdicts], most: int) -
 def render_criteria(
     result: Mapping[str, Any], cases: Cases, verdicts: Sequence[str], settings: Mapping[str, Any], most: int
 ) -> dict[str, str]:
-    """Return criteria.html and criteria.md."""
+    """Return {"criteria.html": text, "criteria.md": text}."""
     shown = shown_cases(cases, read_checklists(verdicts, cases), most)
-    return render_twins(
+    return render_report(
         "automedeval.meta_evaluation", "criteria", f"Criteria: {Path(cases.source).stem}", words=sentences(result),
-        notes=[], figures=[], settings=settings, result=result, shown=shown,
+        notes=[], figures=[], settings=settings, main_table=_mean_scores(result), result=result, shown=shown,
     )  # fmt: skip
+
+
+def _mean_scores(result: Mapping[str, Any]) -> Table:
+    rows = [
+        (model, judge, each["responses"], each["read"], number(each[result["mean"]]))
+        for judge, record in result["judges"].items()
+        for model, each in record["candidates"].items()
+    ]
+    return ("candidate", "judge", "responses", "wholly read", f"mean score ({result['mean']})"), rows
 
 
 def sentences(result: Mapping[str, Any]) -> list[str]:
@@ -250,14 +266,14 @@ def sentences(result: Mapping[str, Any]) -> list[str]:
     found = []
     for name, own in result["judges"].items():
         means = ", ".join(
-            f"{model} {_number(each[result['mean']])}{_range(each, result['mean'])}"
+            f"{model} {number(each[result['mean']])}{_range(each, result['mean'])}"
             for model, each in own["candidates"].items()
         )
         found.append(f"{name}: mean score {means} ({result['mean']}).")
         of = f" ({name})" if len(result["judges"]) > 1 else ""
         found += [f"{fact.rstrip('?')}{of}: {text}" for fact, text in own["facts"]]
     for name, each in (result["certificate"] or {}).get("physicians", {}).items():
-        found.append(f"{name} beside the majority of the others: accuracy {_estimate(each['accuracy'])}.")
+        found.append(f"{name} beside the majority of the others: accuracy {span(each['accuracy'], 3)}.")
     return found
 
 
@@ -265,15 +281,5 @@ def _range(each: Mapping[str, Any], mean: str) -> str:
     """Return over how many responses a mean is, and what it can be over all, where some are not wholly read."""
     if each["read"] == each["responses"]:
         return ""
-    between = " to ".join(map(_number, each["possible"][mean]))
+    between = " to ".join(map(number, each["possible"][mean]))
     return f" (of {each['read']} of {each['responses']} responses; of all {between})"
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
-
-
-def _estimate(found: Mapping[str, Any]) -> str:
-    if found["value"] is None:
-        return "–"
-    return f"{found['value']:.3f} [{_number(found['low'])}, {_number(found['high'])}]"

@@ -5,7 +5,7 @@ score, else by what it says is met. A response with an unread criterion has none
 criteria has a strict majority of the physicians.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -41,13 +41,13 @@ def scored(cases: Cases, reading: CriteriaVerdicts) -> JudgeVerdicts:
     return JudgeVerdicts(cases, list(_scored(cases, reading)), name=reading.name, file=reading.file)
 
 
-def _scored(cases: Cases, reading: CriteriaVerdicts):
+def _scored(cases: Cases, reading: CriteriaVerdicts) -> Iterator[Verdict]:
     for (number, slot), verdicts in reading.verdicts.items():
         case = cases.records[number]
         points = [each.points for each in case.criteria]
         for verdict in verdicts:
             score = _score(points, verdict)
-            values = [None] * len(case.responses)
+            values: list[float | None] = [None] * len(case.responses)
             values[slot] = score
             error = verdict.error if score is not None else verdict.error or "a criterion is unread, or has no points"
             yield replace(verdict, valid=score is not None, error=error, expected_scores=tuple(values), checklist=None)
@@ -55,10 +55,11 @@ def _scored(cases: Cases, reading: CriteriaVerdicts):
 
 def _score(points: Sequence[float], verdict: Verdict) -> float | None:
     """Return the score of a verdict whose criteria are all read, by P(met) if all have it; else None."""
-    if not verdict.valid or None in verdict.checklist["met"]:
+    checklist = verdict.checklist
+    if not verdict.valid or checklist is None or None in checklist["met"]:
         return None
-    chances = verdict.checklist["met_probabilities"]
-    return checklist_score(points, verdict.checklist["met"] if None in chances else chances).score
+    chances = checklist["met_probabilities"]
+    return checklist_score(points, checklist["met"] if None in chances else chances).score
 
 
 def _scale(cases: Cases) -> tuple[float, float]:

@@ -115,7 +115,7 @@ def _rounds(rounds: dict[str, Any], paper: dict[str, Any] | None) -> Iterator[Fi
     yield Figure(
         "Rounds of introspection",
         text,
-        partial(charts.rounds, measured, drawn, list(ahead.items()), curve and curve.a, published),
+        partial(charts.rounds, measured, drawn, list(ahead.items()), None if curve is None else curve.a, published),
         ["round", "judge", "measured", "low", "high", "curve", "curve low", "curve high"]
         + ["the paper's"] * bool(paper),
         rows,

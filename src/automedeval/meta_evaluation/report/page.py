@@ -1,4 +1,4 @@
-"""Write the report of a meta-evaluation, a self-contained HTML page and its Markdown twin: its tables and its cases."""
+"""Write the report of a meta-evaluation, a self-contained HTML page with its tables and cases, and a short Markdown summary."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -24,8 +24,10 @@ from automedeval.meta_evaluation.report.text import (
     real_judges,
     rivals,
     standing,
+    summary,
 )
-from automedeval.reports.page import render_twins
+from automedeval.reports.page import Table, render_report
+from automedeval.reports.text import percent, shown
 from automedeval.stats.agreement import LABELS
 
 EACH_LIST = 5  # cases that the page shows of each list of cases to look at
@@ -80,7 +82,7 @@ def pick_cases(result: dict[str, Any], cases: Cases, most: int, seed: int = 0) -
         drawn = random.Random(seed).sample(range(len(cases)), len(cases))
         chosen = list(dict.fromkeys([*first, *drawn]))[:most]
     place = {number: place for place, number in enumerate(cases.file_order)}
-    return sorted(chosen, key=place.get)
+    return sorted(chosen, key=place.__getitem__)
 
 
 def case_records(
@@ -186,6 +188,22 @@ def _table2(result: dict[str, Any], paper: dict[str, Any] | None) -> dict[str, A
     }
 
 
+def _leaderboard(result: dict[str, Any]) -> Table:
+    """Return the leaderboard of the main judge as text."""
+    head = ["model", "strength (log odds)", "win rate, %", "first in resamples", "valid verdicts, %"]
+    rows = [
+        [
+            row["model"],
+            shown(row["strength"]),
+            shown(row["win_rate"], 0, 100),
+            percent(row["first"]),
+            shown(row["valid"], 0, 100),
+        ]
+        for row in leaderboard(result)
+    ]
+    return head, rows
+
+
 def render(
     result: dict[str, Any],
     title: str,
@@ -206,7 +224,7 @@ def render(
     rows = agreement_table(result) if "people" in result else []
     rounds = published("rounds") if beside_paper else None
     paper = published("table2") if beside_paper else None
-    return render_twins(
+    return render_report(
         "automedeval.meta_evaluation",
         "report",
         title,
@@ -215,6 +233,8 @@ def render(
         figures=illustrate(result, in_series, rounds),
         settings=result["settings"],
         script="report.js",
+        summary=summary(result),
+        main_table=_leaderboard(result),
         result=result,
         judges=real_judges(result),
         answer=answer(result),
@@ -233,7 +253,6 @@ def render(
         rows=rows,
         reasons=undefined(rows),
         labels=LABELS,
-        headings={name: heading for name, (heading, _) in REASONS.items()},
         marks={name: mark for name, (_, mark) in REASONS.items()},
         # Judges that were asked about less have fewer pairs.
         most=lambda judges, kind, key: max(record[kind][key]["n"] for record in judges.values()),
