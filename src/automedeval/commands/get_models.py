@@ -78,7 +78,7 @@ def unpack_judge(folder: Path, target: Path) -> None:
     # save_pretrained refuses a model whose configuration names a quantisation, so the weights go into a new model.
     config = source.config.to_dict()
     config.pop("quantization_config", None)
-    model = LlamaForCausalLM(LlamaConfig(**config)).to(torch.bfloat16)
+    model = LlamaForCausalLM(LlamaConfig(**config)).bfloat16()
     model.load_state_dict(source.state_dict())
     tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
     tokenizer.model_max_length = model.config.max_position_embeddings
