@@ -172,7 +172,7 @@ class _Reader(YamlFile):
             mapping = {key: [given] if isinstance(given, str) else given}
             if not isinstance(mapping[key], list) or not all(isinstance(each, str) and each for each in mapping[key]):
                 self.fail(inside + key, f"must be a text or a list of texts, not {given!r}")
-        values = self.take(mapping, key, list, default, allowed, inside)
+        values = self.take(mapping, key, list, default, allowed, inside=inside)
         if len(set(values)) < len(values):
             self.fail(inside + key, f"names one twice: {', '.join(values)}")
         return tuple(values)

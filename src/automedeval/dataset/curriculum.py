@@ -38,7 +38,7 @@ class Part:
         """Read {teacher: strong, take: 1911, 50% or rest, quality: high}; errors name the file and `inside` + key."""
         file.only(value, ("teacher", "take", "quality"), inside)
         teacher = file.take(value, "teacher", str, allowed=teachers, inside=inside)
-        quality = file.take(value, "quality", str, "any", QUALITIES, inside)
+        quality = file.take(value, "quality", str, "any", QUALITIES, inside=inside)
         take = value.get("take")
         percent = re.fullmatch(r"(\d+(?:\.\d+)?) ?%", str(take))
         if percent and Fraction(percent[1]) <= 100:

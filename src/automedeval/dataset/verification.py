@@ -44,7 +44,9 @@ class Rule:
         least = content.get("fail_below", 1 if high == 1 else 3)
         if type(least) not in (int, float) or not low < least <= high:
             file.fail(f"{inside}fail_below", f"must be a number above {low} and at most {high}, not {least!r}")
-        return cls((low, high), least, file.take(content, "fails", str, "any", ("any", "majority", "mean"), inside))
+        return cls(
+            (low, high), least, file.take(content, "fails", str, "any", ("any", "majority", "mean"), inside=inside)
+        )
 
     def failed(self, scores: list[float]) -> bool:
         """Return whether a verdict with these scores, one per verifier, fails the criterion."""

@@ -70,6 +70,7 @@ class YamlFile:
         kind: type,
         default: Any = ...,
         allowed: Sequence[str] = (),
+        *,
         inside: str = "",
     ) -> Any:
         """Return `mapping[key]` after checking its type and, if some values are `allowed`, its value or items.
