@@ -219,7 +219,6 @@ def address_of(request: Request) -> str:
 
 
 def add_coordinator(app: FastAPI, study: Study, store: Store, templates: Jinja2Templates) -> None:
-    """Add the routes under /coordinator."""
     door = CoordinatorLogin(store)
     templates.env.filters |= {"moment": moment, "duration": duration}
 
@@ -320,10 +319,8 @@ def add_coordinator(app: FastAPI, study: Study, store: Store, templates: Jinja2T
 
 
 def moment(at: float | None) -> str:
-    """Return seconds since 1970 as date and time in UTC."""
     return "–" if at is None else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def duration(seconds: float | None) -> str:
-    """Return seconds as minutes:seconds."""
     return "–" if seconds is None else f"{int(seconds // 60)}:{int(seconds % 60):02d}"

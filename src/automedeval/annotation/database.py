@@ -118,7 +118,6 @@ class Database:
             raise RecordError(f"{place}: database: {shown} cannot be opened: {reason}") from None
 
     def close(self) -> None:
-        """Close all connections."""
         self._engine.dispose()
 
     @contextmanager
@@ -142,7 +141,6 @@ class Database:
 
 
 def setting(connection: sa.Connection, name: str) -> str | None:
-    """Return the value of a setting, None if there is none."""
     return connection.scalar(sa.select(SETTINGS.c.value).where(SETTINGS.c.name == name))
 
 

@@ -68,7 +68,6 @@ def slug_of(assignment: Assignment, part: str) -> str:
 
 
 def sheet_of(study: Study, assignment: Assignment, part: str) -> Sheet:
-    """Return what is shown of a part, and its form."""
     item, case, order = assignment.item, study.case_of(assignment.item), shown_order(study, assignment)
     if isinstance(case.question, str):
         question = [("Question", case.question)]
@@ -117,7 +116,6 @@ def shown_order(study: Study, assignment: Assignment) -> tuple[int, ...]:
 
 
 def fields_of(study: Study, assignment: Assignment, part: str) -> list[Field]:
-    """Return the fields of a part, in order."""
     rubric, questions = study.rubric_of(assignment.item), study.verdict_questions
     slots = range(1, len(assignment.order) + 1)
     comment = Field(("comment",), "text", "Comment")

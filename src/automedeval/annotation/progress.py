@@ -66,7 +66,6 @@ class Division:
 
 
 def physicians(study: Study, store: Store, answers: Sequence[Answer]) -> list[Physician]:
-    """Return every annotator's progress, in the order of the study."""
     invited, last = store.invited(), store.last_stored()
     spent: dict[str, dict[int, list[Answer]]] = defaultdict(lambda: defaultdict(list))
     for answer in answers:
@@ -207,7 +206,6 @@ def kinds_answered(answers: Sequence[Answer]) -> Counter:
 
 
 def draw_figures(study: Study, answers: Sequence[Answer]) -> dict[str, Figure]:
-    """Return the coordinator's figures by the names of their files."""
     found: dict[str, Figure] = {}
     if lines := drift(study, answers):
         found["drift"] = Figure(

@@ -58,7 +58,6 @@ class Store:
         self._write, self._read = self._database.write, self._database.read
 
     def close(self) -> None:
-        """Close all connections."""
         self._database.close()
 
     # --- who takes part ---
@@ -85,7 +84,6 @@ class Store:
             return dict(connection.execute(done).all())
 
     def invited(self) -> set[str]:
-        """Return who has an invitation."""
         with self._read() as connection:
             return set(connection.scalars(sa.select(db.INVITATIONS.c.annotator)))
 
@@ -201,7 +199,6 @@ class Store:
             return self._own(connection, annotator, ended.id)
 
     def progress(self, annotator: str) -> Progress:
-        """Return the numbers of an annotator's tasks."""
         who = self._known(annotator)
         with self._read() as connection:
             by_state = sa.select(db.ASSIGNMENTS.c.state, sa.func.count()).where(db.ASSIGNMENTS.c.annotator == annotator)
@@ -241,7 +238,6 @@ class Store:
             }
 
     def setting(self, name: str) -> str | None:
-        """Return the value of a setting, None if it is not set."""
         with self._read() as connection:
             return db.setting(connection, name)
 
@@ -264,7 +260,6 @@ class Store:
         return found[0], found[1] or 0.0
 
     def fail(self, who: str) -> None:
-        """Store a failed attempt of `who`."""
         with self._write() as connection:
             now = self.clock()
             connection.execute(sa.delete(db.FAILURES).where(db.FAILURES.c.at < now - KEPT))

@@ -137,7 +137,6 @@ class Study:
         return digest([*questions, *shown, *sorted(asked, key=json.dumps)])
 
     def annotator(self, name: str) -> Annotator | None:
-        """Return the annotator of this name, None if there is none."""
         return next((each for each in self.annotators if each.name == name), None)
 
     def case_of(self, item: Item) -> Case:
@@ -149,7 +148,6 @@ class Study:
         return response >= self.own[item.case_id]
 
     def rubric_of(self, item: Item) -> Rubric:
-        """Return the rubric of an item's scores of responses."""
         return self.disputes[item.case_id].rubric if item.kind == "jury" else self.rubric
 
 

@@ -58,7 +58,6 @@ class Field:
         return bool(self.request)
 
     def invalid(self, problem: str) -> Invalid:
-        """Return the error that names the field."""
         return Invalid(f"{self.about}: {self.label}: {problem}" if self.about else f"{self.label}: {problem}")
 
     def checked(self, value: object, draft: bool = False) -> Any:

@@ -57,7 +57,6 @@ class _Run:
         return Path(self.args.output)
 
     def load(self, rubric: Rubric, **options: Any) -> BaseJudge:
-        """Load the judge that is audited."""
         args = self.args
         return load_judge(
             args.judge or "", rubric, self.chat, rationale=args.rationale, seed=args.seed, on_overlong=args.on_overlong,
@@ -173,7 +172,6 @@ def _measure_scores(run: _Run, rubric: Rubric | None) -> _Measured | None:
 
 
 def _measure_criteria(run: _Run, rubric: Rubric) -> _Measured | None:
-    """Audit a judge of criteria."""
     args, cases = run.args, run.cases
     attacks = read_attacks(args.attack_file, CHECKLIST_ATTACKS)
     run.notes += english_only(cases.records, "planted texts")

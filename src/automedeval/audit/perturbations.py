@@ -251,7 +251,6 @@ def plant(text: str, attack: Attack, rubric: Rubric, slots: int, slot: int, ques
 
 
 def planted(clean: Request, target: int, attack: Attack, rubric: Rubric) -> Trial:
-    """Plant an attack in one response."""
     case, slots = clean.case, clean.slots
     rubric = rubric.about(case.criteria) if clean.checklist else rubric
     asked = question_text(case.question)
@@ -260,7 +259,6 @@ def planted(clean: Request, target: int, attack: Attack, rubric: Rubric) -> Tria
 
 
 def harmed(clean: Request, target: int, template: Harm) -> Trial | None:
-    """Make a fact of one response dangerous; None if the template matches none."""
     text = harm(clean.case.responses[target].text, template)
     return None if text is None else _trial(clean, "harm", template.kind, template.name, target, text)
 
@@ -285,7 +283,6 @@ def doubled(
 
 
 def reversed_criteria(clean: Request) -> Trial:
-    """Show the criteria of an unchanged case in the reverse order."""
     target = clean.slots[0]
     response = clean.case.responses[target]
     trial = _trial(clean, "order", "reversed", response.model, target, response.text)
@@ -293,7 +290,6 @@ def reversed_criteria(clean: Request) -> Trial:
 
 
 def repeated(clean: Request) -> Trial:
-    """Show an unchanged case again."""
     target = clean.slots[0]
     return _trial(clean, "sameness", "repeat", "repeat", target, clean.case.responses[target].text)
 

@@ -26,7 +26,6 @@ LABELS = {  # short enough to stand beside a figure whole
 
 
 def illustrate(result: Mapping[str, Any]) -> Iterator[Figure]:
-    """Yield every figure there is data for."""
     for decoding, tree in result["decodings"].items():
         several = f", {decoding}" if len(result["decodings"]) > 1 else ""
         figures = _checklist(tree) if "read_rate" in tree["clean"] else _figures(tree, tree["clean"]["unit"])
@@ -61,7 +60,6 @@ def _figures(tree: Mapping[str, Any], unit: str) -> Iterator[Figure]:
 
 
 def _checklist(tree: Mapping[str, Any]) -> Iterator[Figure]:
-    """Yield the figures of a judge of criteria."""
     if planting := tree.get("planting"):
         families = {**planting["families"], "control: harmless words": planting["control"]}
         for title, text, key, label in (
@@ -190,7 +188,6 @@ def summary(result: Mapping[str, Any]) -> list[str]:
 
 
 def gaps(result: Mapping[str, Any]) -> list[str]:
-    """Return what could not be measured, and why."""
     found = []
     for tree in result["decodings"].values():
         for check, each in tree.items():

@@ -68,7 +68,6 @@ class Threshold:
 
     @property
     def words(self) -> str:
-        """Return the bounds in words."""
         parts = [f"at least {self.least:g}"] if self.least is not None else []
         parts += [f"at most {self.most:g}"] if self.most is not None else []
         return " and ".join(parts) + (", by its interval" if self.by == "bound" else "")

@@ -207,8 +207,6 @@ class QualityClassifier:
 
 
 class _Features:
-    """The vectors of one verdict's texts, and its features."""
-
     def __init__(self, case: Case, verdict: Verdict, vectors: Mapping[str, np.ndarray]):
         rationale, count = verdict.rationale or "", len(verdict.order)
         steps = split_steps(rationale)
@@ -309,7 +307,6 @@ def _counts(labelled: Sequence[Labelled]) -> dict[str, int]:
 
 
 def _texts(case: Case, verdict: Verdict) -> list[str]:
-    """Return the texts of an instruction: question, responses shown, steps of the rationale."""
     responses = [case.responses[index].text for index in verdict.order]
     return [question_text(case.question), *responses, *split_steps(verdict.rationale or "").values()]
 

@@ -61,16 +61,13 @@ class Generated:
 
     @property
     def author(self) -> tuple[str, ...]:
-        """Return who answered: the candidate."""
         return (self.model,)
 
     @property
     def key(self) -> tuple:
-        """Return the case's id: a candidate answers a case once."""
         return (self.case_id,)
 
     def check(self, place: str, digest: str) -> None:
-        """Raise RecordError if the question of the case has another digest now."""
         if self.question_digest != digest:
             raise RecordError(
                 f"{place}: the question of case {self.case_id!r} changed after {self.model!r} answered it"

@@ -120,7 +120,6 @@ class KnowledgeBase(AbstractContextManager):
         self.close()
 
     def close(self) -> None:
-        """Close the store, so that other processes can open it."""
         self._client.close()
 
     def _open_collection(self, chunking: Chunking | None) -> dict:
@@ -220,7 +219,6 @@ class KnowledgeBase(AbstractContextManager):
                 return
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Remove passages by their ids."""
         self._index = None
         for start in range(0, len(ids), 1000):
             some = models.PointIdsList(points=list(ids[start : start + 1000]))
@@ -302,7 +300,6 @@ class KnowledgeBase(AbstractContextManager):
 
 
 def _payload(point: models.Record | models.ScoredPoint) -> dict[str, Any]:
-    """Return the fields of a passage; every point of a collection has them."""
     return point.payload or {}
 
 

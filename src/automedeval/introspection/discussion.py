@@ -139,11 +139,9 @@ class Discussion:
 
     @property
     def scores_on_record(self) -> tuple[int, ...]:
-        """Return the scores on record, in the slots of the partners' prompts."""
         return self.on_record.scores or ()
 
     def add(self, piece: dict[str, Any]) -> None:
-        """Add the message of a step."""
         role, exchange = step = (piece["role"], piece["exchange"])
         self.pieces[step] = piece
         answer = Answer(piece["text"], truncated=piece["truncated"], error=piece["error"])
@@ -172,7 +170,6 @@ class Discussion:
 
     @property
     def accepted(self) -> tuple[int, Suggestion] | None:
-        """Return the exchange of the consensus and its suggestion, None without one."""
         for exchange, review in self.reviews.items():
             if review.accepts:
                 return exchange, self.suggestions[exchange]
@@ -180,13 +177,11 @@ class Discussion:
 
     @property
     def consensus(self) -> bool:
-        """Return whether both partners agree, and an agreed revision is valid."""
         revised = self.revised is not None and self.revised.valid
         return self.accepted is not None and (self.accepted[1].keep or revised)
 
     @property
     def next_step(self) -> Step | None:
-        """Return the next step, None if the discussion has ended."""
         for exchange in range(1, self.exchanges + 1):
             suggestion, review = self.suggestions.get(exchange), self.reviews.get(exchange)
             if suggestion is None:
@@ -223,7 +218,6 @@ class Discussion:
         return turns + [Turn(each["text"], "knowledge", each) for each in asked]
 
     def messages(self, block: str, turns: Sequence[Turn], may_ask: bool = False, **names: Any) -> Messages:
-        """Render a partner's prompt."""
         case = self.mistake.recorded.case
         texts = [case.responses[index].text for index in self.order]
         record = {"rationale": self.on_record.rationale, "scores": self.on_record.scores, "error": None, "raw": None}
@@ -330,7 +324,6 @@ class Partners:
             )
 
     def first_prompts(self, discussions: Iterable[Discussion]) -> list[Prompt]:
-        """Return the suggesting model's first prompts."""
         return [next(self._suggestion(discussion, 1)) for discussion in discussions if not discussion.pieces]
 
     def _chat(self, role: str) -> Chat:

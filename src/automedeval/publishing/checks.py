@@ -91,7 +91,6 @@ class Parcel:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Return the files' sizes in bytes."""
         return {
             path: len(file) if isinstance(file, bytes) else file.stat().st_size for path, file in self.files.items()
         }
@@ -268,7 +267,6 @@ def _check_file(place: str, kind: str, file: Path | bytes, pseudonyms: bool) -> 
 
 
 def _header(file: Path) -> bytes:
-    """Return the header of a safetensors file, which is JSON."""
     with open(file, "rb") as stream:
         length = int.from_bytes(stream.read(8), "little")
         header = stream.read(length) if length <= file.stat().st_size - 8 else b""
@@ -355,7 +353,6 @@ def _rows(file: Path) -> Iterator[dict[str, Any]]:
 
 @contextmanager
 def _parquet(file: Path) -> Iterator[pa.parquet.ParquetFile]:
-    """Open a parquet file; RecordError if it cannot be read."""
     try:
         with pa.parquet.ParquetFile(file) as parquet:
             yield parquet

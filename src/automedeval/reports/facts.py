@@ -116,7 +116,6 @@ def facts_of(known: Known) -> list[Fact]:
 
 
 def lines_of(known: Known) -> list[str]:
-    """Return the facts as lines of text."""
     return [f"{fact.name.rstrip('?')}: {fact.text}" for fact in facts_of(known)]
 
 

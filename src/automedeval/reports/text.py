@@ -36,7 +36,6 @@ def interval(estimate: Mapping[str, Any], digits: int = 0, factor: float = 100.0
 
 
 def ends(estimate: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-    """Return value, low and high of an estimate."""
     return estimate["value"], estimate["low"], estimate["high"]
 
 
@@ -72,7 +71,6 @@ def percent(share: float) -> str:
 
 
 def p_value(p: float | None) -> str:
-    """Return a p-value with three decimals."""
     return "< 0.001" if p is not None and p < 0.001 else number(p)
 
 

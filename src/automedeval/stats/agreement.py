@@ -41,7 +41,6 @@ class Panel:
 
     @classmethod
     def of_sizes(cls, sizes: Sequence[int]) -> "Panel":
-        """Return the panel of cases with these numbers of responses."""
         return cls(np.repeat(np.arange(len(sizes)), sizes), np.arange(len(sizes)), len(sizes))
 
     def stacked(self, times: int) -> "Panel":
@@ -51,7 +50,6 @@ class Panel:
 
     @cached_property
     def case(self) -> np.ndarray:
-        """The case of every response."""
         return self.case_of[self.group]
 
     @cached_property

@@ -41,12 +41,10 @@ class Statistic:
     cells: np.ndarray | None = None
 
     def sums(self, counts: np.ndarray) -> np.ndarray:
-        """Return the sums [resamples, sums] under counts [resamples, cases]."""
         return counts[:, self.cells] if self.columns is None else counts @ self.columns
 
     @property
     def cases(self) -> int:
-        """Return the number of cases that contribute."""
         if self.columns is not None:
             return int(self.columns.any(axis=1).sum())
         return 0 if self.cells is None else len(np.unique(self.cells))
@@ -66,7 +64,6 @@ class Estimate:
     draws: np.ndarray = field(default_factory=lambda: np.empty(0), repr=False, compare=False)
 
     def to_dict(self) -> dict[str, float | int | str | bool | None]:
-        """Return the record of `agreement.json`."""
         record: dict[str, float | int | str | bool | None] = {"value": self.value, "low": self.low, "high": self.high}
         record["n"] = self.n
         if self.reason:
@@ -89,12 +86,10 @@ def mean(
 
 
 def undefined(cases: int, n: int, reason: str) -> Statistic:
-    """Return a statistic that has no value in any resample."""
     return Statistic(np.zeros((cases, 1)), lambda sums: np.full(len(sums), np.nan), n, reason)
 
 
 def divide(numerators: np.ndarray, denominators: np.ndarray) -> np.ndarray:
-    """Divide, NaN where the denominator is zero."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(denominators == 0, np.nan, numerators / denominators)
 

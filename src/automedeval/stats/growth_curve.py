@@ -38,11 +38,9 @@ class Curve:
     c: float
 
     def at(self, t: float) -> float:
-        """Return the accuracy at round t, from 0 to 1."""
         return self.a / (1 + math.exp(-self.b * t - self.c)) ** 3
 
     def remaining(self, t: float) -> float:
-        """Return the limit less the value at round t."""
         return self.a - self.at(t)
 
     def round_of_small_rest(self, rest: float = SMALL_REST) -> int:
@@ -87,7 +85,6 @@ class Forecast:
         return max(0.0, value - reach), min(1.0, value + reach)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the record of `agreement.json`."""
         if self.curve is None:
             return {"reason": self.reason}
         record: dict[str, Any] = {
@@ -188,7 +185,6 @@ def _starts(values: np.ndarray, times: np.ndarray) -> list[np.ndarray]:
 
 
 def _flaw(u: float, v: float, q: float, rounds: int) -> str | None:
-    """Return why a fitted curve gives no forecast; None if it does."""
     if u**-3 - (u + v) ** -3 < NEARLY or v <= 0:
         return NO_RISE
     if q < NEARLY:

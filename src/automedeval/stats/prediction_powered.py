@@ -77,11 +77,9 @@ class Interval:
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether 0 is outside the interval."""
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the record for JSON."""
         record: dict[str, Any] = {name: getattr(self, name) for name in ("value", "low", "high", "error", "cases")}
         record |= {"reason": self.reason} if self.reason else {}
         return record | ({"approximate": True} if self.low is not None and self.cases < FEW_CASES else {})
@@ -113,7 +111,6 @@ class Powered:
     rest: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
         figures = {name: getattr(self, name).to_dict() for name in ("classical", "naive")}
         record = figures | {"prediction_powered": self.interval.to_dict(), "weight": self.weight, "rated": self.rated}
         record |= {"unrated": self.unrated, "rated_without_verdict": self.invalid, "worth": None, "saved": None}

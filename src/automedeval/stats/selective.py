@@ -52,11 +52,9 @@ class Certificate:
 
     @property
     def accepted(self) -> Mapping[str, float] | None:
-        """The test of the certified threshold."""
         return next((line for line in self.tested if line["threshold"] == self.threshold), None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
         accepted = self.accepted or {}
         promise = (
             "a random pair, among those that people ordered, of a random kept case is wrong with a probability of "

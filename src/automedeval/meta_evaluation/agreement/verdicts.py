@@ -51,7 +51,6 @@ def expected_values(verdict: Verdict) -> Values | None:
 
 
 def _shown(verdict: Verdict, scores: Sequence[float | None] | None) -> Values:
-    """Return the scores of the responses that a verdict shows."""
     values = ((index, scores[index]) for index in verdict.order) if scores is not None else ()
     return {index: float(value) for index, value in values if value is not None}
 
@@ -140,12 +139,10 @@ class JudgeVerdicts:
 
     @cached_property
     def all_runs(self) -> list[int]:
-        """The runs, also those without a valid verdict, ascending."""
         return np.unique(self.run).tolist()
 
     @cached_property
     def entries(self) -> list[slice]:
-        """The entries of each verdict."""
         edges = np.searchsorted(self.panel.group, np.arange(len(self.verdicts) + 1)).tolist()
         return [slice(*each) for each in itertools.pairwise(edges)]
 
@@ -187,7 +184,6 @@ class JudgeVerdicts:
 
     @property
     def unit_name(self) -> str:
-        """The name of one step."""
         if not self.has_own:
             return "standard deviations of its values"
         return "share of criteria won" if self.criteria else "points"
@@ -488,7 +484,6 @@ class Row:
 
     @property
     def name(self) -> str:
-        """The name of the line."""
         return self.judge.name if self.criterion is None else f"{self.judge.name}: {self.criterion}"
 
     def runs(self) -> "list[Row]":
@@ -519,7 +514,6 @@ class Row:
 
     @property
     def invalid(self) -> bool:
-        """Whether there is no valid verdict."""
         return self.criterion is None and self.values is None
 
     @cached_property
@@ -580,7 +574,6 @@ class Row:
 
 
 def rows_of(judges: Sequence[JudgeVerdicts]) -> list[Row]:
-    """Return the lines of the table, one per criterion of a pairwise judge."""
     return [Row(judge, criterion) for judge in judges for criterion in (*judge.criteria,) or (None,)]
 
 

@@ -109,7 +109,6 @@ class Calibration(ABC):
         """Return index of a response → (value to compare with the cuts, point on people's scale) of a valid verdict."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
         return {
             "rubric": self.rubric.name,
             "judge_settings": self.settings,
@@ -181,7 +180,6 @@ class ScoreCalibration(Calibration):
         return {place: (round(value, 6), float(_interpolate(value, self.knots))) for place, value in known}
 
     def line_facts(self) -> dict[str, Any]:
-        """Return the source and the knots."""
         return {"from": self.source, "knots": [list(knot) for knot in self.knots]}
 
 
@@ -243,7 +241,6 @@ class LikelihoodCalibration(Calibration):
         return dict(zip(places, zip(points, clipped)))
 
     def line_facts(self) -> dict[str, Any]:
-        """Return the weights by name."""
         return {"weights": dict(zip(("intercept", *NAMES), self.weights))}
 
 
@@ -386,7 +383,6 @@ def features_of(verdict: Verdict) -> np.ndarray:
 
 
 def _weights(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return the weights of intercept and features [columns of x]; that within cases is 0 or more, so that no order turns."""
     return lsq_linear(x, y, ([-np.inf, 0, -np.inf], np.inf), method="bvls").x
 
 

@@ -59,7 +59,6 @@ class Line:
         return expit(self.slope * _logits(chance) + self.shift)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON can hold it, with the temperature and the threshold; both are null without a slope."""
         told = {"slope": self.slope, "shift": self.shift, "temperature": None, "threshold": None}
         if self.slope:
             told |= {"temperature": 1 / self.slope, "threshold": float(expit(-self.shift / self.slope))}
@@ -167,7 +166,6 @@ class CriteriaCalibration:
         return replace(fresh, checklist={**checklist, "met": met, "met_probabilities": chances, **shown})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
         lines = {name: line.to_dict() for name, line in self.lines.items()}
         categories = {_name(self.by, case, place) for case in self.cases.records for place in range(len(case.criteria))}
         pooled = sorted(categories - self.lines.keys())

@@ -176,7 +176,6 @@ def _groups(result: dict[str, Any], cases: list[dict[str, Any]]) -> dict[str, li
 
 
 def _table2(result: dict[str, Any], paper: dict[str, Any] | None) -> dict[str, Any]:
-    """Return what the templates show of the table in the form of the paper's Table 2."""
     columns = result["table2"]["columns"]
     return {
         "head": [paper_table_text.COLUMNS[name].label for name in columns],
@@ -189,7 +188,6 @@ def _table2(result: dict[str, Any], paper: dict[str, Any] | None) -> dict[str, A
 
 
 def _leaderboard(result: dict[str, Any]) -> Table:
-    """Return the leaderboard of the main judge as text."""
     head = ["model", "strength (log odds)", "win rate, %", "first in resamples", "valid verdicts, %"]
     rows = [
         [

@@ -10,8 +10,6 @@ Record = Mapping[str, Any]
 
 
 class Column(NamedTuple):
-    """How a column is shown."""
-
     label: str
     digits: int
     factor: float
