@@ -46,13 +46,6 @@ class GenerationArguments(TableArguments):
         metadata={"help": "names that responses record; default: the checkpoints' and models' own"},
     )
     system: str | None = field(default=None, metadata={"help": "system message before every question"})
-    top_k: int = field(  # Paper: App. C
-        default=50, metadata={"help": "checkpoints sample among so many likeliest tokens, 0: all; endpoints ignore it"}
-    )
-    top_p: float = field(  # Paper: App. C
-        default=1.0,
-        metadata={"help": "checkpoints sample among the likeliest tokens up to this probability; endpoints: 1"},
-    )
     seed: int = field(default=0, metadata={"help": "seed of sampling; each answer also depends on case and candidate"})
     keep_existing: bool = field(
         default=False, metadata={"help": "skip cases that have a response of the candidate's name; false: an error"}
@@ -66,12 +59,7 @@ class GenerationArguments(TableArguments):
         self.candidates, self.names = comma_list(self.candidates), comma_list(self.names)
         if not self.candidates:
             raise RecordError("--candidates names no model")
-        check_least(self, 0, "top_k")
         check_least(self, 1, "window", "limit")
-        if not 0 < self.top_p <= 1:
-            raise RecordError(f"--top_p must be above 0 and at most 1, not {self.top_p}")
-        if self.top_p < 1 and "openai" in (parse_model(model)[0] for model in self.candidates):
-            raise RecordError(f"--top_p {self.top_p}: an endpoint takes --temperature only")
 
 
 @dataclass
@@ -127,7 +115,7 @@ def generate(
 ) -> tuple[dict[str, Generated], list[str]]:
     """Have one candidate answer what is missing; return its answers, old and new, by case id, and the failures."""
     chat = chat_args.load(model, args.seed, processes)
-    settings = set_up(chat, parse_model(model)[0] != "openai", args.top_k, args.top_p, args.system)
+    settings = set_up(chat, parse_model(model)[0] != "openai", args.system)
     log, started = response_log(Path(args.output), name, settings, processes), time.monotonic()
     with log:
         if processes.rank == 0:

@@ -10,7 +10,6 @@ is better (RankNet, Burges et al. 2005). sentence-transformers trains. Writes OU
 
 import random
 import re
-import shutil
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -39,12 +38,14 @@ from automedeval.training.checkpointing import WholeCheckpoints
 from automedeval.training.stages import (
     DECISIVE,
     begin,
-    last_whole_checkpoint,
     plain,
     refuse_unused,
     remove_checkpoints,
     write_record,
 )
+from automedeval.training.start import whole_checkpoint
+
+LORA = {"r": 16, "lora_alpha": 32, "lora_dropout": 0.05}  # rank, scale and dropout of the adapter
 
 
 @dataclass
@@ -63,14 +64,11 @@ class ListArguments(TableArguments):
     lists: int | None = field(default=None, metadata={"help": "number of cases to draw"})
     encoder: str = field(default=ENCODER, metadata={"help": "the encoder that is adapted, a folder or Hub id"})
     start: str | None = field(default=None, metadata={"help": "folder of a run of this program to start from"})
-    lora_r: int = field(default=16, metadata={"help": "rank of the adapter"})
-    lora_alpha: int = field(default=32, metadata={"help": "its scale is lora_alpha / lora_r"})
-    lora_dropout: float = field(default=0.05, metadata={"help": "dropout before the adapter"})
 
     def __post_init__(self) -> None:
         for name in ("cases", "verdicts", "ratings", "evaluation_cases"):
             setattr(self, name, comma_list(getattr(self, name)))
-        check_least(self, 1, "lists", "lora_r", "lora_alpha")
+        check_least(self, 1, "lists")
         check_patterns(self, "only")
         if bool(self.verdicts) == bool(self.ratings):
             raise RecordError("the scores are those of --verdicts or of --ratings: give one of the two")
@@ -93,8 +91,7 @@ def main() -> None:
     rows = lists_of(scored, Encoder(args.encoder, "cpu" if training.use_cpu else "auto", "float32"))
     identity = {name: getattr(training, name) for name in (*DECISIVE, "batch_sampler") if hasattr(training, name)}
     identity |= {"start": args.start and adapter_digest(args.start)}
-    identity |= {name: getattr(args, name) for name in ("lora_r", "lora_alpha", "lora_dropout")}
-    identity |= {"rows": digest(rows), "encoder": fingerprint(base, [])}
+    identity |= LORA | {"rows": digest(rows), "encoder": fingerprint(base, [])}
     record = {
         "identity": plain(identity),
         "arguments": plain({name: value for group in (args, training) for name, value in vars(group).items()}),
@@ -109,17 +106,11 @@ def main() -> None:
     model = load_cross_encoder(base, args.start and Path(args.start) / "adapter", trainable=True)
     if args.start is None:
         layers = ["query", "key", "value", "dense"]
-        shape = {"r": args.lora_r, "lora_alpha": args.lora_alpha, "lora_dropout": args.lora_dropout}
         try:
-            model.add_adapter(LoraConfig(**shape, target_modules=layers, modules_to_save=["classifier"]))
+            model.add_adapter(LoraConfig(**LORA, target_modules=layers, modules_to_save=["classifier"]))
         except ValueError as error:
             raise RecordError(f"{args.encoder} takes no adapter: {' '.join(str(error).split())[:200]}") from None
-    checkpoint, seconds, broken = last_whole_checkpoint(output)
-    for folder in broken:
-        print(f"{folder.name}: incomplete, removed")
-        shutil.rmtree(folder)
-    if checkpoint:
-        print(f"resuming from {checkpoint}")
+    checkpoint, seconds = whole_checkpoint(output)
     timer = WholeCheckpoints(seconds)
     trainer = CrossEncoderTrainer(
         model=model,

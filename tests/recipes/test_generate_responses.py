@@ -83,7 +83,7 @@ def test_candidates_answer_every_question_once(tiny_model, questions, tmp_path):
     assert texts(out)["a", before[0].id] != texts(out)["b", before[0].id]  # each draws for itself
     (record,) = out.glob("run-*.json")
     arguments = json.loads(record.read_text())["arguments"]
-    assert (arguments["temperature"], arguments["top_k"], arguments["top_p"]) == (0.5, 50, 1.0)
+    assert arguments["temperature"] == 0.5
     tokens = [sum(line["usage"][side] for line in found[:12]) for side in ("prompt_tokens", "completion_tokens")]
     assert f"a: 12 responses (12 new), 0 empty, {sum(line['truncated'] for line in found[:12])} cut off" in done.stdout
     assert f"{tokens[0]:,} tokens of prompts, {tokens[1]:,} of answers" in done.stdout
@@ -212,7 +212,7 @@ def test_a_base_model_goes_on_behind_answer_and_ends_before_the_next_question(tm
     done = generate("--candidates", base, "--cases", questions, "--output", tmp_path / "out", *FAST, "--limit", 2)
     assert done.returncode == 0, done.stderr
     chat = LocalChat(str(base), dtype="float32", device="cpu", max_new_tokens=40, temperature=1.0)
-    set_up(chat, True, 50, 1.0, "Be kind.")
+    set_up(chat, True, "Be kind.")
     turns = [{"role": "user", "content": "Is it flu?"}, {"role": "assistant", "content": "Maybe."}]
     case = Case("c", [*turns, {"role": "user", "content": "And <|im_end|> now?"}], ())
     prompt = response_prompt(case, "base", "Be kind.")
@@ -299,7 +299,7 @@ def test_a_refused_question_is_an_empty_response_with_the_reason(tmp_path):
 def test_other_settings_or_another_question_never_reuse_answers(tiny_model, questions, tmp_path):
     command = ["--candidates", tiny_model, "--cases", questions, "--output", tmp_path / "out", "--limit", 2, *FAST]
     assert generate(*command).returncode == 0
-    for change in (["--seed", 1], ["--top_k", 5], ["--system", "Be brief."], ["--temperature", 1]):
+    for change in (["--seed", 1], ["--system", "Be brief."], ["--temperature", 1]):
         assert "other weights, wording or settings" in error_line(generate(*command, *change))
     questions.write_text(questions.read_text().replace("Bad cold", "Bad flu", 1))
     assert "the question of case" in error_line(generate(*command))
@@ -313,8 +313,6 @@ def test_other_settings_or_another_question_never_reuse_answers(tiny_model, ques
         (["--candidates", "TINY", "--names", "a,b"], "2 names for 1 candidates"),
         (["--candidates", "TINY", "--names", "tie"], "a model cannot be called 'tie'"),
         (["--candidates", ","], "--candidates names no model"),
-        (["--top_p", "0"], "--top_p must be above 0"),
-        (["--candidates", "openai:m", "--base_url", "URL", "--top_p", "0.9"], "--top_p 0.9: an endpoint"),
         (["--candidates", "openai:m", "--base_url", "URL"], "ConnectError"),
         (["--max_new_tokens", "5000"], "exceed the context window of tiny-judge by"),
         (["--cases", "EMPTY"], "the file is empty"),

@@ -23,6 +23,7 @@ from automedeval.records.journal import Journal, Processes, write_lines
 from automedeval.records.log import Log
 
 ROLES = ("system", "user", "assistant")
+TOP_K, TOP_P = 50, 1.0  # Paper: App. C, "top k and top p as 50 and 1"
 PLAIN_TEMPLATE = resources.files("automedeval.dataset") / "templates" / "response.jinja"
 _NEXT_QUESTION = "\nQuestion:"  # where PLAIN_TEMPLATE's next turn would begin, which a base model goes on to write
 
@@ -123,18 +124,18 @@ def response_prompt(case: Case, name: str, system: str | None = None) -> Prompt:
     return Prompt(question_messages(case, system), run=run, label=label)
 
 
-def set_up(chat: Any, local: bool, top_k: int, top_p: float, system: str | None) -> str:
+def set_up(chat: Any, local: bool, system: str | None) -> str:
     """Set a chat's sampling for a candidate; return twelve hexadecimal digits over everything that changes its answers.
 
     A checkpoint without a chat template gets `PLAIN_TEMPLATE`, and its answer ends where it begins another question.
     """
     settings = [chat.fingerprint, system]
     if local:
-        chat.top_k, chat.top_p = top_k, top_p
+        chat.top_k, chat.top_p = TOP_K, TOP_P
         if chat.tokenizer.chat_template is None:
             chat.tokenizer.chat_template = PLAIN_TEMPLATE.read_text(encoding="utf-8")
             chat.stop = _NEXT_QUESTION
-        settings += [top_k, top_p, chat.stop, chat.tokenizer.chat_template]
+        settings += [TOP_K, TOP_P, chat.stop, chat.tokenizer.chat_template]
     return digest(settings)
 
 
