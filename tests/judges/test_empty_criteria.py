@@ -118,7 +118,7 @@ def test_an_empty_response_keeps_its_place_after_calibration_and_is_no_trial(cas
     write(tmp_path / "labels.jsonl", labels)
     small = ("--judge", "small", "--encoder", ENCODER, "--cases", file)
     assert run_command("judge", *small, "--output", tmp_path / "v").returncode == 0
-    given = ("--cases", file, "--criterion_labels", tmp_path / "labels.jsonl", "--resamples", 100)
+    given = ("--cases", file, "--criterion_labels", tmp_path / "labels.jsonl")
     done = run_command("calibrate", "--verdicts", tmp_path / "v", *given, "--output", tmp_path / "cal")
     assert done.returncode == 0, done.stderr
     answered = [label for label in labels if label["model"] != "b" or label["case_id"].startswith("c0")]

@@ -270,7 +270,7 @@ def test_a_comparison_takes_the_audit_of_each_of_its_judges(tmp_path: Path) -> N
     assert done.returncode == 0, done.stderr
     assert "Audited: On 20 cases. It passes." in done.stdout
     done = run_command("report", *given, "--encoder", "none", "--output", tmp_path / "r", "--audits", tmp_path / "two")
-    assert "Audit the judge, then" in done.stdout, "the main judge is j, and only k was audited"
+    assert "Audit the judge with the options of its run" in done.stdout, "the main judge is j, and only k was audited"
 
 
 @pytest.mark.parametrize("name", ["blind_to", "empty", "models"])

@@ -122,6 +122,8 @@ class Standings:
         pairs |= {(min(verdict.order), max(verdict.order)) for verdict in verdicts if verdict.choices}
         models = verdicts[0].extra["models"]
         for first, second in pairs:
+            if second >= len(words):  # the reference, shown after the case's own responses
+                continue
             for one, other in ((first, second), (second, first)):
                 longer, compared = self.longer[models[one]]
                 self.longer[models[one]] = longer + (words[one] > words[other]), compared + 1
