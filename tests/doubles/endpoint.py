@@ -155,7 +155,11 @@ class EndpointDouble:
         if self._closing.is_set():  # on a connection that was kept open
             handler.close_connection = True
             return
-        content = handler.rfile.read(int(handler.headers.get("content-length") or 0))
+        length = int(handler.headers.get("content-length") or 0)
+        content = handler.rfile.read(length)
+        if len(content) < length:  # the client was killed while it sent
+            handler.close_connection = True
+            return
         path = handler.path.partition("?")[0]
         is_json = "json" in (handler.headers.get("content-type") or "")
         request = {"path": path, "body": json.loads(content) if is_json and content else content}
