@@ -99,13 +99,14 @@ def _medtext(place: Path) -> Iterator[dict[str, Any]]:
 
 def _checks(files: list[Path]) -> Iterator[dict[str, Any]]:
     """Yield two chiefs' checks of every valid verdict; of forty verdicts about one fails a criterion."""
-    for verdict in itertools.chain.from_iterable(map(_read, files)):
-        key = f"{verdict['case_id']} {verdict['judge']}"
-        number = _number(key)
-        for annotator, criterion in itertools.product(VERIFIERS if verdict["valid"] else (), CHECKS):
+    from automedeval.records import Verdict, read_records
+
+    for verdict in itertools.chain.from_iterable(read_records(file, Verdict) for file in files):
+        number = _number(f"{verdict.case_id} {verdict.judge}")
+        about = {"case_id": verdict.case_id, "judge": verdict.judge, "verdict_digest": verdict.digest, "role": "chief"}
+        for annotator, criterion in itertools.product(VERIFIERS if verdict.valid else (), CHECKS):
             fails = number % 40 == 0 and criterion == CHECKS[number % 3]
-            names = {"case_id": verdict["case_id"], "judge": verdict["judge"], "annotator": annotator, "role": "chief"}
-            yield names | {"criterion": criterion, "score": int(not fails), "comment": None}
+            yield about | {"annotator": annotator, "criterion": criterion, "score": int(not fails), "comment": None}
 
 
 def _number(key: str) -> int:
