@@ -87,6 +87,7 @@ def _seconds(request: Request) -> float | None:
 
 
 def _see(request: Request, place: str) -> Response:
+    """Return a redirect, or the address as JSON if the page's script asks."""
     if request.headers.get("accept") == "application/json":
         return JSONResponse({"next": place})
     return RedirectResponse(place, 303)
@@ -195,6 +196,7 @@ def _add_tasks(app: FastAPI, study: Study, store: Store, templates: Jinja2Templa
         return templates.TemplateResponse(request, "task.html.jinja", shown, STATUS[type(error)])
 
     def once_more(request: Request, number: int, part: str | None, error: Invalid | Stale) -> Response:
+        """Return the form with the values entered and the error."""
         assignment = task_of(request, number)
         if part is None or assignment.part != part:
             raise error

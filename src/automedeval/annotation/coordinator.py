@@ -319,6 +319,7 @@ def add_coordinator(app: FastAPI, study: Study, store: Store, templates: Jinja2T
 
 
 def moment(at: float | None) -> str:
+    """Return seconds since 1970 as date and time in UTC."""
     return "–" if at is None else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
 
 

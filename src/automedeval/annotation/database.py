@@ -141,6 +141,7 @@ class Database:
 
 
 def setting(connection: sa.Connection, name: str) -> str | None:
+    """Return the value of a setting, None if there is none."""
     return connection.scalar(sa.select(SETTINGS.c.value).where(SETTINGS.c.name == name))
 
 

@@ -68,6 +68,7 @@ def slug_of(assignment: Assignment, part: str) -> str:
 
 
 def sheet_of(study: Study, assignment: Assignment, part: str) -> Sheet:
+    """Return what is shown of a part, and its form."""
     item, case, order = assignment.item, study.case_of(assignment.item), shown_order(study, assignment)
     if isinstance(case.question, str):
         question = [("Question", case.question)]

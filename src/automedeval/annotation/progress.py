@@ -66,6 +66,7 @@ class Division:
 
 
 def physicians(study: Study, store: Store, answers: Sequence[Answer]) -> list[Physician]:
+    """Return every annotator's progress, in the order of the study."""
     invited, last = store.invited(), store.last_stored()
     spent: dict[str, dict[int, list[Answer]]] = defaultdict(lambda: defaultdict(list))
     for answer in answers:
@@ -206,6 +207,7 @@ def kinds_answered(answers: Sequence[Answer]) -> Counter:
 
 
 def draw_figures(study: Study, answers: Sequence[Answer]) -> dict[str, Figure]:
+    """Return the coordinator's figures by the names of their files."""
     found: dict[str, Figure] = {}
     if lines := drift(study, answers):
         found["drift"] = Figure(

@@ -69,6 +69,7 @@ def csrf_of(request: Request) -> str:
 
 
 def field_of(request: Request, name: str) -> str:
+    """Return the first value of a form's field, "" if the form has none."""
     return (request.state.form.get(name) or [""])[0]
 
 

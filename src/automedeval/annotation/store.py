@@ -199,6 +199,7 @@ class Store:
             return self._own(connection, annotator, ended.id)
 
     def progress(self, annotator: str) -> Progress:
+        """Return the numbers of an annotator's tasks."""
         who = self._known(annotator)
         with self._read() as connection:
             by_state = sa.select(db.ASSIGNMENTS.c.state, sa.func.count()).where(db.ASSIGNMENTS.c.annotator == annotator)
@@ -238,6 +239,7 @@ class Store:
             }
 
     def setting(self, name: str) -> str | None:
+        """Return the value of a setting, None if it is not set."""
         with self._read() as connection:
             return db.setting(connection, name)
 

@@ -148,6 +148,7 @@ class Study:
         return response >= self.own[item.case_id]
 
     def rubric_of(self, item: Item) -> Rubric:
+        """Return the rubric of an item's scores of responses."""
         return self.disputes[item.case_id].rubric if item.kind == "jury" else self.rubric
 
 

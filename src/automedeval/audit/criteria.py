@@ -147,6 +147,7 @@ def errors(verdicts: Sequence[Verdict]) -> dict[str, int]:
 
 
 def clean_figures(verdicts: Sequence[Verdict], cases: Cases) -> dict[str, Any]:
+    """Return the figures of the unchanged cases, with statistics as leaves."""
     own = [changed(cases, verdict, verdict) for verdict in verdicts]
     where = [cases.index[verdict.case_id] for verdict in verdicts]
     valid = np.bincount(where, [verdict.valid for verdict in verdicts], len(cases))

@@ -259,6 +259,7 @@ def planted(clean: Request, target: int, attack: Attack, rubric: Rubric) -> Tria
 
 
 def harmed(clean: Request, target: int, template: Harm) -> Trial | None:
+    """Make a fact of one response dangerous; None if the template matches none."""
     text = harm(clean.case.responses[target].text, template)
     return None if text is None else _trial(clean, "harm", template.kind, template.name, target, text)
 
@@ -283,6 +284,7 @@ def doubled(
 
 
 def reversed_criteria(clean: Request) -> Trial:
+    """Show the criteria of an unchanged case in the reverse order."""
     target = clean.slots[0]
     response = clean.case.responses[target]
     trial = _trial(clean, "order", "reversed", response.model, target, response.text)

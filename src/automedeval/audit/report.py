@@ -26,6 +26,7 @@ LABELS = {  # short enough to stand beside a figure whole
 
 
 def illustrate(result: Mapping[str, Any]) -> Iterator[Figure]:
+    """Yield every figure there is data for."""
     for decoding, tree in result["decodings"].items():
         several = f", {decoding}" if len(result["decodings"]) > 1 else ""
         figures = _checklist(tree) if "read_rate" in tree["clean"] else _figures(tree, tree["clean"]["unit"])
@@ -188,6 +189,7 @@ def summary(result: Mapping[str, Any]) -> list[str]:
 
 
 def gaps(result: Mapping[str, Any]) -> list[str]:
+    """Return what could not be measured, and why."""
     found = []
     for tree in result["decodings"].values():
         for check, each in tree.items():

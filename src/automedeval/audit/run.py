@@ -110,6 +110,7 @@ def judge_tampered(
 
 
 def write_trials(folder: Path, trials: Sequence[Trial], processes: Processes = ALONE) -> None:
+    """Write FOLDER/trials.jsonl, the changed cases."""
     if processes.rank == 0:
         write_lines(folder / "trials.jsonl", (trial.case.to_dict() for trial in trials))
 

@@ -145,6 +145,7 @@ class InstructionSet:
         return report
 
     def classify(self, classifier: QualityClassifier) -> None:
+        """Set the quality of every verdict that has none (Appendix B)."""
         unknown = [key for key, fact in self.judged.facts.items() if fact.quality is None]
         with tqdm(total=len(unknown), desc="quality", unit="verdict") as bar:
             for start in range(0, len(unknown), WINDOW):

@@ -43,6 +43,7 @@ def card_facts(splits: Mapping[str, Mapping[str, Any]], written: Mapping[tuple, 
 
 
 def known_faults(facts: Mapping[str, Any]) -> list[str]:
+    """Return the known faults of a data set, from the facts of its card."""
     rows = sum(split["rows"] for split in facts["splits"].values())
     found = ["The verdicts are a teacher's, and a model trained on them learns the teacher's faults with them."]
     if facts["unrated"]:

@@ -115,6 +115,7 @@ def _take_another_case(verdict: Verdict, case: Case, others: Pools, rng: random.
 
 
 def _reverse_scores(verdict: Verdict, case: Case, others: Pools, rng: random.Random) -> dict[str, Any] | None:
+    """Reverse the scores, so that the best doctors have the lowest; keep the rationale."""
     scores = verdict.scores or ()
     values = sorted({score for score in scores if score is not None})
     if len(values) < 2:

@@ -55,6 +55,7 @@ class Dataset:
 
     @property
     def training(self) -> list[dict[str, Any]]:
+        """Return the rows of all splits but the test split."""
         return [row for name, rows in self.splits.items() if name != TEST for row in rows]
 
 

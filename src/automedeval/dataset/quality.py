@@ -307,6 +307,7 @@ def _counts(labelled: Sequence[Labelled]) -> dict[str, int]:
 
 
 def _texts(case: Case, verdict: Verdict) -> list[str]:
+    """Return the texts of an instruction: question, responses shown, steps of the rationale."""
     responses = [case.responses[index].text for index in verdict.order]
     return [question_text(case.question), *responses, *split_steps(verdict.rationale or "").values()]
 

@@ -69,6 +69,7 @@ class Generated:
         return (self.case_id,)
 
     def check(self, place: str, digest: str) -> None:
+        """Raise RecordError if the question of the case has another digest now."""
         if self.question_digest != digest:
             raise RecordError(
                 f"{place}: the question of case {self.case_id!r} changed after {self.model!r} answered it"

@@ -139,19 +139,23 @@ class JudgedCases(AbstractContextManager):
         return row
 
     def case(self, case_id: str) -> Case | None:
+        """Return one case with its texts, None if there is no case with this id."""
         found = self._database.execute("SELECT text FROM cases WHERE id = ?", (_name(case_id),)).fetchone()
         return None if found is None else Case.from_dict(json.loads(found[0]))
 
     def cases(self, case_ids: Iterable[str]) -> Iterator[Case]:
+        """Yield cases with their texts, one at a time; unknown ids are skipped."""
         return (case for case in map(self.case, case_ids) if case is not None)
 
     def pair(self, key: Key) -> tuple[Case, Verdict]:
+        """Return one case and its verdict, with their texts."""
         row = self._database.execute("SELECT text FROM verdicts WHERE number = ?", (self.facts[key].row,)).fetchone()
         case = self.case(key[0])
         assert case is not None  # `read` keeps no verdict without its case
         return case, Verdict.from_dict(json.loads(row[0]))
 
     def pairs(self, keys: Iterable[Key]) -> Iterator[tuple[Case, Verdict]]:
+        """Yield cases and their verdicts, with their texts, one at a time."""
         return map(self.pair, keys)
 
     def digests(self) -> dict[tuple[str, str], set[str]]:

@@ -49,6 +49,7 @@ class KnowledgeArguments:
         check_least(self, 1, "questions", "passages")
 
     def check(self) -> None:
+        """Raise RecordError if knowledge is wanted and no store is named."""
         if self.knowledge == "chain" and not (self.store or self.qdrant_url):
             raise RecordError(
                 "--store names no folder (recipes/build_store.py builds one; --knowledge none needs none)"

@@ -45,6 +45,7 @@ class Passage:
         return cls(str(uuid.uuid5(_IDS, content)), book, kind, section, page, text)
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the passage as verdicts record it."""
         # Beyond four digits a score depends on which other questions were embedded in the same batch.
         record = vars(self) | {"score": None if self.score is None else round(self.score, 4)}
         text = record.pop("text")

@@ -120,6 +120,7 @@ class KnowledgeBase(AbstractContextManager):
         self.close()
 
     def close(self) -> None:
+        """Close the store, so that other processes can open it."""
         self._client.close()
 
     def _open_collection(self, chunking: Chunking | None) -> dict:
@@ -300,6 +301,7 @@ class KnowledgeBase(AbstractContextManager):
 
 
 def _payload(point: models.Record | models.ScoredPoint) -> dict[str, Any]:
+    """Return the fields of a passage; every point of a collection has them."""
     return point.payload or {}
 
 

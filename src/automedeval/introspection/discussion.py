@@ -139,6 +139,7 @@ class Discussion:
 
     @property
     def scores_on_record(self) -> tuple[int, ...]:
+        """Return the scores on record, in the slots of the partners' prompts."""
         return self.on_record.scores or ()
 
     def add(self, piece: dict[str, Any]) -> None:
@@ -170,6 +171,7 @@ class Discussion:
 
     @property
     def accepted(self) -> tuple[int, Suggestion] | None:
+        """Return the exchange of the consensus and its suggestion, None without one."""
         for exchange, review in self.reviews.items():
             if review.accepts:
                 return exchange, self.suggestions[exchange]
@@ -177,11 +179,13 @@ class Discussion:
 
     @property
     def consensus(self) -> bool:
+        """Return whether both partners agree, and an agreed revision is valid."""
         revised = self.revised is not None and self.revised.valid
         return self.accepted is not None and (self.accepted[1].keep or revised)
 
     @property
     def next_step(self) -> Step | None:
+        """Return the next step, None if the discussion has ended."""
         for exchange in range(1, self.exchanges + 1):
             suggestion, review = self.suggestions.get(exchange), self.reviews.get(exchange)
             if suggestion is None:
@@ -324,6 +328,7 @@ class Partners:
             )
 
     def first_prompts(self, discussions: Iterable[Discussion]) -> list[Prompt]:
+        """Return the suggesting model's first prompts."""
         return [next(self._suggestion(discussion, 1)) for discussion in discussions if not discussion.pieces]
 
     def _chat(self, role: str) -> Chat:

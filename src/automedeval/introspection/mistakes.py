@@ -44,6 +44,7 @@ class Recorded:
 
     @property
     def order(self) -> tuple[int, ...]:
+        """Return which response stands in which slot of the row."""
         return tuple(self.row["order"])
 
     @property
@@ -192,6 +193,7 @@ def read_judge(path: str, recorded: Sequence[Recorded], name: str | None = None)
 
 
 def _check(verdict: Verdict, recorded: Recorded, place: str) -> None:
+    """Raise RecordError if a verdict is on changed texts or does not fit its case."""
     case = recorded.case
     verdict.check(place, recorded.given.digest, case.digest)
     there = len(case.responses)

@@ -187,6 +187,7 @@ class Round:
 
     @property
     def waiting(self) -> list[Mistake]:
+        """Return the mistakes that wait for the jury."""
         return [decision.mistake for decision in self.decisions if decision.by is None]
 
     def report(self, *lines: str) -> None:
@@ -229,6 +230,7 @@ class Round:
             self.report(f"jury: {readings['usable']:,} readings were usable, {readings['unusable']:,} lack a score")
 
     def counts(self) -> dict[str, Any]:
+        """Return how many cases, mistakes and decisions of each kind there are."""
         decided = Counter((decision.by, decision.decision) for decision in self.decisions)
         agreed = [each.discussion for each in self.decisions if each.discussion and each.by == "consensus"]
         at = Counter(discussion.accepted[0] for discussion in agreed if discussion.accepted)
@@ -301,6 +303,7 @@ class Round:
         write_lines(folder / REVISIONS, (decision.to_dict() for decision in self.decisions))
 
     def facts(self, judge: RoundJudge, partners: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the statistics record of the round."""
         return {
             "round": self.number,
             "follows": self.dataset.statistics["fingerprint"],

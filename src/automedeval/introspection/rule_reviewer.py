@@ -40,6 +40,7 @@ class RuleOnRatings(SequentialChat):
         self._fingerprint = digest(sorted((*key, mean) for key, mean in self._means.items()))
 
     def check(self, cases: Iterable[Case]) -> None:
+        """Raise RecordError if a response of one of these cases has no rating."""
         for case in cases:
             for model in case.models:
                 if (case.id, model) not in self._means:

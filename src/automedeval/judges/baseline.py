@@ -65,6 +65,7 @@ class BaselineJudge(ApartJudge):
         return nearest_pieces(cases, self.encoder, [self.baseline])[self.baseline]
 
     def answer(self, prompts: Sequence[Request], wanted: Sequence[bool]) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield (index, scores of all responses) of the wanted requests."""
         scores = self._score([request.case for request in prompts])
         ends = np.cumsum([len(request.case.responses) for request in prompts])
         return ((index, own) for index, own in enumerate(np.split(scores, ends[:-1])) if wanted[index])

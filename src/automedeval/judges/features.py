@@ -103,6 +103,7 @@ def encode(texts: Sequence[str], encoder: Any) -> dict[str, Text]:
 
 
 def own_features(question: Text, response: Text) -> list[float]:
+    """Return `first`, `late_interaction` and `on_topic`."""
     if not question.pieces or not response.pieces:
         return [np.nan] * 3
     near = (response.tokens @ question.vectors.T).max(axis=1) - NEAR
@@ -114,6 +115,7 @@ def own_features(question: Text, response: Text) -> list[float]:
 
 
 def reference_features(reference: Text, response: Text) -> list[float]:
+    """Return `reference` and `covered`."""
     if not reference.pieces or not response.pieces:
         return [np.nan] * 2
     return [float((reference.vectors @ response.vectors.T).max()), late_interaction(reference, response)]

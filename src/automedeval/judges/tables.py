@@ -123,6 +123,7 @@ class Verdicts(list[Verdict]):
 
 
 def _scores(verdict: Verdict, index: int) -> list[dict[str, Any]]:
+    """Return what a verdict says of a response."""
     if verdict.checklist:
         met = verdict.checklist["met"]
         counts = {

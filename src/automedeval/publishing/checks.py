@@ -267,6 +267,7 @@ def _check_file(place: str, kind: str, file: Path | bytes, pseudonyms: bool) -> 
 
 
 def _header(file: Path) -> bytes:
+    """Return the header of a safetensors file, which is JSON."""
     with open(file, "rb") as stream:
         length = int.from_bytes(stream.read(8), "little")
         header = stream.read(length) if length <= file.stat().st_size - 8 else b""
@@ -353,6 +354,7 @@ def _rows(file: Path) -> Iterator[dict[str, Any]]:
 
 @contextmanager
 def _parquet(file: Path) -> Iterator[pa.parquet.ParquetFile]:
+    """Open a parquet file; RecordError if it cannot be read."""
     try:
         with pa.parquet.ParquetFile(file) as parquet:
             yield parquet

@@ -89,6 +89,7 @@ def push(
 
 
 def files_there(api: HfApi, where: dict[str, Any], revision: str | None) -> dict[str, RepoFile]:
+    """Return the files of a revision."""
     tree = api.list_repo_tree(**where, revision=revision, recursive=True)
     return {entry.path: entry for entry in tree if isinstance(entry, RepoFile)}
 
@@ -118,6 +119,7 @@ def check_history(api: HfApi, where: dict[str, Any], adds: Sequence[CommitOperat
 
 
 def _same(entry: RepoFile, add: CommitOperationAdd) -> bool:
+    """Return whether a file on the Hub has the content of one that is sent."""
     if entry.lfs:
         return entry.lfs.sha256 == add.upload_info.sha256.hex()
     with add.as_file() as stream:
@@ -134,6 +136,7 @@ def check_there(there: Mapping[str, RepoFile], adds: Sequence[CommitOperationAdd
 
 
 def counted(files: Collection[str]) -> str:
+    """Return the number of files, in words."""
     return f"{len(files):,} file{'' if len(files) == 1 else 's'}"
 
 

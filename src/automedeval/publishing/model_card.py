@@ -136,6 +136,7 @@ def training_hours(checkpoint: Path, stages: int) -> list[float | None]:
 
 
 def _judges(result: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the records of judges that are no baselines."""
     return {name: record for name, record in result["judges"].items() if record["kind"] == "judge"}
 
 

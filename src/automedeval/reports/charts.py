@@ -60,6 +60,7 @@ class Figure:
 
 
 def svg(draw: Draw, prefix: str) -> str:
+    """Return a chart as SVG for the inside of a page; its ids begin with the prefix, as ids are the whole page's."""
     # matplotlib's stubs name every setting in a type of its own.
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():  # type: ignore[arg-type]
         # The reader's browser has what this font lacks.
@@ -121,6 +122,7 @@ def _short(name: str, most: int = 30) -> str:
 
 
 def _whisker(axes: Axes, at: float, estimate: Estimate, upright: bool = False, **style: Any) -> None:
+    """Draw the interval of an estimate, if it has one, at a place of the other axis."""
     _, low, high = ends(estimate)
     if low is not None and high is not None:
         axes.plot(*(([at, at], [low, high]) if upright else ([low, high], [at, at])), **style)

@@ -36,6 +36,7 @@ def interval(estimate: Mapping[str, Any], digits: int = 0, factor: float = 100.0
 
 
 def ends(estimate: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+    """Return value, low and high of an estimate."""
     return estimate["value"], estimate["low"], estimate["high"]
 
 

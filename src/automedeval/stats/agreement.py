@@ -50,6 +50,7 @@ class Panel:
 
     @cached_property
     def case(self) -> np.ndarray:
+        """The case of every response."""
         return self.case_of[self.group]
 
     @cached_property

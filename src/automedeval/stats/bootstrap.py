@@ -41,10 +41,12 @@ class Statistic:
     cells: np.ndarray | None = None
 
     def sums(self, counts: np.ndarray) -> np.ndarray:
+        """Return the sums [resamples, sums] under counts [resamples, cases]."""
         return counts[:, self.cells] if self.columns is None else counts @ self.columns
 
     @property
     def cases(self) -> int:
+        """Return the number of cases that contribute."""
         if self.columns is not None:
             return int(self.columns.any(axis=1).sum())
         return 0 if self.cells is None else len(np.unique(self.cells))
@@ -86,10 +88,12 @@ def mean(
 
 
 def undefined(cases: int, n: int, reason: str) -> Statistic:
+    """Return a statistic that has no value in any resample."""
     return Statistic(np.zeros((cases, 1)), lambda sums: np.full(len(sums), np.nan), n, reason)
 
 
 def divide(numerators: np.ndarray, denominators: np.ndarray) -> np.ndarray:
+    """Divide, NaN where the denominator is zero."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(denominators == 0, np.nan, numerators / denominators)
 

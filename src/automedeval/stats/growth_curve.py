@@ -38,9 +38,11 @@ class Curve:
     c: float
 
     def at(self, t: float) -> float:
+        """Return the accuracy at round t, from 0 to 1."""
         return self.a / (1 + math.exp(-self.b * t - self.c)) ** 3
 
     def remaining(self, t: float) -> float:
+        """Return the limit less the value at round t."""
         return self.a - self.at(t)
 
     def round_of_small_rest(self, rest: float = SMALL_REST) -> int:
@@ -185,6 +187,7 @@ def _starts(values: np.ndarray, times: np.ndarray) -> list[np.ndarray]:
 
 
 def _flaw(u: float, v: float, q: float, rounds: int) -> str | None:
+    """Return why a fitted curve gives no forecast; None if it does."""
     if u**-3 - (u + v) ** -3 < NEARLY or v <= 0:
         return NO_RISE
     if q < NEARLY:

@@ -52,6 +52,7 @@ class Certificate:
 
     @property
     def accepted(self) -> Mapping[str, float] | None:
+        """The test of the certified threshold."""
         return next((line for line in self.tested if line["threshold"] == self.threshold), None)
 
     def to_dict(self) -> dict[str, Any]:

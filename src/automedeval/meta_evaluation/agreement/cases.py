@@ -53,6 +53,7 @@ class Cases:
 
     @property
     def responses(self) -> int:
+        """The number of responses of all cases."""
         return int(self.start[-1])
 
     @cached_property

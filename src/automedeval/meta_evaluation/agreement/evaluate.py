@@ -346,6 +346,7 @@ def _verdict_ratings(cases: Cases, ratings: dict[str, dict[str, list[tuple[int, 
 
 
 def _comparisons(cases: Cases, rows: list[Row], relations: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+    """Compare every two rows of which one is a judge: concordance on the pairs that both were asked about."""
     found = []
     for one, two in combinations(rows, 2):
         if "judge" in (one.judge.kind, two.judge.kind):

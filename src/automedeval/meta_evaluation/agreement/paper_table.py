@@ -142,6 +142,7 @@ def _differences(
 
 
 def _rationale_runs(name: str, record: Mapping[str, Any]) -> dict[int, Any]:
+    """Return run → the figure of a judge's rationales."""
     if name not in record:
         return {0: Estimate(None, reason=record.get("reason", "not computed"))}
     runs = {each["run"]: each[name] for each in record["runs"] or [{"run": 0, name: record[name]}]}

@@ -68,6 +68,7 @@ def _mean(values: np.ndarray, axis: int) -> np.ndarray:
 
 
 def read_ratings(path: str, cases: Cases, raters: str | None = None) -> People:
+    """Read people's ratings of responses; see `gather_ratings`."""
     return gather_ratings(read_placed(path, Rating), cases, path, raters)
 
 

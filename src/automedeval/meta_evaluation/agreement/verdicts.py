@@ -51,6 +51,7 @@ def expected_values(verdict: Verdict) -> Values | None:
 
 
 def _shown(verdict: Verdict, scores: Sequence[float | None] | None) -> Values:
+    """Return the scores of the responses that a verdict shows."""
     values = ((index, scores[index]) for index in verdict.order) if scores is not None else ()
     return {index: float(value) for index, value in values if value is not None}
 
@@ -139,10 +140,12 @@ class JudgeVerdicts:
 
     @cached_property
     def all_runs(self) -> list[int]:
+        """The runs, also those without a valid verdict, ascending."""
         return np.unique(self.run).tolist()
 
     @cached_property
     def entries(self) -> list[slice]:
+        """The entries of each verdict."""
         edges = np.searchsorted(self.panel.group, np.arange(len(self.verdicts) + 1)).tolist()
         return [slice(*each) for each in itertools.pairwise(edges)]
 
@@ -574,6 +577,7 @@ class Row:
 
 
 def rows_of(judges: Sequence[JudgeVerdicts]) -> list[Row]:
+    """Return the lines of the table, one per criterion of a pairwise judge."""
     return [Row(judge, criterion) for judge in judges for criterion in (*judge.criteria,) or (None,)]
 
 

@@ -104,6 +104,7 @@ class Confidence:
 
 
 def _confidence(measure: str, row: Row, peers: Sequence[Row]) -> np.ndarray:
+    """Return the confidence of each case, float [cases]."""
     judge, panel = row.judge, row.judge.cases.panel
     if measure == "gap":
         if row.values is None:

@@ -383,6 +383,7 @@ def features_of(verdict: Verdict) -> np.ndarray:
 
 
 def _weights(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return the weights of intercept and features [columns of x]; that within cases is 0 or more, so that no order turns."""
     return lsq_linear(x, y, ([-np.inf, 0, -np.inf], np.inf), method="bvls").x
 
 

@@ -206,6 +206,7 @@ def _figures(
 def _judges(
     cases: Cases, people: People, rows: Sequence[Row], judges: Sequence[JudgeScores], resamples: int, seed: int
 ) -> dict[str, Any]:
+    """Return every judge's concordance with people."""
     relations = cases.panel.relations(people.scores)
     first, second = cases.panel.pairs
     tree = {

@@ -131,6 +131,7 @@ def _plans(unclear: list[dict[str, Any]], lead: str) -> list[str]:
 
 
 def _range(numbers: list[float | None]) -> str:
+    """Return "14 to 17", rounded; None is more than a million."""
     low, high = (min(numbers, key=_large), max(numbers, key=_large))
     ends = list(dict.fromkeys("more than a million" if value is None else f"{value:,.0f}" for value in (low, high)))
     return " to ".join(ends)
@@ -183,6 +184,7 @@ def _count(numbers: dict[str, int | None], none: str = "more than a million") ->
 
 
 def rows_of_tables(result: dict[str, Any]) -> dict[str, list[tuple[str, str, Estimates]]]:
+    """Return caption → (what, judge, figure) of every table."""
     tables: dict[str, list[tuple[str, str, Estimates]]] = {"Mean scores": []}
     for name, record in {"all responses": result["all"], **result["models"]}.items():
         tables["Mean scores"] += [
@@ -216,6 +218,7 @@ def rows_of_plans(result: dict[str, Any]) -> list[tuple[str, list[str]]]:
 
 
 def illustrate(result: dict[str, Any]) -> Iterator[Figure]:
+    """Yield every figure there is data for."""
     lead = result["lead"]
     pairs = {" : ".join(pair["pair"]): pair for pair in result["pairs"]}
     means = {"all responses": result["all"], **result["models"]}

@@ -59,6 +59,7 @@ class Line:
         return expit(self.slope * _logits(chance) + self.shift)
 
     def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON can hold it, with the temperature and the threshold; both are null without a slope."""
         told = {"slope": self.slope, "shift": self.shift, "temperature": None, "threshold": None}
         if self.slope:
             told |= {"temperature": 1 / self.slope, "threshold": float(expit(-self.shift / self.slope))}

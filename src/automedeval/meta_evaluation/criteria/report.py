@@ -244,6 +244,7 @@ def shown_cases(cases: Cases, verdicts: Sequence[CriteriaVerdicts], most: int) -
 def render_criteria(
     result: Mapping[str, Any], cases: Cases, verdicts: Sequence[str], settings: Mapping[str, Any], most: int
 ) -> dict[str, str]:
+    """Return {"criteria.html": text, "criteria.md": text}."""
     shown = shown_cases(cases, read_checklists(verdicts, cases), most)
     return render_report(
         "automedeval.meta_evaluation", "criteria", f"Criteria: {Path(cases.source).stem}", words=sentences(result),

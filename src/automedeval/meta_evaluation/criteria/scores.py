@@ -37,6 +37,7 @@ def read_criteria_scores(files: Sequence[str], cases: Cases) -> tuple[list[Judge
 
 
 def scored(cases: Cases, reading: CriteriaVerdicts) -> JudgeVerdicts:
+    """Return the verdicts of a judge of criteria as verdicts with scores."""
     return JudgeVerdicts(cases, list(_scored(cases, reading)), name=reading.name, file=reading.file)
 
 

@@ -176,6 +176,7 @@ def _groups(result: dict[str, Any], cases: list[dict[str, Any]]) -> dict[str, li
 
 
 def _table2(result: dict[str, Any], paper: dict[str, Any] | None) -> dict[str, Any]:
+    """Return what the templates show of the table in the form of the paper's Table 2."""
     columns = result["table2"]["columns"]
     return {
         "head": [paper_table_text.COLUMNS[name].label for name in columns],

@@ -17,6 +17,7 @@ HOW = {
 
 
 def real_judges(result: dict[str, Any]) -> dict[str, dict]:
+    """Return the records of judges that are no baselines."""
     return {name: record for name, record in result["judges"].items() if record["kind"] == "judge"}
 
 
@@ -66,6 +67,7 @@ def answer(result: dict[str, Any]) -> dict[str, str]:
 
 
 def known_of(result: dict[str, Any]) -> Known:
+    """Return what is known of the main judge, for `reports.facts`."""
     main = result["main_judge"]
     record, table = result["judges"][main["name"]], result["models"][main["name"]]
     order = standing(table)["order"]
@@ -110,6 +112,7 @@ def _and(names: list[str]) -> str:
 
 
 def _how_sure(table: dict[str, Any], stands: dict[str, Any]) -> str:
+    """Say how often the first model is first, and how often it wins."""
     first = stands["order"][0]
     rate = table["models"][first]["win_rate"]
     share = percent(table["first_places"][first])
@@ -295,6 +298,7 @@ def _kept(judge: str, curve: list[dict[str, Any]]) -> list[str]:
 
 
 def _rounds(rounds: dict[str, Any]) -> list[str]:
+    """Say what the rounds of introspection reached, and what further ones are expected to reach."""
     sentences = []
     known = [(line, line["triple_accuracy"]) for line in (rounds["table"][0], rounds["table"][-1])]
     if len(rounds["table"]) > 1 and all(share["value"] is not None for _, share in known):
@@ -320,6 +324,7 @@ def _rounds(rounds: dict[str, Any]) -> list[str]:
 
 
 def _chosen(judge: str, criteria: dict[str, dict[str, Any]]) -> list[str]:
+    """Say how often a judge makes the choice that most people made."""
     parts = [
         f"{percent(record['accuracy']['value'])} of the pairs on {criterion} ({interval(record['accuracy'])})"
         for criterion, record in criteria.items()
