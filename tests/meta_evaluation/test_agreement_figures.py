@@ -315,6 +315,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture(scope="module")
 def figures(files: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     options = ["--ratings", files["ratings"], "--raters", "crossed", "--choices", files["choices"]]
+    options += ["--main_judge", "noisy"]
     return evaluate(tmp_path_factory.mktemp("report"), read(files["verdicts"]), *options)
 
 
@@ -410,17 +411,33 @@ def test_comparisons_are_differences_adjusted_as_by_pingouin(figures: dict[str, 
     assert [each["p_adjusted"] for each in comparisons] == pytest.approx(pingouin.multicomp(p_values, method="holm")[1])
 
 
-def test_cases_worth_reading_have_the_largest_weighted_errors(files: dict[str, Path], figures: dict[str, Any]) -> None:
+def test_cases_worth_reading_have_the_largest_errors_gaps_and_doubts(
+    files: dict[str, Path], figures: dict[str, Any]
+) -> None:
     ratings = pandas.read_json(files["ratings"], lines=True)
     by_annotator = ratings.groupby(["case_id", "model", "annotator"])["score"].mean()
     means = by_annotator.groupby(["case_id", "model"]).mean()
-    weights = {}
-    scores = {each["case_id"]: each["scores"] for each in read(files["verdicts"]) if each["judge"] == "noisy"}
+    verdicts = {each["case_id"]: each for each in read(files["verdicts"]) if each["judge"] == "noisy"}
+    wrong, differ, doubt = {}, {}, {}
     for case in read(CASES):
         people = [means[case["id"], response["model"]] for response in case["responses"]]
-        weights[case["id"]] = 0.0
-        for (one, judged), (two, other) in combinations(zip(people, scores[case["id"]]), 2):
+        scores, expected = (verdicts[case["id"]][name] for name in ("scores", "expected_scores"))
+        wrong[case["id"]] = 0.0
+        for (one, judged), (two, other) in combinations(zip(people, scores), 2):
             relation = 0 if abs(one - two) < 1e-9 else np.sign(one - two)
-            weights[case["id"]] += abs(one - two) * abs(relation - np.sign(judged - other))
-    worst = figures["judges"]["noisy"]["worst"]
-    assert [weights[name] for name in worst] == pytest.approx(sorted(weights.values(), reverse=True)[:10])
+            wrong[case["id"]] += abs(one - two) * abs(relation - np.sign(judged - other))
+        differ[case["id"]] = max(expected) - min(expected)
+        doubt[case["id"]] = -np.mean([abs(one - two) for one, two in combinations(expected, 2)])
+    lists = figures["main_judge"]["cases"] | {"worst": figures["judges"]["noisy"]["worst"]}
+    for name, measure in (("worst", wrong), ("models_differ", differ), ("least_sure", doubt)):
+        assert [measure[case] for case in lists[name]] == pytest.approx(sorted(measure.values(), reverse=True)[:10])
+
+
+def test_scores_are_counted_in_halves(files: dict[str, Path], figures: dict[str, Any]) -> None:
+    ratings = pandas.read_json(files["ratings"], lines=True)
+    by_annotator = ratings.groupby(["case_id", "model", "annotator"])["score"].mean()
+    people = by_annotator.groupby(["case_id", "model"]).mean()
+    judged = pandas.Series([s for each in read(files["verdicts"]) if each["judge"] == "noisy" for s in each["scores"]])
+    for values, counts in ((people, figures["people"]["scores"]), (judged, figures["judges"]["noisy"]["scores"])):
+        wanted = ((values * 2).round() / 2).value_counts().to_dict()
+        assert {float(score): count for score, count in counts.items()} == wanted

@@ -152,6 +152,7 @@ def test_what_is_known_of_a_judge_stands_beside_its_scores(study, tmp_path: Path
     assert "Audited: No audit is given." in done.stdout
     assert "automedeval audit --judge JUDGE --cases" in done.stdout
     assert "Audit the judge with the options of its run" in done.stdout
+    assert "--rubric checklist" in done.stdout
     shares = []
     for case in cases:
         points, means = [each["points"] for each in case["criteria"]], []

@@ -1,7 +1,5 @@
 """Audit a judge from start to end: judge what is missing, compute every figure, and compare it with the thresholds."""
 
-import shlex
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -84,7 +82,7 @@ def audit_judge(
     """Audit a judge, or recorded verdicts; write the verdicts on the unchanged and the changed cases as they come.
 
     Returns:
-        what audit.json holds; None in every process but the first.
+        what audit.json holds, less the command; None in every process but the first.
 
     Raises:
         RecordError: an input or an argument is wrong, or the judge cannot go on.
@@ -115,7 +113,6 @@ def audit_judge(
         "templates": found.templates,
         "notes": list(dict.fromkeys(run.notes)),
         "settings": {
-            "command": shlex.join(["automedeval", "audit", *sys.argv[1:]]),
             "version": automedeval.__version__,
             "commit": git_commit(),
             "resamples": args.resamples,

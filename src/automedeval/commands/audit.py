@@ -14,6 +14,7 @@ The exit status is 0 if the judge passes its thresholds, 3 (1 under a launcher) 
 measured, 1 if an input or argument is wrong.
 """
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -35,6 +36,7 @@ def main() -> None:
     if result is None:
         processes.wait()
         return
+    result["settings"] = {"command": shlex.join(["automedeval", "audit", *sys.argv[1:]])} | result["settings"]
     output = Path(args.output)
     record_run(output / "run.json", args, encoder_args, chat_args)
     texts = report.render(result)

@@ -61,14 +61,7 @@ class ChatJudge(BaseJudge):
     @cached_property
     def fingerprint(self) -> str:
         settings = [self.chat.fingerprint, self.wording.fingerprint, self.rationale]
-        settings += [self.score_decoding, self.overlong_setting]
-        # Before values were sampled, a temperature changed the rationale alone.
-        if self.score_decoding == "constrained" and getattr(self.chat, "temperature", None):
-            settings.append("sampled values")
-        # Before, the "1" of "10" counted as a score of 1.
-        if self.score_decoding == "free" and self.wording.scale and self.wording.scale[1] > 9:
-            settings.append("whole numbers")
-        return digest(settings)
+        return digest([*settings, self.score_decoding, self.overlong_setting])
 
     def plan(self, case: Case) -> list[Request]:
         return plan_requests(case, self.wording, self.orders, self.seed, self.runs, self.baseline, self.models)

@@ -276,13 +276,9 @@ def _people(cases: Cases, people: People, longer: np.ndarray) -> dict[str, Any]:
 
 def _ceiling(cases: Cases, people: People) -> dict[str, Any]:
     """Return the agreement of one rater with the mean of the others; empty if there is one rater."""
-    times = len(people.annotators)
-    if times < 2:
+    if (each_rater := people.leave_one_out(cases.panel)) is None:
         return {}
-    own, others = interrater.leave_one_out(people.by_annotator)
-    keep = ~np.isnan(own)
-    panel = cases.panel.stacked(times).only(keep)
-    own, others = own[keep], others[keep]
+    panel, _, own, others = each_rater
     ceiling = agreement.accuracies(panel, panel.relations(others), panel.relations(own))
     return ceiling | agreement.correlations(panel, others, own)
 

@@ -14,6 +14,7 @@ from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row
 from automedeval.metrics.lexical import longer_text
 from automedeval.records import RecordError, read_text
 from automedeval.reports.facts import LEAST_RATED, Audit, Known
+from automedeval.rubrics import without_scale
 
 
 def audits_of(places: Sequence[str], rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
@@ -46,10 +47,12 @@ def next_steps(judge: JudgeVerdicts, rated: bool, audited: bool) -> list[str]:
     """Return what to do next, so that more is known of the judge: rate cases, audit it."""
     steps = [] if rated else [f"Rate {min(LEAST_RATED, len(judge.cases))} cases."]
     if not audited:
-        name = judge.run_record.get("arguments", {}).get("judge") or "JUDGE"
-        command = shlex.join(
-            ["automedeval", "audit", "--judge", name, "--cases", judge.cases.source, "--output", "audits/mine"]
-        )
+        run = judge.run_record.get("arguments", {})
+        follows_none = bool(run) or without_scale(judge.rubric_name)
+        rubric = run.get("rubric") or (None if follows_none else judge.rubric_name.partition("@")[0])
+        words = ["automedeval", "audit", "--judge", run.get("judge") or "JUDGE", "--cases", judge.cases.source]
+        words += ["--rubric", rubric] if rubric else []
+        command = shlex.join([*words, "--output", "audits/mine"])
         steps.append(
             f"Audit the judge with the options of its run, then give --audits audits/mine to the report: {command}"
         )

@@ -19,7 +19,7 @@ from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row, judged_relations
 from automedeval.records import RecordError
 from automedeval.reports.facts import LEAST_RATED
-from automedeval.stats import agreement, bootstrap, interrater, selective
+from automedeval.stats import agreement, bootstrap, selective
 from automedeval.stats.folds import deal, each_fold
 
 FOLDS = 5
@@ -148,13 +148,10 @@ def beside_one_rater(cases: Cases, people: People, values: np.ndarray, asked: np
     Args:
         values, asked: the judge's scores, and whether it was asked about each response [responses].
     """
-    times = len(people.annotators)
-    if times < 2:
+    if (each_rater := people.leave_one_out(cases.panel)) is None:
         return {}
-    own, others = interrater.leave_one_out(people.by_annotator)
-    keep = ~np.isnan(own)
-    panel = cases.panel.stacked(times).only(keep)
-    own, others = own[keep], others[keep]
+    panel, keep, own, others = each_rater
+    times = len(people.annotators)
     same = panel.relations(np.where(np.tile(asked, times)[keep], others, np.nan))
     every, empty = (np.tile(each, times)[keep] for each in (values, cases.empty))
     judged = {"judge": judged_relations(panel, every, empty), "one_rater": panel.relations(own)}

@@ -26,8 +26,8 @@ from automedeval.records import (
     read_placed,
     without_repeats,
 )
-from automedeval.stats import bootstrap
-from automedeval.stats.agreement import CHOICES
+from automedeval.stats import bootstrap, interrater
+from automedeval.stats.agreement import CHOICES, Panel
 
 
 @dataclass
@@ -60,6 +60,22 @@ class People:
     def scores(self) -> np.ndarray:
         """People's score of each response, the mean over annotators of the mean over criteria: float [responses]."""
         return _mean(self.by_annotator, 1)
+
+    def leave_one_out(self, panel: Panel) -> tuple[Panel, np.ndarray, np.ndarray, np.ndarray] | None:
+        """Return each rater beside the mean of the others; None with one rater.
+
+        Args:
+            panel: of the responses that are rated.
+
+        Returns:
+            The panel once for each rater, with the responses that are kept; which of these they are, bool [raters × responses];
+            the rater's own scores and the others' mean, float [kept].
+        """
+        if len(self.annotators) < 2:
+            return None
+        own, others = interrater.leave_one_out(self.by_annotator)
+        keep = ~np.isnan(own)
+        return panel.stacked(len(self.annotators)).only(keep), keep, own[keep], others[keep]
 
 
 def _mean(values: np.ndarray, axis: int) -> np.ndarray:

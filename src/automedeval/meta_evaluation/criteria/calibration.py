@@ -20,7 +20,7 @@ from automedeval.meta_evaluation.criteria.checklists import CriteriaVerdicts, La
 from automedeval.records import Case, RecordError, Verdict, digest
 from automedeval.stats.bootstrap import estimate, plain
 from automedeval.stats.checklist import checklist_score
-from automedeval.stats.folds import deal
+from automedeval.stats.folds import deal, each_fold
 from automedeval.stats.logistic import fit_logistic
 
 WAYS = ("all", "category")
@@ -116,9 +116,7 @@ class CriteriaCalibration:
         names = np.array([_name(by, cases.records[number], criterion) for number, _, criterion in labels.pairs])
         fold = dict(zip(labelled.tolist(), deal(np.arange(len(labelled)), FOLDS).tolist()))
         held = np.array([fold.get(int(number), -1) for number in case])
-        held_out = [
-            _lines(chance, majority, names, known & (held != number)) for number in range(max(fold.values()) + 1)
-        ]
+        held_out = [_lines(chance, majority, names, known & ~out) for out in each_fold(held)]
         after = np.array(
             [
                 0.0 if gone else np.nan if np.isnan(value) or where < 0 else _line(held_out[where], name)(value)
