@@ -249,7 +249,8 @@ def test_the_audit_compares_a_judge_with_the_baselines_as_the_report_does(tmp_pa
     shared = ["--verdicts", verdicts, "--cases", CASES, "--ratings", RATINGS, "--resamples", 100, "--encoder", "none"]
     done = audit(*shared, "--gate", "false", "--output", tmp_path / "audit")
     assert done.returncode == 0, done.stderr
-    assert run_recipe("report", *shared, "--output", tmp_path / "report").returncode == 0
+    reported = run_recipe("report", *shared, "--output", tmp_path / "report")
+    assert reported.returncode == 0, reported.stderr
     report = json.loads((tmp_path / "report" / "agreement.json").read_text(encoding="utf-8"))
     clean = result(tmp_path / "audit")["decodings"]["recorded"]["clean"]
     assert clean["best_baseline"] == report["judges"]["echo"]["best_baseline"]
@@ -259,7 +260,7 @@ def test_the_audit_compares_a_judge_with_the_baselines_as_the_report_does(tmp_pa
         assert own == {"concordance": versus["concordances"][1], "difference": versus["difference"]}
     (sentence,) = [line for line in done.stdout.splitlines() if "every baseline" in line]
     assert sentence.startswith("echo is better than every baseline. The best of them is ")
-    assert sentence in (tmp_path / "report" / "report.md").read_text(encoding="utf-8")
+    assert sentence in reported.stdout
     assert sentence in (tmp_path / "audit" / "audit.md").read_text(encoding="utf-8")
 
 

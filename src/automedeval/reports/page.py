@@ -94,6 +94,7 @@ def markdown_summary(title: str, sentences: Iterable[str], table: Table, page: s
     lines = [f"# {text.cell(title)}", "", "Not for clinical use: for research on medical language models.", ""]
     lines += [f"- {text.cell(sentence)}" for sentence in sentences]
     if rows:
-        lines += ["", *(f"| {' | '.join(map(text.cell, row))} |" for row in (head, *rows))]
-        lines.insert(len(lines) - len(rows), "|---" * len(head) + "|")
-    return "\n".join([*lines, "", f"Figures, every table, gaps and assumptions: [{page}]({page})."]) + "\n"
+        above, *below = (f"| {' | '.join(map(text.cell, row))} |" for row in (head, *rows))
+        lines += ["", above, "|---" * len(head) + "|", *below]
+    lines += ["", "Intervals: 95 %; \\* marks fewer than 50 cases.", ""]
+    return "\n".join([*lines, f"Figures, every table, gaps and assumptions: [{page}]({page})."]) + "\n"

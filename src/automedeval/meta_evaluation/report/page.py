@@ -18,13 +18,13 @@ from automedeval.meta_evaluation.report.figures import illustrate
 from automedeval.meta_evaluation.report.text import (
     answer,
     beside,
+    first_screen,
     further,
     gaps,
     leaderboard,
     real_judges,
     rivals,
     standing,
-    summary,
 )
 from automedeval.reports.page import Table, render_report
 from automedeval.reports.text import percent, shown
@@ -232,7 +232,7 @@ def render(
         figures=illustrate(result, in_series, rounds),
         settings=result["settings"],
         script="report.js",
-        summary=summary(result),
+        summary=first_screen(result),
         main_table=_leaderboard(result),
         result=result,
         judges=real_judges(result),

@@ -193,13 +193,18 @@ def _how_chosen(main: dict[str, Any]) -> list[str]:
     ]
 
 
-def summary(result: dict[str, Any]) -> list[str]:
-    """Return the answer, and after it sentences on the other judges and whatever else was measured."""
+def first_screen(result: dict[str, Any]) -> list[str]:
+    """Return the answer and the agreement with people in sentences, as the first screen of the page has them."""
     lines = [f"{question.rstrip('?')}: {said}" for question, said in answer(result).items()]
     if rows := beside(result):
         shares = "; ".join(f"{who} {percent(each['value'])} ({interval(each)})" for who, each in rows)
         lines.append(f"Agreement with people: {shares}. {HALF}")
-    return [*lines, *further(result)]
+    return lines
+
+
+def summary(result: dict[str, Any]) -> list[str]:
+    """Return the first screen, and after it sentences on the other judges and whatever else was measured."""
+    return [*first_screen(result), *further(result)]
 
 
 def further(result: dict[str, Any]) -> list[str]:
