@@ -161,3 +161,10 @@ def test_the_metric_itself_takes_their_place(tmp_path: Path) -> None:
     assert 0 < judge["bert_score"]["f1"].value < 1
     assert judge["bart_score"].value < 0
     assert judge["bart_score"].low <= judge["bart_score"].value <= judge["bart_score"].high
+
+
+def test_the_rationales_of_every_judge_are_counted_by_themselves(tmp_path: Path) -> None:
+    verdicts = [given(number) for number in range(6)] + [given(number, "other") for number in range(4)]
+    found, _ = compare(tmp_path, verdicts, [given(number, "gpt") for number in range(6)])
+    judges = estimate(found, len(CASES), 200)["judges"]
+    assert {name: judge["rationales"] for name, judge in judges.items()} == {"judge": 6, "other": 4}
