@@ -1,0 +1,79 @@
+"""What a judge's verdicts say case by case, beside loops over the records: intervals resample cases."""
+
+import json
+import random
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+from doubles.introspection_study import case_of, verdict_of
+
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, read_verdicts
+from automedeval.records import Verdict
+from automedeval.rubrics import LIKELIHOOD
+from automedeval.stats.agreement import CHOICES
+
+CASES = Cases([case_of(number) for number in range(7)], "cases.jsonl")
+ORDERS = ((0, 1, 2), (2, 0, 1), (1, 2, 0))
+
+
+def verdicts(seed: int) -> list[Verdict]:
+    """Return two runs of a judge, each case in up to three orders."""
+    generator = random.Random(seed)
+    return [
+        verdict_of(case, [generator.randint(1, 3) for _ in range(3)], order=order, run=run)
+        for case in CASES.records
+        for run in (0, 1)
+        for order in ORDERS[: generator.randint(1, 3)]
+    ]
+
+
+def read_back(folder: Path, given: list[Verdict]) -> JudgeVerdicts:
+    file = folder / "verdicts.jsonl"
+    file.write_text("".join(json.dumps(verdict.to_dict()) + "\n" for verdict in given), encoding="utf-8")
+    (judge,), _ = read_verdicts([str(file)], CASES)
+    return judge
+
+
+def test_consistent_pairs_are_counted_in_their_own_case_and_run(tmp_path: Path) -> None:
+    given = verdicts(3)
+    judge = read_back(tmp_path, given)
+    first, second = judge.panel.pairs
+    found = judge.consistency(np.sign(judge.own[first] - judge.own[second]).astype(int))
+    wanted = np.zeros((2, len(CASES)))
+    for number, case in enumerate(CASES.records):
+        for run in (0, 1):
+            shown = [each.scores for each in given if (each.case_id, each.run) == (case.id, run) and each.scores]
+            for one, two in combinations(range(3), 2):
+                relations = {(scores[one] > scores[two]) - (scores[one] < scores[two]) for scores in shown}
+                wanted[:, number] += [len(shown) > 1 and len(relations) == 1, len(shown) > 1]
+    assert wanted[0].any()
+    assert (wanted[0] < wanted[1]).any()
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_contested_choices_are_the_neutral_one_of_their_criterion(tmp_path: Path) -> None:
+    case = CASES.records[0]
+    one, two = case.models[:2]
+    given = [
+        replace(
+            verdict_of(case, None, order=order, models=case.models),
+            rubric="medical_pairwise@1",
+            valid=True,
+            error=None,
+            pair=(one, two),
+            choices={"correctness": choice, "harmfulness": choice},
+        )
+        for order, choice in (((0, 1), one), ((1, 0), two))
+    ]
+    choices = read_back(tmp_path, given).choices
+    assert CHOICES[choices["correctness"][0]] == "tie"
+    assert CHOICES[choices["harmfulness"][0]] == "neither", "of harms the neutral answer is that neither has one"
+
+
+def test_a_judge_by_likelihood_is_not_shown_the_reference(tmp_path: Path) -> None:
+    for rubric, shown in ((LIKELIHOOD, False), ("somebodys@1", None)):
+        given = [replace(verdict_of(case, (1, 2, 3)), rubric=rubric) for case in CASES.records]
+        assert read_back(tmp_path, given).sees_reference is shown
