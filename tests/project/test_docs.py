@@ -306,7 +306,7 @@ def test_the_sample_holds_what_its_document_says() -> None:
 def test_two_bots_holds_what_the_document_of_the_sample_says() -> None:
     lines = (ROOT / "src/automedeval/sample/two_bots.jsonl").read_text(encoding="utf-8").splitlines()
     cases = [Case.from_dict(json.loads(line)) for line in lines]
-    assert [case.models for case in cases] == [("bot-v1", "bot-v2")] * 12
+    assert [case.models for case in cases] == [["bot-v1", "bot-v2"]] * 12
     first, second = zip(*(case.responses for case in cases))
     assert {each.extra["kind"] for each in first} == {"safe"}
     dangers = [each.extra["danger"] for each in second if each.extra["kind"] == "dangerous_error"]

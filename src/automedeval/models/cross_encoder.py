@@ -1,4 +1,4 @@
-"""Score a question and a piece of text, read together, by a small encoder with a head of one number and an adapter."""
+"""Read two texts together by a small encoder with an adapter and a head of one or more numbers."""
 
 import logging
 from collections.abc import Iterator
@@ -20,12 +20,19 @@ TOKENS = 256  # of question and piece together; the longer of the two is cut
 
 
 def load_cross_encoder(
-    base: Path, adapter: Path | None = None, device: str = "cpu", trainable: bool = False
+    base: Path,
+    adapter: Path | None = None,
+    device: str = "cpu",
+    trainable: bool = False,
+    labels: int = 1,
+    tokens: int = TOKENS,
 ) -> CrossEncoder:
     """Return the cross-encoder of an encoder's folder, with an adapter of `save_adapter` or with a new head, in float32.
 
     Args:
         trainable: whether the adapter stays beside the weights. Else it is added to them, which is faster.
+        labels: the numbers that its head gives.
+        tokens: of both texts together; the longer of the two is cut.
 
     Raises:
         RecordError: there is no such adapter, or it is one of another encoder.
@@ -33,8 +40,8 @@ def load_cross_encoder(
     with _quiet():  # both libraries report that the head is new, which it always is
         model = CrossEncoder(
             str(base),
-            num_labels=1,
-            max_length=TOKENS,
+            num_labels=labels,
+            max_length=tokens,
             activation_fn=torch.nn.Identity(),
             device=device,
             local_files_only=True,

@@ -1,0 +1,259 @@
+"""Train the small checker: whether a passage supports a statement, contradicts it, or does not speak of it.
+
+    python recipes/train_checker.py --config recipes/runs/small-checker/train.yaml
+
+A cross-encoder with three labels, as an adapter of an encoder (LoRA). It learns from pairs of a statement and a passage
+(--pairs, folders or files with evidence, claim and label) and from sentences of books changed by rule (--books). Of the sets
+in --held_out a fifth of the documents is never trained on; OUTPUT_DIR/held_out.jsonl has their pairs. sentence-transformers
+trains. Writes OUTPUT_DIR/adapter; the same command resumes.
+"""
+
+import hashlib
+import json
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from peft import LoraConfig
+from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
+from sentence_transformers.cross_encoder.losses import CrossEntropyLoss
+from sentence_transformers.sampler import DefaultBatchSampler
+
+from automedeval.claims.checker import LABELS, NOT_FOUND, PAIR_TOKENS
+from automedeval.claims.statements import sentences
+from automedeval.cli import comma_list, git_commit, installed_versions, parse, run
+from automedeval.dataset.contrast import Rules, contrast_pairs
+from automedeval.models.arguments import ENCODER
+from automedeval.models.checkpoints import checkpoint_folder, fingerprint
+from automedeval.models.cross_encoder import load_cross_encoder, save_adapter
+from automedeval.records import RecordError, digest, read_cases
+from automedeval.records.journal import arithmetic, write_whole
+from automedeval.training.checkpointing import WholeCheckpoints
+from automedeval.training.stages import DECISIVE, begin, plain, refuse_unused, remove_checkpoints, write_record
+from automedeval.training.start import whole_checkpoint
+
+LORA = {"r": 32, "lora_alpha": 64, "lora_dropout": 0.0}  # rank, scale and dropout of the adapter
+POOL = 50  # batches whose pairs are sorted by length together
+LAYERS = ["query", "key", "value", "dense"]
+HELD_OUT_SHARE = 5  # one document in so many
+WRONG_PASSAGES = 0.05  # share of the pairs whose claim is shown beside another pair's evidence
+PER_DOCUMENT = 6  # most contrast pairs of one document, so that long ones do not decide
+
+
+@dataclass
+class PairArguments:
+    """What is learnt from, and the encoder."""
+
+    pairs: list[str] = field(
+        metadata={"help": "folders with pairs.jsonl, or files; FOLDER:N draws at most N of its pairs"}
+    )
+    books: list[str] = field(
+        default_factory=list, metadata={"help": "JSONL files of texts (answer or text, and id), changed by rule"}
+    )
+    contrast: int = field(default=20_000, metadata={"help": "number of pairs to draw from --books"})
+    held_out: list[str] = field(
+        default_factory=list, metadata={"help": "names of --pairs of which a fifth of the documents is kept for tests"}
+    )
+    evaluation_pairs: list[str] = field(
+        default_factory=list, metadata={"help": "pairs for tests only; what repeats their texts is left out"}
+    )
+    evaluation_cases: list[str] = field(
+        default_factory=list, metadata={"help": "cases for tests only; what repeats their sentences is left out"}
+    )
+    encoder: str = field(default=ENCODER, metadata={"help": "the encoder that is adapted, a folder or Hub id"})
+
+    def __post_init__(self) -> None:
+        for name in ("pairs", "books", "held_out", "evaluation_pairs", "evaluation_cases"):
+            setattr(self, name, comma_list(getattr(self, name)))
+
+
+class SimilarLength(DefaultBatchSampler):
+    """Batches of pairs of similar length, in a drawn order: on a processor half of the time is padding else."""
+
+    def __init__(self, dataset: Dataset, batch_size: int, drop_last: bool, **options: Any):
+        super().__init__(dataset, batch_size, drop_last, **options)
+        self.lengths = [len(row["evidence"]) + len(row["claim"]) for row in dataset]
+
+    def __iter__(self) -> Iterator[list[int]]:
+        rng = random.Random(self.seed + self.epoch)
+        order = rng.sample(range(len(self.lengths)), len(self.lengths))
+        size = POOL * self.batch_size
+        batches = []
+        for pool in (order[start : start + size] for start in range(0, len(order), size)):
+            pool.sort(key=self.lengths.__getitem__)
+            batches += [pool[start : start + self.batch_size] for start in range(0, len(pool), self.batch_size)]
+        rng.shuffle(batches)
+        yield from batches
+
+    def __len__(self) -> int:
+        size = POOL * self.batch_size
+        whole, rest = divmod(len(self.lengths), size)
+        return whole * POOL + -(-rest // self.batch_size)
+
+
+def main() -> None:
+    """Read and draw the pairs, train, and save the adapter."""
+    args, training = parse((PairArguments, CrossEncoderTrainingArguments), __doc__)
+    refuse_unused(vars(training))
+    training.batch_sampler = SimilarLength
+    output, base = Path(training.output_dir), checkpoint_folder(args.encoder)
+    pairs, held_out = training_pairs(args, training.seed)
+    rows = [
+        {"evidence": each["evidence"], "claim": each["claim"], "label": LABELS.index(each["label"])} for each in pairs
+    ]
+    identity = {name: getattr(training, name) for name in DECISIVE if hasattr(training, name)}
+    identity |= LORA | {"rows": digest(rows), "encoder": fingerprint(base, [])}
+    record = {
+        "identity": plain(identity),
+        "arguments": plain({name: value for group in (args, training) for name, value in vars(group).items()}),
+        "versions": installed_versions("sentence-transformers", "peft", "datasets"),
+        "commit": git_commit(),
+        "pairs": dict(sorted(Counter(f"{each['source']} {each['label']}" for each in pairs).items())),
+    }
+    if begin(output, record):
+        remove_checkpoints(output)
+        print(f"{output}: this run is finished already")
+        return
+    write_whole(output / "held_out.jsonl", "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in held_out))
+    torch.manual_seed(training.seed)  # of the weights that the adapter starts with
+    model = load_cross_encoder(base, trainable=True, labels=len(LABELS), tokens=PAIR_TOKENS)
+    try:
+        model.add_adapter(LoraConfig(**LORA, target_modules=LAYERS, modules_to_save=["classifier"]))
+    except ValueError as error:
+        raise RecordError(f"{args.encoder} takes no adapter: {' '.join(str(error).split())[:200]}") from None
+    checkpoint, seconds = whole_checkpoint(output)
+    timer = WholeCheckpoints(seconds)
+    trainer = CrossEncoderTrainer(
+        model=model,
+        args=training,
+        train_dataset=Dataset.from_list(rows),
+        loss=CrossEntropyLoss(model),
+        callbacks=[timer],
+    )
+    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    save_adapter(model, output / "adapter")
+    losses = [line for line in trainer.state.log_history if "loss" in line]
+    write_record(output, {"finished": True, **record, "losses": losses, "seconds": round(timer.seconds, 1)})
+    remove_checkpoints(output)
+    print(f"{output}: {len(rows):,} pairs, {timer.seconds / 60:.1f} minutes")
+
+
+def training_pairs(args: PairArguments, seed: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the pairs to train on, shuffled, and those held out; print the arithmetic."""
+    rng = random.Random(seed)
+    forbidden, held_out, kept = test_texts(args), [], []
+    for name in args.pairs:
+        place, _, most = name.partition(":")
+        rows = read_pairs(Path(place))
+        source = rows[0]["source"] if rows else place
+        fates: Counter[str] = Counter()
+        own = []
+        for row in rows:
+            if row["label"] not in LABELS:
+                fates["another label"] += 1
+            elif normal(row["claim"]) in forbidden or normal(row["evidence"]) in forbidden:
+                fates["text of a test"] += 1
+            elif source in args.held_out and is_held_out(row["document"]):
+                held_out.append(row)
+                fates["held out"] += 1
+            else:
+                own.append(row)
+        own = balanced(own, int(most), rng) if most else own
+        print(f"{source}: {arithmetic('pairs', len(rows), fates)}, {len(own):,} drawn")
+        kept += own
+    claims = {normal(row["claim"]) for row in held_out}
+    before = len(kept)
+    kept = [row for row in kept if normal(row["claim"]) not in claims]
+    print(arithmetic("pairs", before, {"claim of a pair held out": before - len(kept)}))
+    kept += book_pairs(args, forbidden, held_out, rng)
+    wrong = rng.sample(kept, 2 * int(WRONG_PASSAGES * len(kept)))
+    for row, other in zip(wrong[::2], wrong[1::2]):
+        kept.append({**row, "evidence": other["evidence"], "label": NOT_FOUND, "source": "wrong passage"})
+    rng.shuffle(kept)
+    return kept, held_out
+
+
+def test_texts(args: PairArguments) -> set[str]:
+    """Return every text that a test uses, normalised: whole and by sentence."""
+    texts = [
+        row[key] for place in args.evaluation_pairs for row in read_pairs(Path(place)) for key in ("claim", "evidence")
+    ]
+    for path in args.evaluation_cases:
+        for case in read_cases(path):
+            texts += [case.reference or "", *(response.text for response in case.responses)]
+    return {normal(part) for text in texts for part in (text, *sentences(text))} - {""}
+
+
+def book_pairs(
+    args: PairArguments, forbidden: set[str], held_out: list[dict[str, Any]], rng: random.Random
+) -> list[dict[str, Any]]:
+    """Return contrast pairs of the books, the labels and kinds as they come; one document in five is held out."""
+    rules = Rules.read()
+    texts = []
+    for path in args.books:
+        with open(path, encoding="utf-8") as lines:
+            for line in lines:
+                row = json.loads(line)
+                texts.append((str(row["id"]), row.get("answer") or row.get("text") or ""))
+    rng.shuffle(texts)
+    found: list[dict[str, Any]] = []
+    used: Counter[str] = Counter()
+    wanted = args.contrast
+    for pair in contrast_pairs(texts, rules, rng.randrange(2**32)):
+        if len(found) >= wanted:
+            break
+        if used[pair["document"]] >= PER_DOCUMENT or {normal(pair["evidence"]), normal(pair["claim"])} & forbidden:
+            continue
+        used[pair["document"]] += 1
+        row = {**pair, "source": "contrast"}
+        if is_held_out(pair["document"]):
+            held_out.append(row)
+        elif pair["kind"] not in rules.held_out:
+            found.append(row)
+    labels = Counter(row["label"] for row in found)
+    print(f"contrast: {len(found):,} pairs of {len(used):,} documents: {dict(labels)}")
+    return found
+
+
+def read_pairs(place: Path) -> list[dict[str, Any]]:
+    """Read pairs with their source and document: the key of a document, else the evidence itself."""
+    file = place / "pairs.jsonl" if place.is_dir() else place
+    try:
+        with open(file, encoding="utf-8") as lines:
+            rows = [json.loads(line) for line in lines]
+        name = place.name if place.is_dir() else place.stem
+        return [{**row, "source": name, "document": str(row.get("pmc") or normal(row["evidence"]))} for row in rows]
+    except OSError as error:
+        raise RecordError(f"{file}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise RecordError(f"{file}: not pairs of evidence, claim and label ({error})") from None
+
+
+def balanced(rows: list[dict[str, Any]], most: int, rng: random.Random) -> list[dict[str, Any]]:
+    """Return at most so many pairs, drawn from each label in turn."""
+    groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in rng.sample(rows, len(rows)):
+        groups[row["label"]].append(row)
+    drawn: list[dict[str, Any]] = []
+    while len(drawn) < most and any(groups.values()):
+        drawn += [group.pop() for group in groups.values() if group][: most - len(drawn)]
+    return drawn
+
+
+def is_held_out(document: str) -> bool:
+    """Return whether a document is one of the fifth that is never trained on."""
+    return int(hashlib.sha256(document.encode()).hexdigest(), 16) % HELD_OUT_SHARE == 0
+
+
+def normal(text: str) -> str:
+    """Return a text in lower case with single spaces and without the mark at its end."""
+    return " ".join(text.lower().split()).rstrip(".!? ")
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,92 @@
+"""Cut an answer into statements, each with its place in the text, and say which of them are not asserted.
+
+A statement is a sentence, or a list item. Sentences are cut by pattern: the answers of chatbots are well punctuated, and the
+places must be exact so that a page can mark the words.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+# A mark of the end, with closing quotes or brackets, before a space and the start of a sentence; or the end of a line.
+_END = re.compile(r"[.!?](?:[\"'”’)\]]*)(?=\s+[\"'“‘(\[]*[A-Z0-9À-ÖØ-Þ¿¡])|\n+|$")
+# A full stop that ends no sentence: after an abbreviation, a single initial, or the number of a list item.
+_ABBREVIATION = re.compile(
+    r"(?:\b(?:e\.g|i\.e|etc|approx|vs|dr|mr|mrs|ms|prof|st|no|fig|incl|max|min|resp)|\b[A-Z]|^\s*\d{1,2})\.$", re.I
+)
+_BULLET = re.compile(r"^\s*(?:[-*•–]|\d{1,2}[.)]|#{1,6})\s+")
+_MARKUP = re.compile(r"[*_`#]+")
+_TABLE = re.compile(r"^\s*\|.*\|\s*$|\t.*\t")
+_WORD = re.compile(r"[^\W\d_]{2,}")
+
+# Sentences that report what others believe, ask, or set a condition that is not said to hold. What stands in them is not what
+# the answer says of the patient.
+NOT_ASSERTED = (
+    ("question", re.compile(r"\?[\"'”’)\]]*\s*$")),
+    (
+        "quoted opinion",
+        re.compile(
+            r"\b(?:some|many|most|other|several) (?:people |patients |websites |others )?(?:say|think|believe|claim|assume)"
+            r"|\b(?:it is|it's) (?:often |sometimes |widely )?(?:said|believed|claimed|thought)\b"
+            r"|\b(?:a|the|one) (?:common |popular |old |widespread )*(?:myth|misconception|belief|rumou?r)\b"
+            r"|\bcontrary to\b|\byou may have (?:heard|read)\b",
+            re.I,
+        ),
+    ),
+    ("counterfactual", re.compile(r"\b(?:would|could|might) have\b|\bif (?:you|he|she|it|they) (?:had|were)\b", re.I)),
+)
+
+
+class Statement(NamedTuple):
+    """A statement of a text.
+
+    Args:
+        text: its words, without the mark of a list item.
+        start, end: its place in the answer, in characters.
+        unread: why it is not checked: it is not asserted, a table, code, or has no words; None if it is checked.
+    """
+
+    text: str
+    start: int
+    end: int
+    unread: str | None = None
+
+
+def statements(text: str) -> list[Statement]:
+    """Return the statements of a text in their order; those that are not to be checked say why."""
+    found, code = [], False
+    for start, end in spans(text):
+        shown = text[start:end]
+        if shown.startswith("```"):
+            code = not code
+            reason: str | None = "code"
+        elif code:
+            reason = "code"
+        elif _TABLE.search(shown):
+            reason = "table"
+        elif len(_WORD.findall(shown)) < 2:
+            reason = "no statement"
+        else:
+            reason = next((name for name, pattern in NOT_ASSERTED if pattern.search(shown)), None)
+        found.append(Statement(_MARKUP.sub("", shown).strip(), start, end, reason))
+    return found
+
+
+def spans(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the start and end of every sentence and list item of a text, without the space and list marks around it."""
+    start = 0
+    for mark in _END.finditer(text):
+        if mark[0] == "." and _ABBREVIATION.search(text[max(start, mark.end() - 12) : mark.end()]):
+            continue
+        end = mark.end()
+        bullet = _BULLET.match(text[start:end])
+        first = start + (bullet.end() if bullet else 0)
+        shown = text[first:end]
+        if shown.strip():
+            yield first + len(shown) - len(shown.lstrip()), end - len(shown) + len(shown.rstrip())
+        start = end
+
+
+def sentences(text: str) -> list[str]:
+    """Return the sentences of a text that says what is true, such as a reference."""
+    return [text[start:end] for start, end in spans(text)]
