@@ -1,5 +1,200 @@
-"""The small checker."""
+"""The small checker: a cross-encoder reads each statement beside the nearest passages, and rules look at numbers and advice.
 
-SUPPORTED, CONTRADICTED, NOT_FOUND = "supported", "contradicted", "not_found"
-LABELS = (SUPPORTED, CONTRADICTED, NOT_FOUND)
+Contradiction is looked for first: a passage that supports a part of a statement does not make up for one that contradicts it.
+Only near passages are read: against a sentence on another subject a small model sees contradictions everywhere.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.special import softmax
+
+from automedeval.claims.rules import contradiction
+from automedeval.claims.statements import Statement
+from automedeval.metrics.embedding import readable
+from automedeval.records import RecordError, digest
+
+SUPPORTED, CONTRADICTED, NOT_FOUND, UNREAD = "supported", "contradicted", "not_found", "unread"
+LABELS = (SUPPORTED, CONTRADICTED, NOT_FOUND)  # in the order of the head's numbers
 PAIR_TOKENS = 128  # of passage and statement together
+NEAR = 0.5  # least cosine of a passage that is read
+NEAREST = 2  # most passages that are read beside a statement
+PACKAGED = Path(__file__).parent / "packaged" / "small"
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A sentence of a text that says what is true.
+
+    Args:
+        text: the sentence.
+        source: where it stands, such as "reference" or a book and its section.
+        before: the sentence before it, for what "it" means.
+    """
+
+    text: str
+    source: str
+    before: str = ""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was found of one statement.
+
+    Args:
+        statement: with its place in the answer.
+        label: "supported", "contradicted", "not_found" or "unread".
+        probability: of the label, by the model; 1 for a rule. None without a passage.
+        passage: the one that decided; None without one.
+        rule: which rule saw the contradiction; None if the model did.
+    """
+
+    statement: Statement
+    label: str
+    probability: float | None = None
+    passage: Passage | None = None
+    rule: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the finding as claims.jsonl records it."""
+        text, start, end, reason = self.statement
+        record: dict[str, Any] = {"text": text, "start": start, "end": end, "label": self.label}
+        if reason or self.label == UNREAD:
+            record["reason"] = reason or "cannot be read"
+        if self.probability is not None:
+            record["probability"] = round(self.probability, 4)
+        if self.passage is not None:
+            record |= {"passage": self.passage.text, "source": self.passage.source}
+        return record | ({"rule": self.rule} if self.rule else {})
+
+
+@dataclass
+class SmallChecker:
+    """Check statements against passages.
+
+    Args:
+        encoder: an `Encoder`, for the nearest passages.
+        cross_encoder: a `sentence_transformers.CrossEncoder` with the adapter and three labels.
+        adapter: the fingerprint of the adapter.
+        threshold: least probability of a contradiction by the model that is called one.
+        rules: whether the rules are asked.
+    """
+
+    encoder: Any
+    cross_encoder: Any
+    adapter: str
+    threshold: float
+    rules: bool = True
+    name = "small"
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Return a digest of everything that changes a finding."""
+        return digest([1, self.encoder.fingerprint, self.adapter, self.threshold, self.rules, NEAR, NEAREST])
+
+    def check(self, answers: Sequence[tuple[Sequence[Statement], Sequence[Passage], str]]) -> Iterator[list[Finding]]:
+        """Yield the findings of each answer.
+
+        Args:
+            answers: of each its statements, the passages that say what is true, and the question.
+        """
+        texts = [each.text for own, _, _ in answers for each in own if each.unread is None]
+        texts += [passage.text for _, passages, _ in answers for passage in passages]
+        different = list(dict.fromkeys(map(readable, texts)))
+        vectors = dict(zip(different, self.encoder.encode(different)))
+        reads = dict(zip(different, self.encoder.reads(different)))
+        near = [[self._near(statement, passages, vectors, reads) for statement in own] for own, passages, _ in answers]
+        pairs = [
+            (passages[index].text, statement.text)
+            for (own, passages, _), found in zip(answers, near)
+            for statement, indices in zip(own, found)
+            for index in indices or ()
+        ]
+        read = self.probabilities(pairs)
+        for (own, passages, question), found in zip(answers, near):
+            yield [
+                self._finding(statement, indices, passages, question, read) for statement, indices in zip(own, found)
+            ]
+
+    def _near(
+        self, statement: Statement, passages: Sequence[Passage], vectors: dict[str, np.ndarray], reads: dict[str, bool]
+    ) -> list[int] | None:
+        """Return the indices of the nearest passages, nearest first; None if the statement is not checked."""
+        text = readable(statement.text)
+        if statement.unread is not None or not reads[text]:
+            return None
+        known = [index for index, each in enumerate(passages) if reads[readable(each.text)]]
+        cosines = {index: float(vectors[text] @ vectors[readable(passages[index].text)]) for index in known}
+        nearest = sorted(known, key=lambda index: -cosines[index])[:NEAREST]
+        return [index for index in nearest if cosines[index] >= NEAR]
+
+    def probabilities(self, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], np.ndarray]:
+        """Return of every (passage, statement) the probabilities of `LABELS`."""
+        different = list(dict.fromkeys(pairs))
+        if not different:
+            return {}
+        numbers = self.cross_encoder.predict(
+            [(readable(passage), readable(statement)) for passage, statement in different],
+            batch_size=8 if self.cross_encoder.device.type == "cpu" else 64,
+            show_progress_bar=False,
+            convert_to_numpy=True,
+        )
+        return dict(zip(different, softmax(np.asarray(numbers, float), axis=1)))
+
+    def _finding(
+        self,
+        statement: Statement,
+        indices: list[int] | None,
+        passages: Sequence[Passage],
+        question: str,
+        read: dict[tuple[str, str], np.ndarray],
+    ) -> Finding:
+        if indices is None:
+            return Finding(statement, UNREAD)
+        for index, passage in enumerate(passages) if self.rules else ():
+            rule = contradiction(statement.text, passage.text, question, passage.before, index in indices)
+            if rule:
+                return Finding(statement, CONTRADICTED, 1.0, passage, rule)
+        if not indices:
+            return Finding(statement, NOT_FOUND)
+        probabilities = np.array([read[passages[index].text, statement.text] for index in indices])
+        for label, least in ((CONTRADICTED, self.threshold), (SUPPORTED, 0.5)):
+            column = probabilities[:, LABELS.index(label)]
+            # Of a contradiction the nearest passage decides: it is the one on the same subject.
+            best = 0 if label == CONTRADICTED else int(column.argmax())
+            if column[best] >= least:
+                return Finding(statement, label, float(column[best]), passages[indices[best]])
+        return Finding(statement, NOT_FOUND, float(probabilities[0, LABELS.index(NOT_FOUND)]), passages[indices[0]])
+
+
+def load_small_checker(encoder: Any, device: str = "auto", folder: Path = PACKAGED) -> SmallChecker:
+    """Load a small checker that recipes/train_checker.py wrote, or the packaged one.
+
+    Args:
+        encoder: `EncoderArguments`.
+
+    Raises:
+        RecordError: the folder holds none, the encoder is missing or is not the one that it was trained on.
+    """
+    from automedeval.models.checkpoints import checkpoint_folder, fingerprint, weights_fingerprint
+    from automedeval.models.cross_encoder import load_cross_encoder
+
+    file = folder / "checker.json"
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        threshold, known = float(content["threshold"]), content["encoder"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RecordError(f"{file}: not the description of a checker ({error})") from None
+    place = checkpoint_folder(encoder.place)
+    if weights_fingerprint(place) != known["fingerprint"]:
+        raise RecordError(f"{place} is not the {known['name']} that the checker was trained on")
+    network = encoder.load(device)
+    cross_encoder = load_cross_encoder(
+        place, folder / "adapter", network.device, labels=len(LABELS), tokens=PAIR_TOKENS
+    )
+    return SmallChecker(network, cross_encoder, fingerprint(folder / "adapter", []), threshold)

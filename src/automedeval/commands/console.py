@@ -9,6 +9,7 @@ import automedeval
 COMMANDS = {
     "prepare": ("prepare", "turn files of questions and answers into cases"),
     "judge": ("judge", "judge the answers of a file of cases"),
+    "check": ("check", "compare the statements of answers with a reference, books, or the other answers"),
     "report": ("report", "compare the candidates by judges' verdicts, and the verdicts with people's ratings"),
     "compare": ("compare", "compare candidates by many verdicts and few ratings"),
     "jury": ("jury", "combine the verdicts of several judges into those of a jury"),
@@ -21,7 +22,7 @@ COMMANDS = {
     "doctor": ("doctor", "show what this machine has, and what to do next"),
 }
 # What stands before the first option of a command are the values of this one: `judge FILE` equals `judge --cases FILE`.
-FIRST = {"judge": "--cases", "prepare": "--input", "report": "--verdicts"}
+FIRST = {"judge": "--cases", "check": "--cases", "prepare": "--input", "report": "--verdicts"}
 
 
 def main() -> None:

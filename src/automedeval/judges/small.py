@@ -3,7 +3,6 @@
 It sees whether a response is about the question, answers it, and says what the reference says. It does not know medicine.
 """
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from automedeval.judges.base import ApartJudge
 from automedeval.judges.features import FEATURES, QUESTION, asked_last, read_responses
 from automedeval.judges.requests import Request
 from automedeval.models.arguments import EncoderArguments
-from automedeval.models.checkpoints import checkpoint_folder, fingerprint
+from automedeval.models.checkpoints import checkpoint_folder, fingerprint, weights_fingerprint
 from automedeval.models.cross_encoder import load_cross_encoder
 from automedeval.records import Case, RecordError, Verdict, digest
 from automedeval.records.journal import write_json
@@ -241,19 +240,3 @@ def write_small_judge(folder: Path, learnt: SmallJudgeModel, encoder: Path, fact
     named = {"name": encoder.name, "fingerprint": weights_fingerprint(encoder)}
     content = {"encoder": named, **learnt.to_dict(), **facts}
     write_json(folder / "judge.json", content)
-
-
-def weights_fingerprint(encoder: Path) -> str:
-    """Return twelve hexadecimal digits over the weights and the vocabulary of an encoder, wherever its copy is from.
-
-    Raises:
-        RecordError: the encoder has no safetensors or no fast tokenizer.
-    """
-    found = hashlib.sha256()
-    for name in ("model.safetensors", "tokenizer.json"):
-        try:
-            with open(encoder / name, "rb") as stream:
-                found.update(hashlib.file_digest(stream, "sha256").digest())
-        except OSError as error:
-            raise RecordError(f"{encoder}: not the encoder of a small judge ({error})") from None
-    return found.hexdigest()[:12]

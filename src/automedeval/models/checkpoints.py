@@ -121,3 +121,19 @@ def fingerprints(digests: Mapping[str, str], *settings: list) -> list[str]:
         own.update(json.dumps(each).encode())
         found.append(own.hexdigest()[:12])
     return found
+
+
+def weights_fingerprint(encoder: Path) -> str:
+    """Return twelve hexadecimal digits over the weights and the vocabulary of an encoder, wherever its copy is from.
+
+    Raises:
+        RecordError: the encoder has no safetensors or no fast tokenizer.
+    """
+    found = hashlib.sha256()
+    for name in ("model.safetensors", "tokenizer.json"):
+        try:
+            with open(encoder / name, "rb") as stream:
+                found.update(hashlib.file_digest(stream, "sha256").digest())
+        except OSError as error:
+            raise RecordError(f"{encoder}: not an encoder that can be recognised ({error})") from None
+    return found.hexdigest()[:12]

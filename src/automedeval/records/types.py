@@ -477,6 +477,44 @@ class Verdict(Record):
             raise RecordError(f"{place}: the texts of case {self.case_id!r} changed after {self.judge!r} judged it")
 
 
+@dataclass(frozen=True)
+class CheckedResponse(Record):
+    """What a checker found of the statements of one response.
+
+    `evidence` says what they were compared with: "reference", "books" or "answers" (of the same case). Each of `statements`
+    has its `text`, its place in the response (`start`, `end`, in characters) and a `label`: "supported", "contradicted",
+    "not_found", or "unread" with a `reason`. Where a passage decided, it has the `passage`, its `source` and the `probability`
+    of the label; a contradiction that a rule saw names the `rule`.
+    """
+
+    case_id: str
+    model: str
+    checker: str
+    evidence: str
+    statements: tuple[dict, ...]
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple:
+        """Return which response was checked: case and model."""
+        return (self.case_id, self.model)
+
+    @property
+    def author(self) -> tuple[str, ...]:
+        """Return who checked, and against what."""
+        return (self.checker, self.evidence)
+
+    @property
+    def settings(self) -> str | None:
+        """Return the fingerprint of the checker's settings, None if the record has none."""
+        return self.extra.get("settings")
+
+    def check(self, place: str, *digests: str) -> None:
+        """Raise RecordError if the texts of the case are not those that were checked."""
+        if self.extra.get("case_digest", digests[0]) not in digests:
+            raise RecordError(f"{place}: the texts of case {self.case_id!r} changed after {self.checker!r} checked it")
+
+
 RATER = "rater:"  # begins the judge's name if the scores of one rater are the verdict
 # The models of synthetic responses, by what they are of the question's own answer.
 PAIR_MODELS = {kind: f"answer-{kind}" for kind in ("right", "near", "far", "cut", "harmed", "reworded")}

@@ -216,3 +216,29 @@ def risk_coverage(panel: Panel, people: np.ndarray, judge: np.ndarray, confidenc
         risk = ratio(np.where(kept, share, 0.0), kept.astype(float), count, "no verdict is kept")
         points.append({"threshold": threshold, "coverage": count / rated, "cases": count, "risk": risk})
     return points
+
+
+def least_alarm_threshold(
+    scores: np.ndarray, sequence: Sequence[float], risk: float, delta: float
+) -> tuple[float | None, list[dict[str, float]]]:
+    """Return the lowest threshold whose share of false alarms is certified to be at most `risk`, and what was tested.
+
+    Thresholds are tested from the highest, which alarms least, until one fails (fixed-sequence testing: no correction is
+    needed). Each test is an exact binomial one.
+
+    Args:
+        scores: float [units], independent, one of each clean case; a score of at least the threshold is a false alarm.
+        sequence: thresholds, chosen without knowledge of `scores`.
+        risk: the allowed share of false alarms.
+        delta: the allowed probability that the share is higher at the returned threshold.
+    """
+    tested: list[dict[str, float]] = []
+    accepted = None
+    for threshold in sorted(map(float, sequence), reverse=True):
+        alarms = int((scores >= threshold).sum())
+        p = float(bdtr(alarms, len(scores), risk)) if len(scores) else 1.0
+        tested.append({"threshold": threshold, "units": len(scores), "alarms": alarms, "p": p})
+        if p > delta:
+            break
+        accepted = threshold
+    return accepted, tested

@@ -1,0 +1,10 @@
+"""Check the statements of answers: whether a reference, books, or the other answers contradict them.
+
+The command `automedeval check`, as a program of this checkout: `python recipes/check.py --help`.
+"""
+
+from automedeval.cli import run
+from automedeval.commands.check import main
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,158 @@
+"""Amounts, rates and frequencies of a sentence, in units that can be compared; pint knows the units.
+
+A dose per weight ("10 mg/kg"), an amount per time ("4 g in 24 hours") and how often something is done ("every 6 hours") are
+three things: 4 g a day is no single dose, and 40 mg per kg is no frequency.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, NamedTuple
+
+import pint
+
+_NUMBERS = {
+    **{"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10},
+    **{"eleven": 11, "twelve": 12, "fifteen": 15, "twenty": 20, "thirty": 30, "fifty": 50, "hundred": 100},
+}
+_UNITS = {
+    "milligram": "mg milligram milligrams",
+    "microgram": "mcg µg μg ug microgram micrograms",
+    "gram": "g gram grams",
+    "milliliter": "ml milliliter milliliters millilitre millilitres",
+    "liter": "l liter liters litre litres",
+    "count": "tablet tablets pill pills capsule capsules puff puffs drop drops unit units iu",
+    "minute": "minute minutes min mins",
+    "hour": "hour hours hr hrs h",
+    "day": "day days",
+    "week": "week weeks",
+    "month": "month months",
+    "year": "year years",
+    "kilogram": "kg kilogram kilograms kilo kilos",
+}
+_UNIT = {word: unit for unit, words in _UNITS.items() for word in words.split()}
+_ANY_UNIT = "|".join(sorted(_UNIT, key=len, reverse=True))
+_TIME = r"(?P<time>minutes?|hours?|days?|weeks?|months?|years?)"
+_NUMBER = rf"(?:\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?|\d+(?:\.\d+)?|{'|'.join(_NUMBERS)})"
+_TO = r"\s*(?:to|-|–|or)\s*"
+_ADVERBS = {"hourly": "hour", "daily": "day", "weekly": "week", "monthly": "month", "yearly": "year"}
+_ADVERB = rf"(?P<adverb>{'|'.join(_ADVERBS)})\b"
+_TIMES = {"once": 1, "twice": 2}
+_AMOUNT = re.compile(
+    rf"(?<![\w.,])(?P<low>{_NUMBER})(?:(?:{_TO}|\s+and\s+)(?P<high>{_NUMBER}))?[\s-]*(?P<unit>{_ANY_UNIT})\b"
+    r"(?P<weight>\s*(?:/|per|for each|for every)\s*(?:kg|kilograms?|kilos?)(?:\s+of\s+(?:body\s+)?weight)?)?",
+    re.I,
+)
+# What makes an amount one per time: it follows within a few words ("5 g of salt daily").
+_PER = re.compile(
+    r"^(?:\s+\w+){0,4}?\s*"
+    rf"(?:(?:/|\b(?:a|an|per|each|every|in a|in any|in one|within|in)\s+)(?P<count>\d+|one|two)?\s*{_TIME}\b|\b{_ADVERB})",
+    re.I,
+)
+_SINGLE = re.compile(rf"\b(?:times?|once|twice)\b|\b(?:every|each)\s+(?:{_NUMBER})\b", re.I)
+_OFTEN = re.compile(
+    rf"\b(?P<times>once|twice|{_NUMBER}\s+times?)?[\s-]*"
+    rf"(?:(?:a|per|each|every|in a)[\s-]+(?P<count>{_NUMBER})?(?:{_TO}(?P<most>{_NUMBER}))?[\s-]*{_TIME}\b"
+    rf"|(?P<part>every|each)\s+(?:morning|evening|night|noon)\b|{_ADVERB})",
+    re.I,
+)
+_APART = re.compile(
+    rf"\b(?P<count>{_NUMBER})(?:{_TO}{_NUMBER})?[\s-]*{_TIME}\s+(?:apart|in between|between|must pass)\b", re.I
+)
+
+
+class Amount(NamedTuple):
+    """An amount from `low` to `high` in SI base units, those per time per day.
+
+    Args:
+        dimension: of the unit, as pint writes it, such as "[mass]"; "count" of tablets and the like.
+        per: "", "weight" (per kg of body weight) or "time" (per day), or both.
+        text: its words.
+    """
+
+    low: float
+    high: float
+    dimension: str
+    per: str
+    text: str
+
+
+@cache
+def _registry() -> Any:
+    registry: Any = pint.UnitRegistry(cache_folder=None)
+    return registry
+
+
+@cache
+def _factor(unit: str) -> tuple[float, str]:
+    """Return what one unit is in base units (kilograms, cubic metres, seconds), and its dimension."""
+    if unit == "count":
+        return 1.0, "count"
+    quantity = _registry().Quantity(1.0, unit).to_base_units()
+    return float(quantity.magnitude), str(quantity.dimensionality)
+
+
+def number(text: str) -> float:
+    """Return the number that digits or a word say."""
+    word = text.lower()
+    return float(_NUMBERS[word]) if word in _NUMBERS else float(word.replace(",", ""))
+
+
+def days(unit: str, count: float = 1.0) -> float:
+    """Return how many days so many of a unit of time are."""
+    return count * _factor(_UNIT[unit.lower()])[0] / _factor("day")[0]
+
+
+def amounts(sentence: str) -> list[Amount]:
+    """Return the amounts of a sentence, those per time in amounts per day."""
+    return [amount for amount, _ in _amounts(sentence)]
+
+
+def _amounts(sentence: str) -> Iterator[tuple[Amount, tuple[int, int]]]:
+    for found in _AMOUNT.finditer(sentence):
+        unit = _UNIT[found["unit"].lower()]
+        factor, dimension = _factor(unit)
+        low, high = number(found["low"]), number(found["high"] or found["low"])
+        per, end = "weight" if found["weight"] else "", found.end()
+        rest = _PER.match(sentence[end:])
+        divisor = 1.0
+        # "500 mg every 6 hours" and "1 g three times daily" are single doses, and say how often.
+        if rest and not _SINGLE.search(rest[0]):
+            time = rest["time"] or _ADVERBS[rest["adverb"].lower()]
+            divisor = days(time, number(rest["count"]) if rest["count"] else 1.0)
+            per, end = f"{per} time".strip(), end + rest.end()
+        low, high = sorted((low * factor / divisor, high * factor / divisor))
+        yield Amount(low, high, dimension, per, sentence[found.start() : end]), (found.start(), end)
+
+
+def frequency(sentence: str) -> tuple[float, float] | None:
+    """Return how often a day something is done, from least to most; None if the sentence does not say, or says several.
+
+    What belongs to an amount per time does not count: "150 minutes a week" does not say how often.
+    """
+    taken = [place for amount, place in _amounts(sentence) if "time" in amount.per]
+    found: list[tuple[float, float]] = []
+    for place in _OFTEN.finditer(sentence):
+        if any(place.start() < end and start < place.end() for start, end in taken):
+            continue
+        times = 1.0
+        if place["times"]:
+            words = " ".join(place["times"].lower().split())
+            times = float(_TIMES.get(words) or number(words.split()[0]))
+        if place["part"]:
+            found.append((times, times))
+            continue
+        if (
+            place["count"] is None
+            and place["times"] is None
+            and place["time"]
+            and not re.search(r"every|each", place[0], re.I)
+        ):
+            continue  # "a day", "per week" by itself
+        unit = place["time"] or _ADVERBS[place["adverb"].lower()]
+        shortest = days(unit, number(place["count"]) if place["count"] else 1.0)
+        longest = days(unit, number(place["most"])) if place["most"] else shortest
+        found.append((times / longest, times / shortest))
+    for place in _APART.finditer(sentence):
+        found.append((0.0, 1 / days(place["time"], number(place["count"]))))
+    return found[0] if len(set(found)) == 1 else None

@@ -1,0 +1,169 @@
+"""What the checked responses say of each model: a table, a page of the answers with the contradicted words marked, a CSV."""
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup, escape
+
+from automedeval.claims.checker import CONTRADICTED, LABELS, NOT_FOUND, SUPPORTED, UNREAD
+from automedeval.records import Case, CheckedResponse, question_text
+from automedeval.reports.page import render_report
+from automedeval.reports.text import percent, shown
+from automedeval.stats.bootstrap import estimate, plain, ratio
+
+# What a clinician should read first. After the rules comes what the model saw, the surest first.
+ORDER = ("dose", "urgency", "advice", "frequency", None)
+COLUMNS = ("case_id", "model", "statement", "label", "probability", "rule", "passage", "source", "reason")
+
+
+def measure(cases: Sequence[Case], checked: Sequence[CheckedResponse], resamples: int = 2000) -> dict[str, Any]:
+    """Return the figures of each model, with intervals by bootstrap over cases.
+
+    Returns:
+        model → {"answers", "statements", counts of each label, "contradicted_statements", "contradicted_answers"}; the last two
+        are shares with intervals, of the statements that could be read and of the answers that have one.
+    """
+    numbers = {case.id: number for number, case in enumerate(cases)}
+    tree: dict[str, Any] = {}
+    for model in dict.fromkeys(each.model for each in checked):
+        own = [each for each in checked if each.model == model]
+        sums = np.zeros((4, len(cases)))  # contradicted and read statements, answers with a contradiction and answers
+        counts: Counter[str] = Counter()
+        for each in own:
+            labels = Counter(statement["label"] for statement in each.statements)
+            counts += labels
+            read = sum(labels[label] for label in LABELS)
+            row = [labels[CONTRADICTED], read, labels[CONTRADICTED] > 0, read > 0]
+            sums[:, numbers[each.case_id]] += row
+        tree[model] = {"answers": len(own), "statements": counts.total()}
+        tree[model] |= {label: counts[label] for label in (*LABELS, UNREAD)}
+        tree[model]["contradicted_statements"] = ratio(sums[0], sums[1], reason="no statement that could be read")
+        tree[model]["contradicted_answers"] = ratio(sums[2], sums[3], reason="no answer that could be read")
+    return plain(estimate(tree, len(cases), resamples))
+
+
+def rows_of(figures: Mapping[str, Any]) -> list[dict[str, str | float | int]]:
+    """Return the table of the figures, the model with most contradicted answers first."""
+    order = sorted(figures, key=lambda model: (-(figures[model]["contradicted_answers"]["value"] or 0), model))
+    return [
+        {
+            "model": model,
+            "answers": figures[model]["answers"],
+            "contradicted answers": shown(figures[model]["contradicted_answers"]),
+            "statements": figures[model]["statements"],
+            **{
+                label.replace("_", " "): figures[model][label] for label in (CONTRADICTED, SUPPORTED, NOT_FOUND, UNREAD)
+            },
+        }
+        for model in order
+    ]
+
+
+def sentences_of(figures: Mapping[str, Any], evidence: str, without: int) -> list[str]:
+    """Return the result in sentences: the models with contradicted answers, and what could not be checked.
+
+    Args:
+        without: responses without any evidence.
+    """
+    against = {
+        "reference": "the reference",
+        "books": "the books",
+        "answers": "another answer to the same question; one of the two is wrong, and a clinician should look",
+    }[evidence]
+    lines = []
+    for row in rows_of(figures):
+        each = figures[str(row["model"])]
+        share = each["contradicted_answers"]
+        if not share["n"]:
+            lines.append(f"{row['model']}: no statement could be read.")
+            continue
+        count = round(share["value"] * share["n"])
+        lines.append(
+            f"{row['model']}: {count} of {share['n']} answers ({percent(share['value'])}) hold a statement that "
+            f"contradicts {against}."
+        )
+    if without:
+        lines.append(f"{without} answers had nothing to be checked against: of them nothing is known.")
+    lines.append(
+        "What no passage speaks of is not found, which is neither right nor wrong. A danger of omission is not seen."
+    )
+    return lines
+
+
+def contradictions(cases: Sequence[Case], checked: Sequence[CheckedResponse]) -> Iterator[dict[str, Any]]:
+    """Yield the answers with a contradicted statement, in the order in which a clinician should read them."""
+    known = {case.id: case for case in cases}
+    found = []
+    for each in checked:
+        wrong = [statement for statement in each.statements if statement["label"] == CONTRADICTED]
+        if wrong:
+            first = min(wrong, key=_urgency)
+            found.append((_urgency(first), each, sorted(wrong, key=_urgency)))
+    for _, each, wrong in sorted(found, key=lambda entry: entry[0]):
+        case = known[each.case_id]
+        text = next(response.text for response in case.responses if response.model == each.model)
+        yield {
+            "case_id": case.id,
+            "model": each.model,
+            "question": question_text(case.question),
+            "text": marked(text, each.statements),
+            "wrong": wrong,
+        }
+
+
+def _urgency(statement: Mapping[str, Any]) -> tuple[int, float]:
+    return ORDER.index(statement.get("rule")), -statement.get("probability", 0.0)
+
+
+def marked(text: str, statements: Sequence[Mapping[str, Any]]) -> Markup:
+    """Return an answer as HTML with its contradicted statements marked."""
+    parts, position = [], 0
+    for each in statements:
+        if each["label"] == CONTRADICTED:
+            parts += [escape(text[position : each["start"]]), Markup("<mark>")]
+            parts += [escape(text[each["start"] : each["end"]]), Markup("</mark>")]
+            position = each["end"]
+    return Markup("").join([*parts, escape(text[position:])])
+
+
+def render(
+    cases: Sequence[Case], checked: Sequence[CheckedResponse], figures: Mapping[str, Any], settings: Mapping[str, Any]
+) -> dict[str, str]:
+    """Return check.html, check.md and claims.csv by name."""
+    rows = rows_of(figures)
+    head = list(rows[0]) if rows else []
+    table = [list(row.values()) for row in rows]
+    pages = render_report(
+        "automedeval.claims",
+        "check",
+        "Statements checked",
+        words=sentences_of(figures, settings["evidence"], settings["without_evidence"]),
+        notes=settings["notes"],
+        figures=[],
+        settings=settings,
+        main_table=(head, table),
+        head=head,
+        rows=table,
+        answers=list(contradictions(cases, checked)),
+    )
+    return pages | {"claims.csv": _csv(checked)}
+
+
+def _csv(checked: Sequence[CheckedResponse]) -> str:
+    file = io.StringIO()
+    writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for each in checked:
+        for statement in each.statements:
+            row = {"case_id": each.case_id, "model": each.model, "statement": statement["text"], **statement}
+            writer.writerow({name: _harmless(row.get(name, "")) for name in COLUMNS})
+    return file.getvalue()
+
+
+def _harmless(value: Any) -> Any:
+    """Return a cell that no table program takes for a formula."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value

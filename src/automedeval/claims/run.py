@@ -1,0 +1,73 @@
+"""Check the responses of cases: what is missing, case by case, each response against its evidence."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from automedeval.claims.checker import Passage
+from automedeval.claims.statements import spans, statements
+from automedeval.records import Case, CheckedResponse, question_text
+
+CHUNK = 16  # cases that are read together; texts that share a batch change the last digits of their vectors
+EVIDENCE = ("reference", "books", "answers")
+Search = Callable[[Sequence[str]], Sequence[Sequence[Passage]]]  # statements → passages of books on each
+
+
+def passages_of(text: str, source: str) -> list[Passage]:
+    """Return the sentences of a text as passages, each with the sentence before it."""
+    cut = [text[start:end] for start, end in spans(text)]
+    return [Passage(each, source, before) for each, before in zip(cut, ["", *cut])]
+
+
+def evidence_of(case: Case, index: int, kind: str, search: Search | None = None) -> list[Passage]:
+    """Return what a response is checked against.
+
+    Args:
+        kind: one of `EVIDENCE`; "answers" are the other responses of the case.
+        search: needed for "books".
+    """
+    if kind == "reference":
+        return passages_of(case.reference or "", "reference")
+    if kind == "answers":
+        others = [each for at, each in enumerate(case.responses) if at != index]
+        return [passage for each in others for passage in passages_of(each.text, f"answer of {each.model}")]
+    assert search is not None  # the caller opened the books
+    asked = [each.text for each in statements(case.responses[index].text) if each.unread is None]
+    found = [passage for passages in search(asked) for passage in passages] if asked else []
+    return list(dict.fromkeys(found))
+
+
+def check_cases(
+    checker: Any, cases: Sequence[Case], kind: str, done: set[tuple], search: Search | None = None
+) -> Iterator[CheckedResponse]:
+    """Yield what was found of every response that is not done, in the order of the cases.
+
+    Cases are read in the same groups whether they are done or not, so that a resumed run gives the same.
+
+    Args:
+        checker: a `SmallChecker`, or what has its `check`, `name` and `fingerprint`.
+        kind: one of `EVIDENCE`; a response without any passage has statements that are not found.
+        done: keys of the responses that are checked.
+    """
+    for start in range(0, len(cases), CHUNK):
+        some = [(case, index) for case in cases[start : start + CHUNK] for index in range(len(case.responses))]
+        if all((case.id, case.responses[index].model) in done for case, index in some):
+            continue
+        answers = [
+            (
+                statements(case.responses[index].text),
+                evidence_of(case, index, kind, search),
+                question_text(case.question),
+            )
+            for case, index in some
+        ]
+        for (case, index), findings in zip(some, checker.check(answers)):
+            model = case.responses[index].model
+            if (case.id, model) not in done:
+                yield CheckedResponse(
+                    case.id,
+                    model,
+                    checker.name,
+                    kind,
+                    tuple(each.to_dict() for each in findings),
+                    {"case_digest": case.digest, "settings": checker.fingerprint},
+                )

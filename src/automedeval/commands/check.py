@@ -1,0 +1,146 @@
+"""Check the statements of answers: whether a reference, books, or the other answers contradict them.
+
+    automedeval check answers.csv
+    automedeval check two_bots
+    automedeval check cases.jsonl --store store --output checks/mine
+    automedeval check answers.csv --evidence answers
+
+An answer becomes statements; each is read beside the nearest passages by a small checker, without a key and on this machine.
+Writes OUTPUT/claims.jsonl as it goes, then check.html (the contradicted words marked, the passage beside them), check.md,
+claims.csv and check.json; the same command again checks only what is missing. Not for clinical use.
+
+The exit status is 0; 3 with --fail_if_contradicted if a statement is contradicted; 1 if an input or argument is wrong.
+"""
+
+import shlex
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import automedeval
+from automedeval.claims import report
+from automedeval.claims.checker import PACKAGED, Passage, load_small_checker
+from automedeval.claims.run import EVIDENCE, Search, check_cases, evidence_of, passages_of
+from automedeval.cli import TableArguments, git_commit, parse, record_run
+from automedeval.models.arguments import EncoderArguments
+from automedeval.records import Case, CheckedResponse, RecordError, named_file, read_cases
+from automedeval.records.journal import write_json, write_whole
+from automedeval.records.log import Log
+from automedeval.reports.text import format_table, printable
+
+TWO_BOTS = Path(automedeval.__file__).parent / "sample" / "two_bots.jsonl"
+BOOK_PASSAGES = 3  # passages of a store that are looked up for a statement
+
+
+@dataclass
+class CheckArguments(TableArguments):
+    """Which answers are checked, and against what."""
+
+    cases: str = field(
+        metadata={
+            "help": "cases, or a table with the columns question, reference and one for each model; two_bots: the packaged "
+            "twelve questions, six of whose answers are dangerous"
+        }
+    )
+    evidence: str | None = field(
+        default=None,
+        metadata={
+            "help": "reference; books, with --store; or answers: the other answers to the same question "
+            "(default: books with --store, else reference if a case has one, else answers)",
+            "choices": list(EVIDENCE),
+        },
+    )
+    store: str | None = field(default=None, metadata={"help": "folder of books, by recipes/build_store.py"})
+    output: str | None = field(default=None, metadata={"help": "folder (default: checks/FILE)"})
+    checker: str = field(default=str(PACKAGED), metadata={"help": "folder of a checker; the packaged one by default"})
+    fail_if_contradicted: bool = field(default=False, metadata={"help": "exit status 3 if a statement is contradicted"})
+
+
+def main() -> None:
+    """Check what is missing, write the files, print the table of models."""
+    args, encoder_args = parse((CheckArguments, EncoderArguments), __doc__, first=("cases", "evidence", "output"))
+    name = Path(named_file(args.cases)[1]).stem
+    if args.cases == "two_bots" and not Path("two_bots").exists():
+        args.cases = str(TWO_BOTS)
+    cases = list(read_cases(args.cases, blank=args.blank))
+    evidence = evidence_kind(args, cases)
+    output = Path(args.output or f"checks/{name}")
+    checker = load_small_checker(encoder_args, folder=Path(args.checker))
+    digests = {case.id: case.digest for case in cases}
+    total = sum(len(case.responses) for case in cases)
+    with ExitStack() as opened:
+        search = book_search(args.store, checker.encoder, opened) if args.store else None
+        output.mkdir(parents=True, exist_ok=True)
+        author = (checker.name, evidence)
+        log = opened.enter_context(
+            Log(output / "claims.jsonl", CheckedResponse, author, checker.fingerprint, renamed_by="--checker")
+        )
+        record_run(output / "run.json", args, encoder_args)
+        done = log.done(digests)
+        log.fill(check_cases(checker, cases, evidence, done, search), total - len(done), unit="answer")
+        checked = [each for each in log.records() if each.case_id in digests]
+    without = (
+        0
+        if evidence == "books"
+        else sum(not evidence_of(case, at, evidence) for case in cases for at in range(len(case.responses)))
+    )
+    figures = report.measure(cases, checked)
+    notes = [
+        "The checker reads English. It was not trained or validated on patients; its card says what it does not see."
+    ]
+    settings: dict[str, Any] = {
+        "command": shlex.join(["automedeval", "check", *sys.argv[1:]]),
+        "version": automedeval.__version__,
+    }
+    settings |= {"commit": git_commit(), "evidence": evidence, "checker": checker.name}
+    settings |= {"threshold": checker.threshold, "without_evidence": without, "notes": notes}
+    for file, text in report.render(cases, checked, figures, settings).items():
+        write_whole(output / file, text)
+    write_json(output / "check.json", {"settings": settings, "models": figures})
+    print("\n".join(map(printable, report.sentences_of(figures, evidence, without))))
+    print(
+        f"\n{format_table(report.rows_of(figures))}\n\nThe marked answers: {output / 'check.html'}\nNot for clinical use."
+    )
+    if args.fail_if_contradicted and any(each["contradicted"] for each in figures.values()):
+        sys.exit(3)
+
+
+def evidence_kind(args: CheckArguments, cases: list[Case]) -> str:
+    """Return what the answers are checked against.
+
+    Raises:
+        RecordError: there is nothing to check them against.
+    """
+    kind = args.evidence or (
+        "books" if args.store else "reference" if any(case.reference for case in cases) else "answers"
+    )
+    if kind == "books" and not args.store:
+        raise RecordError("--evidence books needs --store, a folder of recipes/build_store.py")
+    if args.store and kind != "books":
+        raise RecordError(f"--store is for --evidence books, not for {kind}")
+    if kind == "reference" and not any((case.reference or "").strip() for case in cases):
+        raise RecordError(f"{args.cases}: no case has a reference, so that nothing could be checked")
+    if kind == "answers" and all(len(case.responses) < 2 for case in cases):
+        raise RecordError(
+            f"{args.cases}: nothing could be checked: no reference, no --store, and no question with two answers"
+        )
+    return kind
+
+
+def book_search(store: str, encoder: Any, opened: ExitStack) -> Search:
+    """Return a search of the sentences of a store's passages."""
+    from automedeval.distillation.store import KnowledgeBase
+
+    base = opened.enter_context(KnowledgeBase(store, encoder))
+
+    def search(statements: Sequence[str]) -> list[list[Passage]]:
+        found = base.search(statements, BOOK_PASSAGES)
+        return [
+            [one for each in passages for one in passages_of(each.text, f"{each.book}, {each.section}")]
+            for passages in found
+        ]
+
+    return search
