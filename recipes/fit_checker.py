@@ -60,7 +60,7 @@ def main() -> None:
     base, adapter, output = checkpoint_folder(args.encoder), Path(args.adapter), Path(args.output)
     encoder = Encoder(args.encoder, "cpu", "float32")
     model = load_cross_encoder(base, adapter, "cpu", labels=len(LABELS), tokens=PAIR_TOKENS)
-    clean = list(read_cases(args.clean))
+    clean = list(read_cases(args.clean, least_responses=0))
     tests = {case.id for path in args.without for case in read_cases(path)}
     kept = [case for case in clean if case.id not in tests and case.reference and case.criteria]
     print(arithmetic("cases", len(clean), {"for tests, or without statements": len(clean) - len(kept)}))
@@ -74,7 +74,7 @@ def main() -> None:
         output.mkdir(parents=True, exist_ok=True)
         shutil.copytree(adapter, output / "adapter", dirs_exist_ok=True)
     certificate = {"risk": args.risk, "delta": args.delta, "units": len(scores), "tested": tested}
-    certificate["clean"] = Path(args.clean).parent.name
+    certificate["clean"] = Path(args.clean).stem
     described = {"name": base.name, "fingerprint": weights_fingerprint(base)}
     write_json(
         output / "checker.json",

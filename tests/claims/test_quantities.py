@@ -39,6 +39,7 @@ def test_an_amount_in_kilograms(sentence: str, low: float, high: float, per: str
         ("Every 4 to 6 hours.", (4, 6)),
         ("It is a once-a-week medicine.", (1 / 7, 1 / 7)),
         ("Take it weekly.", (1 / 7, 1 / 7)),
+        ("Take one 50 mg tablet every day.", (1, 1)),
         ("Wait with doses at least 6 hours apart.", (0, 4)),
     ],
 )
@@ -47,7 +48,14 @@ def test_how_often_a_day(sentence: str, times: tuple[float, float]) -> None:
 
 
 @pytest.mark.parametrize(
-    "sentence", ["Drink water.", "Walk 150 minutes a week.", "Not more than 4 g a day.", "Daily at first, then weekly."]
+    "sentence",
+    [
+        "Drink water.",
+        "Walk 150 minutes a week.",
+        "Walk 150 minutes every week.",
+        "Not more than 4 g a day.",
+        "Daily at first, then weekly.",
+    ],
 )
 def test_a_sentence_that_does_not_say_how_often(sentence: str) -> None:
     assert frequency(sentence) is None

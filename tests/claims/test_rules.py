@@ -54,7 +54,10 @@ def test_the_patterns_of_audit_training_and_rules_are_different() -> None:
     def texts(node: object) -> set[str]:
         if isinstance(node, dict):
             return {
-                text for key, each in node.items() if key in ("pattern", "contradict", "same", "rules") for text in texts(each)
+                text
+                for key, each in node.items()
+                if key in ("pattern", "contradict", "same", "rules")
+                for text in texts(each)
             }
         if isinstance(node, list):
             return {text for each in node for text in texts(each)}

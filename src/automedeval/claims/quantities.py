@@ -56,6 +56,7 @@ _OFTEN = re.compile(
     rf"|(?P<part>every|each)\s+(?:morning|evening|night|noon)\b|{_ADVERB})",
     re.I,
 )
+_EVERY = re.compile(r"\b(?:every|each)\b", re.I)
 _APART = re.compile(
     rf"\b(?P<count>{_NUMBER})(?:{_TO}{_NUMBER})?[\s-]*{_TIME}\s+(?:apart|in between|between|must pass)\b", re.I
 )
@@ -130,7 +131,12 @@ def frequency(sentence: str) -> tuple[float, float] | None:
 
     What belongs to an amount per time does not count: "150 minutes a week" does not say how often.
     """
-    taken = [place for amount, place in _amounts(sentence) if "time" in amount.per]
+    # "a 50 mg tablet every day" says how often; "150 minutes every week" and "5 g a day" do not.
+    taken = [
+        place
+        for amount, place in _amounts(sentence)
+        if "time" in amount.per and (amount.dimension == "[time]" or not _EVERY.search(amount.text))
+    ]
     found: list[tuple[float, float]] = []
     for place in _OFTEN.finditer(sentence):
         if any(place.start() < end and start < place.end() for start, end in taken):

@@ -45,21 +45,19 @@ def check_cases(
 
     Args:
         checker: a `SmallChecker`, or what has its `check`, `name` and `fingerprint`.
-        kind: one of `EVIDENCE`; a response without any passage has statements that are not found.
+        kind: one of `EVIDENCE`; a response without any passage has unread statements.
         done: keys of the responses that are checked.
     """
     for start in range(0, len(cases), CHUNK):
         some = [(case, index) for case in cases[start : start + CHUNK] for index in range(len(case.responses))]
         if all((case.id, case.responses[index].model) in done for case, index in some):
             continue
-        answers = [
-            (
-                statements(case.responses[index].text),
-                evidence_of(case, index, kind, search),
-                question_text(case.question),
-            )
-            for case, index in some
-        ]
+        answers = []
+        for case, index in some:
+            own, passages = statements(case.responses[index].text), evidence_of(case, index, kind, search)
+            if not passages:  # nothing is known of these: they are not "not found"
+                own = [each._replace(unread=each.unread or "no evidence") for each in own]
+            answers.append((own, passages, question_text(case.question)))
         for (case, index), findings in zip(some, checker.check(answers)):
             model = case.responses[index].model
             if (case.id, model) not in done:

@@ -1,0 +1,182 @@
+"""`automedeval check` by its command: files, evidence, resume, bad input; the packaged checker beside plain transformers."""
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from doubles.agreement_study import read, write
+from peft import PeftModel
+from programs import ENCODER, ROOT, SAMPLE, error_line, needs_encoder, run_command
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+from automedeval.claims.checker import CONTRADICTED, LABELS, PACKAGED
+
+pytestmark = needs_encoder
+
+
+def case(number: int, reference: str | None, **answers: str) -> dict:
+    responses = [{"model": name, "text": text} for name, text in answers.items()]
+    return {"id": f"c{number}", "question": "How do I take it?", "reference": reference, "responses": responses}
+
+
+CASES = [
+    case(
+        1,
+        "Take one tablet of 5 mg once a week.",
+        right="Take it once a week.",
+        wrong="Take one 50 mg tablet every day.",
+    ),
+    case(
+        2,
+        "Aspirin must not be combined with warfarin.",
+        right="Do not combine them.",
+        wrong="You can take aspirin with warfarin.",
+    ),
+    case(3, None, right="Rest well tonight.", wrong="Drink some water."),
+]
+
+
+def check(cases: list[dict] | Path, output: Path, *more: object) -> tuple[subprocess.CompletedProcess, list[dict]]:
+    file = cases if isinstance(cases, Path) else write(output.with_suffix(".jsonl"), cases)
+    done = run_command("check", file, "--output", output, "--encoder", ENCODER, *more)
+    return done, read(output / "claims.jsonl") if (output / "claims.jsonl").exists() else []
+
+
+def wrong_of(records: list[dict]) -> list[tuple[str, str]]:
+    return [
+        (each["case_id"], each["model"])
+        for each in records
+        if any(statement["label"] == "contradicted" for statement in each["statements"])
+    ]
+
+
+def test_it_marks_what_contradicts_the_reference_and_writes_every_file(tmp_path: Path) -> None:
+    done, records = check(CASES, tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert wrong_of(records) == [("c1", "wrong"), ("c2", "wrong")]
+    texts = {(each["id"], answer["model"]): answer["text"] for each in CASES for answer in each["responses"]}
+    for each in records:
+        for statement in each["statements"]:
+            text = texts[each["case_id"], each["model"]]
+            assert text[statement["start"] : statement["end"]] == statement["text"]
+    assert "2 answers had nothing to be checked against" in done.stdout
+    page = (tmp_path / "out" / "check.html").read_text()
+    assert "<mark>Take one 50 mg tablet every day.</mark>" in page
+    assert "<mark>You can take aspirin with warfarin.</mark>" in page
+    assert page.count("<mark>") == 2
+    with open(tmp_path / "out" / "claims.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == sum(len(each["statements"]) for each in records)
+    figures = json.loads((tmp_path / "out" / "check.json").read_text())["models"]
+    assert (figures["wrong"]["contradicted"], figures["right"]["contradicted"]) == (2, 0)
+    assert figures["wrong"]["contradicted_answers"]["value"] == 1.0
+
+
+def test_a_build_can_fail(tmp_path: Path) -> None:
+    assert check(CASES, tmp_path / "out", "--fail_if_contradicted", "true")[0].returncode == 3
+    assert (
+        check(CASES[2:], tmp_path / "two", "--evidence", "answers", "--fail_if_contradicted", "true")[0].returncode == 0
+    )
+
+
+def test_without_a_reference_the_answers_are_compared(tmp_path: Path) -> None:
+    cases = [each | {"reference": None} for each in CASES]
+    done, records = check(cases, tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert {each["evidence"] for each in records} == {"answers"}
+    assert ("c1", "wrong") in wrong_of(records)
+    assert "one of the two is wrong" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("cases", "more", "said"),
+    [
+        ([case(1, None, a="Take it.")], (), "nothing could be checked"),
+        (CASES[2:], ("--evidence", "reference"), "no case has a reference"),
+        (CASES, ("--evidence", "books"), "--store"),
+        (CASES, ("--checker", "nowhere"), "not the description of a checker"),
+    ],
+)
+def test_bad_input_gets_one_line(cases: list[dict], more: tuple, said: str, tmp_path: Path) -> None:
+    done, records = check(cases, tmp_path / "out", *more)
+    assert done.returncode == 1
+    assert said in error_line(done)
+    assert not records
+
+
+def test_odd_answers_are_not_contradicted(tmp_path: Path) -> None:
+    odd = [
+        "",
+        "Yes",
+        "| dose | 50 mg |\n|---|---|",
+        "服用一片药物。",
+        "Should I take 50 mg every day?",
+        "Some people say: take it every day.",
+    ]
+    reference = "Take one tablet of 5 mg once a week."
+    cases = [case(at, reference, a=text, b="word " * 4000) for at, text in enumerate(odd)]
+    done, records = check(cases, tmp_path / "out", "--blank", "lowest")
+    assert done.returncode == 0, done.stderr
+    assert len(records) == 2 * len(odd)
+    assert wrong_of([each for each in records if each["model"] == "a"]) == []
+
+
+def test_killed_and_resumed_it_gives_the_same(tmp_path: Path) -> None:
+    cases = read(SAMPLE / "two_bots.jsonl") + read(SAMPLE / "test_cases.jsonl")
+    file = write(tmp_path / "cases.jsonl", cases)
+    whole = check(file, tmp_path / "whole")[1]
+    code = "import sys; sys.argv[0] = 'automedeval'; from automedeval.commands.console import main; main()"
+    command = [sys.executable, "-c", code, "check", file, "--output", tmp_path / "cut", "--encoder", ENCODER]
+    running = subprocess.Popen(list(map(str, command)), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    claims = tmp_path / "cut" / "claims.jsonl"
+    for _ in range(1200):
+        if running.poll() is not None or (claims.exists() and claims.stat().st_size):
+            break
+        time.sleep(0.05)
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    assert check(file, tmp_path / "cut")[1] == whole
+
+
+def test_the_packaged_checker_gives_the_probabilities_of_plain_transformers(tmp_path: Path) -> None:
+    _, records = check(SAMPLE / "two_bots.jsonl", tmp_path / "out")
+    tokenizer = AutoTokenizer.from_pretrained(ENCODER)
+    base = AutoModelForSequenceClassification.from_pretrained(ENCODER, num_labels=3, dtype=torch.float32)
+    model = PeftModel.from_pretrained(base, PACKAGED / "adapter").eval()
+    compared = 0
+    for each in (statement for record in records for statement in record["statements"]):
+        if "probability" not in each or "rule" in each:
+            continue
+        pair = tokenizer(each["passage"], each["text"], return_tensors="pt", truncation=True, max_length=128)
+        with torch.no_grad():
+            plain = model(**pair).logits.softmax(-1)[0, LABELS.index(each["label"])].item()
+        assert each["probability"] == pytest.approx(plain, abs=2e-3)
+        compared += 1
+    assert compared > 10
+
+
+def test_the_packaged_checker_is_small_certified_and_finds_what_its_card_says(tmp_path: Path) -> None:
+    files = [path for path in PACKAGED.rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < 15e6
+    content = json.loads((PACKAGED / "checker.json").read_text())
+    certificate = content["certificate"]
+    last = next(line for line in certificate["tested"] if line["threshold"] == content["threshold"])
+    assert last["p"] <= certificate["delta"]
+    assert certificate["risk"] == 0.05
+    records = check(SAMPLE / "two_bots.jsonl", tmp_path / "out")[1]
+    kinds = {
+        (each["id"], answer["model"]): answer["kind"]
+        for each in read(SAMPLE / "two_bots.jsonl")
+        for answer in each["responses"]
+    }
+    flagged = [kinds[each] for each in wrong_of(records)]
+    card = (PACKAGED / "README.md").read_text()
+    found, clean = flagged.count("dangerous_error"), flagged.count("safe")
+    assert f"{found} of the 6 dangerous answers, {clean} of the 18 safe ones" in " ".join(card.split())
+    assert CONTRADICTED in LABELS
