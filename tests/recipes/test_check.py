@@ -151,14 +151,28 @@ def test_the_packaged_checker_gives_the_probabilities_of_plain_transformers(tmp_
     model = PeftModel.from_pretrained(base, PACKAGED / "adapter").eval()
     compared = 0
     for each in (statement for record in records for statement in record["statements"]):
-        if "probability" not in each or "rule" in each:
-            continue
+        if "probability" not in each or "rule" in each or "not" in each["passage"] + each["text"]:
+            continue  # the checker spells "cannot" out
         pair = tokenizer(each["passage"], each["text"], return_tensors="pt", truncation=True, max_length=128)
         with torch.no_grad():
             plain = model(**pair).logits.softmax(-1)[0, LABELS.index(each["label"])].item()
         assert each["probability"] == pytest.approx(plain, abs=2e-3)
         compared += 1
     assert compared > 10
+
+
+@pytest.mark.parametrize(
+    ("statement", "passage"),
+    [
+        ("The infection can not spread.", "The infection cannot spread."),
+        ("It doesn't help against a cold.", "It does not help against a cold."),
+        ("You won't need a blood test.", "You will not need a blood test."),
+        ("You can’t catch it twice.", "You cannot catch it twice."),
+    ],
+)
+def test_another_spelling_of_not_is_no_contradiction(statement: str, passage: str, tmp_path: Path) -> None:
+    (record,) = check([case(1, passage, a=statement)], tmp_path / "out")[1]
+    assert [each["label"] for each in record["statements"]] == ["supported"]
 
 
 def test_the_packaged_checker_is_small_certified_and_finds_what_its_card_says(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ Only near passages are read: against a sentence on another subject a small model
 """
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +25,7 @@ LABELS = (SUPPORTED, CONTRADICTED, NOT_FOUND)  # in the order of the head's numb
 PAIR_TOKENS = 128  # of passage and statement together
 NEAR = 0.5  # least cosine of a passage that is read
 NEAREST = 2  # most passages that are read beside a statement
+_NOT = re.compile(r"n['’]t\b|(?<=\bcan)not\b", re.I)
 PACKAGED = Path(__file__).parent / "packaged" / "small"
 
 
@@ -95,7 +97,7 @@ class SmallChecker:
     @cached_property
     def fingerprint(self) -> str:
         """Return a digest of everything that changes a finding."""
-        return digest([1, self.encoder.fingerprint, self.adapter, self.threshold, self.rules, NEAR, NEAREST])
+        return digest([2, self.encoder.fingerprint, self.adapter, self.threshold, self.rules, NEAR, NEAREST])
 
     def check(self, answers: Sequence[tuple[Sequence[Statement], Sequence[Passage], str]]) -> Iterator[list[Finding]]:
         """Yield the findings of each answer.
@@ -139,7 +141,7 @@ class SmallChecker:
         if not different:
             return {}
         numbers = self.cross_encoder.predict(
-            [(readable(passage), readable(statement)) for passage, statement in different],
+            [(spelt_out(passage), spelt_out(statement)) for passage, statement in different],
             batch_size=8 if self.cross_encoder.device.type == "cpu" else 64,
             show_progress_bar=False,
             convert_to_numpy=True,
@@ -170,6 +172,13 @@ class SmallChecker:
             if column[best] >= least:
                 return Finding(statement, label, float(column[best]), passages[indices[best]])
         return Finding(statement, NOT_FOUND, float(probabilities[0, LABELS.index(NOT_FOUND)]), passages[indices[0]])
+
+
+def spelt_out(text: str) -> str:
+    """Return a text as the model reads it, with "not" as a word of its own: "cannot" beside "can not" looks like a negation."""
+    text = re.sub(r"\bcan['’]t\b", "can not", readable(text), flags=re.I)
+    text = re.sub(r"\bwon['’]t\b", "will not", text, flags=re.I)
+    return _NOT.sub(" not", text)
 
 
 def load_small_checker(encoder: Any, device: str = "auto", folder: Path = PACKAGED) -> SmallChecker:
