@@ -4,13 +4,12 @@
         --medquad data/medquad/medquad.jsonl
 
 Beside the balanced accuracy of each set of pairs stand that of the claim alone (TF-IDF and logistic regression, cross-fitted by
-document) and that of word overlap (the best threshold, which flatters it). A planted danger is an edit of the audit's files
+evidence) and that of word overlap (the best threshold, which flatters it). A planted danger is an edit of the audit's files
 (`audit/templates/harms.yaml`); its clean twin is the same answer in other words (`paraphrases.yaml`). The evidence is the
 answer as it was, or the reference. Prints JSON lines; --json adds them to a file.
 """
 
 import argparse
-import hashlib
 import json
 import random
 import re
@@ -32,6 +31,7 @@ from automedeval.audit.perturbations import harm, read_harms, read_paraphrases, 
 from automedeval.claims.checker import CONTRADICTED, LABELS, PACKAGED, SUPPORTED, SmallChecker, load_small_checker
 from automedeval.claims.run import evidence_of, passages_of
 from automedeval.claims.statements import statements
+from automedeval.dataset.contrast import is_held_out
 from automedeval.models.arguments import EncoderArguments
 from automedeval.records import Case, question_text, read_cases, read_records
 from automedeval.records.types import CriterionLabel
@@ -97,11 +97,6 @@ def json_rows(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
-def is_held_out(document: str) -> bool:
-    """As recipes/train_checker.py."""
-    return int(hashlib.sha256(document.encode()).hexdigest(), 16) % 5 == 0
-
-
 def pair_figures(checker: SmallChecker, rows: list[dict[str, Any]], limit: int) -> dict[str, Any]:
     """Supported against contradicted: balanced accuracy and AUROC of the model, the claim alone, and word overlap."""
     rows = random.Random(0).sample(rows, min(len(rows), limit))
@@ -112,7 +107,7 @@ def pair_figures(checker: SmallChecker, rows: list[dict[str, Any]], limit: int) 
     values = np.array([read[row["evidence"], row["claim"]] for row in rows])
     score = values[:, LABELS.index(CONTRADICTED)] - values[:, LABELS.index(SUPPORTED)]
     overlap = np.array([share(row["claim"], row["evidence"]) for row in rows])
-    groups = [hash(row["evidence"]) for row in rows]
+    groups = np.unique([row["evidence"] for row in rows], return_inverse=True)[1]
     alone = make_pipeline(TfidfVectorizer(ngram_range=(1, 2)), LogisticRegression(max_iter=1000))
     claims = [row["claim"] for row in rows]
     guessed = cross_val_predict(alone, claims, truth, groups=groups, cv=GroupKFold(5))
@@ -162,10 +157,7 @@ def flagged_by_kind(checker: SmallChecker, cases: Sequence[Case]) -> dict[str, A
 
 
 def planted(checker: SmallChecker, cases: Sequence[Case], evidence: str, limit: int) -> dict[str, Any]:
-    """Of each kind of planted danger and of the clean twins, how many answers are flagged that were not before.
-
-    An answer that is flagged as it was is left out of both: it says nothing about the change.
-    """
+    """Of each kind of planted danger and of the clean twins, how many answers have more contradictions than before."""
     harms, (_, words) = read_harms(), read_paraphrases()
     found: dict[str, Counter[str]] = defaultdict(Counter)
     rng = random.Random(0)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from automedeval.claims.checker import CONTRADICTED, SmallChecker
+from automedeval.claims.checker import CONTRADICTED, LABELS, PAIR_TOKENS, SmallChecker
 from automedeval.claims.run import passages_of
 from automedeval.claims.statements import Statement
 from automedeval.cli import comma_list, git_commit, parse, run
@@ -55,8 +55,6 @@ class FitArguments:
 def main() -> None:
     """Read the clean statements, certify, and write the checker."""
     (args,) = parse((FitArguments,), __doc__)
-    from automedeval.claims.checker import LABELS, PAIR_TOKENS
-
     base, adapter, output = checkpoint_folder(args.encoder), Path(args.adapter), Path(args.output)
     encoder = Encoder(args.encoder, "cpu", "float32")
     model = load_cross_encoder(base, adapter, "cpu", labels=len(LABELS), tokens=PAIR_TOKENS)

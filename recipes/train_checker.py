@@ -8,7 +8,6 @@ in --held_out a fifth of the documents is never trained on; OUTPUT_DIR/held_out.
 trains. Writes OUTPUT_DIR/adapter; the same command resumes.
 """
 
-import hashlib
 import json
 import random
 from collections import Counter, defaultdict
@@ -17,30 +16,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 from datasets import Dataset
-from peft import LoraConfig
-from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
+from sentence_transformers.cross_encoder import CrossEncoderTrainingArguments
 from sentence_transformers.cross_encoder.losses import CrossEntropyLoss
 from sentence_transformers.sampler import DefaultBatchSampler
 
 from automedeval.claims.checker import LABELS, NOT_FOUND, PAIR_TOKENS
 from automedeval.claims.statements import sentences
-from automedeval.cli import comma_list, git_commit, installed_versions, parse, run
-from automedeval.dataset.contrast import Rules, contrast_pairs
+from automedeval.cli import comma_list, parse, run
+from automedeval.dataset.contrast import Rules, contrast_pairs, is_held_out
 from automedeval.models.arguments import ENCODER
-from automedeval.models.checkpoints import checkpoint_folder, fingerprint
-from automedeval.models.cross_encoder import load_cross_encoder, save_adapter
-from automedeval.records import RecordError, digest, read_cases
-from automedeval.records.journal import arithmetic, write_whole
-from automedeval.training.checkpointing import WholeCheckpoints
-from automedeval.training.stages import DECISIVE, begin, plain, refuse_unused, remove_checkpoints, write_record
-from automedeval.training.start import whole_checkpoint
+from automedeval.models.checkpoints import checkpoint_folder
+from automedeval.records import RecordError, read_cases
+from automedeval.records.journal import arithmetic, write_lines
+from automedeval.training.adapter import train_adapter
+from automedeval.training.stages import refuse_unused
 
 LORA = {"r": 32, "lora_alpha": 64, "lora_dropout": 0.0}  # rank, scale and dropout of the adapter
 POOL = 50  # batches whose pairs are sorted by length together
-LAYERS = ["query", "key", "value", "dense"]
-HELD_OUT_SHARE = 5  # one document in so many
 WRONG_PASSAGES = 0.05  # share of the pairs whose claim is shown beside another pair's evidence
 PER_DOCUMENT = 6  # most contrast pairs of one document, so that long ones do not decide
 
@@ -101,46 +94,19 @@ def main() -> None:
     args, training = parse((PairArguments, CrossEncoderTrainingArguments), __doc__)
     refuse_unused(vars(training))
     training.batch_sampler = SimilarLength
-    output, base = Path(training.output_dir), checkpoint_folder(args.encoder)
+    base = checkpoint_folder(args.encoder)
     pairs, held_out = training_pairs(args, training.seed)
     rows = [
         {"evidence": each["evidence"], "claim": each["claim"], "label": LABELS.index(each["label"])} for each in pairs
     ]
-    identity = {name: getattr(training, name) for name in DECISIVE if hasattr(training, name)}
-    identity |= LORA | {"rows": digest(rows), "encoder": fingerprint(base, [])}
-    record = {
-        "identity": plain(identity),
-        "arguments": plain({name: value for group in (args, training) for name, value in vars(group).items()}),
-        "versions": installed_versions("sentence-transformers", "peft", "datasets"),
-        "commit": git_commit(),
-        "pairs": dict(sorted(Counter(f"{each['source']} {each['label']}" for each in pairs).items())),
-    }
-    if begin(output, record):
-        remove_checkpoints(output)
-        print(f"{output}: this run is finished already")
-        return
-    write_whole(output / "held_out.jsonl", "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in held_out))
-    torch.manual_seed(training.seed)  # of the weights that the adapter starts with
-    model = load_cross_encoder(base, trainable=True, labels=len(LABELS), tokens=PAIR_TOKENS)
-    try:
-        model.add_adapter(LoraConfig(**LORA, target_modules=LAYERS, modules_to_save=["classifier"]))
-    except ValueError as error:
-        raise RecordError(f"{args.encoder} takes no adapter: {' '.join(str(error).split())[:200]}") from None
-    checkpoint, seconds = whole_checkpoint(output)
-    timer = WholeCheckpoints(seconds)
-    trainer = CrossEncoderTrainer(
-        model=model,
-        args=training,
-        train_dataset=Dataset.from_list(rows),
-        loss=CrossEntropyLoss(model),
-        callbacks=[timer],
-    )
-    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-    save_adapter(model, output / "adapter")
-    losses = [line for line in trainer.state.log_history if "loss" in line]
-    write_record(output, {"finished": True, **record, "losses": losses, "seconds": round(timer.seconds, 1)})
-    remove_checkpoints(output)
-    print(f"{output}: {len(rows):,} pairs, {timer.seconds / 60:.1f} minutes")
+    counts = Counter(f"{each['source']} {each['label']}" for each in pairs)
+    print(
+        train_adapter(
+            args, training, base, rows, CrossEntropyLoss, LORA, labels=len(LABELS), tokens=PAIR_TOKENS,
+            facts={"pairs": dict(sorted(counts.items()))},
+        )
+    )  # fmt: skip
+    write_lines(Path(training.output_dir) / "held_out.jsonl", held_out)
 
 
 def training_pairs(args: PairArguments, seed: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -243,11 +209,6 @@ def balanced(rows: list[dict[str, Any]], most: int, rng: random.Random) -> list[
     while len(drawn) < most and any(groups.values()):
         drawn += [group.pop() for group in groups.values() if group][: most - len(drawn)]
     return drawn
-
-
-def is_held_out(document: str) -> bool:
-    """Return whether a document is one of the fifth that is never trained on."""
-    return int(hashlib.sha256(document.encode()).hexdigest(), 16) % HELD_OUT_SHARE == 0
 
 
 def normal(text: str) -> str:

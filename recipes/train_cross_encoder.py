@@ -13,37 +13,26 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-from datasets import Dataset
-from peft import LoraConfig
-from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
+from sentence_transformers.cross_encoder import CrossEncoderTrainingArguments
 from sentence_transformers.cross_encoder.losses import RankNetLoss
 
-from automedeval.cli import TableArguments, check_patterns, comma_list, git_commit, installed_versions, parse, run
+from automedeval.cli import TableArguments, check_patterns, comma_list, parse, run
 from automedeval.dataset.decontamination import Evaluation
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import read_ratings
 from automedeval.metrics.embedding import QUESTION, nearest, pieces
 from automedeval.models.arguments import ENCODER
-from automedeval.models.checkpoints import checkpoint_folder, fingerprint
-from automedeval.models.cross_encoder import load_cross_encoder, save_adapter
+from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.models.embeddings import Encoder
-from automedeval.records import Case, RecordError, Verdict, check_least, digest, question_text, read_cases
+from automedeval.records import Case, RecordError, Verdict, check_least, question_text, read_cases
 from automedeval.records.journal import arithmetic
 from automedeval.records.readers import read_placed
-from automedeval.training.checkpointing import WholeCheckpoints
-from automedeval.training.stages import (
-    DECISIVE,
-    begin,
-    plain,
-    refuse_unused,
-    remove_checkpoints,
-    write_record,
-)
-from automedeval.training.start import whole_checkpoint
+from automedeval.training.adapter import train_adapter
+from automedeval.training.stages import refuse_unused
 
 LORA = {"r": 16, "lora_alpha": 32, "lora_dropout": 0.05}  # rank, scale and dropout of the adapter
 
@@ -80,7 +69,7 @@ def main() -> None:
     """Read the lists, train, and save the adapter."""
     args, training = parse((ListArguments, CrossEncoderTrainingArguments), __doc__)
     refuse_unused(vars(training))
-    output, base = Path(training.output_dir), checkpoint_folder(args.encoder)
+    base = checkpoint_folder(args.encoder)
     scored = [each for each in scored_cases(args) if args.only is None or re.search(args.only, each[0].id)]
     scored = with_an_order(without_leaks(scored, args))
     if args.lists is not None and args.lists < len(scored):
@@ -89,42 +78,13 @@ def main() -> None:
     if not scored:
         raise RecordError(f"{', '.join(args.cases)}: no case is left")
     rows = lists_of(scored, Encoder(args.encoder, "cpu" if training.use_cpu else "auto", "float32"))
-    identity = {name: getattr(training, name) for name in (*DECISIVE, "batch_sampler") if hasattr(training, name)}
-    identity |= {"start": args.start and adapter_digest(args.start)}
-    identity |= LORA | {"rows": digest(rows), "encoder": fingerprint(base, [])}
-    record = {
-        "identity": plain(identity),
-        "arguments": plain({name: value for group in (args, training) for name, value in vars(group).items()}),
-        "versions": installed_versions("sentence-transformers", "peft", "datasets"),
-        "commit": git_commit(),
-    }
-    if begin(output, record):
-        remove_checkpoints(output)  # left by a run that was killed after writing its record
-        print(f"{output}: this run is finished already")
-        return
-    torch.manual_seed(training.seed)  # of the weights that the adapter starts with
-    model = load_cross_encoder(base, args.start and Path(args.start) / "adapter", trainable=True)
-    if args.start is None:
-        layers = ["query", "key", "value", "dense"]
-        try:
-            model.add_adapter(LoraConfig(**LORA, target_modules=layers, modules_to_save=["classifier"]))
-        except ValueError as error:
-            raise RecordError(f"{args.encoder} takes no adapter: {' '.join(str(error).split())[:200]}") from None
-    checkpoint, seconds = whole_checkpoint(output)
-    timer = WholeCheckpoints(seconds)
-    trainer = CrossEncoderTrainer(
-        model=model,
-        args=training,
-        train_dataset=Dataset.from_list(rows),
-        loss=RankNetLoss(model, mini_batch_size=-1),
-        callbacks=[timer],
-    )
-    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-    save_adapter(model, output / "adapter")
-    losses = [line for line in trainer.state.log_history if "loss" in line]
-    write_record(output, {"finished": True, **record, "losses": losses, "seconds": round(timer.seconds, 1)})
-    remove_checkpoints(output)
-    print(f"{output}: {len(rows):,} lists, {timer.seconds / 60:.1f} minutes; adapter {adapter_digest(str(output))}")
+    start = None
+    if args.start is not None:
+        start = Path(args.start) / "adapter"
+        if not (start / "adapter_config.json").is_file():
+            raise RecordError(f"no adapter at {args.start}")
+    loss = partial(RankNetLoss, mini_batch_size=-1)
+    print(train_adapter(args, training, base, rows, loss, LORA, start=start))
 
 
 def scored_cases(args: ListArguments) -> Iterator[tuple[Case, list[float | None]]]:
@@ -181,13 +141,6 @@ def lists_of(scored: list[tuple[Case, list[float | None]]], encoder: Encoder) ->
             }
         )
     return rows
-
-
-def adapter_digest(folder: str) -> str:
-    """Return the fingerprint of the adapter of a run; RecordError if it has none."""
-    if not (Path(folder) / "adapter" / "adapter_config.json").is_file():
-        raise RecordError(f"no adapter at {folder}")
-    return fingerprint(Path(folder) / "adapter", [])
 
 
 if __name__ == "__main__":

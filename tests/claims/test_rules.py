@@ -32,6 +32,7 @@ def test_a_contradiction_is_seen(statement: str, passage: str, rule: str | None)
         ("Give 300 mg at a time.", "A single dose is 200 to 400 mg."),
         ("Give 150 mg.", "The dose is 10 to 15 mg per kg; she weighs 12 kg."),
         ("Take 1,000 mg.", "Take 1 g."),
+        ("Take 2 tablets.", "Inhale 20 puffs."),
         ("Take 4 g a day in all.", "A single dose is 1 g."),  # a day's amount is no single dose
         ("Take it on one day of the week.", "It is taken weekly."),
         ("Take it once daily.", "Take it every 24 hours."),

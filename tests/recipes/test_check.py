@@ -12,10 +12,10 @@ import pytest
 import torch
 from doubles.agreement_study import read, write
 from peft import PeftModel
-from programs import ENCODER, ROOT, SAMPLE, error_line, needs_encoder, run_command
+from programs import ENCODER, ROOT, SAMPLE, error_line, needs_encoder, run_command, run_recipe
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from automedeval.claims.checker import CONTRADICTED, LABELS, PACKAGED
+from automedeval.claims.checker import LABELS, PACKAGED
 
 pytestmark = needs_encoder
 
@@ -92,6 +92,27 @@ def test_without_a_reference_the_answers_are_compared(tmp_path: Path) -> None:
     assert {each["evidence"] for each in records} == {"answers"}
     assert ("c1", "wrong") in wrong_of(records)
     assert "one of the two is wrong" in done.stdout
+
+
+def test_books_contradict_where_a_passage_is_near_and_urge_nothing_elsewhere(tmp_path: Path) -> None:
+    book = "Methotrexate tablets for arthritis are taken once a week. A broken leg after a fall: call an ambulance at once."
+    (tmp_path / "book.md").write_text(f"# Drugs\n\n{book}\n")
+    store = tmp_path / "store"
+    built = run_recipe("build_store", "--books", tmp_path / "book.md", "--encoder", ENCODER, "--store", store)
+    assert built.returncode == 0, built.stderr
+    cases = [
+        case(
+            1,
+            None,
+            right="Wait until tomorrow with your tea.",
+            wrong="Take methotrexate tablets for arthritis every day.",
+        )
+    ]
+    done, records = check(cases, tmp_path / "out", "--store", store)
+    assert done.returncode == 0, done.stderr
+    assert wrong_of(records) == [("c1", "wrong")]
+    (statement,) = next(each["statements"] for each in records if each["model"] == "wrong")
+    assert (statement["rule"], statement["source"]) == ("frequency", "Drugs")
 
 
 @pytest.mark.parametrize(
@@ -193,4 +214,3 @@ def test_the_packaged_checker_is_small_certified_and_finds_what_its_card_says(tm
     card = (PACKAGED / "README.md").read_text()
     found, clean = flagged.count("dangerous_error"), flagged.count("safe")
     assert f"{found} of the 6 dangerous answers, {clean} of the 18 safe ones" in " ".join(card.split())
-    assert CONTRADICTED in LABELS

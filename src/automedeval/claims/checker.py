@@ -37,11 +37,14 @@ class Passage:
         text: the sentence.
         source: where it stands, such as "reference" or a book and its section.
         before: the sentence before it, for what "it" means.
+        on_question: whether its text answers the question of the case, as references and other answers do. Of such a text
+            advice is read in every sentence; of books only in the near ones.
     """
 
     text: str
     source: str
     before: str = ""
+    on_question: bool = True
 
 
 @dataclass(frozen=True)
@@ -84,20 +87,18 @@ class SmallChecker:
         cross_encoder: a `sentence_transformers.CrossEncoder` with the adapter and three labels.
         adapter: the fingerprint of the adapter.
         threshold: least probability of a contradiction by the model that is called one.
-        rules: whether the rules are asked.
     """
 
     encoder: Any
     cross_encoder: Any
     adapter: str
     threshold: float
-    rules: bool = True
     name = "small"
 
     @cached_property
     def fingerprint(self) -> str:
         """Return a digest of everything that changes a finding."""
-        return digest([2, self.encoder.fingerprint, self.adapter, self.threshold, self.rules, NEAR, NEAREST])
+        return digest([3, self.encoder.fingerprint, self.adapter, self.threshold, NEAR, NEAREST])
 
     def check(self, answers: Sequence[tuple[Sequence[Statement], Sequence[Passage], str]]) -> Iterator[list[Finding]]:
         """Yield the findings of each answer.
@@ -158,7 +159,9 @@ class SmallChecker:
     ) -> Finding:
         if indices is None:
             return Finding(statement, UNREAD)
-        for index, passage in enumerate(passages) if self.rules else ():
+        for index, passage in enumerate(passages):
+            if index not in indices and not passage.on_question:
+                continue
             rule = contradiction(statement.text, passage.text, question, passage.before, index in indices)
             if rule:
                 return Finding(statement, CONTRADICTED, 1.0, passage, rule)
@@ -190,6 +193,7 @@ def load_small_checker(encoder: Any, device: str = "auto", folder: Path = PACKAG
     Raises:
         RecordError: the folder holds none, the encoder is missing or is not the one that it was trained on.
     """
+    # They load torch, which the labels of this module do not need.
     from automedeval.models.checkpoints import checkpoint_folder, fingerprint, weights_fingerprint
     from automedeval.models.cross_encoder import load_cross_encoder
 

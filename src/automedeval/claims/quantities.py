@@ -21,7 +21,10 @@ _UNITS = {
     "gram": "g gram grams",
     "milliliter": "ml milliliter milliliters millilitre millilitres",
     "liter": "l liter liters litre litres",
-    "count": "tablet tablets pill pills capsule capsules puff puffs drop drops unit units iu",
+    "tablet": "tablet tablets pill pills capsule capsules",
+    "puff": "puff puffs",
+    "drop": "drop drops",
+    "unit": "unit units iu",
     "minute": "minute minutes min mins",
     "hour": "hour hours hr hrs h",
     "day": "day days",
@@ -31,6 +34,7 @@ _UNITS = {
     "kilogram": "kg kilogram kilograms kilo kilos",
 }
 _UNIT = {word: unit for unit, words in _UNITS.items() for word in words.split()}
+COUNTED = ("tablet", "puff", "drop", "unit")  # what pint has no unit for; they are not compared with each other
 _ANY_UNIT = "|".join(sorted(_UNIT, key=len, reverse=True))
 _TIME = r"(?P<time>minutes?|hours?|days?|weeks?|months?|years?)"
 _NUMBER = rf"(?:\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?|\d+(?:\.\d+)?|{'|'.join(_NUMBERS)})"
@@ -66,7 +70,7 @@ class Amount(NamedTuple):
     """An amount from `low` to `high` in SI base units, those per time per day.
 
     Args:
-        dimension: of the unit, as pint writes it, such as "[mass]"; "count" of tablets and the like.
+        dimension: of the unit, as pint writes it, such as "[mass]"; or one of `COUNTED`.
         per: "", "weight" (per kg of body weight) or "time" (per day), or both.
         text: its words.
     """
@@ -87,8 +91,8 @@ def _registry() -> Any:
 @cache
 def _factor(unit: str) -> tuple[float, str]:
     """Return what one unit is in base units (kilograms, cubic metres, seconds), and its dimension."""
-    if unit == "count":
-        return 1.0, "count"
+    if unit in COUNTED:
+        return 1.0, unit
     quantity = _registry().Quantity(1.0, unit).to_base_units()
     return float(quantity.magnitude), str(quantity.dimensionality)
 

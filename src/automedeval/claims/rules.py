@@ -9,12 +9,12 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from automedeval.claims.quantities import Amount, amounts, frequency
+from automedeval.claims.quantities import COUNTED, Amount, amounts, frequency
 from automedeval.records.yaml_file import YamlFile
 
 RULES = resources.files("automedeval.claims") / "templates" / "rules.yaml"
 APART = 1.5  # a factor between two amounts or frequencies from which they contradict; below, people round
-COMPARED = ("[mass]", "[length] ** 3", "count")  # dimensions of doses
+COMPARED = ("[mass]", "[length] ** 3", *COUNTED)  # dimensions of doses
 BODY = 1.0  # kg; from here on a mass is a body's weight and no dose
 _WORD = re.compile(r"[a-z]{5,}")
 _WEIGHT = re.compile(r"(?<![\w.,])(\d{1,3}(?:\.\d+)?)\s*(?:kg|kilos?|kilograms?)\b(?!\s*/)", re.I)

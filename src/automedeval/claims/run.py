@@ -12,10 +12,13 @@ EVIDENCE = ("reference", "books", "answers")
 Search = Callable[[Sequence[str]], Sequence[Sequence[Passage]]]  # statements → passages of books on each
 
 
-def passages_of(text: str, source: str) -> list[Passage]:
+NO_EVIDENCE = "no evidence"
+
+
+def passages_of(text: str, source: str, on_question: bool = True) -> list[Passage]:
     """Return the sentences of a text as passages, each with the sentence before it."""
     cut = [text[start:end] for start, end in spans(text)]
-    return [Passage(each, source, before) for each, before in zip(cut, ["", *cut])]
+    return [Passage(each, source, before, on_question) for each, before in zip(cut, ["", *cut])]
 
 
 def evidence_of(case: Case, index: int, kind: str, search: Search | None = None) -> list[Passage]:
@@ -56,7 +59,7 @@ def check_cases(
         for case, index in some:
             own, passages = statements(case.responses[index].text), evidence_of(case, index, kind, search)
             if not passages:  # nothing is known of these: they are not "not found"
-                own = [each._replace(unread=each.unread or "no evidence") for each in own]
+                own = [each._replace(unread=each.unread or NO_EVIDENCE) for each in own]
             answers.append((own, passages, question_text(case.question)))
         for (case, index), findings in zip(some, checker.check(answers)):
             model = case.responses[index].model

@@ -23,7 +23,7 @@ from typing import Any
 import automedeval
 from automedeval.claims import report
 from automedeval.claims.checker import PACKAGED, Passage, load_small_checker
-from automedeval.claims.run import EVIDENCE, Search, check_cases, evidence_of, passages_of
+from automedeval.claims.run import EVIDENCE, NO_EVIDENCE, Search, check_cases, passages_of
 from automedeval.cli import TableArguments, git_commit, parse, record_run
 from automedeval.models.arguments import EncoderArguments
 from automedeval.records import Case, CheckedResponse, RecordError, named_file, read_cases
@@ -82,11 +82,7 @@ def main() -> None:
         done = log.done(digests)
         log.fill(check_cases(checker, cases, evidence, done, search), total - len(done), unit="answer")
         checked = [each for each in log.records() if each.case_id in digests]
-    without = (
-        0
-        if evidence == "books"
-        else sum(not evidence_of(case, at, evidence) for case in cases for at in range(len(case.responses)))
-    )
+    without = sum(any(line.get("reason") == NO_EVIDENCE for line in each.statements) for each in checked)
     figures = report.measure(cases, checked)
     notes = [
         "The checker reads English. It was not trained or validated on patients; its card says what it does not see."
@@ -139,7 +135,11 @@ def book_search(store: str, encoder: Any, opened: ExitStack) -> Search:
     def search(statements: Sequence[str]) -> list[list[Passage]]:
         found = base.search(statements, BOOK_PASSAGES)
         return [
-            [one for each in passages for one in passages_of(each.text, f"{each.book}, {each.section}")]
+            [
+                one
+                for each in passages
+                for one in passages_of(each.text, ", ".join(filter(None, (each.book, each.section))), False)
+            ]
             for passages in found
         ]
 

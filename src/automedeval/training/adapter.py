@@ -1,0 +1,89 @@
+"""Train the adapter of a cross-encoder (LoRA) with sentence-transformers, so that the same command resumes."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from peft import LoraConfig
+from sentence_transformers import CrossEncoder
+from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
+
+from automedeval.cli import git_commit, installed_versions
+from automedeval.models.checkpoints import fingerprint
+from automedeval.models.cross_encoder import TOKENS, load_cross_encoder, save_adapter
+from automedeval.records import RecordError, digest
+from automedeval.training.checkpointing import WholeCheckpoints
+from automedeval.training.stages import DECISIVE, begin, plain, remove_checkpoints, write_record
+from automedeval.training.start import whole_checkpoint
+
+LAYERS = ["query", "key", "value", "dense"]  # that get an adapter
+
+
+def train_adapter(
+    arguments: Any,
+    training: CrossEncoderTrainingArguments,
+    base: Path,
+    rows: list[dict[str, Any]],
+    loss: Callable[[CrossEncoder], torch.nn.Module],
+    lora: Mapping[str, Any],
+    *,
+    start: Path | None = None,
+    labels: int = 1,
+    tokens: int = TOKENS,
+    facts: Mapping[str, Any] | None = None,
+) -> str:
+    """Train on rows; write OUTPUT_DIR/adapter and the record of the run. A finished run is left as it is.
+
+    Args:
+        arguments: of the program, for the record.
+        base: folder of the encoder.
+        rows: as the loss takes them.
+        loss: makes the loss of the model.
+        lora: rank, scale and dropout.
+        start: an adapter to go on from; None for a new one.
+        labels, tokens: as `load_cross_encoder` takes them.
+        facts: more for the record.
+
+    Returns:
+        what was done, as a line for the user.
+
+    Raises:
+        RecordError: the encoder takes no adapter, or the folder holds another run.
+    """
+    assert training.output_dir is not None  # `refuse_unused` and the trainer ask for one
+    output = Path(training.output_dir)
+    identity = {name: getattr(training, name) for name in (*DECISIVE, "batch_sampler") if hasattr(training, name)}
+    identity |= {"start": start and fingerprint(start, [])}
+    identity |= {**lora, "rows": digest(rows), "encoder": fingerprint(base, [])}
+    record = {
+        "identity": plain(identity),
+        "arguments": plain({name: value for group in (arguments, training) for name, value in vars(group).items()}),
+        "versions": installed_versions("sentence-transformers", "peft", "datasets"),
+        "commit": git_commit(),
+        **(facts or {}),
+    }
+    if begin(output, record):
+        remove_checkpoints(output)  # left by a run that was killed after writing its record
+        return f"{output}: this run is finished already"
+    torch.manual_seed(training.seed)  # of the weights that the adapter starts with
+    model = load_cross_encoder(base, start, trainable=True, labels=labels, tokens=tokens)
+    if start is None:
+        try:
+            model.add_adapter(LoraConfig(**lora, target_modules=LAYERS, modules_to_save=["classifier"]))
+        except ValueError as error:
+            raise RecordError(f"{base} takes no adapter: {' '.join(str(error).split())[:200]}") from None
+    checkpoint, seconds = whole_checkpoint(output)
+    timer = WholeCheckpoints(seconds)
+    trainer = CrossEncoderTrainer(
+        model=model, args=training, train_dataset=Dataset.from_list(rows), loss=loss(model), callbacks=[timer]
+    )
+    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    save_adapter(model, output / "adapter")
+    losses = [line for line in trainer.state.log_history if "loss" in line]
+    write_record(output, {"finished": True, **record, "losses": losses, "seconds": round(timer.seconds, 1)})
+    remove_checkpoints(output)
+    return (
+        f"{output}: {len(rows):,} rows, {timer.seconds / 60:.1f} minutes; adapter {fingerprint(output / 'adapter', [])}"
+    )
