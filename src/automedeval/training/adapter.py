@@ -52,7 +52,7 @@ def train_adapter(
     Raises:
         RecordError: the encoder takes no adapter, or the folder holds another run.
     """
-    assert training.output_dir is not None  # `refuse_unused` and the trainer ask for one
+    assert training.output_dir is not None  # transformers has a default
     output = Path(training.output_dir)
     identity = {name: getattr(training, name) for name in (*DECISIVE, "batch_sampler") if hasattr(training, name)}
     identity |= {"start": start and fingerprint(start, [])}
