@@ -58,8 +58,8 @@ def main() -> None:
     base, adapter, output = checkpoint_folder(args.encoder), Path(args.adapter), Path(args.output)
     encoder = Encoder(args.encoder, "cpu", "float32")
     model = load_cross_encoder(base, adapter, "cpu", labels=len(LABELS), tokens=PAIR_TOKENS)
-    clean = list(read_cases(args.clean, least_responses=0))
-    tests = {case.id for path in args.without for case in read_cases(path)}
+    clean = list(read_cases(args.clean, least_responses=0, blank="skip"))
+    tests = {case.id for path in args.without for case in read_cases(path, blank="skip")}
     kept = [case for case in clean if case.id not in tests and case.reference and case.criteria]
     print(arithmetic("cases", len(clean), {"for tests, or without statements": len(clean) - len(kept)}))
     scores = alarm_scores(SmallChecker(encoder, model, fingerprint(adapter, []), 0.0), kept)

@@ -150,7 +150,7 @@ def test_texts(args: PairArguments) -> set[str]:
         row[key] for place in args.evaluation_pairs for row in read_pairs(Path(place)) for key in ("claim", "evidence")
     ]
     for path in args.evaluation_cases:
-        for case in read_cases(path):
+        for case in read_cases(path, blank="skip"):
             texts += [case.reference or "", *(response.text for response in case.responses)]
     return {normal(part) for text in texts for part in (text, *sentences(text))} - {""}
 

@@ -25,7 +25,7 @@ LIBRARIES = (
     "pyyaml", "rapidfuzz", "scipy", "sqlalchemy", "transformers", "uvicorn",
 )  # fmt: skip
 # Parts of the package that the page does not need.
-LEFT_OUT = ("sample", "metrics/rationale_score", "judges/packaged")
+LEFT_OUT = ("sample", "metrics/rationale_score", "judges/packaged", "claims/packaged")
 
 
 def space_of(study: Study, recipe: Path, repo: str | None = None) -> dict[str, Path | bytes]:
