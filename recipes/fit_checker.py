@@ -4,11 +4,13 @@
 
 A clean case has a text by a physician as its reference, and statements that the same physician took from it as criteria: none
 of them is contradicted. Of each case one statement is drawn; the threshold is the lowest at which the share of statements that
-are called contradicted, by the rules or the model, is certified to be at most --risk. Writes OUTPUT/checker.json
-and the adapter.
+are called contradicted, by the rules or the model, is certified to be at most --risk. The same statements, changed by the rules
+of training, then tell which share of the findings is right: by it a contradiction lowers the score of the small judge.
+Writes OUTPUT/checker.json and the adapter.
 """
 
 import hashlib
+import random
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,14 +18,15 @@ from pathlib import Path
 import numpy as np
 
 from automedeval.claims.checker import CONTRADICTED, LABELS, PAIR_TOKENS, SmallChecker
-from automedeval.claims.run import passages_of
+from automedeval.claims.run import evidence_of
 from automedeval.claims.statements import Statement
 from automedeval.cli import comma_list, git_commit, parse, run
+from automedeval.dataset.contrast import Rules
 from automedeval.models.arguments import ENCODER
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint, weights_fingerprint
 from automedeval.models.cross_encoder import load_cross_encoder
 from automedeval.models.embeddings import Encoder
-from automedeval.records import Case, RecordError, read_cases
+from automedeval.records import Case, RecordError, question_text, read_cases
 from automedeval.records.journal import arithmetic, write_json
 from automedeval.stats.selective import least_alarm_threshold
 
@@ -62,7 +65,8 @@ def main() -> None:
     tests = {case.id for path in args.without for case in read_cases(path, blank="skip")}
     kept = [case for case in clean if case.id not in tests and case.reference and case.criteria]
     print(arithmetic("cases", len(clean), {"for tests, or without statements": len(clean) - len(kept)}))
-    scores = alarm_scores(SmallChecker(encoder, model, fingerprint(adapter, []), 0.0), kept)
+    checker = SmallChecker(encoder, model, fingerprint(adapter, []), 0.0)
+    scores = alarm_scores(checker, kept, [drawn(case) for case in kept])
     threshold, tested = least_alarm_threshold(scores, THRESHOLDS, args.risk, args.delta)
     for line in tested:
         print(f"threshold {line['threshold']:g}: {line['alarms']} of {line['units']} alarms, p = {line['p']:.3g}")
@@ -71,25 +75,68 @@ def main() -> None:
     if adapter.resolve() != (output / "adapter").resolve():
         output.mkdir(parents=True, exist_ok=True)
         shutil.copytree(adapter, output / "adapter", dirs_exist_ok=True)
+    precision = measured_precision(checker, kept, scores, threshold)
+    print(
+        f"contradicted, {precision['statements']} statements each: {precision['changed']} changed, {precision['clean']} clean"
+    )
     certificate = {"risk": args.risk, "delta": args.delta, "units": len(scores), "tested": tested}
     certificate["clean"] = Path(args.clean).stem
     described = {"name": base.name, "fingerprint": weights_fingerprint(base)}
     write_json(
         output / "checker.json",
-        {"encoder": described, "threshold": threshold, "certificate": certificate, "commit": git_commit()},
+        {
+            "encoder": described,
+            "threshold": threshold,
+            "precision": precision,
+            "certificate": certificate,
+            "commit": git_commit(),
+        },
     )
     print(f"{output}: threshold {threshold:g}")
 
 
-def alarm_scores(checker: SmallChecker, cases: list[Case]) -> np.ndarray:
-    """Return, of one statement of each case, the probability of a contradiction; 0 where no passage was read."""
-    answers = []
-    for case in cases:
-        number = int(hashlib.sha256(case.id.encode()).hexdigest(), 16) % len(case.criteria)
-        text = case.criteria[number].criterion
-        answers.append(([Statement(text, 0, len(text))], passages_of(case.reference or "", "reference"), ""))
+def drawn(case: Case) -> str:
+    """Return one statement of a case."""
+    return case.criteria[int(hashlib.sha256(case.id.encode()).hexdigest(), 16) % len(case.criteria)].criterion
+
+
+def alarm_scores(checker: SmallChecker, cases: list[Case], texts: list[str]) -> np.ndarray:
+    """Return, of a statement on each case, the probability of a contradiction; 0 where no passage was read."""
+    answers = [
+        ([Statement(text, 0, len(text))], evidence_of(case, 0, "reference"), question_text(case.question))
+        for case, text in zip(cases, texts)
+    ]
     found = (findings[0] for findings in checker.check(answers))
     return np.array([each.probability or 0.0 if each.label == CONTRADICTED else 0.0 for each in found])
+
+
+def measured_precision(
+    checker: SmallChecker, cases: list[Case], scores: np.ndarray, threshold: float
+) -> dict[str, float]:
+    """Return how many drawn statements are called contradicted as they are and changed by a rule, and the share of the latter.
+
+    Args:
+        scores: `alarm_scores` of the statements as they are.
+    """
+    rules, rng = Rules.read(), random.Random(0)
+    changes = [
+        next(
+            filter(
+                None, (rule.apply(drawn(case), rng) for rule in rng.sample(rules.contradict, len(rules.contradict)))
+            ),
+            None,
+        )
+        for case in cases
+    ]
+    places = [index for index, changed in enumerate(changes) if changed is not None]
+    new = alarm_scores(checker, [cases[index] for index in places], [changes[index] for index in places])
+    changed, clean = int((new >= threshold).sum()), int((scores[places] >= threshold).sum())
+    return {
+        "value": (changed + 0.5) / (changed + clean + 1),
+        "statements": len(places),
+        "changed": changed,
+        "clean": clean,
+    }
 
 
 if __name__ == "__main__":

@@ -5,12 +5,20 @@ import yaml
 from programs import ROOT
 
 from automedeval.claims.rules import contradiction
+from automedeval.claims.statements import Passage
 
 SOURCE = ROOT / "src" / "automedeval"
 
 
+def rule(statement: str, *passages: str, near: bool = True, question: str = "", before: str = "") -> str | None:
+    """The rule that sees a contradiction; the sentence before each passage is the one before it in the list."""
+    evidence = [Passage(each, "reference", last) for each, last in zip(passages, [question, *passages])]
+    found = contradiction(statement, evidence, range(len(evidence)) if near else (), question, before)
+    return found and found[0]
+
+
 @pytest.mark.parametrize(
-    ("statement", "passage", "rule"),
+    ("statement", "passage", "expected"),
     [
         ("Give 800 mg at a time.", "A single dose is 200 to 400 mg.", "dose"),
         ("You can take up to 10 g a day.", "Adults take no more than 4 g in 24 hours.", "dose"),
@@ -22,8 +30,38 @@ SOURCE = ROOT / "src" / "automedeval"
         ("Wait until tomorrow before you call.", "Call an ambulance at once.", "urgency"),
     ],
 )
-def test_a_contradiction_is_seen(statement: str, passage: str, rule: str | None) -> None:
-    assert contradiction(statement, passage) == rule
+def test_a_contradiction_is_seen(statement: str, passage: str, expected: str | None) -> None:
+    assert rule(statement, passage) == expected
+
+
+@pytest.mark.parametrize(
+    ("statement", "passages", "question", "before", "expected"),
+    [
+        ("Hold her insulin until she eats.", ["Do not skip it."], "Should she skip her insulin?", "", "advice"),
+        ("Pause the hydrocortisone.", ["Never stop hydrocortisone."], "", "", "advice"),
+        ("Take the missed tablets together.", ["Do not take the missed tablets."], "", "", "advice"),
+        (
+            "You may take 12 g a day.",
+            ["Drink water.", "Take at most 4 g a day of aspirin."],
+            "",
+            "Aspirin helps.",
+            "dose",
+        ),
+        ("Keep the appointment on Monday.", ["This cannot wait."], "", "", "urgency"),
+        # Not forbidden without a condition, forbidden of something else, or as much as another passage allows.
+        ("Take ibuprofen with food.", ["Do not take ibuprofen for more than three days."], "", "", None),
+        ("Stop the ibuprofen.", ["Never stop the apixaban."], "", "", None),
+        ("Do not pause hydrocortisone.", ["Never stop hydrocortisone."], "", "", None),
+        ("Take 1 g of aspirin.", ["Children take 100 mg of aspirin.", "Adults take 1 g of aspirin."], "", "", None),
+        ("Not more than 3 g in all.", ["Take 500 mg to 1 g.", "At most 3 g a day."], "", "", None),
+        ("Avoid naproxen.", ["Keep taking aspirin."], "", "", None),
+        ("Ask whether it is safe to travel.", ["Do not travel."], "", "", None),
+    ],
+)
+def test_what_is_compared_is_the_same_action_and_subject(
+    statement: str, passages: list[str], question: str, before: str, expected: str | None
+) -> None:
+    assert rule(statement, *passages, question=question, before=before, near="Drink water." not in passages) == expected
 
 
 @pytest.mark.parametrize(
@@ -44,11 +82,11 @@ def test_a_contradiction_is_seen(statement: str, passage: str, rule: str | None)
     ],
 )
 def test_what_agrees_or_cannot_be_compared_is_left_alone(statement: str, passage: str) -> None:
-    assert contradiction(statement, passage) is None
+    assert rule(statement, passage) is None
 
 
 def test_sentences_on_other_subjects_are_not_compared_by_amounts() -> None:
-    assert contradiction("Take 800 mg ibuprofen.", "Paracetamol is dosed at 1 mg.", near=False) is None
+    assert rule("Take 800 mg ibuprofen.", "Paracetamol is dosed at 1 mg.", near=False) is None
 
 
 def test_the_patterns_of_audit_training_and_rules_are_different() -> None:
@@ -70,7 +108,9 @@ def test_the_patterns_of_audit_training_and_rules_are_different() -> None:
     audit = {each["pattern"] for each in read("audit/templates/harms.yaml")}
     audit |= {pattern for pattern, _ in read("audit/templates/paraphrases.yaml")["rules"]}
     training = texts(read("dataset/templates/contrast.yaml"))
-    rules = {text for patterns in read("claims/templates/rules.yaml").values() for text in patterns}
+    rules = {
+        text for name, patterns in read("claims/templates/rules.yaml").items() if name != "actions" for text in patterns
+    }
     assert min(map(len, (audit, training, rules))) > 10
     assert not audit & training
     assert not audit & rules

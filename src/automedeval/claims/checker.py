@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import softmax
 
 from automedeval.claims.rules import contradiction
-from automedeval.claims.statements import Statement
+from automedeval.claims.statements import Passage, Statement
 from automedeval.metrics.embedding import readable
 from automedeval.records import RecordError, digest
 
@@ -27,24 +27,6 @@ NEAR = 0.5  # least cosine of a passage that is read
 NEAREST = 2  # most passages that are read beside a statement
 _NOT = re.compile(r"n['’]t\b|(?<=\bcan)not\b", re.I)
 PACKAGED = Path(__file__).parent / "packaged" / "small"
-
-
-@dataclass(frozen=True)
-class Passage:
-    """A sentence of a text that says what is true.
-
-    Args:
-        text: the sentence.
-        source: where it stands, such as "reference" or a book and its section.
-        before: the sentence before it, for what "it" means.
-        on_question: whether its text answers the question of the case, as references and other answers do. Of such a text
-            advice is read in every sentence; of books only in the near ones.
-    """
-
-    text: str
-    source: str
-    before: str = ""
-    on_question: bool = True
 
 
 @dataclass(frozen=True)
@@ -87,18 +69,20 @@ class SmallChecker:
         cross_encoder: a `sentence_transformers.CrossEncoder` with the adapter and three labels.
         adapter: the fingerprint of the adapter.
         threshold: least probability of a contradiction by the model that is called one.
+        precision: the share of the statements called contradicted that are, where as many are contradicted as are clean.
     """
 
     encoder: Any
     cross_encoder: Any
     adapter: str
     threshold: float
+    precision: float = 0.5
     name = "small"
 
     @cached_property
     def fingerprint(self) -> str:
         """Return a digest of everything that changes a finding."""
-        return digest([3, self.encoder.fingerprint, self.adapter, self.threshold, NEAR, NEAREST])
+        return digest([4, self.encoder.fingerprint, self.adapter, self.threshold, self.precision, NEAR, NEAREST])
 
     def check(self, answers: Sequence[tuple[Sequence[Statement], Sequence[Passage], str]]) -> Iterator[list[Finding]]:
         """Yield the findings of each answer.
@@ -121,8 +105,13 @@ class SmallChecker:
         read = self.probabilities(pairs)
         for (own, passages, question), found in zip(answers, near):
             yield [
-                self._finding(statement, indices, passages, question, read) for statement, indices in zip(own, found)
+                self._finding(statement, indices, passages, question, before, read)
+                for statement, indices, before in zip(own, found, ["", *(each.text for each in own)])
             ]
+
+    def wrong(self, findings: Sequence[Finding]) -> float:
+        """Return the probability that an answer contradicts its evidence; 0 without a contradicted statement."""
+        return self.precision if any(each.label == CONTRADICTED for each in findings) else 0.0
 
     def _near(
         self, statement: Statement, passages: Sequence[Passage], vectors: dict[str, np.ndarray], reads: dict[str, bool]
@@ -155,16 +144,13 @@ class SmallChecker:
         indices: list[int] | None,
         passages: Sequence[Passage],
         question: str,
+        before: str,
         read: dict[tuple[str, str], np.ndarray],
     ) -> Finding:
         if indices is None:
             return Finding(statement, UNREAD)
-        for index, passage in enumerate(passages):
-            if index not in indices and not passage.on_question:
-                continue
-            rule = contradiction(statement.text, passage.text, question, passage.before, index in indices)
-            if rule:
-                return Finding(statement, CONTRADICTED, 1.0, passage, rule)
+        if seen := contradiction(statement.text, passages, indices, question, before):
+            return Finding(statement, CONTRADICTED, 1.0, seen[1], seen[0])
         if not indices:
             return Finding(statement, NOT_FOUND)
         probabilities = np.array([read[passages[index].text, statement.text] for index in indices])
@@ -177,6 +163,11 @@ class SmallChecker:
         return Finding(statement, NOT_FOUND, float(probabilities[0, LABELS.index(NOT_FOUND)]), passages[indices[0]])
 
 
+def contradicted(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    """Return the contradicted statements, as claims.jsonl records them."""
+    return [each.to_dict() for each in findings if each.label == CONTRADICTED]
+
+
 def spelt_out(text: str) -> str:
     """Return a text as the model reads it, with "not" as a word of its own: "cannot" beside "can not" looks like a negation."""
     text = re.sub(r"\bcan['’]t\b", "can not", readable(text), flags=re.I)
@@ -184,11 +175,19 @@ def spelt_out(text: str) -> str:
     return _NOT.sub(" not", text)
 
 
-def load_small_checker(encoder: Any, device: str = "auto", folder: Path = PACKAGED) -> SmallChecker:
+def checker_base(folder: Path = PACKAGED) -> str:
+    """Return the fingerprint of the encoder that a checker was trained on."""
+    return str(json.loads((folder / "checker.json").read_text(encoding="utf-8"))["encoder"]["fingerprint"])
+
+
+def load_small_checker(
+    encoder: Any, device: str = "auto", folder: Path = PACKAGED, network: Any = None
+) -> SmallChecker:
     """Load a small checker that recipes/train_checker.py wrote, or the packaged one.
 
     Args:
         encoder: `EncoderArguments`.
+        network: the encoder, if it is loaded already.
 
     Raises:
         RecordError: the folder holds none, the encoder is missing or is not the one that it was trained on.
@@ -201,13 +200,14 @@ def load_small_checker(encoder: Any, device: str = "auto", folder: Path = PACKAG
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
         threshold, known = float(content["threshold"]), content["encoder"]
+        precision = float(content["precision"]["value"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RecordError(f"{file}: not the description of a checker ({error})") from None
     place = checkpoint_folder(encoder.place)
     if weights_fingerprint(place) != known["fingerprint"]:
         raise RecordError(f"{place} is not the {known['name']} that the checker was trained on")
-    network = encoder.load(device)
+    network = network or encoder.load(device)
     cross_encoder = load_cross_encoder(
         place, folder / "adapter", network.device, labels=len(LABELS), tokens=PAIR_TOKENS
     )
-    return SmallChecker(network, cross_encoder, fingerprint(folder / "adapter", []), threshold)
+    return SmallChecker(network, cross_encoder, fingerprint(folder / "adapter", []), threshold, precision)

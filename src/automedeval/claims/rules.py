@@ -3,64 +3,107 @@
 Rules read only what they can compare. Where they say nothing, the model decides.
 """
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 from importlib import resources
 from typing import Any
 
 from automedeval.claims.quantities import COUNTED, Amount, amounts, frequency
+from automedeval.claims.statements import Passage
 from automedeval.records.yaml_file import YamlFile
 
 RULES = resources.files("automedeval.claims") / "templates" / "rules.yaml"
 APART = 1.5  # a factor between two amounts or frequencies from which they contradict; below, people round
+SAME = (
+    1.05  # and from which they are not the same; people leave out "a day" beside an amount that stands in the evidence
+)
 COMPARED = ("[mass]", "[length] ** 3", *COUNTED)  # dimensions of doses
 BODY = 1.0  # kg; from here on a mass is a body's weight and no dose
+DRINK = 2e-4  # cubic metres; from here on a volume is a drink and no dose
 _WORD = re.compile(r"[a-z]{5,}")
 _WEIGHT = re.compile(r"(?<![\w.,])(\d{1,3}(?:\.\d+)?)\s*(?:kg|kilos?|kilograms?)\b(?!\s*/)", re.I)
-_PRONOUN = re.compile(r"\b(?:it|them|this|these|they)\b", re.I)
+_CLAUSE_MARKS = (",", ";", ":")
+_FORBIDDEN = re.compile(
+    r"\b(?:do not|don['’]t|never|must not|mustn['’]t|should not|shouldn['’]t)\s+(?:\w+ly\s+)?(?P<verb>[a-z]+)", re.I
+)
+_TOLD = re.compile(
+    r"(?:^|[,;:]\s+|\b(?:and|then|so|please|can|may|could|should|must|simply|just)\s+)(?:\w+ly\s+)?(?P<verb>[a-z]+)",
+    re.I,
+)
+_PRONOUN = re.compile(r"\s*(?:it|them|this|these|they)\b", re.I)
 
 
 @cache
 def _patterns() -> dict[str, re.Pattern]:
     content: dict[str, list[str]] = YamlFile(str(RULES)).read(RULES)
-    return {name: re.compile("|".join(f"(?:{each})" for each in patterns), re.I) for name, patterns in content.items()}
+    return {
+        name: re.compile("|".join(f"(?:{each})" for each in patterns), re.I)
+        for name, patterns in content.items()
+        if name != "actions"
+    }
 
 
-def contradiction(statement: str, passage: str, question: str = "", before: str = "", near: bool = True) -> str | None:
-    """Return the rule by which a statement contradicts a passage: "dose", "frequency", "advice", "urgency", or None.
+def contradiction(
+    statement: str, passages: Sequence[Passage], near: Collection[int] = (), question: str = "", before: str = ""
+) -> tuple[str, Passage] | None:
+    """Return the rule by which a statement contradicts evidence ("dose", "frequency", "advice", "urgency") and the passage.
+
+    Frequencies are compared with the near passages; doses also with those that share a word with the statement that can name
+    the subject, if their text answers the question. An amount contradicts only if it agrees with none that it is compared with.
 
     Args:
+        near: the indices of the passages that are known to be on the subject of the statement.
         question: the weight of a patient stands there, for doses per weight.
-        before: the sentence before the passage, which says what "it" is.
-        near: whether the two are known to be on the same subject. Else amounts are not compared, and advice only if the two
-            share a word that can name the subject.
+        before: the sentence before the statement, which often names its subject.
     """
-    if near and doses_differ(statement, passage, question):
-        return "dose"
-    if near and frequencies_differ(statement, passage):
-        return "frequency"
-    return opposite_advice(statement, passage, before, near)
+    about = subject(f"{before} {statement}")
+    compared = [
+        each
+        for index, each in enumerate(passages)
+        if index in near or (each.on_question and about & subject(f"{each.before} {each.text}"))
+    ]
+    nearest = [passages[index] for index in near]
+    if (passage := another_dose(statement, compared, question)) is not None:
+        return "dose", passage
+    if (passage := another_frequency(statement, nearest)) is not None:
+        return "frequency", passage
+    for index, each in enumerate(passages):
+        if (index in near or each.on_question) and (advice := opposite_advice(statement, each, before)):
+            return advice, each
+    return None
 
 
-def doses_differ(statement: str, passage: str, question: str = "") -> bool:
-    """Return whether an amount of the statement is beyond every amount of its kind that the passage gives."""
-    weights = [float(each) for each in _WEIGHT.findall(f"{statement} {passage} {question}")]
-    theirs = list(_doses(passage, weights))
+def another_dose(statement: str, passages: Sequence[Passage], question: str = "") -> Passage | None:
+    """Return the first passage with an amount of a kind of which the statement has one that is beyond all of the passages'."""
+    weights = [
+        float(each) for each in _WEIGHT.findall(" ".join([statement, question, *(each.text for each in passages)]))
+    ]
+    theirs = [(amount, each) for each in passages for amount in _doses(each.text, weights)]
     for own in _doses(statement, weights):
-        known = [each for each in theirs if each.dimension == own.dimension and each.per == own.per]
-        if known and (
-            own.low > APART * max(each.high for each in known) or own.high * APART < min(each.low for each in known)
+        known = [(amount, each) for amount, each in theirs if amount.dimension == own.dimension]
+        alike = [(amount, each) for amount, each in known if amount.per == own.per]
+        if any(close(own, amount, APART) for amount, _ in alike) or any(
+            close(own, amount, SAME) for amount, _ in known
         ):
-            return True
-    return False
+            continue
+        if alike:
+            return alike[0][1]
+    return None
+
+
+def close(first: Amount, second: Amount, factor: float) -> bool:
+    """Return whether two amounts lie within a factor of each other."""
+    return first.low <= factor * second.high and second.low <= factor * first.high
 
 
 def _doses(text: str, weights: Sequence[float]) -> list[Amount]:
     """Return the amounts of a text that can be doses; those per weight for the patient's weight too, if one is known."""
     found = []
     for each in amounts(text):
-        if each.dimension not in COMPARED or (each.dimension == "[mass]" and each.low >= BODY and not each.per):
+        least = {"[mass]": BODY, "[length] ** 3": DRINK}.get(each.dimension, math.inf)
+        if each.dimension not in COMPARED or (each.low >= least and not each.per):
             continue
         if "weight" in each.per:
             found += [
@@ -71,28 +114,62 @@ def _doses(text: str, weights: Sequence[float]) -> list[Amount]:
     return found
 
 
-def frequencies_differ(statement: str, passage: str) -> bool:
-    """Return whether both say how often, and not about the same."""
-    own, theirs = frequency(statement), frequency(passage)
-    if own is None or theirs is None:
-        return False
-    return own[0] > APART * theirs[1] or (own[1] * APART < theirs[0])
+def another_frequency(statement: str, passages: Sequence[Passage]) -> Passage | None:
+    """Return the first passage that says how often, if the statement says so too and agrees with none of the passages."""
+    own = frequency(statement)
+    theirs = [(often, each) for each in passages if (often := frequency(each.text)) is not None]
+    if own is None or any(own[0] <= APART * often[1] and often[0] <= APART * own[1] for often, _ in theirs):
+        return None
+    return theirs[0][1] if theirs else None
 
 
-def opposite_advice(statement: str, passage: str, before: str = "", near: bool = True) -> str | None:
+def opposite_advice(statement: str, passage: Passage, before: str = "") -> str | None:
     """Return "advice" or "urgency" if one allows what the other forbids, or puts off what the other calls urgent."""
-    said, known = _sides(statement), _sides(passage)
+    said, known = _sides(statement), _sides(passage.text)
     if said["hedges"] or known["hedges"]:
         return None
     if known["urgent"] and not known["condition"] and said["delays"] and not (said["urgent"] or said["no_delay"]):
         return "urgency"
-    theirs = subject(f"{before} {passage}" if _PRONOUN.search(passage) else passage)
-    if (near or subject(statement) & theirs) and (
-        (said["permits"] and not said["forbids"] and known["forbids"] and not known["permits"])
-        or (said["forbids"] and not said["permits"] and known["permits"] and not known["forbids"])
-    ):
-        return "advice"
-    return None
+    for allowed, forbidden in (("permits", "forbids"), ("forbids", "permits")):
+        opposed = said[allowed] and not said[forbidden] and known[forbidden] and not known[allowed]
+        if opposed and acted_on(said[allowed], before) & acted_on(known[forbidden], passage.before):
+            return "advice"
+    return "advice" if does_the_forbidden(statement, passage, before) else None
+
+
+def does_the_forbidden(statement: str, passage: Passage, before: str = "") -> bool:
+    """Return whether the statement tells to do what the passage forbids without a condition."""
+    patterns = _patterns()
+    forbidden = [
+        (action(match["verb"]), acted_on(match, passage.before))
+        for match in _FORBIDDEN.finditer(passage.text)
+        if not patterns["qualified"].search(passage.text, match.end())
+    ]
+    told = [(action(match["verb"]), acted_on(match, before)) for match in _TOLD.finditer(statement)]
+    return any(verb == other and words & others for verb, words in forbidden for other, others in told)
+
+
+def action(verb: str) -> str:
+    """Return the first of the verbs of the same action, such as "stop" for "pause"."""
+    group = next((each for each in _actions() if verb.lower() in each), None)
+    return group[0] if group else verb.lower()
+
+
+@cache
+def _actions() -> list[list[str]]:
+    return [each.split("|") for each in YamlFile(str(RULES)).read(RULES)["actions"]]
+
+
+def acted_on(match: re.Match, before: str) -> set[str]:
+    """Return the words that can name what an advice is about: those of its clause, or of the text and the one before it."""
+    text = match.string
+    first = max(text.rfind(mark, 0, match.start()) for mark in _CLAUSE_MARKS) + 1
+    ends = [place for mark in _CLAUSE_MARKS if (place := text.find(mark, match.end())) >= 0]
+    clause = text[first : min(ends, default=len(text))]
+    words = subject(clause)
+    if not words or _PRONOUN.match(text, match.end()):
+        words |= subject(f"{before} {text}")
+    return words
 
 
 def _sides(text: str) -> dict[str, Any]:

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from automedeval.claims.checker import Passage
-from automedeval.claims.statements import spans, statements
+from automedeval.claims.statements import Passage, spans, statements
 from automedeval.records import Case, CheckedResponse, question_text
 
 CHUNK = 16  # cases that are read together; texts that share a batch change the last digits of their vectors
@@ -15,10 +14,10 @@ Search = Callable[[Sequence[str]], Sequence[Sequence[Passage]]]  # statements â†
 NO_EVIDENCE = "no evidence"
 
 
-def passages_of(text: str, source: str, on_question: bool = True) -> list[Passage]:
-    """Return the sentences of a text as passages, each with the sentence before it."""
+def passages_of(text: str, source: str, on_question: bool = True, question: str = "") -> list[Passage]:
+    """Return the sentences of a text as passages, each with the sentence before it; before the first stands the question."""
     cut = [text[start:end] for start, end in spans(text)]
-    return [Passage(each, source, before, on_question) for each, before in zip(cut, ["", *cut])]
+    return [Passage(each, source, before, on_question) for each, before in zip(cut, [question, *cut])]
 
 
 def evidence_of(case: Case, index: int, kind: str, search: Search | None = None) -> list[Passage]:
@@ -29,7 +28,7 @@ def evidence_of(case: Case, index: int, kind: str, search: Search | None = None)
         search: needed for "books".
     """
     if kind == "reference":
-        return passages_of(case.reference or "", "reference")
+        return passages_of(case.reference or "", "reference", question=question_text(case.question))
     if kind == "answers":
         others = [each for at, each in enumerate(case.responses) if at != index]
         return [passage for each in others for passage in passages_of(each.text, f"answer of {each.model}")]

@@ -6,6 +6,7 @@ places must be exact so that a page can mark the words.
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 # A mark of the end, with closing quotes or brackets, before a space and the start of a sentence; or the end of a line.
@@ -50,6 +51,24 @@ class Statement(NamedTuple):
     start: int
     end: int
     unread: str | None = None
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A sentence of a text that says what is true.
+
+    Args:
+        text: the sentence.
+        source: where it stands, such as "reference" or a book and its section.
+        before: the sentence before it, for what "it" means.
+        on_question: whether its text answers the question of the case, as references and other answers do. Of such a text
+            advice is read in every sentence; of books only in the near ones.
+    """
+
+    text: str
+    source: str
+    before: str = ""
+    on_question: bool = True
 
 
 def statements(text: str) -> list[Statement]:

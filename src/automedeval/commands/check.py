@@ -22,8 +22,9 @@ from typing import Any
 
 import automedeval
 from automedeval.claims import report
-from automedeval.claims.checker import PACKAGED, Passage, load_small_checker
+from automedeval.claims.checker import PACKAGED, load_small_checker
 from automedeval.claims.run import EVIDENCE, NO_EVIDENCE, Search, check_cases, passages_of
+from automedeval.claims.statements import Passage
 from automedeval.cli import TableArguments, git_commit, parse, record_run
 from automedeval.models.arguments import EncoderArguments
 from automedeval.records import Case, CheckedResponse, RecordError, named_file, read_cases

@@ -5,12 +5,13 @@ message is the question.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from automedeval.metrics.embedding import pieces, readable
-from automedeval.metrics.lexical import WORD, patient_messages
+from automedeval.metrics.lexical import WORD, patient_messages, rouge_l
 from automedeval.models.cross_encoder import relevance
 from automedeval.records import Case
 
@@ -25,7 +26,9 @@ QUESTION = ("first", "late_interaction", "on_topic", "relevance")
 # What is read in addition where there is a reference:
 #   reference         the largest cosine of a piece of the response with a piece of the reference
 #   covered           as late_interaction, for the tokens of the reference
-REFERENCE = ("reference", "covered")
+#   backed            the mean over the response's tokens of the largest cosine with a token of the reference
+#   overlap           ROUGE-L of the two
+REFERENCE = ("reference", "covered", "backed", "overlap")
 FEATURES = (*QUESTION, *REFERENCE)
 NEAR = 0.2
 LEAST_ASKED = 5  # words of a question that needs no earlier message to be understood
@@ -58,7 +61,8 @@ def read_responses(cases: Sequence[Case], encoder: Any, cross_encoder: Any) -> n
         asked = encoded[question]
         for response in case.responses:
             text = encoded[response.text]
-            rows.append([*own_features(asked, text), np.nan, *reference_features(encoded[reference], text)])
+            overlap = rouge_l([replace(case, responses=(response,))])[0]
+            rows.append([*own_features(asked, text), np.nan, *reference_features(encoded[reference], text, overlap)])
             if asked.pieces and text.pieces:
                 nearest = (text.vectors @ asked.vectors.T).max(axis=1).argmax()
                 pairs.append((len(rows) - 1, (question, text.pieces[nearest])))
@@ -114,11 +118,12 @@ def own_features(question: Text, response: Text) -> list[float]:
     ]
 
 
-def reference_features(reference: Text, response: Text) -> list[float]:
-    """Return `reference` and `covered`."""
+def reference_features(reference: Text, response: Text, overlap: float) -> list[float]:
+    """Return `reference`, `covered`, `backed` and `overlap`."""
     if not reference.pieces or not response.pieces:
-        return [np.nan] * 2
-    return [float((reference.vectors @ response.vectors.T).max()), late_interaction(reference, response)]
+        return [np.nan] * len(REFERENCE)
+    nearest = float((reference.vectors @ response.vectors.T).max())
+    return [nearest, late_interaction(reference, response), late_interaction(response, reference), overlap]
 
 
 def late_interaction(text: Text, response: Text) -> float:

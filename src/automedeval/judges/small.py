@@ -1,8 +1,11 @@
 """The small judge: it scores each response by itself, by what a small encoder with a trained adapter says of it.
 
-It sees whether a response is about the question, answers it, and says what the reference says. It does not know medicine.
+It sees whether a response is about the question, answers it, and says what the reference says. Where a case has a reference, or
+books are given, it checks the statements of each response against them (`claims`), and a contradicted one lowers the score. It
+does not know medicine.
 """
 
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +17,11 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
+from automedeval.claims.checker import Finding, SmallChecker, checker_base, contradicted, load_small_checker
+from automedeval.claims.run import Search, evidence_of
+from automedeval.claims.statements import statements
 from automedeval.judges.base import ApartJudge
+from automedeval.judges.composed import compose
 from automedeval.judges.features import FEATURES, QUESTION, asked_last, read_responses
 from automedeval.judges.requests import Request
 from automedeval.models.arguments import EncoderArguments
@@ -30,7 +37,7 @@ from automedeval.stats.logistic import fit_logistic, order_weights
 
 PACKAGED = Path(__file__).parent / "packaged" / "small"
 ADAPTER = "relevance"  # folder of the adapter
-READING = 2  # version of what is read, for the fingerprint: 1 read whole conversations, and empty responses made a case invalid
+READING = 3  # version of what is read, for the fingerprint: 2 checked no statements
 CHUNK = 32  # cases that are read together: the vectors of all their tokens are kept
 SCALES = {"question": QUESTION, "reference": FEATURES}  # what is read without and with a reference
 
@@ -144,6 +151,8 @@ class SmallJudge(ApartJudge):
         rubric: its scale is the one of the scores.
         models: only these models' responses are judged.
         name: what verdicts record as their judge.
+        checker: checks the statements of responses; None: none are checked.
+        search: finds passages of books, which statements are checked against too.
     """
 
     encoder: Any
@@ -153,6 +162,8 @@ class SmallJudge(ApartJudge):
     rubric: Rubric
     models: Sequence[str] | None = None
     name: str | None = None
+    checker: SmallChecker | None = None
+    search: Search | None = None
 
     chat = None
     blind_to = UNSEEN
@@ -166,10 +177,14 @@ class SmallJudge(ApartJudge):
 
     @property
     def fingerprint(self) -> str:
-        return digest([READING, self.encoder.fingerprint, self.adapter, self.learnt.to_dict(), self._scale])
+        read = [READING, self.encoder.fingerprint, self.adapter, self.learnt.to_dict(), self._scale]
+        read += [self.checker.fingerprint] if self.checker else []
+        return digest(read + (["books"] if self.search else []))
 
-    def answer(self, prompts: Sequence[Request], wanted: Sequence[bool]) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield (index, features of the responses in the slots) of the wanted requests, the shortest cases first.
+    def answer(
+        self, prompts: Sequence[Request], wanted: Sequence[bool]
+    ) -> Iterator[tuple[int, tuple[np.ndarray, list[list[Finding]]]]]:
+        """Yield (index, (features, findings of the responses in the slots)) of the wanted requests, the shortest cases first.
 
         Cases are read together as they stand in `prompts`, wanted or not: which texts share a batch changes the last digits of
         their vectors, and a resumed run has to give the same.
@@ -178,14 +193,47 @@ class SmallJudge(ApartJudge):
         by_length = sorted(range(len(cases)), key=lambda index: sum(len(each.text) for each in cases[index].responses))
         for some in (by_length[start : start + CHUNK] for start in range(0, len(by_length), CHUNK)):
             if any(wanted[index] for index in some):
-                features = read_responses([cases[index] for index in some], self.encoder, self.cross_encoder)
-                ends = np.cumsum([len(cases[index].responses) for index in some])
-                found = zip(some, np.split(features, ends[:-1]))
-                yield from ((index, own) for index, own in found if wanted[index])
+                read = [cases[index] for index in some]
+                features = read_responses(read, self.encoder, self.cross_encoder)
+                ends = np.cumsum([len(case.responses) for case in read])
+                for index, own, findings in zip(some, np.split(features, ends[:-1]), self.findings(read)):
+                    if wanted[index]:
+                        yield index, (own, findings)
 
-    def verdict(self, request: Request, answer: np.ndarray, notes: dict[str, Any] | None = None) -> Verdict:
-        """Return the verdict of the features of a case; it is invalid if no response could be read, and none is empty."""
-        (low, high), shares = self._scale, self.learnt.shares(answer)
+    def findings(self, cases: Sequence[Case]) -> Iterator[list[list[Finding]]]:
+        """Yield, of each case, the findings of each response: an empty list for one without evidence."""
+        if self.checker is None:
+            yield from ([[] for _ in case.responses] for case in cases)
+            return
+        evidence = [
+            [
+                passage
+                for kind in ("reference", *(["books"] if self.search else []))
+                for passage in evidence_of(case, index, kind, self.search)
+            ]
+            for case in cases
+            for index in range(len(case.responses))
+        ]
+        answers = [
+            (statements(response.text), passages, asked_last(case.question))
+            for (case, response), passages in zip(
+                ((case, response) for case in cases for response in case.responses), evidence
+            )
+            if passages
+        ]
+        checked = self.checker.check(answers) if answers else iter(())
+        found = iter([next(checked) if passages else [] for passages in evidence])
+        yield from (list(itertools.islice(found, len(case.responses))) for case in cases)
+
+    def verdict(
+        self, request: Request, answer: tuple[np.ndarray, list[list[Finding]]], notes: dict[str, Any] | None = None
+    ) -> Verdict:
+        """Return the verdict of what was read of a case; it is invalid if no response could be read, and none is empty."""
+        features, findings = answer
+        (low, high), shares = self._scale, self.learnt.shares(features)
+        if self.checker is not None:
+            # The answer is worth its score if the finding is false, and the lowest one if it is true.
+            shares = shares * np.array([1 - self.checker.wrong(each) for each in findings])
         scores = [None if np.isnan(share) else round(low + (high - low) * share, 6) for share in shares.tolist()]
         expected = by_response(scores, request.slots, len(request.case.responses))
         empty = any(request.case.responses[slot].is_empty for slot in request.slots)
@@ -193,13 +241,19 @@ class SmallJudge(ApartJudge):
             return self.record(request, "the question cannot be read", notes, expected_scores=None)
         if np.isnan(shares).all() and not empty:
             return self.record(request, "no response can be read", notes, expected_scores=None)
-        beside = "reference" in self.learnt.scales and not np.isnan(answer[:, FEATURES.index("reference")]).all()
-        added = {"reads_reference": True} if beside else {}
+        beside = "reference" in self.learnt.scales and not np.isnan(features[:, FEATURES.index("reference")]).all()
+        added: dict[str, Any] = {"reads_reference": True} if beside else {}
+        if any(findings):
+            named = zip(request.slots, findings)
+            added["checked"] = {request.case.models[slot]: contradicted(own) for slot, own in named if own}
         certain = None if empty or np.isnan(shares).any() else self.learnt.certain
-        if certain is not None and len(shares) > 1 and not beside:
+        if certain is not None and len(shares) > 1 and not beside and not any(findings):
             gap = fmean(abs(first - second) for first, second in combinations(shares.tolist(), 2))
             added["abstains"] = gap < certain
-        return self.record(request, None, added | (notes or {}), expected_scores=expected)
+        case = shown(request)
+        added["composed"] = True
+        rationale = compose(case, features, findings, scores, (low, high))
+        return self.record(request, None, added | (notes or {}), expected_scores=expected, rationale=rationale)
 
 
 def shown(request: Request) -> Case:
@@ -214,8 +268,12 @@ def load_small_judge(
     device: str = "auto",
     models: Sequence[str] | None = None,
     name: str | None = None,
+    search: Search | None = None,
 ) -> SmallJudge:
-    """Load the small judge that recipes/fit_small_judge.py wrote to a folder, or the packaged one.
+    """Load the small judge that recipes/fit_small_judge.py wrote to a folder, or the packaged one, with the packaged checker.
+
+    Args:
+        search: finds passages of books, against which the statements of responses are checked too.
 
     Raises:
         RecordError: the folder holds none, a library or the encoder is missing, or the adapter is of another encoder.
@@ -232,7 +290,10 @@ def load_small_judge(
         raise RecordError(f"{place} is not the {base_name} that the small judge was trained on (fingerprint {base})")
     network = encoder.load(device)
     cross_encoder = load_cross_encoder(place, folder / ADAPTER, network.device)
-    return SmallJudge(network, cross_encoder, learnt, fingerprint(folder / ADAPTER, []), rubric, models, name)
+    adapter = fingerprint(folder / ADAPTER, [])
+    # A judge on another encoder than the packaged checker's checks no statements.
+    checker = load_small_checker(encoder, device, network=network) if base == checker_base() else None
+    return SmallJudge(network, cross_encoder, learnt, adapter, rubric, models, name, checker, search)
 
 
 def write_small_judge(folder: Path, learnt: SmallJudgeModel, encoder: Path, facts: Mapping[str, Any]) -> None:
