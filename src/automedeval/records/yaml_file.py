@@ -8,7 +8,7 @@ import yaml
 
 from automedeval.records.types import AutoMedEvalError, RecordError
 
-MOST_VALUES = 100_000  # in one file, with every alias written out
+MOST_VALUES, MOST_CHARACTERS = 100_000, 10_000_000  # in one file, with every alias written out
 _KINDS = {str: "a text", int: "a whole number", bool: "true or false", list: "a list", dict: "a mapping"}
 
 
@@ -16,22 +16,27 @@ def load_yaml(text: str | bytes) -> Any:
     """Return the content of a YAML text; it consists of plain values, and tags cannot make other objects.
 
     Raises:
-        ValueError: it is not YAML, or holds more than `MOST_VALUES` values: a few lines of aliases of aliases stand for
-            billions, and a digest visits each of them. The message has one line.
+        ValueError: it is not YAML, or holds more than `MOST_VALUES` values or `MOST_CHARACTERS` characters: a few lines of
+            aliases of aliases stand for billions, and a digest visits each of them. The message has one line.
     """
     try:
         content = yaml.safe_load(text)
     except Exception as error:  # noqa: BLE001  faulty values raise ten kinds beside YAMLError
         raise ValueError(f"not YAML: {' '.join(str(error).split())[:300]}") from None
-    found, waiting = 0, [content]
+    values, characters, waiting = 0, 0, [content]
     while waiting:
         value = waiting.pop()
-        waiting += (
-            [*value.keys(), *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else []
-        )
-        found += 1
-        if found + len(waiting) > MOST_VALUES:
+        values += 1
+        if isinstance(value, dict):
+            waiting += [*value.keys(), *value.values()]
+        elif isinstance(value, list):
+            waiting += value
+        elif isinstance(value, str):
+            characters += len(value)
+        if values + len(waiting) > MOST_VALUES:
             raise ValueError(f"holds more than {MOST_VALUES:,} values, with its aliases written out")
+        if characters > MOST_CHARACTERS:
+            raise ValueError(f"holds more than {MOST_CHARACTERS:,} characters, with its aliases written out")
     return content
 
 
