@@ -12,17 +12,14 @@ responses; OUTPUT/criterion_labels.jsonl where physicians labelled criteria; OUT
 
 import itertools
 import random
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
-from automedeval.audit.perturbations import Harm, harm, read_harms, read_paraphrases, reword
 from automedeval.cli import TableArguments, comma_list, parse, record_run
 from automedeval.dataset.criteria_sources import joined
 from automedeval.dataset.decontamination import near_duplicates, normalise
@@ -39,7 +36,7 @@ from automedeval.dataset.sources import (
     rows_as_cases,
     table_as_cases,
 )
-from automedeval.dataset.synthetic_verdicts import verdicts_of_harms, verdicts_of_pairs
+from automedeval.dataset.synthetic_verdicts import verdicts_of_pairs
 from automedeval.records import (
     PAIR_MODELS,
     RATER,
@@ -54,9 +51,6 @@ from automedeval.records import (
 from automedeval.records.columns import UnclearColumns
 from automedeval.records.journal import arithmetic, write_lines
 from automedeval.rubrics import read_rubric
-
-PAIR_SCORES = {"pairs": ["right=5", "near=3", "far=1"], "harms": ["right=5", "harmed=1"]}
-
 
 OTHERS = ("choices", "criterion_labels", "jury", "verdicts")  # files that not every input gives
 
@@ -87,10 +81,6 @@ class PrepareCasesArguments(TableArguments):
         },
     )
     split: str = field(default="train", metadata={"help": "split of a Hub dataset"})
-    source: str | None = field(default=None, metadata={"help": "prefix of ids (default: layout or file name)"})
-    exclusions: str | None = field(
-        default=None, metadata={"help": "YAML file of exclusion patterns (default: the packaged ones)"}
-    )
     near_duplicates: str | None = field(
         default=None,
         metadata={
@@ -98,7 +88,6 @@ class PrepareCasesArguments(TableArguments):
             "choices": ["keep", "drop"],
         },
     )
-    limit: int | None = field(default=None, metadata={"help": "number of rows to read"})
     ids: list[str] = field(
         default_factory=list,
         metadata={"help": "keep only the cases that these files name by id or case_id: .jsonl, or a split's .parquet"},
@@ -109,28 +98,19 @@ class PrepareCasesArguments(TableArguments):
         default=None,
         metadata={
             "help": "ratings: make verdicts of people's scores and reasons; pairs: of questions with their answers, beside "
-            "other answers; harms: the same, beside these answers with a dangerous fact",
-            "choices": ["ratings", "pairs", "harms"],
+            "the beginning of the answer and answers to other questions",
+            "choices": ["ratings", "pairs"],
         },
     )
     ratings: str | None = field(default=None, metadata={"help": "people's ratings of the responses, with comments"})
     rubric: str | None = field(
-        default=None, metadata={"help": "rubric of the verdicts (default for pairs and harms: automedeval)"}
+        default=None, metadata={"help": "rubric of the verdicts (default for pairs: automedeval)"}
     )
-    pair_scores: list[str] = field(
-        default_factory=list,
-        metadata={
-            "help": "KIND=SCORE; pairs: of the right answer, of one on the same topic (near), of one on another topic (far), "
-            "and of the beginning of the right one (cut); harms: of the right answer, of the harmed and of the reworded one "
-            "(default: right=5,near=3,far=1 or right=5,harmed=1)"
-        },
-    )
-    clip_words: int = field(default=60, metadata={"help": "pairs, harms: most words of a response"})
 
     def __post_init__(self) -> None:
-        for name in ("input", "columns", "pair_scores", "ids"):  # a YAML list arrives joined
+        for name in ("input", "columns", "ids"):  # a YAML list arrives joined
             setattr(self, name, comma_list(getattr(self, name)))
-        check_least(self, 1, "limit", "sample", "clip_words")
+        check_least(self, 1, "sample")
         if not self.input:
             raise RecordError("--input names no file")
         if self.columns and self.layout not in (None, "table"):
@@ -138,8 +118,6 @@ class PrepareCasesArguments(TableArguments):
         self.output = self.output or f"cases/{Path(self.input[0]).stem}"
         if self.verdicts_from == "ratings" and not (self.ratings and self.rubric):
             raise RecordError("--verdicts_from ratings needs --ratings and --rubric, with the scale of the ratings")
-        if wrong := next((each for each in self.pair_scores if not re.fullmatch(r"\w+=\d+", each)), None):
-            raise RecordError(f"--pair_scores must be KIND=SCORE with whole numbers, not {wrong}")
 
 
 def main() -> None:
@@ -148,10 +126,10 @@ def main() -> None:
     output = Path(args.output)
     dropped: list[dict[str, Any]] = []
     refuse_others_work(output, args)
-    exclusions = read_exclusions(args.exclusions)
+    exclusions = read_exclusions()
     rubric = read_rubric(args.rubric or "automedeval")
 
-    rows = list(tqdm(itertools.islice(rows_of(args), args.limit), unit="row"))
+    rows = list(tqdm(rows_of(args), unit="row"))
     kept = []
     for row in identified(rows):
         reason = next((one.name for one in exclusions if one.fits(row.case)), None)
@@ -175,15 +153,9 @@ def main() -> None:
     if args.verdicts_from == "ratings":
         verdicts, files["jury"], unrated = verdicts_of_raters(cases, args.ratings, rubric, args.seed)
         print(arithmetic("cases", len(cases), unrated, "with a verdict", "without"))
-    elif args.verdicts_from in PAIR_SCORES:
-        before, given = len(cases), args.pair_scores or PAIR_SCORES[args.verdicts_from]
-        scores = {kind: int(score) for kind, score in (each.split("=") for each in given)}
-        if args.verdicts_from == "pairs":
-            cases, verdicts, without = verdicts_of_pairs(cases, rubric, scores, args.clip_words, args.seed)
-        else:
-            least, rules = read_paraphrases()
-            edits = (partial(draw_harm, rules=read_harms()), partial(reword, least=least, rules=rules))
-            cases, verdicts, without = verdicts_of_harms(cases, rubric, scores, *edits, args.clip_words, args.seed)
+    elif args.verdicts_from == "pairs":
+        before = len(cases)
+        cases, verdicts, without = verdicts_of_pairs(cases, rubric, args.seed)
         dropped += [{"id": case_id, "reason": reason} for case_id, reason in without]
         print(arithmetic("cases", before, Counter(reason for _, reason in without)))
     if not cases:
@@ -193,7 +165,7 @@ def main() -> None:
         quality = Counter(verdict.extra["quality"] for verdict in verdicts)
         counts = ", ".join(f"{quality[name]:,} of {name} quality" for name in ("high", "low"))
         print(f"{len(verdicts):,} verdicts by {rubric.name}: {counts}")
-        if args.verdicts_from in PAIR_SCORES:
+        if args.verdicts_from == "pairs":
             made = Counter(model for case in cases for model in case.models)
             print(
                 f"responses: {', '.join(f'{made[model]:,} {model}' for model in PAIR_MODELS.values() if made[model])}"
@@ -235,11 +207,11 @@ def rows_of(args: PrepareCasesArguments) -> Iterator[Row]:
             table = table_columns(args.columns, placed, path, near).table(path, placed, args.blank)
             named = "" if args.columns else ", by their names (--columns says it otherwise)"
             tqdm.write(f"{path}: {table.columns}{named}\n{path}: {'; '.join(table.told)}")
-            yield from table_as_cases(table, args.source or Path(path).stem)
+            yield from table_as_cases(table, Path(path).stem)
             continue
         tqdm.write(f"{path}: layout {layout.name}{'' if args.layout else ', by its keys'}")
         unread: Counter[str] | None = Counter() if args.layout else None
-        cased: Iterable[Row] = rows_as_cases(itertools.chain([first], rows), layout, args.source or layout.name, unread)
+        cased: Iterable[Row] = rows_as_cases(itertools.chain([first], rows), layout, layout.name, unread)
         if layout.parts:
             cased = joined(cased)
         if layout.cells:
@@ -248,11 +220,9 @@ def rows_of(args: PrepareCasesArguments) -> Iterator[Row]:
             cased = [row._replace(case=case) for row, (_, case) in zip(cased, cases)]
             for line in notes:
                 tqdm.write(f"{path}: {line}")
-        try:
-            yield from cased
-        finally:  # also where --limit has ended the reading
-            for name, cells in (unread or {}).items():
-                tqdm.write(f"{path}: not read: {name!r}, {cells:,} cells")
+        yield from cased
+        for name, cells in (unread or {}).items():
+            tqdm.write(f"{path}: not read: {name!r}, {cells:,} cells")
 
 
 def table_columns(given: list[str], rows: list[tuple[str, dict]], path: str, near: Layout | None = None) -> Columns:
@@ -278,11 +248,6 @@ def table_columns(given: list[str], rows: list[tuple[str, dict]], path: str, nea
     if missing := next((name for name in columns.every if name not in every), None):
         raise RecordError(f"{path}: --columns: no column {missing!r}; the columns are {', '.join(every)}")
     return columns if columns.id or "id" not in every else replace(columns, id="id")
-
-
-def draw_harm(text: str, rng: random.Random, rules: Sequence[Harm]) -> str | None:
-    """Make one fact of a text dangerous, by a rule of the audit that is drawn among those that fit; None if none fits."""
-    return next((made for rule in rng.sample(rules, len(rules)) if (made := harm(text, rule))), None)
 
 
 def checked(row: Row) -> Row:
