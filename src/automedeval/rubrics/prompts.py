@@ -39,8 +39,8 @@ def _encodable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-# What the template of a rubric may consist of. None of it makes a text that is much longer than what it is made of, so that only
-# what the template writes has to be counted.
+# What the template of a rubric may consist of. None of it makes a text that is much longer than what it is made of, so it is
+# enough to count what the template writes.
 _ALLOWED = frozenset(
     {
         nodes.Template, nodes.TemplateData, nodes.Output, nodes.Block, nodes.If, nodes.For, nodes.Assign,
