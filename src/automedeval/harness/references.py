@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from automedeval.records import RecordError
@@ -71,32 +71,27 @@ def reference_of_letters(target: Any, options: Mapping[str, str]) -> str | None:
 def lm_eval_reference(sample: Mapping[str, Any], config: Mapping[str, Any]) -> str | None:
     """Return the reference of a sample of lm-evaluation-harness, which keeps of its target only what `str` makes of it.
 
-    A target that may have been something else than a text is looked up in the document: in the column that the
-    configuration of the task names, else wherever a value is written like that. Nothing of the configuration is run.
+    So the target is looked up in the document, in the column that the configuration of the task names. Nothing of the
+    configuration is run.
 
     Args:
         sample: with `doc` and `target`.
         config: of its task: `doc_to_target` and `doc_to_choice`; empty if it is not known.
 
     Raises:
-        RecordError: the target cannot be told from what it was.
+        RecordError: no column is named, and the target may have been something else than a text.
     """
     doc, target, way = sample.get("doc"), sample.get("target"), config.get("doc_to_target")
-    if found := _column(doc, way):
-        value = found[0]
+    if column := _column(doc, way):
+        value = column[0]
     elif not isinstance(target, str):
         value = target
-    elif _VALUE.fullmatch(target):
-        found = [each for each in _values(doc) if str(each) == target]
-        if len({type(each) for each in found}) != 1 or isinstance(found[0], str):
-            raise RecordError(f"it cannot be told what was written as {target[:60]!r}")
-        value = found[0]
+    elif _VALUE.fullmatch(target) or (way is None and re.search(r"\bNone\b", target)):
+        raise RecordError(f"it cannot be told what was written as {target[:60]!r}")
     else:
         value = target
-        shown = [each for name in _COLUMN.finditer(str(way)) for each in _column(doc, name[0])]
-        if way is None and re.search(r"\bNone\b", target):  # perhaps a template with a column that is null
-            shown = [each for each in _values(doc) if each is None]
-        if any(not str(each or "").strip() for each in shown):
+        parts = [part for name in _COLUMN.finditer(str(way)) for part in _column(doc, name[0])]
+        if any(not str(part or "").strip() for part in parts):
             raise RecordError(f"a part of {target[:60]!r} is empty")
     choices = config.get("doc_to_choice")
     if choices is not None:
@@ -118,12 +113,6 @@ def _column(doc: Any, way: Any) -> list[Any]:
             return []
         doc = doc[name]
     return [doc] if named else []
-
-
-def _values(doc: Any) -> Iterator[Any]:
-    for value in doc.values() if isinstance(doc, dict) else ():
-        yield value
-        yield from _values(value)
 
 
 def _chosen(value: Any, choices: list[Any]) -> Any:
