@@ -9,7 +9,7 @@ import io
 import itertools
 import json
 import os
-import re
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -48,15 +48,6 @@ class TableArguments:
             "choices": list(BLANK),
         },
     )
-
-
-def check_patterns(arguments: object, *names: str) -> None:
-    """Raise RecordError if one of the named attributes, which are command-line arguments, is no regular expression."""
-    for name in names:
-        try:
-            re.compile(getattr(arguments, name) or "")
-        except re.error as error:
-            raise RecordError(f"--{name}: not a regular expression: {error}") from None
 
 
 class _OneLine:
@@ -271,23 +262,36 @@ def print_notes(notes: Sequence[str], processes: Processes = ALONE) -> None:
         print(f"process {processes.rank}: {note}" if processes.count > 1 else note)
 
 
-def record_run(file: Path, *groups: Any, timing: dict[str, float] | None = None) -> None:
-    """Write the arguments, versions and git commit of a run to a JSON file; `timing` is added to those of earlier starts.
+def describe_run(*groups: Any, libraries: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the arguments in these dataclasses, the versions, and the commits of the code and of what the Hub gave."""
+    return {
+        "arguments": {name: value for group in groups for name, value in vars(group).items()},
+        "versions": installed_versions(*libraries),
+        "commit": git_commit(),
+        "revisions": hub_commits(),
+    }
 
-    `processes` is the number of processes that share the run, and `revisions` has the commits of what it has read from the Hub
-    until now.
+
+def describe_result(command: str, **settings: Any) -> dict[str, Any]:
+    """Return how a result of `automedeval COMMAND` was made, for its file and its page."""
+    return {
+        "command": shlex.join(["automedeval", command, *sys.argv[1:]]),
+        "version": version("automedeval"),
+        "commit": git_commit(),
+        "revisions": hub_commits(),
+        **settings,
+    }
+
+
+def record_run(file: Path, *groups: Any, timing: dict[str, float] | None = None) -> None:
+    """Write what `describe_run` returns to a JSON file, with the number of processes that share the run.
+
+    `timing` is added to those of earlier starts.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     try:
         timings = json.loads(file.read_text(encoding="utf-8"))["timings"]
     except (OSError, ValueError, KeyError, TypeError):  # the first start, or a file that is not ours
         timings = []
-    record = {
-        "arguments": {name: value for group in groups for name, value in vars(group).items()},
-        "versions": installed_versions(),
-        "commit": git_commit(),
-        "revisions": hub_commits(),
-        "processes": _process_count(),
-        "timings": timings + ([timing] if timing else []),
-    }
-    write_json(file, record)
+    record = {"processes": _process_count(), "timings": timings + ([timing] if timing else [])}
+    write_json(file, describe_run(*groups) | record)

@@ -34,14 +34,6 @@ def digest(value: object, **options: Any) -> str:
     return hashlib.sha256(json.dumps(value, **options).encode()).hexdigest()[:12]
 
 
-def check_least(arguments: object, least: int, *names: str) -> None:
-    """Raise RecordError if one of the named attributes, which are command-line arguments, is less than `least`; None passes."""
-    for name in names:
-        value = getattr(arguments, name)
-        if value is not None and value < least:
-            raise RecordError(f"--{name} must be at least {least}, not {value}")
-
-
 def _shown(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 80 else text[:77] + "..."

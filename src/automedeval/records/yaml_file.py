@@ -77,12 +77,14 @@ class YamlFile:
         allowed: Sequence[str] = (),
         *,
         inside: str = "",
+        least: int | None = None,
     ) -> Any:
         """Return `mapping[key]` after checking its type and, if some values are `allowed`, its value or items.
 
         Args:
             default: for a missing key; without a default the key is required.
             inside: stands before the key in errors, for instance "scale.".
+            least: the smallest number that is allowed.
         """
         if key not in mapping:
             if default is ...:
@@ -91,6 +93,8 @@ class YamlFile:
         value = mapping[key]
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             self.fail(inside + key, f"must be {_KINDS[kind]}, not {value!r}")
+        if least is not None and isinstance(value, int) and value < least:
+            self.fail(inside + key, f"must be at least {least}, not {value}")
         for item in value if isinstance(value, list) else [value]:
             if allowed and item not in allowed:
                 self.fail(inside + key, f"{item!r} is not one of {', '.join(allowed)}")
