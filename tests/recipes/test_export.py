@@ -17,11 +17,12 @@ ANSWERS = ["Rest.", "Drink a lot.", "See a doctor at once."]
 def judged(tmp_path: Path) -> tuple[object, ...]:
     """Judge two models' answers by their length; the verdict on the last case is invalid. Return the arguments."""
     for name, texts in (("one", ANSWERS), ("two", ANSWERS[::-1])):
-        records = [
-            {"instruction": f"What helps {number}?", "output": text, "generator": name}
+        samples = [
+            {"id": number, "epoch": 1, "input": f"What helps {number}?", "target": "", "output": {"completion": text}}
             for number, text in enumerate(texts)
         ]
-        (tmp_path / f"{name}.json").write_text(json.dumps(records), encoding="utf-8")
+        log = {"status": "success", "eval": {"model": name}, "samples": samples}
+        (tmp_path / f"{name}.json").write_text(json.dumps(log), encoding="utf-8")
     out = tmp_path / "out"
     logs = (tmp_path / "one.json", tmp_path / "two.json")
     done = run_command("judge", *logs, "--judge", "baseline:longer text", "--output", out)

@@ -41,9 +41,7 @@ def is_log(given: str) -> bool:
         content = json.loads(read_text(Path(given)))
     except (ValueError, RecursionError):  # whoever reads it as a table says what is wrong
         return False
-    if isinstance(content, dict):
-        return True
-    return bool(content) and isinstance(content[0], dict) and {"instruction", "output"} <= content[0].keys()
+    return isinstance(content, dict)
 
 
 @dataclass

@@ -19,7 +19,7 @@ NAMES = {
     "reference": ("reference", "reference_answer", "gold", "gold_answer", "ground_truth", "correct_answer", "ideal"),
     "id": ("id", "case_id", "question_id", "qid"),
     "topic": ("topic", "category", "specialty"),
-    "model": ("model", "model_name", "candidate", "system"),
+    "model": ("model", "model_name", "candidate", "system", "generator"),
     "answer": ("answer", "response", "output", "completion", "model_answer", "model_response", "model_output"),
 }
 # Columns of text that no candidate is called by.
