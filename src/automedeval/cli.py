@@ -26,7 +26,7 @@ from transformers import HfArgumentParser
 from automedeval.records import BLANK, AutoMedEvalError, RecordError
 from automedeval.records.hub_names import hub_commits
 from automedeval.records.journal import ALONE, Processes, write_json
-from automedeval.records.yaml_file import load_yaml
+from automedeval.records.yaml_file import YamlFile
 from automedeval.reports.text import printable
 
 
@@ -133,10 +133,7 @@ def parse(
 
 
 def _config_arguments(file: str, known: set[str]) -> list[str]:
-    try:
-        content = load_yaml(Path(file).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise RecordError(f"{file}: {' '.join(str(error).split())}") from None
+    content = YamlFile(file).read()
     if not isinstance(content, dict):
         raise RecordError(f"{file}: must be a mapping of arguments to values")
     arguments = []

@@ -95,14 +95,8 @@ def test_bad_input_is_one_line_and_writes_nothing(judged, tmp_path: Path) -> Non
     other = write(tmp_path / "other.jsonl", changed)
     told = error_line(export(*verdicts, "--cases", other, *to, "inspect", "--model", "one"))
     assert "verdicts.jsonl:1" in told
-    by_hand = [
-        {
-            "id": each["id"],
-            "question": each["question"],
-            "responses": [dict(list(r.items())[:2]) for r in each["responses"]],
-        }
-        for each in read(cases)
-    ]
+    for case in (by_hand := read(cases)):
+        case["responses"] = [{name: each[name] for name in ("model", "text")} for each in case["responses"]]
     told = error_line(
         export(*verdicts, "--cases", write(tmp_path / "hand.jsonl", by_hand), *to, "inspect", "--model", "one")
     )
@@ -168,12 +162,8 @@ def test_a_table_has_the_criteria_of_a_case_by_response_or_by_criterion(tmp_path
 def test_a_table_has_the_scores_of_several_criteria(tmp_path: Path) -> None:
     own = {"relevancy": [5, None, 1], "fluency": [4, None, 2]}
     verdict = {"case_id": "1", "judge": "j", "rubric": "automedeval_guided@1", "order": [2, 0], "valid": True}
-    verdict |= {
-        "scores": [5, None, 2],
-        "expected_scores": [4.5, None, 1.5],
-        "criterion_scores": own,
-        "models": ["a", "b", "c"],
-    }
+    verdict |= {"scores": [5, None, 2], "expected_scores": [4.5, None, 1.5], "criterion_scores": own}
+    verdict["models"] = ["a", "b", "c"]
     file = write(tmp_path / "v.jsonl", [verdict])
     assert export("--verdicts", file, "--to", "csv", "--output", tmp_path / "t.csv").returncode == 0
     names = ("model", "score", "expected_score", "score_relevancy", "score_fluency")
@@ -187,15 +177,8 @@ def test_a_table_has_the_scores_of_several_criteria(tmp_path: Path) -> None:
 
 def test_no_cell_of_a_csv_is_run_and_no_number_becomes_a_text(tmp_path: Path) -> None:
     hostile = [
-        '=HYPERLINK("http://x")',
-        "+1+1",
-        "-2+3",
-        "@SUM(A1)",
-        "\t=1",
-        "\r=1",
-        'two\r=1+1\nlines, "quoted"',
-        "plain",
-    ]
+        '=HYPERLINK("http://x")', "+1+1", "-2+3", "@SUM(A1)", "\t=1", "\r=1", 'two\r=1+1\nlines, "quoted"', "plain",
+    ]  # fmt: skip
     verdicts = [
         {"case_id": text, "judge": "baseline:longer text", "rubric": "counted", "order": [0], "valid": True, "models": [text],
          "expected_scores": [-1.5 * number], "rationale": text}

@@ -82,14 +82,8 @@ def test_every_filter_tells_what_it_left_out(tmp_path):
     cases = list(read_cases(tmp_path / "out" / "cases.jsonl", least_responses=0))
     assert [case.question for case in cases] == ["What is gout?", LONG, "What is croup?"]
     dropped = lines(tmp_path, "dropped")
-    assert [record["reason"] for record in dropped] == [
-        "rephras",
-        "no subject",
-        "empty answer",
-        "equal question",
-        "equal question",
-        "near question",
-    ]
+    reasons = "rephras, no subject, empty answer, equal question, equal question, near question"
+    assert ", ".join(record["reason"] for record in dropped) == reasons
     assert [record.get("of") for record in dropped[3:]] == [cases[0].id, cases[0].id, cases[1].id]
     run = json.loads((tmp_path / "out" / "run.json").read_text())
     assert run["arguments"]["near_duplicates"] is None
@@ -128,10 +122,8 @@ def test_a_run_file_names_several_inputs_and_columns(tmp_path):
     )
     done = run_recipe("prepare", "--config", tmp_path / "run.yaml", "--blank", "skip")
     assert "4 rows → 2 kept, 2 rejected" in done.stdout
-    assert [(case["id"], case["question"]) for case in lines(tmp_path, "cases")] == [
-        ("a-1", "What is a?"),
-        ("b-1", "What is b?"),
-    ]
+    found = [(case["id"], case["question"]) for case in lines(tmp_path, "cases")]
+    assert found == [("a-1", "What is a?"), ("b-1", "What is b?")]
     assert lines(tmp_path, "cases")[0]["responses"] == [{"model": "m1", "text": "No"}], "m2 was not asked"
 
 
@@ -277,11 +269,8 @@ def test_one_rater_s_scores_and_reasons_become_the_verdict(tmp_path):
         assert (verdict.rubric, verdict.valid, verdict.pair) == ("feedbackqa@1", True, None)
         assert verdict.extra["models"] == case.models == list(RESPONSES)
         assert verdict.extra["case_digest"] == case.digest
-        assert (verdict.extra["teacher"], verdict.extra["ended"], len(verdict.extra["settings"])) == (
-            "strong",
-            "verdict",
-            12,
-        )
+        assert (verdict.extra["teacher"], verdict.extra["ended"]) == ("strong", "verdict")
+        assert len(verdict.extra["settings"]) == 12
         for slot, index in enumerate(verdict.order):
             step = f"Step {slot + 1}: Doctor {slot + 1}: a reason for {RESPONSES[index]} of {case.id}"
             assert verdict.rationale.split("\n")[slot] == step

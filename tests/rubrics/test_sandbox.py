@@ -267,12 +267,12 @@ def test_a_chat_template_runs_no_code_either(tiny_model: Path, tmp_path: Path, a
     command = (
         "--judge",
         tiny_model,
-        "--chat_template_path",
-        file,
         "--cases",
         SAMPLE / "test_cases.jsonl",
         "--limit",
         1,
+        "--output",
+        tmp_path / "out",
     )
-    line = error_line(run_recipe("judge", *command, "--output", tmp_path / "verdicts"))
+    line = error_line(run_recipe("judge", *command, "--chat_template_path", file))
     assert json.dumps(line).count("\\n") == 0

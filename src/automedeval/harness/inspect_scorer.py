@@ -77,7 +77,7 @@ def judge(question_pattern: str | None = None, **settings: Any) -> Scorer:
         reference = reference_of_letters(list(target), options)
         found = await together.score(Answer(str(state.sample_id), question, text, reference, state.epoch))
         counts = {"verdicts": found["verdicts"], "valid": found["valid"]}
-        told = {"answer": text, "explanation": found["explanation"], "metadata": counts}
-        return Score(value=found["value"], **told) if found["valid"] else Score.unscored(reason=FAILED, **told)
+        facts = {"answer": text, "explanation": found["explanation"], "metadata": counts}
+        return Score(value=found["value"], **facts) if found["valid"] else Score.unscored(reason=FAILED, **facts)
 
     return score

@@ -73,10 +73,10 @@ def score_of(verdicts: Sequence[Verdict], index: int) -> dict[str, Any]:
     if not valid:
         return unscored(reasons or "no verdict", len(verdicts))
     rationale = next((verdict.rationale for verdict in valid if verdict.rationale), None)
-    told = f"{len(lacking)} of {len(verdicts)} verdicts give no score: {reasons}" if lacking else None
+    unread = f"{len(lacking)} of {len(verdicts)} verdicts give no score: {reasons}" if lacking else None
     return {
         "value": fmean(value for value in values if value is not None),
-        "explanation": "\n\n".join(filter(None, (rationale, told))) or None,
+        "explanation": "\n\n".join(filter(None, (rationale, unread))) or None,
         "verdicts": len(verdicts),
         "valid": len(valid),
     }

@@ -63,8 +63,8 @@ def _opened(
     table = columns.table(str(path), placed, blank)
     answered = [each for each in table.cases if len(each[1].responses) or not least_responses]
     without = len(table.cases) - len(answered)
-    told = [f"cases without an answer, left out: {without:,}"] if without else []
-    return table._replace(cases=answered, told=table.told + told), rows
+    notes = [f"cases without an answer, left out: {without:,}"] if without else []
+    return table._replace(cases=answered, notes=table.notes + notes), rows
 
 
 def _is_table(path: str | Path, row: dict, least_responses: int) -> bool:

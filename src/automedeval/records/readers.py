@@ -174,11 +174,11 @@ def without_repeats(placed: Iterable[tuple[str, Any]], about: Callable[[Any], Ha
         yield place, record
 
 
-def read_text(file: Path) -> str:
-    """Return the text of a file; RecordError if it cannot be read or is not UTF-8."""
+def read_text(file: Any, place: str | None = None) -> str:
+    """Return the text of a path or packaged resource, which errors call `place`; RecordError if it cannot be read as UTF-8."""
     try:
         return file.read_text(encoding="utf-8")
     except OSError as error:
-        raise RecordError(f"{file}: {error.strerror or error}") from None
+        raise RecordError(f"{place or file}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
-        raise RecordError(f"{file}: not UTF-8: {error.reason}") from None
+        raise RecordError(f"{place or file}: not UTF-8: {error.reason}") from None

@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 
 import yaml
 
+from automedeval.records.readers import read_text
 from automedeval.records.types import AutoMedEvalError, RecordError
 
 MOST_VALUES, MOST_CHARACTERS = 100_000, 10_000_000  # in one file, with every alias written out
@@ -55,14 +56,11 @@ class YamlFile:
             AutoMedEvalError: the file cannot be read, is not UTF-8, or `load_yaml` refuses it.
         """
         try:
-            return load_yaml((file or Path(self.place)).read_text(encoding="utf-8"))
-        except OSError as error:
-            problem = str(error.strerror or error)
-        except UnicodeDecodeError:
-            problem = "not UTF-8"
+            return load_yaml(read_text(file or Path(self.place), self.place))
+        except RecordError as error:
+            raise self.error(str(error)) from None
         except ValueError as error:
-            problem = str(error)
-        raise self.error(f"{self.place}: {problem}")
+            raise self.error(f"{self.place}: {error}") from None
 
     def fail(self, key: str, problem: str) -> NoReturn:
         """Raise the error that names the file and the key."""

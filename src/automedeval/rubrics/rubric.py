@@ -11,7 +11,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from automedeval.records import AutoMedEvalError, CaseCriterion, digest
+from automedeval.records import AutoMedEvalError, CaseCriterion, RecordError, digest, read_text
 from automedeval.records.yaml_file import YamlFile
 
 MODES = ("pointwise", "pairwise", "listwise", "checklist")
@@ -319,6 +319,6 @@ class _Reader(YamlFile):
         if (place := _template_path(name, beside)) is None:
             self.fail("template", f"no file {name!r} beside the rubric nor among the packaged templates")
         try:
-            return place.read_text(encoding="utf-8")
-        except UnicodeDecodeError:
-            self.fail("template", f"{name!r} is not UTF-8")
+            return read_text(place, name)
+        except RecordError as error:
+            self.fail("template", str(error))
