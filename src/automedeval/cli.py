@@ -105,11 +105,8 @@ def parse(
 ) -> tuple[Any, ...]:
     """Parse the command line and the file of `--config` into one instance of each dataclass.
 
-    Args:
-        first: the options that `--help` explains; without any it explains all.
-
-    Raises:
-        RecordError: an argument is unknown, missing or wrong; the YAML file cannot be read or has an unknown key.
+    `--help` explains the options in `first`; without any it explains all. RecordError if an argument is unknown, missing or
+    wrong, or the YAML file cannot be read or has an unknown key.
     """
     argv = list(sys.argv[1:] if argv is None else argv)
     dataclasses: list[Any] = list(kinds)
@@ -214,10 +211,7 @@ def join_processes() -> Processes:
     """Join the other processes of `accelerate launch` or `torchrun`; return `ALONE` if there are none.
 
     They meet in the launcher's key-value store alone. No process group is made: one of GPUs does not exist on a CPU, and a
-    process that waited in one would keep its GPU busy.
-
-    Raises:
-        RecordError: the environment names several processes, and no store where they meet.
+    process that waited in one would keep its GPU busy. RecordError if several processes have no store where they meet.
     """
     if _process_count() == 1:
         return ALONE

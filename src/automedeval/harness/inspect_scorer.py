@@ -56,11 +56,9 @@ class Together:
 
 @scorer(metrics=[mean(), stderr()])
 def judge(question_pattern: str | None = None, **settings: Any) -> Scorer:
-    """Score a sample's answer with a judge; a sample without a valid verdict is unscored.
+    """Score a sample's answer with the judge of `load_by_settings`; a sample without a valid verdict is unscored.
 
-    Args:
-        question_pattern: a regular expression whose first group is the question in the prompt; see `LogArguments`.
-        settings: of the judge, see `load_by_settings`.
+    The first group of `question_pattern`, a regular expression, is the question in the prompt; see `LogArguments`.
     """
     question_expression(question_pattern)
     together = Together(settings)

@@ -65,15 +65,10 @@ class _Joined:
 
 
 def join_logs(given: Sequence[str], args: LogArguments) -> tuple[list[Case], list[str]]:
-    """Return the cases of several logs, and lines that tell what was joined and what was left out.
+    """Return the cases of several logs, FILE or NAME=FILE, and lines on what was joined and what was left out.
 
-    An epoch is a case of its own, because the responses of a case are of different models.
-
-    Args:
-        given: FILE or NAME=FILE; without NAME the model's name is that in the log.
-
-    Raises:
-        RecordError: a fault of `read_log`; a log without a model's name; two logs of one model; nothing to join.
+    An epoch is a case of its own, because the responses of a case are of different models. RecordError for a fault of
+    `read_log`, a log without a model's name, two logs of one model, and if nothing can be joined.
     """
     joined: dict[tuple[str, int], _Joined] = {}
     notes: list[str] = []

@@ -55,13 +55,9 @@ class Answers:
 
 
 def read_log(path: str, filter_name: str | None = None) -> Answers:
-    """Read a log; its kind is known by its name and its keys.
+    """Read a log; its kind is known by its name and its keys; RecordError if it is none, or cannot be read.
 
-    Args:
-        filter_name: of lm-evaluation-harness, the filter whose answers are taken; by default the first in the file.
-
-    Raises:
-        RecordError: the file cannot be read, or is not one of these logs.
+    `filter_name` is the filter of lm-evaluation-harness whose answers are taken, by default the first in the file.
     """
     file = Path(path)
     if file.suffix == ".eval":

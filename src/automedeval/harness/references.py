@@ -20,8 +20,7 @@ _COLUMN = re.compile(r"\{\{\s*([\w.]+)\s*\}\}")
 def reference_of(target: Any) -> str | None:
     """Return a target as one text, the texts of a list one a line; None where there is none.
 
-    Raises:
-        RecordError: the target is something else, such as a number: what it stands for is not known.
+    RecordError if it is something else, such as a number: what it stands for is not known.
     """
     given = [each for each in (target if isinstance(target, list | tuple) else [target]) if not _missing(each)]
     if not all(isinstance(each, str) for each in given):
@@ -45,8 +44,7 @@ def _missing(value: Any) -> bool:
 def reference_of_choices(choices: Sequence[Any] | None, gold: int | Sequence[int] | None) -> str | None:
     """Return the right choices of a document as one text; None where it has no choices.
 
-    Raises:
-        RecordError: an index is that of no choice, or a choice is no text.
+    RecordError if an index is that of no choice, or a choice is no text.
     """
     if not choices:
         return None
@@ -55,11 +53,7 @@ def reference_of_choices(choices: Sequence[Any] | None, gold: int | Sequence[int
 
 
 def reference_of_letters(target: Any, options: Mapping[str, str]) -> str | None:
-    """Return a target of inspect_ai as one text, with the options that its letters name; see `lettered`.
-
-    Raises:
-        RecordError: the target is neither a text nor a list of texts.
-    """
+    """Return a target of inspect_ai as one text, with the options that its letters name; see `lettered`, `reference_of`."""
     found: list[Any] = []
     for each in target if isinstance(target, list) else [target]:
         letters = [] if not isinstance(each, str) else [each] if each in options else list(each)
@@ -71,15 +65,9 @@ def reference_of_letters(target: Any, options: Mapping[str, str]) -> str | None:
 def lm_eval_reference(sample: Mapping[str, Any], config: Mapping[str, Any]) -> str | None:
     """Return the reference of a sample of lm-evaluation-harness, which keeps of its target only what `str` makes of it.
 
-    So the target is looked up in the document, in the column that the configuration of the task names. Nothing of the
-    configuration is run.
-
-    Args:
-        sample: with `doc` and `target`.
-        config: of its task: `doc_to_target` and `doc_to_choice`; empty if it is not known.
-
-    Raises:
-        RecordError: no column is named, and the target may have been something else than a text.
+    So the target is looked up in `doc` of the sample, in the column that `doc_to_target` of the task's configuration names;
+    `doc_to_choice` names the choices. Nothing of the configuration is run; it is empty if it is not known. RecordError if no
+    column is named, and the target may have been something else than a text.
     """
     doc, target, way = sample.get("doc"), sample.get("target"), config.get("doc_to_target")
     if column := _column(doc, way):

@@ -14,10 +14,8 @@ from automedeval.records import AutoMedEvalError, Case, Response, Verdict
 def score_answers(judge: BaseJudge, answers: Sequence[Answer]) -> list[dict[str, Any]]:
     """Return the score of each answer, as `score_of` does; all are judged in one call.
 
-    An answer that cannot be judged has no score, and its explanation says why; the others are judged without it.
-
-    Raises:
-        ChatError: the judge's model cannot go on, which is no answer's fault.
+    An answer that cannot be judged has no score, and its explanation says why; the others are judged without it. ChatError if
+    the judge's model cannot go on, which is no answer's fault.
     """
     cases: dict[str, Case] = {}
     for answer in answers:

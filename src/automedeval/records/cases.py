@@ -15,10 +15,7 @@ def read_cases(path: str | Path, least_responses: int = 1, blank: str | None = N
 
     Records of cases (JSON Lines, Parquet, a dataset of the Hub) are read one by one. A table of answers (CSV, a JSON array, a
     spreadsheet, or JSON Lines without the key `responses`) is read as a whole, see `Columns`; a case without an id is named by
-    its question, so that further candidates and another order of the rows change no id.
-
-    Args:
-        blank: what the blank cells of candidates in a table are, "lowest" or "skip", see `without_blanks`.
+    its question, so that further candidates and another order of the rows change no id. `without_blanks` says what `blank` is.
 
     Raises:
         RecordError: a row cannot be read or is no case, an id is repeated, or the file has no case.

@@ -58,8 +58,7 @@ class Columns:
     def named(cls, given: Sequence[str]) -> Self:
         """Return the columns that `--columns` names: ROLE=COLUMN, or a column with a candidate's responses.
 
-        Raises:
-            RecordError: no question, a role that comes twice, or one of model and answer without the other.
+        RecordError for no question, a role that comes twice, or one of model and answer without the other.
         """
         roles: dict[str, Any] = {}
         for entry in given:
@@ -80,8 +79,7 @@ class Columns:
     def guessed(cls, rows: Sequence[dict], least_responses: int = 1) -> Self:
         """Return the columns by their names; a column that holds numbers alone has no responses.
 
-        Raises:
-            UnclearColumns: no column or several for the question, or none with responses although some are needed.
+        UnclearColumns for no column or several with the question, or none with responses although some are needed.
         """
         every = _names(rows)
         named = {role: [name for name in every if _plain(name) in known] for role, known in NAMES.items()}
@@ -233,13 +231,10 @@ def without_blanks(
     Args:
         source: the file, for the error line.
         blank: "lowest": the model was asked and gave no answer, so that the response is an empty text; "skip": it was not
-            asked, and has no response; None: nobody said so.
+            asked, and has no response; None: nobody said so, and blank cells are a RecordError.
 
     Returns:
         The cases, and a line with the count if there are blank cells.
-
-    Raises:
-        RecordError: there are blank cells, and nobody said what they are.
     """
     if blank not in (None, *BLANK):
         raise RecordError(f"blank cells are {' or '.join(BLANK)}, not {blank!r}")

@@ -16,9 +16,8 @@ _KINDS = {str: "a text", int: "a whole number", bool: "true or false", list: "a 
 def load_yaml(text: str | bytes) -> Any:
     """Return the content of a YAML text; it consists of plain values, and tags cannot make other objects.
 
-    Raises:
-        ValueError: it is not YAML, or holds more than `MOST_VALUES` values or `MOST_CHARACTERS` characters: a few lines of
-            aliases of aliases stand for billions, and a digest visits each of them. The message has one line.
+    ValueError, with one line, if it is not YAML, or holds more than `MOST_VALUES` values or `MOST_CHARACTERS` characters: a few
+    lines of aliases of aliases stand for billions, and a digest visits each of them.
     """
     try:
         content = yaml.safe_load(text)
@@ -50,11 +49,7 @@ class YamlFile:
         self.place = place
 
     def read(self, file: Any = None) -> Any:
-        """Return the content of `file`, a path or packaged resource; by default of the file at `place`.
-
-        Raises:
-            AutoMedEvalError: the file cannot be read, is not UTF-8, or `load_yaml` refuses it.
-        """
+        """Return the content of `file`, a path or packaged resource, or else of the file at `place`."""
         try:
             return load_yaml(read_text(file or Path(self.place), self.place))
         except RecordError as error:
