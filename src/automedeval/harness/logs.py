@@ -66,11 +66,9 @@ def read_log(path: str, filter_name: str | None = None) -> Answers:
         return _lighteval(path)
     text = read_text(file)
     if file.suffix == ".jsonl":
-        return _lm_eval(
-            path,
-            [_parsed(line, f"{path}:{number}") for number, line in enumerate(text.split("\n"), 1) if line.strip()],
-            filter_name,
-        )
+        numbered = enumerate(text.split("\n"), 1)
+        lines = [_parsed(line, f"{path}:{number}") for number, line in numbered if line.strip()]
+        return _lm_eval(path, lines, filter_name)
     whole = _parsed(text, path)
     if isinstance(whole, dict) and "eval" in whole:
         return _inspect(path, whole)

@@ -233,8 +233,7 @@ class Case:
         given = _take(record, "responses", (list,), ... if least_responses else [])
         responses = tuple(Response.from_dict(response) for response in given)
         if len(responses) < least_responses:
-            few = f"{len(responses)} of the {least_responses} responses needed" if responses else "no response"
-            raise RecordError(f"case {case_id!r} has {few}")
+            raise RecordError(f"case {case_id!r} has no response")
         names = [response.model for response in responses]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
