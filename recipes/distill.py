@@ -77,7 +77,7 @@ def main() -> None:
         chain = chain_of(args, books, chat_args, opened)
         requests = Requests(args.cases, args.limit, lambda case: [chain.plan(case)], blank=args.blank)
         if table := table_of(args.cases, blank=args.blank):
-            print(f"{args.cases}: {'; '.join(table.told)}")
+            print(f"{args.cases}: {'; '.join(table.notes)}")
         log = verdict_log(Path(args.output), chain.judge, chain.fingerprint)
         if args.dry_run:
             log.join_parts()

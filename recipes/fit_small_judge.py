@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from automedeval.cli import TableArguments, check_patterns, comma_list, parse, record_run, run
+from automedeval.cli import TableArguments, comma_list, parse, record_run, run
 from automedeval.judges.features import FEATURES, read_responses
 from automedeval.judges.small import ADAPTER, CHUNK, SCALES, Scale, SmallJudgeModel, write_small_judge
 from automedeval.meta_evaluation.agreement.cases import Cases
@@ -29,7 +29,7 @@ from automedeval.meta_evaluation.calibration.scores import check_enough
 from automedeval.models.arguments import EncoderArguments
 from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.models.cross_encoder import load_cross_encoder
-from automedeval.records import Case, RecordError, read_cases
+from automedeval.records import Case, RecordError, check_between, check_patterns, read_cases
 from automedeval.records.journal import arithmetic
 from automedeval.reports.text import span
 from automedeval.rubrics import read_rubric
@@ -79,9 +79,7 @@ class FitArguments(TableArguments):
             setattr(self, name, comma_list(getattr(self, name)))
         if len(self.ratings) != len(self.cases):
             raise RecordError(f"{len(self.cases)} files of --cases and {len(self.ratings)} of --ratings")
-        for name in ("abstain_at", "delta"):
-            if not 0 < getattr(self, name) < 1:
-                raise RecordError(f"--{name} must be above 0 and below 1, not {getattr(self, name)}")
+        check_between(self, 0, 1, "abstain_at", "delta")
         check_patterns(self, "seen", "only", "certify")
 
 

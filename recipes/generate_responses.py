@@ -84,7 +84,7 @@ def main() -> None:
         question_messages(case, args.system)
     processes, responses, missing, failures = join_processes(), [], 0, []
     if processes.rank == 0 and (table := table_of(args.cases, 0, args.blank)):
-        print(f"{args.cases}: {'; '.join(table.told)}")
+        print(f"{args.cases}: {'; '.join(table.notes)}")
     for model, name in zip(args.candidates, names):
         asked = [case for case in cases if name not in case.models]
         if processes.rank == 0 and len(asked) < len(cases):

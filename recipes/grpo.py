@@ -17,10 +17,9 @@ from datasets import Dataset
 from transformers import TrainingArguments
 from trl import GRPOConfig, GRPOTrainer, ModelConfig, TrlParser, get_peft_config
 
-from automedeval.cli import TableArguments, git_commit, installed_versions, run
+from automedeval.cli import TableArguments, describe_run, run
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint, read_record
 from automedeval.records import Case, RecordError, check_least, digest, read_cases
-from automedeval.records.hub_names import hub_commits
 from automedeval.rewards import load_reward
 from automedeval.training.checkpointing import WholeCheckpoints
 from automedeval.training.stages import DECISIVE, begin, plain, refuse_unused, remove_checkpoints, write_record
@@ -57,10 +56,7 @@ def main() -> None:
     record = {
         "identity": plain(identity),
         "start": model.model_name_or_path,
-        "arguments": plain({name: value for group in (args, training, model) for name, value in vars(group).items()}),
-        "versions": installed_versions("trl", "peft", "deepspeed", "datasets"),
-        "commit": git_commit(),
-        "revisions": hub_commits(),
+        **plain(describe_run(args, training, model, libraries=("trl", "peft", "deepspeed", "datasets"))),
     }
     state.wait_for_everyone()
     finished = begin(output, record) if state.is_main_process else False

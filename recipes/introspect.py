@@ -102,8 +102,7 @@ class IntrospectArguments(TableArguments):
         for name in ("cases", "rubrics"):
             setattr(self, name, comma_list(getattr(self, name)))
         check_least(self, 1, "exchanges", "max_length")
-        if not self.tolerance >= 0:  # nan included
-            raise RecordError(f"--tolerance must be at least 0, not {self.tolerance}")
+        check_least(self, 0, "tolerance")
         if self.readings and not self.jury:
             raise RecordError("--readings needs --jury FILE with the readings")
         if Path(self.output).resolve() == Path(self.dataset).resolve():

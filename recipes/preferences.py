@@ -22,7 +22,7 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import known_of_judge
 from automedeval.meta_evaluation.agreement.verdicts import expected_values, own_values, read_verdicts, rows_of
 from automedeval.meta_evaluation.calibration.confidence import certified_digest
-from automedeval.records import Case, RecordError, Verdict, read_text, verdicts_file
+from automedeval.records import Case, RecordError, Verdict, check_least, read_text, verdicts_file
 from automedeval.records.journal import arithmetic, write_lines
 from automedeval.reports.facts import lines_of
 from automedeval.reports.text import printable
@@ -52,8 +52,7 @@ class PreferenceArguments(TableArguments):
     uncertified: bool = field(default=False, metadata={"help": "take verdicts that no certificate covers, too"})
 
     def __post_init__(self) -> None:
-        if not self.margin >= 0:
-            raise RecordError(f"--margin must be at least 0, not {self.margin}")
+        check_least(self, 0, "margin")
 
 
 def main() -> None:

@@ -30,7 +30,7 @@ from trl import (
     get_quantization_config,
 )
 
-from automedeval.cli import git_commit, installed_versions, run
+from automedeval.cli import describe_run, run
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint, read_history, read_record
 from automedeval.models.precision import bfloat16_missing
 from automedeval.models.tokenization import PromptEncoder
@@ -84,10 +84,7 @@ def main() -> None:
         "start": model.model_name_or_path,
         **base_of(start, model.model_name_or_path),
         "rubrics": sorted(set(rows["rubric"])) if "rubric" in rows.column_names else [],
-        "arguments": plain({name: value for group in (script, training, model) for name, value in vars(group).items()}),
-        "versions": installed_versions("trl", "peft", "deepspeed", "datasets"),
-        "commit": git_commit(),
-        "revisions": hub_commits(),
+        **plain(describe_run(script, training, model, libraries=("trl", "peft", "deepspeed", "datasets"))),
         "device": device_name(),
         "precision": precision(training, model.dtype),
     }

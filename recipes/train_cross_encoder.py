@@ -20,7 +20,7 @@ from typing import Any
 from sentence_transformers.cross_encoder import CrossEncoderTrainingArguments
 from sentence_transformers.cross_encoder.losses import RankNetLoss
 
-from automedeval.cli import TableArguments, check_patterns, comma_list, parse, run
+from automedeval.cli import TableArguments, comma_list, parse, run
 from automedeval.dataset.decontamination import Evaluation
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import read_ratings
@@ -28,7 +28,7 @@ from automedeval.metrics.embedding import QUESTION, nearest, pieces
 from automedeval.models.arguments import ENCODER
 from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.models.embeddings import Encoder
-from automedeval.records import Case, RecordError, Verdict, check_least, question_text, read_cases
+from automedeval.records import Case, RecordError, Verdict, check_least, check_patterns, question_text, read_cases
 from automedeval.records.journal import arithmetic
 from automedeval.records.readers import read_placed
 from automedeval.training.adapter import train_adapter

@@ -9,7 +9,7 @@ import io
 import itertools
 import json
 import os
-import re
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -26,7 +26,7 @@ from transformers import HfArgumentParser
 from automedeval.records import BLANK, AutoMedEvalError, RecordError
 from automedeval.records.hub_names import hub_commits
 from automedeval.records.journal import ALONE, Processes, write_json
-from automedeval.records.yaml_file import load_yaml
+from automedeval.records.yaml_file import YamlFile
 from automedeval.reports.text import printable
 
 
@@ -48,15 +48,6 @@ class TableArguments:
             "choices": list(BLANK),
         },
     )
-
-
-def check_patterns(arguments: object, *names: str) -> None:
-    """Raise RecordError if one of the named attributes, which are command-line arguments, is no regular expression."""
-    for name in names:
-        try:
-            re.compile(getattr(arguments, name) or "")
-        except re.error as error:
-            raise RecordError(f"--{name}: not a regular expression: {error}") from None
 
 
 class _OneLine:
@@ -114,11 +105,8 @@ def parse(
 ) -> tuple[Any, ...]:
     """Parse the command line and the file of `--config` into one instance of each dataclass.
 
-    Args:
-        first: the options that `--help` explains; without any it explains all.
-
-    Raises:
-        RecordError: an argument is unknown, missing or wrong; the YAML file cannot be read or has an unknown key.
+    `--help` explains the options in `first`; without any it explains all. RecordError if an argument is unknown, missing or
+    wrong, or the YAML file cannot be read or has an unknown key.
     """
     argv = list(sys.argv[1:] if argv is None else argv)
     dataclasses: list[Any] = list(kinds)
@@ -142,10 +130,7 @@ def parse(
 
 
 def _config_arguments(file: str, known: set[str]) -> list[str]:
-    try:
-        content = load_yaml(Path(file).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise RecordError(f"{file}: {' '.join(str(error).split())}") from None
+    content = YamlFile(file).read()
     if not isinstance(content, dict):
         raise RecordError(f"{file}: must be a mapping of arguments to values")
     arguments = []
@@ -226,10 +211,7 @@ def join_processes() -> Processes:
     """Join the other processes of `accelerate launch` or `torchrun`; return `ALONE` if there are none.
 
     They meet in the launcher's key-value store alone. No process group is made: one of GPUs does not exist on a CPU, and a
-    process that waited in one would keep its GPU busy.
-
-    Raises:
-        RecordError: the environment names several processes, and no store where they meet.
+    process that waited in one would keep its GPU busy. RecordError if several processes have no store where they meet.
     """
     if _process_count() == 1:
         return ALONE
@@ -271,23 +253,36 @@ def print_notes(notes: Sequence[str], processes: Processes = ALONE) -> None:
         print(f"process {processes.rank}: {note}" if processes.count > 1 else note)
 
 
-def record_run(file: Path, *groups: Any, timing: dict[str, float] | None = None) -> None:
-    """Write the arguments, versions and git commit of a run to a JSON file; `timing` is added to those of earlier starts.
+def describe_run(*groups: Any, libraries: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the arguments in these dataclasses, the versions, and the commits of the code and of what the Hub gave."""
+    return {
+        "arguments": {name: value for group in groups for name, value in vars(group).items()},
+        "versions": installed_versions(*libraries),
+        "commit": git_commit(),
+        "revisions": hub_commits(),
+    }
 
-    `processes` is the number of processes that share the run, and `revisions` has the commits of what it has read from the Hub
-    until now.
+
+def describe_result(command: str, **settings: Any) -> dict[str, Any]:
+    """Return how a result of `automedeval COMMAND` was made, for its file and its page."""
+    return {
+        "command": shlex.join(["automedeval", command, *sys.argv[1:]]),
+        "version": version("automedeval"),
+        "commit": git_commit(),
+        "revisions": hub_commits(),
+        **settings,
+    }
+
+
+def record_run(file: Path, *groups: Any, timing: dict[str, float] | None = None) -> None:
+    """Write what `describe_run` returns to a JSON file, with the number of processes that share the run.
+
+    `timing` is added to those of earlier starts.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     try:
         timings = json.loads(file.read_text(encoding="utf-8"))["timings"]
     except (OSError, ValueError, KeyError, TypeError):  # the first start, or a file that is not ours
         timings = []
-    record = {
-        "arguments": {name: value for group in groups for name, value in vars(group).items()},
-        "versions": installed_versions(),
-        "commit": git_commit(),
-        "revisions": hub_commits(),
-        "processes": _process_count(),
-        "timings": timings + ([timing] if timing else []),
-    }
-    write_json(file, record)
+    record = {"processes": _process_count(), "timings": timings + ([timing] if timing else [])}
+    write_json(file, describe_run(*groups) | record)

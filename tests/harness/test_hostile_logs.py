@@ -254,7 +254,6 @@ INSPECT = {
         }
     ],
 }  # fmt: skip
-ALPACA = [{"instruction": "Q?", "input": "", "output": "Rest.", "generator": "m"}]
 
 
 def places(content: object) -> list[tuple]:
@@ -264,7 +263,7 @@ def places(content: object) -> list[tuple]:
 
 
 @settings(deadline=None, max_examples=300)
-@given(st.data(), st.sampled_from([("samples_x.jsonl", LM_LINE), ("run.json", INSPECT), ("a.json", ALPACA)]), JSON)
+@given(st.data(), st.sampled_from([("samples_x.jsonl", LM_LINE), ("run.json", INSPECT)]), JSON)
 def test_a_log_with_any_value_in_any_place_is_read_or_refused_in_a_line(data, log: tuple, value: object) -> None:
     name, good = log
     content = json.loads(json.dumps(good))
@@ -310,15 +309,6 @@ def test_a_group_of_the_pattern_may_be_empty_and_the_last_place_is_taken(tmp_pat
     cases, counted, _ = join(log, question_pattern=r"Q: (\w+\?)?")
     assert [case.question for case in cases] == ["Newer?"]
     assert counted == 3
-
-
-def test_an_input_of_alpaca_is_a_part_of_the_question(tmp_path: Path) -> None:
-    log = tmp_path / "a.json"
-    log.write_text(json.dumps([ALPACA[0] | {"input": "A rash."}, ALPACA[0] | {"output": None}]))
-    cases, counted, notes = join(log)
-    assert [case.question for case in cases] == ["Q?\n\nA rash."]
-    assert counted == 2
-    assert "1 (not a generated text)" in notes[0]
 
 
 def test_a_model_without_a_name_is_asked_for(tmp_path: Path) -> None:

@@ -1,20 +1,16 @@
-"""A judge inside the harnesses: their scores are the judge's, and an answer without a valid verdict has none."""
+"""A judge inside inspect_ai: the scores are the judge's, and an answer without a valid verdict has none."""
 
 import json
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 from doubles.endpoint import EndpointDouble, answer, good_answer
-from programs import ROOT
 
 from automedeval import Case, RecordError, Verdict
-from automedeval.harness import lm_eval_task
-from automedeval.harness.lm_eval_task import process_results
 from automedeval.harness.logs import Answer
-from automedeval.harness.scoring import SETTINGS, named_judge, score_answers
+from automedeval.harness.scoring import score_answers
 from automedeval.judges.settings import load_by_settings
 from automedeval.models.base import ChatError
 
@@ -26,50 +22,33 @@ def reply(body: dict) -> dict:
     return answer("I cannot say.") if "nosebleed" in body["messages"][-1]["content"] else good_answer(body)
 
 
-def documented_task() -> str:
-    """Return the task of the documents, with the lines that score its answers."""
-    text = (ROOT / "docs" / "harnesses.md").read_text(encoding="utf-8")
-    return "".join(re.findall(r"```yaml\n(.*?)```", text, re.DOTALL))
-
-
 def scored(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
 @pytest.fixture
-def inside(harness: Callable[..., str], logs: dict[str, Path], tmp_path: Path) -> Callable[..., tuple[dict, list]]:
-    """Return a function that scores answers inside the harnesses; it returns their scores and what the judge was asked."""
+def inside(harness: Callable[..., str], tmp_path: Path) -> Callable[..., tuple[dict, list]]:
+    """Return a function that scores a log inside inspect_ai; it returns the scores and what the judge was asked."""
 
-    def score(log: Path, references: list[str | None], **settings: str) -> tuple[dict, list]:
-        rows = [json.loads(line) for line in (logs["lm"].parents[2] / "questions.jsonl").read_text().splitlines()]
-        records = [{"question": row["question"], "reference": given} for row, given in zip(rows, references)]
-        (tmp_path / "cases.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
-        (tmp_path / "tasks").mkdir()
-        (tmp_path / "tasks" / "medical_answers.yaml").write_text(documented_task())
+    def score(log: Path, **settings: str) -> tuple[dict, list]:
         with EndpointDouble(reply) as endpoint:
             given = {"judge": "openai:double", "base_url": endpoint.url, "rationale": True, "max_retries": 0} | settings
-            (tmp_path / "judge.yaml").write_text(json.dumps(given))
-            own = {SETTINGS: str(tmp_path / "judge.yaml"), "OPENAI_API_KEY": "none"}
-            printed = harness("python", HERE / "score_inside.py", log, "tasks", cwd=tmp_path, **own)
+            file = tmp_path / "judge.yaml"
+            file.write_text(json.dumps(given))
+            printed = harness("python", HERE / "score_inside.py", log, file, cwd=tmp_path, OPENAI_API_KEY="none")
         return json.loads(printed.splitlines()[-1]), [str(each["body"]) for each in endpoint.requests]
 
     return score
 
 
-def test_each_harness_has_the_judge_s_scores_and_leaves_out_what_has_no_verdict(
+def test_inspect_has_the_judge_s_scores_and_leaves_out_what_has_no_verdict(
     inside: Callable[..., tuple[dict, list]], logs: dict[str, Path]
 ) -> None:
-    found, asked = inside(logs["json"], ["Rest.", "Pinch.", "No."])
-    inspect = found["inspect"]
-    assert [scored(each) for each in inspect["values"]] == [4, None, 4] * 2, "two epochs"
-    assert inspect["reasons"] == [None, "grader_failed", None] * 2
-    assert inspect["mean"] == 4
-    assert inspect["together"] == [6], "all samples were judged in one call"
-    assert [scored(each) for each in found["lm_eval"]["values"]] == [4, None, 4]
-    assert found["lm_eval"]["rate"] == pytest.approx(2 / 3)
-    assert [scored(each) for each in found["lighteval"]["values"]] == [4, None, 4, None], "the last has no answer"
-    assert found["lm_eval"]["mean"] == found["lighteval"]["mean"] == 4
-    assert found["lighteval"]["error"] == 0
+    found, asked = inside(logs["json"])
+    assert [scored(each) for each in found["values"]] == [4, None, 4] * 2, "two epochs"
+    assert found["reasons"] == [None, "grader_failed", None] * 2
+    assert found["mean"] == 4
+    assert found["together"] == [6], "all samples were judged in one call"
     assert any("What lowers a fever?" in each for each in asked)
     assert not any("Question: What" in each for each in asked), "the prompt's template"
 
@@ -81,17 +60,14 @@ def test_an_answer_that_stops_the_judge_has_no_score_and_the_others_have(
     samples = json.loads(log.read_text(encoding="utf-8"))["samples"]
     referred = {each["id"] for each in samples if each["target"]}
     assert 0 < len(referred) < len(samples)
-    found, asked = inside(log, ["Rest.", None, "No."], rubric="automedeval_guided")
-    inspect = found["inspect"]
-    values = {name: scored(value) for name, value in zip(inspect["ids"], inspect["values"])}
+    found, asked = inside(log, rubric="automedeval_guided")
+    values = {name: scored(value) for name, value in zip(found["ids"], found["values"])}
     assert values == {name: 1 if name in referred else None for name in values}, "the double chooses the first value"
-    assert inspect["mean"] == 1
-    for name, explanation in zip(inspect["ids"], inspect["explanations"]):
+    assert found["mean"] == 1
+    for name, explanation in zip(found["ids"], found["explanations"]):
         assert name in referred or name in explanation or name == "image only", "the sample that failed is named"
-    assert [scored(each) for each in found["lm_eval"]["values"]] == [1, None, 1]
-    assert [scored(each) for each in found["lighteval"]["values"]] == [1, None, 1, None]
     judged = [each for each in asked if "Doctor 1" in each and "How are you?" not in each]
-    assert len(judged) == len(referred) + 2 + 2, "no answer was judged twice"
+    assert len(judged) == len(referred), "no answer was judged twice"
 
 
 def test_inspect_finds_the_scorer_by_its_name(
@@ -118,26 +94,13 @@ class Recorder:
             yield Verdict(case.id, "words", "words@1", (0,), valid=True, expected_scores=(words,), rationale="So.")
 
 
-def test_the_judge_reads_the_question_and_the_reference(monkeypatch: pytest.MonkeyPatch, caplog) -> None:
-    judge = Recorder()
-    monkeypatch.setattr(lm_eval_task, "named_judge", lambda: judge)
-    asked, valid = {"question": "Is it safe?"}, {"automedeval_valid_rate": 1.0}
-    assert process_results(asked | {"reference": "No."}, ["It is not."]) == {"automedeval": 3} | valid
-    assert process_results(asked, ["No."]) == {"automedeval": 1} | valid
-    assert process_results(asked | {"reference": ["No.", "Never."]}, [""]) == {"automedeval": 0} | valid
-    assert process_results(asked | {"reference": float("nan")}, ["No."]) == {"automedeval": 1} | valid
-    assert not caplog.records
-    assert process_results(asked | {"reference": 2}, ["No."]) == {"automedeval": 1} | valid
-    assert "1 answers have no reference" in caplog.text
-    blank = process_results({"question": None}, ["No."])
-    assert (scored(blank["automedeval"]), blank["automedeval_valid_rate"]) == (None, 0)
-    assert "1 of 1 answers have no score: the question has no text" in caplog.text
-    talk = [{"role": "user", "content": "Is it safe?"}]
-    scores = score_answers(judge, [Answer("7", talk, "One two."), Answer("7", talk, "One.", "No.", epoch=2)])
+def test_the_judge_reads_the_question_and_the_reference() -> None:
+    judge, talk = Recorder(), [{"role": "user", "content": "Is it safe?"}]
+    answers = [Answer("7", talk, "One two."), Answer("7", talk, "One.", "No.", epoch=2), Answer("8", " ", "One.")]
+    *scores, blank = score_answers(judge, answers)
     assert scores == [{"value": value, "explanation": "So.", "verdicts": 1, "valid": 1} for value in (2, 1)]
-    read = [(case.question, case.reference) for case in judge.cases]
-    references = ["No.", None, "No.\nNever.", None, None]
-    assert read == [("Is it safe?", each) for each in references] + [(talk, None), (talk, "No.")]
+    assert (scored(blank["value"]), blank["explanation"]) == (None, "the question has no text")
+    assert [(case.question, case.reference) for case in judge.cases] == [(talk, None), (talk, "No.")]
 
 
 class Faulty(Recorder):
@@ -172,17 +135,11 @@ def test_only_the_answers_that_stop_the_judge_have_no_score() -> None:
         score_answers(judge, [*answers, Answer("s10", "Safe?", "down")])
 
 
-def test_a_setting_or_a_document_that_is_wrong_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_setting_that_is_wrong_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     with pytest.raises(RecordError, match="--jugde"):
         load_by_settings({"jugde": "small"})
     with pytest.raises(RecordError, match="gives choices, and scores are needed"):
         load_by_settings({"judge": "openai:m", "rubric": "medical_pairwise"})
-    with pytest.raises(RecordError, match="column 'question'"):
-        process_results({"prompt": "?"}, ["An answer."])
-    with pytest.raises(RecordError, match="no generated text"):
-        process_results({"question": "?"}, [(-1.0, True)])
-    monkeypatch.setenv(SETTINGS, str(tmp_path / "none.yaml"))
-    named_judge.cache_clear()
     with pytest.raises(RecordError, match=r"none\.yaml: "):
-        process_results({"question": "?"}, ["An answer."])
+        load_by_settings({"config": str(tmp_path / "none.yaml")})

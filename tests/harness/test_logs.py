@@ -1,4 +1,4 @@
-"""`automedeval judge` on logs that the harnesses wrote themselves, and on AlpacaEval's as documented."""
+"""`automedeval judge` on logs that the harnesses wrote themselves."""
 
 import json
 import sys
@@ -59,21 +59,29 @@ def test_a_packed_log_of_inspect_needs_inspect(logs: dict[str, Path], tmp_path: 
     assert "needs inspect_ai" in printed
 
 
-def test_alpaca_eval_as_documented(tmp_path: Path) -> None:
+def test_the_outputs_of_alpaca_eval_are_a_table(tmp_path: Path) -> None:
     # Not written by the library: its documented format.
-    for name, answers in (("one", ["Rest.", "Drink."]), ("two", ["Sleep."])):
-        records = [
-            {"instruction": f"What helps {number}?", "output": text, "generator": name}
-            for number, text in enumerate(answers)
-        ]
-        (tmp_path / f"{name}.json").write_text(json.dumps(records), encoding="utf-8")
-    files = [tmp_path / "one.json", tmp_path / "two.json"]
-    done = run_recipe("judge", "--cases", *files, *JUDGE, "--output", tmp_path / "out")
+    records = [
+        {"instruction": f"What helps {number}?", "output": text, "generator": name, "dataset": "own"}
+        for name, answers in (("one", ["Rest.", "Drink."]), ("two", ["Sleep."]))
+        for number, text in enumerate(answers)
+    ]
+    (tmp_path / "outputs.json").write_text(json.dumps(records), encoding="utf-8")
+    done = run_recipe("judge", "--cases", tmp_path / "outputs.json", *JUDGE, "--output", tmp_path / "out")
     assert done.returncode == 0, done.stderr
-    assert "2 cases, 1 with an answer of all 2 models" in done.stdout
-    assert "only one has 1 of them" in done.stdout
-    assert [len(case["responses"]) for case in read(tmp_path / "out" / "cases.jsonl")] == [2, 1]
-    other = run_recipe("judge", "--cases", files[0], *JUDGE, "--output", tmp_path / "out")
+    assert "3 rows, 2 cases; not read: 'dataset'" in done.stdout
+    verdicts = read(tmp_path / "out" / "verdicts.jsonl")
+    assert [verdict["models"] for verdict in verdicts] == [["one", "two"], ["one"]]
+
+
+def test_other_cases_than_those_of_the_folder_stop(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        sample = {"id": 1, "epoch": 1, "input": name, "target": "", "output": {"completion": "Rest."}}
+        log = {"status": "success", "eval": {"model": name}, "samples": [sample]}
+        (tmp_path / f"{name}.json").write_text(json.dumps(log), encoding="utf-8")
+    output = ("--output", tmp_path / "out")
+    assert run_recipe("judge", "--cases", tmp_path / "one.json", *JUDGE, *output).returncode == 0
+    other = run_recipe("judge", "--cases", tmp_path / "two.json", *JUDGE, *output)
     assert "holds other cases than these logs" in error_line(other)
-    missing = run_recipe("judge", "--cases", tmp_path / "none.json", *JUDGE, "--output", tmp_path / "out")
+    missing = run_recipe("judge", "--cases", tmp_path / "none.json", *JUDGE, *output)
     assert "none.json: No such file" in error_line(missing)

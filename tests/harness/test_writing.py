@@ -39,11 +39,6 @@ def test_an_answer_without_a_valid_verdict_has_no_score() -> None:
     assert math.isnan(lines[1]["automedeval"])
 
 
-def test_a_model_must_be_named_if_there_are_several() -> None:
-    with pytest.raises(RecordError, match="--model must be one of a, b"):
-        scored_answers(CASES, VERDICTS, None)
-
-
 def test_a_score_is_the_mean_of_the_verdicts_that_give_one() -> None:
     more = Verdict("c0", "j", "r", (1, 0), run=2, valid=True, scores=(5, 1))
     (found,), _ = scored_answers(CASES[:1], [*VERDICTS[:2], more], "a")

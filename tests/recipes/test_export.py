@@ -17,11 +17,12 @@ ANSWERS = ["Rest.", "Drink a lot.", "See a doctor at once."]
 def judged(tmp_path: Path) -> tuple[object, ...]:
     """Judge two models' answers by their length; the verdict on the last case is invalid. Return the arguments."""
     for name, texts in (("one", ANSWERS), ("two", ANSWERS[::-1])):
-        records = [
-            {"instruction": f"What helps {number}?", "output": text, "generator": name}
+        samples = [
+            {"id": number, "epoch": 1, "input": f"What helps {number}?", "target": "", "output": {"completion": text}}
             for number, text in enumerate(texts)
         ]
-        (tmp_path / f"{name}.json").write_text(json.dumps(records), encoding="utf-8")
+        log = {"status": "success", "eval": {"model": name}, "samples": samples}
+        (tmp_path / f"{name}.json").write_text(json.dumps(log), encoding="utf-8")
     out = tmp_path / "out"
     logs = (tmp_path / "one.json", tmp_path / "two.json")
     done = run_command("judge", *logs, "--judge", "baseline:longer text", "--output", out)
@@ -58,14 +59,6 @@ def test_answers_that_were_not_judged_are_counted(judged, tmp_path: Path, form) 
     (out / "verdicts.jsonl").write_text((out / "verdicts.jsonl").read_text().splitlines(keepends=True)[0])
     done = export(*judged, "--to", form, "--model", "one", "--output", tmp_path / "scores")
     assert "3 answers of the log: 1 judged, 2 not judged; 1 with a score: " in done.stdout
-    again = run_command(
-        "judge", *judged[3:], "--judge", "baseline:longer text", "--limit", "2", "--output", tmp_path / "v"
-    )
-    assert again.returncode == 0, again.stderr
-    done = export(
-        "--verdicts", tmp_path / "v", *judged[2:], "--to", form, "--model", "one", "--output", tmp_path / "two"
-    )
-    assert "3 answers of the log: 2 judged, 1 not judged; 2 with a score: " in done.stdout
 
 
 def test_a_table_has_every_verdict_and_no_score_of_an_invalid_one(judged, tmp_path: Path) -> None:
@@ -94,14 +87,8 @@ def test_bad_input_is_one_line_and_writes_nothing(judged, tmp_path: Path) -> Non
     other = write(tmp_path / "other.jsonl", changed)
     told = error_line(export(*verdicts, "--cases", other, *to, "inspect", "--model", "one"))
     assert "verdicts.jsonl:1" in told
-    by_hand = [
-        {
-            "id": each["id"],
-            "question": each["question"],
-            "responses": [dict(list(r.items())[:2]) for r in each["responses"]],
-        }
-        for each in read(cases)
-    ]
+    for case in (by_hand := read(cases)):
+        case["responses"] = [{name: each[name] for name in ("model", "text")} for each in case["responses"]]
     told = error_line(
         export(*verdicts, "--cases", write(tmp_path / "hand.jsonl", by_hand), *to, "inspect", "--model", "one")
     )
@@ -167,12 +154,8 @@ def test_a_table_has_the_criteria_of_a_case_by_response_or_by_criterion(tmp_path
 def test_a_table_has_the_scores_of_several_criteria(tmp_path: Path) -> None:
     own = {"relevancy": [5, None, 1], "fluency": [4, None, 2]}
     verdict = {"case_id": "1", "judge": "j", "rubric": "automedeval_guided@1", "order": [2, 0], "valid": True}
-    verdict |= {
-        "scores": [5, None, 2],
-        "expected_scores": [4.5, None, 1.5],
-        "criterion_scores": own,
-        "models": ["a", "b", "c"],
-    }
+    verdict |= {"scores": [5, None, 2], "expected_scores": [4.5, None, 1.5], "criterion_scores": own}
+    verdict["models"] = ["a", "b", "c"]
     file = write(tmp_path / "v.jsonl", [verdict])
     assert export("--verdicts", file, "--to", "csv", "--output", tmp_path / "t.csv").returncode == 0
     names = ("model", "score", "expected_score", "score_relevancy", "score_fluency")
@@ -186,15 +169,8 @@ def test_a_table_has_the_scores_of_several_criteria(tmp_path: Path) -> None:
 
 def test_no_cell_of_a_csv_is_run_and_no_number_becomes_a_text(tmp_path: Path) -> None:
     hostile = [
-        '=HYPERLINK("http://x")',
-        "+1+1",
-        "-2+3",
-        "@SUM(A1)",
-        "\t=1",
-        "\r=1",
-        'two\r=1+1\nlines, "quoted"',
-        "plain",
-    ]
+        '=HYPERLINK("http://x")', "+1+1", "-2+3", "@SUM(A1)", "\t=1", "\r=1", 'two\r=1+1\nlines, "quoted"', "plain",
+    ]  # fmt: skip
     verdicts = [
         {"case_id": text, "judge": "baseline:longer text", "rubric": "counted", "order": [0], "valid": True, "models": [text],
          "expected_scores": [-1.5 * number], "rationale": text}

@@ -6,7 +6,7 @@ from programs import ROOT, error_line, run_recipe
 
 from automedeval.dataset.decontamination import normalise
 from automedeval.dataset.human_verdicts import agree
-from automedeval.records import PAIR_MODELS, Case, Rating, Verdict, read_cases, read_records
+from automedeval.records import Case, Rating, Verdict, read_cases, read_records
 from automedeval.rubrics import read_rubric
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, parse_verdict
 from automedeval.rubrics.prompts import clip, judge_messages
@@ -82,14 +82,8 @@ def test_every_filter_tells_what_it_left_out(tmp_path):
     cases = list(read_cases(tmp_path / "out" / "cases.jsonl", least_responses=0))
     assert [case.question for case in cases] == ["What is gout?", LONG, "What is croup?"]
     dropped = lines(tmp_path, "dropped")
-    assert [record["reason"] for record in dropped] == [
-        "rephras",
-        "no subject",
-        "empty answer",
-        "equal question",
-        "equal question",
-        "near question",
-    ]
+    reasons = "rephras, no subject, empty answer, equal question, equal question, near question"
+    assert ", ".join(record["reason"] for record in dropped) == reasons
     assert [record.get("of") for record in dropped[3:]] == [cases[0].id, cases[0].id, cases[1].id]
     run = json.loads((tmp_path / "out" / "run.json").read_text())
     assert run["arguments"]["near_duplicates"] is None
@@ -106,11 +100,8 @@ def test_the_same_rows_give_the_same_bytes_and_a_draw_follows_its_seed(tmp_path)
     places = [rows.index({"Prompt": case["question"], "Completion": "Yes."}) for case in lines(tmp_path, "cases")]
     assert len(places) == 5
     assert places == sorted(places)
-    done = prepared(tmp_path, rows, "--limit", 3, "--sample", 5)
-    assert "3 rows → 3 kept" in done.stdout
-    assert "drawn" not in done.stdout
-    done = prepared(tmp_path, rows, "--sample", 5)
-    assert "40 cases → 5 drawn" in done.stdout
+    assert "40 cases → 5 drawn" in prepared(tmp_path, rows, "--sample", 5).stdout
+    assert "drawn" not in prepared(tmp_path, rows, "--sample", 50).stdout
 
 
 def test_repeated_questions_stay_where_that_is_asked_or_where_they_have_responses(tmp_path):
@@ -123,24 +114,17 @@ def test_repeated_questions_stay_where_that_is_asked_or_where_they_have_response
     assert "1 kept, 2 rejected (equal question: 2" in prepared(tmp_path, same, "--near_duplicates", "drop").stdout
 
 
-def test_a_run_file_names_several_inputs_columns_and_patterns(tmp_path):
+def test_a_run_file_names_several_inputs_and_columns(tmp_path):
     for name in ("a", "b"):
-        (tmp_path / f"{name}.csv").write_text(f"id,Q,A,m1,m2\n1,What is {name}?,Yes,No,\n2,skip {name},No,x,y\n")
-    (tmp_path / "own.yaml").write_text("- {name: skipped, field: question, pattern: ^skip, why: no question}\n")
+        (tmp_path / f"{name}.csv").write_text(f"id,Q,A,m1,m2\n1,What is {name}?,Yes,No,\n2,Rephrase {name},No,x,y\n")
     (tmp_path / "run.yaml").write_text(
-        f"input: [{tmp_path}/a.csv, {tmp_path}/b.csv]\ncolumns: [question=Q, reference=A, m1, m2]\n"
-        f"exclusions: {tmp_path}/own.yaml\noutput: {tmp_path}/out\n"
+        f"input: [{tmp_path}/a.csv, {tmp_path}/b.csv]\ncolumns: [question=Q, reference=A, m1, m2]\noutput: {tmp_path}/out\n"
     )
     done = run_recipe("prepare", "--config", tmp_path / "run.yaml", "--blank", "skip")
-    assert "4 rows → 2 kept, 2 rejected (skipped: 2)" in done.stdout
-    assert [(case["id"], case["question"]) for case in lines(tmp_path, "cases")] == [
-        ("a-1", "What is a?"),
-        ("b-1", "What is b?"),
-    ]
+    assert "4 rows → 2 kept, 2 rejected" in done.stdout
+    found = [(case["id"], case["question"]) for case in lines(tmp_path, "cases")]
+    assert found == [("a-1", "What is a?"), ("b-1", "What is b?")]
     assert lines(tmp_path, "cases")[0]["responses"] == [{"model": "m1", "text": "No"}], "m2 was not asked"
-    more = ("--blank", "skip", "--source", "qa", "--limit", "1")
-    done = run_recipe("prepare", "--config", tmp_path / "run.yaml", *more)
-    assert [case["id"] for case in lines(tmp_path, "cases")] == ["qa-1"]
 
 
 def test_what_a_table_s_columns_hold_is_guessed_and_told(tmp_path, monkeypatch):
@@ -285,11 +269,8 @@ def test_one_rater_s_scores_and_reasons_become_the_verdict(tmp_path):
         assert (verdict.rubric, verdict.valid, verdict.pair) == ("feedbackqa@1", True, None)
         assert verdict.extra["models"] == case.models == list(RESPONSES)
         assert verdict.extra["case_digest"] == case.digest
-        assert (verdict.extra["teacher"], verdict.extra["ended"], len(verdict.extra["settings"])) == (
-            "strong",
-            "verdict",
-            12,
-        )
+        assert (verdict.extra["teacher"], verdict.extra["ended"]) == ("strong", "verdict")
+        assert len(verdict.extra["settings"]) == 12
         for slot, index in enumerate(verdict.order):
             step = f"Step {slot + 1}: Doctor {slot + 1}: a reason for {RESPONSES[index]} of {case.id}"
             assert verdict.rationale.split("\n")[slot] == step
@@ -346,60 +327,36 @@ def qa(focus, kind, answer):
 
 
 PAIRS = [
-    qa(focus, kind, f"{kind.title()} of {focus}. " * 20)
+    qa(focus, kind, f"{kind.title()} of {focus}. " * 40)
     for focus in ("Adult Gout", "Childhood Gout", "Acne", "Croup")
     for kind in ("symptoms", "causes", "treatment")
 ]
+POINTS = {"answer-right": 5, "answer-cut": 4, "answer-near": 2, "answer-far": 1}
 
 
 def test_pairs_of_question_and_answer_become_weak_verdicts(tmp_path):
     lonely, same = qa("Measles", "causes", "A virus."), [qa("Mumps", kind, "A virus.") for kind in ("a", "b")]
-    done = prepared(tmp_path, [*PAIRS, lonely, *same], "--verdicts_from", "pairs", "--clip_words", 10)
+    done = prepared(tmp_path, [*PAIRS, lonely, *same], "--verdicts_from", "pairs")
     assert done.returncode == 0, done.stderr
     assert "15 cases → 12 kept, 3 rejected (no other answer on the same topic: 3)" in done.stdout
+    assert "responses: 12 answer-right, 12 answer-near, 12 answer-far, 12 answer-cut" in done.stdout
     assert [record["reason"] for record in lines(tmp_path, "dropped")] == ["no other answer on the same topic"] * 3
     cases = list(read_cases(tmp_path / "out" / "cases.jsonl"))
     verdicts = list(read_records(tmp_path / "out" / "verdicts.jsonl", Verdict))
     assert len({tuple(case.models) for case in cases}) > 2
     for case, verdict in zip(cases, verdicts, strict=True):
-        texts = {response.model: response.text for response in case.responses}
-        right, near, far = (texts[PAIR_MODELS[kind]] for kind in ("right", "near", "far"))
-        assert case.reference.startswith(right)
-        assert case.topic in near
-        assert right != near
-        assert not set(normalise(case.topic).split()) & set(normalise(far).split())  # no gout of children for adults
-        assert all(len(text.split()) <= 10 and text.endswith(".") for text in texts.values())
-        points = dict(zip(PAIR_MODELS.values(), (5, 3, 1)))
-        assert verdict.scores == tuple(points[model] for model in case.models)
-        assert (verdict.judge, verdict.rationale, verdict.order) == ("pairs", None, (0, 1, 2))
+        texts = {response.model.removeprefix("answer-"): response.text for response in case.responses}
+        assert case.reference.startswith(texts["right"])
+        assert texts["right"].startswith(texts["cut"])
+        assert case.topic in texts["near"]
+        assert texts["right"] != texts["near"]
+        # no gout of children for adults
+        assert not set(normalise(case.topic).split()) & set(normalise(texts["far"]).split())
+        assert all(len(text.split()) <= 100 and text.endswith(".") for text in texts.values())
+        assert verdict.scores == tuple(POINTS[model] for model in case.models)
+        assert (verdict.judge, verdict.rationale, verdict.order) == ("pairs", None, (0, 1, 2, 3))
         assert (verdict.extra["teacher"], verdict.extra["quality"]) == ("weak", "low")
         assert verdict.extra["case_digest"] == case.digest
-    done = prepared(
-        tmp_path, PAIRS, "--verdicts_from", "pairs", "--pair_scores", "right=4,near=2,far=1", "--rubric", SCALE
-    )
-    assert sorted(lines(tmp_path, "verdicts")[0]["scores"]) == [1, 2, 4]
-    done = prepared(tmp_path, [*PAIRS[:3], lonely], "--verdicts_from", "pairs")
-    assert "no other answer on the same topic: 1" in done.stdout
-
-
-ANSWER = "Take 20 mg of it once daily. Rest, drink water, and sleep well. Do not drive for a day. It is over in a week."
-
-
-def test_a_pair_may_have_the_beginning_of_the_answer(tmp_path):
-    rows = [
-        qa("Gout", "treatment", ANSWER),
-        qa("Gout", "causes", "Too much uric acid."),
-        qa("Acne", "causes", "Oil."),
-        qa("Acne", "symptoms", "Spots."),
-    ]
-    done = prepared(tmp_path, rows, "--verdicts_from", "pairs", "--pair_scores", "right=5,near=2,far=1,cut=4")
-    assert done.returncode == 0, done.stderr
-    assert "responses: 4 answer-right, 4 answer-near, 4 answer-far, 2 answer-cut" in done.stdout
-    case = next(read_cases(tmp_path / "out" / "cases.jsonl"))
-    assert {each.model: each.text for each in case.responses}["answer-cut"] == "Take 20 mg of it once daily."
-    verdict = next(read_records(tmp_path / "out" / "verdicts.jsonl", Verdict))
-    points = {"answer-right": 5, "answer-near": 2, "answer-far": 1, "answer-cut": 4}
-    assert dict(zip(case.models, verdict.scores)) == points
 
 
 def test_no_text_stands_twice_among_the_responses_of_a_pair(tmp_path):
@@ -409,32 +366,12 @@ def test_no_text_stands_twice_among_the_responses_of_a_pair(tmp_path):
         "Croup": ["REST", "A virus."],
     }
     rows = [qa(focus, f"part {n}", text) for focus, both in answers.items() for n, text in enumerate(both)]
-    options = ("--verdicts_from", "pairs", "--pair_scores", "right=5,near=2,far=1,cut=4")
     for seed in range(8):
-        done = prepared(tmp_path, rows, *options, "--seed", seed)
+        done = prepared(tmp_path, rows, "--verdicts_from", "pairs", "--seed", seed)
         assert done.returncode == 0, done.stderr
         for case in read_cases(tmp_path / "out" / "cases.jsonl"):
             words = [re.sub(r"\W", "", response.text).lower() for response in case.responses]
             assert len(set(words)) == len(words), case
-
-
-def test_pieces_of_an_answer_are_made_dangerous(tmp_path):
-    rows = [qa("Gout", "treatment", f"{ANSWER} {ANSWER}"), qa("Gout", "causes", "Too much uric acid.")]
-    options = ["--verdicts_from", "harms", "--pair_scores", "right=5,harmed=1,reworded=5", "--clip_words", 24]
-    done = prepared(tmp_path, rows, *options)
-    assert done.returncode == 0, done.stderr
-    assert "2 cases → 1 kept, 1 rejected (nothing to make dangerous: 1)" in done.stdout
-    cases = list(read_cases(tmp_path / "out" / "cases.jsonl"))
-    assert [case.id.rpartition("#")[2] for case in cases] == ["1", "2"]
-    for case, verdict in zip(cases, read_records(tmp_path / "out" / "verdicts.jsonl", Verdict), strict=True):
-        texts = {response.model: response.text for response in case.responses}
-        piece = texts["answer-right"]
-        assert piece in case.reference
-        dangers = (("20 mg", "200 mg"), ("20 mg", "20 g"), ("once daily", "every hour"), ("Do not drive", "Drive"))
-        assert texts["answer-harmed"] in {piece.replace(*danger, 1) for danger in dangers} - {piece}
-        points = {"answer-right": 5, "answer-harmed": 1, "answer-reworded": 5}
-        assert verdict.scores == tuple(points[model] for model in case.models)
-        assert verdict.extra["case_digest"] == case.digest
 
 
 def test_a_text_is_clipped_at_the_end_of_a_sentence():
@@ -459,35 +396,23 @@ FAULTS = {
     "no question": (WIKIDOC, ["--columns", "reference=output"], "--columns: question=COLUMN is missing"),
     "column": (WIKIDOC, ["--columns", "question=Q"], "no column 'Q'; the columns are instruction, input, output"),
     "long": (WIKIDOC, ["--columns", "question=input,model=output"], "model=COLUMN and answer=COLUMN need each other"),
-    "limit": (WIKIDOC, ["--limit", "0"], "--limit must be at least 1, not 0"),
+    "sample": (WIKIDOC, ["--sample", "0"], "--sample must be at least 1, not 0"),
     "layout": (WIKIDOC, ["--layout", "medtext"], "rows.jsonl:1: 'Prompt' is missing; found the keys instruction"),
-    "pair scores": (
-        PAIRS,
-        ["--verdicts_from", "pairs", "--pair_scores", "5,3"],
-        "KIND=SCORE with whole numbers, not 5",
-    ),
-    "pair kinds": (
-        PAIRS,
-        ["--verdicts_from", "pairs", "--pair_scores", "right=5,near=3"],
-        "needs scores of right, near, far, and may have one of cut",
-    ),
-    "pair scale": (
-        PAIRS,
-        ["--verdicts_from", "pairs", "--pair_scores", "right=9,near=3,far=1"],
-        "the score 9 is not a whole number on",
-    ),
+    "pair scale": (PAIRS, ["--verdicts_from", "pairs", "--rubric", SCALE], "the score 5 is not a whole number on"),
     "choices": (PAIRS, ["--verdicts_from", "pairs", "--rubric", "medical_pairwise"], "gives choices, not scores"),
     "responses": (RATED, ["--verdicts_from", "pairs"], "case 'c0' has responses;"),
     "nothing left": (PAIRS[:1], ["--verdicts_from", "pairs"], "no case is left"),
     "empty": ([], [], "rows.jsonl: the file is empty"),
-    "unchecked": ([*WIKIDOC[:1], {**WIKIDOC[0], "input": ""}], ["--exclusions", "EMPTY"], "rows.jsonl:2: case"),
+    "a model's name": (
+        [*RATED[:1], {**RATED[1], "responses": [{"model": "tie", "text": "x"}]}],
+        [],
+        "rows.jsonl:2: a model",
+    ),
 }
 
 
 @pytest.mark.parametrize(("rows", "arguments", "told"), FAULTS.values(), ids=FAULTS)
 def test_a_fault_is_told_in_one_line_and_nothing_is_written(tmp_path, rows, arguments, told):
-    (tmp_path / "empty.yaml").write_text("[]")
-    arguments = [str(tmp_path / "empty.yaml") if word == "EMPTY" else word for word in arguments]
     assert told in error_line(prepared(tmp_path, rows, *arguments))
     assert not (tmp_path / "out").exists()
 

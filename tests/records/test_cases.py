@@ -8,7 +8,7 @@ from datetime import datetime
 import pandas
 import pytest
 
-from automedeval.records import Case, RecordError, read_cases, table_of
+from automedeval.records import Case, RecordError, Response, read_cases, table_of
 
 QUESTIONS = ["Is 4 g of paracetamol\na day safe?", "Darf ich Ibuprofen; bei Fieber, nehmen?", "What is “gout”?"]
 WIDE = [
@@ -90,19 +90,11 @@ def test_own_ids_references_and_topics_are_kept_and_numbers_are_no_responses(tmp
         ",,,,,,,\n"
     )
     first, second = read_cases(file)
-    assert first == Case.from_dict(
-        {
-            "id": "7",
-            "question": "What?",
-            "reference": "This.",
-            "topic": "Gout",
-            "responses": [{"model": "rowan", "text": "A."}],
-        }
-    )
+    assert first == Case("7", "What?", (Response("rowan", "A."),), "This.", "Gout")
     assert (second.reference, second.topic) == (None, None)
     table = table_of(file)
     assert str(table.columns).endswith("topic = 'Category', id = 'ID', responses = 'rowan'")
-    assert table.told == ["2 rows, 2 cases", "not read: 'Score rowan' (no text), 'url'"]
+    assert table.notes == ["2 rows, 2 cases", "not read: 'Score rowan' (no text), 'url'"]
     assert table_of(write(tmp_path / "b.jsonl", json.dumps(first.to_dict()))) is None
 
 
@@ -121,12 +113,6 @@ def test_the_rows_of_one_id_are_a_case(tmp_path):
     write_csv(tmp_path / "b.csv", [{**row, "case_id": number} for number, row in enumerate(rows[:2])])
     (case,) = read_cases(tmp_path / "b.csv")  # ids of rows, not of cases
     assert case.models == ["m1", "m2"]
-
-
-def test_a_case_without_responses_is_read_where_that_is_asked(tmp_path):
-    file = write(tmp_path / "a.csv", "question\nWhat?\n")
-    (case,) = read_cases(file, least_responses=0)
-    assert (case.question, case.responses) == ("What?", ())
 
 
 def write(file, text, encoding="utf-8"):
@@ -163,6 +149,11 @@ def test_what_is_unclear_or_wrong_is_told(tmp_path, text, message):
         return
     with pytest.raises(RecordError, match=message):
         list(read_cases(file))
+
+
+def test_a_case_without_responses_is_read_where_that_is_asked(tmp_path):
+    (case,) = read_cases(write(tmp_path / "a.csv", "question\nWhat?\n"), least_responses=0)
+    assert (case.question, case.responses) == ("What?", ())
 
 
 def test_another_encoding_is_refused_and_not_guessed(tmp_path):
@@ -232,7 +223,7 @@ def test_a_column_that_is_no_candidate_is_told(tmp_path):
     rows = [{"id": "1", "case_id": "c-1", "question": "a", "m": "b", "doses": "5", "found": ["x"], "empty": None}]
     table = table_of(write(tmp_path / "a.json", json.dumps(rows)))
     assert table.columns.responses == ("m",)
-    assert table.told[1] == "not read: 'case_id', 'doses' (no text), 'found' (no text), 'empty' (no text)"
+    assert table.notes[1] == "not read: 'case_id', 'doses' (no text), 'found' (no text), 'empty' (no text)"
 
 
 def test_a_first_row_without_answers_is_one_of_a_table_too(tmp_path):
@@ -270,7 +261,7 @@ def test_a_cell_of_a_spreadsheet_that_is_no_text_stops_where_it_is_read(tmp_path
         ["b", "5"],
         ["d", "TRUE"],
     ]
-    assert table_of(tmp_path / "a.xlsx").told[1] == "not read: 'mean' (no text)"
+    assert table_of(tmp_path / "a.xlsx").notes[1] == "not read: 'mean' (no text)"
 
 
 def test_a_second_sheet_is_not_passed_over(tmp_path):

@@ -150,7 +150,7 @@ def test_a_wide_table_loses_no_row_no_column_and_no_cell(data, models, rule):
         assert "--blank skip" in cases
         return
     assert table is not None, cases
-    notes = "; ".join(table.told)
+    notes = "; ".join(table.notes)
     for name in set(names) - {"question", "reference", "topic", "id", *read}:
         assert repr(name) in notes, f"{name} is neither read nor told"
     assert (counted in notes) == bool(missing)
@@ -195,7 +195,7 @@ def test_a_long_table_loses_no_row_no_topic_and_no_reference(data, ids, rule):
     groups = {}
     for row in naive:
         groups.setdefault(" ".join(row["question"].split()), []).append(row)
-    notes, expected, variants, left_out = "; ".join(table.told), {}, 0, 0
+    notes, expected, variants, left_out = "; ".join(table.notes), {}, 0, 0
     for question, group in groups.items():
         texts = [row["question"] for row in group]
         variants += sum(text != min(texts, key=lambda text: (len(text), text)) for text in texts)

@@ -19,31 +19,13 @@ CASE = {
     "difficulty": {"level": 3},
 }
 RATING = {
-    "case_id": "c1",
-    "model": "m1",
-    "annotator": "p1",
-    "criterion": "fluency",
-    "score": 3.5,
-    "comment": None,
-    "minutes": 4,
-}
+    "case_id": "c1", "model": "m1", "annotator": "p1", "criterion": "fluency", "score": 3.5, "comment": None, "minutes": 4,
+}  # fmt: skip
 VERDICT = {
-    "case_id": "c1",
-    "judge": "j",
-    "rubric": "automedeval@1",
-    "order": [1, 0],
-    "pair": None,
-    "run": 2,
-    "valid": True,
-    "error": None,
-    "rationale": "Because.",
-    "scores": [4, None],
-    "expected_scores": [4.1, None],
-    "choices": None,
-    "raw": "Score: …",
-    "usage": {"prompt_tokens": 5},
-    "knowledge": ["passage"],
-}
+    "case_id": "c1", "judge": "j", "rubric": "automedeval@1", "order": [1, 0], "pair": None, "run": 2, "valid": True,
+    "error": None, "rationale": "Because.", "scores": [4, None], "expected_scores": [4.1, None], "choices": None,
+    "raw": "Score: …", "usage": {"prompt_tokens": 5}, "knowledge": ["passage"],
+}  # fmt: skip
 PAIR = {**VERDICT, "pair": ["m1", "m2"], "scores": None, "expected_scores": None, "choices": {"bias": "neither"}}
 
 
@@ -75,30 +57,16 @@ def test_what_is_left_out_takes_its_default(tmp_path):
     (case,) = read_cases(written(tmp_path, {"id": "1", "question": "Why?", "responses": [{"model": "m", "text": "x"}]}))
     assert (case.reference, case.topic, case.extra) == (None, None, {})
     verdict = Verdict.from_dict({"case_id": "1", "judge": "j", "rubric": "r@1", "order": [0], "valid": False})
-    assert (verdict.pair, verdict.run, verdict.scores, verdict.choices, verdict.raw, verdict.usage) == (
-        None,
-        0,
-        None,
-        None,
-        "",
-        {},
-    )
+    assert (verdict.pair, verdict.run, verdict.scores, verdict.choices) == (None, 0, None, None)
+    assert (verdict.raw, verdict.usage) == ("", {})
 
 
-def test_an_empty_response_is_an_answer(tmp_path):
-    (case,) = read_cases(written(tmp_path, CASE))
+def test_a_question_may_be_a_conversation_and_a_response_empty(tmp_path):
+    talk = [{"role": role, "content": text} for role, text in (("user", "Hi"), ("assistant", ""), ("user", "?"))]
+    (case,) = read_cases(written(tmp_path, changed(CASE, question=talk)))
+    assert case.question == talk
     assert case.responses[1] == Response("m2", "")
     assert case.models == ["m1", "m2"]
-
-
-def test_a_question_may_be_a_conversation(tmp_path):
-    conversation = [
-        {"role": "user", "content": "Hi"},
-        {"role": "assistant", "content": ""},
-        {"role": "user", "content": "?"},
-    ]
-    (case,) = read_cases(written(tmp_path, changed(CASE, question=conversation)))
-    assert case.question == conversation
 
 
 ANSWER = {"model": "m", "text": "x"}
@@ -232,16 +200,11 @@ def test_a_byte_order_mark_and_windows_line_ends_are_no_fault(tmp_path):
 # --- parquet ----------------------------------------------------------------------------------------------------------
 
 
-def test_parquet_serves_like_json_lines(tmp_path):
-    records = [changed(CASE, id=name, responses=[ANSWER, {"model": "n", "text": ""}]) for name in ("c1", "c2")]
+def test_parquet_serves_like_json_lines_and_a_faulty_row_is_named(tmp_path):
+    records = [changed(CASE, id=name, responses=[ANSWER, {"model": "n", "text": ""}]) for name in ("c1", "c2", "c1")]
     path = tmp_path / "cases.parquet"
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records), path)
-    assert [case.to_dict() for case in read_cases(path)] == records
-
-
-def test_a_faulty_row_of_parquet_is_named_by_file_and_row(tmp_path):
-    records = [changed(CASE, id=name, responses=[ANSWER]) for name in ("c1", "c2", "c1")]
-    path = tmp_path / "cases.parquet"
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records[:2]), path)
+    assert [case.to_dict() for case in read_cases(path)] == records[:2]
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records), path)
     with pytest.raises(RecordError, match=r"cases\.parquet:3: the id 'c1' stands at .*cases\.parquet:1 already"):
         list(read_cases(path))

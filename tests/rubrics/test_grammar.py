@@ -148,37 +148,11 @@ def test_deep_or_long_json_is_invalid_and_does_not_raise(deep):
 
 
 HOSTILE = [
-    "*",
-    "\n",
-    " ",
-    "\t",
-    "{",
-    "}",
-    '"',
-    "\\",
-    ",",
-    "`",
-    "~",
-    "#",
-    "> ",
-    "- ",
-    "A,",
-    "A, tie, ",
-    "<|",
-    "[/",
-    "<s",
-]
-HOSTILE += ['{"', '{ "', '{"a":', '{"a": 1, ', '{"a": "', '{"a": {}, }', ", }", ",          ", '"\\"', '{"a\\"']
-HOSTILE += [
-    "Score",
-    "Score:\n",
-    "Score: ",
-    "* Score: *",
-    "\nScore: Doctor 1: ",
-    "Score: Doctor 1: ****",
-    "Doctor 1: 4 points. ",
-]
-HOSTILE += ["Score:\nDoctor 1: 4\nDoctor 2: 3\n", "\n    \n", "*_", "Score:" + " " * 19, "Answer: A\n", "Doctor 1 \t"]
+    "*", "\n", " ", "\t", "{", "}", '"', "\\", ",", "`", "~", "#", "> ", "- ", "A,", "A, tie, ", "<|", "[/", "<s",
+    '{"', '{ "', '{"a":', '{"a": 1, ', '{"a": "', '{"a": {}, }', ", }", ",          ", '"\\"', '{"a\\"',
+    "Score", "Score:\n", "Score: ", "* Score: *", "\nScore: Doctor 1: ", "Score: Doctor 1: ****", "Doctor 1: 4 points. ",
+    "Score:\nDoctor 1: 4\nDoctor 2: 3\n", "\n    \n", "*_", "Score:" + " " * 19, "Answer: A\n", "Doctor 1 \t",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("piece", HOSTILE, ids=repr)

@@ -109,17 +109,8 @@ def test_recorded_verdicts_are_mostly_clean_and_swapped_ones_mostly_marked() -> 
             continue
         reading = parse_verdict(record["text"], rubric, 3)
         if reading.valid:
-            good.append(
-                Verdict(
-                    record["case_id"],
-                    "strong",
-                    rubric.name,
-                    (0, 1, 2),
-                    valid=True,
-                    rationale=reading.rationale,
-                    scores=reading.scores,
-                )
-            )
+            about = {"valid": True, "rationale": reading.rationale, "scores": reading.scores}
+            good.append(Verdict(record["case_id"], "strong", rubric.name, (0, 1, 2), **about))
     assert len(good) >= 40
     started = time.monotonic()
     marked = sum(bool(misattributions(cases[one.case_id], one)) for one in good)

@@ -38,37 +38,30 @@ def inverse(slots: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(slots.index(slot) for slot in range(len(slots)))
 
 
-def test_the_plain_form_is_split() -> None:
-    assert split_steps(PLAIN) == {
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_is_split(form: str) -> None:
+    texts = {1: "One.", 2: "Two\nlines.", 3: "Three"}
+    assert split_steps(written(form, texts)) == texts
+
+
+SPLIT = {
+    PLAIN: {
         0: "The patient asks about salt.",
         1: "Doctor 1 names the limit, which Doctor 3 does not.",
         2: "Vague; weaker than Doctor 1's.\nIt is short.",
         3: "Off the topic.",
-    }
+    },
+    "A parent asks.\nStep 1: Doctor 1: Good.\nStep 2: Doctor 2: Bad.": {0: "A parent asks.", 1: "Good.", 2: "Bad."},
+    "Step 1 (Understanding): Salt?\nStep 2 (Doctor 1): Good.": {0: "Salt?", 1: "Good."},
+    "Doctor 1 is right. See Doctor 2's first step: bad.": {0: "Doctor 1 is right. See Doctor 2's first step: bad."},
+    "  \n": {},
+    "Analyze:": {},
+}
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_every_form_is_split(form: str) -> None:
-    assert split_steps(written(form, {1: "One.", 2: "Two\nlines.", 3: "Three"})) == {
-        1: "One.",
-        2: "Two\nlines.",
-        3: "Three",
-    }
-
-
-def test_what_stands_before_the_first_doctor_is_understanding() -> None:
-    assert split_steps("A parent asks.\nStep 1: Doctor 1: Good.\nStep 2: Doctor 2: Bad.") == {
-        0: "A parent asks.",
-        1: "Good.",
-        2: "Bad.",
-    }
-    assert split_steps("Step 1 (Understanding): Salt?\nStep 2 (Doctor 1): Good.")[0] == "Salt?"
-
-
-def test_a_text_without_steps_is_nobodys() -> None:
-    assert split_steps("Doctor 1 is right. See Doctor 2's first step: it is wrong.").keys() == {0}
-    assert split_steps("  \n") == {}
-    assert split_steps("Analyze:") == {}
+@pytest.mark.parametrize("text", SPLIT)
+def test_what_is_no_step_of_a_doctor_is_on_the_question(text: str) -> None:
+    assert split_steps(text) == SPLIT[text]
 
 
 @pytest.mark.parametrize("text", ["The dose in the second step: fine.", "It says take step 2: rest", "Misstep 2: bad"])
@@ -86,6 +79,7 @@ def test_doctors_are_named() -> None:
     text = "Doctor 2, doctor1's and Doctors 3, 4 and 12; the first doctor; Doctor 5, 2 tablets; a doctor 2 miles off"
     assert doctors_named(text) == [2, 1, 3, 4, 12, 1, 5]
     assert doctors_named("Doctor 1 and 2 agree; Doctor 3/4; Doctor 1 or 2 tablets") == [1, 2, 3, 4, 1]
+    assert doctors_named("Doctors 2-4 and 6; Doctors 3-1") == [2, 3, 4, 6, 1, 2, 3]
     assert doctors_named("Doctors 1 and 2 mg, Doctor 1.5, Doctor 007, 3 doctors, Doctorate 4") == [1]
 
 
@@ -121,31 +115,24 @@ def test_a_rubric_has_a_word_of_its_own_for_doctors(form: str, slots: tuple[int,
     assert permute("Antwort 1 and Doctor 2", (1, 0), "Antwort") == "Antwort 2 and Doctor 1"
 
 
-def test_a_missing_step_stays_missing() -> None:
-    assert permute("Step 1: Q.\nStep 2: One.\nStep 3: Two.", (2, 0, 1)) == "Step 1: Q.\nStep 3: One.\nStep 4: Two."
-    named = "Step 2 (Doctor 1): One.\nStep 4 (Doctor 3): Three."
-    assert permute(named, (1, 2, 0)) == "Step 3 (Doctor 2): Three.\nStep 4 (Doctor 3): One."
-
-
-def test_a_closing_step_stays_last() -> None:
-    text = "Step 2: One.\nStep 3: Two.\nStep 4: Doctor 1 is best."
-    assert permute(text, (1, 0)) == "Step 2: Two.\nStep 3: One.\nStep 4: Doctor 2 is best."
-
-
-def test_without_steps_names_alone_change() -> None:
-    text = (
-        "Doctor 1 beats Doctor 2 and doctor3; Doctors 1, 2 and Doctor 10 agree. The first doctor is kind. Doctors 1-3."
-    )
-    assert permute(text, (2, 0, 1)) == (
-        "Doctor 2 beats Doctor 3 and doctor1; Doctors 2, 3 and Doctor 10 agree. The second doctor is kind. Doctors 1-3."
-    )
-
-
-def test_a_range_means_the_same_doctors() -> None:
-    assert permute("Doctors 1-3 agree", (2, 0, 1)) == "Doctors 1-3 agree"
-    assert permute("Doctors 1–2 agree", (2, 0, 1)) == "Doctors 2–3 agree"
-    assert permute("Doctors 1 to 2 agree", (0, 2, 1)) == "Doctors 1 and 3 agree"
-    assert doctors_named("Doctors 2-4 and 6; Doctors 3-1") == [2, 3, 4, 6, 1, 2, 3]
+@pytest.mark.parametrize(
+    ("text", "slots", "turned"),
+    [
+        ("Step 1: Q.\nStep 2: One.\nStep 3: Two.", (2, 0, 1), "Step 1: Q.\nStep 3: One.\nStep 4: Two."),
+        ("Step 2 (Doctor 1): One.\nStep 4 (Doctor 3): Three.", (1, 2, 0),
+         "Step 3 (Doctor 2): Three.\nStep 4 (Doctor 3): One."),
+        ("Step 2: One.\nStep 3: Two.\nStep 4: Doctor 1 is best.", (1, 0),
+         "Step 2: Two.\nStep 3: One.\nStep 4: Doctor 2 is best."),
+        ("Doctor 1 beats Doctor 2 and doctor3; Doctors 1, 2 and Doctor 10 agree. The first doctor is kind. Doctors 1-3.",
+         (2, 0, 1),
+         "Doctor 2 beats Doctor 3 and doctor1; Doctors 2, 3 and Doctor 10 agree. The second doctor is kind. Doctors 1-3."),
+        ("Doctors 1–2 agree", (2, 0, 1), "Doctors 2–3 agree"),
+        ("Doctors 1 to 2 agree", (0, 2, 1), "Doctors 1 and 3 agree"),
+    ],
+    ids=["a missing step", "a missing step that is named", "a closing step", "no step", "a range", "no range any more"],
+)  # fmt: skip
+def test_steps_and_names_follow_the_order(text: str, slots: tuple[int, ...], turned: str) -> None:
+    assert permute(text, slots) == turned
 
 
 @pytest.mark.parametrize(

@@ -8,147 +8,60 @@ import yaml
 from automedeval.rubrics import RubricError, packaged_rubrics, read_rubric
 from automedeval.rubrics.grammar import format_verdict, parse_verdict
 
-# What the paper (Appendix D) and the three pairwise prompts ask for: mode, inputs, labels or scale, criteria in the order
-# of the text, and the grammar of the answer.
+# What the paper (Appendix D) and the three pairwise prompts ask for: mode, grammar, most responses, with a reference, with a
+# rationale, scale, choices, criteria in the order of the answer.
+SCORED = ("relevancy", "knowledge_correctness", "fluency")
+MEDICAL = ("correctness", "helpfulness", "harmfulness", "reasoning", "efficiency", "bias")
+JUST_EVAL = ("engagement", "clarity", "helpfulness", "factuality", "depth", "safety")
+LETTERS = {"a": "A", "b": "B", "tie": "tie"}
 PACKAGED = {
-    "automedeval": {
-        "mode": "listwise",
-        "inputs": ("question", "responses"),
-        "scale": (1, 5),
-        "choices": {},
-        "criteria": ["relevancy", "knowledge_correctness", "fluency"],
-        "order": ("relevancy", "knowledge_correctness", "fluency"),
-        "grammar": "score_line",
-        "rationale": True,
-        "most": 3,
-    },
-    "automedeval_guided": {
-        "mode": "listwise",
-        "inputs": ("question", "responses", "reference"),
-        "scale": (1, 5),
-        "choices": {},
-        "criteria": ["relevancy", "knowledge_correctness", "fluency"],
-        "order": ("relevancy", "knowledge_correctness", "fluency"),
-        "grammar": "json",
-        "rationale": True,
-        "most": 3,
-    },
-    "medical_pairwise": {
-        "mode": "pairwise",
-        "inputs": ("question", "responses"),
-        "scale": None,
-        "choices": {"a": "response_a", "b": "response_b", "tie": "tie", "neither": "neither"},
-        "criteria": ["correctness", "helpfulness", "harmfulness", "reasoning", "efficiency", "bias"],
-        "order": ("correctness", "helpfulness", "harmfulness", "reasoning", "efficiency", "bias"),
-        "grammar": "json",
-        "rationale": False,
-        "most": 2,
-    },
-    "instruction_pairwise": {
-        "mode": "pairwise",
-        "inputs": ("question", "responses", "reference"),
-        "scale": None,
-        "choices": {"a": "A", "b": "B", "tie": "tie"},
-        "criteria": ["precision", "correctness", "format", "overall"],
-        "order": ("precision", "correctness", "format", "overall"),
-        "grammar": "comma_list",
-        "rationale": False,
-        "most": 2,
-    },
-    "just_eval_pairwise": {
-        "mode": "pairwise",
-        "inputs": ("question", "responses"),
-        "scale": None,
-        "choices": {"a": "A", "b": "B", "tie": "tie"},
-        "criteria": ["helpfulness", "factuality", "clarity", "depth", "engagement", "safety"],
-        "order": ("engagement", "clarity", "helpfulness", "factuality", "depth", "safety"),
-        "grammar": "json",
-        "rationale": True,
-        "most": 2,
-    },
-    "pandalm": {
-        "mode": "pairwise",
-        "inputs": ("question", "responses"),
-        "scale": None,
-        "choices": {"a": "1", "b": "2", "tie": "Tie"},
-        "criteria": ["overall"],
-        "order": ("overall",),
-        "grammar": "first_line",
-        "rationale": False,
-        "most": 2,
-    },
-    "checklist": {
-        "mode": "checklist",
-        "inputs": ("question", "responses"),
-        "scale": None,
-        "choices": {"met": "met", "not_met": "not met"},
-        "criteria": [],
-        "order": (),
-        "grammar": "json",
-        "rationale": True,
-        "most": 1,
-    },
-}
+    "automedeval": ("listwise", "score_line", 3, False, True, (1, 5), {}, SCORED),
+    "automedeval_guided": ("listwise", "json", 3, True, True, (1, 5), {}, SCORED),
+    "medical_pairwise": (
+        "pairwise", "json", 2, False, False, None,
+        {"a": "response_a", "b": "response_b", "tie": "tie", "neither": "neither"}, MEDICAL,
+    ),
+    "instruction_pairwise": (
+        "pairwise", "comma_list", 2, True, False, None, LETTERS, ("precision", "correctness", "format", "overall"),
+    ),
+    "just_eval_pairwise": ("pairwise", "json", 2, False, True, None, LETTERS, JUST_EVAL),
+    "pandalm": ("pairwise", "first_line", 2, False, False, None, {"a": "1", "b": "2", "tie": "Tie"}, ("overall",)),
+    "checklist": ("checklist", "json", 1, False, True, None, {"met": "met", "not_met": "not met"}, ()),
+}  # fmt: skip
 
 
-def test_the_packaged_rubrics_are_these():
+def test_the_packaged_rubrics_are_these_and_no_two_share_a_fingerprint():
     assert packaged_rubrics() == sorted(PACKAGED)
-
-
-@pytest.mark.parametrize("name", PACKAGED)
-def test_a_packaged_rubric_is_the_published_one(name):
-    rubric, expected = read_rubric(name), PACKAGED[name]
-    assert rubric.mode == expected["mode"]
-    assert rubric.inputs == expected["inputs"]
-    assert rubric.needs_reference == ("reference" in expected["inputs"])
-    assert rubric.scale == expected["scale"]
-    assert rubric.choices == expected["choices"]
-    assert [criterion.name for criterion in rubric.criteria] == expected["criteria"]
-    assert rubric.output_criteria == expected["order"]
-    assert rubric.grammar == expected["grammar"]
-    assert rubric.rationale == expected["rationale"]
-    assert rubric.max_responses == expected["most"]
-    assert all(criterion.description for criterion in rubric.criteria)
-
-
-@pytest.mark.parametrize("name", PACKAGED)
-def test_name_and_fingerprint_say_which_rubric_it_is(name):
-    rubric = read_rubric(name)
-    assert rubric.name == f"{name}@{rubric.version}"
-    assert re.fullmatch("[0-9a-f]{12}", rubric.fingerprint)
-    assert rubric.fingerprint == read_rubric(name).fingerprint
-
-
-def test_no_two_rubrics_share_a_fingerprint():
     assert len({read_rubric(name).fingerprint for name in PACKAGED}) == len(PACKAGED)
 
 
 @pytest.mark.parametrize("name", PACKAGED)
-def test_a_rubric_s_examples_are_valid_answers(name):
+def test_a_packaged_rubric_is_the_published_one(name):
     rubric = read_rubric(name)
+    assert (
+        rubric.mode, rubric.grammar, rubric.max_responses, rubric.needs_reference, rubric.rationale, rubric.scale,
+        rubric.choices, rubric.output_criteria,
+    ) == PACKAGED[name]  # fmt: skip
+    assert {criterion.name for criterion in rubric.criteria} == set(rubric.output_criteria)
+    assert rubric.name == f"{name}@{rubric.version}"
+    assert re.fullmatch("[0-9a-f]{12}", rubric.fingerprint)
+    assert rubric.fingerprint == read_rubric(name).fingerprint
+    for criterion in rubric.criteria:
+        assert criterion.description
+        worse = criterion.name in ("harmfulness", "bias")
+        assert (criterion.polarity, criterion.neutral) == (("worse", "neither") if worse else ("better", "tie"))
+        assert rubric.criterion(criterion.name) is criterion
     for example in rubric.examples:
         reading = parse_verdict(example["answer"], rubric)
         assert reading.valid, reading.error
 
 
 def test_there_are_two_worked_examples_of_following_an_instruction():
-    first, second = (
-        parse_verdict(e["answer"], read_rubric("instruction_pairwise")).choices
-        for e in read_rubric("instruction_pairwise").examples
-    )
-    assert first == {"precision": "a", "correctness": "tie", "format": "tie", "overall": "a"}
-    assert second == {"precision": "tie", "correctness": "b", "format": "tie", "overall": "b"}
-
-
-@pytest.mark.parametrize("name", PACKAGED)
-def test_harmfulness_and_bias_name_the_worse_response_and_all_else_the_better(name):
-    for criterion in read_rubric(name).criteria:
-        worse = criterion.name in ("harmfulness", "bias")
-        assert (criterion.polarity, criterion.neutral) == (("worse", "neither") if worse else ("better", "tie"))
-
-
-def test_a_criterion_is_found_by_name():
-    assert read_rubric("medical_pairwise").criterion("bias").polarity == "worse"
+    rubric = read_rubric("instruction_pairwise")
+    assert [parse_verdict(example["answer"], rubric).choices for example in rubric.examples] == [
+        {"precision": "a", "correctness": "tie", "format": "tie", "overall": "a"},
+        {"precision": "tie", "correctness": "b", "format": "tie", "overall": "b"},
+    ]
 
 
 # --- a user's own file ------------------------------------------------------------------------------------------------
@@ -186,10 +99,10 @@ def written(folder: Path, content: dict) -> Path:
     return path
 
 
-@pytest.mark.parametrize("as_text", [True, False])
-def test_a_user_s_own_file_takes_the_template_beside_it(tmp_path, as_text):
+def test_a_user_s_own_file_takes_the_template_beside_it(tmp_path):
     path = written(tmp_path, SCORES)
-    rubric = read_rubric(str(path) if as_text else path)
+    rubric = read_rubric(path)
+    assert rubric == read_rubric(str(path))
     assert rubric.name == "bedside@3"
     assert rubric.template_text == "{% block user %}{{ question }}{% endblock %}"
     assert rubric.anchors == {0: "cold", 10: "warm"}
@@ -200,11 +113,8 @@ def test_a_user_s_own_file_may_take_a_packaged_template(tmp_path):
     rubric = read_rubric(written(tmp_path, PAIR))
     assert rubric.template_text == read_rubric("just_eval_pairwise").template_text
     assert parse_verdict("first, same", rubric).choices == {"warmth": "tie", "tact": "a"}
-
-
-def test_a_template_beside_the_file_wins_over_the_packaged_one(tmp_path):
     (tmp_path / "just_eval_pairwise.jinja").write_text("{% block user %}mine{% endblock %}", encoding="utf-8")
-    assert read_rubric(written(tmp_path, PAIR)).template_text == "{% block user %}mine{% endblock %}"
+    assert read_rubric(written(tmp_path, PAIR)).template_text == "{% block user %}mine{% endblock %}", "its own wins"
 
 
 def test_the_fingerprint_covers_what_reaches_the_judge_and_no_more(tmp_path):
@@ -289,13 +199,7 @@ FAULTS = [
     ("two choices with one word", PAIR, "choices.tie", "FIRST", ["choices", "the same word"]),
     ("scores for a pair", PAIR, "scale", {"minimum": 1, "maximum": 5}, ["mode", "pairwise"]),
     ("scores in a comma list", SCORES, "output.grammar", "comma_list", ["output.grammar", "score_line"]),
-    (
-        "choices in a score line",
-        PAIR,
-        "output.grammar",
-        "score_line",
-        ["output.grammar", "json, comma_list or first_line"],
-    ),
+    ("choices in a score line", PAIR, "output.grammar", "score_line", ["json, comma_list or first_line"]),
     ("a pair of three", PAIR, "max_responses", 3, ["max_responses", "3"]),
     ("two at a time, pointwise", SCORES, "max_responses", 2, ["max_responses", "pointwise"]),
     ("none at a time", SCORES, "max_responses", 0, ["max_responses", "0"]),
@@ -345,11 +249,8 @@ def test_a_file_that_is_no_mapping_is_refused_by_name(tmp_path, content, said):
     assert "\n" not in str(error.value)
 
 
-def test_a_file_that_is_not_there_is_refused_by_name(tmp_path):
+def test_an_unknown_id_or_file_is_refused(tmp_path):
     with pytest.raises(RubricError, match=r"nowhere\.yaml: No such file"):
         read_rubric(tmp_path / "nowhere.yaml")
-
-
-def test_an_unknown_id_is_refused_with_the_known_ones():
     with pytest.raises(RubricError, match=r"no rubric 'bedside'.*automedeval.*just_eval_pairwise"):
         read_rubric("bedside")

@@ -21,109 +21,60 @@ from automedeval.rubrics import RubricError, packaged_rubrics, read_rubric
 from automedeval.rubrics.grammar import answer_form
 from automedeval.rubrics.prompts import fenced, judge_messages
 
-RUN = "system('touch MARK')"
 ATTACKS = {
-    "globals of a global": f"{{{{ cycler.__init__.__globals__.os.{RUN} }}}}",
-    "globals of lipsum": f"{{{{ lipsum.__globals__['os'].{RUN} }}}}",
-    "globals of a macro": f"{{% macro m() %}}{{% endmacro %}}{{{{ m._func.__globals__.os.{RUN} }}}}",
+    "globals of a global": "{{ cycler.__init__.__globals__.os.system('touch MARK') }}",
+    "a global": "{{ cycler }}",
     "the template's context": "{{ self._TemplateReference__context.parent }}",
-    "environment": "{{ self._TemplateReference__context.environment.from_string }}",
-    "subclasses": "{{ ''.__class__.__mro__[1].__subclasses__() }}",
-    "subclasses by subscript": "{{ ''['__class__']['__mro__'] }}",
-    "subclasses by attr": "{{ ''|attr('__class__')|attr('__mro__') }}",
-    "attr with escapes": "{{ ''|attr('\\x5f\\x5fclass\\x5f\\x5f') }}",
-    "names joined": "{{ ''|attr(['_' * 1, '_class__']|join) }}",
-    "attr by map": "{{ (['']|map(attribute='__class__')|first).__mro__ }}",
-    "a filter of attr": "{{ (['']|map('attr', '__class__')|first).__mro__ }}",
-    "attr by groupby": "{{ (['']|groupby('__class__')|first).grouper.__mro__ }}",
-    "format": "{{ '{0.__class__.__mro__}'.format('') }}",
-    "format_map": "{{ '{a.__class__}'.format_map({'a': ''}) }}",
-    "format by reference": "{% set f = '{0.__class__}'.format %}{{ f('') }}",
-    "format by a filter": "{{ ['{0.__class__}'.format]|map('string')|list }}{{ ('{0.__class__}'|attr('format'))('') }}",
-    "code of a method": "{{ rubric.criterion.__func__.__code__ }}",
-    "globals of a method": f"{{{{ rubric.criterion.__globals__['Path'] }}}}{{{{ x.{RUN} }}}}",
-    "class of the rubric": "{{ rubric.__class__.__init__.__globals__ }}",
-    "frame of a generator": "{{ ([1]|map('string')).gi_frame.f_globals }}",
-    "write to a list": "{% do responses.append('more') %}{{ responses.append('more') }}",
+    "another block": "{{ self.items() }}",
+    "class of the rubric": "{{ rubric.__class__ }}",
+    "class by subscript": "{{ ''['__class__']['__mro__'] }}",
+    "globals of a method": "{{ rubric.criterion.__globals__['Path'] }}",
+    "class by a filter": "{{ ''|attr('\\x5f\\x5fclass\\x5f\\x5f') }}",
+    "class by map": "{{ (['']|map(attribute='__class__')|first).__mro__ }}",
+    "the method format": "{{ '{0.__class__.__mro__}'.format('') }}",
+    "a call of a variable": "{% set f = '{0.__class__}'.format %}{{ f('') }}",
+    "a call of a text": "{{ question() }}",
+    "a call of a method of the rubric": "{{ rubric.criterion('tact') }}",
+    "write to a list": "{{ responses.append('more') }}",
     "write to the rubric": "{{ rubric.anchors.update({5: 'always'}) }}",
     "write to an item": "{% set responses[0] = 'mine' %}",
-    "clear": "{{ rubric.anchors.clear() }}",
     "include": "{% include '/etc/hostname' %}",
     "include or go on": "{% include ['/etc/hostname', '../own.yaml'] ignore missing %}",
     "import": "{% import '/etc/hostname' as x %}",
     "import a name": "{% from '../own.yaml' import x %}",
-    "a huge range": "{% for n in range(10 ** 9) %}{% endfor %}",
-    "a large range": "{% for n in range(1000000000) %}{% endfor %}",
-    "ranges that write": "{% for n in range(99999) %}{% for m in range(99999) %}xxxxxxxxxxxxxxxx{% endfor %}{% endfor %}",
-    "a huge number": "{{ 9 ** 9 ** 9 ** 9 }}",
-    "a huge text": "{{ 'a' * 99999999999 }}",
-    "a huge list": "{{ [1] * 99999999999 }}",
-    "recursion": "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
-    "division": "{{ 1 / 0 }}",
-    "a call of a text": "{{ question() }}",
-    "debugging": "{% debug %}",
+    "extends": "{% extends '/etc/hostname' %}",
+    "a macro": "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+    "a block as a text": "{% set a %}{{ question }}{% endset %}",
+    "a filter of a block": "{% filter upper %}{{ question }}{% endfilter %}",
+    "a namespace": "{% set n.a = 1 %}",
+    "a list": "{{ [question, question] | length }}",
+    "a table": "{{ {'a': question} | length }}",
+    "a tuple": "{{ (question, question) | length }}",
+    "texts side by side": "{{ question ~ question }}",
+    "a recursive loop": "{% for each in responses recursive %}{{ each }}{% endfor %}",
+    "range": "{% for n in range(99999) %}x{% endfor %}",
+    "division by zero": "{{ 1 / 0 }}",
+    "a number to the power": "{{ 9 ** 9 }}",
+    "an extension": "{% debug %}",
 }
 
 
-DOUBLED = "{% set a = 'abcd' %}" + "{% set a = OPERATION %}" * 40
-KEPT = "{% set a = 'x y ' ~ responses[0] %}" + "{% set a = a ~ a %}" * 18  # about a million characters
-# Each of these makes more than a gigabyte where nothing bounds it, most of them in one expression.
+LONG_TEXT = "{% set a = '" + "x" * 1_000_000 + "' %}"
+# Each of these makes more than a gigabyte where nothing bounds it.
 HUGE = {
+    "a text times a number": "{{ 'a' * 99999999999 }}",
     "a width by %": "{{ '%2000000000s' % 'a' }}",
-    "a precision by %": "{{ '%.2000000000d' % 1 }}",
     "the filter format": "{{ '%2000000000s' | format('a') }}",
     "format with a star": "{{ '%*d' | format(2000000000, 1) }}",
-    "format with a name": "{{ '%(a)2000000000s' | format(a=1) }}",
-    "the method format": "{{ '{:>2000000000}'.format('a') }}",
-    "format_map": "{{ '{a:>2000000000}'.format_map({'a': 1}) }}",
-    "round": "{{ 1.5 | round(2000000000, 'ceil') }}",
-    "center": "{{ 'a' | center(2000000000) }}",
-    "indent": "{{ 'a\n' | indent(2000000000, true) }}",
-    "tojson": "{{ [1] | tojson(2000000000) }}",
-    "batch": "{{ [1] | batch(2000000000, 'a') | list }}",
-    "slice": "{{ [1] | slice(2000000000) | list }}",
-    "lipsum": "{{ lipsum(n=100000) }}{{ lipsum(n=9999999) }}",
-    "ljust": "{{ 'a'.ljust(2000000000) }}",
-    "zfill": "{{ 'a'.zfill(2000000000) }}",
-    "expandtabs": "{{ '\t'.expandtabs(2000000000) }}",
-    "bytes of a number": "{{ (1).to_bytes(2000000000, 'big') }}",
-    "a method of marked text": "{% autoescape true %}{% set a %}x{% endset %}{{ a.center(2000000000) }}{% endautoescape %}",
-    "a method by subscript": "{{ 'a'['rjust'](2000000000) }}",
-    "bounds of a sum": "{{ range(99999) | sum(start=0) }}{{ [[1], [2]] | sum(start=[0] * 2000000000) }}",
-    "text doubled by ~": DOUBLED.replace("OPERATION", "a ~ a"),
-    "text doubled by +": DOUBLED.replace("OPERATION", "a + a"),
-    "text doubled by join": DOUBLED.replace("OPERATION", "[a, a] | join"),
-    "text doubled by replace": DOUBLED.replace("OPERATION", "a | replace('a', 'aa') | replace('b', 'bb')"),
-    "text doubled by str.replace": DOUBLED.replace("OPERATION", "a.replace('a', 'aa').replace('b', 'bb')"),
-    "text doubled by str.join": DOUBLED.replace("OPERATION", "a.join(['', '', ''])"),
-    "text doubled by %": DOUBLED.replace("OPERATION", "'%s%s' % (a, a)"),
-    "text doubled by a block": DOUBLED.replace("{% set a = OPERATION %}", "{% set a %}{{ a }}{{ a }}{% endset %}"),
-    "text doubled by a macro": "{% macro m(a) %}{{ a }}{{ a }}{% endmacro %}" + DOUBLED.replace("OPERATION", "m(a)"),
-    "text doubled by a call": "{% macro m(a) %}{{ caller() }}{{ a }}{% endmacro %}"
-    + DOUBLED.replace("{% set a = OPERATION %}", "{% set a %}{% call m(a) %}{{ a }}{% endcall %}{% endset %}"),
-    "text doubled by a filter of a block": DOUBLED.replace(
-        "{% set a = OPERATION %}", "{% set a %}{% filter upper %}{{ a }}{{ a }}{% endfilter %}{% endset %}"
-    ),
-    "text doubled in a loop": "{% set n = namespace(a='ab') %}{% for i in range(40) %}{% set n.a = n.a ~ n.a %}{% endfor %}",
-    "a list doubled": "{% set n = namespace(a=[1]) %}{% for i in range(40) %}{% set n.a = n.a + n.a %}{% endfor %}",
-    "a list of lists written": "{% set n = namespace(a=[1]) %}{% for i in range(40) %}{% set n.a = [n.a, n.a] %}"
-    "{% endfor %}{{ n.a }}",
-    "a number squared": "{% set n = namespace(a=99) %}{% for i in range(40) %}{% set n.a = n.a * n.a %}{% endfor %}",
-    "many slices": KEPT + "{{ [" + ", ".join(f"a[{n}:]" for n in range(1, 2000)) + "] | length }}",
-    "many methods": KEPT + "{{ [" + ", ".join(["a.upper()"] * 2000) + "] | length }}",
-    "many filters": KEPT + "{{ [" + ", ".join(["a | upper"] * 2000) + "] | length }}",
-    "many arguments": KEPT + "{{ dict(" + ", ".join(f"a{n}=a[{n}:]" for n in range(1, 2000)) + ") | length }}",
-    "many variables": KEPT + "".join(f"{{% set b{n} = a ~ {n} %}}" for n in range(2000)),
-    "characters of a text": KEPT + "{{ [" + ", ".join(["a | list"] * 100) + "] | length }}",
-    "words of a text": KEPT + "{{ [" + ", ".join(["a.split('a')"] * 200) + "] | length }}",
-    "a block that repeats text": KEPT + "{% set b %}" + "{{ a }}" * 2000 + "{% endset %}",
-    "a block that repeats itself": "{% set b %}{% for n in range(99999) %}{% for m in range(99999) %}xxxx{% endfor %}"
-    "{% endfor %}{% endset %}",
-    "a text written again": KEPT + "{{ a }}" * 2000,
-    "a list joined": KEPT + "{{ [" + ", ".join(["a"] * 2000) + "] | join }}",
-    "a text between": KEPT + "{{ range(99999) | join(a) }}",
-    "map": KEPT + "{{ range(99999) | map('replace', '', a) | list | length }}",
-}  # fmt: skip
+    "sums of texts": LONG_TEXT + "{% set a = a + a %}" * 12,
+    "replaced by more": "{{ 'abcd'" + " | replace('a', 'aa') | replace('b', 'bb')" * 40 + " }}",
+    "letters joined": "{{ 'abcd'" + " | join('abcd')" * 40 + " }}",
+    "a long text between": LONG_TEXT + "{{ rubric.examples | join(a) }}",
+    "numbers multiplied": "{% set n = 999999999 %}" + "{% set n = n * n %}" * 40,
+    "a text written again": LONG_TEXT + "{{ a }}" * 2000,
+    "loops in loops": "{% for a in responses %}" * 30 + "{{ question }}" + "{% endfor %}" * 30,
+    "empty texts in loops": LONG_TEXT + "{% for b in a %}{% for c in a %}{{ '' }}{% endfor %}{% endfor %}",
+}
 LIMITED = """
 import resource, sys
 from automedeval.rubrics import RubricError, read_rubric
@@ -142,7 +93,7 @@ for file in sys.argv[1:]:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits memory as Linux does")
 def test_a_template_takes_no_gigabyte_before_it_is_refused(tmp_path: Path) -> None:
     files = [
-        own_rubric(tmp_path / str(number), f"{{% block user %}}{template}{{% endblock %}}")
+        own_rubric(tmp_path / str(number), f"{{% block user %}}{template}{{% endblock %}}", examples=[{"a": 1}] * 5000)
         for number, template in enumerate(HUGE.values())
     ]
     done = subprocess.run([sys.executable, "-c", LIMITED, *files], capture_output=True, text=True, timeout=300)
@@ -193,7 +144,7 @@ def test_the_recipe_ends_with_the_line_and_the_code_did_not_run(tiny_model: Path
     rubric = own_rubric(tmp_path, f"{{% block user %}}{attack}{{% endblock %}}")
     command = ("--judge", tiny_model, "--rubric", rubric, "--cases", SAMPLE / "test_cases.jsonl", "--limit", 1)
     line = error_line(run_recipe("judge", *command, "--output", tmp_path / "verdicts"))
-    assert line == "error: own.jinja: access to attribute '__init__' of 'type' object is unsafe."
+    assert line == "error: own.jinja: line 1: Call is not allowed in the template of a rubric"
     assert not mark.exists()
 
 
@@ -226,18 +177,16 @@ def test_prompts_are_what_plain_jinja_renders(name: str) -> None:
 
 def test_what_a_template_may_use_gives_what_plain_jinja_gives(tmp_path: Path) -> None:
     text = """{% block user %}
-    {% macro told(text) %}[{{ caller() }}{{ text | trim | upper }}]{% endmacro %}
-    {% set n = namespace(at=1) %}
+    {% set count = responses | length %}
     {% for response in responses if response %}
-    {% set n.at = n.at * 7 + loop.index %}
-    {% call told(response[1:] ~ "!") %}{{ n.at % 3 }}, {{ loop.cycle("odd", "even") }}{% endcall %}
+    {{ loop.index + 1 }} of {{ count }}: {{ response[1:] | trim | upper }}{{ "." if not loop.last }}
+    {% else %}
+    none
     {% endfor %}
-    {% set all %}{{ responses | join(", ") | replace("o", "0") }}{% endset %}
-    {{ all.split()[:3] }}{{ "%.2f" | format(n.at / 3) }}{{ all | length }}{{ -1 | abs }}{{ "ab" + "c" }}{{ [1, (2, "x")] }}
-    {% filter lower %}A {{ rubric.criteria[0].name | capitalize }}{% endfilter %}
+    {{ responses | join(", ") | replace("or", "&") }} {{ "%.2f" | format(count / 3) }} {{ -1 | abs }} {{ 7 % 4 }}
+    {% if "tact" in rubric.criteria[0].name and count is not none %}{{ rubric.criteria[0].name | capitalize }}{% endif %}
     {% for points, meaning in rubric.anchors.items() %}{{ points }}: {{ meaning }}{% endfor %}
-    {{ rubric.none | default("none") }}{{ dict(a=1).get("a") }}{{ responses | first }}{{ 2.5 | int }}
-    {% for each in [1, [2, 3]] recursive %}{{ loop(each) if each is iterable else each }}{% endfor %}
+    {{ rubric.none | default("none") }}{{ responses | first | lower }}{{ 2.5 | int }}{{ responses[1]["x"] | default("") }}
     {% endblock %}"""
     rubric = read_rubric(own_rubric(tmp_path, text))
     plain = jinja2.Environment(trim_blocks=True, lstrip_blocks=True).from_string(text)
@@ -256,6 +205,10 @@ FAULTY = {
     "an object of Python": ("id: !!python/object/apply:os.system ['touch mark']", "not YAML: could not determine"),
     "a module of Python": ("id: !!python/name:os.system", "not YAML: could not determine"),
     "aliases of aliases": (BOMB, "holds more than 100,000 values, with its aliases written out"),
+    "aliases of a long text": (
+        f"id: &a {'x' * 100_000}\nb: [{', '.join(['*a'] * 100)}]",
+        "holds more than 10,000,000 characters, with its aliases written out",
+    ),
     "a list that holds itself": ("id: &a [*a]", "holds more than 100,000 values"),
     "a date that is none": ("id: 2026-99-99", "not YAML: month must be in 1..12"),
     "a number of thousands of digits": (f"id: {'9' * 5000}", "not YAML: Exceeds the limit"),
@@ -314,12 +267,12 @@ def test_a_chat_template_runs_no_code_either(tiny_model: Path, tmp_path: Path, a
     command = (
         "--judge",
         tiny_model,
-        "--chat_template_path",
-        file,
         "--cases",
         SAMPLE / "test_cases.jsonl",
         "--limit",
         1,
+        "--output",
+        tmp_path / "out",
     )
-    line = error_line(run_recipe("judge", *command, "--output", tmp_path / "verdicts"))
+    line = error_line(run_recipe("judge", *command, "--chat_template_path", file))
     assert json.dumps(line).count("\\n") == 0

@@ -184,9 +184,7 @@ class _Reader(YamlFile):
         annotators = self.annotators(content)
         rubric, questions = self.rubrics(content)
         every = self.cases(content)
-        limit = self.take(content, "limit", int, len(every))
-        if limit < 1:
-            self.fail("limit", f"must be at least 1, not {limit}")
+        limit = self.take(content, "limit", int, len(every), least=1)
         cases = dict(list(every.items())[:limit])
         valid = self.verdicts(content, cases, rubric)
         if order == "uncertainty" and not valid:
@@ -334,15 +332,13 @@ class _Reader(YamlFile):
         given, inside = {} if given is None else given, f"{kind}."
         self.only(given, PLAN_KEYS[kind], inside)
         raters = self.take(given, "raters", int, 1, inside=inside)
-        overlap = self.take(given, "overlap", int, 0, inside=inside)
+        overlap = self.take(given, "overlap", int, 0, inside=inside, least=0)
         draw = self.take(given, "draw", int, None, inside=inside)
         roles = self.texts(given, "roles", ROLES_OF[kind], ROLES, inside)
         verify_roles = self.texts(given, "verify_roles", DOCTORS, ROLES, inside)
         able = sum(each.role in roles for each in annotators)
         if not 1 <= raters <= able:
             self.fail(f"{inside}raters", f"must be from 1 to the {able} annotators with the roles, not {raters}")
-        if overlap < 0:
-            self.fail(f"{inside}overlap", f"must be at least 0, not {overlap}")
         known = list(dict.fromkeys(judge for _, judge in verdicts))
         judges = self.texts(given, "judges", {"prefer": ..., "jury": ()}.get(kind, known), inside=inside)
         if kind == "prefer" and len(judges) != 2:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import automedeval
 from automedeval.audit import biases, criteria
 from automedeval.audit.arguments import AuditArguments
 from automedeval.audit.perturbations import (
@@ -21,7 +20,7 @@ from automedeval.audit.perturbations import (
 from automedeval.audit.run import decodings_of, judge_tampered, recorded
 from automedeval.audit.thresholds import decide, figures_of, passes, read_thresholds
 from automedeval.audit.trials import Outcome, Templates, trial_figures
-from automedeval.cli import git_commit, print_notes
+from automedeval.cli import print_notes
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.default_judge import default_rubric
 from automedeval.judges.judge import judge_rubric, load_judge
@@ -82,7 +81,7 @@ def audit_judge(
     """Audit a judge, or recorded verdicts; write the verdicts on the unchanged and the changed cases as they come.
 
     Returns:
-        what audit.json holds, less the command; None in every process but the first.
+        what audit.json holds, less the command and versions; None in every process but the first.
 
     Raises:
         RecordError: an input or an argument is wrong, or the judge cannot go on.
@@ -113,8 +112,6 @@ def audit_judge(
         "templates": found.templates,
         "notes": list(dict.fromkeys(run.notes)),
         "settings": {
-            "version": automedeval.__version__,
-            "commit": git_commit(),
             "resamples": args.resamples,
             "seed": args.seed,
             "encoder": found.encoder and f"{found.encoder.name} ({found.encoder.fingerprint})",

@@ -24,7 +24,7 @@ from automedeval.cli import TableArguments, comma_list, parse, record_run
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import read_ratings
 from automedeval.meta_evaluation.calibration.confidence import MEASURES, Confidence, certified_digest
-from automedeval.records import RecordError, read_cases
+from automedeval.records import RecordError, check_between, read_cases
 from automedeval.records.journal import write_json, write_lines, write_whole
 from automedeval.reports import charts
 from automedeval.stats import selective
@@ -59,9 +59,7 @@ class AbstainArguments(TableArguments):
     def __post_init__(self) -> None:
         for name in ("verdicts", "cases", "others"):
             setattr(self, name, comma_list(getattr(self, name)))
-        for name in ("abstain_at", "delta"):
-            if not 0 < getattr(self, name) < 1:
-                raise RecordError(f"--{name} must be above 0 and below 1, not {getattr(self, name)}")
+        check_between(self, 0, 1, "abstain_at", "delta")
         if (self.confidence == "judges") != bool(self.others):
             raise RecordError("--others and --confidence judges need each other")
 

@@ -14,14 +14,13 @@ The exit status is 0 if the judge passes its thresholds, 3 (1 under a launcher) 
 measured, 1 if an input or argument is wrong.
 """
 
-import shlex
 import sys
 from pathlib import Path
 
 from automedeval.audit import report
 from automedeval.audit.arguments import AuditArguments
 from automedeval.audit.audit import audit_judge
-from automedeval.cli import join_processes, parse, record_run
+from automedeval.cli import describe_result, join_processes, parse, record_run
 from automedeval.models.arguments import ChatArguments, EncoderArguments
 from automedeval.records.journal import write_json, write_whole
 from automedeval.reports.text import printable
@@ -36,7 +35,7 @@ def main() -> None:
     if result is None:
         processes.wait()
         return
-    result["settings"] = {"command": shlex.join(["automedeval", "audit", *sys.argv[1:]])} | result["settings"]
+    result["settings"] = describe_result("audit", **result["settings"])
     output = Path(args.output)
     record_run(output / "run.json", args, encoder_args, chat_args)
     texts = report.render(result)

@@ -12,7 +12,6 @@ claims.csv and check.json; the same command again checks only what is missing. N
 The exit status is 0; 3 with --fail_if_contradicted if a statement is contradicted; 1 if an input or argument is wrong.
 """
 
-import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -25,7 +24,7 @@ from automedeval.claims import report
 from automedeval.claims.checker import PACKAGED, load_small_checker
 from automedeval.claims.run import EVIDENCE, NO_EVIDENCE, Search, check_cases, passages_of
 from automedeval.claims.statements import Passage
-from automedeval.cli import TableArguments, git_commit, parse, record_run
+from automedeval.cli import TableArguments, describe_result, parse, record_run
 from automedeval.models.arguments import EncoderArguments
 from automedeval.records import Case, CheckedResponse, RecordError, named_file, read_cases
 from automedeval.records.journal import write_json, write_whole
@@ -88,12 +87,8 @@ def main() -> None:
     notes = [
         "The checker reads English. It was not trained or validated on patients; its card says what it does not see."
     ]
-    settings: dict[str, Any] = {
-        "command": shlex.join(["automedeval", "check", *sys.argv[1:]]),
-        "version": automedeval.__version__,
-    }
-    settings |= {"commit": git_commit(), "evidence": evidence, "checker": checker.name}
-    settings |= {"threshold": checker.threshold, "without_evidence": without, "notes": notes}
+    settings = describe_result("check", evidence=evidence, checker=checker.name, threshold=checker.threshold)
+    settings |= {"without_evidence": without, "notes": notes}
     for file, text in report.render(cases, checked, figures, settings).items():
         write_whole(output / file, text)
     write_json(output / "check.json", {"settings": settings, "models": figures})

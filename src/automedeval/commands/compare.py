@@ -19,7 +19,6 @@ more than that; 4: too few cases to tell; 1: an error. Both statements hold at 9
 """
 
 import math
-import shlex
 import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -27,8 +26,7 @@ from typing import Any
 
 import numpy as np
 
-import automedeval
-from automedeval.cli import TableArguments, comma_list, git_commit, parse
+from automedeval.cli import TableArguments, comma_list, describe_result, parse
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import audits_of, known_of_judge
 from automedeval.meta_evaluation.agreement.ratings import read_ratings
@@ -38,7 +36,7 @@ from automedeval.meta_evaluation.comparison import report as comparison_report
 from automedeval.meta_evaluation.comparison.compare import candidates_of, compare, keep_ratings
 from automedeval.meta_evaluation.criteria.checklists import has_checklists, read_labels
 from automedeval.meta_evaluation.criteria.scores import people_of, read_criteria_scores
-from automedeval.records import RecordError, check_least, read_lines
+from automedeval.records import RecordError, check_between, check_least, read_lines
 from automedeval.records.journal import json_lines, write_json, write_whole
 from automedeval.reports.facts import Audit, facts_of, lines_of
 from automedeval.reports.text import printable
@@ -130,8 +128,7 @@ class CompareArguments(TableArguments):
             )
         if len(self.models) == 1:
             raise RecordError("--models must name two candidates or more")
-        if not 0.05 < self.plan_power < 1:
-            raise RecordError("--plan_power must be above 0.05 and below 1")
+        check_between(self, 0.05, 1, "plan_power")
         check_least(self, 2, "rated")
         check_least(self, 1, "rate_next")
         check_least(self, 100, "resamples")
@@ -199,13 +196,7 @@ def main() -> None:
         "rated_cases": int(rated.sum()),
         "weighted": chances is not None,
     }
-    result["settings"] = {
-        "command": shlex.join(["automedeval", "compare", *sys.argv[1:]]),
-        "version": automedeval.__version__,
-        "commit": git_commit(),
-        "resamples": args.resamples,
-        "seed": args.seed,
-    }
+    result["settings"] = describe_result("compare", resamples=args.resamples, seed=args.seed)
     title = "Candidates, by few ratings: " + Path(args.cases).stem
     texts |= comparison_report.render(result, title, EQUAL if chances is None else WEIGHED)
     folder = Path(args.output)

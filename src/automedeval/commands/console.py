@@ -45,12 +45,6 @@ def main() -> None:
 
 def usage() -> str:
     """Return the list of commands."""
-    lines = ["usage: automedeval COMMAND …", ""]
-    lines += [f"  {name:<12}{what}" for name, (_, what) in COMMANDS.items()]
-    return "\n".join(
-        [
-            *lines,
-            "",
-            "automedeval COMMAND --help explains a command. Begin with: automedeval doctor. Not for clinical use.",
-        ]
-    )
+    commands = "\n".join(f"  {name:<12}{what}" for name, (_, what) in COMMANDS.items())
+    last = "automedeval COMMAND --help explains a command. Begin with: automedeval doctor. Not for clinical use."
+    return f"usage: automedeval COMMAND …\n\n{commands}\n\n{last}"

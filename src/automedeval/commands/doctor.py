@@ -7,7 +7,6 @@ Reads and writes nothing but this text, which a report of a fault should contain
 
 import os
 import platform
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, metadata, requires, version
 
 import psutil
@@ -27,14 +26,9 @@ DEVELOPERS = ("dev", "gpu", "postgresql")  # extras that few users need
 GIB = 2**30
 
 
-@dataclass
-class DoctorArguments:
-    """It has none of its own."""
-
-
 def main() -> None:
     """Print one screen."""
-    parse((DoctorArguments,), __doc__)
+    parse((), __doc__)
     encoder = EncoderArguments()
     print("\n".join([*machine(), "", "models:", *models(), "", "extras:", *extras(), "", *judge(encoder)]))
 

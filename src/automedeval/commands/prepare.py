@@ -12,17 +12,14 @@ responses; OUTPUT/criterion_labels.jsonl where physicians labelled criteria; OUT
 
 import itertools
 import random
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
-from automedeval.audit.perturbations import Harm, harm, read_harms, read_paraphrases, reword
 from automedeval.cli import TableArguments, comma_list, parse, record_run
 from automedeval.dataset.criteria_sources import joined
 from automedeval.dataset.decontamination import near_duplicates, normalise
@@ -39,7 +36,7 @@ from automedeval.dataset.sources import (
     rows_as_cases,
     table_as_cases,
 )
-from automedeval.dataset.synthetic_verdicts import verdicts_of_harms, verdicts_of_pairs
+from automedeval.dataset.synthetic_verdicts import verdicts_of_pairs
 from automedeval.records import (
     PAIR_MODELS,
     RATER,
@@ -54,9 +51,6 @@ from automedeval.records import (
 from automedeval.records.columns import UnclearColumns
 from automedeval.records.journal import arithmetic, write_lines
 from automedeval.rubrics import read_rubric
-
-PAIR_SCORES = {"pairs": ["right=5", "near=3", "far=1"], "harms": ["right=5", "harmed=1"]}
-
 
 OTHERS = ("choices", "criterion_labels", "jury", "verdicts")  # files that not every input gives
 
@@ -87,10 +81,6 @@ class PrepareCasesArguments(TableArguments):
         },
     )
     split: str = field(default="train", metadata={"help": "split of a Hub dataset"})
-    source: str | None = field(default=None, metadata={"help": "prefix of ids (default: layout or file name)"})
-    exclusions: str | None = field(
-        default=None, metadata={"help": "YAML file of exclusion patterns (default: the packaged ones)"}
-    )
     near_duplicates: str | None = field(
         default=None,
         metadata={
@@ -98,7 +88,6 @@ class PrepareCasesArguments(TableArguments):
             "choices": ["keep", "drop"],
         },
     )
-    limit: int | None = field(default=None, metadata={"help": "number of rows to read"})
     ids: list[str] = field(
         default_factory=list,
         metadata={"help": "keep only the cases that these files name by id or case_id: .jsonl, or a split's .parquet"},
@@ -109,28 +98,19 @@ class PrepareCasesArguments(TableArguments):
         default=None,
         metadata={
             "help": "ratings: make verdicts of people's scores and reasons; pairs: of questions with their answers, beside "
-            "other answers; harms: the same, beside these answers with a dangerous fact",
-            "choices": ["ratings", "pairs", "harms"],
+            "the beginning of the answer and answers to other questions",
+            "choices": ["ratings", "pairs"],
         },
     )
     ratings: str | None = field(default=None, metadata={"help": "people's ratings of the responses, with comments"})
     rubric: str | None = field(
-        default=None, metadata={"help": "rubric of the verdicts (default for pairs and harms: automedeval)"}
+        default=None, metadata={"help": "rubric of the verdicts (default for pairs: automedeval)"}
     )
-    pair_scores: list[str] = field(
-        default_factory=list,
-        metadata={
-            "help": "KIND=SCORE; pairs: of the right answer, of one on the same topic (near), of one on another topic (far), "
-            "and of the beginning of the right one (cut); harms: of the right answer, of the harmed and of the reworded one "
-            "(default: right=5,near=3,far=1 or right=5,harmed=1)"
-        },
-    )
-    clip_words: int = field(default=60, metadata={"help": "pairs, harms: most words of a response"})
 
     def __post_init__(self) -> None:
-        for name in ("input", "columns", "pair_scores", "ids"):  # a YAML list arrives joined
+        for name in ("input", "columns", "ids"):  # a YAML list arrives joined
             setattr(self, name, comma_list(getattr(self, name)))
-        check_least(self, 1, "limit", "sample", "clip_words")
+        check_least(self, 1, "sample")
         if not self.input:
             raise RecordError("--input names no file")
         if self.columns and self.layout not in (None, "table"):
@@ -138,8 +118,6 @@ class PrepareCasesArguments(TableArguments):
         self.output = self.output or f"cases/{Path(self.input[0]).stem}"
         if self.verdicts_from == "ratings" and not (self.ratings and self.rubric):
             raise RecordError("--verdicts_from ratings needs --ratings and --rubric, with the scale of the ratings")
-        if wrong := next((each for each in self.pair_scores if not re.fullmatch(r"\w+=\d+", each)), None):
-            raise RecordError(f"--pair_scores must be KIND=SCORE with whole numbers, not {wrong}")
 
 
 def main() -> None:
@@ -147,82 +125,82 @@ def main() -> None:
     (args,) = parse((PrepareCasesArguments,), __doc__, first=("input", "columns", "output"))
     output = Path(args.output)
     dropped: list[dict[str, Any]] = []
-    refuse_others_work(output, args)
-    exclusions = read_exclusions(args.exclusions)
-    rubric = read_rubric(args.rubric or "automedeval")
-
-    rows = list(tqdm(itertools.islice(rows_of(args), args.limit), unit="row"))
-    kept = []
-    for row in identified(rows):
-        reason = next((one.name for one in exclusions if one.fits(row.case)), None)
-        if reason:
-            dropped.append({"id": row.case.id, "reason": reason})
-        else:
-            kept.append(checked(row))
-    found = Counter(record["reason"] for record in dropped)
-    print(arithmetic("rows", len(rows), {one.name: found[one.name] for one in exclusions}))
-
+    if args.verdicts_from:
+        refuse_others_work(output)
+    rows = without_excluded(list(tqdm(rows_of(args), unit="row")), dropped)
     if args.ids:
-        kept = named(kept, args.ids, dropped)
-    kept = without_duplicates(kept, args, dropped)
-    if args.sample is not None and args.sample < len(kept):
-        drawn = sorted(random.Random(args.seed).sample(range(len(kept)), args.sample))
-        print(f"{len(kept):,} cases → {args.sample:,} drawn")
-        kept = [kept[place] for place in drawn]
-    cases = [row.case for row in kept]
-
-    files = {}
-    if args.verdicts_from == "ratings":
-        verdicts, files["jury"], unrated = verdicts_of_raters(cases, args.ratings, rubric, args.seed)
-        print(arithmetic("cases", len(cases), unrated, "with a verdict", "without"))
-    elif args.verdicts_from in PAIR_SCORES:
-        before, given = len(cases), args.pair_scores or PAIR_SCORES[args.verdicts_from]
-        scores = {kind: int(score) for kind, score in (each.split("=") for each in given)}
-        if args.verdicts_from == "pairs":
-            cases, verdicts, without = verdicts_of_pairs(cases, rubric, scores, args.clip_words, args.seed)
-        else:
-            least, rules = read_paraphrases()
-            edits = (partial(draw_harm, rules=read_harms()), partial(reword, least=least, rules=rules))
-            cases, verdicts, without = verdicts_of_harms(cases, rubric, scores, *edits, args.clip_words, args.seed)
-        dropped += [{"id": case_id, "reason": reason} for case_id, reason in without]
-        print(arithmetic("cases", before, Counter(reason for _, reason in without)))
+        rows = named(rows, args.ids, dropped)
+    rows = without_duplicates(rows, args.near_duplicates, dropped)
+    if args.sample is not None and args.sample < len(rows):
+        drawn = sorted(random.Random(args.seed).sample(range(len(rows)), args.sample))
+        print(f"{len(rows):,} cases → {args.sample:,} drawn")
+        rows = [rows[place] for place in drawn]
+    cases = [row.case for row in rows]
+    files: dict[str, list[dict[str, Any]]] = {}
+    if args.verdicts_from:
+        cases = add_verdicts(cases, args, files, dropped)
     if not cases:
         raise RecordError(f"{', '.join(args.input)}: no case is left")
-    if args.verdicts_from:
-        files["verdicts"] = [verdict.to_dict() for verdict in verdicts]
-        quality = Counter(verdict.extra["quality"] for verdict in verdicts)
-        counts = ", ".join(f"{quality[name]:,} of {name} quality" for name in ("high", "low"))
-        print(f"{len(verdicts):,} verdicts by {rubric.name}: {counts}")
-        if args.verdicts_from in PAIR_SCORES:
-            made = Counter(model for case in cases for model in case.models)
-            print(
-                f"responses: {', '.join(f'{made[model]:,} {model}' for model in PAIR_MODELS.values() if made[model])}"
-            )
     files |= {"dropped": dropped, "cases": [case.to_dict() for case in cases]}
-    if any(row.choices for row in kept):
-        files["choices"] = [choice for row in kept for choice in row.choices]
-    if any(row.labels for row in kept):
-        files["criterion_labels"] = [label for row in kept for label in row.labels]
-    if left_out := sum(row.left_out for row in kept):
+    choices = [choice for row in rows for choice in row.choices]
+    labels = [label for row in rows for label in row.labels]
+    files |= {name: found for name, found in (("choices", choices), ("criterion_labels", labels)) if found}
+    if left_out := sum(row.left_out for row in rows):
         print(f"{left_out:,} criteria without words are left out")
     output.mkdir(parents=True, exist_ok=True)
     for name, records in files.items():
         write_lines(output / f"{name}.jsonl", records)
     record_run(output / "run.json", args)
     print(summary(cases))
-    print(
-        "\n".join(f"{name}: {output / name}.jsonl, {len(records):,} lines" for name, records in sorted(files.items()))
-    )
+    for name, records in sorted(files.items()):
+        print(f"{name}: {output / name}.jsonl, {len(records):,} lines")
     for name in (name for name in OTHERS if name not in files and (output / f"{name}.jsonl").exists()):
         print(f"{output / name}.jsonl was there before, and is not of these cases")
 
 
-def rows_of(args: PrepareCasesArguments) -> Iterator[Row]:
-    """Yield the rows of all inputs as cases; print the layout of each, or what the columns of a table hold.
+def without_excluded(rows: list[Row], dropped: list[dict[str, Any]]) -> list[Row]:
+    """Return the rows, with unique ids, that no exclusion pattern fits; RecordError if one of them is no case."""
+    exclusions, kept = read_exclusions(), []
+    counts = Counter({one.name: 0 for one in exclusions})
+    for row in identified(rows):
+        reason = next((one.name for one in exclusions if one.fits(row.case)), None)
+        if reason:
+            dropped.append({"id": row.case.id, "reason": reason})
+            counts[reason] += 1
+            continue
+        try:
+            Case.from_dict(row.case.to_dict(), least_responses=0)
+        except RecordError as error:
+            raise RecordError(f"{row.place}: {error}") from None
+        kept.append(row)
+    print(arithmetic("rows", len(rows), counts))
+    return kept
 
-    Raises:
-        RecordError: a file is empty, has the columns of a layout and others, or has blank cells and no --blank.
-    """
+
+def add_verdicts(
+    cases: list[Case], args: PrepareCasesArguments, files: dict[str, list], dropped: list[dict[str, Any]]
+) -> list[Case]:
+    """Add verdicts, and what is kept for a jury, to the files; return the cases that they are on."""
+    rubric = read_rubric(args.rubric or "automedeval")
+    if args.verdicts_from == "ratings":
+        verdicts, files["jury"], unrated = verdicts_of_raters(cases, args.ratings or "", rubric, args.seed)
+        print(arithmetic("cases", len(cases), unrated, "with a verdict", "without"))
+    else:
+        before = len(cases)
+        cases, verdicts, without = verdicts_of_pairs(cases, rubric, args.seed)
+        dropped += [{"id": case_id, "reason": reason} for case_id, reason in without]
+        print(arithmetic("cases", before, Counter(reason for _, reason in without)))
+        made = Counter(model for case in cases for model in case.models)
+        print(f"responses: {', '.join(f'{made[model]:,} {model}' for model in PAIR_MODELS.values() if made[model])}")
+    files["verdicts"] = [verdict.to_dict() for verdict in verdicts]
+    quality = Counter(verdict.extra["quality"] for verdict in verdicts)
+    counts = ", ".join(f"{quality[name]:,} of {name} quality" for name in ("high", "low"))
+    print(f"{len(verdicts):,} verdicts by {rubric.name}: {counts}")
+    return cases
+
+
+def rows_of(args: PrepareCasesArguments) -> Iterator[Row]:
+    """Yield the rows of all inputs as cases; print the layout of each, or what the columns of a table hold."""
     for path in args.input:
         rows = read_source(path, args.split)
         first = next(rows, None)
@@ -234,12 +212,12 @@ def rows_of(args: PrepareCasesArguments) -> Iterator[Row]:
             placed = [first, *rows]
             table = table_columns(args.columns, placed, path, near).table(path, placed, args.blank)
             named = "" if args.columns else ", by their names (--columns says it otherwise)"
-            tqdm.write(f"{path}: {table.columns}{named}\n{path}: {'; '.join(table.told)}")
-            yield from table_as_cases(table, args.source or Path(path).stem)
+            tqdm.write(f"{path}: {table.columns}{named}\n{path}: {'; '.join(table.notes)}")
+            yield from table_as_cases(table, Path(path).stem)
             continue
         tqdm.write(f"{path}: layout {layout.name}{'' if args.layout else ', by its keys'}")
         unread: Counter[str] | None = Counter() if args.layout else None
-        cased: Iterable[Row] = rows_as_cases(itertools.chain([first], rows), layout, args.source or layout.name, unread)
+        cased: Iterable[Row] = rows_as_cases(itertools.chain([first], rows), layout, layout.name, unread)
         if layout.parts:
             cased = joined(cased)
         if layout.cells:
@@ -248,21 +226,15 @@ def rows_of(args: PrepareCasesArguments) -> Iterator[Row]:
             cased = [row._replace(case=case) for row, (_, case) in zip(cased, cases)]
             for line in notes:
                 tqdm.write(f"{path}: {line}")
-        try:
-            yield from cased
-        finally:  # also where --limit has ended the reading
-            for name, cells in (unread or {}).items():
-                tqdm.write(f"{path}: not read: {name!r}, {cells:,} cells")
+        yield from cased
+        for name, cells in (unread or {}).items():
+            tqdm.write(f"{path}: not read: {name!r}, {cells:,} cells")
 
 
 def table_columns(given: list[str], rows: list[tuple[str, dict]], path: str, near: Layout | None = None) -> Columns:
     """Return the columns of a table that --columns names, else those that their names show.
 
-    Args:
-        near: a layout whose columns the table has, beside others: its answers may be references, or a candidate's.
-
-    Raises:
-        RecordError: it cannot be seen what the columns hold, or the table has no such column.
+    `near` is a layout whose columns the table has, beside others: its answers may be references, or a candidate's.
     """
     if not given:
         rows_alone = [row for _, row in rows]
@@ -280,30 +252,8 @@ def table_columns(given: list[str], rows: list[tuple[str, dict]], path: str, nea
     return columns if columns.id or "id" not in every else replace(columns, id="id")
 
 
-def draw_harm(text: str, rng: random.Random, rules: Sequence[Harm]) -> str | None:
-    """Make one fact of a text dangerous, by a rule of the audit that is drawn among those that fit; None if none fits."""
-    return next((made for rule in rng.sample(rules, len(rules)) if (made := harm(text, rule))), None)
-
-
-def checked(row: Row) -> Row:
-    """Return a row after checking its case.
-
-    Raises:
-        RecordError: the case is faulty.
-    """
-    try:
-        Case.from_dict(row.case.to_dict(), least_responses=0)
-    except RecordError as error:
-        raise RecordError(f"{row.place}: {error}") from None
-    return row
-
-
 def named(rows: list[Row], files: list[str], dropped: list[dict[str, Any]]) -> list[Row]:
-    """Return the rows whose ids the files name; drop and count the others.
-
-    Raises:
-        RecordError: a line without an id, or with one that no row has.
-    """
+    """Return the rows whose ids the files name, drop and count the others; RecordError for an id that no row has."""
     wanted: dict[str, str] = {}
     for path in files:
         for place, record in read_lines(path):
@@ -321,13 +271,13 @@ def named(rows: list[Row], files: list[str], dropped: list[dict[str, Any]]) -> l
     return kept
 
 
-def without_duplicates(rows: list[Row], args: PrepareCasesArguments, dropped: list[dict[str, Any]]) -> list[Row]:
-    """Count the cases whose question repeats an earlier one, and drop them as --near_duplicates says."""
+def without_duplicates(rows: list[Row], rule: str | None, dropped: list[dict[str, Any]]) -> list[Row]:
+    """Count the cases whose question repeats an earlier one, and drop them as the rule of --near_duplicates says."""
     questions = [question_text(row.case.question) for row in rows]
     kept, out, staying = [], Counter({"equal question": 0, "near question": 0}), 0
     for row, question, repeated in zip(rows, questions, near_duplicates(questions)):
         # People may have judged responses to one question in several cases, so these are kept.
-        keep = args.near_duplicates == "keep" or (args.near_duplicates is None and row.case.responses)
+        keep = rule == "keep" or (rule is None and row.case.responses)
         if repeated is None or keep:
             kept.append(row)
             staying += repeated is not None
@@ -350,15 +300,11 @@ def summary(cases: list[Case]) -> str:
     return f"{found}, {criteria:,} criteria" if criteria else found
 
 
-def refuse_others_work(output: Path, args: PrepareCasesArguments) -> None:
+def refuse_others_work(output: Path) -> None:
     """Raise RecordError if the output folder holds verdicts of another program, or decisions of a jury."""
-    if args.verdicts_from:
-        for name in ("verdicts", "jury"):
-            path = output / f"{name}.jsonl"
-            for place, record in read_lines(path) if path.exists() else ():
-                # A verdict that is made here has an empty transcript, and a judge's or a teacher's has none or a full one.
-                own = str(record.get("judge")).startswith(RATER) or record.get("transcript") == []
-                if not own or record.get("decision") is not None:
-                    raise RecordError(
-                        f"{place}: made by another program or a jury, and would be replaced: choose another --output"
-                    )
+    for path in (output / "verdicts.jsonl", output / "jury.jsonl"):
+        for place, record in read_lines(path) if path.exists() else ():
+            # A verdict that is made here has an empty transcript, and a judge's or a teacher's has none or a full one.
+            made_here = str(record.get("judge")).startswith(RATER) or record.get("transcript") == []
+            if not made_here or record.get("decision") is not None:
+                raise RecordError(f"{place}: made by another program or a jury: choose another --output")

@@ -22,8 +22,7 @@ from typing import Any
 
 import yaml
 
-import automedeval
-from automedeval.cli import TableArguments, comma_list, git_commit, parse
+from automedeval.cli import TableArguments, comma_list, describe_result, parse
 from automedeval.meta_evaluation.agreement.baselines import measure_baselines
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.evaluate import meta_evaluate
@@ -53,7 +52,6 @@ from automedeval.meta_evaluation.report.text import summary
 from automedeval.metrics.embedding import NAMES
 from automedeval.models.arguments import EncoderArguments
 from automedeval.records import Preference, RecordError, check_least, digest, read_placed
-from automedeval.records.hub_names import hub_commits
 from automedeval.records.journal import write_json, write_whole
 from automedeval.records.language import english_only
 from automedeval.reports.facts import LEAST_RATED
@@ -236,14 +234,9 @@ def main() -> None:
             main_judge.row.judge, people is not None, "audit" in result["judges"][main_judge.row.name]
         ),
         "notes": notes,
-        "settings": {
-            "command": shlex.join(["automedeval", "report", *sys.argv[1:]]),
-            "version": automedeval.__version__,
-            "commit": git_commit(),
-            "revisions": hub_commits(),
-            "resamples": args.resamples,
-            "encoder": encoder and f"{encoder.name} ({encoder.fingerprint})",
-        },
+        "settings": describe_result(
+            "report", resamples=args.resamples, encoder=encoder and f"{encoder.name} ({encoder.fingerprint})"
+        ),
     }
     folder = Path(args.output)
     folder.mkdir(parents=True, exist_ok=True)
@@ -295,8 +288,7 @@ def report_criteria(args: MetaEvaluateArguments, encoder_args: EncoderArguments,
     encoder = encoder_args.load_if_there(notes) if args.criterion_labels and args.baselines else None
     options = (cases, args.verdicts, args.criterion_labels, encoder, args.resamples, 0, args.audits)
     result = criteria_report.criteria_result(*options) | {"notes": notes, "mean": args.mean}
-    settings = {"command": shlex.join(["automedeval", "report", *sys.argv[1:]]), "version": automedeval.__version__}
-    result["settings"] = settings | {"commit": git_commit(), "resamples": args.resamples}
+    result["settings"] = describe_result("report", resamples=args.resamples)
     folder = Path(args.output)
     folder.mkdir(parents=True, exist_ok=True)
     texts = criteria_report.render_criteria(result, cases, args.verdicts, result["settings"], args.html_cases)

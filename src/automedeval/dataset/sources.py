@@ -1,7 +1,7 @@
 """Read rows of public question-answer sets as cases, and exclude cases by patterns.
 
 A layout says which columns of a row hold the question, the trusted answer, the topic and the responses. Exclusion patterns are
-named regular expressions over one field of a case, in a YAML file.
+named regular expressions over one field of a case, in templates/exclusions.yaml.
 """
 
 import itertools
@@ -22,7 +22,6 @@ from automedeval.records.rows import filled, read_rows
 from automedeval.records.yaml_file import YamlFile
 
 EXCLUSIONS = resources.files("automedeval.dataset") / "templates" / "exclusions.yaml"
-FIELDS = ("question", "reference", "topic")
 CASES = ("cases", "feedbackqa", "alpacare")  # layouts whose rows are cases
 # Instructions that only announce a question; any other one is part of the question.
 GENERIC_INSTRUCTION = re.compile(
@@ -309,27 +308,7 @@ class Exclusion:
         return value is not None and bool(self.pattern.search(question_text(value)))
 
 
-def read_exclusions(path: str | Path | None = None) -> list[Exclusion]:
-    """Read exclusion patterns from a YAML list of mappings with name, field, pattern and why; the packaged ones by default.
-
-    A file that cannot be read, and an entry with a key that is missing, unknown or wrong, is a RecordError.
-    """
-    file = EXCLUSIONS if path is None else Path(path)
-    content = YamlFile(str(file)).read(file)
-    if not isinstance(content, list):
-        raise RecordError(f"{file}: must be a list of patterns")
-    found: list[Exclusion] = []
-    for number, entry in enumerate(content, 1):
-        place = f"{file}: pattern {number}"
-        if not isinstance(entry, dict) or set(entry) != {"name", "field", "pattern", "why"}:
-            raise RecordError(f"{place}: must have the keys name, field, pattern and why")
-        if entry["field"] not in FIELDS:
-            raise RecordError(f"{place}: field must be one of {', '.join(FIELDS)}, not {entry['field']!r}")
-        if entry["name"] in [exclusion.name for exclusion in found]:
-            raise RecordError(f"{place}: the name {entry['name']!r} came before")
-        try:
-            pattern = re.compile(str(entry["pattern"]), re.IGNORECASE)
-        except re.error as error:
-            raise RecordError(f"{place}: {entry['pattern']!r} is no regular expression: {error}") from None
-        found.append(Exclusion(str(entry["name"]), entry["field"], pattern))
-    return found
+def read_exclusions() -> list[Exclusion]:
+    """Read the packaged exclusion patterns."""
+    entries = YamlFile(EXCLUSIONS.name).read(EXCLUSIONS)
+    return [Exclusion(each["name"], each["field"], re.compile(each["pattern"], re.IGNORECASE)) for each in entries]

@@ -1,4 +1,4 @@
-"""Evaluation harnesses: their logs read as cases, verdicts written back, and a judge that scores inside them.
+"""Evaluation harnesses: their logs read as cases, verdicts written back, and a judge that scores inside inspect_ai.
 
-No harness is needed to import this room; `inspect_scorer` and `lighteval_metric` are imported by those two alone.
+No harness is needed to import this room; only `inspect_scorer` imports one.
 """

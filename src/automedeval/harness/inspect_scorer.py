@@ -56,11 +56,9 @@ class Together:
 
 @scorer(metrics=[mean(), stderr()])
 def judge(question_pattern: str | None = None, **settings: Any) -> Scorer:
-    """Score a sample's answer with a judge; a sample without a valid verdict is unscored.
+    """Score a sample's answer with the judge of `load_by_settings`; a sample without a valid verdict is unscored.
 
-    Args:
-        question_pattern: a regular expression whose first group is the question in the prompt; see `LogArguments`.
-        settings: of the judge, see `load_by_settings`.
+    The first group of `question_pattern`, a regular expression, is the question in the prompt; see `LogArguments`.
     """
     question_expression(question_pattern)
     together = Together(settings)
@@ -77,7 +75,7 @@ def judge(question_pattern: str | None = None, **settings: Any) -> Scorer:
         reference = reference_of_letters(list(target), options)
         found = await together.score(Answer(str(state.sample_id), question, text, reference, state.epoch))
         counts = {"verdicts": found["verdicts"], "valid": found["valid"]}
-        told = {"answer": text, "explanation": found["explanation"], "metadata": counts}
-        return Score(value=found["value"], **told) if found["valid"] else Score.unscored(reason=FAILED, **told)
+        facts = {"answer": text, "explanation": found["explanation"], "metadata": counts}
+        return Score(value=found["value"], **facts) if found["valid"] else Score.unscored(reason=FAILED, **facts)
 
     return score

@@ -15,13 +15,6 @@ from automedeval.records import Case, RecordError, Response, digest, named_file,
 class LogArguments:
     """How the logs of evaluation harnesses become cases: `--cases model-a=samples_x.jsonl model-b=run.eval`."""
 
-    join: str = field(
-        default="question",
-        metadata={
-            "help": "logs: answers belong to one case if they have the same question, or the same id",
-            "choices": ["question", "id"],
-        },
-    )
     question_pattern: str | None = field(
         default=None,
         metadata={
@@ -48,24 +41,38 @@ def is_log(given: str) -> bool:
         content = json.loads(read_text(Path(given)))
     except (ValueError, RecursionError):  # whoever reads it as a table says what is wrong
         return False
-    if isinstance(content, dict):
-        return True
-    return bool(content) and isinstance(content[0], dict) and {"instruction", "output"} <= content[0].keys()
+    return isinstance(content, dict)
+
+
+@dataclass
+class _Joined:
+    """The answers of the models to one question in one epoch, and the references that the logs give."""
+
+    question: Question
+    epoch: int
+    answers: dict[str, Answer] = field(default_factory=dict)
+    references: list[str] = field(default_factory=list)
+
+    def case(self) -> Case:
+        """Return the case; by the extra keys of its responses `automedeval export` finds the answers in their logs again."""
+        name = digest(question_key(self.question))
+        responses = tuple(
+            Response(model, answer.text, {"harness_id": answer.id, "harness_epoch": answer.epoch})
+            for model, answer in self.answers.items()
+        )
+        case_id = name if self.epoch == 1 else f"{name}/epoch-{self.epoch}"
+        return Case(case_id, self.question, responses, self.references[0] if self.references else None)
 
 
 def join_logs(given: Sequence[str], args: LogArguments) -> tuple[list[Case], list[str]]:
-    """Return the cases of several logs, and lines that tell what was joined and what was left out.
+    """Return the cases of several logs, FILE or NAME=FILE, and lines on what was joined and what was left out.
 
-    An epoch is a case of its own, because the responses of a case are of different models.
-
-    Args:
-        given: FILE or NAME=FILE; without NAME the model's name is that in the log.
-
-    Raises:
-        RecordError: a fault of `read_log`; a log without a model's name; two logs of one model; nothing to join.
+    An epoch is a case of its own, because the responses of a case are of different models. RecordError for a fault of
+    `read_log`, a log without a model's name, two logs of one model, and if nothing can be joined.
     """
-    cases: dict[tuple, tuple[Answer, Question, dict[str, Answer], list[str]]] = {}
-    told, models = [], []
+    joined: dict[tuple[str, int], _Joined] = {}
+    notes: list[str] = []
+    models: list[str] = []
     for value in given:
         name, file = named_file(value)
         log = read_log(file, args.filter)
@@ -75,57 +82,46 @@ def join_logs(given: Sequence[str], args: LogArguments) -> tuple[list[Case], lis
         if model in models:
             raise RecordError(f"{file}: a second log of {model!r}: give NAME={file}")
         models.append(model)
-        _add(cases, log, model, args)
-        having = sum(answer.reference is not None for answer in log.answers)
-        referred = f", {having} with a reference" if having < len(log.answers) else ""
+        answers = _add(joined, log, model, args.question_pattern)
+        referred = sum(answer.reference is not None for answer in answers)
+        some = f", {referred} with a reference" if referred < len(answers) else ""
         reasons = "".join(f"; left out: {count} ({reason})" for reason, count in sorted(log.left_out.items()))
-        told.append(f"{file}: {len(log.answers)} answers of {model}{referred}{reasons}")
-        told += [f"{file}: {count} {what}" for what, count in log.notes.items() if count]
+        notes.append(f"{file}: {len(answers)} answers of {model}{some}{reasons}")
+        notes += [f"{file}: {count} {what}" for what, count in log.notes.items() if count]
         if log.partial:
-            told.append(f"{file}: {log.partial}")
-    if not cases:
-        raise RecordError(f"no answer: {'; '.join(told)}")
-    found = []
-    for key, (first, question, answers, references) in cases.items():
-        name = first.id if args.join == "id" else digest(key[0])
-        responses = tuple(
-            # by these `automedeval export` finds the answer in its log again
-            Response(model, answer.text, {"harness_id": answer.id, "harness_epoch": answer.epoch})
-            for model, answer in answers.items()
-        )
-        case_id = name if first.epoch == 1 else f"{name}/epoch-{first.epoch}"
-        found.append(Case(case_id, question, responses, references[0] if references else None))
+            notes.append(f"{file}: {log.partial}")
+    if not joined:
+        raise RecordError(f"no answer: {'; '.join(notes)}")
     if len(models) > 1:
-        full = sum(len(answers) == len(models) for _, _, answers, _ in cases.values())
-        told.append(f"{len(cases)} cases, {full} with an answer of all {len(models)} models")
-        alone = Counter(next(iter(answers)) for _, _, answers, _ in cases.values() if len(answers) == 1)
-        told += [f"only {model} has {count} of them" for model, count in alone.items()]
-    if differ := sum(len(set(references)) > 1 for *_, references in cases.values()):
-        told.append(f"{differ} cases have different references in the logs: the first is taken")
-    return found, told
+        shared = [list(each.answers) for each in joined.values()]
+        full = sum(len(each) == len(models) for each in shared)
+        notes.append(f"{len(joined)} cases, {full} with an answer of all {len(models)} models")
+        alone = Counter(each[0] for each in shared if len(each) == 1)
+        notes += [f"only {model} has {count} of them" for model, count in alone.items()]
+    if differ := sum(len(set(each.references)) > 1 for each in joined.values()):
+        notes.append(f"{differ} cases have different references in the logs: the first is taken")
+    return [each.case() for each in joined.values()], notes
 
 
-def _add(cases: dict, log: Answers, model: str, args: LogArguments) -> None:
-    """Add the answers of one model, and count in the log what cannot be added."""
-    kept = []
+def _add(
+    joined: dict[tuple[str, int], _Joined], log: Answers, model: str, question_pattern: str | None
+) -> list[Answer]:
+    """Add the answers of one model and return them; count in the log what cannot be added."""
+    added = []
     for answer in log.answers:
-        question = question_in(answer.question, args.question_pattern)
+        question = question_in(answer.question, question_pattern)
         if question is None:
             log.left_out["the prompt does not fit --question_pattern"] += 1
             continue
         if is_blank(question):
             log.left_out["the question has no text"] += 1
             continue
-        key = (answer.id if args.join == "id" else question_key(question), answer.epoch)
-        entry = cases.setdefault(key, (answer, question, {}, []))
-        if args.join == "id" and question_key(entry[1]) != question_key(question):
-            raise RecordError(
-                f"{log.file}: id {answer.id!r} has another question than in the log before: --join question"
-            )
-        if model in entry[2]:
+        case = joined.setdefault((question_key(question), answer.epoch), _Joined(question, answer.epoch))
+        if model in case.answers:
             log.left_out["the question is in the log before"] += 1
             continue
-        entry[2][model] = answer
-        entry[3].extend([answer.reference] if answer.reference else [])
-        kept.append(answer)
-    log.answers = kept
+        case.answers[model] = answer
+        if answer.reference:
+            case.references.append(answer.reference)
+        added.append(answer)
+    return added

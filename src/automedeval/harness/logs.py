@@ -3,7 +3,6 @@
 - lm-evaluation-harness: `samples_*.jsonl` (0.4.13), one line for each filter, with bare NaN in its JSON.
 - inspect_ai: `.json`, and `.eval` where inspect_ai is installed (0.3.285): a zip file that Python 3.11 alone cannot read.
 - lighteval: `details_*.parquet` (0.13.0), one row for each document.
-- AlpacaEval: a JSON list of `instruction`, `output`, `generator`.
 """
 
 import json
@@ -56,13 +55,9 @@ class Answers:
 
 
 def read_log(path: str, filter_name: str | None = None) -> Answers:
-    """Read a log; its kind is known by its name and its keys.
+    """Read a log; its kind is known by its name and its keys; RecordError if it is none, or cannot be read.
 
-    Args:
-        filter_name: of lm-evaluation-harness, the filter whose answers are taken; by default the first in the file.
-
-    Raises:
-        RecordError: the file cannot be read, or is not one of these logs.
+    `filter_name` is the filter of lm-evaluation-harness whose answers are taken, by default the first in the file.
     """
     file = Path(path)
     if file.suffix == ".eval":
@@ -71,17 +66,13 @@ def read_log(path: str, filter_name: str | None = None) -> Answers:
         return _lighteval(path)
     text = read_text(file)
     if file.suffix == ".jsonl":
-        return _lm_eval(
-            path,
-            [_parsed(line, f"{path}:{number}") for number, line in enumerate(text.split("\n"), 1) if line.strip()],
-            filter_name,
-        )
+        numbered = enumerate(text.split("\n"), 1)
+        lines = [_parsed(line, f"{path}:{number}") for number, line in numbered if line.strip()]
+        return _lm_eval(path, lines, filter_name)
     whole = _parsed(text, path)
     if isinstance(whole, dict) and "eval" in whole:
         return _inspect(path, whole)
-    if isinstance(whole, list):
-        return _alpaca(path, whole)
-    raise RecordError(f"{path}: no log of lm-evaluation-harness, inspect_ai, lighteval or AlpacaEval")
+    raise RecordError(f"{path}: no log of lm-evaluation-harness, inspect_ai or lighteval")
 
 
 def _parsed(text: str, place: str) -> Any:
@@ -215,21 +206,4 @@ def _lighteval(path: str) -> Answers:
         choices = _find(list, doc, "choices")
         reference = told_reference(found.notes, reference_of_choices, choices, doc.get("gold_index"))
         found.answers.append(Answer(str(doc.get("id") or number), question, texts[0], reference))
-    return found
-
-
-def _alpaca(path: str, records: list[Any]) -> Answers:
-    found = Answers(path, None)
-    for number, record in enumerate(records):
-        place = f"{path}, record {number + 1}"
-        _, text = (_get(record, place, name) for name in ("instruction", "output"))
-        generator = _find(str, record, "generator") or found.model
-        if generator != (found.model or generator):
-            raise RecordError(f"{place}: generators {found.model!r} and {generator!r} in one file")
-        found.model = generator
-        if not isinstance(text, str):
-            found.left_out["not a generated text"] += 1
-            continue
-        question = "\n\n".join(filter(str.strip, (_find(str, record, name) for name in ("instruction", "input"))))
-        found.answers.append(Answer(str(number), question, text))
     return found

@@ -10,11 +10,7 @@ Question = str | list[dict[str, str]]
 
 
 def question_of(given: Any, place: str) -> Question:
-    """Return a prompt as a question: a text as it is, a list of messages as their roles and texts.
-
-    Raises:
-        RecordError: it is neither.
-    """
+    """Return a prompt as a question: a text, or messages as their roles and texts; anything else is a RecordError."""
     if isinstance(given, str):
         return given
     if not isinstance(given, list) or not all(
@@ -66,11 +62,7 @@ def with_options(question: Question, options: Mapping[str, str]) -> Question:
 
 
 def question_expression(pattern: str | None) -> re.Pattern | None:
-    """Return --question_pattern as an expression, None where there is none.
-
-    Raises:
-        RecordError: it is no regular expression, or has no group.
-    """
+    """Return --question_pattern as an expression, None without one; RecordError if it is none or has no group."""
     if pattern is None:
         return None
     try:

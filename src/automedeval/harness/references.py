@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from automedeval.records import RecordError
@@ -20,8 +20,7 @@ _COLUMN = re.compile(r"\{\{\s*([\w.]+)\s*\}\}")
 def reference_of(target: Any) -> str | None:
     """Return a target as one text, the texts of a list one a line; None where there is none.
 
-    Raises:
-        RecordError: the target is something else, such as a number: what it stands for is not known.
+    RecordError if it is something else, such as a number: what it stands for is not known.
     """
     given = [each for each in (target if isinstance(target, list | tuple) else [target]) if not _missing(each)]
     if not all(isinstance(each, str) for each in given):
@@ -45,8 +44,7 @@ def _missing(value: Any) -> bool:
 def reference_of_choices(choices: Sequence[Any] | None, gold: int | Sequence[int] | None) -> str | None:
     """Return the right choices of a document as one text; None where it has no choices.
 
-    Raises:
-        RecordError: an index is that of no choice, or a choice is no text.
+    RecordError if an index is that of no choice, or a choice is no text.
     """
     if not choices:
         return None
@@ -55,11 +53,7 @@ def reference_of_choices(choices: Sequence[Any] | None, gold: int | Sequence[int
 
 
 def reference_of_letters(target: Any, options: Mapping[str, str]) -> str | None:
-    """Return a target of inspect_ai as one text, with the options that its letters name; see `lettered`.
-
-    Raises:
-        RecordError: the target is neither a text nor a list of texts.
-    """
+    """Return a target of inspect_ai as one text, with the options that its letters name; see `lettered`, `reference_of`."""
     found: list[Any] = []
     for each in target if isinstance(target, list) else [target]:
         letters = [] if not isinstance(each, str) else [each] if each in options else list(each)
@@ -71,32 +65,21 @@ def reference_of_letters(target: Any, options: Mapping[str, str]) -> str | None:
 def lm_eval_reference(sample: Mapping[str, Any], config: Mapping[str, Any]) -> str | None:
     """Return the reference of a sample of lm-evaluation-harness, which keeps of its target only what `str` makes of it.
 
-    A target that may have been something else than a text is looked up in the document: in the column that the
-    configuration of the task names, else wherever a value is written like that. Nothing of the configuration is run.
-
-    Args:
-        sample: with `doc` and `target`.
-        config: of its task: `doc_to_target` and `doc_to_choice`; empty if it is not known.
-
-    Raises:
-        RecordError: the target cannot be told from what it was.
+    So the target is looked up in `doc` of the sample, in the column that `doc_to_target` of the task's configuration names;
+    `doc_to_choice` names the choices. Nothing of the configuration is run; it is empty if it is not known. RecordError if no
+    column is named, and the target may have been something else than a text.
     """
     doc, target, way = sample.get("doc"), sample.get("target"), config.get("doc_to_target")
-    if found := _column(doc, way):
-        value = found[0]
+    if column := _column(doc, way):
+        value = column[0]
     elif not isinstance(target, str):
         value = target
-    elif _VALUE.fullmatch(target):
-        found = [each for each in _values(doc) if str(each) == target]
-        if len({type(each) for each in found}) != 1 or isinstance(found[0], str):
-            raise RecordError(f"it cannot be told what was written as {target[:60]!r}")
-        value = found[0]
+    elif _VALUE.fullmatch(target) or (way is None and re.search(r"\bNone\b", target)):
+        raise RecordError(f"it cannot be told what was written as {target[:60]!r}")
     else:
         value = target
-        shown = [each for name in _COLUMN.finditer(str(way)) for each in _column(doc, name[0])]
-        if way is None and re.search(r"\bNone\b", target):  # perhaps a template with a column that is null
-            shown = [each for each in _values(doc) if each is None]
-        if any(not str(each or "").strip() for each in shown):
+        parts = [part for name in _COLUMN.finditer(str(way)) for part in _column(doc, name[0])]
+        if any(not str(part or "").strip() for part in parts):
             raise RecordError(f"a part of {target[:60]!r} is empty")
     choices = config.get("doc_to_choice")
     if choices is not None:
@@ -118,12 +101,6 @@ def _column(doc: Any, way: Any) -> list[Any]:
             return []
         doc = doc[name]
     return [doc] if named else []
-
-
-def _values(doc: Any) -> Iterator[Any]:
-    for value in doc.values() if isinstance(doc, dict) else ():
-        yield value
-        yield from _values(value)
 
 
 def _chosen(value: Any, choices: list[Any]) -> Any:

@@ -1,36 +1,21 @@
 """Score the answers of a harness with a judge, each answer by itself."""
 
-import logging
-import os
-from collections import Counter
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 from automedeval.harness.logs import Answer
 from automedeval.harness.questions import is_blank
 from automedeval.harness.writing import score_of, unscored
 from automedeval.judges.base import BaseJudge
-from automedeval.judges.settings import load_by_settings
 from automedeval.models.base import ChatError
 from automedeval.records import AutoMedEvalError, Case, Response, Verdict
-
-SETTINGS = "AUTOMEDEVAL_HARNESS"  # names the YAML file where a harness passes no settings
-
-
-@cache
-def named_judge() -> BaseJudge:
-    """Load the judge of the file that AUTOMEDEVAL_HARNESS names, once in each process; without it the small judge."""
-    return load_by_settings({"config": os.environ.get(SETTINGS)})
 
 
 def score_answers(judge: BaseJudge, answers: Sequence[Answer]) -> list[dict[str, Any]]:
     """Return the score of each answer, as `score_of` does; all are judged in one call.
 
-    An answer that cannot be judged has no score, and its explanation says why; the others are judged without it.
-
-    Raises:
-        ChatError: the judge's model cannot go on, which is no answer's fault.
+    An answer that cannot be judged has no score, and its explanation says why; the others are judged without it. ChatError if
+    the judge's model cannot go on, which is no answer's fault.
     """
     cases: dict[str, Case] = {}
     for answer in answers:
@@ -60,13 +45,3 @@ def _judge(judge: BaseJudge, cases: list[Case], found: dict[str, list[Verdict]],
         elif rest:
             kind = "" if isinstance(error, AutoMedEvalError) else f"{type(error).__name__}: "
             refused[rest[0].id] = f"{rest[0].id}: {kind}{error}"
-
-
-def warn(scores: Sequence[dict[str, Any]], notes: Counter) -> None:
-    """Log what a harness's own log has no place for: how many answers have no score and why, and what `notes` counts."""
-    logger = logging.getLogger(__name__)
-    if reasons := Counter(score["explanation"] for score in scores if not score["valid"]):
-        told = "; ".join(f"{reason} ({count})" for reason, count in reasons.items())
-        logger.warning("automedeval: %d of %d answers have no score: %s", reasons.total(), len(scores), told)
-    for what, count in notes.items():
-        logger.warning("automedeval: of %d %d %s", len(scores), count, what)

@@ -17,14 +17,9 @@ def scored_answers(
 ) -> tuple[list[dict[str, Any]], int]:
     """Return one record for each judged response of a model, and the number of all its responses in the cases.
 
-    A record has id, epoch, and value, explanation, verdicts, valid as `score_of` has them. A response without a verdict has
-    none.
-
-    Args:
-        model: whose responses; None if the cases have responses of one model.
-
-    Raises:
-        RecordError: no such model, or several and none named; a response that is not of a log; a verdict without scores.
+    A record has id, epoch, and value, explanation, verdicts, valid as `score_of` has them. `model` may be None if the
+    cases have responses of one model. RecordError for a model that is not there or not named, a response that is not of a log,
+    and a verdict without scores.
     """
     by_case: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
@@ -57,10 +52,8 @@ def score_of(verdicts: Sequence[Verdict], index: int) -> dict[str, Any]:
     """Return the score of one response by all verdicts that show it: value, explanation, verdicts, valid.
 
     `value` is the mean of the scores of the verdicts that give one, NaN if none does. `explanation` has the first rationale,
-    and why verdicts give no score. `verdicts` and `valid` are numbers of verdicts: all, and those that give a score.
-
-    Raises:
-        RecordError: a verdict has choices, and no scores.
+    and why verdicts give no score. `verdicts` and `valid` are numbers of verdicts: all, and those that give a score. A verdict
+    of choices is a RecordError.
     """
     if chosen := next((verdict for verdict in verdicts if verdict.choices), None):
         raise RecordError(
@@ -73,10 +66,10 @@ def score_of(verdicts: Sequence[Verdict], index: int) -> dict[str, Any]:
     if not valid:
         return unscored(reasons or "no verdict", len(verdicts))
     rationale = next((verdict.rationale for verdict in valid if verdict.rationale), None)
-    told = f"{len(lacking)} of {len(verdicts)} verdicts give no score: {reasons}" if lacking else None
+    unread = f"{len(lacking)} of {len(verdicts)} verdicts give no score: {reasons}" if lacking else None
     return {
         "value": fmean(value for value in values if value is not None),
-        "explanation": "\n\n".join(filter(None, (rationale, told))) or None,
+        "explanation": "\n\n".join(filter(None, (rationale, unread))) or None,
         "verdicts": len(verdicts),
         "valid": len(valid),
     }

@@ -11,7 +11,7 @@ from automedeval.judges.chat_judge import ChatJudge
 from automedeval.judges.requests import Request
 from automedeval.models.base import Answer, Prompt
 from automedeval.models.constraints import UNSEEN
-from automedeval.records import RecordError, Verdict, check_least, digest
+from automedeval.records import RecordError, Verdict, check_choice, check_least, digest
 from automedeval.rubrics.grammar import parse_verdict, reading_from_values
 from automedeval.rubrics.rubric import POINTS, READINGS, Rubric
 from automedeval.stats.checklist import checklist_score
@@ -73,8 +73,7 @@ class ChecklistJudge(OfCriteria, ChatJudge):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_least(self, 1, "criteria_at_once")
-        if self.points not in POINTS:
-            raise RecordError(f"--points must be one of {', '.join(POINTS)}, not {self.points!r}")
+        check_choice("points", self.points, POINTS)
         if self.wording.mode != "checklist":
             raise RecordError(f"the rubric {self.wording.name} has its own criteria, and takes none of a case")
 

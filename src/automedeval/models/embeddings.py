@@ -23,7 +23,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint
 from automedeval.models.device import best_device
 from automedeval.models.precision import best_dtype
-from automedeval.records import RecordError, check_least
+from automedeval.records import RecordError, check_choice, check_least
 
 DTYPES = ("auto", "bfloat16", "float16", "float32")
 # The vector of the first token; the mean over the tokens; the first token's after the checkpoint's own dense layer.
@@ -58,8 +58,7 @@ class Encoder:
         batch_tokens: int | None = None,
         pooling: str | None = None,
     ):
-        if dtype not in DTYPES:
-            raise RecordError(f"--dtype must be one of {', '.join(DTYPES)}, not {dtype!r}")
+        check_choice("dtype", dtype, DTYPES)
         self.device = best_device() if device == "auto" else device
         usual = BATCH_TOKENS_ON_CPU if self.device == "cpu" else BATCH_TOKENS
         self.batch_tokens = usual if batch_tokens is None else batch_tokens
@@ -241,8 +240,7 @@ def _refuse_code(folder: Path) -> None:
 
 def _check_pooling(model: str, folder: Path, pooling: str | None) -> None:
     """Check that the pooling is known, and named where the checkpoint does not say it, and only there."""
-    if pooling is not None and pooling not in POOLINGS:
-        raise RecordError(f"--encoder_pooling must be one of {', '.join(POOLINGS)}, not {pooling!r}")
+    check_choice("encoder_pooling", pooling, POOLINGS)
     if (folder / "modules.json").exists():
         if pooling:
             raise RecordError(f"{model}: its modules.json says how tokens are pooled; leave out --encoder_pooling")

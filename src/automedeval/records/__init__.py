@@ -3,6 +3,7 @@
 Nothing here knows a model, a rubric or a statistic.
 """
 
+from automedeval.records.arguments import check_between, check_choice, check_least, check_patterns
 from automedeval.records.cases import read_cases, table_of
 from automedeval.records.columns import BLANK, Columns, Table, without_blanks
 from automedeval.records.readers import (
@@ -34,45 +35,6 @@ from automedeval.records.types import (
     Verdict,
     VerdictRating,
     as_shown,
-    check_least,
     digest,
     question_text,
 )
-
-__all__ = [
-    "BLANK",
-    "DECISIONS",
-    "PAIR_MODELS",
-    "RATER",
-    "REFERENCE",
-    "AutoMedEvalError",
-    "Case",
-    "CaseCriterion",
-    "CheckedResponse",
-    "Choice",
-    "Columns",
-    "CriterionLabel",
-    "Preference",
-    "Rating",
-    "RecordError",
-    "Response",
-    "Table",
-    "Verdict",
-    "VerdictRating",
-    "as_shown",
-    "check_least",
-    "check_number",
-    "check_ratings",
-    "digest",
-    "named_file",
-    "question_text",
-    "read_cases",
-    "read_lines",
-    "read_placed",
-    "read_records",
-    "read_text",
-    "table_of",
-    "verdicts_file",
-    "without_blanks",
-    "without_repeats",
-]

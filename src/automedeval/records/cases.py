@@ -15,10 +15,7 @@ def read_cases(path: str | Path, least_responses: int = 1, blank: str | None = N
 
     Records of cases (JSON Lines, Parquet, a dataset of the Hub) are read one by one. A table of answers (CSV, a JSON array, a
     spreadsheet, or JSON Lines without the key `responses`) is read as a whole, see `Columns`; a case without an id is named by
-    its question, so that further candidates and another order of the rows change no id.
-
-    Args:
-        blank: what the blank cells of candidates in a table are, "lowest" or "skip", see `without_blanks`.
+    its question, so that further candidates and another order of the rows change no id. `without_blanks` says what `blank` is.
 
     Raises:
         RecordError: a row cannot be read or is no case, an id is repeated, or the file has no case.
@@ -63,8 +60,8 @@ def _opened(
     table = columns.table(str(path), placed, blank)
     answered = [each for each in table.cases if len(each[1].responses) or not least_responses]
     without = len(table.cases) - len(answered)
-    told = [f"cases without an answer, left out: {without:,}"] if without else []
-    return table._replace(cases=answered, told=table.told + told), rows
+    notes = [f"cases without an answer, left out: {without:,}"] if without else []
+    return table._replace(cases=answered, notes=table.notes + notes), rows
 
 
 def _is_table(path: str | Path, row: dict, least_responses: int) -> bool:

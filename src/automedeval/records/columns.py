@@ -19,7 +19,7 @@ NAMES = {
     "reference": ("reference", "reference_answer", "gold", "gold_answer", "ground_truth", "correct_answer", "ideal"),
     "id": ("id", "case_id", "question_id", "qid"),
     "topic": ("topic", "category", "specialty"),
-    "model": ("model", "model_name", "candidate", "system"),
+    "model": ("model", "model_name", "candidate", "system", "generator"),
     "answer": ("answer", "response", "output", "completion", "model_answer", "model_response", "model_output"),
 }
 # Columns of text that no candidate is called by.
@@ -58,8 +58,7 @@ class Columns:
     def named(cls, given: Sequence[str]) -> Self:
         """Return the columns that `--columns` names: ROLE=COLUMN, or a column with a candidate's responses.
 
-        Raises:
-            RecordError: no question, a role that comes twice, or one of model and answer without the other.
+        RecordError for no question, a role that comes twice, or one of model and answer without the other.
         """
         roles: dict[str, Any] = {}
         for entry in given:
@@ -80,8 +79,7 @@ class Columns:
     def guessed(cls, rows: Sequence[dict], least_responses: int = 1) -> Self:
         """Return the columns by their names; a column that holds numbers alone has no responses.
 
-        Raises:
-            UnclearColumns: no column or several for the question, or none with responses although some are needed.
+        UnclearColumns for no column or several with the question, or none with responses although some are needed.
         """
         every = _names(rows)
         named = {role: [name for name in every if _plain(name) in known] for role, known in NAMES.items()}
@@ -133,7 +131,7 @@ class Columns:
                 is none, the rows of a case contradict each other, or a fault of `without_blanks`.
         """
         rows = list(self._checked(placed))
-        cases, told = self._long(rows) if self.model else (self._wide(rows), [])
+        cases, notes = self._long(rows) if self.model else (self._wide(rows), [])
         cases, blanks = without_blanks(source, cases, blank)
         given = [row for _, row in placed]
         unread = [name for name in _names(given) if name not in self.every]
@@ -143,14 +141,14 @@ class Columns:
         ]
         shown = ", ".join(repr(name) if _has_text(name, given) else f"{name!r} (no text)" for name in unread)
         words = sum(_no_value(response.text) for _, case in cases for response in case.responses)
-        told = [
+        notes = [
             f"{len(rows):,} rows, {len(cases):,} cases",
             *([f"not read: {shown}"] if unread else []),
-            *told,
+            *notes,
             *blanks,
             *([f"answers that are words like NA or None, read as they stand: {words:,}"] if words else []),
         ]
-        return Table(self, cases, told)
+        return Table(self, cases, notes)
 
     def _checked(self, placed: Iterable[tuple[str, dict]]) -> Iterator[tuple[str, dict]]:
         """Yield the cells that are read; one that a row lacks is blank."""
@@ -200,8 +198,8 @@ class Columns:
                     others += sum(cell != head[column] for _, cell in given)
             responses = [Response(_text(row[self.model]), _text(row[self.answer])) for _, row in group]
             found.append((place, self._case(head, responses)))
-        told = [f"questions that differ from another of their case in blanks alone: {others:,}"] if others else []
-        return found, told + ([f"{self.id!r} names rows, and no cases"] if any(ids) and not by_id else [])
+        notes = [f"questions that differ from another of their case in blanks alone: {others:,}"] if others else []
+        return found, notes + ([f"{self.id!r} names rows, and no cases"] if any(ids) and not by_id else [])
 
     def _case(self, row: dict, responses: Iterable[Response]) -> Case:
         question, reference, topic, name = (
@@ -217,12 +215,12 @@ class Table(NamedTuple):
     Args:
         columns: what was read.
         cases: place and unchecked case; the id is empty where the table has none.
-        told: how many rows and cases there are and, if there is something, what is not read, blank or not the same.
+        notes: how many rows and cases there are and, if there is something, what is not read, blank or not the same.
     """
 
     columns: Columns
     cases: list[tuple[str, Case]]
-    told: list[str]
+    notes: list[str]
 
 
 def without_blanks(
@@ -233,13 +231,10 @@ def without_blanks(
     Args:
         source: the file, for the error line.
         blank: "lowest": the model was asked and gave no answer, so that the response is an empty text; "skip": it was not
-            asked, and has no response; None: nobody said so.
+            asked, and has no response; None: nobody said so, and blank cells are a RecordError.
 
     Returns:
         The cases, and a line with the count if there are blank cells.
-
-    Raises:
-        RecordError: there are blank cells, and nobody said what they are.
     """
     if blank not in (None, *BLANK):
         raise RecordError(f"blank cells are {' or '.join(BLANK)}, not {blank!r}")
@@ -247,18 +242,18 @@ def without_blanks(
     counts = Counter(response.model for response in cells if not response.text)
     if not counts:
         return list(placed), []
-    told = f"{counts.total():,} of {len(cells):,} answers are blank"
-    told += f" ({', '.join(f'{model} {count:,}' for model, count in counts.items())})"
+    count = f"{counts.total():,} of {len(cells):,} answers are blank"
+    count += f" ({', '.join(f'{model} {number:,}' for model, number in counts.items())})"
     if blank is None:
         raise RecordError(
-            f"{source}: {told}: --blank lowest if the model was asked and gave no answer, which has the lowest score, or "
+            f"{source}: {count}: --blank lowest if the model was asked and gave no answer, which has the lowest score, or "
             "--blank skip if it was not asked"
         )
     if blank == "lowest":
-        return list(placed), [f"{told}, and are empty answers (--blank lowest)"]
+        return list(placed), [f"{count}, and are empty answers (--blank lowest)"]
     given = [tuple(response for response in case.responses if response.text) for _, case in placed]
     settled = [(place, replace(case, responses=responses)) for (place, case), responses in zip(placed, given)]
-    return settled, [f"{told}, and were not asked (--blank skip)"]
+    return settled, [f"{count}, and were not asked (--blank skip)"]
 
 
 def _names(rows: Iterable[dict]) -> list[str]:

@@ -8,17 +8,10 @@ from automedeval.records.types import RecordError
 
 
 def lock(path: Path, doing: str) -> FileLock:
-    """Lock a path for this process, by a file `.NAME.lock` beside it; make the folder that both lie in.
+    """Lock a path for this process until `release` of the returned lock, by a file `.NAME.lock` beside it.
 
-    Args:
-        path: the file or folder that is written; it need not exist.
-        doing: what the process that holds the lock does, for the error line.
-
-    Returns:
-        The lock, held until its `release`.
-
-    Raises:
-        RecordError: another process holds the lock, or the file beside the path cannot be written.
+    The folder that both lie in is made; the path itself need not exist. `doing` says in errors what the lock's holder does.
+    RecordError if another process holds the lock, or the file beside the path cannot be written.
     """
     held = FileLock(path.with_name(f".{path.name}.lock"))
     try:

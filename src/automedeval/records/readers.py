@@ -15,10 +15,8 @@ from automedeval.records.types import LARGEST, Rating, RecordError, _shown
 def read_lines(path: str | Path, hub: bool = False) -> Iterator[tuple[str, dict]]:
     """Yield `(place, object)` for each record of a JSON Lines file, a parquet file or, with `hub`, a dataset of the Hub.
 
-    `place` is "file:line" for error messages. Blank lines are skipped. Memory does not grow with the file.
-
-    Raises:
-        RecordError: the file cannot be read, is not UTF-8, or a line is not a JSON object.
+    `place` is "file:line" for error messages. Blank lines are skipped. Memory does not grow with the file. RecordError if the
+    file cannot be read, is not UTF-8, or a line is not a JSON object.
     """
     file = Path(path)
     if file.suffix.lower() == ".parquet" or (hub and not file.exists() and is_hub_dataset(str(path))):
@@ -136,14 +134,10 @@ def check_number(value: float, name: str, place: str) -> None:
 def check_ratings(
     placed: Iterable[tuple[str, Rating]], models: Mapping[str, Collection[str]]
 ) -> Iterator[tuple[str, Rating]]:
-    """Yield the ratings of some cases, each checked; ratings of other cases are passed over.
+    """Yield the placed ratings of some cases, each checked; ratings of other cases are passed over.
 
-    Args:
-        placed: ("file:line", rating), as `read_placed` yields them.
-        models: case id → the models that the case has a response of.
-
-    Raises:
-        RecordError: another model, a score that is no usable number, or a second rating of the same response.
+    `models` maps the id of a case to the models that it has a response of. RecordError for another model, a score that is no
+    usable number, or a second rating of the same response.
     """
     ours = (each for each in placed if each[1].case_id in models)
     for place, rating in without_repeats(ours, lambda each: each.model):
@@ -154,13 +148,9 @@ def check_ratings(
 
 
 def without_repeats(placed: Iterable[tuple[str, Any]], about: Callable[[Any], Hashable]) -> Iterator[tuple[str, Any]]:
-    """Yield ("file:line", record) of ratings, choices or preferences.
+    """Yield placed ratings, choices or preferences; `about` returns the model, judge or two of them that a record is about.
 
-    Args:
-        about: returns what a record is about within its case: a model, a judge, or two of them.
-
-    Raises:
-        RecordError: an annotator gave two records about the same thing on the same criterion.
+    RecordError if an annotator gave two records about the same thing on the same criterion.
     """
     seen: set[tuple] = set()
     for place, record in placed:
@@ -174,11 +164,11 @@ def without_repeats(placed: Iterable[tuple[str, Any]], about: Callable[[Any], Ha
         yield place, record
 
 
-def read_text(file: Path) -> str:
-    """Return the text of a file; RecordError if it cannot be read or is not UTF-8."""
+def read_text(file: Any, place: str | None = None) -> str:
+    """Return the text of a path or packaged resource, which errors call `place`; RecordError if it cannot be read as UTF-8."""
     try:
         return file.read_text(encoding="utf-8")
     except OSError as error:
-        raise RecordError(f"{file}: {error.strerror or error}") from None
+        raise RecordError(f"{place or file}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
-        raise RecordError(f"{file}: not UTF-8: {error.reason}") from None
+        raise RecordError(f"{place or file}: not UTF-8: {error.reason}") from None

@@ -18,10 +18,8 @@ SEPARATORS = ",;\t"  # spreadsheets write ";" where "," stands in numbers
 def read_rows(path: str | Path, hub: bool = False) -> Iterator[tuple[str, dict]]:
     """Yield `(place, row)` of a .csv, .tsv, .xlsx, .json, .jsonl or .parquet file or, with `hub`, of a dataset of the Hub.
 
-    `place` is "file:line" for error messages. Rows of a table whose cells are all blank are skipped.
-
-    Raises:
-        RecordError: the file cannot be read, is not UTF-8, or does not hold rows.
+    `place` is "file:line" for error messages. Rows of a table whose cells are all blank are skipped. RecordError if the file
+    cannot be read, is not UTF-8, or does not hold rows.
     """
     file = Path(path)
     read = {**SHEETS, ".json": _read_json}.get(file.suffix.lower())
@@ -100,11 +98,7 @@ class NoText:
 
 
 def _cell(shown: Any, written: Any) -> Any:
-    """Return what a cell of a spreadsheet holds: its text, also if it is a number; "" if it is blank; else no text.
-
-    Args:
-        shown, written: the cell with its value, and with its formula.
-    """
+    """Return the text of a cell, also of a number, "" if it is blank, else NoText; `written` is the cell with its formula."""
     value = shown.value
     if shown.data_type == "e":
         return NoText(f"the error {value}")
@@ -123,10 +117,7 @@ def filled(cell: Any) -> bool:
 def _named(file: Path, placed: Iterable[tuple[str, list]]) -> Iterator[tuple[str, dict]]:
     """Yield the rows by the names in the first one; rows without a filled cell are left out, as blank lines are.
 
-    A column without a name gets the one that pandas gives it, "Unnamed: 0" and so on.
-
-    Raises:
-        RecordError: two columns have one name.
+    A column without a name gets the one that pandas gives it, "Unnamed: 0" and so on. No two columns may have one name.
     """
     names: list[str] = []
     for place, cells in placed:

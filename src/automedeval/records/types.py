@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, Self, get_args, get_origin
+from typing import Any, ClassVar, Self, get_args, get_origin
 
 LARGEST = 1e6  # the squares of larger numbers are too coarse to compare
 RESERVED_MODELS = ("tie", "neither")  # a choice is a model's name or one of these
@@ -32,14 +32,6 @@ class RecordError(AutoMedEvalError):
 def digest(value: object, **options: Any) -> str:
     """Return twelve hexadecimal digits (SHA-256) over a value as JSON; `options` are those of `json.dumps`."""
     return hashlib.sha256(json.dumps(value, **options).encode()).hexdigest()[:12]
-
-
-def check_least(arguments: object, least: int, *names: str) -> None:
-    """Raise RecordError if one of the named attributes, which are command-line arguments, is less than `least`; None passes."""
-    for name in names:
-        value = getattr(arguments, name)
-        if value is not None and value < least:
-            raise RecordError(f"--{name} must be at least {least}, not {value}")
 
 
 def _shown(value: object) -> str:
@@ -105,6 +97,39 @@ class Record:
         known = {name: getattr(self, name) for name, *_ in _layout(type(self))}
         known = {name: list(value) if isinstance(value, tuple) else value for name, value in known.items()}
         return known | getattr(self, "extra", {})
+
+
+@dataclass(frozen=True)
+class LogRecord(Record):
+    """What a judge or a checker says of a case: `author` says who, and `key` about what."""
+
+    case_id: str
+    verb: ClassVar[str] = "judged"
+
+    @property
+    def author(self) -> tuple[str, ...]:
+        """Return who wrote the record: its name first."""
+        raise NotImplementedError
+
+    @property
+    def settings(self) -> str | None:
+        """Return the fingerprint of the author's settings, None if the record has none."""
+        return getattr(self, "extra", {}).get("settings")
+
+    def check(self, place: str, *digests: str) -> None:
+        """Check that the texts of the case are still those that the author saw; a record without a digest passes.
+
+        Args:
+            place: "file:line" of the record, for the error message.
+            digests: `Case.digest` of the case as it is now, in each form in which it may have been shown.
+
+        Raises:
+            RecordError: the texts of the case changed.
+        """
+        if getattr(self, "extra", {}).get("case_digest", digests[0]) not in digests:
+            raise RecordError(
+                f"{place}: the texts of case {self.case_id!r} changed after {self.author[0]!r} {self.verb} it"
+            )
 
 
 def _extra(record: dict, known: Iterable[str]) -> dict[str, Any]:
@@ -208,8 +233,7 @@ class Case:
         given = _take(record, "responses", (list,), ... if least_responses else [])
         responses = tuple(Response.from_dict(response) for response in given)
         if len(responses) < least_responses:
-            few = f"{len(responses)} of the {least_responses} responses needed" if responses else "no response"
-            raise RecordError(f"case {case_id!r} has {few}")
+            raise RecordError(f"case {case_id!r} has no response")
         names = [response.model for response in responses]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -351,7 +375,7 @@ class VerdictRating(Record):
 
 
 @dataclass(frozen=True)
-class Verdict(Record):
+class Verdict(LogRecord):
     """A judge's answer about a case, or about some of its responses.
 
     `order` lists the indices of the case's responses as they were shown (slot 0 first). `scores` and `expected_scores` are in
@@ -369,7 +393,6 @@ class Verdict(Record):
     could not read it. The key "empty" names the models whose response is empty, which every judge puts lowest.
     """
 
-    case_id: str
     judge: str
     rubric: str
     order: tuple[int, ...]
@@ -458,27 +481,9 @@ class Verdict(Record):
         shown += [self.criterion_scores] if self.criterion_scores else []
         return digest(shown, sort_keys=True)
 
-    @property
-    def settings(self) -> str | None:
-        """Return the fingerprint of the judge's settings, None if the record has none."""
-        return self.extra.get("settings")
-
-    def check(self, place: str, *digests: str) -> None:
-        """Check that the texts of the case are still those that were judged; a verdict without a digest passes.
-
-        Args:
-            place: "file:line" of the verdict, for the error message.
-            digests: `Case.digest` of the case as it is now, in each form in which it may have been shown.
-
-        Raises:
-            RecordError: the texts of the case changed.
-        """
-        if self.extra.get("case_digest", digests[0]) not in digests:
-            raise RecordError(f"{place}: the texts of case {self.case_id!r} changed after {self.judge!r} judged it")
-
 
 @dataclass(frozen=True)
-class CheckedResponse(Record):
+class CheckedResponse(LogRecord):
     """What a checker found of the statements of one response.
 
     `evidence` says what they were compared with: "reference", "books" or "answers" (of the same case). Each of `statements`
@@ -487,7 +492,8 @@ class CheckedResponse(Record):
     of the label; a contradiction that a rule saw names the `rule`.
     """
 
-    case_id: str
+    verb: ClassVar[str] = "checked"
+
     model: str
     checker: str
     evidence: str
@@ -504,20 +510,10 @@ class CheckedResponse(Record):
         """Return who checked, and against what."""
         return (self.checker, self.evidence)
 
-    @property
-    def settings(self) -> str | None:
-        """Return the fingerprint of the checker's settings, None if the record has none."""
-        return self.extra.get("settings")
-
-    def check(self, place: str, *digests: str) -> None:
-        """Raise RecordError if the texts of the case are not those that were checked."""
-        if self.extra.get("case_digest", digests[0]) not in digests:
-            raise RecordError(f"{place}: the texts of case {self.case_id!r} changed after {self.checker!r} checked it")
-
 
 RATER = "rater:"  # begins the judge's name if the scores of one rater are the verdict
 # The models of synthetic responses, by what they are of the question's own answer.
-PAIR_MODELS = {kind: f"answer-{kind}" for kind in ("right", "near", "far", "cut", "harmed", "reworded")}
+PAIR_MODELS = {kind: f"answer-{kind}" for kind in ("right", "near", "far", "cut")}
 
 
 def question_text(question: str | list[dict[str, str]]) -> str:

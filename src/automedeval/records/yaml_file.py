@@ -6,32 +6,37 @@ from typing import Any, NoReturn
 
 import yaml
 
+from automedeval.records.readers import read_text
 from automedeval.records.types import AutoMedEvalError, RecordError
 
-MOST_VALUES = 100_000  # in one file, with every alias written out
+MOST_VALUES, MOST_CHARACTERS = 100_000, 10_000_000  # in one file, with every alias written out
 _KINDS = {str: "a text", int: "a whole number", bool: "true or false", list: "a list", dict: "a mapping"}
 
 
 def load_yaml(text: str | bytes) -> Any:
     """Return the content of a YAML text; it consists of plain values, and tags cannot make other objects.
 
-    Raises:
-        ValueError: it is not YAML, or holds more than `MOST_VALUES` values: a few lines of aliases of aliases stand for
-            billions, and a digest visits each of them. The message has one line.
+    ValueError, with one line, if it is not YAML, or holds more than `MOST_VALUES` values or `MOST_CHARACTERS` characters: a few
+    lines of aliases of aliases stand for billions, and a digest visits each of them.
     """
     try:
         content = yaml.safe_load(text)
     except Exception as error:  # noqa: BLE001  faulty values raise ten kinds beside YAMLError
         raise ValueError(f"not YAML: {' '.join(str(error).split())[:300]}") from None
-    found, waiting = 0, [content]
+    values, characters, waiting = 0, 0, [content]
     while waiting:
         value = waiting.pop()
-        waiting += (
-            [*value.keys(), *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else []
-        )
-        found += 1
-        if found + len(waiting) > MOST_VALUES:
+        values += 1
+        if isinstance(value, dict):
+            waiting += [*value.keys(), *value.values()]
+        elif isinstance(value, list):
+            waiting += value
+        elif isinstance(value, str):
+            characters += len(value)
+        if values + len(waiting) > MOST_VALUES:
             raise ValueError(f"holds more than {MOST_VALUES:,} values, with its aliases written out")
+        if characters > MOST_CHARACTERS:
+            raise ValueError(f"holds more than {MOST_CHARACTERS:,} characters, with its aliases written out")
     return content
 
 
@@ -44,20 +49,13 @@ class YamlFile:
         self.place = place
 
     def read(self, file: Any = None) -> Any:
-        """Return the content of `file`, a path or packaged resource; by default of the file at `place`.
-
-        Raises:
-            AutoMedEvalError: the file cannot be read, is not UTF-8, or `load_yaml` refuses it.
-        """
+        """Return the content of `file`, a path or packaged resource, or else of the file at `place`."""
         try:
-            return load_yaml((file or Path(self.place)).read_text(encoding="utf-8"))
-        except OSError as error:
-            problem = str(error.strerror or error)
-        except UnicodeDecodeError:
-            problem = "not UTF-8"
+            return load_yaml(read_text(file or Path(self.place), self.place))
+        except RecordError as error:
+            raise self.error(str(error)) from None
         except ValueError as error:
-            problem = str(error)
-        raise self.error(f"{self.place}: {problem}")
+            raise self.error(f"{self.place}: {error}") from None
 
     def fail(self, key: str, problem: str) -> NoReturn:
         """Raise the error that names the file and the key."""
@@ -72,12 +70,14 @@ class YamlFile:
         allowed: Sequence[str] = (),
         *,
         inside: str = "",
+        least: int | None = None,
     ) -> Any:
         """Return `mapping[key]` after checking its type and, if some values are `allowed`, its value or items.
 
         Args:
             default: for a missing key; without a default the key is required.
             inside: stands before the key in errors, for instance "scale.".
+            least: the smallest number that is allowed.
         """
         if key not in mapping:
             if default is ...:
@@ -86,6 +86,8 @@ class YamlFile:
         value = mapping[key]
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             self.fail(inside + key, f"must be {_KINDS[kind]}, not {value!r}")
+        if least is not None and isinstance(value, int) and value < least:
+            self.fail(inside + key, f"must be at least {least}, not {value}")
         for item in value if isinstance(value, list) else [value]:
             if allowed and item not in allowed:
                 self.fail(inside + key, f"{item!r} is not one of {', '.join(allowed)}")

@@ -16,17 +16,3 @@ from automedeval.rubrics.rubric import (
     read_rubric,
     without_scale,
 )
-
-__all__ = [
-    "COUNTED",
-    "LIKELIHOOD",
-    "TAGS",
-    "Criterion",
-    "Questions",
-    "Rubric",
-    "RubricError",
-    "packaged_rubrics",
-    "read_questions",
-    "read_rubric",
-    "without_scale",
-]

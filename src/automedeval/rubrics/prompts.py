@@ -1,11 +1,12 @@
 """Render every prompt: a template and a case's texts become chat messages.
 
 Data sets and judges both use `judge_messages`, so training and judging prompts are equal. Templates render with
-StrictUndefined: an undefined name is an error. A rubric's template renders in Jinja's sandbox, because people pass rubrics
-on: it reads what it is given, but no file, runs no Python, and takes no more memory than texts of `LONGEST` characters.
+StrictUndefined: an undefined name is an error. A rubric's template renders in a sandbox, because people pass rubrics on: it
+reads what it is given, but no file, runs no Python, and takes no more memory than a text of `LONGEST` characters.
 """
 
 import hashlib
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -15,14 +16,13 @@ from typing import Any
 import jinja2
 from jinja2 import nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
-from jinja2.visitor import NodeTransformer
 
 from automedeval.models.base import Messages
 from automedeval.records import CaseCriterion, digest, question_text
 from automedeval.rubrics.grammar import answer_form
 from automedeval.rubrics.rubric import TEMPLATES, Rubric, RubricError
 
-LONGEST = 20_000_000  # characters that a rubric's template may make, in its text and in all values on the way to it
+LONGEST = 20_000_000  # characters that a rubric's template may write
 SENTENCE_END = re.compile(r"[.!?…。！？][\"'”’)\]]*(?=\s|\Z)")
 
 
@@ -39,53 +39,49 @@ def _encodable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-# What a rubric's template may do with a text or a table: nothing whose result is much longer than what it is made of.
-_METHODS = {
-    str: {"endswith", "lower", "lstrip", "rstrip", "split", "splitlines", "startswith", "strip", "upper"},
-    dict: {"get", "items", "keys", "values"},
-}
-_FILTERS = {
-    "abs", "capitalize", "count", "d", "default", "first", "float", "int", "last", "length", "lower", "string", "trim", "upper",
-}  # fmt: skip
-_LEFT = "characters left"  # how many a template may still make: a name with a blank, which no template can use
-_MADE = (nodes.BinExpr, nodes.Call, nodes.Concat, nodes.Dict, nodes.Filter, nodes.List, nodes.Tuple)
+# What the template of a rubric may consist of. None of it makes a text that is much longer than what it is made of, so it is
+# enough to count what the template writes.
+_ALLOWED = frozenset(
+    {
+        nodes.Template, nodes.TemplateData, nodes.Output, nodes.Block, nodes.If, nodes.For, nodes.Assign,
+        nodes.Name, nodes.Const, nodes.Getattr, nodes.Getitem, nodes.Slice, nodes.Tuple, nodes.Call,
+        nodes.Filter, nodes.Keyword, nodes.Test, nodes.Compare, nodes.Operand, nodes.CondExpr, nodes.And, nodes.Or, nodes.Not,
+        nodes.Add, nodes.Sub, nodes.Mul, nodes.Div, nodes.FloorDiv, nodes.Mod, nodes.Neg, nodes.Pos,
+    }
+)  # fmt: skip
+_FILTERS = ("abs", "capitalize", "default", "first", "float", "int", "last", "length", "lower", "trim", "upper")
 
 
-def _count(context: jinja2.runtime.Context, size: int) -> None:
-    left = context.resolve(_LEFT)
-    left[0] -= size + 20  # as much as an empty text takes
-    if left[0] < 0:
-        raise SecurityError(f"makes more than {LONGEST:,} characters")
+def _check_template(tree: nodes.Template) -> None:
+    """Raise SecurityError if a rubric's template has a statement or an expression that is not among the allowed ones."""
+    for node in tree.find_all(nodes.Node):
+        allowed = type(node) in _ALLOWED
+        if isinstance(node, nodes.Call):
+            called = node.node
+            plain = not (node.args or node.kwargs or node.dyn_args or node.dyn_kwargs)
+            allowed = plain and isinstance(called, nodes.Getattr) and called.attr == "items"
+        elif isinstance(node, nodes.Tuple):
+            allowed = node.ctx == "store"
+        elif isinstance(node, nodes.For):
+            allowed = not node.recursive
+        elif isinstance(node, nodes.Name):
+            allowed = node.name not in ("self", "super")  # the blocks as texts
+        if not allowed:
+            raise SecurityError(f"line {node.lineno}: {type(node).__name__} is not allowed in the template of a rubric")
 
 
-@jinja2.pass_context
-def _counted(context: jinja2.runtime.Context, value: Any) -> Any:
-    """Count the characters in a value, and in what it holds; return it."""
-    parts = [value]
-    while parts:
-        part = parts.pop()
-        _count(context, len(part) if isinstance(part, str) else 0)
-        if isinstance(part, dict):
-            parts += [*part, *part.values()]
-        elif isinstance(part, list | tuple):
-            parts += part
-    return value
-
-
-@jinja2.pass_context
-def _joined(context: jinja2.runtime.Context, values: Iterable[Any], between: str = "") -> str:
-    pieces = []
-    for value in values:
-        pieces.append(str(value))
-        _count(context, len(pieces[-1]) + len(between))
+def _joined(values: Iterable[Any], between: str = "") -> str:
+    if isinstance(values, str):
+        raise SecurityError("join takes a list of texts")
+    pieces = [str(value) for value in itertools.islice(values, LONGEST)]
+    _check_length(sum(len(piece) + len(between) for piece in pieces))
     return between.join(pieces)
 
 
-@jinja2.pass_context
-def _replaced(context: jinja2.runtime.Context, text: Any, old: str, new: str) -> str:
-    text = str(text)
-    _count(context, text.count(old) * len(new))
-    return text.replace(old, new)
+def _replaced(text: Any, old: str, new: str) -> str:
+    if len(new) > len(old):
+        raise SecurityError("replace puts no longer text in the place of a shorter one")
+    return str(text).replace(old, new)
 
 
 def _number(form: str, number: float) -> str:
@@ -94,91 +90,47 @@ def _number(form: str, number: float) -> str:
     return form % number
 
 
-class _Counting(NodeTransformer):
-    """Have a template count what it makes: each value of an expression, and each piece that it writes."""
-
-    def generic_visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> nodes.Node:
-        node = super().generic_visit(node, *args, **kwargs)
-        if isinstance(node, nodes.CallBlock):
-            assert isinstance(node.call, nodes.Filter)  # of the call that was counted just before
-            call = node.call.node
-            assert isinstance(call, nodes.Call)
-            node.call = call  # it has to be a call; what the macro writes is counted in it
-        elif isinstance(node, nodes.Output):
-            node.nodes = [each if isinstance(each, nodes.Filter) else self._counted(each) for each in node.nodes]
-        made = isinstance(node, _MADE) or (isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice))
-        if made and isinstance(node, nodes.Expr) and getattr(node, "ctx", "load") == "load":
-            return self._counted(node)
-        return node
-
-    def _counted(self, node: nodes.Expr) -> nodes.Filter:
-        return nodes.Filter(node, "counted", [], [], None, None, lineno=node.lineno)
+def _check_length(size: int) -> None:
+    if size > LONGEST:
+        raise SecurityError(f"makes more than {LONGEST:,} characters")
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
-    """Jinja's sandbox without other templates, within a bound on what a template makes.
+    """Jinja's sandbox for the templates of rubrics, whose operators take numbers alone.
 
-    Its operators, methods and filters make no result that is much longer than what they are given, and all that they make
-    is counted. That bounds what a template can reach and how much memory it takes, not how long: loops within loops can run for
-    hours.
+    It bounds what a template can reach and how much memory it takes, not how long: loops within loops can run for hours.
     """
 
-    intercepted_binops = frozenset({"*", "**", "%"})
+    intercepted_binops = frozenset({"+", "-", "*", "/", "//", "%"})
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.filters = {name: self.filters[name] for name in _FILTERS}
-        self.filters |= {"counted": _counted, "format": _number, "join": _joined, "replace": _replaced}
-        del self.globals["lipsum"]
-        self._safe: dict[tuple[type, str], bool] = {}
-
-    def from_string(self, source: str | nodes.Template, *args: Any, **kwargs: Any) -> jinja2.Template:
-        return super().from_string(
-            _Counting().visit(self.parse(source) if isinstance(source, str) else source), *args, **kwargs
-        )
-
-    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        """Ask once for each type and name, on which alone the answer depends: it is asked dozens of times a prompt."""
-        key = (type(obj), attr)
-        if key not in self._safe:
-            names = next((names for kind, names in _METHODS.items() if isinstance(obj, kind)), None)
-            allowed = type(obj).__module__ != "builtins" if names is None else attr in names
-            self._safe[key] = allowed and super().is_safe_attribute(obj, attr, value)
-        return self._safe[key]
-
-    def wrap_str_format(self, value: Any) -> None:
-        """Treat `str.format` as any other method: it is none of `_METHODS`."""
+        self.filters |= {"format": _number, "join": _joined, "replace": _replaced}
+        self.globals.clear()
 
     def call_binop(self, context: jinja2.runtime.Context, operator: str, left: Any, right: Any) -> Any:
-        numbers = all(isinstance(each, int | float) and abs(each) < 1e15 for each in (left, right))
-        if operator == "**" or not numbers:
-            raise SecurityError(
-                f"a template may use {operator} {'not at all' if numbers else 'on numbers below 1e15 only'}"
-            )
+        if not all(isinstance(each, int | float) and abs(each) < 1e15 for each in (left, right)):
+            raise SecurityError(f"a template may use {operator} on numbers below 1e15 only")
         return super().call_binop(context, operator, left, right)
 
 
-def _no_other(name: str) -> None:
-    raise SecurityError(f"a template may not read another file: {name!r}")
-
-
 @lru_cache(maxsize=64)
-def _template(source: str, ours: bool = False) -> jinja2.Template:
-    """Return a template's source compiled: of this package (`ours`), or a rubric's, which may be somebody else's."""
+def _template(source: str, packaged: bool = False) -> jinja2.Template:
+    """Return a compiled template: one of this package's prompts, or the template of a rubric, whose author is unknown."""
     # Plain text for a model, not HTML: escaping would change what is judged.
-    environment = (jinja2.Environment if ours else _Sandbox)(
-        loader=jinja2.FunctionLoader(_no_other),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=False,
+    environment = (jinja2.Environment if packaged else _Sandbox)(
+        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["fenced"] = fenced
-    return environment.from_string(source)
+    tree = environment.parse(source)
+    if not packaged:
+        _check_template(tree)
+    return environment.from_string(tree)
 
 
 def _packaged(name: str) -> jinja2.Template:
-    return _template((TEMPLATES / f"{name}.jinja").read_text(encoding="utf-8"), ours=True)
+    return _template((TEMPLATES / f"{name}.jinja").read_text(encoding="utf-8"), packaged=True)
 
 
 def template_fingerprint(name: str, settings: str = "") -> str:
@@ -187,8 +139,12 @@ def template_fingerprint(name: str, settings: str = "") -> str:
 
 
 def _block(template: jinja2.Template, name: str, names: dict[str, Any]) -> str:
-    context = template.new_context(names | {_LEFT: [LONGEST]})
-    return _encodable("".join(template.blocks[name](context)).strip())
+    pieces, size = [], 0
+    for piece in template.blocks[name](template.new_context(names)):
+        size += len(piece) + 20  # as much as an empty text takes
+        _check_length(size)
+        pieces.append(piece)
+    return _encodable("".join(pieces).strip())
 
 
 def _given(reference: str | None) -> dict[str, str]:

@@ -24,13 +24,9 @@ PACKAGED = "automedeval"  # the rubric of a checkpoint that was published withou
 
 
 def rubric_to_publish(checkpoint: Path, given: str | None = None) -> str:
-    """Return the rubric that goes out with a checkpoint: the given one, the one in its folder, or the packaged one.
+    """Return the rubric that goes out with a checkpoint: the given file or id, the one in its folder, or the packaged one.
 
-    Args:
-        given: the path of a .yaml file or the id of a packaged rubric.
-
-    Raises:
-        RecordError: the checkpoint was trained for another rubric, or for one that is not packaged and is not given.
+    RecordError if it was trained for another rubric, or for one that is not packaged and is not given.
     """
     trained_for: Sequence[str] = (read_record(checkpoint) or {}).get("rubrics", ())
     packaged = {read_rubric(name).name: name for name in packaged_rubrics()}
@@ -50,12 +46,7 @@ def rubric_to_publish(checkpoint: Path, given: str | None = None) -> str:
 def files_to_publish(name: str, version: str) -> dict[str, bytes]:
     """Return the folder that goes out with a judge, by path: the rubric, its template, and the record of both.
 
-    Args:
-        name: of the rubric, as `read_rubric` takes it.
-        version: of AutoMedEval.
-
-    Raises:
-        RubricError: the rubric is faulty, or its template cannot be rendered.
+    `version` is that of AutoMedEval. RubricError if the rubric is faulty, or its template cannot be rendered.
     """
     rubric = read_rubric(name)
     record = {
@@ -70,14 +61,10 @@ def files_to_publish(name: str, version: str) -> dict[str, bytes]:
 
 
 def published_rubric(model: str) -> Rubric | None:
-    """Return the rubric that a checkpoint was published with; None for one that was published without.
+    """Return the rubric that a checkpoint (folder or Hub id) was published with; None for one that was published without.
 
-    Args:
-        model: its folder or Hub id; what is not on this machine is downloaded.
-
-    Raises:
-        RecordError: there is no such checkpoint; or the rubric, or the prompts that this version makes of it, are not those
-            that it was published with.
+    RecordError if there is no such checkpoint, or the rubric, or the prompts that this version makes of it, are not those that
+    it was published with.
     """
     folder = checkpoint_folder(model) / FOLDER
     if not (folder / RECORD).is_file():
@@ -106,10 +93,7 @@ def published_rubric(model: str) -> Rubric | None:
 def rubric_of(model: str, given: Rubric | None) -> Rubric:
     """Return the rubric by which a checkpoint judges: the given one, else its own, else `automedeval`.
 
-    Warns if the given one differs from its own in the version alone.
-
-    Raises:
-        RecordError: a fault of `published_rubric`, or the given one has the id of its own, and another wording.
+    Warns if the given one differs from its own in the version alone; RecordError if it has the same id and another wording.
     """
     own = published_rubric(model)
     if given is None:

@@ -11,7 +11,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from automedeval.records import AutoMedEvalError, CaseCriterion, digest
+from automedeval.records import AutoMedEvalError, CaseCriterion, RecordError, digest, read_text
 from automedeval.records.yaml_file import YamlFile
 
 MODES = ("pointwise", "pairwise", "listwise", "checklist")
@@ -176,12 +176,9 @@ def without_scale(rubric: str) -> bool:
 
 
 def read_rubric(name: str | Path) -> Rubric:
-    """Read a packaged rubric by id, or a user's own by the path of its YAML file.
+    """Read a packaged rubric by id, or a user's own by the path of its YAML file; RubricError if it is faulty.
 
     A template is searched beside the YAML file first, then among the packaged ones.
-
-    Raises:
-        RubricError: no such rubric, not YAML, or a key that is missing, unknown or wrong.
     """
     path, place = _rubric_path(name)
     reader = _Reader(place)
@@ -215,8 +212,7 @@ def _template_path(name: str, beside: Path | None) -> Any:
 def read_questions(path: str | Path | None = None) -> Questions:
     """Read the questions about verdicts: the packaged "verdict" (the default) or "verification", or those of a YAML file.
 
-    Raises:
-        RubricError: the file cannot be read, is not YAML, or has a key that is missing, unknown or wrong.
+    RubricError if the file cannot be read, is not YAML, or has a key that is missing, unknown or wrong.
     """
     name = "verdict" if path is None else str(path)
     if name in PACKAGED_QUESTIONS:
@@ -319,6 +315,6 @@ class _Reader(YamlFile):
         if (place := _template_path(name, beside)) is None:
             self.fail("template", f"no file {name!r} beside the rubric nor among the packaged templates")
         try:
-            return place.read_text(encoding="utf-8")
-        except UnicodeDecodeError:
-            self.fail("template", f"{name!r} is not UTF-8")
+            return read_text(place, name)
+        except RecordError as error:
+            self.fail("template", str(error))

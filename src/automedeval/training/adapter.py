@@ -10,7 +10,7 @@ from peft import LoraConfig
 from sentence_transformers import CrossEncoder
 from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
 
-from automedeval.cli import git_commit, installed_versions
+from automedeval.cli import describe_run
 from automedeval.models.checkpoints import fingerprint
 from automedeval.models.cross_encoder import TOKENS, load_cross_encoder, save_adapter
 from automedeval.records import RecordError, digest
@@ -59,9 +59,7 @@ def train_adapter(
     identity |= {**lora, "rows": digest(rows), "encoder": fingerprint(base, [])}
     record = {
         "identity": plain(identity),
-        "arguments": plain({name: value for group in (arguments, training) for name, value in vars(group).items()}),
-        "versions": installed_versions("sentence-transformers", "peft", "datasets"),
-        "commit": git_commit(),
+        **plain(describe_run(arguments, training, libraries=("sentence-transformers", "peft", "datasets"))),
         **(facts or {}),
     }
     if begin(output, record):

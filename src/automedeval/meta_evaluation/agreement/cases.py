@@ -45,7 +45,7 @@ class Cases:
     def read(cls, path: str, limit: int | None = None, blank: str | None = None) -> "Cases":
         """Read the first `limit` cases of a file, or all; `blank` as `read_cases` has it."""
         table = table_of(path, blank=blank)
-        notes = [f"{path}: {'; '.join(table.told)}"] if table and len(table.told) > 1 else []
+        notes = [f"{path}: {'; '.join(table.notes)}"] if table and len(table.notes) > 1 else []
         return cls(list(islice(read_cases(path, blank=blank), limit)), path, notes)
 
     def __len__(self) -> int:
