@@ -90,8 +90,6 @@ def test_layers_and_hash_are_those_of_bert_score(tiny: dict[str, str], monkeypat
     expected, name = bert_score.score(PREDICTIONS, REFERENCES, model_type=folder, return_hash=True)
     assert same_as_bert_score(found, expected)
     assert found["bert_score_hash"] == name
-    half = berts(tiny, ["a"], ["a"], dtype="bfloat16")
-    assert half["bert_score_hash"] == f"{name}_bfloat16"
     assert found["revisions"] == {}, "a folder has no revision"
 
 
@@ -123,12 +121,15 @@ def test_of_several_references_the_best_counts(tiny: dict[str, str]) -> None:
     assert near(found, [max(each) for each in zip(*singly)], 1e-4)
 
 
-@pytest.mark.parametrize("batch_tokens", [1, 100, 100_000])
-def test_batches_and_order_change_nothing(tiny: dict[str, str], batch_tokens: int) -> None:
+@pytest.mark.parametrize("batch", [1, 100, 100_000])
+def test_batches_and_order_change_nothing(tiny: dict[str, str], batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
     order = random.Random(0).sample(range(len(PREDICTIONS)), len(PREDICTIONS))
     mixed = [[texts[place] for place in order] for texts in (PREDICTIONS, REFERENCES)]
     for score, key in ((berts, "bert_score"), (barts, "bart_score")):
-        whole, found = score(tiny, PREDICTIONS, REFERENCES)[key], score(tiny, *mixed, batch_tokens=batch_tokens)[key]
+        whole = score(tiny, PREDICTIONS, REFERENCES)[key]
+        with monkeypatch.context() as patched:
+            patched.setattr(metric, "BATCH", batch)
+            found = score(tiny, *mixed)[key]
         columns = [(whole, found)] if key == "bart_score" else list(zip(whole.values(), found.values()))
         assert all(near(two, [one[place] for place in order], 1e-5) for one, two in columns)
 
@@ -165,7 +166,7 @@ def test_ten_thousand_items_read_each_text_once(tiny: dict[str, str]) -> None:
     for score, what, most in ((berts, "bert_model", len(texts)), (barts, "bart_model", 20)):
         score(tiny, PREDICTIONS, REFERENCES)  # loads the model
         layers = 2 if what == "bert_model" else None
-        network = metric._load(what, tiny["roberta" if layers else "bart"], layers, "cpu", "float32").network
+        network = metric._load(what, tiny["roberta" if layers else "bart"], layers, "cpu").network
         rows: list[int] = []
         encoder = network if layers else network.model.encoder
         handle = encoder.register_forward_hook(lambda *given, rows=rows: rows.append(len(given[-1].last_hidden_state)))
@@ -224,13 +225,6 @@ def test_a_tokenizer_that_knows_no_window_takes_the_models(tiny: dict[str, str],
         assert one["truncated"] == [0, 1]
 
 
-def test_half_precision_is_near(tiny: dict[str, str]) -> None:
-    for score, key, tolerance in ((berts, "mean_bert_score", 1e-2), (barts, "mean_bart_score", 5e-2)):
-        one, two = (score(tiny, PREDICTIONS, REFERENCES, dtype=dtype)[key] for dtype in ("float32", "bfloat16"))
-        assert one != two
-        assert two == pytest.approx(one, abs=tolerance)
-
-
 def weights_gone(tiny: dict[str, str], folder: Path) -> str:
     shutil.copytree(tiny["bart"], folder / "gone")
     weights = load_file(folder / "gone" / "model.safetensors")
@@ -252,8 +246,6 @@ def weights_gone(tiny: dict[str, str], folder: Path) -> str:
         ({"references": ["a", ["b", b"c"]]}, r"references\[1\] must be a text, not bytes"),
         ({"predictions": ["a", "\ud800"]}, r"predictions\[1\] contains half a surrogate pair"),
         ({"bart_direction": "both"}, "bart_direction must be one of reference_to_prediction, "),
-        ({"dtype": "float64"}, "dtype must be one of float32, bfloat16, float16, not 'float64'"),
-        ({"batch_tokens": 0}, "batch_tokens must be a whole number of at least 1, not 0"),
         ({"bert_model": None, "bart_model": None}, "both None"),
         ({"bert_num_layers": None}, "bert_num_layers must be given; bert-score's table has no such model"),
         ({"bert_num_layers": 4}, "bert_num_layers must be from 1 to 3, not 4"),
