@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from automedeval.models.checkpoints import loading
 from automedeval.models.model_paths import find_model, user_models
-from automedeval.records import AutoMedEvalError, RecordError, check_least
+from automedeval.records import RecordError, check_least
 from automedeval.records.journal import ALONE, Processes
 
 ENCODER = "models/all-MiniLM-L6-v2"  # where `make demo` puts it
@@ -55,13 +56,6 @@ class ChatArguments:
         },
     )
     device: str = field(default="auto", metadata={"help": "cpu, cuda, cuda:N, mps, or auto: a GPU if there is one"})
-    attn_implementation: str = field(
-        default="sdpa",
-        metadata={
-            "help": "attention kernel, as in transformers; sdpa becomes eager for architectures that sdpa cannot compute, and "
-            "flash_attention_2 becomes sdpa without flash-attn"
-        },
-    )
     batch_tokens: int = field(
         default=0,
         metadata={
@@ -117,13 +111,6 @@ class ChatArguments:
             "else off, because another model may come to answer under the same name"
         },
     )
-    judge_revision: str | None = field(
-        default=None,
-        metadata={
-            "help": "endpoint: your name for what now answers as openai:MODEL, as a commit; verdicts and cached answers of "
-            "another revision are not used"
-        },
-    )
     price_in: float = field(default=0.0, metadata={"help": "endpoint: price of a million prompt tokens"})
     price_out: float = field(default=0.0, metadata={"help": "endpoint: price of a million completion tokens"})
     max_cost: float | None = field(
@@ -166,20 +153,16 @@ class ChatArguments:
             budget = Budget(self.max_cost and self.max_cost / processes.count, self.price_in, self.price_out)
             offer = {"": None, "free": ServerCapabilities(), "constrained": OF_BATCH_FILES}[self.batch_file]
             options = self._shared(OpenAIChat) | {"seed": seed, "cache": None, "budget": budget, "offer": offer}
-            chat = OpenAIChat(name, revision=self.judge_revision, **options)
+            chat = OpenAIChat(name, **options)
             cache = self.cache if self.cache != "auto" else "~/.cache/automedeval" if chat.official else "off"
             chat.cache = None if cache == "off" else Path(cache).expanduser()
             return chat
         from automedeval.models.local import LocalChat  # torch is loaded by those who need it
 
-        try:
+        with loading(model):
             local = LocalChat(model, seed=seed, processes=processes, **self._shared(LocalChat))
             if self.loads:
                 local.prepare()
-        except AutoMedEvalError:
-            raise
-        except Exception as error:  # noqa: BLE001  a bad checkpoint makes transformers, torch and safetensors raise a dozen kinds
-            raise RecordError(f"{model} cannot be loaded: {' '.join(str(error).split())[:300]}") from None
         if local.precision:
             self.computed[local.name] = local.precision
         for chosen in filter(None, [local.precision, local.room]):

@@ -19,7 +19,6 @@ import os
 import random
 import re
 import sys
-import tempfile
 import threading
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -56,7 +55,8 @@ from automedeval.models.constraints import (
     reply_of,
     shared_beginnings,
 )
-from automedeval.records import digest
+from automedeval.records import RecordError, digest
+from automedeval.records.journal import replacing
 
 _FATAL = (401, 403, 404)  # a retry does not help, and every other request would get the same status
 _REFUSED = (400, 413, 422)  # a retry does not help; the fault may be this prompt's or every request's
@@ -66,8 +66,6 @@ _BUSY = (408, 409, 429, 502, 503, 504)  # says nothing about whether the endpoin
 _LONGEST_PAUSE = 120.0  # seconds; a longer Retry-After counts as a failure
 # What a served model says of itself; `created` is left out because vLLM makes it anew at each request.
 _IDENTITY = ("root", "owned_by", "max_model_len")
-# Fields of a request that the client knows no argument for.
-_OF_SERVERS = {*DIALECTS, *CONTINUE, *(name for more in EXTRA_FIELDS.values() for name in more)} - {"response_format"}
 
 
 def defuse(text: str) -> str:
@@ -99,17 +97,15 @@ class OpenAIChat(Chat):
         top_logprobs: number of alternatives requested per token (for expected scores); 0 requests none. A server that
             constrains is asked for as many as it gives.
         cache: a folder for answers, keyed by everything that changes them; None: no cache. Away from OpenAI's own API another
-            model may come to answer under the same name; the key knows it by what GET /v1/models says of it, and `revision`.
+            model may come to answer under the same name; the key contains what GET /v1/models says of it.
         budget: see `Budget`.
-        revision: the user's own name for the model behind `model`; another one makes other fingerprints and keys.
         offer: what the server offers; None finds out. With it the server is never asked: its requests go into a file (see
             `advance`).
         api_key_env: the environment variable that holds the key.
 
     Attributes:
         official: whether this is OpenAI's own API.
-        served: what tells the model behind the name: its `root`, `owned_by` and `max_model_len` where an endpoint that is not
-            OpenAI's lists them, and the revision.
+        served: `root`, `owned_by` and `max_model_len` of the model, where an endpoint that is not OpenAI's lists them.
         left_out: parameters that the endpoint refused; they are not sent.
         failures: why requests got no answer.
         from_cache, asked: number of answers from the cache, and from the endpoint.
@@ -130,7 +126,6 @@ class OpenAIChat(Chat):
     top_logprobs: int = 5
     cache: Path | None = None
     budget: Budget = field(default_factory=lambda: Budget(None))
-    revision: str | None = None
     api_key_env: str = "OPENAI_API_KEY"
     offer: ServerCapabilities | None = None
 
@@ -152,10 +147,8 @@ class OpenAIChat(Chat):
         self.name = self.model
         self.official = f".{self.client.base_url.host}".endswith(".api.openai.com")  # eu.api.openai.com is one as well
         self.served: dict[str, Any] = {} if self.official or self.offer else self._identity()
-        self.served |= {"revision": self.revision} if self.revision else {}
         settings = [str(self.client.base_url), self.model, self.max_new_tokens, self.temperature, self.seed]
-        settings += [self.structured_output, self.top_logprobs]
-        self._fingerprint = digest(settings + ([self.served] if self.served else []))
+        self._fingerprint = digest([*settings, self.structured_output, self.top_logprobs, self.served])
         self.failures: list[str] = []
         self.left_out: list[str] = []
         self.from_cache = self.asked = 0
@@ -175,15 +168,13 @@ class OpenAIChat(Chat):
             listed: Any = asking.get("/models", cast_to=object)
             entry: dict[str, Any] = next((entry for entry in listed["data"] if entry["id"] == self.model), {})
             return {name: entry[name] for name in _IDENTITY if isinstance(entry.get(name), str | int)}
-        except openai.APIStatusError as error:
-            if error.status_code in _BUSY:
-                problem = f"answered {error.status_code}: {error_text(error)}"
-                raise ChatError(f"{self.client.base_url}models {problem}") from None
-            return {}
         except openai.APIConnectionError as error:
             cause = error.__cause__ or error
             raise ChatError(f"{self.client.base_url}: {type(cause).__name__}: {cause}") from None
-        except (openai.OpenAIError, *UNREADABLE):
+        except (openai.OpenAIError, *UNREADABLE) as error:
+            if isinstance(error, openai.APIStatusError) and error.status_code in _BUSY:
+                problem = f"answered {error.status_code}: {error_text(error)}"
+                raise ChatError(f"{self.client.base_url}models {problem}") from None
             return {}
 
     @cached_property
@@ -216,8 +207,8 @@ class OpenAIChat(Chat):
 
     def notes(self) -> list[str]:
         """Return who answered by the endpoint's own list, what was left out, and how many answers came from the cache."""
-        told = ", ".join(f"{name} {value}" for name, value in self.served.items())
-        lines = [f"{self.name} at {self.client.base_url}: {told}"] if told else []
+        identity = ", ".join(f"{name} {value}" for name, value in self.served.items())
+        lines = [f"{self.name} at {self.client.base_url}: {identity}"] if identity else []
         lines += [str(self.offer)] if self.offer and self.offer.dialect else []
         lines += [f"{self.name} was asked without {', '.join(self.left_out)}"] if self.left_out else []
         if self.cache:
@@ -461,11 +452,10 @@ class OpenAIChat(Chat):
     ) -> tuple[Completion | None, Answer]:
         """Make one attempt; return the completion (None if the endpoint refuses this prompt) and the answer."""
         sent = next(self._sent)
-        extra = {name: value for name, value in body.items() if name in _OF_SERVERS}
-        standard: dict[str, Any] = {name: value for name, value in body.items() if name not in _OF_SERVERS}
         try:
-            raw = self._once.chat.completions.with_raw_response.create(**standard, extra_body=extra or None)
-            completion = json.loads(raw.content)
+            # In `extra_body`, because the client has no arguments for the fields that other servers take.
+            create = self._once.chat.completions.with_raw_response.create
+            completion = json.loads(create(model=self.model, messages=body["messages"], extra_body=body).content)
             answer = answer_from_completion(completion)
         except openai.APIStatusError as error:
             paid.append(0.0)
@@ -479,14 +469,12 @@ class OpenAIChat(Chat):
                 if name and self._leave_out(name):
                     raise _LeftOut from None
             problem = f"answered {status}: {words}"
-            if any(word in words for word in ("response_format", "logprobs", "json_schema")):
-                hint = " (--structured_output false or --top_logprobs 0 may help)"
-            else:
-                hint = ""
-            if status in _REFUSED:
-                raise _Refusal(problem + hint, sent) from None
-            if status in _FATAL:
-                raise ChatError(f"{self.client.base_url} {problem}{hint}") from None
+            if status in (*_REFUSED, *_FATAL):
+                if any(word in words for word in ("response_format", "logprobs", "json_schema")):
+                    problem += " (--structured_output false or --top_logprobs 0 may help)"
+                if status in _REFUSED:
+                    raise _Refusal(problem, sent) from None
+                raise ChatError(f"{self.client.base_url} {problem}") from None
             if status == 429:
                 self._pace.busy()
             pause = retry_after(error.response.headers.get("retry-after", ""))
@@ -533,25 +521,20 @@ class OpenAIChat(Chat):
     def _cache_file(self, body: dict[str, Any], prompt: Prompt) -> Path | None:
         if self.cache is None:
             return None
-        asked = [str(self.client.base_url), prompt.label, prompt.run, body]
-        key = json.dumps(asked + ([self.served] if self.served else []), sort_keys=True)
-        name = hashlib.sha256(key.encode()).hexdigest()
+        asked = [str(self.client.base_url), self.served, prompt.label, prompt.run, body]
+        name = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
         return self.cache / name[:2] / f"{name}.json"
 
     def _keep(self, file: Path, completion: dict[str, Any]) -> None:
-        scratch = None
         try:
-            file.parent.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            file.parent.mkdir(exist_ok=True, mode=0o700)
-            # mkstemp makes a file that only its owner can read; it gets its name when it is complete.
-            handle, scratch = tempfile.mkstemp(dir=file.parent)
-            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
-                json.dump(completion, stream)
-            Path(scratch).replace(file)
-        except OSError as error:
-            if scratch:
-                Path(scratch).unlink(missing_ok=True)
-            raise ChatError(f"{file.parent}: {error.strerror or error} (--cache off uses no cache)") from None
+            for folder in (file.parent.parent, file.parent):
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with replacing(file) as scratch:
+                scratch.touch(mode=0o600)  # only its owner may read it
+                scratch.write_text(json.dumps(completion), encoding="utf-8")
+        except (OSError, RecordError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise ChatError(f"{file.parent}: {reason} (--cache off uses no cache)") from None
 
 
 class _LeftOut(Exception):

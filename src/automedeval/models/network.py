@@ -52,40 +52,36 @@ AttentionInterface.register(GROUPED_ATTENTION, _grouped_attention)
 AttentionMaskInterface.register(GROUPED_ATTENTION, sdpa_mask)
 
 
-def outline_network(folder: Path, dtype: torch.dtype, device: str, attention: str):
+def outline_network(folder: Path, dtype: torch.dtype, device: str):
     """Return the network that `load_network` loads, without weights: its configuration, its class and its shapes.
 
-    In place of "sdpa" some architectures get its grouped form on a CPU, and those that "sdpa" cannot compute get "eager":
-    torch's operator leaves out soft-capping (Gemma 2) and attention sinks (gpt-oss). transformers knows which these are.
+    Attention is computed by "sdpa", or by its grouped form where `GROUPED_TYPES` and the device have it. Architectures that
+    "sdpa" cannot compute get "eager": torch's operator leaves out soft-capping (Gemma 2) and attention sinks (gpt-oss).
+    transformers knows which these are.
 
     Raises:
         RecordError: the architecture does not take `logits_to_keep`.
     """
-    asked = None if attention == "sdpa" else attention
     with torch.device("meta"):
-        network = AutoModelForCausalLM.from_config(
-            AutoConfig.from_pretrained(folder), dtype=dtype, attn_implementation=asked
-        )
+        network = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder), dtype=dtype)
     name = type(network).__name__
     if "logits_to_keep" not in inspect.signature(network.forward).parameters:
         raise RecordError(f"{folder}: {name} cannot return the logits of the last tokens alone, which judging needs")
     config = network.config.get_text_config()
-    if config._attn_implementation != attention:
-        LOG.warning("%s has no attention %r in transformers: %r is used", name, attention, config._attn_implementation)
-    elif attention == "sdpa" and switches(device).grouped_attention and config.model_type in GROUPED_TYPES:
+    if config._attn_implementation != "sdpa":
+        LOG.warning("%s has no attention 'sdpa' in transformers: %r is used", name, config._attn_implementation)
+    elif switches(device).grouped_attention and config.model_type in GROUPED_TYPES:
         network.set_attn_implementation(GROUPED_ATTENTION)
     return network
 
 
-def load_network(
-    folder: Path, outline, device: str, attention: str, quantization: str = "none", device_map: str = "none"
-):
+def load_network(folder: Path, outline, device: str, quantization: str = "none", device_map: str = "none"):
     """Load a causal language model in evaluation mode; only safetensors are read, and no remote code is run.
 
     The weights are read straight to their device, not to the memory of the machine first.
 
     Args:
-        outline: of `outline_network`, which takes the same arguments.
+        outline: what `outline_network` returned for this folder and device.
         quantization: "none", "8bit" or "4bit", see `quantized`.
         device_map: "auto" spreads the layers over all GPUs, "none" takes `device`.
     """
@@ -94,7 +90,6 @@ def load_network(
         folder,
         dtype=outline.dtype,
         use_safetensors=True,
-        attn_implementation=None if attention == "sdpa" else attention,
         device_map=places,
         quantization_config=quantized(quantization, device, outline.dtype),
     )
