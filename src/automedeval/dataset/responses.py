@@ -23,7 +23,7 @@ from automedeval.records.journal import Journal, Processes, write_lines
 from automedeval.records.log import Log
 
 ROLES = ("system", "user", "assistant")
-TOP_K, TOP_P = 50, 1.0  # Paper: App. C, "top k and top p as 50 and 1"
+TOP_K = 50  # Paper: App. C, "top k and top p as 50 and 1"
 PLAIN_TEMPLATE = resources.files("automedeval.dataset") / "templates" / "response.jinja"
 _NEXT_QUESTION = "\nQuestion:"  # where PLAIN_TEMPLATE's next turn would begin, which a base model goes on to write
 
@@ -132,11 +132,11 @@ def set_up(chat: Any, local: bool, system: str | None) -> str:
     """
     settings = [chat.fingerprint, system]
     if local:
-        chat.top_k, chat.top_p = TOP_K, TOP_P
+        chat.top_k = TOP_K
         if chat.tokenizer.chat_template is None:
             chat.tokenizer.chat_template = PLAIN_TEMPLATE.read_text(encoding="utf-8")
             chat.stop = _NEXT_QUESTION
-        settings += [TOP_K, TOP_P, chat.stop, chat.tokenizer.chat_template]
+        settings += [TOP_K, chat.stop, chat.tokenizer.chat_template]
     return digest(settings)
 
 

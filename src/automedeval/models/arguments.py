@@ -70,13 +70,6 @@ class ChatArguments:
             "choices": ["none", "8bit", "4bit"],
         },
     )
-    device_map: str = field(
-        default="none",
-        metadata={
-            "help": "auto: one process spreads a checkpoint that is larger than one GPU over all GPUs of this machine",
-            "choices": ["none", "auto"],
-        },
-    )
     chat_template_path: str | None = field(
         default=None,
         metadata={"help": "Jinja file, for checkpoints without a chat template; none: the checkpoint's own"},
@@ -85,12 +78,7 @@ class ChatArguments:
         default=512, metadata={"help": "most tokens of a rationale, or of an endpoint's answer"}
     )
     temperature: float = field(default=0.0, metadata={"help": "0 decodes greedily"})
-    concurrency: int = field(
-        default=0,
-        metadata={
-            "help": "endpoint: requests under way at once; 0: more and more, until the rate stops rising or it says 429"
-        },
-    )
+    concurrency: int = field(default=32, metadata={"help": "endpoint: most requests under way at once"})
     max_retries: int = field(default=5, metadata={"help": "endpoint: how often a failed request is tried again"})
     timeout: float = field(
         default=120.0, metadata={"help": "endpoint: seconds without a byte before giving an attempt up"}
@@ -124,8 +112,8 @@ class ChatArguments:
     computed: dict[str, str] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        check_least(self, 0, "batch_tokens", "max_retries", "concurrency")
-        check_least(self, 1, "max_new_tokens")
+        check_least(self, 0, "batch_tokens", "max_retries")
+        check_least(self, 1, "max_new_tokens", "concurrency")
         for name in ("temperature", "price_in", "price_out", "max_cost"):
             value = getattr(self, name)
             if value is not None and not (value >= 0 and math.isfinite(value)):

@@ -88,14 +88,9 @@ class Prefix:
 
 
 class Rows:
-    """A batch of sequences under one model; `logits` are those of each active row's last token, float32, (rows, vocabulary).
+    """`count` sequences of at most `capacity` tokens under one model, which all start with the prefix.
 
-    Args:
-        model: a causal language model in evaluation mode.
-        count: number of rows.
-        capacity: largest number of tokens in a row.
-        prefix: the tokens with which every row starts, and their keys and values.
-        pad: any token id; padding is masked.
+    `logits` are those of each active row's last token, float32, (rows, vocabulary). `pad` is any token id; padding is masked.
     """
 
     logits: torch.Tensor
@@ -314,15 +309,12 @@ def write_free(
     stops_at: Callable[[list[int], bool], bool],
     choose: Callable[[torch.Tensor], torch.Tensor],
 ) -> tuple[list[Written], list[int]]:
-    """Write free text in every row, until an end token, a stop, or `most` tokens.
+    """Write free text in every row, until an end token (neither fed nor kept), a stop, or `most` tokens.
 
     Finished rows are excluded from later forward passes. On return all rows are active again, in another order than before.
     The device writes `rows.ahead` tokens before the host looks at them; what it wrote after the end of a text is dropped.
 
     Args:
-        rows: active rows with `logits` of their last token.
-        most: largest number of tokens of a text.
-        ends: ids of the tokens that end a text; they are neither fed nor kept.
         stops_at: (the last twelve tokens and the new one, whether these are all tokens) → whether the text ends.
         choose: picks a token per row from logits of shape (rows, vocabulary).
 
@@ -369,21 +361,16 @@ def _ended(text: Written, token: int, most: int, ends: set[int], stops_at: Calla
     return True
 
 
-def draw(rows: Rows, logits: torch.Tensor, temperature: float, top_k: int = 0, top_p: float = 1.0) -> torch.Tensor:
-    """Sample a token for each active row with the row's own generator, independently of the other rows.
+def draw(rows: Rows, logits: torch.Tensor, temperature: float, top_k: int = 0) -> torch.Tensor:
+    """Sample a token for each active row among its `top_k` most probable ones (0: all), with the row's own generator.
 
-    Args:
-        logits: (active rows, vocabulary).
-        temperature: above 0.
-        top_k: keep so many of the most probable tokens; 0 keeps all.
-        top_p: of these, keep the fewest most probable ones that together reach this probability.
+    The logits have the shape (active rows, vocabulary); the temperature is above 0.
     """
     kept = min(top_k or logits.shape[-1], logits.shape[-1])
     best, tokens = logits.nan_to_num().topk(kept, dim=-1)
     if not switches(logits.device).float64:
         best, tokens = best.cpu(), tokens.cpu()
     odds = (best.double() / temperature).softmax(dim=-1)
-    odds = odds.masked_fill(odds.cumsum(dim=-1) - odds >= top_p, 0.0)  # the most probable token always stays
     reached = odds.cumsum(dim=-1)
     chances = torch.tensor([chance.random() for chance in rows.chance[: len(logits)]], dtype=odds.dtype)
     # argmax: the first token at which the cumulative probability exceeds the drawn number.
@@ -393,16 +380,9 @@ def draw(rows: Rows, logits: torch.Tensor, temperature: float, top_k: int = 0, t
 
 @torch.inference_mode()
 def compete(rows: Rows, values: Sequence[Sequence[int]]) -> torch.Tensor:
-    """Return the probability of each of a few values as the continuation of each row, normalised over these values.
+    """Return the probability of each value, by its token ids, as the continuation of each row: float32, (active rows, values).
 
-    The probability of a value of several tokens is the product of theirs. The rows are left unchanged.
-
-    Args:
-        rows: active rows with `logits` of their last token.
-        values: the token ids of each value.
-
-    Returns:
-        probabilities of shape (active rows, values), float32, each row summing to one.
+    The probability of a value of several tokens is the product of theirs, and each row sums to one. The rows are unchanged.
     """
     logits = rows.logits
     root = torch.log_softmax(logits, dim=-1)

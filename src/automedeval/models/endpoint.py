@@ -30,7 +30,18 @@ from typing import Any
 import openai
 from tqdm import tqdm
 
-from automedeval.models.base import CONTROL_TOKEN, THOUGHT, Answer, Chat, ChatError, Dialogue, Prompt, Slot, lead
+from automedeval.models.base import (
+    CONTROL_TOKEN,
+    THOUGHT,
+    Answer,
+    Chat,
+    ChatError,
+    Dialogue,
+    Prompt,
+    Slot,
+    lead,
+    most_tokens,
+)
 from automedeval.models.budget import Budget
 from automedeval.models.completions import (
     OPTIONAL,
@@ -42,12 +53,10 @@ from automedeval.models.completions import (
     refused_parameter,
     retry_after,
 )
-from automedeval.models.concurrency import Pace
 from automedeval.models.constraint_probe import Completion, probe_server
 from automedeval.models.constraints import (
     CONTINUE,
     DIALECTS,
-    EXTRA_FIELDS,
     Reply,
     ServerCapabilities,
     Step,
@@ -88,7 +97,7 @@ class OpenAIChat(Chat):
         model: the model's name at the endpoint.
         base_url: the endpoint, OpenAI's own by default.
         max_new_tokens, temperature, seed: sampling; temperature 0 by default.
-        concurrency: largest number of requests at the same time; 0 follows the server (see `Pace`).
+        concurrency: largest number of requests at the same time.
         max_retries: how often a request is repeated after 408, 409, 429, 5xx, a broken connection, a timeout, or a body that
             is cut off or has no choice; the pause doubles from half a second, and Retry-After is respected.
         timeout: seconds without a byte after which an attempt ends.
@@ -119,7 +128,7 @@ class OpenAIChat(Chat):
     max_new_tokens: int = 1024
     temperature: float = 0.0
     seed: int = 0
-    concurrency: int = 0
+    concurrency: int = 32
     max_retries: int = 5
     timeout: float = 120.0
     structured_output: bool = True
@@ -155,7 +164,6 @@ class OpenAIChat(Chat):
         self._sent = itertools.count(1)  # numbers the requests
         self._latest = 0  # the highest number of a request that was answered
         self._lock = threading.Lock()
-        self._pace = Pace(self.concurrency)
 
     def _identity(self) -> dict[str, Any]:
         """Return what the endpoint's list of models says of this one; nothing if there is no list, or the model is not in it.
@@ -188,9 +196,7 @@ class OpenAIChat(Chat):
         if self.offer is None and (self.official or not self.structured_output):
             self.offer = ServerCapabilities()
         elif self.offer is None:
-            self.offer, keeps_limit = probe_server(self._probe_request, self.top_logprobs > 0)
-            if not keeps_limit:
-                self._leave_out("max_completion_tokens")
+            self.offer = probe_server(self._probe_request, self.top_logprobs > 0)
             tqdm.write(str(self.offer), file=sys.stderr)
         return self.offer
 
@@ -233,7 +239,7 @@ class OpenAIChat(Chat):
             "seed": self.seed + prompt.run,
         }
         if step:
-            body |= self._step(step, body, limit)
+            body |= self._step(step, messages)
         elif self.top_logprobs and "logprobs" not in left_out:
             body |= {"logprobs": True, "top_logprobs": self.top_logprobs}
         if not step and self.structured_output and prompt.schema:
@@ -241,22 +247,18 @@ class OpenAIChat(Chat):
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
         return {name: value for name, value in body.items() if name not in left_out}
 
-    def _step(self, step: Step, body: Mapping[str, Any], limit: str) -> dict[str, Any]:
+    def _step(self, step: Step, messages: list[dict[str, str]]) -> dict[str, Any]:
         """Return what a step changes in the body of its prompt's request."""
-        server, written, parts = self.capabilities, defuse(step.written), step.parts
+        server = self.capabilities
         assert server.dialect is not None  # else no answer has steps
-        changed: dict[str, Any] = {**EXTRA_FIELDS.get(server.dialect, {})}
-        if written and server.continues:
-            begun = {"role": "assistant", "content": written}
-            changed |= {"messages": [*body["messages"], begun], **CONTINUE}
-        if parts is None:
+        changed: dict[str, Any] = {}
+        if step.written:
+            changed = {"messages": [*messages, {"role": "assistant", "content": defuse(step.written)}], **CONTINUE}
+        if step.parts is None:
             return changed | ({"stop": list(step.stop)} if any(step.stop) else {})
-        if written and not server.continues:  # it writes once more what it has written
-            parts = (written, *parts)
-            changed[limit] = body[limit] + len(written.encode())
         if server.alternatives:
             changed |= {"logprobs": True, "top_logprobs": server.alternatives}
-        return changed | DIALECTS[server.dialect](parts)
+        return changed | {server.dialect: DIALECTS[server.dialect](step.parts)}
 
     def worst_cost(self, prompt: Prompt) -> float:
         """Return the highest possible cost of an answer: a token has at least one byte."""
@@ -264,7 +266,7 @@ class OpenAIChat(Chat):
             return self._request_cost(prompt, None)
         # One request for the rationale, and of each value one and as many as tell apart those that begin alike.
         requests = 1 + sum(1 + shared_beginnings(part.values) for part in prompt.parts if isinstance(part, Slot))
-        written = Step("", prompt.parts).most_tokens(self.max_new_tokens)
+        written = most_tokens(prompt.parts, self.max_new_tokens)
         return requests * self.budget.cost(prompt_bytes(prompt) + 4 * written, written)
 
     def _request_cost(self, prompt: Prompt, step: Step | None) -> float:
@@ -278,7 +280,7 @@ class OpenAIChat(Chat):
         """Return the steps of a constrained answer; None if the prompt is answered in one request."""
         if prompt.parts is None or not self.constrains:
             return None
-        return constrained_answer(prompt, self.capabilities.continues, self.temperature > 0)
+        return constrained_answer(prompt, self.temperature > 0)
 
     def answer(self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Answer]]:
         """Send the wanted prompts concurrently; yield (index, answer) as they come, and at the end those that failed.
@@ -316,8 +318,7 @@ class OpenAIChat(Chat):
         refused: list[_Refusal] = []
         problem: ChatError | None = None
         halt = threading.Event()  # ends the pauses between attempts, and dialogues before their next prompt
-        self._pace = Pace(self.concurrency)
-        pool = ThreadPoolExecutor(self._pace.most, thread_name_prefix="chat")
+        pool = ThreadPoolExecutor(self.concurrency, thread_name_prefix="chat")
         running: dict[Future, tuple[Any, Dialogue]] = {}
 
         def start(key: Any, dialogue: Dialogue, answer: Answer | None = None) -> None:
@@ -336,7 +337,7 @@ class OpenAIChat(Chat):
                         refused = [each for each in refused if each.sent > latest]
                     doubtful = refused and (not self.accepted or len(refused) >= _MOST_REFUSALS)
                     if not doubtful:
-                        for key, dialogue in itertools.islice(waiting, max(0, self._pace.limit - len(running))):
+                        for key, dialogue in itertools.islice(waiting, max(0, self.concurrency - len(running))):
                             start(key, dialogue)
                     if refused and not running:
                         if doubtful:
@@ -368,7 +369,6 @@ class OpenAIChat(Chat):
                         problem = problem or error
                     else:
                         in_a_row = 0
-                        self._pace.ended(len(running) + 1)
                         yield key, outcome
                 if problem:
                     halt.set()
@@ -475,8 +475,6 @@ class OpenAIChat(Chat):
                 if status in _REFUSED:
                     raise _Refusal(problem, sent) from None
                 raise ChatError(f"{self.client.base_url} {problem}") from None
-            if status == 429:
-                self._pace.busy()
             pause = retry_after(error.response.headers.get("retry-after", ""))
             again = (status in (408, 409, 429) or status >= 500) and pause <= _LONGEST_PAUSE
             raise _Failure(problem, again, pause) from None

@@ -88,11 +88,10 @@ class LocalChat(Chat):
         max_new_tokens: largest number of tokens of free text.
         temperature: 0 decodes greedily; above 0 the seed of an answer is made of `seed` and its prompt, run and label, so that
             it depends neither on the batch nor on interruptions.
-        top_k, top_p: sample among so many tokens, or so much probability; 0 and 1 for all.
+        top_k: sample among so many of the most probable tokens; 0: all.
         stop: an answer without parts ends before this text; "" for models that end their answers themselves.
         chat_template_path: a Jinja file, for checkpoints without a chat template; "none" and None: the checkpoint's own.
         quantization: "none", "8bit" or "4bit"; see `network.quantized`.
-        device_map: "auto" spreads a checkpoint that is larger than one GPU over all GPUs of this machine; "none": `device`.
         processes: those that judge together; one of each machine reads the weights' files for the fingerprint.
 
     The weights are loaded when they are first needed; counting tokens needs the tokenizer alone.
@@ -105,12 +104,10 @@ class LocalChat(Chat):
     max_new_tokens: int = 512
     temperature: float = 0.0
     top_k: int = 0
-    top_p: float = 1.0
     stop: str = ""
     seed: int = 0
     chat_template_path: str | None = None
     quantization: str = "none"
-    device_map: str = "none"
     processes: Processes = ALONE
     constrains = batched = True
     precision = room = ""  # in words, what dtype "auto" and batch_tokens 0 chose
@@ -130,8 +127,6 @@ class LocalChat(Chat):
             self.precision = described(dtype, self.device)
         else:
             dtype = getattr(torch, self.dtype)
-        if self.device_map == "auto" and self.processes.count > 1:
-            raise RecordError("--device_map auto gives one process all GPUs; start it without accelerate")
         self._outline = outline_network(folder, dtype, self.device)
         quantized(self.quantization, self.device, dtype)  # its errors come before anything is loaded
         self._longest_in_batch = longest_in_batch(self._outline)
@@ -150,7 +145,6 @@ class LocalChat(Chat):
             self.max_new_tokens,
             self.temperature,
             self.top_k,
-            self.top_p,
             self.stop,
             self.seed,
         ]
@@ -161,9 +155,9 @@ class LocalChat(Chat):
         """The network, loaded when it is first asked for; RecordError if it cannot be loaded."""
         with loading(self.model):
             try:
-                network = load_network(self.folder, self._outline, self.device, self.quantization, self.device_map)
+                network = load_network(self.folder, self._outline, self.device, self.quantization)
             except torch.OutOfMemoryError:
-                more = "--device_map auto spreads it over several GPUs, --quantization 8bit or 4bit makes it smaller"
+                more = "--quantization 8bit or 4bit makes it smaller, and a serving engine spreads it over several GPUs"
                 raise RecordError(f"{self.name} does not fit {self.device}: {more}") from None
         flatten_head_input(network)
         return network
@@ -359,7 +353,7 @@ class LocalChat(Chat):
     def _chooser(self, rows: Rows) -> Callable[[torch.Tensor], torch.Tensor]:
         if not self.temperature:
             return lambda logits: logits.argmax(dim=-1)
-        return lambda logits: draw(rows, logits, self.temperature, self.top_k, self.top_p)
+        return lambda logits: draw(rows, logits, self.temperature, self.top_k)
 
     def _write(self, rows: Rows, free: Free, usage: list[dict[str, int]]) -> tuple[list[Written], list[int]]:
         """Let every row write a free text (see `write_free`), and count its tokens in `usage`."""

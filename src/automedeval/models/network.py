@@ -75,7 +75,7 @@ def outline_network(folder: Path, dtype: torch.dtype, device: str):
     return network
 
 
-def load_network(folder: Path, outline, device: str, quantization: str = "none", device_map: str = "none"):
+def load_network(folder: Path, outline, device: str, quantization: str = "none"):
     """Load a causal language model in evaluation mode; only safetensors are read, and no remote code is run.
 
     The weights are read straight to their device, not to the memory of the machine first.
@@ -83,14 +83,12 @@ def load_network(folder: Path, outline, device: str, quantization: str = "none",
     Args:
         outline: what `outline_network` returned for this folder and device.
         quantization: "none", "8bit" or "4bit", see `quantized`.
-        device_map: "auto" spreads the layers over all GPUs, "none" takes `device`.
     """
-    places = "auto" if device_map == "auto" else None if device == "cpu" else {"": device}
     network = AutoModelForCausalLM.from_pretrained(
         folder,
         dtype=outline.dtype,
         use_safetensors=True,
-        device_map=places,
+        device_map=None if device == "cpu" else {"": device},
         quantization_config=quantized(quantization, device, outline.dtype),
     )
     if outline.config.get_text_config()._attn_implementation == GROUPED_ATTENTION:

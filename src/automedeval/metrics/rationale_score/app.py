@@ -5,7 +5,6 @@
 It runs as a Space of the Hub, in the folder of `rationale_score.py`; the Space installs gradio.
 """
 
-import logging
 from typing import Any
 
 from rationale_score import DIRECTIONS, rationale_score
@@ -78,5 +77,4 @@ def page() -> Any:
 
 
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.WARNING)
     page().launch()

@@ -7,7 +7,6 @@ similar a text is to its reference, not whether it is correct.
 This file imports nothing of the package: `evaluate.load` copies this file alone.
 """
 
-import logging
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -40,8 +39,6 @@ WORDS = 2048  # largest number of vocabulary entries whose logits are computed a
 Pair = tuple[int, int]  # the numbers of two texts
 Rows = list[torch.Tensor]  # by text: token ids
 States = dict[int, torch.Tensor]  # by text: hidden states [tokens, width]
-
-logger = logging.getLogger(__name__)
 
 
 def rationale_score(
@@ -88,7 +85,7 @@ def rationale_score(
         bert = _load("bert_model", bert_model, layers, device)
         rows, over = bert.score([(one.strip(), two.strip()) for one, two in pairs])
         empty |= {owner for owner, row in zip(owners, rows) if row is None}
-        cut |= bert.log_cut(over, owners, len(predictions))
+        cut |= {owner for owner, flag in zip(owners, over) if flag}
         best = _best([row or [0.0, 0.0, 0.0] for row in rows], owners, len(predictions))
         columns = {name: [row[k] for row in best] for k, name in enumerate(("precision", "recall", "f1"))}
         means = {name: sum(column) / len(column) for name, column in columns.items()}
@@ -102,7 +99,7 @@ def rationale_score(
             pairs = [(reference, prediction) for prediction, reference in pairs]
         rows, over = bart.score(pairs)
         empty |= {owner for owner, row in zip(owners, rows) if row is None}
-        cut |= bart.log_cut(over, owners, len(predictions))
+        cut |= {owner for owner, flag in zip(owners, over) if flag}
         scores = [row[0] if row else None for row in _best(rows, owners, len(predictions))]
         defined = [score for score in scores if score is not None]
         result |= {"bart_score": scores, "mean_bart_score": sum(defined) / len(defined) if defined else None}
@@ -238,13 +235,6 @@ class _Model(ABC):
     @abstractmethod
     def _figures(self, pairs: list[Pair], ids: Rows) -> dict[Pair, list[float]]:
         """Return the figures of pairs of texts, neither of which is blank."""
-
-    def log_cut(self, over: Sequence[bool], owners: Sequence[int], items: int) -> set[int]:
-        """Return the items with a text that was cut, and log their number."""
-        if cut := {owner for owner, flag in zip(owners, over) if flag}:
-            text = "%d of %d items have a text beyond the %d tokens that %s reads: its end is not compared"
-            logger.warning(text, len(cut), items, self.window, self.name)
-        return cut
 
     def _tokens(self, texts: Sequence[str]) -> tuple[Rows, list[bool]]:
         """Return the ids of texts, and whether each was cut."""
