@@ -238,6 +238,23 @@ def test_a_checkpoint_that_is_not_there_is_one_readable_line(wrong):
         LocalChat(wrong)
 
 
+def test_scores_alone_take_two_forward_passes_and_rationales_one_more_for_each_token(tiny_model):
+    """The shared beginning and the rest of all prompts; a token of all texts each; the score."""
+    fresh = LocalChat(str(tiny_model), dtype="float32", device="cpu", max_new_tokens=24)
+    widths: list[int] = []
+    fresh.network.register_forward_pre_hook(
+        lambda _, args, options: widths.append(options["input_ids"].shape[1]), with_kwargs=True
+    )
+    slot = Slot("score", ("1", "2", "3", "4", "5"))
+    for parts, passes, steps in ((("\nScore: ", slot), 2, 0), ((Free("\nScore"), "\nScore: ", slot), 27, 24)):
+        widths.clear()
+        asked = [Prompt([{"role": "user", "content": f"How good is {'very ' * n}{n}?"}], parts) for n in range(4)]
+        answers = dict(fresh.answer(asked))
+        assert steps == 0 or any(answer.truncated for answer in answers.values())
+        assert len(widths) <= passes + 1
+        assert abs(widths.count(1) - steps) <= 1
+
+
 @pytest.mark.parametrize("length", [1, 4])
 def test_grouped_attention_is_that_of_transformers(length) -> None:
     torch.manual_seed(0)

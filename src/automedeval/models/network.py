@@ -139,11 +139,6 @@ def _layers(model) -> set[str]:
     return {type(layer).__name__ for layer in DynamicCache(config=model.config).layers}
 
 
-def attends_to_all(model) -> bool:
-    """Return whether every layer attends to all earlier tokens, and knows their places from position ids alone."""
-    return _layers(model) == {"DynamicLayer"} and takes_positions(model) and longest_in_batch(model) == math.inf
-
-
 def longest_in_batch(model) -> float:
     """Return how many tokens a sequence may have to be computed in a batch with others; longer ones are computed alone.
 
