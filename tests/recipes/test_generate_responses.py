@@ -16,7 +16,6 @@ import torch
 from doubles.endpoint import EndpointDouble, answer, error
 from doubles.tiny_model import build_tiny_model
 from programs import ROOT, SAMPLE, TWO_PROCESSES, error_line, processes_of, run_recipe
-from transformers import AutoModelForCausalLM
 
 from automedeval.dataset.responses import PLAIN_TEMPLATE, respond, response_prompt, set_up
 from automedeval.models.decoding import draw
@@ -131,19 +130,6 @@ def test_probabilities_that_are_no_numbers_are_no_answer(tiny_model, questions):
     chat.network.lm_head.weight.data.fill_(float("nan"))
     with pytest.raises(RecordError, match=r"a gave no answer: the model's probabilities are not finite"):
         list(respond(chat, "a", "", list(read_cases(questions, least_responses=0)), set()))
-
-
-def test_without_temperature_it_is_what_generate_writes(tiny_model, questions, tmp_path):
-    out = tmp_path / "out"
-    assert generate("--candidates", tiny_model, "--cases", questions, "--output", out, *FAST, "--temperature", 0,
-                    "--limit", 3).returncode == 0  # fmt: skip
-    chat = LocalChat(str(tiny_model), dtype="float32", device="cpu")
-    plain = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32).eval()
-    for case in list(read_cases(questions, least_responses=0))[:3]:
-        (ids,) = chat.encoder.encode([response_prompt(case, "a").messages])
-        written = plain.generate(torch.tensor([ids]), max_new_tokens=12, do_sample=False, eos_token_id=2)[0, len(ids) :]
-        whole = chat.tokenizer.decode(written[written != 2])
-        assert texts(out)[tiny_model.name, case.id] == whole.rstrip("\ufffd").strip()
 
 
 def test_tokens_are_drawn_in_proportion_among_the_likeliest():

@@ -57,11 +57,7 @@ class ChatArguments:
     )
     device: str = field(default="auto", metadata={"help": "cpu, cuda, cuda:N, mps, or auto: a GPU if there is one"})
     batch_tokens: int = field(
-        default=0,
-        metadata={
-            "help": "most tokens in one batch, prompts and answers together; 0: what fits the GPU beside the weights, on a CPU "
-            "what 2 GiB hold"
-        },
+        default=0, metadata={"help": "most tokens of a batch, prompts and answers; 0: what the device's memory holds"}
     )
     quantization: str = field(
         default="none",
@@ -71,32 +67,23 @@ class ChatArguments:
         },
     )
     chat_template_path: str | None = field(
-        default=None,
-        metadata={"help": "Jinja file, for checkpoints without a chat template; none: the checkpoint's own"},
+        default=None, metadata={"help": "Jinja file, for a checkpoint without a chat template; none: its own"}
     )
-    max_new_tokens: int = field(
-        default=512, metadata={"help": "most tokens of a rationale, or of an endpoint's answer"}
-    )
+    max_new_tokens: int = field(default=512, metadata={"help": "most tokens of a rationale or an endpoint's answer"})
     temperature: float = field(default=0.0, metadata={"help": "0 decodes greedily"})
     concurrency: int = field(default=32, metadata={"help": "endpoint: most requests under way at once"})
     max_retries: int = field(default=5, metadata={"help": "endpoint: how often a failed request is tried again"})
-    timeout: float = field(
-        default=120.0, metadata={"help": "endpoint: seconds without a byte before giving an attempt up"}
-    )
+    timeout: float = field(default=120.0, metadata={"help": "endpoint: seconds without a byte that end an attempt"})
     structured_output: bool = field(
-        default=True,
-        metadata={
-            "help": "endpoint: constrain answers where the server can, else send a JSON schema where the rubric has one"
-        },
+        default=True, metadata={"help": "endpoint: constrain answers if the server can, else send JSON schemas"}
     )
     top_logprobs: int = field(
-        default=5, metadata={"help": "endpoint: alternatives per token, for expected scores; 0: none"}
+        default=5, metadata={"help": "endpoint: alternatives per token (expected scores); 0: none"}
     )
     cache: str = field(
         default="auto",
         metadata={
-            "help": "endpoint: folder that keeps answers (mode 0600), or off; auto: ~/.cache/automedeval for OpenAI's own API, "
-            "else off, because another model may come to answer under the same name"
+            "help": "endpoint: folder that keeps answers, or off; auto: ~/.cache/automedeval for OpenAI's own API, else off"
         },
     )
     price_in: float = field(default=0.0, metadata={"help": "endpoint: price of a million prompt tokens"})

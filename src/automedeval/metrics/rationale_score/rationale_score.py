@@ -24,7 +24,6 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoConfig, AutoModel, AutoTokenizer, BartForConditionalGeneration
 from transformers.utils.logging import get_verbosity, set_verbosity, set_verbosity_error
 
-DIRECTIONS = ("reference_to_prediction", "prediction_to_reference")  # from BARTScore's source to its target
 FILES = ["*.json", "*.safetensors", "vocab.txt", "merges.txt", "*.model"]  # of a model on the Hub
 # Models whose positions begin after the id of the padding: their table of positions is longer than the longest text.
 SHIFTED = {
@@ -47,7 +46,6 @@ def rationale_score(
     bert_model: str | None = "roberta-large",
     bert_num_layers: int | None = None,
     bart_model: str | None = "facebook/bart-large-cnn",
-    bart_direction: str = "reference_to_prediction",
 ) -> dict[str, Any]:
     """Score predictions against references, in float32 as the published programs do, on a GPU if there is one.
 
@@ -56,7 +54,6 @@ def rationale_score(
         references: one text or several for each prediction. Of several, the largest value of each figure counts.
         bert_model, bart_model: name on the Hub, NAME@REVISION, or folder; None omits that part.
         bert_num_layers: the layer whose hidden states are compared; None: the one in the table of the package bert-score.
-        bart_direction: which text is the source and which the target.
 
     Returns:
         `bert_score` {precision, recall, f1} and `bart_score` (nats per token, None if undefined), one figure per item;
@@ -71,8 +68,6 @@ def rationale_score(
     # Paper: names neither models nor direction. Here: the defaults of the authors' programs, reference → prediction, and no
     # rescaling, since the paper's BERTScores of 84 to 95 are in the range of the raw F1.
     predictions, references = check_texts(predictions, references)
-    if bart_direction not in DIRECTIONS:
-        raise ValueError(f"bart_direction must be one of {', '.join(DIRECTIONS)}, not {bart_direction!r}")
     if bert_model is None and bart_model is None:
         raise ValueError("bert_model and bart_model are both None: nothing to compute")
     device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
@@ -95,9 +90,7 @@ def rationale_score(
     if bart_model is not None:
         bart = _load("bart_model", bart_model, None, device)
         result["revisions"] |= bart.revision
-        if bart_direction == "reference_to_prediction":
-            pairs = [(reference, prediction) for prediction, reference in pairs]
-        rows, over = bart.score(pairs)
+        rows, over = bart.score([(reference, prediction) for prediction, reference in pairs])
         empty |= {owner for owner, row in zip(owners, rows) if row is None}
         cut |= {owner for owner, flag in zip(owners, over) if flag}
         scores = [row[0] if row else None for row in _best(rows, owners, len(predictions))]
