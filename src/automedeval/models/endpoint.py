@@ -529,7 +529,7 @@ class OpenAIChat(Chat):
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             with replacing(file) as scratch:
                 scratch.touch(mode=0o600)  # only its owner may read it
-                scratch.write_text(json.dumps(completion), encoding="utf-8")
+                scratch.write_bytes(json.dumps(completion).encode())
         except (OSError, RecordError) as error:
             reason = getattr(error, "strerror", None) or error
             raise ChatError(f"{file.parent}: {reason} (--cache off uses no cache)") from None

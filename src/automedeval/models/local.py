@@ -140,14 +140,7 @@ class LocalChat(Chat):
                 self.room = f"batches of up to {self.batch_tokens:,} tokens on {self.device} ({gib})"
         self.forward_tokens = switches(self.device).forward_tokens
         self.window = getattr(self._outline.config.get_text_config(), "max_position_embeddings", None) or 2048
-        self._settings = [
-            str(dtype),
-            self.max_new_tokens,
-            self.temperature,
-            self.top_k,
-            self.stop,
-            self.seed,
-        ]
+        self._settings = [str(dtype), self.max_new_tokens, self.temperature, self.top_k, self.stop, self.seed]
         self._settings += [self.tokenizer.chat_template, self.quantization]
 
     @cached_property
@@ -179,7 +172,7 @@ class LocalChat(Chat):
 
     @property
     def checkpoint(self) -> str:
-        """Twelve hexadecimal digits over the checkpoint alone, without settings."""
+        """Twelve hexadecimal digits over the checkpoint alone."""
         return self._fingerprints[1]
 
     def prepare(self) -> None:
