@@ -1,11 +1,11 @@
-"""Measure judging, training and the rationale metric on one GPU, with random weights: tokens per second and MFU.
+"""Measure judging and training on one GPU, with random weights: tokens per second and MFU.
 
     python benchmarks/gpu.py --json benchmarks/results/gpu.json
     python benchmarks/gpu.py --tiny
 
 It takes less than ten minutes on a GPU of 80 GB: a part that would begin after `--seconds` is left out, and named. It needs
-torch, transformers and this repository's `src` (on PYTHONPATH, or installed), and no network; the rationale metric also needs
-`evaluate`, and is left out without it. `--tiny` takes tiny shapes, on a CPU within seconds; its figures mean nothing.
+torch, transformers and this repository's `src` (on PYTHONPATH, or installed), and no network. `--tiny` takes tiny shapes, on a
+CPU within seconds; its figures mean nothing.
 
 Judged are made cases with two responses, by `Judge` over `LocalChat` with a random 8B and 13B of Llama's shapes in bfloat16,
 from prompts to verdicts. Random weights write until `--max_new_tokens`. Tokens are those that were computed: what all prompts
@@ -30,15 +30,8 @@ from typing import Any
 
 import torch
 from rows import Results, add_json
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    BartForConditionalGeneration,
-    PreTrainedTokenizerFast,
-    RobertaModel,
-)
-from transformers.utils import is_flash_attn_2_available
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from automedeval.judges.base import WINDOW
 from automedeval.judges.judge import Judge
@@ -130,15 +123,15 @@ class Gpu:
             tie_word_embeddings=False,
         )  # fmt: skip
 
-    def network(self, shape: str, dtype: torch.dtype, attention: str = "sdpa") -> torch.nn.Module:
+    def network(self, shape: str, dtype: torch.dtype) -> torch.nn.Module:
         """Return a random network, made on the device."""
         torch.manual_seed(0)
         with torch.device(self.device):
-            return AutoModelForCausalLM.from_config(self.config(shape), dtype=dtype, attn_implementation=attention)
+            return AutoModelForCausalLM.from_config(self.config(shape), dtype=dtype)
 
 
-def tokenizer_of_sample(size: int, frame: bool = False) -> PreTrainedTokenizerFast:
-    """Train a byte-level tokenizer on the packaged sample; with `frame` each text stands between <s> and </s>."""
+def tokenizer_of_sample(size: int) -> PreTrainedTokenizerFast:
+    """Train a byte-level tokenizer on the packaged sample."""
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
@@ -148,14 +141,9 @@ def tokenizer_of_sample(size: int, frame: bool = False) -> PreTrainedTokenizerFa
         vocab_size=size, special_tokens=special, initial_alphabet=alphabet, show_progress=False
     )
     backend.train([str(SAMPLE)], trainer)
-    if frame:
-        backend.post_processor = processors.TemplateProcessing(
-            single="<s> $A </s>", special_tokens=[("<s>", 1), ("</s>", 2)]
-        )
     names = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}
-    names |= {"cls_token": "<s>", "sep_token": "</s>"} if frame else {}
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=512 if frame else 8192, **names)
-    tokenizer.chat_template = None if frame else TEMPLATE
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=8192, **names)
+    tokenizer.chat_template = TEMPLATE
     return tokenizer
 
 
@@ -183,47 +171,40 @@ def judging(gpu: Gpu, results: Results) -> Iterator[dict[str, Any]]:
     args = gpu.args
     count, words = (4, 12) if args.tiny else (args.cases, 120)
     cases = made_cases(count, words)
-    kinds = ["sdpa"] + (["flash_attention_2"] if gpu.on_gpu and is_flash_attn_2_available() else [])
-    if len(kinds) == 1:
-        results.note("flash-attn is not installed here, so attention was computed by sdpa alone.")
     for shape in ("8B", "13B"):
-        for kind in kinds:
-            if gpu.late():
-                results.note(f"Left out for lack of time: judging by the {shape} with {kind}.")
-                continue
-            with gpu.memory(), tempfile.TemporaryDirectory() as folder:
-                chat = random_chat(gpu, shape, kind, Path(folder))
-                judged = partial(judge, gpu, results, chat, shape, kind)
-                judged(cases[:2], False, counted=False)  # kernels are chosen, buffers allocated
-                yield judged(cases, False)
-                if kind == "sdpa":
-                    room, chat.batch_tokens = chat.batch_tokens, min(chat.batch_tokens, 8192)
-                    yield judged(cases[: max(2, count // 4)], False)
-                    chat.batch_tokens = room
-                    yield judged(cases[: count if shape == "8B" else max(2, count // 4)], True)
-                del chat, judged
+        if gpu.late():
+            results.note(f"Left out for lack of time: judging by the {shape}.")
+            continue
+        with gpu.memory(), tempfile.TemporaryDirectory() as folder:
+            chat = random_chat(gpu, shape, Path(folder))
+            judged = partial(judge, gpu, results, chat, shape)
+            judged(cases[:2], False, counted=False)  # kernels are chosen, buffers allocated
+            yield judged(cases, False)
+            room, chat.batch_tokens = chat.batch_tokens, min(chat.batch_tokens, 8192)
+            yield judged(cases[: max(2, count // 4)], False)
+            chat.batch_tokens = room
+            yield judged(cases[: count if shape == "8B" else max(2, count // 4)], True)
+            del chat, judged
 
 
-def random_chat(gpu: Gpu, shape: str, attention: str, folder: Path) -> LocalChat:
+def random_chat(gpu: Gpu, shape: str, folder: Path) -> LocalChat:
     """Return a chat over a random network; its folder holds configuration and tokenizer alone."""
     gpu.tokenizer.save_pretrained(folder)
     gpu.config(shape).save_pretrained(folder)
     limit = 4 if gpu.args.tiny else gpu.args.max_new_tokens
     dtype = str(gpu.dtype).removeprefix("torch.")
-    chat = LocalChat(str(folder), dtype=dtype, device=gpu.device, max_new_tokens=limit, attn_implementation=attention)
-    network = gpu.network(shape, gpu.dtype, attention).eval().requires_grad_(False)
+    chat = LocalChat(str(folder), dtype=dtype, device=gpu.device, max_new_tokens=limit)
+    network = gpu.network(shape, gpu.dtype).eval().requires_grad_(False)
     # as in `load_network`, which reads files
-    outline = outline_network(folder, gpu.dtype, gpu.device, attention)
-    network.set_attn_implementation(outline.config._attn_implementation)
+    network.set_attn_implementation(outline_network(folder, gpu.dtype, gpu.device).config._attn_implementation)
     flatten_head_input(network)
     chat.network = network
     return chat
 
 
 def judge(
-    gpu: Gpu, results: Results, chat: LocalChat, shape: str, kind: str, cases: list[Case], rationale: bool,
-    counted: bool = True,
-) -> dict[str, Any]:  # fmt: skip
+    gpu: Gpu, results: Results, chat: LocalChat, shape: str, cases: list[Case], rationale: bool, counted: bool = True
+) -> dict[str, Any]:
     """Judge cases; add rows for pairs/s, tokens/s and MFU, and return the line of the table."""
     judging = Judge(chat, "medical_pairwise" if not rationale else "automedeval", rationale=rationale)
     asked = [judging.prompt(request) for case in cases for request in judging.plan(case)]
@@ -237,7 +218,7 @@ def judge(
         shared = sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, zip(*window))) if len(window) > 1 else 0
         tokens += sum(map(len, window)) - shared * (len(window) - 1)
     flops = 2 * parameters(chat.network)
-    name = f"{shape}, {kind}, {'rationale' if rationale else 'scores alone'}, batches of {chat.batch_tokens:,} tokens"
+    name = f"{shape}, {'rationale' if rationale else 'scores alone'}, batches of {chat.batch_tokens:,} tokens"
     line = {"judging": name, "cases": len(cases), "pairs/s": len(cases) / seconds, "tokens/s": tokens / seconds}
     line |= {"MFU": flops * tokens / seconds / gpu.peak, "GiB": memory["GiB"], "seconds": seconds}
     if counted:
@@ -316,55 +297,6 @@ def train(gpu: Gpu, shape: str, lora: bool) -> tuple[float, int, float]:
     return steps * ids.numel() / seconds, (4 if lora else 6) * size, seconds
 
 
-# --- the rationale metric ----------------------------------------------------------------------------------------------
-
-
-def rationales(gpu: Gpu, results: Results) -> Iterator[dict[str, Any]]:
-    """Score rationales by BERTScore and BARTScore with random networks of the shapes of the default ones."""
-    if gpu.late():
-        results.note("Left out for lack of time: the rationale metric.")
-        return
-    try:
-        from automedeval.metrics.rationale_score import rationale_score as metric
-    except ImportError as error:
-        results.note(f"The rationale metric was left out: {error}.")
-        return
-    count = 4 if gpu.args.tiny else 500
-    made, references = texts(count, 100, 3), texts(count, 100, 4)
-    with tempfile.TemporaryDirectory() as place:
-        sizes = {"roberta": RobertaModel, "bart": BartForConditionalGeneration}
-        folders = {kind: str(Path(place) / kind) for kind in sizes}
-        for kind, network in sizes.items():
-            config = metric_config(kind, gpu.args.tiny)
-            with torch.device(gpu.device):
-                network(config).save_pretrained(folders[kind])
-            tokenizer_of_sample(2_000 if gpu.args.tiny else 16_000, frame=True).save_pretrained(folders[kind])
-        dtype = "float32" if gpu.args.tiny else "bfloat16"
-        score = partial(
-            metric.rationale_score, bert_model=folders["roberta"], bert_num_layers=1 if gpu.args.tiny else 17,
-            bart_model=folders["bart"], batch_tokens=512 if gpu.args.tiny else 32_768, device=gpu.device, dtype=dtype,
-        )  # fmt: skip
-        score(made[:2], references[:2])  # loads
-        with gpu.memory() as memory:
-            seconds = gpu.timed(lambda: score(made, references))
-    name = "rationale_score: BERTScore and BARTScore"
-    results.add(name, count / seconds, "pairs/s")
-    yield {"metric": name, "pairs/s": count / seconds, "GiB": memory["GiB"], "seconds": seconds}
-
-
-def metric_config(kind: str, tiny: bool) -> Any:
-    """Return the configuration of roberta-large or of bart-large."""
-    special = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-    if kind == "roberta":
-        size = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
-        size = size if tiny else dict(zip(size, (1024, 4096, 24, 16)))
-        return AutoConfig.for_model("roberta", vocab_size=50_265, max_position_embeddings=514, **size, **special)
-    names = ("d_model", "encoder_ffn_dim", "decoder_ffn_dim", "encoder_layers", "decoder_layers")
-    size = dict(zip(names, (32, 64, 64, 2, 2) if tiny else (1024, 4096, 4096, 12, 12)))
-    heads = {"encoder_attention_heads": 4 if tiny else 16, "decoder_attention_heads": 4 if tiny else 16}
-    return AutoConfig.for_model("bart", vocab_size=50_265, max_position_embeddings=1024, **size, **heads, **special)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
@@ -377,7 +309,7 @@ def main() -> None:
     add_json(parser)
     args = parser.parse_args()
     results, gpu = Results("Judging and training on a GPU", args.json), Gpu(args)
-    for part in (judging, training, rationales):
+    for part in (judging, training):
         table = []
         for line in part(gpu, results):
             table.append({name: f"{value:.3g}" if isinstance(value, float) else value for name, value in line.items()})

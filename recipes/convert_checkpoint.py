@@ -50,67 +50,59 @@ def main() -> None:
     Path(held.lock_file).unlink(missing_ok=True)  # whoever comes later finds the folder
 
 
-def convert(given: str, output: Path) -> None:
+def convert(model: str, output: Path) -> None:
     """Convert shard by shard, write the index, copy configuration and tokenizer, and give the folder its name."""
     if (output / "config.json").exists():
         print(f"{output} is there already")
         return
     if output.exists():
         raise RecordError(f"{output}: holds something else than a checkpoint; choose another --output")
-    source = checkpoint_folder(given, weights=PICKLES)
+    source = checkpoint_folder(model, weights=PICKLES)
     check_architecture(source)
-    shards, promised = shards_of(source)
+    shards, listed = shards_of(source)
     count = len(shards)
-    names = (
-        ["model.safetensors"]
-        if count == 1
-        else [f"model-{n:05}-of-{count:05}.safetensors" for n in range(1, count + 1)]
-    )
+    names = [f"model-{number:05}-of-{count:05}.safetensors" for number in range(1, count + 1)]
+    names = names if count > 1 else ["model.safetensors"]
     scratch = output.with_name(f".{output.name}.unfinished")
     scratch.mkdir(parents=True, exist_ok=True)
     for left in [file for file in scratch.iterdir() if file.name not in names]:
         left.unlink()
     places: dict[str, str] = {}
     size = 0
-    for shard, name in zip(shards, names):
+    for shard, name in zip(shards, names, strict=True):
         tensors = read_pickle(shard)
         if twice := sorted(places.keys() & tensors):
             raise RecordError(f"{shard}: {twice[0]!r} is in {places[twice[0]]} too")
-        resumed = same(scratch / name, tensors)
-        if not resumed:
+        there = same(scratch / name, tensors)
+        if not there:
             write(tensors, scratch / name, shard)
         places |= dict.fromkeys(tensors, name)
         size += sum(tensor.nbytes for tensor in tensors.values())
-        print(
-            f"{shard.name} → {name}: {len(tensors):,} tensors, {described(tensors)}{', there already' * resumed}",
-            flush=True,
-        )
+        print(f"{shard.name} → {name}: {len(tensors):,} tensors{', there already' if there else ''}", flush=True)
         del tensors
-    if promised is not None and promised != set(places):
-        name = min(promised ^ set(places))
-        raise RecordError(
-            f"{source / INDEX}: {name!r} is {'missing in the shards' if name in promised else 'not listed'}"
-        )
     if count > 1:
+        if wrong := sorted(listed ^ set(places)):
+            problem = "missing in the shards" if wrong[0] in listed else "not listed"
+            raise RecordError(f"{source / INDEX}: {wrong[0]!r} is {problem}")
         index = {"metadata": {"total_size": size}, "weight_map": dict(sorted(places.items()))}
         write_json(scratch / "model.safetensors.index.json", index)
-    copied = copy_files(source, scratch)
+    for pattern in (*FILES, "README.md", "LICENSE*"):
+        for file in source.glob(pattern):
+            if not file.name.endswith(".index.json"):
+                shutil.copyfile(file, scratch / file.name)
     scratch.rename(output)
-    print(
-        f"{output}: {len(places):,} tensors, {size / 1e9:.2f} GB, equal to those of {given}; copied {', '.join(copied)}"
-    )
+    print(f"{output}: {len(places):,} tensors, {size / 1e9:.2f} GB, equal to those of {model}")
 
 
-def shards_of(source: Path) -> tuple[list[Path], set[str] | None]:
-    """Return the pickles of a checkpoint, and the names of its tensors by its index, None without one."""
+def shards_of(source: Path) -> tuple[list[Path], set[str]]:
+    """Return the pickles of a checkpoint, and the names of the tensors that its index lists."""
     index = source / INDEX
     if not index.exists():
         if not (source / "pytorch_model.bin").exists():
-            there = (
-                "its weights are safetensors already" if any(source.glob("*.safetensors")) else "there are no weights"
-            )
-            raise RecordError(f"{source}: no pytorch_model.bin and no {INDEX}; {there}")
-        return [source / "pytorch_model.bin"], None
+            converted = any(source.glob("*.safetensors"))
+            problem = "its weights are safetensors already" if converted else "there are no weights"
+            raise RecordError(f"{source}: no pytorch_model.bin and no {INDEX}; {problem}")
+        return [source / "pytorch_model.bin"], set()
     try:
         weights = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
         names = sorted(set(weights.values()))
@@ -177,26 +169,6 @@ def equal(one: torch.Tensor, two: torch.Tensor) -> bool:
     if (one.dtype, one.shape) != (two.dtype, two.shape):
         return False
     return torch.equal(*(each.contiguous().reshape(-1).view(torch.uint8) for each in (one, two)))
-
-
-def described(tensors: dict[str, torch.Tensor]) -> str:
-    """Return size and dtypes of tensors in words, and how many share their memory, as tied weights do."""
-    dtypes = sorted({str(tensor.dtype).removeprefix("torch.") for tensor in tensors.values()})
-    memory = {
-        (tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tensor.shape) for tensor in tensors.values()
-    }
-    tied = len(tensors) - len(memory)
-    size = sum(tensor.nbytes for tensor in tensors.values()) / 1e9
-    return f"{size:.2f} GB of {', '.join(dtypes)}" + (f", {tied} tied, each written in full" if tied else "")
-
-
-def copy_files(source: Path, target: Path) -> list[str]:
-    """Copy configuration, tokenizer and card of a checkpoint; return their names."""
-    names = {file.name for pattern in [*FILES, "README.md", "LICENSE*"] for file in source.glob(pattern)}
-    names = {name for name in names if not name.endswith((".safetensors", ".index.json"))}
-    for name in sorted(names):
-        shutil.copyfile(source / name, target / name)
-    return sorted(names)
 
 
 if __name__ == "__main__":

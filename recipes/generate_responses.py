@@ -5,10 +5,12 @@
     python recipes/generate_responses.py --candidates openai:MODEL --base_url http://localhost:8000/v1 --cases F --output DIR
 
 Appends to OUTPUT/responses.jsonl as answers come and writes OUTPUT/cases.jsonl, the cases with their responses, at the end;
-the same command again does only what is missing. Several processes share the cases; their number changes no answer.
+the same command again does only what is missing. A case that has a response of the candidate's name keeps it. Several processes
+share the cases; their number changes no answer.
 """
 
 import gc
+import itertools
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +22,6 @@ from automedeval.dataset.responses import (
     answered,
     candidate_names,
     question_messages,
-    read_questions,
     response_log,
     set_up,
     sort_responses,
@@ -28,7 +29,7 @@ from automedeval.dataset.responses import (
     write_cases,
 )
 from automedeval.models.arguments import ChatArguments, parse_model
-from automedeval.records import Case, RecordError, check_least, table_of
+from automedeval.records import Case, RecordError, check_least, read_cases, table_of
 from automedeval.records.journal import Processes
 
 
@@ -47,9 +48,6 @@ class GenerationArguments(TableArguments):
     )
     system: str | None = field(default=None, metadata={"help": "system message before every question"})
     seed: int = field(default=0, metadata={"help": "seed of sampling; each answer also depends on case and candidate"})
-    keep_existing: bool = field(
-        default=False, metadata={"help": "skip cases that have a response of the candidate's name; false: an error"}
-    )
     window: int = field(
         default=128, metadata={"help": "number of cases that are sorted by length and batched together"}
     )
@@ -66,7 +64,6 @@ class GenerationArguments(TableArguments):
 class SamplingArguments(ChatArguments):
     """How candidates sample, and where they run."""
 
-    base_url: str | None = field(default=None, metadata={"help": "endpoint of the openai:MODEL candidates"})
     max_new_tokens: int = field(default=200, metadata={"help": "most tokens of an answer"})  # Paper: App. C
     temperature: float = field(default=0.5, metadata={"help": "0 decodes greedily"})  # Paper: App. C
     top_logprobs: int = field(default=0, metadata={"help": "endpoint: alternatives per token, not needed"})
@@ -79,7 +76,7 @@ def main() -> None:
     if (folder / "cases.jsonl").resolve() == Path(args.cases).resolve():
         raise RecordError(f"--output {args.output}: its cases.jsonl is the input; choose another folder")
     names = candidate_names(args.candidates, args.names)
-    cases = read_questions(args.cases, names, args.keep_existing, args.limit, args.blank)
+    cases = list(itertools.islice(read_cases(args.cases, 0, args.blank), args.limit))
     for case in cases:  # faults of the input are reported before a model is loaded
         question_messages(case, args.system)
     processes, responses, missing, failures = join_processes(), [], 0, []

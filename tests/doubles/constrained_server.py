@@ -1,4 +1,4 @@
-"""A double of a server that constrains what it writes and tells log-probabilities, as vLLM, SGLang, llama.cpp and TGI do.
+"""A double of a server that constrains what it writes and tells log-probabilities, as vLLM, SGLang and llama.cpp do.
 
 Its "model" is a table by chance: the logit of a token depends on the prompt, the answer so far and the token. It is constrained
 as these servers are: token by token, over the tokens after which the regular expression can still be matched, which the library
@@ -38,14 +38,10 @@ def odds(prompt: str, written: str, pattern: regex.Pattern, begun: str = "") -> 
 
 
 def pattern_of_gbnf(grammar: str) -> str:
-    """Return the regular expression of a grammar of literals, alternatives of literals, and the inside of a JSON string."""
+    """Return the regular expression of a grammar of literals and alternatives of literals."""
     (rule,) = re.fullmatch(r"root ::= (.*)", grammar, re.S).groups()
-    inside = r'([^"\\] | "\\" [^\x00-\x1F])*'
-    pieces = re.findall(rf'{re.escape(inside)}|"(?:[^"\\]|\\.)*"|\(|\)|\|', rule)
-    found = (
-        r'(?:[^"\\]|\\.)*' if one == inside else re.escape(json.loads(one)) if one[0] == '"' else one for one in pieces
-    )
-    return "".join(found)
+    pieces = re.findall(r'"(?:[^"\\]|\\.)*"|\(|\)|\|', rule)
+    return "".join(re.escape(json.loads(one)) if one[0] == '"' else one for one in pieces)
 
 
 @dataclass
@@ -53,12 +49,10 @@ class ConstrainedServer:
     """Answer requests as a server does that offers this much; `double()` serves it.
 
     Args:
-        dialect: the field by which it is constrained: "structured_outputs", "guided_regex", "regex", "grammar",
-            "response_format", or None.
+        dialect: the field by which it is constrained: "structured_outputs", "guided_regex", "regex", "grammar", or None.
         alternatives: the most log-probabilities per token, 0 for none; more are refused with 400.
         continues: whether it takes `continue_final_message`; "always": whether that is there or not, and the answer repeats
             what it continues, as llama.cpp's.
-        limits: the names of the limit that it knows; it ignores others.
         strict: whether it refuses fields that it does not know.
         free: (prompt, limit) → the text without a constraint, and its reason to end.
     """
@@ -67,7 +61,6 @@ class ConstrainedServer:
     alternatives: int = 20
     continues: bool | str = True
     strict: bool = False
-    limits: tuple[str, ...] = ("max_completion_tokens", "max_tokens")
     free: Callable[[str, int], tuple[str, str]] = lambda prompt, limit: ("Both help.\nI think.", "stop")
 
     def double(self) -> EndpointDouble:
@@ -77,7 +70,6 @@ class ConstrainedServer:
         known = {"model", "messages", "max_tokens", "max_completion_tokens", "temperature", "seed", "stop"}
         known |= {"logprobs", "top_logprobs", "response_format", self.dialect}
         known |= {"continue_final_message", "add_generation_prompt"} if self.continues else set()
-        known |= {"repeat_penalty"} if self.dialect == "grammar" else set()
         if self.strict and body.keys() - known:
             return error(400, f"Extra inputs are not permitted: {min(body.keys() - known)}")
         if body.get("top_logprobs", 0) > self.alternatives:
@@ -89,7 +81,7 @@ class ConstrainedServer:
             begun, closed = (body["messages"][-1]["content"], -3) if goes_on else ("", 5)
         echo = begun if self.continues == "always" else ""
         usage = {"prompt_tokens": sum(len(one["content"].split()) + 3 for one in body["messages"]) + closed}
-        limit = next((body[name] for name in self.limits if name in body), math.inf)
+        limit = body.get("max_completion_tokens", body.get("max_tokens", math.inf))
         pattern = self._pattern(body)
         if pattern is None:
             text, reason = self.free(prompt, limit)
@@ -118,9 +110,7 @@ class ConstrainedServer:
 
     def _pattern(self, body: dict[str, Any]) -> regex.Pattern | None:
         given = body.get(self.dialect) if self.dialect else None
-        if self.dialect == "response_format":
-            given = given["value"] if given and given["type"] == "regex" else None
-        elif self.dialect == "structured_outputs":
+        if self.dialect == "structured_outputs":
             given = given and given["regex"]
         elif self.dialect == "grammar":
             given = given and pattern_of_gbnf(given)

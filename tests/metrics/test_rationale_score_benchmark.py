@@ -23,23 +23,14 @@ def test_every_side_is_measured_against_the_published_program(tmp_path: Path) ->
                 stream.write(json.dumps(rating) + "\n")
     options = ["--tiny", "--pairs", "9", "--repeats", "1", "--parts", "bart"]
     command = [sys.executable, str(ROOT / "benchmarks" / "rationale_score.py"), *options]
-    environment = os.environ | {
-        "AUTOMEDEVAL_DATA": str(tmp_path),
-        "HF_HUB_OFFLINE": "1",
-        "HF_HOME": str(tmp_path / "home"),
-    }
+    environment = os.environ | {"AUTOMEDEVAL_DATA": str(tmp_path), "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)}
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("9 pairs of comments")
-    lines = [line.split() for line in done.stdout.splitlines() if "float" in line]
-    ours = {line[1]: line for line in lines if line[0] == "ours"}
-    assert ours.keys() == {"float32", "bfloat16"}
-    for dtype, target in (("float32", "2.0"), ("bfloat16", "4.0")):
-        _, _, seconds, rate, held, ratio, sign, least, met, *memory = ours[dtype]
-        assert float(seconds) >= 0
-        assert float(rate) > 0
-        assert float(held) > 0
-        assert (sign, least) == (">=", target)
-        assert met == ("yes" if float(ratio) >= float(target) else "no")
-        assert memory[1:3] == ["<=", "1"]
-        assert memory[-1] == "yes", "the numbers are near"
+    (row,) = [line.split() for line in done.stdout.splitlines() if line.startswith("ours")]
+    _, seconds, rate, held, ratio, sign, least, met, *memory = row
+    assert min(map(float, (rate, held))) > 0 <= float(seconds)
+    assert (sign, least) == (">=", "2.0")
+    assert met == ("yes" if float(ratio) >= 2 else "no")
+    assert memory[1:3] == ["<=", "1"]
+    assert float(memory[-2]) <= float(memory[-1]), "the numbers are equal"

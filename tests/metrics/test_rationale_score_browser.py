@@ -142,7 +142,7 @@ def visit(request: pytest.FixtureRequest, address: str, browser: "playwright.Bro
 
 def test_a_visitor_reads_the_metrics_own_numbers(visit: Visit, models: tuple[str, str]) -> None:
     visit.says("not for clinical decisions")
-    visit.page.get_by_role("button", name="Models and direction").click()
+    visit.page.get_by_role("button", name="Models").click()
     bert, bart = models
     chosen = {"Model for BERTScore": bert, "Layer for BERTScore": "2", "Model for BARTScore": bart}
     visit.compare(Reference=TEXTS[0], Prediction=TEXTS[1], **chosen)
@@ -151,20 +151,17 @@ def test_a_visitor_reads_the_metrics_own_numbers(visit: Visit, models: tuple[str
     expected = score(TEXTS[1], TEXTS[0], **options)
     for name, values in expected["bert_score"].items():
         assert found.pop(f"BERTScore {name}") == pytest.approx(values[0], abs=1e-4)
-    assert found == {"BARTScore, reference to prediction": pytest.approx(expected["bart_score"][0], abs=1e-4)}
+    assert found == {"BARTScore": pytest.approx(expected["bart_score"][0], abs=1e-4)}
     for cell in visit.page.locator("th, td").all():  # on a telephone too, names and values are seen without scrolling
         box = cell.bounding_box()
         assert 0 <= box["x"] < box["x"] + box["width"] <= visit.page.viewport_size["width"]
 
-    # the other way round, and without BERTScore; a text beyond the window is said
-    visit.page.get_by_label("Direction of BARTScore").click()
-    visit.page.get_by_role("option", name="prediction to reference").click()
+    # without BERTScore; a note says that a text is beyond the window
     long = " ".join(TEXTS)
     visit.compare(Prediction=long, **{"Model for BERTScore": ""})
     visit.says("its end was not compared")
-    options = {"bert_model": None, "bart_model": bart, "bart_direction": "prediction_to_reference"}
-    (value,) = score(long, TEXTS[0], **options)["bart_score"]
-    assert visit.figures(1) == {"BARTScore, prediction to reference": pytest.approx(value, abs=1e-4)}
+    (value,) = score(long, TEXTS[0], bert_model=None, bart_model=bart)["bart_score"]
+    assert visit.figures(1) == {"BARTScore": pytest.approx(value, abs=1e-4)}
 
 
 def test_what_cannot_be_compared_is_said_plainly_and_can_be_mended(visit: Visit, models: tuple[str, str]) -> None:
@@ -172,7 +169,7 @@ def test_what_cannot_be_compared_is_said_plainly_and_can_be_mended(visit: Visit,
     visit.says("The reference is empty.")
     visit.compare(Reference=TEXTS[0], Prediction=" \n")
     visit.says("The prediction is empty.")
-    visit.page.get_by_role("button", name="Models and direction").click()
+    visit.page.get_by_role("button", name="Models").click()
     visit.compare(Prediction=TEXTS[1], **{"Model for BERTScore": models[0], "Model for BARTScore": ""})
     visit.says("bert_num_layers must be given")
     assert "Traceback" not in visit.page.inner_text("body")

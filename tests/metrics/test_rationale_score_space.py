@@ -84,22 +84,22 @@ def test_the_page_compares_without_gradio(tiny: tuple[str, str], monkeypatch: py
     import app
 
     assert not re.search(r"^(import|from) gradio", (SPACE / "app.py").read_text(encoding="utf-8"), re.M)
-    rows, note = app.compare(TEXTS[0], TEXTS[1], tiny[0], "2", tiny[1], "prediction_to_reference")
+    rows, note = app.compare(TEXTS[0], TEXTS[1], tiny[0], "2", tiny[1])
     assert [name for name, _ in rows] == [
-        "BERTScore precision", "BERTScore recall", "BERTScore f1", "BARTScore, prediction to reference",
+        "BERTScore precision", "BERTScore recall", "BERTScore f1", "BARTScore",
     ]  # fmt: skip
     assert all(re.match(r"-?\d\.\d{4}", value) for _, value in rows)
     assert note == ""
-    rows, note = app.compare("a", " ".join(TEXTS), "", "", tiny[1], "reference_to_prediction")
-    assert [name for name, _ in rows] == ["BARTScore, reference to prediction"]
+    rows, note = app.compare("a", " ".join(TEXTS), "", "", tiny[1])
+    assert [name for name, _ in rows] == ["BARTScore"]
     assert "its end was not compared" in note
     with pytest.raises(ValueError, match=r"The reference is empty\."):
-        app.compare(" ", "a", *tiny[:1], "2", tiny[1], "reference_to_prediction")
-    assert app.shown(rows, note).splitlines()[2].startswith("| BARTScore, reference to prediction | -")
+        app.compare(" ", "a", tiny[0], "2", tiny[1])
+    assert app.shown(rows, note).splitlines()[2].startswith("| BARTScore | -")
     with pytest.raises(ValueError, match=r"The layer must be a whole number, not '2\.5'"):
-        app.compare("a", "a", *tiny[:1], "2.5", tiny[1], "reference_to_prediction")
+        app.compare("a", "a", tiny[0], "2.5", tiny[1])
     with pytest.raises(ValueError, match="both None"):
-        app.compare("a", "a", "", "", " ", "reference_to_prediction")
+        app.compare("a", "a", "", "", " ")
     assert "not for clinical decisions" in app.NOTICE
     for name in ("app", "rationale_score"):
         monkeypatch.delitem(sys.modules, name)

@@ -1,22 +1,17 @@
-"""Judges of many architectures beside plain transformers: one case at a time, the whole sequence in one pass, no cache.
-
-The reference takes the messages, the literals and the allowed values, and uses nothing else of this project.
-"""
+"""Judges of many architectures beside plain transformers: one case at a time, the whole sequence in one pass, no cache."""
 
 from dataclasses import replace
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from doubles.plain_transformers import PlainTransformers, assert_equal
 from doubles.tiny_model import build_tiny_model
 from programs import SAMPLE
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from automedeval import Judge, RecordError, read_cases
 from automedeval.judges.likelihood import LikelihoodJudge
-from automedeval.models.base import Free, Slot
 
 NEW_TOKENS = 12
 ENDS = tuple(range(2, 200))  # so many tokens end a text that the texts of a batch have different lengths
@@ -58,8 +53,8 @@ def judge(request, tmp_path_factory) -> Judge:
 
 
 @pytest.fixture(scope="module")
-def reference(judge) -> "Reference":
-    return Reference(Path(judge.chat.model))
+def reference(judge) -> PlainTransformers:
+    return plain_of(judge)
 
 
 @pytest.fixture(scope="module")
@@ -77,64 +72,8 @@ def load(folder: Path, **settings: Any) -> Judge:
     return Judge.from_pretrained(str(folder), chat=chat | settings)
 
 
-class Reference:
-    """What plain transformers makes of one prompt."""
-
-    def __init__(self, folder: Path):
-        self.tokenizer = AutoTokenizer.from_pretrained(folder)
-        self.network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-        self.network.eval()
-
-    def ids(self, text: str) -> list[int]:
-        return self.tokenizer(text, add_special_tokens=False).input_ids
-
-    def prompt(self, messages: list[dict[str, str]]) -> list[int]:
-        return self.ids(self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
-
-    @torch.inference_mode()
-    def after(self, ids: list[int], count: int) -> torch.Tensor:
-        """Return the log-probabilities of the tokens that may follow each of the last `count` tokens."""
-        return self.network(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -count:].log_softmax(-1)
-
-    def write(self, ids: list[int]) -> list[int]:
-        """Return the prompt and what `generate` adds, without the token that ends it."""
-        written = self.network.generate(torch.tensor([ids]), max_new_tokens=NEW_TOKENS, do_sample=False)[0].tolist()
-        return written[:-1] if written[-1] in ENDS else written
-
-    def values(self, prompt) -> list[dict[str, float]]:
-        """Return the probability of each allowed value of each slot, the slots before with their most probable values."""
-        ids, tail, found = self.prompt(prompt.messages), "", []
-        for part in prompt.parts:
-            if isinstance(part, Free):
-                ids = self.write(ids)
-            elif isinstance(part, Slot):
-                ways = [self.ids(tail + value) for value in part.values]
-                shared = len(list(takewhile(lambda column: len(set(column)) == 1, zip(*ways))))
-                heads = {tuple(way[:-1]) for way in ways}
-                steps = {head: self.after(ids + list(head), len(head) + 1 - shared) for head in heads}
-                sums = [
-                    sum(step[token].item() for step, token in zip(steps[tuple(way[:-1])], way[shared:])) for way in ways
-                ]
-                odds = torch.tensor(sums).softmax(0).tolist()
-                found.append(dict(zip(part.values, odds)))
-                tail += max(found[-1], key=found[-1].get)
-            else:
-                tail += part
-        return found
-
-
-def assert_equal(judge: Judge, reference: Reference, cases: list) -> list:
-    """Assert that verdicts on cases judged together have the probabilities of plain transformers; return the verdicts."""
-    verdicts = list(judge(cases))
-    for case, verdict in zip(cases, verdicts, strict=True):
-        (request,) = judge.plan(case)
-        expected = reference.values(judge.prompt(request))
-        for got, odds in zip(verdict.extra["probabilities"], expected, strict=True):
-            assert got == pytest.approx(odds, abs=1e-4)
-        if verdict.expected_scores:
-            means = [sum(int(value) * p for value, p in odds.items()) for odds in expected]
-            assert [verdict.expected_scores[slot] for slot in request.slots] == pytest.approx(means, abs=1e-4)
-    return verdicts
+def plain_of(judge: Judge) -> PlainTransformers:
+    return PlainTransformers(Path(judge.chat.model), NEW_TOKENS, ENDS)
 
 
 def test_scores_of_a_batch_are_those_of_single_cases(judge, reference, cases):
@@ -176,18 +115,18 @@ def test_attention_and_batches_are_as_the_architecture_allows(judge, request):
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 def test_every_attention_has_the_same_scores(attention, tmp_path, cases):
-    """On a CPU "sdpa" loads as its grouped form; here it is that of transformers."""
+    """On a CPU the grouped form is used; a GPU of another kind uses that of transformers."""
     folder = build_tiny_model(tmp_path / "m", model_type="mistral", ends=ENDS, **LOCAL)
-    judge = load(folder, attn_implementation=attention)
+    judge = load(folder)
     judge.chat.network.set_attn_implementation(attention)
-    verdicts = assert_equal(judge, Reference(folder), cases)
+    verdicts = assert_equal(judge, plain_of(judge), cases)
     assert len({verdict.extra.get("truncated") for verdict in verdicts}) == 2  # texts of different lengths
 
 
 def test_values_of_several_tokens_stay_within_a_window(tmp_path, cases):
     folder = build_tiny_model(tmp_path / "m", model_type="mistral", **LOCAL)
     judge = load(folder)
-    assert_equal(Judge(judge.chat, "medical_pairwise", models=cases[0].models[:2]), Reference(folder), cases[:1])
+    assert_equal(Judge(judge.chat, "medical_pairwise", models=cases[0].models[:2]), plain_of(judge), cases[:1])
 
 
 def test_what_was_chosen_for_an_architecture_is_said(tmp_path, caplog):

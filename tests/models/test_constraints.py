@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 import regex
@@ -12,7 +11,6 @@ from doubles.endpoint import EndpointDouble, answer, error
 from automedeval.judges.judge import Judge, load_judge
 from automedeval.models.base import Answer, ChatError, Free, Prompt, Slot
 from automedeval.models.budget import Budget
-from automedeval.models.concurrency import MOST, START, Pace
 from automedeval.models.constraints import DIALECTS, Reply, constrained_answer, gbnf, regular_expression
 from automedeval.models.endpoint import OpenAIChat
 from automedeval.records import Case, Response
@@ -115,7 +113,7 @@ def test_values_and_probabilities_are_those_of_the_servers_table(name, rationale
                 assert words == best
 
 
-@pytest.mark.parametrize(("continues", "strict"), [(False, True), (True, False), ("always", False)])
+@pytest.mark.parametrize(("continues", "strict"), [(True, False), (True, True), ("always", False)])
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_dialect_is_found_and_gives_the_same_verdicts(dialect, continues, strict):
     verdicts = []
@@ -123,28 +121,18 @@ def test_every_dialect_is_found_and_gives_the_same_verdicts(dialect, continues, 
         with server.double() as endpoint:
             judge = Judge(chat_at(endpoint), "automedeval")
             verdicts.append([(each.scores, each.raw, each.extra["probabilities"]) for each in judge(CASES[:1])])
-            asked = [request["body"] for request in endpoint.asked]
-            if server.dialect == dialect and server.continues == continues:
-                assert str(judge.chat.offer) == "server: constrains yes, log-probabilities yes (20)"
-                assert judge.chat.offer.continues == bool(continues)
-                assert [dialect in body for body in asked].count(True) == (2 if continues else 1)
+            assert str(judge.chat.offer) == "server: constrains yes, log-probabilities yes (20)"
+            assert [server.dialect in request["body"] for request in endpoint.asked].count(True) == 2
     assert verdicts[0] == verdicts[1]
 
 
-@pytest.mark.parametrize("limits", [("max_tokens",), ("max_completion_tokens", "max_tokens")])
-def test_a_server_that_ignores_the_newer_name_of_the_limit_is_told_the_older_one(limits):
-    rambles = "They help. " * 100
-    server = ConstrainedServer(
-        "grammar", limits=limits, free=lambda _, most: (rambles[: int(min(most, 1000))], "length")
-    )
-    with server.double() as endpoint:
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_server_that_does_not_continue_an_answer_is_not_constrained(strict):
+    with ConstrainedServer(continues=False, strict=strict).double() as endpoint:
         judge = Judge(chat_at(endpoint), "automedeval")
-        verdicts = list(judge(CASES))
-        assert judge.chat.left_out == ([] if len(limits) == 2 else ["max_completion_tokens"])
-        assert all(len(verdict.rationale) <= 40 for verdict in verdicts)
-        assert all(limits[0] in request["body"] for request in endpoint.asked)
-        # llama.cpp's Python server has another default, which would make a score less likely for having been given
-        assert all(request["body"]["repeat_penalty"] == 1.0 for request in endpoint.asked)
+        assert judge.score_decoding == "free"
+        list(judge(CASES[:1]))
+        assert "structured_outputs" not in endpoint.asked[0]["body"]
 
 
 @pytest.mark.parametrize(("offered", "used"), [(20, 20), (5, 5), (0, 0)])
@@ -178,20 +166,12 @@ def test_whatever_the_rationale_is_the_scores_are_there(text, reason, kept):
     assert verdict.usage["completion_tokens"] > len(kept.split())
 
 
-def test_a_rationale_in_json_goes_on_after_the_text_before_it_as_with_a_local_judge():
-    opening, free = '{"rationale": "', Free('"', json_string=True)
-    prompt = Prompt([], parts=(opening, free, '", "score": ', Slot("s", ("1", "2")), "}"))
-    step = next(constrained_answer(prompt))
-    assert (step.written, step.parts, step.stop) == (opening, None, ('"',))
-    step = next(constrained_answer(prompt, continues=False))
-    assert (step.written, step.parts) == ("", (opening, free, '"'))
-
-
 def test_an_escaped_quote_does_not_end_a_rationale_in_json():
     opening = '{"rationale": "'
     prompt = Prompt([], parts=(opening, Free('"', json_string=True), '", "score": ', Slot("s", ("1", "2")), "}"))
     steps, usage = constrained_answer(prompt), {"completion_tokens": 3}
-    next(steps)
+    step = next(steps)
+    assert (step.written, step.parts, step.stop) == (opening, None, ('"',))
     step = steps.send(Reply(Answer("", usage=usage), "It says \\"))
     assert (step.written, step.stop, step.used) == (opening + 'It says \\"', ('"',), 3)
     assert step.most_tokens(10) == 7
@@ -300,11 +280,10 @@ def test_what_the_alternatives_do_not_tell_is_noted(offered, scale):
     assert noted == (0 if offered == 20 or scale == (1, 5) else 6)
 
 
-@pytest.mark.parametrize("continues", [True, False])
 @pytest.mark.parametrize("scale", [(1, 5), (1, 12), (0, 100)])
-def test_an_answer_costs_no_more_than_the_most_that_is_told_before(scale, continues):
+def test_an_answer_costs_no_more_than_the_most_that_is_told_before(scale):
     """Each byte is a token, and each number that others begin with takes another request."""
-    server = ConstrainedServer(continues=continues)
+    server = ConstrainedServer()
 
     def script(body):
         reply = server(body)
@@ -366,46 +345,6 @@ def test_criteria_have_the_note_too(told, unseen):
     for verdict in verdicts:
         assert 0 < verdict.checklist["met_probabilities"][0] < 1
         assert verdict.extra.get("unseen_probability") == (unseen and pytest.approx(unseen, abs=1e-4))
-
-
-class Clock:
-    """Simulated time of a server that answers so many requests a second at most, and one in `latency` seconds."""
-
-    def __init__(self, capacity: float, latency: float):
-        self.now, self.capacity, self.latency = 0.0, capacity, latency
-
-    def __call__(self) -> float:
-        return self.now
-
-    def serve(self, pace: Pace, answers: int) -> list[int]:
-        limits = []
-        for _ in range(answers):
-            self.now += 1 / min(self.capacity, pace.limit / self.latency)
-            pace.ended(pace.limit)
-            limits.append(pace.limit)
-        return limits
-
-
-@pytest.mark.parametrize(("capacity", "found"), [(1000, 256), (40, 64), (10, 16), (3, 8)])
-def test_concurrency_rises_until_the_rate_does_not(capacity, found):
-    clock = Clock(capacity, latency=1.0)
-    pace = Pace(clock=clock)
-    limits = clock.serve(pace, 3000)
-    assert limits[0] == START
-    assert all(after in (before, 2 * before, before // 2) for before, after in pairwise(limits))
-    assert limits[-1] == found <= MOST
-    assert len(set(limits[-1000:])) == 1
-
-
-def test_429_halves_the_concurrency_once_and_a_fixed_one_stays():
-    clock = Clock(1000, 1.0)
-    pace, fixed = Pace(clock=clock), Pace(5, clock=clock)
-    for each in (pace, fixed):
-        each.busy()
-        each.busy()
-    assert (pace.limit, fixed.limit, fixed.most) == (START // 2, 5, 5)
-    clock.serve(pace, 200)
-    assert pace.limit == START // 2
 
 
 def test_the_body_keeps_what_prompts_share_at_their_beginning():

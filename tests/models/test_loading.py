@@ -1,4 +1,4 @@
-"""How a checkpoint reaches its device: straight, once, on one GPU or several, and with how large batches."""
+"""How a checkpoint reaches its device: straight, once, and with how large batches."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,6 @@ from transformers import AutoConfig
 
 from automedeval.models import local, network
 from automedeval.models.arguments import ChatArguments
-from automedeval.models.base import Prompt, Slot
 from automedeval.models.checkpoints import fingerprint
 from automedeval.models.local import LocalChat, batch_room
 from automedeval.models.network import outline_network
@@ -28,7 +27,7 @@ OPTIONS = {"dtype": "float32", "device": "cpu", "max_new_tokens": 8}
 def room(folder: Path, shape: str, memory: tuple[float, float], monkeypatch, quantization: str = "none") -> int:
     AutoConfig.for_model("llama", **SHAPES[shape]).save_pretrained(folder)
     monkeypatch.setattr(local, "gpu_memory", lambda device: memory)
-    return batch_room(outline_network(folder, torch.bfloat16, "cuda:0", "sdpa"), "cuda:0", quantization)
+    return batch_room(outline_network(folder, torch.bfloat16, "cuda:0"), "cuda:0", quantization)
 
 
 def test_a_13b_takes_batches_of_36_000_tokens_on_80_gb(tmp_path, monkeypatch):
@@ -61,44 +60,22 @@ def test_batches_on_a_cpu_take_2_gib(tiny_model, tmp_path):
     # 2 x 30 layers x 3 heads x 64 numbers of 4 bytes per token, as in SmolLM2-135M
     shape = {"hidden_size": 576, "num_hidden_layers": 30, "num_attention_heads": 9, "num_key_value_heads": 3}
     AutoConfig.for_model("llama", **shape).save_pretrained(tmp_path)
-    outline = outline_network(tmp_path, torch.float32, "cpu", "sdpa")
+    outline = outline_network(tmp_path, torch.float32, "cpu")
     assert batch_room(outline, "cpu") == 2 * 2**30 // 46_080
     assert ChatArguments(**OPTIONS).load(str(tiny_model)).batch_tokens == 65_536, "and no more"
 
 
-@pytest.mark.parametrize(
-    ("device", "given", "places"),
-    [
-        ("cuda:1", "none", {"": "cuda:1"}),
-        ("mps", "none", {"": "mps"}),
-        ("cuda:0", "auto", "auto"),
-        ("cpu", "none", None),
-    ],
-)
-def test_weights_go_straight_to_their_device(tiny_model, monkeypatch, device, given, places):
-    asked, outline = {}, outline_network(tiny_model, torch.float32, device, "sdpa")
+@pytest.mark.parametrize(("device", "places"), [("cuda:1", {"": "cuda:1"}), ("mps", {"": "mps"}), ("cpu", None)])
+def test_weights_go_straight_to_their_device(tiny_model, monkeypatch, device, places):
+    asked, outline = {}, outline_network(tiny_model, torch.float32, device)
 
     def from_pretrained(folder, **options):
         asked.update(options)
         return outline
 
     monkeypatch.setattr(network.AutoModelForCausalLM, "from_pretrained", from_pretrained)
-    network.load_network(tiny_model, outline, device, "sdpa", device_map=given)
+    network.load_network(tiny_model, outline, device)
     assert asked["device_map"] == places
-
-
-def test_a_spread_checkpoint_answers_alike(tiny_model):
-    prompt = Prompt([{"role": "user", "content": "How good?"}], (Slot("score", ("1", "2", "3")),))
-    (one,), (spread,) = (
-        [answer for _, answer in LocalChat(str(tiny_model), **OPTIONS, device_map=places).answer([prompt])]
-        for places in ("none", "auto")
-    )
-    assert spread == one
-
-
-def test_spreading_is_for_one_process(tiny_model):
-    with pytest.raises(RecordError, match="without accelerate"):
-        LocalChat(str(tiny_model), **OPTIONS, device_map="auto", processes=Processes(0, 2))
 
 
 def test_one_process_of_a_machine_reads_the_files(tiny_model, monkeypatch):

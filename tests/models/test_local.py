@@ -1,4 +1,4 @@
-"""LocalChat against the plain way: one sequence at a time through the whole model, no cache, no batch, no shared prefix."""
+"""LocalChat beside plain transformers: one sequence at a time through the whole model, no cache, no batch, no shared prefix."""
 
 import json
 import re
@@ -7,15 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from doubles.plain_transformers import PlainTransformers
 from doubles.tiny_model import CHAT_TEMPLATE, build_tiny_model
 from programs import SAMPLE
-from transformers import AttentionInterface, AutoModelForCausalLM, AutoTokenizer
+from transformers import AttentionInterface, AutoTokenizer
 
 from automedeval import models
-from automedeval.judges.judge import Judge
 from automedeval.models import decoding, local
 from automedeval.models.base import Free, Prompt, Slot
-from automedeval.models.checkpoints import fingerprint
 from automedeval.models.local import LocalChat
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError, read_cases
@@ -30,8 +29,8 @@ def chat(tiny_model: Path) -> LocalChat:
 
 
 @pytest.fixture(scope="module")
-def plain(tiny_model: Path):
-    return AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32).eval()
+def plain(tiny_model: Path) -> PlainTransformers:
+    return PlainTransformers(tiny_model, 24, (2,))
 
 
 def prompts(name: str, rationale: bool, count: int = 7) -> list[Prompt]:
@@ -43,81 +42,27 @@ def prompts(name: str, rationale: bool, count: int = 7) -> list[Prompt]:
     return made
 
 
-@torch.inference_mode()
-def value_log_probabilities(plain, tokenizer, before: str, values: tuple[str, ...]) -> torch.Tensor:
-    """Score each value behind a text by tokenizing both together and running the whole sequence."""
-    whole = [tokenizer(before + value, add_special_tokens=False).input_ids for value in values]
-    shared = 0
-    while len({tuple(ids[: shared + 1]) for ids in whole}) == 1:
-        shared += 1
-    totals = []
-    for ids in whole:
-        logits = plain(torch.tensor([ids])).logits[0].log_softmax(-1)
-        totals.append(sum(logits[at - 1, ids[at]] for at in range(shared, len(ids))))
-    return torch.stack(totals).softmax(0)
+RUBRICS = ("automedeval", "medical_pairwise", "instruction_pairwise", "just_eval_pairwise", "pandalm")
+WITH_RATIONALE = ("automedeval", "just_eval_pairwise")
 
 
 @pytest.mark.parametrize(
-    "name", ["automedeval", "medical_pairwise", "instruction_pairwise", "just_eval_pairwise", "pandalm"]
+    ("name", "rationale"), [*((name, False) for name in RUBRICS), *((name, True) for name in WITH_RATIONALE)]
 )
-def test_values_have_the_probabilities_of_the_plain_way(name, chat, plain):
-    asked = prompts(name, rationale=False)
+def test_values_have_the_probabilities_of_plain_transformers(name, rationale, chat, plain):
+    asked, rubric, checked = prompts(name, rationale), read_rubric(name), 0
     answers = dict(chat.answer(asked))
     assert sorted(answers) == list(range(len(asked)))
     for index, prompt in enumerate(asked):
-        text = chat.tokenizer.apply_chat_template(prompt.messages, tokenize=False, add_generation_prompt=True)
-        slot = 0
-        for part in prompt.parts:
-            if isinstance(part, Slot):
-                odds = value_log_probabilities(plain, chat.tokenizer, text, part.values)
-                got = answers[index].probabilities[slot]
-                assert list(got) == list(part.values)
-                assert torch.allclose(torch.tensor(list(got.values())), odds, atol=2e-4)
-                assert answers[index].values[slot] == max(got, key=got.get)
-                part, slot = answers[index].values[slot], slot + 1
-            text += part
-        assert text.endswith(answers[index].text)
-
-
-@pytest.mark.parametrize("name", ["automedeval", "just_eval_pairwise"])
-def test_rationale_is_what_generate_writes(name, chat, plain):
-    asked = prompts(name, rationale=True)
-    answers = dict(chat.answer(asked))
-    for index, prompt in enumerate(asked):
-        opening = prompt.parts[0] if isinstance(prompt.parts[0], str) else ""
-        ids = chat.encoder.encode([prompt.messages])[0] + (chat.encoder.after("\n", opening) if opening else [])
-        written = plain.generate(
-            torch.tensor([ids]), max_new_tokens=24, do_sample=False, eos_token_id=2, pad_token_id=0
-        )
-        tokens = [token for token in written[0, len(ids) :].tolist() if token != 2]
-        text = chat.tokenizer.decode(tokens)
-        free = next(part for part in prompt.parts if isinstance(part, Free))
-        assert text.startswith(answers[index].text.removeprefix(opening).split(free.stop)[0])
-        assert answers[index].usage["prompt_tokens"] == len(chat.encoder.encode([prompt.messages])[0])
-
-
-@pytest.mark.parametrize("name", ["automedeval", "just_eval_pairwise"])
-@torch.inference_mode()
-def test_values_after_a_rationale_have_the_probabilities_of_the_plain_way(name, chat, plain):
-    checked = 0
-    for prompt in prompts(name, rationale=True):
-        ((_, answer),) = chat.answer([prompt])
-        if not answer.truncated:  # of a text that ended, a part of a token may have been cut
+        answer = answers[index]
+        assert answer.usage["prompt_tokens"] == len(plain.prompt(prompt.messages))
+        if rationale and not answer.truncated:  # of a text that ended, a part of a token may have been cut
             continue
         checked += 1
-        opening = prompt.parts[0] if isinstance(prompt.parts[0], str) else ""
-        ids = chat.encoder.encode([prompt.messages])[0] + (chat.encoder.after("\n", opening) if opening else [])
-        written = plain.generate(
-            torch.tensor([ids]), max_new_tokens=24, do_sample=False, eos_token_id=2, pad_token_id=0
-        )
-        literal, slot = prompt.parts[-len(_slots(prompt)) * 2 - 1 :][:2]
-        tails = [chat.encoder.after("x", literal + value) for value in slot.values]
-        odds = []
-        for tail in tails:
-            logits = plain(torch.tensor([written[0].tolist() + tail])).logits[0].log_softmax(-1)[-len(tail) - 1 :]
-            first = next(at for at in range(len(tail)) if len({tuple(other[: at + 1]) for other in tails}) > 1)
-            odds.append(sum(logits[at, tail[at]] for at in range(first, len(tail))))
-        assert list(answer.probabilities[0].values()) == pytest.approx(torch.stack(odds).softmax(0).tolist(), abs=2e-4)
+        assert parse_verdict(answer.text, rubric, 2 if rubric.mode == "pairwise" else 3).valid or rationale
+        for odds, value, expected in zip(answer.probabilities, answer.values, plain.values(prompt), strict=True):
+            assert odds == pytest.approx(expected, abs=2e-4)
+            assert value == max(odds, key=odds.get)
     assert checked
 
 
@@ -172,19 +117,6 @@ def test_a_rationale_in_json_ends_at_its_closing_quote(says, most, tiny_model, m
     assert all(answer.text.startswith(each) for each in read)
 
 
-@pytest.mark.parametrize("rationale", [False, True])
-def test_batching_and_the_shared_prefix_change_nothing(rationale, tiny_model, chat):
-    asked = prompts("automedeval", rationale)
-    together = dict(chat.answer(asked))
-    alone = LocalChat(str(tiny_model), dtype="float32", device="cpu", max_new_tokens=24, batch_tokens=1)
-    for index, prompt in enumerate(asked):
-        ((_, answer),) = alone.answer([prompt])
-        assert answer.text == together[index].text
-        assert answer.values == together[index].values
-        for one, other in zip(answer.probabilities, together[index].probabilities):
-            assert list(one.values()) == pytest.approx(list(other.values()), abs=2e-4)
-
-
 def test_nothing_wanted_is_passed_over_and_the_rest_is_unchanged(chat):
     asked = prompts("automedeval", True)
     whole = dict(chat.answer(asked))
@@ -194,67 +126,25 @@ def test_nothing_wanted_is_passed_over_and_the_rest_is_unchanged(chat):
     assert list(chat.answer(asked, [False] * len(asked))) == []
 
 
-def test_scale_with_values_that_begin_alike(chat, plain):
-    """Between "1" and "10" what follows decides."""
-    values = tuple(str(value) for value in range(1, 11))
-    prompt = Prompt(
-        [{"role": "user", "content": "How good?"}], ("Score: Doctor 1: ", Slot("Doctor 1", values), " points.")
-    )
-    ((_, answer),) = chat.answer([prompt])
-    text = chat.tokenizer.apply_chat_template(prompt.messages, tokenize=False, add_generation_prompt=True)
-    odds = []
-    for value in values:
-        before = len(chat.tokenizer(text + "Score: Doctor 1:", add_special_tokens=False).input_ids)
-        own = len(chat.tokenizer(text + f"Score: Doctor 1: {value}", add_special_tokens=False).input_ids)
-        ids = chat.tokenizer(text + f"Score: Doctor 1: {value} points.", add_special_tokens=False).input_ids[: own + 1]
-        logits = plain(torch.tensor([ids])).logits[0].log_softmax(-1)
-        odds.append(sum(logits[at - 1, ids[at]] for at in range(before, len(ids))).item())
-    expected = torch.tensor(odds).softmax(0).tolist()
-    assert list(answer.probabilities[0].values()) == pytest.approx(expected, abs=2e-4)
-
-
+@pytest.mark.parametrize("values", [tuple(map(str, range(1, 11))), ("1", "12", "100")])
 @pytest.mark.parametrize("free", [False, True])
-@torch.inference_mode()
-def test_values_that_begin_alike_leave_nothing_behind(free, chat, plain):
-    """The second slot's probabilities are those of the text as it stands, the first value and its literal once."""
-    values = tuple(str(value) for value in range(1, 11))
-    start = (Free("\nScore"),) if free else ()
+def test_what_follows_tells_values_that_begin_alike_apart(free, values, chat, plain):
+    """The second slot's probabilities are those after the first value and its literal, which are fed once."""
     literal = "\nScore: Doctor 1: " if free else "Score: Doctor 1: "
-    parts = (*start, literal, Slot("Doctor 1", values), " points. Doctor 2: ", Slot("Doctor 2", ("1", "2", "3")), ".")
-    prompt = Prompt([{"role": "user", "content": "How good?"}], parts)
+    parts = (literal, Slot("Doctor 1", values), " points. Doctor 2: ", Slot("Doctor 2", ("1", "2", "3")), ".")
+    prompt = Prompt([{"role": "user", "content": "How good?"}], ((Free("\nScore"), *parts) if free else parts))
     ((_, answer),) = chat.answer([prompt])
-    ids = chat.encoder.encode([prompt.messages])[0]
-    if free:
-        assert answer.truncated
-        ids = plain.generate(torch.tensor([ids]), max_new_tokens=24, do_sample=False, eos_token_id=2, pad_token_id=0)[
-            0
-        ].tolist()
-    ids += chat.encoder.after("x", literal + answer.values[0]) + chat.encoder.after("1", " points. Doctor 2: 1")[:-1]
-    odds = plain(torch.tensor([ids])).logits[0, -1]
-    last = [chat.encoder.after("x", f": {value}")[-1] for value in ("1", "2", "3")]
-    assert list(answer.probabilities[1].values()) == pytest.approx(odds[last].softmax(0).tolist(), abs=2e-4)
-
-
-@pytest.mark.parametrize("free", [False, True])
-@torch.inference_mode()
-def test_a_value_that_all_others_begin_with_is_told_apart_after_a_text(free, chat, plain):
-    """What all values share is fed before them, also where the first value is no more than that."""
-    values, literal = ("1", "12", "100"), "\nScore: Doctor 1: " if free else "Score: Doctor 1: "
-    parts = (*((Free("\nScore"),) if free else ()), literal, Slot("Doctor 1", values), " points.")
-    prompt = Prompt([{"role": "user", "content": "How good?"}], parts)
-    ((_, answer),) = chat.answer([prompt])
-    ids = torch.tensor([chat.encoder.encode([prompt.messages])[0]])
-    if free:
-        ids = plain.generate(ids, max_new_tokens=24, do_sample=False, eos_token_id=2, pad_token_id=0)
-    odds = []
+    assert answer.truncated is free
+    ids, after, odds = plain.prompt(prompt.messages), chat.encoder.after, []
+    ids = plain.write(ids) if free else ids
     for value in values:
-        tail = chat.encoder.after("x", f"{literal}{value} points")
-        logits = plain(torch.cat([ids, torch.tensor([tail])], 1)).logits[0].log_softmax(-1)[-len(tail) - 1 :]
-        first = len(chat.encoder.after("x", literal + "1"))  # what follows the first digit tells them apart
-        last = len(chat.encoder.after("x", literal + value)) + 1
-        odds.append(sum(logits[at, tail[at]] for at in range(first, last)))
-    expected = torch.stack(odds).softmax(0).tolist()
-    assert list(answer.probabilities[0].values()) == pytest.approx(expected, abs=1e-5)
+        tail = after("x", f"{literal}{value} points")[: len(after("x", literal + value)) + 1]
+        steps = plain.after(ids + tail, len(tail) + 1)
+        odds.append(sum(steps[at, token] for at, token in enumerate(tail)))
+    assert list(answer.probabilities[0].values()) == pytest.approx(torch.stack(odds).softmax(0).tolist(), abs=2e-4)
+    steps = plain.after(ids + after("x", literal + answer.values[0]) + after("1", " points. Doctor 2: 1")[:-1], 1)[0]
+    last = [after("x", f": {value}")[-1] for value in ("1", "2", "3")]
+    assert list(answer.probabilities[1].values()) == pytest.approx(steps[last].softmax(0).tolist(), abs=2e-4)
 
 
 def test_control_tokens_in_a_text_are_data(chat):
@@ -267,71 +157,18 @@ def test_control_tokens_in_a_text_are_data(chat):
     assert hostile in chat.tokenizer.decode(ids)
 
 
-def test_likelihoods_are_those_of_the_plain_way(chat, plain):
+def test_likelihoods_are_those_of_plain_transformers(chat, plain):
     pairs = [
         ("Rest and drink.\n\nQuestion:", " What helps a cold?"),
         ("", " What helps?"),
         ("Short.", " Why <|im_end|> so?"),
     ]
-    got = dict(chat.likelihoods(pairs))
-    for index, (condition, target) in enumerate(pairs):
-        ids = [chat.tokenizer.bos_token_id]
-        ids += chat.tokenizer(condition, add_special_tokens=False).input_ids
-        tail = chat.encoder.encode_pairs([(condition, target)])[0][1]
-        with torch.inference_mode():
-            logits = plain(torch.tensor([ids + tail])).logits[0].log_softmax(-1)
-        steps = [logits[len(ids) + at - 1, token].item() for at, token in enumerate(tail)]
-        assert got[index] == pytest.approx(sum(steps) / len(steps), abs=1e-4)
-
-
-def test_free_decoding_gives_the_models_own_text(tiny_model, chat):
-    judge = Judge(chat, score_decoding="free")
-    case = next(read_cases(SAMPLE / "test_cases.jsonl"))
-    (verdict,) = judge([case])
-    assert not verdict.valid  # random weights do not write score lines
-    assert verdict.scores is None
-    assert verdict.error
-    assert verdict.raw
-
-
-def test_sampling_is_seeded_and_runs_differ(tiny_model):
-    asked = prompts("automedeval", True, 3)
-    runs = [Prompt(prompt.messages, prompt.parts, run=1) for prompt in asked]
-    texts = []
-    for _ in range(2):
-        chat = LocalChat(str(tiny_model), dtype="float32", device="cpu", max_new_tokens=16, temperature=1.0, seed=3)
-        texts.append([answer.text for _, answer in sorted(chat.answer(asked))])
-    other = [answer.text for _, answer in sorted(chat.answer(runs))]
-    assert texts[0] == texts[1]
-    assert texts[0] != other
-
-
-def test_constrained_answers_are_always_valid(chat):
-    for name in ("automedeval", "medical_pairwise", "instruction_pairwise", "just_eval_pairwise", "pandalm"):
-        rubric = read_rubric(name)
-        for prompt in prompts(name, True, 3):
-            ((_, answer),) = chat.answer([prompt])
-            if not any(isinstance(part, Free) for part in prompt.parts):
-                slots = 2 if rubric.mode == "pairwise" else 3
-                assert parse_verdict(answer.text, rubric, slots).valid, answer.text
-            assert all(value in slot.values for value, slot in zip(answer.values, _slots(prompt)))
-
-
-def _slots(prompt: Prompt) -> list[Slot]:
-    return [part for part in prompt.parts if isinstance(part, Slot)]
-
-
-def test_rows_of_unequal_length_finish_alone(tiny_model, chat):
-    """A row that ends early leaves the batch; the others go on as if it had never been there."""
-    asked = prompts("automedeval", True)
-    short = LocalChat(str(tiny_model), dtype="float32", device="cpu", max_new_tokens=24)
-    first = [answer.text for _, answer in sorted(chat.answer(asked))]
-    ends = {chat.tokenizer(text, add_special_tokens=False).input_ids[5] for text in first}
-    short._ends = ends  # some rows end after five tokens, others when they come across one of these
-    for index, answer in short.answer(asked):
-        ((_, alone),) = short.answer([asked[index]])
-        assert alone.text == answer.text
-        assert alone.values == answer.values
+    likelihoods = dict(chat.likelihoods(pairs))
+    for index, (_, tail) in enumerate(chat.encoder.encode_pairs(pairs)):
+        ids = [chat.tokenizer.bos_token_id, *plain.ids(pairs[index][0])]
+        steps = plain.after(ids + tail, len(tail) + 1)
+        expected = [steps[at, token].item() for at, token in enumerate(tail)]
+        assert likelihoods[index] == pytest.approx(sum(expected) / len(expected), abs=1e-4)
 
 
 def test_templates_without_a_system_role_get_it_in_front_of_the_question(tmp_path):
@@ -401,10 +238,21 @@ def test_a_checkpoint_that_is_not_there_is_one_readable_line(wrong):
         LocalChat(wrong)
 
 
-def test_tokenizer_is_the_checkpoints_own(tiny_model, chat):
-    text = "A dose of 5 mg."
-    own = AutoTokenizer.from_pretrained(tiny_model)(text, add_special_tokens=False).input_ids
-    assert own == chat.tokenizer(text, add_special_tokens=False).input_ids
+def test_scores_alone_take_two_forward_passes_and_rationales_one_more_for_each_token(tiny_model):
+    """The shared beginning and the rest of all prompts; a token of all texts each; the score."""
+    fresh = LocalChat(str(tiny_model), dtype="float32", device="cpu", max_new_tokens=24)
+    widths: list[int] = []
+    fresh.network.register_forward_pre_hook(
+        lambda _, args, options: widths.append(options["input_ids"].shape[1]), with_kwargs=True
+    )
+    slot = Slot("score", ("1", "2", "3", "4", "5"))
+    for parts, passes, steps in ((("\nScore: ", slot), 2, 0), ((Free("\nScore"), "\nScore: ", slot), 27, 24)):
+        widths.clear()
+        asked = [Prompt([{"role": "user", "content": f"How good is {'very ' * n}{n}?"}], parts) for n in range(4)]
+        answers = dict(fresh.answer(asked))
+        assert steps == 0 or any(answer.truncated for answer in answers.values())
+        assert len(widths) <= passes + 1
+        assert abs(widths.count(1) - steps) <= 1
 
 
 @pytest.mark.parametrize("length", [1, 4])
@@ -426,14 +274,12 @@ def test_grouped_attention_is_that_of_transformers(length) -> None:
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.5])
-def test_values_are_sampled_by_the_probabilities_of_the_plain_way(temperature, tiny_model, plain):
+def test_values_are_sampled_by_the_probabilities_of_plain_transformers(temperature, tiny_model, plain):
     (asked,) = prompts("automedeval", rationale=False, count=1)
     runs = [Prompt(asked.messages, asked.parts, run=run) for run in range(400)]
     chat = LocalChat(str(tiny_model), dtype="float32", device="cpu", temperature=temperature, batch_tokens=60_000)
     answers = dict(chat.answer(runs))
-    text = chat.tokenizer.apply_chat_template(asked.messages, tokenize=False, add_generation_prompt=True)
-    slot = asked.parts[1]
-    odds = value_log_probabilities(plain, chat.tokenizer, text + asked.parts[0], slot.values)
+    slot, odds = asked.parts[1], torch.tensor(list(plain.values(asked)[0].values()))
     expected = (odds.log() / temperature).softmax(0)
     drawn = [answers[run].values[0] for run in range(len(runs))]
     for value, one, chance in zip(slot.values, odds.tolist(), expected.tolist()):
@@ -466,6 +312,3 @@ def test_a_template_that_can_have_a_model_think_is_told_not_to(template, switche
     text = plain.apply_chat_template(messages, add_generation_prompt=True, enable_thinking=False, tokenize=False)
     assert plain.decode(ids) == text
     assert text.endswith("<think>\n\n</think>\n\n" if switched else "assistant\n")
-    # only a judge whose prompts have changed is another one
-    settings = [str(torch.float32), 512, 0.0, 0, template]
-    assert (chat.fingerprint == fingerprint(folder, settings)) is not switched

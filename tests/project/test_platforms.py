@@ -94,7 +94,7 @@ def test_the_metric_which_stands_alone_chooses_alike(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     monkeypatch.setattr(metric, "_load", load)
-    with pytest.raises(ValueError, match="'mps', 'float32'"):
+    with pytest.raises(ValueError, match="'mps'"):
         metric.rationale_score(["rest"], ["rest"])
 
 

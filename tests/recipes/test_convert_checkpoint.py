@@ -104,7 +104,6 @@ def test_tied_weights_views_and_every_dtype_are_kept(tmp_path: Path) -> None:
     torch.save(tensors, tmp_path / "in" / "pytorch_model.bin")
     done = convert(tmp_path / "in", tmp_path / "out")
     assert done.returncode == 0, done.stderr
-    assert "of bfloat16, float16, float32, int64, 1 tied, each written in full" in done.stdout
     found = written(tmp_path / "out")
     assert found.keys() == tensors.keys()
     assert all(found[name].dtype == tensor.dtype for name, tensor in tensors.items())

@@ -231,17 +231,6 @@ def test_another_model_behind_the_same_name_and_url_is_another_judge(judge, tmp_
         assert len(endpoint.asked) == 8
 
 
-def test_a_revision_tells_models_apart_where_the_server_says_nothing(judge, tmp_path):
-    with EndpointDouble(partial(good_answer, score=2)) as endpoint:
-        first = judge(endpoint.url, "--cache", "~/kept", "--judge_revision", "round1")[3]
-        endpoint.script = [partial(good_answer, score=5)]
-        status, _, told, _ = judge(endpoint.url, "--cache", "~/kept", "--judge_revision", "round2")
-        assert (status, "with other weights" in told[0]) == (1, True)
-        (tmp_path / "out").rename(tmp_path / "round1")
-        second = judge(endpoint.url, "--cache", "~/kept", "--judge_revision", "round2")[3]
-        assert {verdict.scores for verdict in second} == {(5, 5, 5)} != {verdict.scores for verdict in first}
-
-
 def test_constrained_decoding_is_refused_at_an_endpoint(judge):
     with EndpointDouble(good_answer) as endpoint:
         status, _, told, verdicts = judge(endpoint.url, "--score_decoding", "constrained")

@@ -18,12 +18,12 @@ from typing import Any
 from automedeval.models.arguments import parse_model
 from automedeval.models.base import Answer, Messages, Prompt
 from automedeval.models.checkpoints import checkpoint_folder
-from automedeval.records import Case, RecordError, Response, digest, read_cases, read_records
+from automedeval.records import Case, RecordError, Response, digest, read_records
 from automedeval.records.journal import Journal, Processes, write_lines
 from automedeval.records.log import Log
 
 ROLES = ("system", "user", "assistant")
-TOP_K, TOP_P = 50, 1.0  # Paper: App. C, "top k and top p as 50 and 1"
+TOP_K = 50  # Paper: App. C, "top k and top p as 50 and 1"
 PLAIN_TEMPLATE = resources.files("automedeval.dataset") / "templates" / "response.jinja"
 _NEXT_QUESTION = "\nQuestion:"  # where PLAIN_TEMPLATE's next turn would begin, which a base model goes on to write
 
@@ -132,11 +132,11 @@ def set_up(chat: Any, local: bool, system: str | None) -> str:
     """
     settings = [chat.fingerprint, system]
     if local:
-        chat.top_k, chat.top_p = TOP_K, TOP_P
+        chat.top_k = TOP_K
         if chat.tokenizer.chat_template is None:
             chat.tokenizer.chat_template = PLAIN_TEMPLATE.read_text(encoding="utf-8")
             chat.stop = _NEXT_QUESTION
-        settings += [TOP_K, TOP_P, chat.stop, chat.tokenizer.chat_template]
+        settings += [TOP_K, chat.stop, chat.tokenizer.chat_template]
     return digest(settings)
 
 
@@ -242,26 +242,6 @@ def sort_responses(path: Path, cases: Sequence[Case], names: Sequence[str]) -> N
         ordered = sorted(records, key=lambda r: (rank.get(r.model, -1), place.get(r.case_id, -1)))
         if ordered != records:
             write_lines(path, (record.to_dict() for record in ordered))
-
-
-def read_questions(
-    path: str, names: Sequence[str], keep_existing: bool, limit: int | None = None, blank: str | None = None
-) -> list[Case]:
-    """Read cases that may have no responses yet.
-
-    Raises:
-        RecordError: a case has a response of one of these names, unless existing ones are kept; a fault of `read_cases`.
-    """
-    cases = []
-    for case in read_cases(path, 0, blank):
-        taken = [name for name in names if name in case.models]
-        if taken and not keep_existing:
-            hint = "give the candidate another name with --names, or keep the response with --keep_existing true"
-            raise RecordError(f"{path}: case {case.id!r} has a response of {taken[0]!r} already; {hint}")
-        cases.append(case)
-        if len(cases) == limit:
-            break
-    return cases
 
 
 def write_cases(path: Path, cases: Sequence[Case], answered: Sequence[dict[str, Generated]]) -> None:

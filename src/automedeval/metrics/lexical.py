@@ -14,6 +14,7 @@ from automedeval.records import Case, digest
 
 _UNSPACED = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"  # scripts without spaces between words: a character is a word
 WORD = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+")
+K1, B = 1.5, 0.75  # of BM25: the usual values
 
 
 def words(text: str) -> list[str]:
@@ -68,12 +69,10 @@ class Collection:
         return math.log(1 + (self.size - found + 0.5) / (found + 0.5))
 
 
-def bm25(cases: Sequence[Case], k1: float = 1.5, b: float = 0.75, collection: Collection | None = None) -> np.ndarray:
+def bm25(cases: Sequence[Case], collection: Collection | None = None) -> np.ndarray:
     """Score a response by BM25 with the question as the query (Robertson and Zaragoza 2009).
 
-    Args:
-        k1, b: the parameters of BM25.
-        collection: for the inverse document frequencies; by default the responses of these cases.
+    The inverse document frequencies are those of the collection, by default of the responses of these cases.
     """
     collection = collection or Collection.of(cases)
     scores = []
@@ -81,8 +80,8 @@ def bm25(cases: Sequence[Case], k1: float = 1.5, b: float = 0.75, collection: Co
         weights = {word: collection.weight(word) for word in sorted(set(words(patient_text(case))))}
         for response in case.responses:
             found = Counter(words(response.text))
-            norm = k1 * (1 - b + b * found.total() / collection.average)
-            scores.append(sum(weight * found[w] * (k1 + 1) / (found[w] + norm) for w, weight in weights.items()))
+            norm = K1 * (1 - B + B * found.total() / collection.average)
+            scores.append(sum(weight * found[w] * (K1 + 1) / (found[w] + norm) for w, weight in weights.items()))
     return np.array(scores)
 
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from automedeval.models.checkpoints import loading
 from automedeval.models.model_paths import find_model, user_models
-from automedeval.records import AutoMedEvalError, RecordError, check_least
+from automedeval.records import RecordError, check_least
 from automedeval.records.journal import ALONE, Processes
 
 ENCODER = "models/all-MiniLM-L6-v2"  # where `make demo` puts it
@@ -55,19 +56,8 @@ class ChatArguments:
         },
     )
     device: str = field(default="auto", metadata={"help": "cpu, cuda, cuda:N, mps, or auto: a GPU if there is one"})
-    attn_implementation: str = field(
-        default="sdpa",
-        metadata={
-            "help": "attention kernel, as in transformers; sdpa becomes eager for architectures that sdpa cannot compute, and "
-            "flash_attention_2 becomes sdpa without flash-attn"
-        },
-    )
     batch_tokens: int = field(
-        default=0,
-        metadata={
-            "help": "most tokens in one batch, prompts and answers together; 0: what fits the GPU beside the weights, on a CPU "
-            "what 2 GiB hold"
-        },
+        default=0, metadata={"help": "most tokens of a batch, prompts and answers; 0: what the device's memory holds"}
     )
     quantization: str = field(
         default="none",
@@ -76,52 +66,24 @@ class ChatArguments:
             "choices": ["none", "8bit", "4bit"],
         },
     )
-    device_map: str = field(
-        default="none",
-        metadata={
-            "help": "auto: one process spreads a checkpoint that is larger than one GPU over all GPUs of this machine",
-            "choices": ["none", "auto"],
-        },
-    )
     chat_template_path: str | None = field(
-        default=None,
-        metadata={"help": "Jinja file, for checkpoints without a chat template; none: the checkpoint's own"},
+        default=None, metadata={"help": "Jinja file, for a checkpoint without a chat template; none: its own"}
     )
-    max_new_tokens: int = field(
-        default=512, metadata={"help": "most tokens of a rationale, or of an endpoint's answer"}
-    )
+    max_new_tokens: int = field(default=512, metadata={"help": "most tokens of a rationale or an endpoint's answer"})
     temperature: float = field(default=0.0, metadata={"help": "0 decodes greedily"})
-    concurrency: int = field(
-        default=0,
-        metadata={
-            "help": "endpoint: requests under way at once; 0: more and more, until the rate stops rising or it says 429"
-        },
-    )
+    concurrency: int = field(default=32, metadata={"help": "endpoint: most requests under way at once"})
     max_retries: int = field(default=5, metadata={"help": "endpoint: how often a failed request is tried again"})
-    timeout: float = field(
-        default=120.0, metadata={"help": "endpoint: seconds without a byte before giving an attempt up"}
-    )
+    timeout: float = field(default=120.0, metadata={"help": "endpoint: seconds without a byte that end an attempt"})
     structured_output: bool = field(
-        default=True,
-        metadata={
-            "help": "endpoint: constrain answers where the server can, else send a JSON schema where the rubric has one"
-        },
+        default=True, metadata={"help": "endpoint: constrain answers if the server can, else send JSON schemas"}
     )
     top_logprobs: int = field(
-        default=5, metadata={"help": "endpoint: alternatives per token, for expected scores; 0: none"}
+        default=5, metadata={"help": "endpoint: alternatives per token (expected scores); 0: none"}
     )
     cache: str = field(
         default="auto",
         metadata={
-            "help": "endpoint: folder that keeps answers (mode 0600), or off; auto: ~/.cache/automedeval for OpenAI's own API, "
-            "else off, because another model may come to answer under the same name"
-        },
-    )
-    judge_revision: str | None = field(
-        default=None,
-        metadata={
-            "help": "endpoint: your name for what now answers as openai:MODEL, as a commit; verdicts and cached answers of "
-            "another revision are not used"
+            "help": "endpoint: folder that keeps answers, or off; auto: ~/.cache/automedeval for OpenAI's own API, else off"
         },
     )
     price_in: float = field(default=0.0, metadata={"help": "endpoint: price of a million prompt tokens"})
@@ -137,8 +99,8 @@ class ChatArguments:
     computed: dict[str, str] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        check_least(self, 0, "batch_tokens", "max_retries", "concurrency")
-        check_least(self, 1, "max_new_tokens")
+        check_least(self, 0, "batch_tokens", "max_retries")
+        check_least(self, 1, "max_new_tokens", "concurrency")
         for name in ("temperature", "price_in", "price_out", "max_cost"):
             value = getattr(self, name)
             if value is not None and not (value >= 0 and math.isfinite(value)):
@@ -166,20 +128,16 @@ class ChatArguments:
             budget = Budget(self.max_cost and self.max_cost / processes.count, self.price_in, self.price_out)
             offer = {"": None, "free": ServerCapabilities(), "constrained": OF_BATCH_FILES}[self.batch_file]
             options = self._shared(OpenAIChat) | {"seed": seed, "cache": None, "budget": budget, "offer": offer}
-            chat = OpenAIChat(name, revision=self.judge_revision, **options)
+            chat = OpenAIChat(name, **options)
             cache = self.cache if self.cache != "auto" else "~/.cache/automedeval" if chat.official else "off"
             chat.cache = None if cache == "off" else Path(cache).expanduser()
             return chat
         from automedeval.models.local import LocalChat  # torch is loaded by those who need it
 
-        try:
+        with loading(model):
             local = LocalChat(model, seed=seed, processes=processes, **self._shared(LocalChat))
             if self.loads:
                 local.prepare()
-        except AutoMedEvalError:
-            raise
-        except Exception as error:  # noqa: BLE001  a bad checkpoint makes transformers, torch and safetensors raise a dozen kinds
-            raise RecordError(f"{model} cannot be loaded: {' '.join(str(error).split())[:300]}") from None
         if local.precision:
             self.computed[local.name] = local.precision
         for chosen in filter(None, [local.precision, local.room]):

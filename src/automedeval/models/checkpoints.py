@@ -2,12 +2,13 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from automedeval.records import RecordError
+from automedeval.records import AutoMedEvalError, RecordError
 from automedeval.records.hub_names import hub_name, note_commit
 
 # What is downloaded of a checkpoint beside its weights; the tokenizers of older ones are text files.
@@ -78,6 +79,17 @@ def checkpoint_folder(model: str, weights: str = "*.safetensors") -> Path:
         raise RecordError(f"no folder {model!r}, and no download from the Hub: {str(error).splitlines()[0]}") from None
     note_commit(model, folder.name)
     return folder
+
+
+@contextmanager
+def loading(model: str) -> Iterator[None]:
+    """Turn whatever is raised while a checkpoint is loaded into a RecordError that names it; the project's own errors stay."""
+    try:
+        yield
+    except AutoMedEvalError:
+        raise
+    except Exception as error:  # noqa: BLE001  a bad checkpoint makes transformers, torch and safetensors raise a dozen kinds
+        raise RecordError(f"{model} cannot be loaded: {' '.join(str(error).split())[:300]}") from None
 
 
 def check_architecture(folder: Path) -> None:

@@ -41,44 +41,33 @@ def _escaped(text: str) -> str:
 
 
 def regular_expression(parts: Sequence[Part], opening: str = "(?:") -> str:
-    """Return the regular expression of the answers with these parts; `opening` begins the group of a slot or free text."""
-    text = ""
-    for part in parts:
-        if isinstance(part, Slot):
-            text += opening + "|".join(map(_escaped, part.values)) + ")"
-        else:
-            text += _escaped(part) if isinstance(part, str) else f"{opening}{_STRING})"
-    return text
+    """Return the regular expression of literals and slots; `opening` begins the group of a slot."""
+    pieces = (
+        opening + "|".join(map(_escaped, part.values)) + ")" if isinstance(part, Slot) else _escaped(str(part))
+        for part in parts
+    )
+    return "".join(pieces)
 
 
 def gbnf(parts: Sequence[Part]) -> str:
     """Return the same in the grammar notation of llama.cpp."""
-    pieces = []
-    for part in parts:
-        if isinstance(part, Slot):
-            pieces.append("(" + " | ".join(json.dumps(value) for value in part.values) + ")")
-        else:
-            pieces.append(json.dumps(part) if isinstance(part, str) else r'([^"\\] | "\\" [^\x00-\x1F])*')
+    pieces = (
+        "(" + " | ".join(map(json.dumps, part.values)) + ")" if isinstance(part, Slot) else json.dumps(part)
+        for part in parts
+    )
     return "root ::= " + " ".join(pieces)
 
 
-# How servers are told what to keep to. Those of the first group ignore the names of the others, so that one request with all of
-# them shows which one the server obeys.
-DIALECTS: dict[str, Callable[[Sequence[Part]], dict[str, Any]]] = {
-    "structured_outputs": lambda parts: {"structured_outputs": {"regex": regular_expression(parts)}},  # vLLM
-    "guided_regex": lambda parts: {"guided_regex": regular_expression(parts)},  # an older vLLM
-    "regex": lambda parts: {"regex": regular_expression(parts)},  # SGLang
-    "grammar": lambda parts: {"grammar": gbnf(parts)},  # llama.cpp
-    "response_format": lambda parts: {  # TGI
-        "response_format": {"type": "regex", "value": regular_expression(parts)}
-    },
+# The field by which servers are constrained. They ignore the names of others, so that one request with all of them shows which
+# one a server obeys.
+DIALECTS: dict[str, Callable[[Sequence[Part]], Any]] = {
+    "structured_outputs": lambda parts: {"regex": regular_expression(parts)},  # vLLM
+    "guided_regex": regular_expression,  # an older vLLM
+    "regex": regular_expression,  # SGLang
+    "grammar": gbnf,  # llama.cpp
 }
-# What a server is told besides, in every step: the Python server of llama.cpp makes tokens that were written already less
-# likely, and with them a score that an earlier response got, unless it is told not to.
-EXTRA_FIELDS: dict[str, dict[str, Any]] = {"grammar": {"repeat_penalty": 1.0}}
 # Fields of a request that has its last message, the beginning of the answer, continued.
 CONTINUE = {"continue_final_message": True, "add_generation_prompt": False}
-TOGETHER = ("structured_outputs", "guided_regex", "regex", "grammar")
 
 
 @dataclass(frozen=True)
@@ -86,22 +75,20 @@ class ServerCapabilities:
     """What a server offers.
 
     Args:
-        dialect: the name in `DIALECTS` by which it is constrained; None: it is not.
+        dialect: the name in `DIALECTS` by which it is constrained; None: it is not, or it does not continue an answer that a
+            request begins.
         alternatives: how many log-probabilities it gives per token.
-        continues: whether it continues an answer that a request begins (`continue_final_message`). Otherwise what an answer
-            begins with is written once more, by force.
     """
 
     dialect: str | None = None
     alternatives: int = 0
-    continues: bool = False
 
     def __str__(self) -> str:
         known = f"yes ({self.alternatives})" if self.alternatives else "no"
         return f"server: constrains {'yes' if self.dialect else 'no'}, log-probabilities {known}"
 
 
-OF_BATCH_FILES = ServerCapabilities("structured_outputs", 20, continues=True)  # of `vllm run-batch`
+OF_BATCH_FILES = ServerCapabilities("structured_outputs", 20)  # of `vllm run-batch`
 
 
 @dataclass(frozen=True)
@@ -122,9 +109,7 @@ class Step:
 
     def most_tokens(self, free: int) -> int:
         """Return the largest number of tokens that it writes: `free` for a free text, and one for each byte of the rest."""
-        if self.parts is None:
-            return max(1, free - self.used)
-        return most_tokens(self.parts, free)
+        return max(1, free - self.used) if self.parts is None else most_tokens(self.parts, free)
 
 
 @dataclass(frozen=True)
@@ -137,14 +122,8 @@ class Reply:
     ended: bool = True  # by itself, not by a limit
 
 
-def reply_of(completion: Mapping[str, Any] | None, answer: Answer, beginning: str = "") -> Reply:
-    """Return the reply in a chat completion.
-
-    Args:
-        completion: None if the server refused the request.
-        answer: read from the completion.
-        beginning: what the request began the answer with: llama.cpp, and servers that do not continue answers, repeat it.
-    """
+def reply_of(completion: Mapping[str, Any] | None, answer: Answer, beginning: str) -> Reply:
+    """Return the reply in a chat completion (None: refused) without the beginning of the answer, which llama.cpp repeats."""
     if completion is None:
         return Reply(answer)
     choice = completion["choices"][0]
@@ -154,28 +133,25 @@ def reply_of(completion: Mapping[str, Any] | None, answer: Answer, beginning: st
     return Reply(answer, text.removeprefix(beginning), token_alternatives(choice), ended)
 
 
-def constrained_answer(prompt: Prompt, continues: bool = True, sampled: bool = False) -> Generator[Step, Reply, Answer]:
+def constrained_answer(prompt: Prompt, sampled: bool = False) -> Generator[Step, Reply, Answer]:
     """Yield the steps of a prompt's answer in parts, receive the reply to each, and return the answer.
 
-    A reply that does not keep to the form is returned as free text, to be parsed.
-
-    A server that continues an answer is asked for one value after another, each after the text before it, so that the literals
-    have the tokens that its tokenizer gives them, as with a local judge, and are not decoded. Any other server writes all of
-    them at once, in tokens of its own choice, which can change probabilities a little.
+    The server is asked for one value after another, each after the text before it, so that the literals have the tokens that
+    its tokenizer gives them, as with a local judge, and are not decoded. A reply that does not keep to the form is returned as
+    free text, to be parsed.
 
     Args:
-        continues: see `ServerCapabilities`.
         sampled: the server draws the values. Otherwise each is the most probable one, as with a local judge, even if the most
             probable first token leads to another.
     """
     opening, free, slots = answer_layout(prompt.parts or ())
-    written, rationale, truncated, closing = "", None, False, slots[-1][2]
+    written, rationale, truncated = "", None, False
     usage: Counter[str] = Counter()
     if free:
-        if free.json_string and continues:
+        if free.json_string:
             reply = yield from _string_within(opening, usage)
         else:
-            reply = yield _free_step(opening, free)
+            reply = yield Step(stop=tuple(dict.fromkeys((free.stop, free.stop.lower(), free.stop.upper()))))
             usage.update(reply.answer.usage)
         # An empty rationale is an answer if the server ended it; a refusal, or thoughts that use up all tokens, are none.
         if reply.answer.error and (reply.text.strip() or not reply.ended or not reply.answer.refused):
@@ -183,39 +159,25 @@ def constrained_answer(prompt: Prompt, continues: bool = True, sampled: bool = F
         written, rationale = _rationale(reply, opening, free)
         truncated = not reply.ended
     values: list[str] = []
-    all_odds: list[Odds | None] = []
-    while slots:
-        asked = slots
-        if continues:
-            head, first = _next_slot(*slots[0])
-            written, asked = written + head, [first]
-        request = [part for literal, slot, _ in asked for part in (literal, slot)] + [asked[-1][2]]
-        reply = yield Step(written, tuple(part for part in request if part))
-        usage.update(reply.answer.usage)
-        if reply.answer.error:
-            return reply.answer
-        match = re.fullmatch(regular_expression(request, "("), reply.text)
-        if not match:
-            text = written + reply.text
-            return Answer(text, truncated=truncated or not reply.ended, usage=dict(usage))
-        for number, (literal, slot, following) in enumerate(asked, 1):
-            before, value = reply.text[: match.start(number)], match[number]
-            odds = slot_odds(reply.tokens, reply.text, before, slot.values, value, following)
-            if odds is not None:
-                odds = yield from _shared_out(odds, written + before.removesuffix(literal), literal, following, usage)
-            best = value if odds is None or sampled else max(slot.values, key=odds.chances.__getitem__)
-            values.append(best)
+    all_odds: list[Odds] = []
+    for field in slots:
+        head, (literal, slot, following) = _next_slot(*field)
+        written += head
+        reply, value, odds = yield from _ask_value(written, literal, slot, following, usage)
+        if value is None:
+            if reply.answer.error:
+                return reply.answer
+            return Answer(written + reply.text, truncated=truncated or not reply.ended, usage=dict(usage))
+        if odds is not None:
             all_odds.append(odds)
-            slots = slots[1:]
-            if best != value:  # what follows was written after another value
-                break
-        written += before + best
-    answer = Answer(written + closing, tuple(values), free=rationale, truncated=truncated, usage=dict(usage))
-    known = [odds for odds in all_odds if odds is not None]
-    if len(known) < len(values):
+            value = value if sampled else max(slot.values, key=odds.chances.__getitem__)
+        values.append(value)
+        written += literal + value
+    answer = Answer(written + slots[-1][2], tuple(values), free=rationale, truncated=truncated, usage=dict(usage))
+    if len(all_odds) < len(values):
         return answer
     return replace(
-        answer, probabilities=tuple(odds.chances for odds in known), unseen=max(odds.unseen for odds in known)
+        answer, probabilities=tuple(odds.chances for odds in all_odds), unseen=max(odds.unseen for odds in all_odds)
     )
 
 
@@ -228,12 +190,6 @@ def _next_slot(literal: str, slot: Slot, following: str) -> tuple[str, Field]:
     # "1" and "10" are told apart by what follows.
     ambiguous = any(one != other and other.startswith(one) for one in slot.values for other in slot.values)
     return literal[:end], (literal[end:], slot, following if ambiguous else "")
-
-
-def _free_step(opening: str, free: Free) -> Step:
-    if free.json_string:  # within a text that the server has to begin
-        return Step("", tuple(filter(None, (opening, free, '"'))))
-    return Step("", None, tuple(dict.fromkeys((free.stop, free.stop.lower(), free.stop.upper()))))
 
 
 def _string_within(opening: str, usage: Counter[str]) -> Generator[Step, Reply, Reply]:
@@ -256,7 +212,7 @@ def _string_within(opening: str, usage: Counter[str]) -> Generator[Step, Reply, 
 def _rationale(reply: Reply, opening: str, free: Free) -> tuple[str, str]:
     """Return the answer up to the end of its free text, and the free text in plain characters."""
     if free.json_string:
-        inside = re.findall(_STRING, reply.text.removeprefix(opening))[0]
+        inside = re.findall(_STRING, reply.text)[0]
         try:
             plain = json.loads(f'"{inside}"', strict=False)
         except ValueError:
@@ -289,20 +245,29 @@ class Odds:
         return Odds(chances, {}, 1 - told * (1 - self.unseen))
 
 
+def _ask_value(
+    written: str, literal: str, slot: Slot, following: str, usage: Counter[str]
+) -> Generator[Step, Reply, tuple[Reply, str | None, Odds | None]]:
+    """Ask for a value after a text; return the reply, the value (None: the reply has another form), and the odds of all."""
+    parts = tuple(part for part in (literal, slot, following) if part)
+    reply = yield Step(written, parts)
+    usage.update(reply.answer.usage)
+    match = re.fullmatch(regular_expression(parts, "("), reply.text)
+    if reply.answer.error or not match:
+        return reply, None, None
+    odds = slot_odds(reply.tokens, reply.text, literal, slot.values, match[1], following)
+    if odds is not None:
+        odds = yield from _shared_out(odds, written, literal, following, usage)
+    return reply, match[1], odds
+
+
 def _shared_out(
     odds: Odds, written: str, literal: str, following: str, usage: Counter[str]
 ) -> Generator[Step, Reply, Odds | None]:
     """Ask how the values of `Odds.shared` share their probability; return the odds of all values, None if it is not told."""
     chances, unseen = dict(odds.chances), odds.unseen
     for group, mass in odds.shared.items():
-        reply = yield Step(written, (literal, Slot("", group), following))
-        usage.update(reply.answer.usage)
-        match = re.fullmatch(regular_expression((literal, Slot("", group), following), "("), reply.text)
-        inner = None
-        if match:
-            inner = slot_odds(reply.tokens, reply.text, reply.text[: match.start(1)], group, match[1], following)
-        if inner:
-            inner = yield from _shared_out(inner, written, literal, following, usage)
+        _, _, inner = yield from _ask_value(written, literal, Slot("", group), following, usage)
         if inner is None:
             return None
         unseen += mass * inner.unseen

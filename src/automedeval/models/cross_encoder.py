@@ -13,6 +13,7 @@ from peft.utils import get_peft_model_state_dict
 from safetensors.torch import save_file
 from sentence_transformers import CrossEncoder
 
+from automedeval.models.checkpoints import loading
 from automedeval.records import RecordError
 from automedeval.records.journal import write_json
 
@@ -50,10 +51,8 @@ def load_cross_encoder(
     if adapter is not None:
         if not (adapter / "adapter_config.json").is_file():
             raise RecordError(f"no adapter at {adapter}")
-        try:
+        with loading(str(adapter)):
             model.load_adapter(str(adapter), is_trainable=trainable)
-        except Exception as error:  # noqa: BLE001  a wrong adapter makes three libraries raise many kinds
-            raise RecordError(f"{adapter} cannot be loaded: {' '.join(str(error).split())[:300]}") from None
         for layer in model.modules() if not trainable else ():
             if isinstance(layer, LoraLayer):
                 layer.merge()

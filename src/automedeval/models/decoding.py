@@ -15,10 +15,8 @@ from transformers.cache_utils import Cache, DynamicLayer
 from transformers.generation.utils import ALL_CACHE_NAMES
 
 from automedeval.models.device import switches
-from automedeval.models.network import GROUPED_ATTENTION, attends_to_all, longest_in_batch, takes_positions
+from automedeval.models.network import GROUPED_ATTENTION, longest_in_batch, takes_positions
 from automedeval.models.precision import cpu_has
-
-MASKS_TAKEN = ("sdpa", GROUPED_ATTENTION)  # attention that takes a mask as it is
 
 
 def cache_dtype(model, device: str | torch.device) -> torch.dtype:
@@ -88,14 +86,9 @@ class Prefix:
 
 
 class Rows:
-    """A batch of sequences under one model; `logits` are those of each active row's last token, float32, (rows, vocabulary).
+    """`count` sequences of at most `capacity` tokens under one model, which all start with the prefix.
 
-    Args:
-        model: a causal language model in evaluation mode.
-        count: number of rows.
-        capacity: largest number of tokens in a row.
-        prefix: the tokens with which every row starts, and their keys and values.
-        pad: any token id; padding is masked.
+    `logits` are those of each active row's last token, float32, (rows, vocabulary). `pad` is any token id; padding is masked.
     """
 
     logits: torch.Tensor
@@ -110,9 +103,6 @@ class Rows:
         self.tokens: list[list[int]] = [[] for _ in range(count)]
         self.begins = [0] * count  # the place of each row's first token
         self.chance: list[random.Random] = []  # for sampling: one generator per row, which moves with the row
-        self.ahead = switches(model.device).ahead
-        self._gapless = attends_to_all(model)
-        self._begins: torch.Tensor | None = None  # `begins` on the device
 
     def start(self, prompts: Sequence[Sequence[int]], forward_tokens: int) -> None:
         """Feed the rows' prompts, a few rows per forward pass.
@@ -123,7 +113,7 @@ class Rows:
         """
         self.tokens = list(map(list, prompts))
         self.length, first = max(map(len, self.tokens)), 0
-        self.begins, self._begins = [self.length - len(tokens) for tokens in self.tokens], None
+        self.begins = [self.length - len(tokens) for tokens in self.tokens]
         for layer, states in zip(self.layers, self.prefix.states):
             if states:
                 layer.lazy_initialization(*states)
@@ -171,31 +161,10 @@ class Rows:
             if begin != before:
                 for states in self._states():
                     states[row, :, begin:end] = states[row, :, before : before + max(end - begin, 0)].clone()
-                self.begins[row], self._begins = begin, None
+                self.begins[row] = begin
         logits = self._forward(range(len(tokens)), max(width, 1), keep)
         self.logits = logits[:, -1]
         return logits
-
-    def step(self, chosen: torch.Tensor) -> torch.Tensor:
-        """Feed one token for each active row that the device chose; return its logits, float32, (active rows, vocabulary).
-
-        The host does not wait for the device. Whoever looks at the tokens later adds those that count to `tokens`; the others
-        take no place in their rows, as those of a retired row.
-        """
-        device, start = self.model.device, min(self.begins[: self.active])
-        if self._begins is None:
-            self._begins = torch.tensor(self.begins, device=device)
-        begins, self.length = self._begins[: self.active, None], self.length + 1
-        for layer in self.layers:
-            layer.rows, layer.start, layer.end = slice(0, self.active), start, self.length - 1
-        mask = torch.arange(start, self.length, device=device) >= begins
-        # transformers looks into a matrix, and waits, to see whether there is padding; a mask with four dimensions it takes.
-        whole = self._gapless and self.model.config.get_text_config()._attn_implementation in MASKS_TAKEN
-        fed = {"input_ids": chosen[:, None], "attention_mask": mask[:, None, None] if whole else mask.long()}
-        if takes_positions(self.model):
-            fed["position_ids"] = self.length - 1 - begins
-        output = self.model(**fed, past_key_values=self.cache, use_cache=True, logits_to_keep=1)
-        return output.logits.view(self.active, -1).float()
 
     def _states(self) -> Iterator[torch.Tensor]:
         return (states for layer in self.layers if layer.is_initialized for states in (layer.keys, layer.values))
@@ -236,7 +205,6 @@ class Rows:
             for each in members:
                 if each:
                     each[row], each[last] = each[last], each[row]
-            self._begins = None
         self.active = last
         return last
 
@@ -246,8 +214,6 @@ class SingleRow(Rows):
 
     The model keeps what it wants of the sequence, as in transformers' `generate`.
     """
-
-    ahead = 1
 
     def __init__(self, model):
         self.model, self.active = model, 1
@@ -314,15 +280,11 @@ def write_free(
     stops_at: Callable[[list[int], bool], bool],
     choose: Callable[[torch.Tensor], torch.Tensor],
 ) -> tuple[list[Written], list[int]]:
-    """Write free text in every row, until an end token, a stop, or `most` tokens.
+    """Write free text in every row, until an end token (neither fed nor kept), a stop, or `most` tokens.
 
     Finished rows are excluded from later forward passes. On return all rows are active again, in another order than before.
-    The device writes `rows.ahead` tokens before the host looks at them; what it wrote after the end of a text is dropped.
 
     Args:
-        rows: active rows with `logits` of their last token.
-        most: largest number of tokens of a text.
-        ends: ids of the tokens that end a text; they are neither fed nor kept.
         stops_at: (the last twelve tokens and the new one, whether these are all tokens) → whether the text ends.
         choose: picks a token per row from logits of shape (rows, vocabulary).
 
@@ -332,25 +294,15 @@ def write_free(
     count = rows.active
     owner = list(range(count))  # owner[r]: the original number of the row now at r
     written = [Written([]) for _ in range(count)]
-    logits = rows.logits
     while rows.active:
-        steps = [choose(logits)]
-        for _ in range(rows.ahead - 1):
-            steps.append(choose(rows.step(steps[-1])))
-        chosen = torch.stack(steps, dim=1).tolist()
-        done = []
-        for row in range(rows.active):
-            text, before = written[owner[row]], len(written[owner[row]].tokens)
-            if any(_ended(text, token, most, ends, stops_at) for token in chosen[row]):
-                done.append(row)
-            if rows.ahead > 1:  # all but the last one were fed
-                rows.tokens[row] += text.tokens[before:][: rows.ahead - 1]
+        chosen = choose(rows.logits).tolist()
+        done = [row for row in range(rows.active) if _ended(written[owner[row]], chosen[row], most, ends, stops_at)]
         for row in reversed(done):
             last = rows.retire(row)
             owner[row], owner[last] = owner[last], owner[row]
             chosen[row], chosen[last] = chosen[last], chosen[row]
         if rows.active:
-            logits = rows.feed([new[-1:] for new in chosen[: rows.active]])[:, -1]
+            rows.feed([[token] for token in chosen[: rows.active]])
     rows.active = count
     return written, owner
 
@@ -369,21 +321,16 @@ def _ended(text: Written, token: int, most: int, ends: set[int], stops_at: Calla
     return True
 
 
-def draw(rows: Rows, logits: torch.Tensor, temperature: float, top_k: int = 0, top_p: float = 1.0) -> torch.Tensor:
-    """Sample a token for each active row with the row's own generator, independently of the other rows.
+def draw(rows: Rows, logits: torch.Tensor, temperature: float, top_k: int = 0) -> torch.Tensor:
+    """Sample a token for each active row among its `top_k` most probable ones (0: all), with the row's own generator.
 
-    Args:
-        logits: (active rows, vocabulary).
-        temperature: above 0.
-        top_k: keep so many of the most probable tokens; 0 keeps all.
-        top_p: of these, keep the fewest most probable ones that together reach this probability.
+    The logits have the shape (active rows, vocabulary); the temperature is above 0.
     """
     kept = min(top_k or logits.shape[-1], logits.shape[-1])
     best, tokens = logits.nan_to_num().topk(kept, dim=-1)
     if not switches(logits.device).float64:
         best, tokens = best.cpu(), tokens.cpu()
     odds = (best.double() / temperature).softmax(dim=-1)
-    odds = odds.masked_fill(odds.cumsum(dim=-1) - odds >= top_p, 0.0)  # the most probable token always stays
     reached = odds.cumsum(dim=-1)
     chances = torch.tensor([chance.random() for chance in rows.chance[: len(logits)]], dtype=odds.dtype)
     # argmax: the first token at which the cumulative probability exceeds the drawn number.
@@ -393,16 +340,9 @@ def draw(rows: Rows, logits: torch.Tensor, temperature: float, top_k: int = 0, t
 
 @torch.inference_mode()
 def compete(rows: Rows, values: Sequence[Sequence[int]]) -> torch.Tensor:
-    """Return the probability of each of a few values as the continuation of each row, normalised over these values.
+    """Return the probability of each value, by its token ids, as the continuation of each row: float32, (active rows, values).
 
-    The probability of a value of several tokens is the product of theirs. The rows are left unchanged.
-
-    Args:
-        rows: active rows with `logits` of their last token.
-        values: the token ids of each value.
-
-    Returns:
-        probabilities of shape (active rows, values), float32, each row summing to one.
+    The probability of a value of several tokens is the product of theirs, and each row sums to one. The rows are unchanged.
     """
     logits = rows.logits
     root = torch.log_softmax(logits, dim=-1)

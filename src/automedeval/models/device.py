@@ -27,8 +27,6 @@ class Switches:
         float32_cache: keys and values are kept in float32 under a bfloat16 model, see `decoding.cache_dtype`.
         float64: whether the device has it.
         quantization: whether weights in 4 or 8 bits can be loaded.
-        ahead: tokens that the device writes before the host looks at them. A look waits for the device; on a CPU there is
-            nothing to wait for, and a token after the end of a text would be computed in vain.
         forward_tokens: about how many prompt tokens one forward pass takes: a GPU should not wait for the host between two of
             them, and too many do not fit a CPU's caches.
     """
@@ -37,13 +35,12 @@ class Switches:
     float32_cache: bool = False
     float64: bool = True
     quantization: bool = False
-    ahead: int = 1
     forward_tokens: int = 2048
 
 
 _SWITCHES = {
     "cpu": Switches(grouped_attention=True, float32_cache=True),
-    "cuda": Switches(grouped_attention=True, quantization=True, ahead=8, forward_tokens=8192),
+    "cuda": Switches(grouped_attention=True, quantization=True, forward_tokens=8192),
     "mps": Switches(float64=False),
 }
 

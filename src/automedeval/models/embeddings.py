@@ -20,7 +20,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 
-from automedeval.models.checkpoints import checkpoint_folder, fingerprint
+from automedeval.models.checkpoints import checkpoint_folder, fingerprint, loading
 from automedeval.models.device import best_device
 from automedeval.models.precision import best_dtype
 from automedeval.records import RecordError, check_choice, check_least
@@ -67,20 +67,12 @@ class Encoder:
         _refuse_code(folder)
         _check_pooling(model, folder, pooling)
         loaded = best_dtype(self.device) if dtype == "auto" else getattr(torch, dtype)
-        try:
-            options = {"dtype": loaded, "use_safetensors": True}
-            source: dict[str, Any] = {
-                "model_name_or_path": str(folder),
-                "local_files_only": True,
-                "model_kwargs": options,
-            }
+        options = {"dtype": loaded, "use_safetensors": True}
+        source: dict[str, Any] = {"model_name_or_path": str(folder), "local_files_only": True, "model_kwargs": options}
+        with loading(model):
             if pooling:
                 source = {"modules": _modules(folder, pooling, options)}
             network = SentenceTransformer(**source, device=self.device)
-        except RecordError:
-            raise
-        except Exception as error:  # noqa: BLE001  a bad checkpoint makes three libraries raise a dozen kinds
-            raise RecordError(f"{model} cannot be loaded: {' '.join(str(error).split())[:300]}") from None
         self._network = network.eval()
         self.name = folder.name if Path(model).is_dir() else model
         self.dtype = str(loaded).removeprefix("torch.")

@@ -19,7 +19,6 @@ import os
 import random
 import re
 import sys
-import tempfile
 import threading
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -31,7 +30,18 @@ from typing import Any
 import openai
 from tqdm import tqdm
 
-from automedeval.models.base import CONTROL_TOKEN, THOUGHT, Answer, Chat, ChatError, Dialogue, Prompt, Slot, lead
+from automedeval.models.base import (
+    CONTROL_TOKEN,
+    THOUGHT,
+    Answer,
+    Chat,
+    ChatError,
+    Dialogue,
+    Prompt,
+    Slot,
+    lead,
+    most_tokens,
+)
 from automedeval.models.budget import Budget
 from automedeval.models.completions import (
     OPTIONAL,
@@ -43,12 +53,10 @@ from automedeval.models.completions import (
     refused_parameter,
     retry_after,
 )
-from automedeval.models.concurrency import Pace
 from automedeval.models.constraint_probe import Completion, probe_server
 from automedeval.models.constraints import (
     CONTINUE,
     DIALECTS,
-    EXTRA_FIELDS,
     Reply,
     ServerCapabilities,
     Step,
@@ -56,7 +64,8 @@ from automedeval.models.constraints import (
     reply_of,
     shared_beginnings,
 )
-from automedeval.records import digest
+from automedeval.records import RecordError, digest
+from automedeval.records.journal import replacing
 
 _FATAL = (401, 403, 404)  # a retry does not help, and every other request would get the same status
 _REFUSED = (400, 413, 422)  # a retry does not help; the fault may be this prompt's or every request's
@@ -66,8 +75,6 @@ _BUSY = (408, 409, 429, 502, 503, 504)  # says nothing about whether the endpoin
 _LONGEST_PAUSE = 120.0  # seconds; a longer Retry-After counts as a failure
 # What a served model says of itself; `created` is left out because vLLM makes it anew at each request.
 _IDENTITY = ("root", "owned_by", "max_model_len")
-# Fields of a request that the client knows no argument for.
-_OF_SERVERS = {*DIALECTS, *CONTINUE, *(name for more in EXTRA_FIELDS.values() for name in more)} - {"response_format"}
 
 
 def defuse(text: str) -> str:
@@ -90,7 +97,7 @@ class OpenAIChat(Chat):
         model: the model's name at the endpoint.
         base_url: the endpoint, OpenAI's own by default.
         max_new_tokens, temperature, seed: sampling; temperature 0 by default.
-        concurrency: largest number of requests at the same time; 0 follows the server (see `Pace`).
+        concurrency: largest number of requests at the same time.
         max_retries: how often a request is repeated after 408, 409, 429, 5xx, a broken connection, a timeout, or a body that
             is cut off or has no choice; the pause doubles from half a second, and Retry-After is respected.
         timeout: seconds without a byte after which an attempt ends.
@@ -99,17 +106,15 @@ class OpenAIChat(Chat):
         top_logprobs: number of alternatives requested per token (for expected scores); 0 requests none. A server that
             constrains is asked for as many as it gives.
         cache: a folder for answers, keyed by everything that changes them; None: no cache. Away from OpenAI's own API another
-            model may come to answer under the same name; the key knows it by what GET /v1/models says of it, and `revision`.
+            model may come to answer under the same name; the key contains what GET /v1/models says of it.
         budget: see `Budget`.
-        revision: the user's own name for the model behind `model`; another one makes other fingerprints and keys.
         offer: what the server offers; None finds out. With it the server is never asked: its requests go into a file (see
             `advance`).
         api_key_env: the environment variable that holds the key.
 
     Attributes:
         official: whether this is OpenAI's own API.
-        served: what tells the model behind the name: its `root`, `owned_by` and `max_model_len` where an endpoint that is not
-            OpenAI's lists them, and the revision.
+        served: `root`, `owned_by` and `max_model_len` of the model, where an endpoint that is not OpenAI's lists them.
         left_out: parameters that the endpoint refused; they are not sent.
         failures: why requests got no answer.
         from_cache, asked: number of answers from the cache, and from the endpoint.
@@ -123,14 +128,13 @@ class OpenAIChat(Chat):
     max_new_tokens: int = 1024
     temperature: float = 0.0
     seed: int = 0
-    concurrency: int = 0
+    concurrency: int = 32
     max_retries: int = 5
     timeout: float = 120.0
     structured_output: bool = True
     top_logprobs: int = 5
     cache: Path | None = None
     budget: Budget = field(default_factory=lambda: Budget(None))
-    revision: str | None = None
     api_key_env: str = "OPENAI_API_KEY"
     offer: ServerCapabilities | None = None
 
@@ -152,17 +156,14 @@ class OpenAIChat(Chat):
         self.name = self.model
         self.official = f".{self.client.base_url.host}".endswith(".api.openai.com")  # eu.api.openai.com is one as well
         self.served: dict[str, Any] = {} if self.official or self.offer else self._identity()
-        self.served |= {"revision": self.revision} if self.revision else {}
         settings = [str(self.client.base_url), self.model, self.max_new_tokens, self.temperature, self.seed]
-        settings += [self.structured_output, self.top_logprobs]
-        self._fingerprint = digest(settings + ([self.served] if self.served else []))
+        self._fingerprint = digest([*settings, self.structured_output, self.top_logprobs, self.served])
         self.failures: list[str] = []
         self.left_out: list[str] = []
         self.from_cache = self.asked = 0
         self._sent = itertools.count(1)  # numbers the requests
         self._latest = 0  # the highest number of a request that was answered
         self._lock = threading.Lock()
-        self._pace = Pace(self.concurrency)
 
     def _identity(self) -> dict[str, Any]:
         """Return what the endpoint's list of models says of this one; nothing if there is no list, or the model is not in it.
@@ -175,15 +176,13 @@ class OpenAIChat(Chat):
             listed: Any = asking.get("/models", cast_to=object)
             entry: dict[str, Any] = next((entry for entry in listed["data"] if entry["id"] == self.model), {})
             return {name: entry[name] for name in _IDENTITY if isinstance(entry.get(name), str | int)}
-        except openai.APIStatusError as error:
-            if error.status_code in _BUSY:
-                problem = f"answered {error.status_code}: {error_text(error)}"
-                raise ChatError(f"{self.client.base_url}models {problem}") from None
-            return {}
         except openai.APIConnectionError as error:
             cause = error.__cause__ or error
             raise ChatError(f"{self.client.base_url}: {type(cause).__name__}: {cause}") from None
-        except (openai.OpenAIError, *UNREADABLE):
+        except (openai.OpenAIError, *UNREADABLE) as error:
+            if isinstance(error, openai.APIStatusError) and error.status_code in _BUSY:
+                problem = f"answered {error.status_code}: {error_text(error)}"
+                raise ChatError(f"{self.client.base_url}models {problem}") from None
             return {}
 
     @cached_property
@@ -197,9 +196,7 @@ class OpenAIChat(Chat):
         if self.offer is None and (self.official or not self.structured_output):
             self.offer = ServerCapabilities()
         elif self.offer is None:
-            self.offer, keeps_limit = probe_server(self._probe_request, self.top_logprobs > 0)
-            if not keeps_limit:
-                self._leave_out("max_completion_tokens")
+            self.offer = probe_server(self._probe_request, self.top_logprobs > 0)
             tqdm.write(str(self.offer), file=sys.stderr)
         return self.offer
 
@@ -216,8 +213,8 @@ class OpenAIChat(Chat):
 
     def notes(self) -> list[str]:
         """Return who answered by the endpoint's own list, what was left out, and how many answers came from the cache."""
-        told = ", ".join(f"{name} {value}" for name, value in self.served.items())
-        lines = [f"{self.name} at {self.client.base_url}: {told}"] if told else []
+        identity = ", ".join(f"{name} {value}" for name, value in self.served.items())
+        lines = [f"{self.name} at {self.client.base_url}: {identity}"] if identity else []
         lines += [str(self.offer)] if self.offer and self.offer.dialect else []
         lines += [f"{self.name} was asked without {', '.join(self.left_out)}"] if self.left_out else []
         if self.cache:
@@ -242,7 +239,7 @@ class OpenAIChat(Chat):
             "seed": self.seed + prompt.run,
         }
         if step:
-            body |= self._step(step, body, limit)
+            body |= self._step(step, messages)
         elif self.top_logprobs and "logprobs" not in left_out:
             body |= {"logprobs": True, "top_logprobs": self.top_logprobs}
         if not step and self.structured_output and prompt.schema:
@@ -250,22 +247,18 @@ class OpenAIChat(Chat):
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
         return {name: value for name, value in body.items() if name not in left_out}
 
-    def _step(self, step: Step, body: Mapping[str, Any], limit: str) -> dict[str, Any]:
+    def _step(self, step: Step, messages: list[dict[str, str]]) -> dict[str, Any]:
         """Return what a step changes in the body of its prompt's request."""
-        server, written, parts = self.capabilities, defuse(step.written), step.parts
+        server = self.capabilities
         assert server.dialect is not None  # else no answer has steps
-        changed: dict[str, Any] = {**EXTRA_FIELDS.get(server.dialect, {})}
-        if written and server.continues:
-            begun = {"role": "assistant", "content": written}
-            changed |= {"messages": [*body["messages"], begun], **CONTINUE}
-        if parts is None:
+        changed: dict[str, Any] = {}
+        if step.written:
+            changed = {"messages": [*messages, {"role": "assistant", "content": defuse(step.written)}], **CONTINUE}
+        if step.parts is None:
             return changed | ({"stop": list(step.stop)} if any(step.stop) else {})
-        if written and not server.continues:  # it writes once more what it has written
-            parts = (written, *parts)
-            changed[limit] = body[limit] + len(written.encode())
         if server.alternatives:
             changed |= {"logprobs": True, "top_logprobs": server.alternatives}
-        return changed | DIALECTS[server.dialect](parts)
+        return changed | {server.dialect: DIALECTS[server.dialect](step.parts)}
 
     def worst_cost(self, prompt: Prompt) -> float:
         """Return the highest possible cost of an answer: a token has at least one byte."""
@@ -273,7 +266,7 @@ class OpenAIChat(Chat):
             return self._request_cost(prompt, None)
         # One request for the rationale, and of each value one and as many as tell apart those that begin alike.
         requests = 1 + sum(1 + shared_beginnings(part.values) for part in prompt.parts if isinstance(part, Slot))
-        written = Step("", prompt.parts).most_tokens(self.max_new_tokens)
+        written = most_tokens(prompt.parts, self.max_new_tokens)
         return requests * self.budget.cost(prompt_bytes(prompt) + 4 * written, written)
 
     def _request_cost(self, prompt: Prompt, step: Step | None) -> float:
@@ -287,7 +280,7 @@ class OpenAIChat(Chat):
         """Return the steps of a constrained answer; None if the prompt is answered in one request."""
         if prompt.parts is None or not self.constrains:
             return None
-        return constrained_answer(prompt, self.capabilities.continues, self.temperature > 0)
+        return constrained_answer(prompt, self.temperature > 0)
 
     def answer(self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Answer]]:
         """Send the wanted prompts concurrently; yield (index, answer) as they come, and at the end those that failed.
@@ -325,8 +318,7 @@ class OpenAIChat(Chat):
         refused: list[_Refusal] = []
         problem: ChatError | None = None
         halt = threading.Event()  # ends the pauses between attempts, and dialogues before their next prompt
-        self._pace = Pace(self.concurrency)
-        pool = ThreadPoolExecutor(self._pace.most, thread_name_prefix="chat")
+        pool = ThreadPoolExecutor(self.concurrency, thread_name_prefix="chat")
         running: dict[Future, tuple[Any, Dialogue]] = {}
 
         def start(key: Any, dialogue: Dialogue, answer: Answer | None = None) -> None:
@@ -345,7 +337,7 @@ class OpenAIChat(Chat):
                         refused = [each for each in refused if each.sent > latest]
                     doubtful = refused and (not self.accepted or len(refused) >= _MOST_REFUSALS)
                     if not doubtful:
-                        for key, dialogue in itertools.islice(waiting, max(0, self._pace.limit - len(running))):
+                        for key, dialogue in itertools.islice(waiting, max(0, self.concurrency - len(running))):
                             start(key, dialogue)
                     if refused and not running:
                         if doubtful:
@@ -377,7 +369,6 @@ class OpenAIChat(Chat):
                         problem = problem or error
                     else:
                         in_a_row = 0
-                        self._pace.ended(len(running) + 1)
                         yield key, outcome
                 if problem:
                     halt.set()
@@ -461,11 +452,10 @@ class OpenAIChat(Chat):
     ) -> tuple[Completion | None, Answer]:
         """Make one attempt; return the completion (None if the endpoint refuses this prompt) and the answer."""
         sent = next(self._sent)
-        extra = {name: value for name, value in body.items() if name in _OF_SERVERS}
-        standard: dict[str, Any] = {name: value for name, value in body.items() if name not in _OF_SERVERS}
         try:
-            raw = self._once.chat.completions.with_raw_response.create(**standard, extra_body=extra or None)
-            completion = json.loads(raw.content)
+            # In `extra_body`, because the client has no arguments for the fields that other servers take.
+            create = self._once.chat.completions.with_raw_response.create
+            completion = json.loads(create(model=self.model, messages=body["messages"], extra_body=body).content)
             answer = answer_from_completion(completion)
         except openai.APIStatusError as error:
             paid.append(0.0)
@@ -479,16 +469,12 @@ class OpenAIChat(Chat):
                 if name and self._leave_out(name):
                     raise _LeftOut from None
             problem = f"answered {status}: {words}"
-            if any(word in words for word in ("response_format", "logprobs", "json_schema")):
-                hint = " (--structured_output false or --top_logprobs 0 may help)"
-            else:
-                hint = ""
-            if status in _REFUSED:
-                raise _Refusal(problem + hint, sent) from None
-            if status in _FATAL:
-                raise ChatError(f"{self.client.base_url} {problem}{hint}") from None
-            if status == 429:
-                self._pace.busy()
+            if status in (*_REFUSED, *_FATAL):
+                if any(word in words for word in ("response_format", "logprobs", "json_schema")):
+                    problem += " (--structured_output false or --top_logprobs 0 may help)"
+                if status in _REFUSED:
+                    raise _Refusal(problem, sent) from None
+                raise ChatError(f"{self.client.base_url} {problem}") from None
             pause = retry_after(error.response.headers.get("retry-after", ""))
             again = (status in (408, 409, 429) or status >= 500) and pause <= _LONGEST_PAUSE
             raise _Failure(problem, again, pause) from None
@@ -533,25 +519,20 @@ class OpenAIChat(Chat):
     def _cache_file(self, body: dict[str, Any], prompt: Prompt) -> Path | None:
         if self.cache is None:
             return None
-        asked = [str(self.client.base_url), prompt.label, prompt.run, body]
-        key = json.dumps(asked + ([self.served] if self.served else []), sort_keys=True)
-        name = hashlib.sha256(key.encode()).hexdigest()
+        asked = [str(self.client.base_url), self.served, prompt.label, prompt.run, body]
+        name = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
         return self.cache / name[:2] / f"{name}.json"
 
     def _keep(self, file: Path, completion: dict[str, Any]) -> None:
-        scratch = None
         try:
-            file.parent.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            file.parent.mkdir(exist_ok=True, mode=0o700)
-            # mkstemp makes a file that only its owner can read; it gets its name when it is complete.
-            handle, scratch = tempfile.mkstemp(dir=file.parent)
-            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
-                json.dump(completion, stream)
-            Path(scratch).replace(file)
-        except OSError as error:
-            if scratch:
-                Path(scratch).unlink(missing_ok=True)
-            raise ChatError(f"{file.parent}: {error.strerror or error} (--cache off uses no cache)") from None
+            for folder in (file.parent.parent, file.parent):
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with replacing(file) as scratch:
+                scratch.touch(mode=0o600)  # only its owner may read it
+                scratch.write_bytes(json.dumps(completion).encode())
+        except (OSError, RecordError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise ChatError(f"{file.parent}: {reason} (--cache off uses no cache)") from None
 
 
 class _LeftOut(Exception):

@@ -19,7 +19,6 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoTokenizer
 
-from automedeval.models.attention import attention_here
 from automedeval.models.base import (
     Answer,
     Chat,
@@ -31,20 +30,10 @@ from automedeval.models.base import (
     most_tokens,
     without_thoughts,
 )
-from automedeval.models.checkpoints import checkpoint_folder, file_digests, fingerprints
-from automedeval.models.decoding import (
-    Prefix,
-    Rows,
-    SingleRow,
-    Written,
-    cache_dtype,
-    compete,
-    draw,
-    write_free,
-)
+from automedeval.models.checkpoints import checkpoint_folder, file_digests, fingerprints, loading
+from automedeval.models.decoding import Prefix, Rows, SingleRow, Written, cache_dtype, compete, draw, write_free
 from automedeval.models.device import best_device, gpu_memory, switches
 from automedeval.models.network import (
-    attends_to_all,
     flatten_head_input,
     load_network,
     longest_in_batch,
@@ -54,7 +43,7 @@ from automedeval.models.network import (
 )
 from automedeval.models.precision import best_dtype, described
 from automedeval.models.tokenization import PromptEncoder, read_template
-from automedeval.records import AutoMedEvalError, RecordError
+from automedeval.records import RecordError
 from automedeval.records.journal import ALONE, Processes
 
 LOG = logging.getLogger(__name__)
@@ -96,16 +85,13 @@ class LocalChat(Chat):
         dtype: "auto" (see `best_dtype`), "bfloat16", "float16" or "float32".
         device: "auto" (see `best_device`), "cpu", "cuda", "cuda:N" or "mps".
         batch_tokens: largest number of tokens of a batch, prompts and answers together; 0: see `batch_room`.
-        forward_tokens: about how many prompt tokens one forward pass takes; 0: see `Switches`.
         max_new_tokens: largest number of tokens of free text.
         temperature: 0 decodes greedily; above 0 the seed of an answer is made of `seed` and its prompt, run and label, so that
             it depends neither on the batch nor on interruptions.
-        top_k, top_p: sample among so many tokens, or so much probability; 0 and 1 for all.
+        top_k: sample among so many of the most probable tokens; 0: all.
         stop: an answer without parts ends before this text; "" for models that end their answers themselves.
         chat_template_path: a Jinja file, for checkpoints without a chat template; "none" and None: the checkpoint's own.
-        attn_implementation: as in transformers; see `outline_network`.
         quantization: "none", "8bit" or "4bit"; see `network.quantized`.
-        device_map: "auto" spreads a checkpoint that is larger than one GPU over all GPUs of this machine; "none": `device`.
         processes: those that judge together; one of each machine reads the weights' files for the fingerprint.
 
     The weights are loaded when they are first needed; counting tokens needs the tokenizer alone.
@@ -115,17 +101,13 @@ class LocalChat(Chat):
     dtype: str = "auto"
     device: str = "auto"
     batch_tokens: int = 0
-    forward_tokens: int = 0
     max_new_tokens: int = 512
     temperature: float = 0.0
     top_k: int = 0
-    top_p: float = 1.0
     stop: str = ""
     seed: int = 0
     chat_template_path: str | None = None
-    attn_implementation: str = "sdpa"
     quantization: str = "none"
-    device_map: str = "none"
     processes: Processes = ALONE
     constrains = batched = True
     precision = room = ""  # in words, what dtype "auto" and batch_tokens 0 chose
@@ -135,7 +117,6 @@ class LocalChat(Chat):
     def __post_init__(self) -> None:
         self.folder = folder = checkpoint_folder(self.model)
         self.name = folder.name if Path(self.model).exists() else self.model
-        self.attn_implementation = attention_here(self.attn_implementation)
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
         self.tokenizer.chat_template = read_template(self.chat_template_path) or self.tokenizer.chat_template
         self.encoder = PromptEncoder(self.tokenizer)
@@ -146,9 +127,7 @@ class LocalChat(Chat):
             self.precision = described(dtype, self.device)
         else:
             dtype = getattr(torch, self.dtype)
-        if self.device_map == "auto" and self.processes.count > 1:
-            raise RecordError("--device_map auto gives one process all GPUs; start it without accelerate")
-        self._outline = outline_network(folder, dtype, self.device, self.attn_implementation)
+        self._outline = outline_network(folder, dtype, self.device)
         quantized(self.quantization, self.device, dtype)  # its errors come before anything is loaded
         self._longest_in_batch = longest_in_batch(self._outline)
         if not self._longest_in_batch:
@@ -157,38 +136,22 @@ class LocalChat(Chat):
             room = batch_room(self._outline, self.device, self.quantization)
             self.batch_tokens = room if self._longest_in_batch else 1
             if memory := gpu_memory(self.device):
-                gib = " and ".join(
-                    f"{bytes_ / 2**30:.0f} GiB {what}" for bytes_, what in zip(memory, ("in all", "free"))
-                )
+                gib = "{:.0f} GiB in all and {:.0f} GiB free".format(*(size / 2**30 for size in memory))
                 self.room = f"batches of up to {self.batch_tokens:,} tokens on {self.device} ({gib})"
-        self.forward_tokens = self.forward_tokens or switches(self.device).forward_tokens
+        self.forward_tokens = switches(self.device).forward_tokens
         self.window = getattr(self._outline.config.get_text_config(), "max_position_embeddings", None) or 2048
-        settings = [str(dtype), self.max_new_tokens, self.temperature, self.seed, self.tokenizer.chat_template]
-        more = [self.top_k, self.top_p, self.stop]
-        settings += more if more != [0, 1.0, ""] else []
-        settings += ["no thoughts"] if self.encoder.has_thinking_switch else []
-        # An earlier layout had padding between tokens, which a window counted: verdicts from it are not resumed.
-        settings += [] if attends_to_all(self._outline) else ["rows without gaps"]
-        self._settings = settings + ([self.quantization] if self.quantization != "none" else [])
+        self._settings = [str(dtype), self.max_new_tokens, self.temperature, self.top_k, self.stop, self.seed]
+        self._settings += [self.tokenizer.chat_template, self.quantization]
 
     @cached_property
     def network(self):
-        """The network, loaded when it is first asked for.
-
-        Raises:
-            RecordError: it cannot be loaded.
-        """
-        try:
-            network = load_network(
-                self.folder, self._outline, self.device, self.attn_implementation, self.quantization, self.device_map
-            )
-        except AutoMedEvalError:
-            raise
-        except torch.OutOfMemoryError:
-            more = "--device_map auto spreads it over several GPUs, --quantization 8bit or 4bit makes it smaller"
-            raise RecordError(f"{self.name} does not fit {self.device}: {more}") from None
-        except Exception as error:  # noqa: BLE001  a bad checkpoint makes transformers, torch and safetensors raise a dozen kinds
-            raise RecordError(f"{self.model} cannot be loaded: {' '.join(str(error).split())[:300]}") from None
+        """The network, loaded when it is first asked for; RecordError if it cannot be loaded."""
+        with loading(self.model):
+            try:
+                network = load_network(self.folder, self._outline, self.device, self.quantization)
+            except torch.OutOfMemoryError:
+                more = "--quantization 8bit or 4bit makes it smaller, and a serving engine spreads it over several GPUs"
+                raise RecordError(f"{self.name} does not fit {self.device}: {more}") from None
         flatten_head_input(network)
         return network
 
@@ -209,7 +172,7 @@ class LocalChat(Chat):
 
     @property
     def checkpoint(self) -> str:
-        """Twelve hexadecimal digits over the checkpoint alone, without settings."""
+        """Twelve hexadecimal digits over the checkpoint alone."""
         return self._fingerprints[1]
 
     def prepare(self) -> None:
@@ -383,7 +346,7 @@ class LocalChat(Chat):
     def _chooser(self, rows: Rows) -> Callable[[torch.Tensor], torch.Tensor]:
         if not self.temperature:
             return lambda logits: logits.argmax(dim=-1)
-        return lambda logits: draw(rows, logits, self.temperature, self.top_k, self.top_p)
+        return lambda logits: draw(rows, logits, self.temperature, self.top_k)
 
     def _write(self, rows: Rows, free: Free, usage: list[dict[str, int]]) -> tuple[list[Written], list[int]]:
         """Let every row write a free text (see `write_free`), and count its tokens in `usage`."""

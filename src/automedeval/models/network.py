@@ -52,50 +52,43 @@ AttentionInterface.register(GROUPED_ATTENTION, _grouped_attention)
 AttentionMaskInterface.register(GROUPED_ATTENTION, sdpa_mask)
 
 
-def outline_network(folder: Path, dtype: torch.dtype, device: str, attention: str):
+def outline_network(folder: Path, dtype: torch.dtype, device: str):
     """Return the network that `load_network` loads, without weights: its configuration, its class and its shapes.
 
-    In place of "sdpa" some architectures get its grouped form on a CPU, and those that "sdpa" cannot compute get "eager":
-    torch's operator leaves out soft-capping (Gemma 2) and attention sinks (gpt-oss). transformers knows which these are.
+    Attention is computed by "sdpa", or by its grouped form where `GROUPED_TYPES` and the device have it. Architectures that
+    "sdpa" cannot compute get "eager": torch's operator leaves out soft-capping (Gemma 2) and attention sinks (gpt-oss).
+    transformers knows which these are.
 
     Raises:
         RecordError: the architecture does not take `logits_to_keep`.
     """
-    asked = None if attention == "sdpa" else attention
     with torch.device("meta"):
-        network = AutoModelForCausalLM.from_config(
-            AutoConfig.from_pretrained(folder), dtype=dtype, attn_implementation=asked
-        )
+        network = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder), dtype=dtype)
     name = type(network).__name__
     if "logits_to_keep" not in inspect.signature(network.forward).parameters:
         raise RecordError(f"{folder}: {name} cannot return the logits of the last tokens alone, which judging needs")
     config = network.config.get_text_config()
-    if config._attn_implementation != attention:
-        LOG.warning("%s has no attention %r in transformers: %r is used", name, attention, config._attn_implementation)
-    elif attention == "sdpa" and switches(device).grouped_attention and config.model_type in GROUPED_TYPES:
+    if config._attn_implementation != "sdpa":
+        LOG.warning("%s has no attention 'sdpa' in transformers: %r is used", name, config._attn_implementation)
+    elif switches(device).grouped_attention and config.model_type in GROUPED_TYPES:
         network.set_attn_implementation(GROUPED_ATTENTION)
     return network
 
 
-def load_network(
-    folder: Path, outline, device: str, attention: str, quantization: str = "none", device_map: str = "none"
-):
+def load_network(folder: Path, outline, device: str, quantization: str = "none"):
     """Load a causal language model in evaluation mode; only safetensors are read, and no remote code is run.
 
     The weights are read straight to their device, not to the memory of the machine first.
 
     Args:
-        outline: of `outline_network`, which takes the same arguments.
+        outline: what `outline_network` returned for this folder and device.
         quantization: "none", "8bit" or "4bit", see `quantized`.
-        device_map: "auto" spreads the layers over all GPUs, "none" takes `device`.
     """
-    places = "auto" if device_map == "auto" else None if device == "cpu" else {"": device}
     network = AutoModelForCausalLM.from_pretrained(
         folder,
         dtype=outline.dtype,
         use_safetensors=True,
-        attn_implementation=None if attention == "sdpa" else attention,
-        device_map=places,
+        device_map=None if device == "cpu" else {"": device},
         quantization_config=quantized(quantization, device, outline.dtype),
     )
     if outline.config.get_text_config()._attn_implementation == GROUPED_ATTENTION:
@@ -144,11 +137,6 @@ def takes_positions(model) -> bool:
 def _layers(model) -> set[str]:
     """Return the kinds of cache that transformers' `generate` gives the layers, by name: `DummyLayer` is new in 5.23."""
     return {type(layer).__name__ for layer in DynamicCache(config=model.config).layers}
-
-
-def attends_to_all(model) -> bool:
-    """Return whether every layer attends to all earlier tokens, and knows their places from position ids alone."""
-    return _layers(model) == {"DynamicLayer"} and takes_positions(model) and longest_in_batch(model) == math.inf
 
 
 def longest_in_batch(model) -> float:

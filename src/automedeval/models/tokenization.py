@@ -22,7 +22,7 @@ class PromptEncoder:
 
     A control token inside a content (for example `<|im_end|>` in a patient's question) becomes ordinary characters: the text
     is cut inside the token and the pieces are tokenized separately. All other texts are tokenized whole, as in training.
-    A chat template that can have a model think before its answer is told not to; `has_thinking_switch` says that one can.
+    A chat template that can have a model think before its answer is told not to.
     """
 
     tokenizer: Any
@@ -52,16 +52,6 @@ class PromptEncoder:
             raise RecordError(f"{model} has no chat template; name a Jinja file with chat_template_path")
         return cls(tokenizer)
 
-    @property
-    def has_thinking_switch(self) -> bool:
-        if self.tokenizer.chat_template is None:
-            return False
-        messages = [{"role": "user", "content": "u"}]
-        try:
-            return self._render(messages) != self._render(messages, switches={})
-        except Exception:  # noqa: BLE001  as in `_renders_system`
-            return False
-
     def _renders_system(self) -> bool:
         try:
             self._render([{"role": "system", "content": "s"}, {"role": "user", "content": "u"}])
@@ -69,10 +59,9 @@ class PromptEncoder:
             return False
         return True
 
-    def _render(self, messages: Messages, answered: bool = False, switches: Mapping[str, Any] = _NO_THOUGHTS) -> str:
-        return self.tokenizer.apply_chat_template(
-            messages, tokenize=False, add_generation_prompt=not answered, **switches
-        )
+    def _render(self, messages: Messages, answered: bool = False) -> str:
+        options = {"tokenize": False, "add_generation_prompt": not answered, **_NO_THOUGHTS}
+        return self.tokenizer.apply_chat_template(messages, **options)
 
     def _cut_control(self, text: str) -> str:
         """Put a seam into every control token of a text, so that it becomes ordinary characters."""

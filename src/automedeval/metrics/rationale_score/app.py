@@ -5,10 +5,9 @@
 It runs as a Space of the Hub, in the folder of `rationale_score.py`; the Space installs gradio.
 """
 
-import logging
 from typing import Any
 
-from rationale_score import DIRECTIONS, rationale_score
+from rationale_score import rationale_score
 
 NOTICE = (
     "**For research on medical language models, not for clinical decisions.** The figures tell how similar a text is to the "
@@ -19,7 +18,7 @@ LONGEST = 20_000  # characters of a text: several times what the models read
 
 
 def compare(
-    reference: str, prediction: str, bert_model: str, layer: str, bart_model: str, direction: str
+    reference: str, prediction: str, bert_model: str, layer: str, bart_model: str
 ) -> tuple[list[list[str]], str]:
     """Return the rows of the table, and a note on them; a blank model name omits that model's part.
 
@@ -34,11 +33,11 @@ def compare(
         raise ValueError(f"The layer must be a whole number, not {layer!r:.20}.")
     names = {"bert_model": (bert_model or "").strip() or None, "bart_model": (bart_model or "").strip() or None}
     layers = int(layer) if layer else None  # the metric's own choice
-    found = rationale_score([prediction], [reference], bert_num_layers=layers, bart_direction=direction, **names)
+    found = rationale_score([prediction], [reference], bert_num_layers=layers, **names)
     rows = [[f"BERTScore {name}", f"{values[0]:.4f}"] for name, values in found.get("bert_score", {}).items()]
     for score in found.get("bart_score", []):
         value = "undefined" if score is None else f"{score:.4f} nats per token"
-        rows.append([f"BARTScore, {direction.replace('_', ' ')}", value])
+        rows.append(["BARTScore", value])
     return rows, "A text is longer than a model reads: its end was not compared." if found["truncated"] else ""
 
 
@@ -65,18 +64,15 @@ def page() -> Any:
             prediction = gradio.Textbox(label="Prediction", lines=6, max_length=LONGEST)
         button = gradio.Button("Compare", variant="primary")
         found = gradio.Markdown(FIRST, min_height=90)
-        with gradio.Accordion("Models and direction", open=False):
+        with gradio.Accordion("Models", open=False):
             gradio.Markdown("A model left blank is left out. A layer left blank is the one that bert-score takes.")
             with gradio.Row():
                 bert = gradio.Textbox("roberta-large", label="Model for BERTScore")
                 layer = gradio.Textbox(label="Layer for BERTScore")  # a number box sends 0 where it is blank
                 bart = gradio.Textbox("facebook/bart-large-cnn", label="Model for BARTScore")
-                ways = [(way.replace("_", " "), way) for way in DIRECTIONS]
-                direction = gradio.Dropdown(ways, value=ways[0][1], label="Direction of BARTScore")
-        button.click(answer, [reference, prediction, bert, layer, bart, direction], found)
+        button.click(answer, [reference, prediction, bert, layer, bart], found)
     return blocks
 
 
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.WARNING)
     page().launch()

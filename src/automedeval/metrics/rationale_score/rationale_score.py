@@ -7,7 +7,6 @@ similar a text is to its reference, not whether it is correct.
 This file imports nothing of the package: `evaluate.load` copies this file alone.
 """
 
-import logging
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -25,14 +24,13 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoConfig, AutoModel, AutoTokenizer, BartForConditionalGeneration
 from transformers.utils.logging import get_verbosity, set_verbosity, set_verbosity_error
 
-DIRECTIONS = ("reference_to_prediction", "prediction_to_reference")  # from BARTScore's source to its target
-DTYPES = ("float32", "bfloat16", "float16")
 FILES = ["*.json", "*.safetensors", "vocab.txt", "merges.txt", "*.model"]  # of a model on the Hub
 # Models whose positions begin after the id of the padding: their table of positions is longer than the longest text.
 SHIFTED = {
     "roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "roberta-prelayernorm", "longformer", "xmod", "mpnet",
 }  # fmt: skip
 UNKNOWN_WINDOW = 1_000_000  # a tokenizer without a known window gives 1e30
+BATCH = 2048  # largest number of tokens of a batch, padding included, so that a layer's output fits a processor's cache
 HELD = 8  # batches whose states are kept at once: enough to find pairs of similar length
 LOGITS = 2**20  # largest number of logits at once: 4 MiB in float32, which fits a processor's cache
 WORDS = 2048  # largest number of vocabulary entries whose logits are computed at once
@@ -41,8 +39,6 @@ Pair = tuple[int, int]  # the numbers of two texts
 Rows = list[torch.Tensor]  # by text: token ids
 States = dict[int, torch.Tensor]  # by text: hidden states [tokens, width]
 
-logger = logging.getLogger(__name__)
-
 
 def rationale_score(
     predictions: Sequence[str],
@@ -50,22 +46,14 @@ def rationale_score(
     bert_model: str | None = "roberta-large",
     bert_num_layers: int | None = None,
     bart_model: str | None = "facebook/bart-large-cnn",
-    bart_direction: str = "reference_to_prediction",
-    batch_tokens: int = 2048,
-    device: str = "auto",
-    dtype: str = "float32",
 ) -> dict[str, Any]:
-    """Score predictions against references.
+    """Score predictions against references, in float32 as the published programs do, on a GPU if there is one.
 
     Args:
         predictions: texts.
         references: one text or several for each prediction. Of several, the largest value of each figure counts.
         bert_model, bart_model: name on the Hub, NAME@REVISION, or folder; None omits that part.
         bert_num_layers: the layer whose hidden states are compared; None: the one in the table of the package bert-score.
-        bart_direction: which text is the source and which the target.
-        batch_tokens: largest number of tokens of a batch, padding included.
-        device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:N" or "mps".
-        dtype: of the models; cosines and sums are float32.
 
     Returns:
         `bert_score` {precision, recall, f1} and `bart_score` (nats per token, None if undefined), one figure per item;
@@ -80,39 +68,31 @@ def rationale_score(
     # Paper: names neither models nor direction. Here: the defaults of the authors' programs, reference → prediction, and no
     # rescaling, since the paper's BERTScores of 84 to 95 are in the range of the raw F1.
     predictions, references = check_texts(predictions, references)
-    for name, value, allowed in (("bart_direction", bart_direction, DIRECTIONS), ("dtype", dtype, DTYPES)):
-        if value not in allowed:
-            raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
-    if isinstance(batch_tokens, bool) or not isinstance(batch_tokens, int) or batch_tokens < 1:
-        raise ValueError(f"batch_tokens must be a whole number of at least 1, not {batch_tokens!r}")
     if bert_model is None and bart_model is None:
         raise ValueError("bert_model and bart_model are both None: nothing to compute")
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     pairs = [(prediction, reference) for prediction, each in zip(predictions, references) for reference in each]
     owners = [item for item, each in enumerate(references) for _ in each]
     result: dict[str, Any] = {"revisions": {}}
     empty, cut = set(), set()
     if bert_model is not None:
         layers = _usual_layers(bert_model) if bert_num_layers is None else bert_num_layers
-        bert = _load("bert_model", bert_model, layers, device, dtype)
-        rows, over = bert.score([(one.strip(), two.strip()) for one, two in pairs], batch_tokens)
+        bert = _load("bert_model", bert_model, layers, device)
+        rows, over = bert.score([(one.strip(), two.strip()) for one, two in pairs])
         empty |= {owner for owner, row in zip(owners, rows) if row is None}
-        cut |= bert.log_cut(over, owners, len(predictions))
+        cut |= {owner for owner, flag in zip(owners, over) if flag}
         best = _best([row or [0.0, 0.0, 0.0] for row in rows], owners, len(predictions))
         columns = {name: [row[k] for row in best] for k, name in enumerate(("precision", "recall", "f1"))}
         means = {name: sum(column) / len(column) for name, column in columns.items()}
         result |= {"bert_score": columns, "mean_bert_score": means}
-        result["bert_score_hash"] = _hash(bert_model, layers, dtype)
+        result["bert_score_hash"] = _hash(bert_model, layers)
         result["revisions"] |= bert.revision
     if bart_model is not None:
-        bart = _load("bart_model", bart_model, None, device, dtype)
+        bart = _load("bart_model", bart_model, None, device)
         result["revisions"] |= bart.revision
-        if bart_direction == "reference_to_prediction":
-            pairs = [(reference, prediction) for prediction, reference in pairs]
-        rows, over = bart.score(pairs, batch_tokens)
+        rows, over = bart.score([(reference, prediction) for prediction, reference in pairs])
         empty |= {owner for owner, row in zip(owners, rows) if row is None}
-        cut |= bart.log_cut(over, owners, len(predictions))
+        cut |= {owner for owner, flag in zip(owners, over) if flag}
         scores = [row[0] if row else None for row in _best(rows, owners, len(predictions))]
         defined = [score for score in scores if score is not None]
         result |= {"bart_score": scores, "mean_bart_score": sum(defined) / len(defined) if defined else None}
@@ -171,17 +151,16 @@ def _usual_layers(name: str) -> int:
     return package.model2layers[plain]
 
 
-def _hash(name: str, layers: int, dtype: str) -> str | None:
-    """Return bert-score's name of the settings, with the dtype if it is not float32; None without the package."""
+def _hash(name: str, layers: int) -> str | None:
+    """Return bert-score's name of the settings; None without the package."""
     try:
-        found = _package("").get_hash(name, layers, False, False, False, False)
+        return _package("").get_hash(name, layers, False, False, False, False)
     except ValueError:
         return None
-    return found if dtype == "float32" else f"{found}_{dtype}"
 
 
-def _batches(sizes: Sequence[tuple[int, ...]], budget: int) -> Iterator[list[int]]:
-    """Yield places in batches, largest sizes first, with rows × longest text of a batch within the budget.
+def _batches(sizes: Sequence[tuple[int, ...]]) -> Iterator[list[int]]:
+    """Yield places in batches, largest sizes first, with rows × longest text of a batch within `BATCH`.
 
     A batch that is filled to an eighth accepts only texts as long as its last: padding costs more than one more batch.
     """
@@ -190,7 +169,7 @@ def _batches(sizes: Sequence[tuple[int, ...]], budget: int) -> Iterator[list[int
     for place, size in sorted(enumerate(sizes), key=lambda pair: pair[1], reverse=True):
         filled = len(batch) * longest
         longest = max(longest, *size)
-        if batch and ((len(batch) + 1) * longest > budget or (8 * filled >= budget and size[0] < sizes[batch[-1]][0])):
+        if batch and ((len(batch) + 1) * longest > BATCH or (8 * filled >= BATCH and size[0] < sizes[batch[-1]][0])):
             yield batch
             batch, longest = [], max(size)
         batch.append(place)
@@ -234,28 +213,21 @@ class _Model(ABC):
         self.window = min(windows)
 
     @torch.inference_mode()
-    def score(self, pairs: list[tuple[str, str]], budget: int) -> tuple[list[list[float] | None], list[bool]]:
+    def score(self, pairs: list[tuple[str, str]]) -> tuple[list[list[float] | None], list[bool]]:
         """Return the figures of pairs of texts, None if one is blank, and whether a text was cut."""
         numbers = {text: number for number, text in enumerate(dict.fromkeys(text for pair in pairs for text in pair))}
         ids, over = self._tokens(list(numbers))
         blank = [not text.strip() or bool(torch.isin(row, self.frame).all()) for text, row in zip(numbers, ids)]
         asked = [(numbers[one], numbers[two]) for one, two in pairs]
         todo = [pair for pair in dict.fromkeys(asked) if not (blank[pair[0]] or blank[pair[1]])]
-        figures = self._figures(todo, ids, budget)
+        figures = self._figures(todo, ids)
         if not all(isfinite(figure) for row in figures.values() for figure in row):
-            raise ValueError(f"{self.name}: a score is not finite; dtype='float32' may help")
+            raise ValueError(f"{self.name}: a score is not finite")
         return [figures.get(pair) for pair in asked], [over[one] or over[two] for one, two in asked]
 
     @abstractmethod
-    def _figures(self, pairs: list[Pair], ids: Rows, budget: int) -> dict[Pair, list[float]]:
+    def _figures(self, pairs: list[Pair], ids: Rows) -> dict[Pair, list[float]]:
         """Return the figures of pairs of texts, neither of which is blank."""
-
-    def log_cut(self, over: Sequence[bool], owners: Sequence[int], items: int) -> set[int]:
-        """Return the items with a text that was cut, and log their number."""
-        if cut := {owner for owner, flag in zip(owners, over) if flag}:
-            text = "%d of %d items have a text beyond the %d tokens that %s reads: its end is not compared"
-            logger.warning(text, len(cut), items, self.window, self.name)
-        return cut
 
     def _tokens(self, texts: Sequence[str]) -> tuple[Rows, list[bool]]:
         """Return the ids of texts, and whether each was cut."""
@@ -267,10 +239,10 @@ class _Model(ABC):
                 over[place] = len(row) > self.window
         return [torch.tensor(row) for row in ids], over
 
-    def _encode(self, encoder: torch.nn.Module, texts: list[int], ids: Rows, budget: int) -> States:
+    def _encode(self, encoder: torch.nn.Module, texts: list[int], ids: Rows) -> States:
         """Return the last hidden states [tokens, width] of texts by number."""
         states = {}
-        for batch in _batches([(len(ids[text]),) for text in texts], budget):
+        for batch in _batches([(len(ids[text]),) for text in texts]):
             rows, mask = _stacked([ids[texts[place]] for place in batch], self.pad, self.device)
             found = encoder(input_ids=rows, attention_mask=mask.long()).last_hidden_state
             for place, vectors in zip(batch, found):
@@ -279,17 +251,17 @@ class _Model(ABC):
 
 
 class _Bert(_Model):
-    def _figures(self, pairs: list[Pair], ids: Rows, budget: int) -> dict[Pair, list[float]]:
+    def _figures(self, pairs: list[Pair], ids: Rows) -> dict[Pair, list[float]]:
         """Return precision, recall and F1 of (prediction, reference) pairs."""
         figures: dict[Pair, list[float]] = {}
         pairs = sorted(pairs, key=lambda pair: (len(ids[pair[0]]), pair), reverse=True)
         uses = Counter(text for pair in pairs for text in pair)
         states: States = {}  # of a text from its first pair to its last
-        for group in _groups([len(ids[one]) + len(ids[two]) for one, two in pairs], HELD * budget):
+        for group in _groups([len(ids[one]) + len(ids[two]) for one, two in pairs], HELD * BATCH):
             chosen = [pairs[place] for place in group]
             fresh = sorted({text for pair in chosen for text in pair} - set(states))
-            states |= self._encode(self.network, fresh, ids, budget)
-            for batch in _batches([(len(ids[one]), len(ids[two])) for one, two in chosen], budget):
+            states |= self._encode(self.network, fresh, ids)
+            for batch in _batches([(len(ids[one]), len(ids[two])) for one, two in chosen]):
                 matched = [chosen[place] for place in batch]
                 figures |= zip(matched, self._match(matched, states, ids))
             uses -= Counter(text for pair in chosen for text in pair)  # also removes texts without further uses
@@ -298,7 +270,7 @@ class _Bert(_Model):
 
     def _match(self, pairs: list[Pair], states: States, ids: Rows) -> list[list[float]]:
         """Match each token with the most similar one of the other text (Zhang et al. 2020, section 3)."""
-        sides = [[normalize(states[pair[k]].float(), dim=-1) for pair in pairs] for k in (0, 1)]
+        sides = [[normalize(states[pair[k]], dim=-1) for pair in pairs] for k in (0, 1)]
         (one, mask), (two, other) = (_stacked(side, 0, self.device) for side in sides)
         cosines = torch.bmm(one, two.transpose(1, 2)).masked_fill_(~(mask[:, :, None] & other[:, None, :]), -torch.inf)
         means = []
@@ -312,18 +284,18 @@ class _Bert(_Model):
 
 
 class _Bart(_Model):
-    def _figures(self, pairs: list[Pair], ids: Rows, budget: int) -> dict[Pair, list[float]]:
+    def _figures(self, pairs: list[Pair], ids: Rows) -> dict[Pair, list[float]]:
         """Return the mean log-probability of the target's tokens of (source, target) pairs."""
         figures: dict[Pair, list[float]] = {}
         targets: dict[int, list[int]] = {}
         for source, target in pairs:
             targets.setdefault(source, []).append(target)
         sources = sorted(targets, key=lambda source: (len(ids[source]), source), reverse=True)
-        for group in _groups([len(ids[source]) for source in sources], HELD * budget):
+        for group in _groups([len(ids[source]) for source in sources], HELD * BATCH):
             read = [sources[place] for place in group]
-            states = self._encode(self.network.model.encoder, read, ids, budget)  # once, for all of its targets
+            states = self._encode(self.network.model.encoder, read, ids)  # once, for all of its targets
             todo = [(source, target) for source in read for target in targets[source]]
-            for batch in _batches([(len(ids[target]), len(ids[source])) for source, target in todo], budget):
+            for batch in _batches([(len(ids[target]), len(ids[source])) for source, target in todo]):
                 chosen = [todo[place] for place in batch]
                 figures |= zip(chosen, self._likelihoods(chosen, states, ids))
         return figures
@@ -347,16 +319,16 @@ class _Bart(_Model):
         slices = list(zip(head.split(WORDS), bias.split(WORDS)))  # each is read for many states at once: fewer reads
         totals = []
         for part in hidden.split(max(1, LOGITS // len(slices[0][0]))):
-            sums = [linear(part, words, more).float().logsumexp(1) for words, more in slices]
+            sums = [linear(part, words, more).logsumexp(1) for words, more in slices]
             totals.append(torch.stack(sums).logsumexp(0))
-        own = (hidden.float() * head[wanted].float()).sum(1) + bias[wanted].float()
+        own = (hidden * head[wanted]).sum(1) + bias[wanted]
         return own - torch.cat(totals)
 
 
 @lru_cache(maxsize=2)
-def _load(what: str, name: str, layers: int | None, device: str, dtype: str) -> "_Bert | _Bart":
+def _load(what: str, name: str, layers: int | None, device: str) -> "_Bert | _Bart":
     """Return a model; the last two stay loaded. Only safetensors are read, and no code inside a checkpoint is run."""
-    options = {"dtype": getattr(torch, dtype), "use_safetensors": True, "output_loading_info": True}
+    options = {"dtype": torch.float32, "use_safetensors": True, "output_loading_info": True}
     revision: dict[str, str] = {}
     loader: Any  # with `output_loading_info` it returns a report as well
     kind: type[_Bert | _Bart]
