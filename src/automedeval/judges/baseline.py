@@ -39,7 +39,6 @@ class BaselineJudge(ApartJudge):
     encoder: TextEncoder | None = None
 
     rubric_name = COUNTED
-    chat = None
     blind_to = UNSEEN
 
     def __post_init__(self) -> None:

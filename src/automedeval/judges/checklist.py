@@ -1,6 +1,6 @@
 """Judge one response at a time by the criteria of its case: each is met, not met, or could not be read."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,6 +8,7 @@ from typing import Any
 
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.chat_judge import ChatJudge
+from automedeval.judges.prompt_judge import answer_groups
 from automedeval.judges.requests import Request
 from automedeval.models.base import Answer, Prompt
 from automedeval.models.constraints import UNSEEN
@@ -107,20 +108,11 @@ class ChecklistJudge(OfCriteria, ChatJudge):
         """
         if self.chat.batched:  # one window for each response: its prompts share all but their ends
             for index in (index for index, want in enumerate(wanted) if want):
-                yield (
-                    index,
-                    [answer for _, answer in sorted(self.chat.answer(prompts[index]), key=lambda each: each[0])],
-                )
+                answers = dict(self.chat.answer(prompts[index]))
+                yield index, [answers[place] for place in sorted(answers)]
             return
-        owners = [index for index, own in enumerate(prompts) for _ in own]
-        found: dict[int, dict[int, Answer]] = defaultdict(dict)
-        every = [prompt for own in prompts for prompt in own]
-        for place, answer in self.chat.answer(every, [wanted[owner] for owner in owners]):
-            owner = owners[place]
-            found[owner][place] = answer
-            if len(found[owner]) == len(prompts[owner]):
-                answers = [each for _, each in sorted(found.pop(owner).items())]
-                yield owner, next((each for each in answers if each.failed), answers)
+        for index, group in answer_groups(prompts, wanted, self.chat.answer):
+            yield index, next((each for each in group if each.failed), group)
 
     def verdict(
         self, request: Request, answer: Sequence[Answer] | Answer, notes: dict[str, Any] | None = None

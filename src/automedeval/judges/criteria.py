@@ -105,7 +105,6 @@ class CriteriaJudge(OfCriteria, ApartJudge):
     models: Sequence[str] | None = None
     name: str | None = None
 
-    chat = None
     blind_to = UNSEEN
     rubric_name = CHECKLIST
 
