@@ -14,8 +14,9 @@ import itertools
 import json
 import shlex
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
@@ -26,19 +27,17 @@ from automedeval.introspection.mistakes import read_recorded
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.default_judge import UNTRAINED, VARIABLE, default_judge, default_rubric
 from automedeval.judges.judge import judge_rubric, load_judge, planner
+from automedeval.judges.prompt_judge import PromptJudge
 from automedeval.judges.requests import Request, Requests
-from automedeval.judges.run import (
-    dry_run,
-    judge_by_files,
-    judge_missing,
-    refuse_failures,
-    summary,
-    verdict_log,
-)
+from automedeval.judges.run import dry_run, judge_by_files, judge_missing, refuse_failures, verdict_log
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.standings import rank
 from automedeval.models.arguments import ChatArguments, EncoderArguments, parse_model
 from automedeval.records import Case, RecordError, check_least, named_file, read_cases, read_text, table_of
 from automedeval.records.journal import Processes, write_whole
-from automedeval.reports.text import printable
+from automedeval.records.log import Log
+from automedeval.reports.facts import lines_of
+from automedeval.reports.text import format_table, printable
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.rubric import POINTS
 
@@ -175,7 +174,7 @@ def main() -> None:
     rubric = judge_rubric(judge_name, args.rubric or asked)
     if args.batch_file and rubric.mode == "checklist":
         raise RecordError(f"--batch_file: {rubric.name} takes several prompts for each response; leave it out")
-    models = [name.strip() for name in args.models.split(",")] if args.models is not None else None
+    models = comma_list(args.models) if args.models is not None else None
     plan = {"orders": args.orders, "seed": args.seed, "runs": args.runs, "baseline": args.baseline, "models": models}
     if args.batch_file and processes.count > 1:
         raise RecordError("--batch_file is written by one process; start the recipe without accelerate")
@@ -218,7 +217,8 @@ def main() -> None:
             record_run(log.run_file, args, encoder_args, chat_args)
         done = log.done(requests.digests)
         if args.batch_file:
-            answers = [Path(name.strip()) for name in (args.batch_answers or "").split(",") if name.strip()]
+            assert isinstance(judge, PromptJudge), "`complete` takes an endpoint alone"
+            answers = map(Path, comma_list(args.batch_answers))
             missing = (request for request in requests if request.key not in done)
             awaited = judge_by_files(judge, missing, len(requests) - len(done), log, Path(args.batch_file), answers)
         else:
@@ -229,7 +229,7 @@ def main() -> None:
             log.run_file, args, encoder_args, chat_args, timing={"verdicts": log.new, "seconds": round(seconds, 1)}
         )
         if log.new or not awaited:
-            print(summary(log, rubric, requests, seconds, judge.blind_to))
+            print(summary(log, rubric, requests, seconds))
         if awaited:
             print(awaited)
     if judge.chat is not None:
@@ -261,6 +261,25 @@ def what_is_judged(args: JudgeArguments, judge: str) -> list[str]:
         untrained = f": {UNTRAINED}" if judge.startswith("likelihood:") else ""
         lines.append(f"judge: {judge}{untrained} (--judge names another)")
     return lines
+
+
+def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> str:
+    """Return the standings of the models by this judge's verdicts, old and new, the counts of the run, and what is known."""
+    cases = Cases(list({each.case.id: each.case for each in requests}.values()), requests.file)
+    verdicts = [replace(each, raw="", rationale=None) for each in log.records() if each.case_id in cases.index]
+    table, known = rank(cases, verdicts, rubric, log.path) if verdicts else ([], None)
+    errors = Counter(verdict.error for verdict in verdicts if not verdict.valid)
+    per_case = len(requests) / len(cases)
+    rate = f"{log.new / per_case / seconds:.2f} cases/s, " if log.new and seconds else ""
+    counts = f"{len({each.case_id for each in verdicts})} cases, {len(verdicts)} verdicts ({log.new} new), {rate}"
+    for key, what in (("clipped", "clipped to fit"), ("truncated", "cut off at --max_new_tokens")):
+        count = sum(key in verdict.extra for verdict in verdicts)
+        counts += f"{count} {what}, " if count else ""
+    valid_rate = 1 - errors.total() / len(verdicts) if verdicts else 0.0
+    lines = [f"\n{' by '.join(log.author)}", format_table(table)]
+    lines += [f"  invalid, {count}: {error}" for error, count in sorted(errors.items())[:8]]
+    lines += [f"{counts}valid rate {valid_rate:.3f}", *(lines_of(known) if known else ())]
+    return "\n".join([*lines, f"verdicts: {log.path}"])
 
 
 def report_command(args: JudgeArguments, output: Path) -> str:
