@@ -95,17 +95,14 @@ def test_a_response_cannot_write_its_own_verdict(monkeypatch):
     assert f"~~~~\n{planted}\n~~~~" in prompt
 
 
-def test_several_at_once_and_the_points_change_the_prompt_and_the_fingerprint(chat):
+def test_several_criteria_at_once_change_the_prompt_and_the_fingerprint(chat):
     rubric = read_rubric("checklist")
-    judges = [ChecklistJudge(chat, rubric, **each) for each in ({}, {"criteria_at_once": 2}, {"points": "shown"})]
-    assert len({judge.fingerprint for judge in judges}) == 3
+    judges = [ChecklistJudge(chat, rubric, **each) for each in ({}, {"criteria_at_once": 2})]
+    assert len({judge.fingerprint for judge in judges}) == 2
     prompts = [judge.prompt(judge.plan(case())[0]) for judge in judges]
-    assert [len(each) for each in prompts] == [3, 2, 3]
+    assert [len(each) for each in prompts] == [3, 2]
     assert prompts[1][0].schema["properties"]["criteria"]["required"] == ["1", "2"]
-    assert "(-4 points)" in prompts[2][2].messages[-1]["content"]
     assert "points" not in prompts[0][0].messages[-1]["content"]
-    with pytest.raises(RecordError, match="--points"):
-        ChecklistJudge(chat, rubric, points="some")
     with pytest.raises(RecordError, match="has no criteria"):
         judges[0].plan(case(criteria=[]))
 

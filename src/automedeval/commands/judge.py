@@ -39,7 +39,6 @@ from automedeval.records.log import Log
 from automedeval.reports.facts import lines_of
 from automedeval.reports.text import format_table, printable
 from automedeval.rubrics import Rubric
-from automedeval.rubrics.rubric import POINTS
 
 SAMPLE = Path(automedeval.__file__).parent / "sample"
 
@@ -79,10 +78,6 @@ class JudgeArguments(TableArguments):
         },
     )
     criteria_at_once: int = field(default=1, metadata={"help": "checklist: criteria of the case in one prompt"})
-    points: str = field(
-        default="hidden",
-        metadata={"help": "checklist: whether the prompt shows the points of the criteria", "choices": list(POINTS)},
-    )
     rationale: bool = field(default=True, metadata={"help": "false asks for scores or choices alone"})
     score_decoding: str = field(
         default="auto",
@@ -187,7 +182,7 @@ def main() -> None:
         return load_judge(
             judge_name, rubric, chat_args, rationale=args.rationale, score_decoding=args.score_decoding, **plan,
             on_overlong=args.on_overlong, name=args.judge_name, cases=cases_of(args), processes=processes,
-            encoder=encoder_args, criteria_at_once=args.criteria_at_once, points=args.points,
+            encoder=encoder_args, criteria_at_once=args.criteria_at_once,
         )  # fmt: skip
 
     # The length of prompts takes a tokenizer, all else about a case no model: it is loaded when the first cases are planned.

@@ -14,7 +14,7 @@ from automedeval.models.base import Answer, Prompt
 from automedeval.models.constraints import UNSEEN
 from automedeval.records import RecordError, Verdict, check_least, digest
 from automedeval.rubrics.grammar import parse_verdict, reading_from_values
-from automedeval.rubrics.rubric import POINTS, READINGS, Rubric
+from automedeval.rubrics.rubric import READINGS, Rubric
 from automedeval.stats.checklist import checklist_score
 
 
@@ -65,23 +65,19 @@ class ChecklistJudge(OfCriteria, ChatJudge):
 
     Args:
         criteria_at_once: criteria in one prompt. If its answer cannot be read, all of them are unread.
-        points: one of `POINTS`.
     """
 
     criteria_at_once: int = 1
-    points: str = "hidden"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_least(self, 1, "criteria_at_once")
-        if self.points not in POINTS:
-            raise RecordError(f"--points must be one of {', '.join(POINTS)}, not {self.points!r}")
         if self.wording.mode != "checklist":
             raise RecordError(f"the rubric {self.wording.name} has its own criteria, and takes none of a case")
 
     @cached_property
     def fingerprint(self) -> str:
-        return digest([super().fingerprint, self.criteria_at_once, self.points])
+        return digest([super().fingerprint, self.criteria_at_once])
 
     def estimate(self, requests: Sequence[Request]) -> tuple[int, float]:
         return self.chat.estimate([prompt for request in requests for prompt in self.prompt(request)])
@@ -94,7 +90,7 @@ class ChecklistJudge(OfCriteria, ChatJudge):
         """Return the rubric with the criteria of each prompt."""
         criteria, each = request.case.criteria, self.criteria_at_once
         starts = range(0, len(criteria), each)
-        return [self.wording.about(criteria[start : start + each], self.points) for start in starts]
+        return [self.wording.about(criteria[start : start + each]) for start in starts]
 
     def overflow(self, prompts: Sequence[list[Prompt]]) -> list[int]:
         return [max(self.chat.overflow(own)) for own in prompts]
