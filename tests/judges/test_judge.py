@@ -10,7 +10,7 @@ import pytest
 from doubles.tiny_model import build_tiny_model
 from programs import JUDGE, SAMPLE, needs_judge
 
-from automedeval import Case, Judge, RecordError, read_cases
+from automedeval import Case, Judge, RecordError, load_judge, read_cases
 from automedeval.judges.likelihood import LikelihoodJudge
 from automedeval.judges.prompt_judge import shorten_longest
 from automedeval.judges.requests import Request
@@ -240,7 +240,7 @@ def test_blanks_around_a_text_are_cut_before_its_words():
 @needs_judge
 def test_likelihood_judge_prefers_the_response_that_makes_the_question_likely(human_data):
     """On the real small model an answer to the question beats an answer to another question."""
-    judge = Judge.from_pretrained(f"likelihood:{JUDGE}")
+    judge = load_judge(f"likelihood:{JUDGE}")
     own = list(read_cases(human_data / "feedbackqa_cdc_valid" / "cases.jsonl"))[:8]
     mixed = [
         Case.from_dict(

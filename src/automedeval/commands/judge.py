@@ -260,8 +260,15 @@ def what_is_judged(args: JudgeArguments, judge: str) -> list[str]:
 
 def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> str:
     """Return the standings of the models by this judge's verdicts, old and new, the counts of the run, and what is known."""
-    cases = Cases(list({each.case.id: each.case for each in requests}.values()), requests.file)
-    verdicts = [replace(each, raw="", rationale=None) for each in log.records() if each.case_id in cases.index]
+    # What a ranking does not need is left out: this holds all cases and verdicts in memory.
+    shown = {each.case.id: replace(each.case, question="", reference=None) for each in requests}
+    cases, verdicts = Cases(list(shown.values()), requests.file), []
+    for verdict in log.records():
+        if verdict.case_id in shown and max(verdict.order) < len(shown[verdict.case_id].responses):
+            extra = {
+                name: verdict.extra[name] for name in ("blind_to", "clipped", "truncated") if name in verdict.extra
+            }
+            verdicts.append(replace(verdict, raw="", rationale=None, usage={}, extra=extra))
     table, known = rank(cases, verdicts, rubric, log.path) if verdicts else ([], None)
     errors = Counter(verdict.error for verdict in verdicts if not verdict.valid)
     per_case = len(requests) / len(cases)

@@ -6,11 +6,20 @@ from functools import cached_property
 
 from automedeval.judges.prompt_judge import PromptJudge
 from automedeval.judges.requests import Request, plan_requests
-from automedeval.models.base import Chat, Prompt
+from automedeval.models.base import Answer, Chat, Prompt
 from automedeval.records import Case, RecordError, digest
 from automedeval.rubrics import Rubric, read_rubric
-from automedeval.rubrics.grammar import answer_parts, answer_schema
+from automedeval.rubrics.grammar import ParsedAnswer, answer_parts, answer_schema, parse_verdict, reading_from_values
 from automedeval.rubrics.prompts import judge_messages
+
+
+def read_answer(answer: Answer, rubric: Rubric, slots: int) -> ParsedAnswer:
+    """Return what an answer says by a rubric of the responses in so many slots, or why it cannot be read."""
+    if answer.error:
+        return ParsedAnswer(False, answer.error)
+    if answer.values is not None:
+        return reading_from_values(list(answer.values), rubric, answer.free or None)
+    return parse_verdict(answer.text, rubric, slots, truncated=answer.truncated)
 
 
 @dataclass

@@ -1,19 +1,18 @@
 """Judge one response at a time by the criteria of its case: each is met, not met, or could not be read."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from automedeval.judges.base import BaseJudge
-from automedeval.judges.chat_judge import ChatJudge
+from automedeval.judges.chat_judge import ChatJudge, read_answer
 from automedeval.judges.prompt_judge import answer_groups
 from automedeval.judges.requests import Request
 from automedeval.models.base import Answer, Prompt
 from automedeval.models.constraints import UNSEEN
 from automedeval.records import RecordError, Verdict, check_least, digest
-from automedeval.rubrics.grammar import parse_verdict, reading_from_values
 from automedeval.rubrics.rubric import READINGS, Rubric
 from automedeval.stats.checklist import checklist_score
 
@@ -118,40 +117,28 @@ class ChecklistJudge(OfCriteria, ChatJudge):
             return self.record(request, answer.error, notes)
         met: list[bool | None] = []
         chances: list[float | None] = []
-        rationales: list[str] = []
-        errors: list[str] = []
-        usage: Counter[str] = Counter()
+        readings = []
         for each, rubric in zip(answer, self._parts(request), strict=True):
-            choices, chance, rationale, error = _read(each, rubric)
-            met += [choices.get(criterion.name) for criterion in rubric.criteria]
-            chances += [chance.get(criterion.name) for criterion in rubric.criteria]
-            rationales += [rationale] if rationale else []
-            errors += [error] if error else []
-            usage.update(each.usage)
+            readings.append(reading := read_answer(each, rubric, 1))
+            choices = reading.choices or {}
+            odds = dict(zip(rubric.output_criteria, each.probabilities or ())) if reading.valid else {}
+            for criterion in rubric.criteria:
+                name = criterion.name
+                met.append(choices[name] == READINGS[0] if name in choices else None)
+                chances.append(odds[name][rubric.choices[READINGS[0]]] if name in odds else None)
+        errors = [reading.error for reading in readings if not reading.valid]
+        if len(errors) < len(readings):
+            self.chat.accepted = True
         extra = dict(notes or {})
         extra |= {"truncated": True} if any(each.truncated for each in answer) else {}
         extra |= {"unread": errors} if errors else {}
         if (unseen := max(each.unseen for each in answer)) > UNSEEN:
             extra["unseen_probability"] = round(unseen, 5)
-        if len(errors) < len(answer):
-            self.chat.accepted = True
-        values: dict[str, Any] = {"usage": dict(usage), "raw": "\n".join(each.text for each in answer)}
-        if len(errors) < len(answer):
-            values["rationale"] = "\n".join(rationales) or None
-        return self.checklist(request, met, chances, extra, errors[0] if errors else None, **values)
-
-
-def _read(answer: Answer, rubric: Rubric) -> tuple[Mapping[str, bool], Mapping[str, float], str | None, str | None]:
-    """Return what an answer says of each criterion, with what probability, its rationale, and why it cannot be read."""
-    if answer.error:
-        return {}, {}, None, answer.error
-    if answer.values is not None:
-        reading = reading_from_values(list(answer.values), rubric, answer.free or None)
-    else:
-        reading = parse_verdict(answer.text, rubric, 1, truncated=answer.truncated)
-    if not reading.valid:
-        return {}, {}, None, reading.error
-    met = {name: choice == READINGS[0] for name, choice in (reading.choices or {}).items()}
-    word = rubric.choices[READINGS[0]]
-    chances = {name: odds[word] for name, odds in zip(rubric.output_criteria, answer.probabilities or ())}
-    return met, chances, reading.rationale, None
+        rationale = "\n".join(reading.rationale for reading in readings if reading.valid and reading.rationale) or None
+        usage: Counter[str] = Counter()
+        for each in answer:
+            usage.update(each.usage)
+        return self.checklist(
+            request, met, chances, extra, errors[0] if errors else None,
+            rationale=rationale, usage=dict(usage), raw="\n".join(each.text for each in answer),
+        )  # fmt: skip

@@ -10,7 +10,7 @@ import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import known_of_judge
-from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, check_order, rows_of
+from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, rows_of
 from automedeval.meta_evaluation.criteria.checklists import CriteriaVerdicts
 from automedeval.meta_evaluation.criteria.report import candidates, read_shares
 from automedeval.meta_evaluation.criteria.scores import scored
@@ -31,10 +31,7 @@ def rank(cases: Cases, verdicts: Sequence[Verdict], rubric: Rubric, file: Path) 
         cases: the cases as they were shown.
         verdicts: those of one judge by one rubric on these cases, one or more.
         rubric: that of the run; a judge without a scale follows none.
-        file: the verdicts' file, for error messages.
-
-    Raises:
-        RecordError: a verdict does not fit its case.
+        file: the verdicts' file.
     """
     if rubric.mode == "checklist":
         shown = defaultdict(list)
@@ -44,8 +41,6 @@ def rank(cases: Cases, verdicts: Sequence[Verdict], rubric: Rubric, file: Path) 
         judge, shares = scored(cases, reading), read_shares(cases, reading)
         table = by_criteria(cases, reading, shares["unread"])
     else:
-        for verdict in verdicts:
-            check_order(str(file), cases.records[cases.index[verdict.case_id]], verdict)
         judge, shares = JudgeVerdicts(cases, verdicts, rubric if rubric.name == verdicts[0].rubric else None), {}
         table = by_values(judge)
     table.sort(key=lambda row: ([-float(row.get(name, -math.inf)) for name in BEST_FIRST], row["model"]))
