@@ -158,17 +158,11 @@ def test_a_judge_on_cases(chat, cases):
     assert all(1 <= score <= 5 for verdict in verdicts for score in verdict.expected_scores)
 
 
-def test_a_lone_surrogate_is_judged(chat, cases):
-    broken = replace(cases[0], responses=(replace(cases[0].responses[0], text="So \ud800."), *cases[0].responses[1:]))
+@pytest.mark.parametrize("text", ["So \ud800.", ""])
+def test_a_lone_surrogate_and_an_empty_response_are_judged(chat, cases, text):
+    case = replace(cases[0], responses=(replace(cases[0].responses[0], text=text), *cases[0].responses[1:]))
     for judge in (Judge(chat, rationale=False), LikelihoodJudge(chat)):
-        (verdict,) = judge([broken])
-        assert verdict.valid
-
-
-def test_an_empty_response_is_judged(chat, cases):
-    mute = replace(cases[0], responses=(replace(cases[0].responses[0], text=""), *cases[0].responses[1:]))
-    for judge in (Judge(chat, rationale=False), LikelihoodJudge(chat)):
-        (verdict,) = judge([mute])
+        (verdict,) = judge([case])
         assert verdict.valid
 
 
@@ -242,17 +236,9 @@ def test_likelihood_judge_prefers_the_response_that_makes_the_question_likely(hu
     """On the real small model an answer to the question beats an answer to another question."""
     judge = load_judge(f"likelihood:{JUDGE}")
     own = list(read_cases(human_data / "feedbackqa_cdc_valid" / "cases.jsonl"))[:8]
+    answers = [replace(case.responses[0], model="own") for case in own]
     mixed = [
-        Case.from_dict(
-            {
-                "id": case.id,
-                "question": case.question,
-                "responses": [
-                    {"model": "own", "text": case.responses[0].text},
-                    {"model": "other", "text": own[index - 1].responses[0].text},
-                ],
-            }
-        )
+        Case(case.id, case.question, (answers[index], replace(answers[index - 1], model="other")))
         for index, case in enumerate(own)
     ]
     verdicts = list(judge(mixed))

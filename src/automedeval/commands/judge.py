@@ -293,15 +293,15 @@ def report_command(args: JudgeArguments, output: Path) -> str:
     return shlex.join([*words, "--output", f"reports/{output.name}"])
 
 
-def cases_file(given: list[str], output: Path, log_args: LogArguments, processes: Processes) -> str:
+def cases_file(files: list[str], output: Path, log_args: LogArguments, processes: Processes) -> str:
     """Return the file of the cases; logs are joined into one beside the verdicts.
 
     Raises:
         RecordError: a fault of `join_logs`, or the file is there with other cases.
     """
-    if len(given) == 1 and not is_log(given[0]):
-        return given[0]
-    cases, notes = join_logs(given, log_args)
+    if len(files) == 1 and not is_log(files[0]):
+        return files[0]
+    cases, notes = join_logs(files, log_args)
     file = output / "cases.jsonl"
     text = "".join(json.dumps(case.to_dict()) + "\n" for case in cases)
     if file.exists() and read_text(file) != text:

@@ -67,7 +67,7 @@ class BaselineJudge(ApartJudge):
         """Yield (index, scores of all responses) of the wanted requests."""
         scores = self._score([request.case for request in prompts])
         ends = np.cumsum([len(request.case.responses) for request in prompts])
-        return ((index, own) for index, own in enumerate(np.split(scores, ends[:-1])) if wanted[index])
+        return ((index, each) for index, each in enumerate(np.split(scores, ends[:-1])) if wanted[index])
 
     def verdict(self, request: Request, answer: np.ndarray, notes: dict[str, Any] | None = None) -> Verdict:
         """Return the verdict of a case's scores, None for a response without words; it is invalid if none is finite."""

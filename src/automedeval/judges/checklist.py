@@ -51,9 +51,9 @@ class OfCriteria(BaseJudge):
         points = [each.points for each in request.case.criteria]
         score = checklist_score(points, met)._asdict()
         shown = [None if chance is None else round(chance, 5) for chance in chances]
-        found = {"met": list(met), "met_probabilities": shown}
-        found |= {name: None if value is None else round(value, 6) for name, value in score.items()}
-        return self.record(request, None, notes, checklist=found, **values)
+        checklist = {"met": list(met), "met_probabilities": shown}
+        checklist |= {name: None if value is None else round(value, 6) for name, value in score.items()}
+        return self.record(request, None, notes, checklist=checklist, **values)
 
 
 @dataclass
@@ -92,7 +92,7 @@ class ChecklistJudge(OfCriteria, ChatJudge):
         return [self.wording.about(criteria[start : start + each]) for start in starts]
 
     def overflow(self, prompts: Sequence[list[Prompt]]) -> list[int]:
-        return [max(self.chat.overflow(own)) for own in prompts]
+        return [max(self.chat.overflow(each)) for each in prompts]
 
     def answer(
         self, prompts: Sequence[list[Prompt]], wanted: Sequence[bool]

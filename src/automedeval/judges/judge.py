@@ -55,8 +55,8 @@ class Judge(ChatJudge):
                 values["expected_scores"] = by_response(means, slots, len(case.responses))
         if reading.criterion_scores:
             values["criterion_scores"] = {
-                name: list(by_response(own, slots, len(case.responses)))
-                for name, own in reading.criterion_scores.items()
+                name: list(by_response(scores, slots, len(case.responses)))
+                for name, scores in reading.criterion_scores.items()
             }
         if reading.choices:
             names = choice_names(case.models, slots)
@@ -76,14 +76,14 @@ class Judge(ChatJudge):
         if answer.probabilities or not reading.spans or reading.scores is None or self.wording.scale is None:
             return answer.probabilities, answer.unseen
         low, high = self.wording.scale
-        scale, found = [str(value) for value in range(low, high + 1)], []
+        scale, of_slots = [str(value) for value in range(low, high + 1)], []
         for (start, _), score in zip(reading.spans, reading.scores):
             before = answer.text[:start].rstrip(" \t\r\n")
             odds = slot_odds(answer.tokens, answer.text, before, scale, str(score), None)
             if odds is None or sum(odds.shared.values()) > UNSEEN:
                 return None, 0.0
-            found.append(odds.whole())
-        return [odds.chances for odds in found], max(odds.unseen for odds in found)
+            of_slots.append(odds.whole())
+        return [odds.chances for odds in of_slots], max(odds.unseen for odds in of_slots)
 
 
 def _expected(odds: Sequence[Mapping[str, float]] | None, reading: ParsedAnswer) -> list[float] | None:
@@ -93,10 +93,10 @@ def _expected(odds: Sequence[Mapping[str, float]] | None, reading: ParsedAnswer)
     """
     if not odds:
         criteria = (reading.criterion_scores or {}).values()
-        return [round(sum(own) / len(own), 6) for own in zip(*criteria)] or None
-    means = [sum(int(word) * p for word, p in one.items()) / sum(one.values()) for one in odds]
-    each = len(reading.criterion_scores or "1")  # values of a slot, which follow one another
-    return [round(sum(means[start : start + each]) / each, 6) for start in range(0, len(means), each)]
+        return [round(sum(scores) / len(scores), 6) for scores in zip(*criteria)] or None
+    means = [sum(int(word) * p for word, p in each.items()) / sum(each.values()) for each in odds]
+    count = len(reading.criterion_scores or "1")  # values of a slot, which follow one another
+    return [round(sum(means[start : start + count]) / count, 6) for start in range(0, len(means), count)]
 
 
 def load_judge(
@@ -178,11 +178,9 @@ def judge_rubric(spec: str, rubric: Rubric | str | None = None) -> Rubric:
             given rubric has its rubric's id and another wording.
         RubricError: there is no such rubric.
     """
-    given = read_rubric(rubric) if isinstance(rubric, str) else rubric
+    rubric = read_rubric(rubric) if isinstance(rubric, str) else rubric
     kind, model = checked_model(spec)
-    if kind == "checkpoint":
-        return rubric_of(model, given)
-    return given or read_rubric(PACKAGED)
+    return rubric_of(model, rubric) if kind == "checkpoint" else rubric or read_rubric(PACKAGED)
 
 
 def planner(spec: str, rubric: Rubric, **options: Any) -> Callable[[Case], list[Request]]:

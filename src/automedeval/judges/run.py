@@ -99,19 +99,21 @@ def judge_by_files(
     """
     from automedeval.models.completions import batch_lines
 
-    known = {name: line for path in answers for name, line in batch_lines(path)}
+    answered = {name: line for path in answers for name, line in batch_lines(path)}
     written: set[str] = set()
     with file.open("w", encoding="utf-8", newline="\n") as stream:
 
         def verdicts() -> Iterator[Verdict]:
             for request in requests:
-                found = judge.chat.advance(judge.prompt(request), known)
-                if isinstance(found, Answer):
-                    yield judge.verdict(request, found)
-                elif found[0] not in written:
-                    line = {"custom_id": found[0], "method": "POST", "url": "/v1/chat/completions", "body": found[1]}
+                answer = judge.chat.advance(judge.prompt(request), answered)
+                if isinstance(answer, Answer):
+                    yield judge.verdict(request, answer)
+                    continue
+                name, body = answer
+                if name not in written:
+                    line = {"custom_id": name, "method": "POST", "url": "/v1/chat/completions", "body": body}
                     stream.write(json.dumps(line) + "\n")
-                    written.add(found[0])
+                    written.add(name)
 
         log.fill(verdicts(), missing)
     if not written:

@@ -21,10 +21,8 @@ from automedeval.rubrics import Rubric
 UNRATED = "Not measured yet: the report compares it with people's ratings or labels."
 BEST_FIRST = ("win share", "expected", "score", "highest")  # the columns by which the table is sorted
 
-Standing = dict[str, str | float | int]
 
-
-def rank(cases: Cases, verdicts: Sequence[Verdict], rubric: Rubric, file: Path) -> tuple[list[Standing], Known]:
+def rank(cases: Cases, verdicts: Sequence[Verdict], rubric: Rubric, file: Path) -> tuple[list[dict[str, Any]], Known]:
     """Return one row per model, the highest first, and what is known of the judge.
 
     Args:
@@ -43,13 +41,13 @@ def rank(cases: Cases, verdicts: Sequence[Verdict], rubric: Rubric, file: Path) 
     else:
         judge, shares = JudgeVerdicts(cases, verdicts, rubric if rubric.name == verdicts[0].rubric else None), {}
         table = by_values(judge)
-    table.sort(key=lambda row: ([-float(row.get(name, -math.inf)) for name in BEST_FIRST], row["model"]))
-    first = str(table[0]["model"]) if any(verdict.valid for verdict in verdicts) else None
+    table.sort(key=lambda row: ([-row.get(name, -math.inf) for name in BEST_FIRST], row["model"]))
+    first = table[0]["model"] if any(verdict.valid for verdict in verdicts) else None
     facts: dict[str, Any] = shares | {"agreement": [UNRATED], "valid": None, "steps": ()}  # the run prints the others
     return table, known_of_judge(cases, rows_of([judge])[0], first, **facts)
 
 
-def by_values(judge: JudgeVerdicts) -> list[Standing]:
+def by_values(judge: JudgeVerdicts) -> list[dict[str, Any]]:
     """Return a row for each model of which verdicts say something, or that has an unread response.
 
     It has the cases, the mean score, the mean expected score if every verdict has them, the share of comparisons won, a tie
@@ -57,46 +55,41 @@ def by_values(judge: JudgeVerdicts) -> list[Standing]:
     each criterion, and their mean.
     """
     cases, rows = judge.cases, rows_of([judge])
+    table: dict[str, dict[str, Any]] = {model: {} for model in cases.models}
+    for name, values in (("score", rows[0].scores), ("expected", rows[0].expected)):
+        for model, mean, count in _means(cases, cases.model_of, values):
+            table[model] |= {"cases": count, name: mean}
+    sides = np.concatenate([cases.model_of[side] for side in cases.panel.pairs])
+    for row in rows:
+        for model, share, count in _means(cases, sides, np.concatenate([1 + row.relations, 1 - row.relations]) / 2):
+            table[model] |= {"win share": share} if row.criterion is None else {"pairs": count, row.criterion: share}
+    for standing in table.values() if judge.criteria else ():
+        shares = [standing[name] for name in judge.criteria if name in standing]
+        standing |= {"win share": sum(shares) / len(shares)} if shares else {}
     counts = {"empty": judge.by_model(cases.empty), "unread": judge.by_model(judge.unread)}
-    table = []
-    for number, model in enumerate(cases.models):
-        standing: Standing = {}
-        for name, values in (("score", rows[0].scores), ("expected", rows[0].expected)):
-            own = np.empty(0) if values is None else values[cases.model_of == number]
-            if (own := own[~np.isnan(own)]).size:
-                standing |= {"cases": own.size, name: float(own.mean())}
-        won = {row.criterion: _won(cases, row.relations, number) for row in rows}
-        shares = {criterion: float(gains.mean()) for criterion, gains in won.items() if gains.size}
-        if judge.criteria and shares:
-            standing["pairs"] = max(gains.size for gains in won.values())
-        if shares:
-            standing["win share"] = sum(shares.values()) / len(shares)
-        standing |= {criterion: share for criterion, share in shares.items() if criterion is not None}
-        if standing or model in counts["unread"]:
-            numbers = {name: found.get(model, 0) for name, found in counts.items() if found}
-            table.append({"model": model} | standing | numbers)
-    return table
+    counts = {name: numbers for name, numbers in counts.items() if numbers}
+    return [
+        {"model": model} | standing | {name: numbers.get(model, 0) for name, numbers in counts.items()}
+        for model, standing in table.items()
+        if standing or model in counts.get("unread", ())
+    ]
 
 
-def _won(cases: Cases, relation: np.ndarray, model: int) -> np.ndarray:
-    """Return 1, 0.5 or 0 for each comparison [pairs] of a model that it won, tied or lost."""
-    first, second = (cases.model_of[side] == model for side in cases.panel.pairs)
-    gains = np.where(first, relation, -relation)[first | second]
-    return (gains[~np.isnan(gains)] + 1) / 2
+def _means(cases: Cases, models: np.ndarray, values: np.ndarray | None) -> list[tuple[str, float, int]]:
+    """Return (model, mean, number) of the values of each model that has some; `models` has the model of each value."""
+    if values is None:
+        return []
+    known = ~np.isnan(values)
+    counts, sums = np.bincount(models[known]), np.bincount(models[known], values[known])
+    return [(cases.models[k], float(sums[k] / counts[k]), int(counts[k])) for k in np.flatnonzero(counts)]
 
 
-def by_criteria(cases: Cases, reading: CriteriaVerdicts, unread: dict[str, int]) -> list[Standing]:
+def by_criteria(cases: Cases, reading: CriteriaVerdicts, unread: dict[str, int]) -> list[dict[str, Any]]:
     """Return the mean of each model by HealthBench's rule over responses that are wholly read, and what it can be over all."""
-    names = {
-        "responses": "responses",
-        "read": "wholly read",
-        "clip_mean": "score",
-        "lowest": "lowest",
-        "highest": "highest",
-    }
-    names |= {"unread": "unread criteria"}
     table = []
     for model, means in candidates(cases, reading).items():
-        standing = {name: means[key] for key, name in names.items() if means[key] is not None}
-        table.append({"model": model} | standing | {"empty": means["empty"], "unread": unread[model]})
+        scores = {"score": means["clip_mean"], "lowest": means["lowest"], "highest": means["highest"]}
+        counts = {"unread criteria": means["unread"], "empty": means["empty"], "unread": unread[model]}
+        row = {"model": model, "responses": means["responses"], "wholly read": means["read"]}
+        table.append(row | {name: score for name, score in scores.items() if score is not None} | counts)
     return table
