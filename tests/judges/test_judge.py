@@ -12,7 +12,6 @@ from programs import JUDGE, SAMPLE, needs_judge
 
 from automedeval import Case, Judge, RecordError, load_judge, read_cases
 from automedeval.judges.likelihood import LikelihoodJudge
-from automedeval.judges.prompt_judge import shorten_longest
 from automedeval.judges.requests import Request
 from automedeval.models.base import Answer
 from automedeval.models.local import LocalChat
@@ -222,13 +221,6 @@ def test_clipping_keeps_at_least_half_of_what_fits(narrow, text):
     assert text.startswith(shown)
     fits = [size for size in range(0, len(text), 50) if narrow.overflow([judge.prompt(request, [text[:size]])])[0] <= 0]
     assert len(shown) >= max(fits) // 2
-
-
-def test_blanks_around_a_text_are_cut_before_its_words():
-    texts = [" " * 300 + "Take it with food." + "\n" * 90, "No."]
-    assert shorten_longest(texts, 20) == 0
-    assert texts == ["Take it with food.", "No."]
-    assert shorten_longest(texts, 20) is None
 
 
 @needs_judge

@@ -66,15 +66,6 @@ def test_the_first_cases_are_judged_and_a_second_run_has_nothing_to_do(judge):
         assert len(endpoint.asked) == 4
 
 
-@pytest.mark.parametrize("rubric", ["medical_pairwise", "just_eval_pairwise"])
-def test_pairs_are_judged_by_a_json_rubric(judge, rubric):
-    with EndpointDouble(good_answer) as endpoint:
-        status, _, told, verdicts = judge(endpoint.url, "--rubric", rubric, limit=2)
-        assert (status, told) == (0, [])
-        assert len(verdicts) == len(set(keys(verdicts))) == len(endpoint.asked) == 2 * 3
-        assert all(verdict.valid and verdict.choices for verdict in verdicts)
-
-
 @pytest.mark.parametrize(
     ("fault", "said", "process"),
     [
@@ -115,16 +106,6 @@ def test_failures_that_pass_are_counted_and_tried_again(judge):
         assert len(before) == 4
         status, _, told, after = judge(endpoint.url, limit=6)
         assert (status, told, len(set(keys(after)))) == (0, [], 6)
-
-
-def test_an_endpoint_that_is_down_is_one_line(judge):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
-    status, _, told, verdicts = judge(url)
-    assert (status, verdicts) == (1, [])
-    assert len(told) == 1
-    assert "ConnectError" in told[0]
-    assert url in told[0]
 
 
 def test_an_answer_that_cannot_be_read_is_recorded_as_invalid(judge):
@@ -357,23 +338,6 @@ def test_a_reasoning_model_is_asked_without_what_it_does_not_take(judge):
         assert all("top_logprobs" not in body and body["seed"] == 0 for body in bodies)
         assert len(endpoint.asked) <= 12 + 2 * 8
         assert judge(endpoint.url, limit=12)[3] == verdicts  # the same judge: its folder goes on
-
-
-def test_thoughts_are_no_part_of_a_rationale_and_no_answer_is_said_why(judge):
-    def spent(body):
-        usage = {"prompt_tokens": 9, "completion_tokens": 512, "completion_tokens_details": {"reasoning_tokens": 512}}
-        return answer("", finish_reason="length", usage=usage)
-
-    def tagged(body):
-        return answer(f"<think>\nScore: Doctor 1: 1 points.\n</think>\n\n{good_text(body)}")
-
-    with EndpointDouble(tagged, spent) as endpoint:
-        status, out, told, verdicts = judge(endpoint.url, "--concurrency", 1, limit=2)
-        assert (status, told) == (0, [])
-        assert (verdicts[0].rationale, verdicts[0].scores) == ("All of them help.", (4, 4, 4))
-        why = "the answer is empty: 512 tokens were spent on thinking; a larger --max_new_tokens may leave room for an answer"
-        assert verdicts[1].error == why
-        assert f"invalid, 1: {why}" in out
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from typing import Any
 
 from automedeval.judges.requests import Request
 from automedeval.rubrics import Rubric
-from automedeval.rubrics.slots import by_response
 
 KINDS = {"scores": int, "expected_scores": float}  # the scores of a verdict
 
@@ -39,13 +38,10 @@ def put_empty_lowest(
         names = [name for name in KINDS if name in values]
         # Whether a judge of whole scores gives expected ones too is told by its answer alone.
         names = names[:1] + [name for name in names[1:] if values[name] is not None]
-        lowest: dict[str, Any] = {name: by_response([KINDS[name](low)] * len(empty), empty, count) for name in names}
+        values = values | {name: [None] * count for name in names}
         if rubric.scores_criteria:
-            lowest["criterion_scores"] = {
-                each.name: list(by_response([low] * len(empty), empty, count)) for each in rubric.criteria
-            }
-        return None, values | lowest
-    if error is not None or not answered:
+            values["criterion_scores"] = {each.name: [None] * count for each in rubric.criteria}
+    elif error is not None or not answered:
         return error, values
     values = dict(values)
     for name, kind in KINDS.items():

@@ -15,14 +15,10 @@ from automedeval.records import RecordError, Verdict
 def shorten_longest(texts: list[str], over: int) -> int | None:
     """Cut the longest text, in place, by about `over` tokens, at most by half; return its index, None if all are short.
 
-    Blanks around a text go before any of its words. A word is cut in two only where it is long, as in languages that put no
-    blanks between words.
+    A word is cut in two only where it is long, as in languages that put no blanks between words.
     """
     slot = max(range(len(texts)), key=lambda index: len(texts[index]))
-    text = texts[slot].strip()
-    if text != texts[slot]:
-        texts[slot] = text
-        return slot
+    text = texts[slot]
     if len(text) < 80:
         return None
     cut = text[: max(len(text) - 3 * over - 8, len(text) // 2)]
