@@ -7,7 +7,6 @@
 resumes from the last complete checkpoint. `trl grpo --reward_funcs automedeval.rewards.medical_judge` trains the same way.
 """
 
-import itertools
 import sys
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -17,9 +16,9 @@ from datasets import Dataset
 from transformers import TrainingArguments
 from trl import GRPOConfig, GRPOTrainer, ModelConfig, TrlParser, get_peft_config
 
-from automedeval.cli import TableArguments, describe_run, run
+from automedeval.cli import describe_run, run
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint, read_record
-from automedeval.records import Case, RecordError, check_least, digest, read_cases
+from automedeval.records import Case, RecordError, digest, read_cases
 from automedeval.rewards import load_reward
 from automedeval.training.checkpointing import WholeCheckpoints
 from automedeval.training.stages import DECISIVE, begin, plain, refuse_unused, remove_checkpoints, write_record
@@ -27,15 +26,11 @@ from automedeval.training.start import loading_options, tell, tell_of_locks, who
 
 
 @dataclass
-class CasesArguments(TableArguments):
+class CasesArguments:
     """What is asked, and who judges the answers."""
 
     cases: str = field(metadata={"help": "cases whose questions the model answers; their responses are not read"})
     reward: str | None = field(default=None, metadata={"help": "YAML file of the judge; default: the small judge"})
-    limit: int | None = field(default=None, metadata={"help": "number of cases to read (default: all)"})
-
-    def __post_init__(self) -> None:
-        check_least(self, 1, "limit")
 
 
 def main() -> None:
@@ -44,7 +39,9 @@ def main() -> None:
     args, training, model = parse()
     state, output = PartialState(), Path(training.output_dir)
     start = checkpoint_folder(model.model_name_or_path)
-    rows = [row_of(case) for case in itertools.islice(read_cases(args.cases, blank=args.blank), args.limit)]
+    rows = [
+        row_of(case) for case in read_cases(args.cases, blank="lowest")
+    ]  # of a blank response the question counts too
     if not rows:
         raise RecordError(f"{args.cases}: no case")
     reward = load_reward(args.reward)

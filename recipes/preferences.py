@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from automedeval.cli import TableArguments, parse, record_run, run
@@ -44,15 +45,11 @@ class PreferenceArguments(TableArguments):
             "choices": ["both", "any"],
         },
     )
-    margin: float = field(default=0.0, metadata={"help": "smallest difference of the two scores, above 0 in any case"})
     judge: str | None = field(default=None, metadata={"help": "the judge's name, where the file has several"})
     rubric: str | None = field(
         default=None, metadata={"help": "your own rubric's .yaml file, if verdicts were given by one"}
     )
     uncertified: bool = field(default=False, metadata={"help": "take verdicts that no certificate covers, too"})
-
-    def __post_init__(self) -> None:
-        check_least(self, 0, "margin")
 
 
 def main() -> None:
@@ -64,19 +61,19 @@ def main() -> None:
     judges = [judge for judge in judges if args.judge in (None, judge.name)]
     if len(judges) != 1:
         raise RecordError(f"{args.verdicts}: verdicts of {', '.join(names)}: choose one with --judge")
-    given: dict[str, list[Verdict]] = defaultdict(list)
+    by_case: dict[str, list[Verdict]] = defaultdict(list)
     for verdict in judges[0].verdicts:
-        given[verdict.case_id].append(verdict)
+        by_case[verdict.case_id].append(verdict)
     covered, singly = certificate(args.verdicts, cases, judges[0].verdicts) if not args.uncertified else (None, False)
     rows, reasons = [], Counter()
     for case in cases.records:
-        if case.id in given:
-            found = preference(case, given[case.id], args, judges[0].rubric, singly)
-            if isinstance(found, str):
-                reasons[found] += 1
+        if case.id in by_case:
+            row = preference(case, by_case[case.id], args, judges[0].rubric, singly)
+            if isinstance(row, str):
+                reasons[row] += 1
             else:
-                rows.append(found)
-    print(arithmetic("cases with verdicts", len(given), reasons, "with a pair"))
+                rows.append(row)
+    print(arithmetic("cases with verdicts", len(by_case), reasons, "with a pair"))
     if reasons["judged in one order"] and not rows:
         print("a judge that sees each response by itself needs --orders any")
     if not rows:
@@ -97,10 +94,10 @@ def certificate(place: str, cases: Cases, verdicts: Sequence[Verdict]) -> tuple[
     """
     file = verdicts_file(place).parent.parent / "abstention.json"
     if file.is_file():
-        found, ids = json.loads(read_text(file)), {verdict.case_id for verdict in verdicts}
-        given = certified_digest([cases.records[cases.index[each]] for each in ids], verdicts)
-        if found.get("threshold") is not None and found.get("kept_digest") == given:
-            return f"certified: at most {found['risk']:g} of the kept pairs wrong, at delta {found['delta']:g}", False
+        kept, ids = json.loads(read_text(file)), {verdict.case_id for verdict in verdicts}
+        present = certified_digest([cases.records[cases.index[each]] for each in ids], verdicts)
+        if kept.get("threshold") is not None and kept.get("kept_digest") == present:
+            return f"certified: at most {kept['risk']:g} of the kept pairs wrong, at delta {kept['delta']:g}", False
     if any(verdict.extra.get("abstains") is not None for verdict in verdicts if verdict.valid):
         return "certified by the judge itself; where it abstains there is no pair", True
     raise RecordError(
@@ -121,21 +118,21 @@ def preference(
         return "not certified"
     values = [expected_values(verdict) or own_values(verdict, rubric, case.models) for verdict in valid]
     sums: dict[int, list[float]] = defaultdict(list)
-    for found in values:
-        for index, value in found.items():
+    for scores in values:
+        for index, value in scores.items():
             if not case.responses[index].is_empty:  # nothing is learnt of a text that is not there
                 sums[index].append(value)
-    means = {index: sum(found) / len(found) for index, found in sums.items()}
+    means = {index: fmean(scores) for index, scores in sums.items()}
     if len(means) < 2:
         return "no two answers with a score"
-    best, worst = max(means, key=lambda index: means[index]), min(means, key=lambda index: means[index])
+    best, worst = max(means, key=means.__getitem__), min(means, key=means.__getitem__)
     margin = means[best] - means[worst]
-    if not margin > 0 or margin < args.margin:
-        return "no difference" if not margin > 0 else "a smaller difference than --margin"
-    both = [(verdict, found) for verdict, found in zip(valid, values) if best in found and worst in found]
+    if not margin > 0:
+        return "no difference"
+    both = [(verdict, scores) for verdict, scores in zip(valid, values) if {best, worst} <= scores.keys()]
     if not both:
         return "never judged together"
-    if any(found[best] <= found[worst] for _, found in both):
+    if any(scores[best] <= scores[worst] for _, scores in both):
         return "another order says otherwise"
     first = {verdict.order.index(best) < verdict.order.index(worst) for verdict, _ in both}
     if args.orders == "both" and first != {True, False}:

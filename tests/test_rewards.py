@@ -1,11 +1,9 @@
 """A judge as reward: groups, invalid verdicts, logged figures, the judge that watches, planted texts, settings, bad input."""
 
 import asyncio
-import logging
-import random
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from statistics import fmean, pstdev
+from statistics import fmean
 
 import pytest
 from doubles.tiny_model import build_tiny_model
@@ -14,7 +12,7 @@ from programs import ROOT, SAMPLE, error_line, needs_encoder, run_recipe
 from automedeval import Case, RecordError, Verdict, read_cases, read_rubric
 from automedeval.audit.perturbations import plant, read_attacks
 from automedeval.judges.judge import load_judge
-from automedeval.rewards import JudgeReward, Watch, load_reward, medical_judge, medical_judge_async
+from automedeval.rewards import JudgeReward, load_reward, medical_judge, medical_judge_async
 
 RUN = ROOT / "recipes" / "runs" / "grpo-135m" / "grpo.yaml"
 
@@ -49,7 +47,7 @@ def test_completions_of_one_prompt_are_judged_together_and_an_invalid_verdict_is
         ("p", ["a", "a b c"]), ("q", ["a b", "fail"]), ("p", ["", "a b"]),
     ]  # fmt: skip
     assert len({case.id for case in judge.seen}) == 3
-    assert logged == {"judge/valid_rate": 4 / 6, "judge/spread": fmean([pstdev([1, 3]), pstdev([0, 2])])}
+    assert logged == {"judge/valid_rate": 4 / 6}
 
 
 def test_conversations_questions_and_references_reach_the_judge() -> None:
@@ -66,29 +64,13 @@ def test_conversations_questions_and_references_reach_the_judge() -> None:
         Case.from_dict(case.to_dict())  # as a record it is sound
 
 
-def test_the_judge_that_watches_is_logged_and_a_line_says_that_it_does_not_follow(caplog) -> None:
-    reward, logged = JudgeReward(Counting(), Counting(sign=-1), window=5), {}
-    rng = random.Random(0)
-    with caplog.at_level(logging.WARNING, "automedeval.rewards"):
-        for step in range(10):
-            texts = ["word " * (5 + 3 * step + rng.randrange(3)) for _ in range(4)]
-            reward(["p"] * 4, texts, log_metric=logged.__setitem__)
-    assert logged["judge/watch_reward"] == -fmean(len(text.split()) for text in texts)
-    (line,) = caplog.messages
-    assert line.startswith("after 10 batches the reward has risen from ")
-    caplog.clear()
-    reward = JudgeReward(Counting(), Counting(), window=5)  # both rise
-    for step in range(10):
-        reward(["p"], ["word " * (5 + step)])
-    assert not caplog.messages
-
-
-def test_without_a_rise_the_line_comes_in_at_most_one_of_twenty_draws() -> None:
-    rng, told = random.Random(1), 0
-    for _ in range(2000):
-        watch = Watch(20)
-        told += any(watch.add(rng.gauss(0, 1), rng.gauss(0, 1)) for _ in range(40))
-    assert told / 2000 <= 0.05 + 3 * (0.05 * 0.95 / 2000) ** 0.5
+def test_the_mean_of_the_judge_that_watches_is_logged_over_the_completions_that_both_judged() -> None:
+    logged = {}
+    rewards = JudgeReward(Counting(), Counting(sign=-1))(
+        ["p", "p", "q"], ["a", "a b", "fail"], log_metric=logged.__setitem__
+    )
+    assert rewards == [1.0, 2.0, None]
+    assert logged == {"judge/valid_rate": 2 / 3, "judge/watch_valid_rate": 2 / 3, "judge/watch_reward": -1.5}
 
 
 @needs_encoder

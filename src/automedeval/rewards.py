@@ -8,17 +8,14 @@ that watches, and what `automedeval judge` takes to load and to ask a model.
 """
 
 import asyncio
-import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby
-from statistics import fmean, pstdev
+from statistics import fmean
 from typing import Any
-
-from scipy.stats import ttest_ind
 
 from automedeval.cli import parse
 from automedeval.judges.base import BaseJudge
@@ -27,9 +24,6 @@ from automedeval.models.arguments import ChatArguments, EncoderArguments
 from automedeval.records import Case, Response, digest
 
 SETTINGS = "AUTOMEDEVAL_REWARD"  # the environment variable that names the YAML file
-WINDOW = 20  # batches at the start and at the end whose means are compared
-LEVEL = 0.05  # a mean has risen if a one-sided test says so at this level
-logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -38,44 +32,8 @@ class RewardArguments(JudgeSettings):
 
     watch_judge: str | None = field(
         default=None,
-        metadata={"help": "a second judge, which trains nothing: it is logged, and a line says if it does not follow"},
+        metadata={"help": "a second judge, which trains nothing: its mean reward is logged"},
     )
-
-
-class Watch:
-    """Compare how the mean rewards of two judges rise over the batches.
-
-    Args:
-        window: number of batches at the start, and of the latest, that are compared.
-    """
-
-    def __init__(self, window: int):
-        self.window = window
-        self.means: list[tuple[float, float]] = []
-
-    def add(self, reward: float, watched: float) -> str | None:
-        """Add the means of one batch; after every `window` batches say whether only the reward has risen.
-
-        A mean has risen if Welch's one-sided t-test of the latest batches against the first ones has p < 0.05.
-        """
-        self.means.append((reward, watched))
-        if len(self.means) < 2 * self.window or len(self.means) % self.window:
-            return None
-        first, last = zip(*self.means[: self.window]), zip(*self.means[-self.window :])
-        (risen, before, now), (followed, then, seen) = (self._rise(*each) for each in zip(first, last))
-        if not risen or followed:
-            return None
-        return (
-            f"after {len(self.means)} batches the reward has risen from {before:.3f} to {now:.3f}, and the judge that "
-            f"watches has not: {then:.3f} and {seen:.3f}; the model may be learning to please the judge"
-        )
-
-    @staticmethod
-    def _rise(first: Sequence[float], last: Sequence[float]) -> tuple[bool, float, float]:
-        before, now = fmean(first), fmean(last)
-        if len(set(first)) == len(set(last)) == 1:  # the test has no variance to compare with
-            return now > before, before, now
-        return bool(ttest_ind(last, first, equal_var=False, alternative="greater").pvalue < LEVEL), before, now
 
 
 class JudgeReward:
@@ -84,13 +42,12 @@ class JudgeReward:
     Args:
         judge: gives the rewards.
         watch: judges the same completions, and trains nothing.
-        window: see `Watch`.
     """
 
     __name__ = "medical_judge"  # TRL logs rewards under this name
 
-    def __init__(self, judge: BaseJudge, watch: BaseJudge | None = None, window: int = WINDOW):
-        self.judge, self.watch, self.history = judge, watch, Watch(window)
+    def __init__(self, judge: BaseJudge, watch: BaseJudge | None = None):
+        self.judge, self.watch = judge, watch
 
     def __call__(
         self,
@@ -118,20 +75,13 @@ class JudgeReward:
         references = [None] * len(questions) if reference is None else list(reference)
         cases = cases_of(questions, references, [written(completion) for completion in completions])
         rewards = rewards_of(self.judge, cases)
-        figures = {"judge/valid_rate": fmean(value is not None for value in rewards) if rewards else None}
-        figures["judge/spread"] = spread(cases, rewards)
-        if self.watch is not None:
-            watched = rewards_of(self.watch, cases)
-            both = [pair for pair in zip(rewards, watched) if None not in pair]
-            figures["judge/watch_valid_rate"] = fmean(value is not None for value in watched) if watched else None
-            if both:
-                mean, seen = (fmean(values) for values in zip(*both))
-                figures["judge/watch_reward"] = seen
-                if note := self.history.add(mean, seen):
-                    logger.warning(note)
-        for name, value in figures.items():
-            if log_metric is not None and value is not None:
-                log_metric(name, value)
+        if log_metric is not None and rewards:
+            log_metric("judge/valid_rate", fmean(value is not None for value in rewards))
+            if self.watch is not None:
+                watched = rewards_of(self.watch, cases)
+                log_metric("judge/watch_valid_rate", fmean(value is not None for value in watched))
+                if both := [seen for reward, seen in zip(rewards, watched) if reward is not None and seen is not None]:
+                    log_metric("judge/watch_reward", fmean(both))
         return rewards
 
 
@@ -152,8 +102,8 @@ def load_reward(settings: str | None = None) -> JudgeReward:
     Raises:
         RecordError: a fault of the file, or a judge that cannot be loaded or gives no scores.
     """
-    given = ["--config", settings] if settings else []
-    args, encoder, chat = parse((RewardArguments, EncoderArguments, ChatArguments), __doc__, given)
+    words = ["--config", settings] if settings else []
+    args, encoder, chat = parse((RewardArguments, EncoderArguments, ChatArguments), __doc__, words)
 
     with whole_weights():
         watch = args.load(chat, encoder, args.watch_judge) if args.watch_judge else None
@@ -187,20 +137,11 @@ def cases_of(questions: Sequence[Any], references: Sequence[str | None], complet
 
 def rewards_of(judge: BaseJudge, cases: Sequence[Case]) -> list[float | None]:
     """Return the mean of what the verdicts say of each response (`Verdict.value`), of all cases in turn; None: nothing."""
-    found: dict[str, list[list[float]]] = {case.id: [[] for _ in case.responses] for case in cases}
+    said: dict[str, list[list[float]]] = {case.id: [[] for _ in case.responses] for case in cases}
     for verdict in judge(cases):
         for index, value in verdict.values.items():
-            found[verdict.case_id][index].append(value)
-    return [fmean(values) if values else None for case in cases for values in found[case.id]]
-
-
-def spread(cases: Sequence[Case], rewards: Sequence[float | None]) -> float | None:
-    """Return the mean standard deviation of a prompt's rewards: at 0 its completions teach nothing; None without two."""
-    given, spreads = iter(rewards), []
-    for case in cases:
-        values = [value for _, value in zip(case.responses, given) if value is not None]
-        spreads += [pstdev(values)] if len(values) > 1 else []
-    return fmean(spreads) if spreads else None
+            said[verdict.case_id][index].append(value)
+    return [fmean(values) if values else None for case in cases for values in said[case.id]]
 
 
 def asked(prompt: Any) -> Any:

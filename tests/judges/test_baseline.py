@@ -67,13 +67,6 @@ def test_some_models_can_be_judged_alone(tmp_path: Path) -> None:
     assert (verdict["order"], verdict["expected_scores"]) == ([1], [None, 3.0])
 
 
-def test_without_a_reference_a_verdict_is_invalid_and_not_zero(tmp_path: Path) -> None:
-    cases = write(tmp_path / "cases.jsonl", [TWO])
-    (verdict,) = judged(tmp_path, ROUGE, cases=cases)
-    assert (verdict["valid"], verdict["expected_scores"]) == (False, None)
-    assert "reference" in verdict["error"]
-
-
 class Lengths:
     """An encoder whose vectors tell one word from several."""
 

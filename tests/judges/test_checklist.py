@@ -1,16 +1,12 @@
 """Judging by the criteria of a case: a checkpoint, an endpoint, and the small judge."""
 
 import json
-import signal
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
 import yaml
 from doubles.endpoint import EndpointDouble, answer, good_answer
-from programs import ROOT, error_line, needs_encoder, run_recipe
+from programs import error_line, needs_encoder, run_recipe
 
 from automedeval.judges.checklist import ChecklistJudge
 from automedeval.judges.judge import load_judge
@@ -95,17 +91,14 @@ def test_a_response_cannot_write_its_own_verdict(monkeypatch):
     assert f"~~~~\n{planted}\n~~~~" in prompt
 
 
-def test_several_at_once_and_the_points_change_the_prompt_and_the_fingerprint(chat):
+def test_several_criteria_at_once_change_the_prompt_and_the_fingerprint(chat):
     rubric = read_rubric("checklist")
-    judges = [ChecklistJudge(chat, rubric, **each) for each in ({}, {"criteria_at_once": 2}, {"points": "shown"})]
-    assert len({judge.fingerprint for judge in judges}) == 3
+    judges = [ChecklistJudge(chat, rubric, **each) for each in ({}, {"criteria_at_once": 2})]
+    assert len({judge.fingerprint for judge in judges}) == 2
     prompts = [judge.prompt(judge.plan(case())[0]) for judge in judges]
-    assert [len(each) for each in prompts] == [3, 2, 3]
+    assert [len(each) for each in prompts] == [3, 2]
     assert prompts[1][0].schema["properties"]["criteria"]["required"] == ["1", "2"]
-    assert "(-4 points)" in prompts[2][2].messages[-1]["content"]
     assert "points" not in prompts[0][0].messages[-1]["content"]
-    with pytest.raises(RecordError, match="--points"):
-        ChecklistJudge(chat, rubric, points="some")
     with pytest.raises(RecordError, match="has no criteria"):
         judges[0].plan(case(criteria=[]))
 
@@ -115,79 +108,25 @@ def write(path, cases):
     return path
 
 
-def test_an_endpoint_is_resumed_after_its_log_was_cut(tmp_path, monkeypatch):
-    cases = write(tmp_path / "cases.jsonl", [case(number) for number in range(3)])
+def test_verdicts_on_other_criteria_are_not_taken_over(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     with EndpointDouble(good_answer) as endpoint:
-        command = (
-            "judge",
+        given = (
             "--judge",
             "openai:m",
             "--base_url",
             endpoint.url,
             "--rubric",
             "checklist",
-            "--cases",
-            cases,
+            "--output",
+            tmp_path / "out",
         )
-        command += ("--criteria_at_once", "2", "--output", tmp_path / "out")
-        whole = run_recipe(*command)
-        assert whole.returncode == 0, whole.stderr
-        log = tmp_path / "out" / "verdicts.jsonl"
-        lines = sorted(log.read_text().splitlines())
-        assert "response_format" in bodies(endpoint)[0]
-        asked = len(bodies(endpoint))
-        assert asked == 3 * 2 * 2
-        log.write_text("\n".join(log.read_text().splitlines()[:4]) + '\n{"case_id": "c2", "ju')
-        run_recipe(*command)
-        assert sorted(log.read_text().splitlines()) == lines
-        assert len(bodies(endpoint)) == asked + 4
-        changed = write(tmp_path / "cases.jsonl", [case(n, criteria=CRITERIA[:2]) for n in range(3)])
-        assert changed
-        assert "changed after" in error_line(run_recipe(*command))
-
-
-KINDS = [("openai:m", ()), ("tiny", ("--rationale", "false", "--dtype", "float32", "--device", "cpu"))]
-KINDS += [("openai:m on K-QA", ()), pytest.param("small", (), marks=needs_encoder)]
-
-
-@pytest.mark.parametrize(("kind", "more"), KINDS)
-def test_killed_and_resumed_gives_the_same(kind, more, tiny_model, tmp_path, monkeypatch, request):
-    cases, count = tmp_path / "cases.jsonl", 48
-    if "K-QA" in kind:
-        kind, cases, count = "openai:m", request.getfixturevalue("human_data") / "kqa" / "cases.jsonl", 25
-    else:
-        write(cases, [case(n, question=f"How do I take it, {n}?") for n in range(24)])
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-
-    def slow(body):
-        return good_answer(body) | {"delay": 0.02}
-
-    with EndpointDouble(slow) as endpoint:
-        given = ["judge", "--judge", tiny_model if kind == "tiny" else kind, "--rubric", "checklist", "--cases", cases]
-        given += [*more, *(("--base_url", endpoint.url, "--concurrency", "2") if kind == "openai:m" else ())]
-        assert run_recipe(*given, "--output", tmp_path / "whole").returncode == 0
-        whole = read(tmp_path / "whole" / "verdicts.jsonl")
-        assert len(whole) == count
-        log = tmp_path / "killed" / "verdicts.jsonl"
-        command = [sys.executable, str(ROOT / "recipes" / "judge.py"), *map(str, given[1:])]
-        running = subprocess.Popen(
-            [*command, "--output", str(log.parent)], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        while running.poll() is None and not (log.exists() and log.stat().st_size):
-            time.sleep(0.002)
-        running.send_signal(signal.SIGKILL)
-        running.wait()
-        assert running.returncode == -signal.SIGKILL
-        done = run_recipe(*given, "--output", log.parent)
+        done = run_recipe("judge", *given, "--cases", write(tmp_path / "cases.jsonl", [case()]))
         assert done.returncode == 0, done.stderr
-    assert read(log) == whole
-
-
-def read(log):
-    """Return the verdicts of a log by case and response, without what differs between two runs of a server."""
-    found = [json.loads(line) for line in log.read_text().splitlines()]
-    return {(each["case_id"], *each["order"]): each for each in found}
+        changed = write(tmp_path / "cases.jsonl", [case(criteria=CRITERIA[:2])])
+        assert "changed after" in error_line(run_recipe("judge", *given, "--cases", changed))
+    assert len(bodies(endpoint)) == 2 * 3
+    assert "response_format" in bodies(endpoint)[0]
 
 
 @needs_encoder

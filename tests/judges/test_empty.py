@@ -11,7 +11,6 @@ from doubles.tiny_model import build_tiny_model
 from programs import ENCODER, needs_encoder, run_command, run_recipe
 
 from automedeval import Case, RecordError, Verdict, judge_dataset, load_judge, read_rubric
-from automedeval.judges.leaderboard import Standings
 from automedeval.rewards import JudgeReward
 
 ANSWER = "Take ibuprofen with food or milk to protect your stomach."
@@ -210,20 +209,8 @@ def test_a_judge_that_gives_whole_scores_alone_gives_an_empty_response_no_other(
         "c0": ([4, 4], None), "c1": ([1, 1], None), "c2": ([4, 1], None)
     }  # fmt: skip
     head, one, other = (line.split() for line in done.stdout.splitlines()[2:5])
-    assert head == ["model", "cases", "score", "rank", "win", "share", "empty"]
+    assert head == ["model", "cases", "score", "win", "share", "empty"]
     assert (one[:3], other[:3]) == (["a", "3", "3.00"], ["b", "3", "2.00"])
-
-
-def test_a_mean_expected_score_is_over_the_cases_of_the_mean_score() -> None:
-    """A server that does not tell every alternative gives expected scores with some verdicts alone."""
-    case, standings = case_of(ANSWER, POOR), Standings(read_rubric("automedeval"))
-    for number, expected in enumerate([(1.5, 4.0), None, (2.0, 4.5)]):
-        extra = {"models": case.models}
-        scores = {"scores": (5, 1) if expected is None else (1, 4), "expected_scores": expected}
-        standings.add(Verdict(str(number), "j", "automedeval@1", (0, 1), valid=True, extra=extra, **scores), 1)
-    rows = {row["model"]: row for row in standings.table()}
-    assert rows["a"]["score"] == pytest.approx((1 + 5 + 1) / 3)
-    assert "expected" not in rows["a"]
 
 
 def test_of_a_pair_the_answer_is_chosen_but_an_empty_one_does_no_harm(tmp_path: Path) -> None:
@@ -241,21 +228,6 @@ def test_judges_without_a_scale_put_it_below_every_answer() -> None:
     for name in ("longer text", "BM25 to the question"):
         (verdict,) = load_judge(f"baseline:{name}")([case_of(ANSWER, "", POOR)])
         assert verdict.expected_scores[1] <= min(verdict.expected_scores[0], verdict.expected_scores[2])
-        standings = Standings()
-        standings.add(verdict, 1)
-        assert standings.table()[-1]["model"] == "b"
-        assert standings.table()[-1]["win share"] == 0.0
-
-
-def test_an_empty_response_loses_a_tie_on_the_leaderboard() -> None:
-    """Wins by a loop over pairs, of which the empty response loses each against an answer of the same score."""
-    standings = Standings(read_rubric("automedeval"))
-    given = {"models": ["a", "b", "c"], "empty": ["b"]}
-    standings.add(Verdict("1", "j", "automedeval@1", (0, 1, 2), valid=True, scores=(1, 1, 4), extra=given), 1)
-    rows = {row["model"]: row for row in standings.table()}
-    assert {name: row["win share"] for name, row in rows.items()} == {"a": 0.5, "b": 0.0, "c": 1.0}
-    assert {name: row["rank"] for name, row in rows.items()} == {"a": 2.0, "b": 3.0, "c": 1.0}
-    assert {name: row["empty"] for name, row in rows.items()} == {"a": 0, "b": 1, "c": 0}
 
 
 @pytest.fixture(scope="module")

@@ -10,16 +10,12 @@ import pytest
 from doubles.tiny_model import build_tiny_model
 from programs import JUDGE, SAMPLE, needs_judge
 
-from automedeval import Case, Judge, RecordError, read_cases
-from automedeval.judges.base import shorten_longest
-from automedeval.judges.leaderboard import Standings
+from automedeval import Case, Judge, RecordError, load_judge, read_cases
 from automedeval.judges.likelihood import LikelihoodJudge
 from automedeval.judges.requests import Request
 from automedeval.models.base import Answer
 from automedeval.models.local import LocalChat
 from automedeval.records import Verdict
-from automedeval.reports.text import format_table
-from automedeval.rubrics import read_rubric
 
 
 @pytest.fixture(scope="module")
@@ -161,17 +157,11 @@ def test_a_judge_on_cases(chat, cases):
     assert all(1 <= score <= 5 for verdict in verdicts for score in verdict.expected_scores)
 
 
-def test_a_lone_surrogate_is_judged(chat, cases):
-    broken = replace(cases[0], responses=(replace(cases[0].responses[0], text="So \ud800."), *cases[0].responses[1:]))
+@pytest.mark.parametrize("text", ["So \ud800.", ""])
+def test_a_lone_surrogate_and_an_empty_response_are_judged(chat, cases, text):
+    case = replace(cases[0], responses=(replace(cases[0].responses[0], text=text), *cases[0].responses[1:]))
     for judge in (Judge(chat, rationale=False), LikelihoodJudge(chat)):
-        (verdict,) = judge([broken])
-        assert verdict.valid
-
-
-def test_an_empty_response_is_judged(chat, cases):
-    mute = replace(cases[0], responses=(replace(cases[0].responses[0], text=""), *cases[0].responses[1:]))
-    for judge in (Judge(chat, rationale=False), LikelihoodJudge(chat)):
-        (verdict,) = judge([mute])
+        (verdict,) = judge([case])
         assert verdict.valid
 
 
@@ -233,29 +223,14 @@ def test_clipping_keeps_at_least_half_of_what_fits(narrow, text):
     assert len(shown) >= max(fits) // 2
 
 
-def test_blanks_around_a_text_are_cut_before_its_words():
-    texts = [" " * 300 + "Take it with food." + "\n" * 90, "No."]
-    assert shorten_longest(texts, 20) == 0
-    assert texts == ["Take it with food.", "No."]
-    assert shorten_longest(texts, 20) is None
-
-
 @needs_judge
 def test_likelihood_judge_prefers_the_response_that_makes_the_question_likely(human_data):
     """On the real small model an answer to the question beats an answer to another question."""
-    judge = Judge.from_pretrained(f"likelihood:{JUDGE}")
+    judge = load_judge(f"likelihood:{JUDGE}")
     own = list(read_cases(human_data / "feedbackqa_cdc_valid" / "cases.jsonl"))[:8]
+    answers = [replace(case.responses[0], model="own") for case in own]
     mixed = [
-        Case.from_dict(
-            {
-                "id": case.id,
-                "question": case.question,
-                "responses": [
-                    {"model": "own", "text": case.responses[0].text},
-                    {"model": "other", "text": own[index - 1].responses[0].text},
-                ],
-            }
-        )
+        Case(case.id, case.question, (answers[index], replace(answers[index - 1], model="other")))
         for index, case in enumerate(own)
     ]
     verdicts = list(judge(mixed))
@@ -280,50 +255,3 @@ def test_settings_follow_what_changes_an_answer(chat, tmp_path):
     }
     assert len(seen) == 6
     assert Judge(chat, orders="all", seed=5).fingerprint == Judge(chat).fingerprint
-
-
-def test_standings_average_orders_and_leave_invalid_out(chat, cases):
-    judge, case = Judge(chat), cases[0]
-    first, second, third = case.models
-    standings = Standings(judge.rubric)
-    one = judge.verdict(Request(case, (0, 1, 2)), Answer("Score: Doctor 1: 5. Doctor 2: 3. Doctor 3: 3."))
-    two = judge.verdict(Request(case, (1, 0, 2)), Answer("Score: Doctor 1: 3. Doctor 2: 3. Doctor 3: 3."))
-    bad = judge.verdict(Request(case, (2, 0, 1)), Answer("no"))
-    for verdict in (one, bad, two):
-        standings.add(verdict, 3)
-    rows = {row["model"]: row for row in standings.table()}
-    assert rows[first]["score"] == 4.0
-    assert rows[first]["rank"] == 1.0
-    assert rows[first]["win share"] == 1.0
-    assert rows[second]["rank"] == rows[third]["rank"] == 2.5
-    assert rows[second]["win share"] == 0.25
-    assert standings.valid_rate == pytest.approx(2 / 3)
-    assert format_table(standings.table()).splitlines()[1].startswith(first)
-
-
-def test_a_model_without_a_number_stands_behind_negative_numbers():
-    standings = Standings()
-    for number, (model, value) in enumerate((("low", -3.0), ("high", -2.0), ("silent", None))):
-        given = {"valid": True, "expected_scores": (value,), "extra": {"models": [model]}}
-        standings.add(Verdict(f"c{number}", "likelihood:m", "likelihood@1", (0,), **given), 1)
-    assert [row["model"] for row in standings.table()] == ["high", "low", "silent"]
-
-
-def test_standings_read_a_worse_choice_as_a_loss(cases):
-    rubric = read_rubric("medical_pairwise")
-    standings = Standings(rubric)
-    judge_choices = dict.fromkeys(rubric.output_criteria, "a")
-
-    class Named:  # a chat is not needed to read answers
-        name, fingerprint, constrains = "named", "0" * 12, False
-
-    judge = Judge(Named(), rubric)
-    answer = (
-        "{" + ", ".join(f'"{name}": {{"verdict": "response_{side}"}}' for name, side in judge_choices.items()) + "}"
-    )
-    models = cases[0].models
-    standings.add(judge.verdict(Request(cases[0], (0, 1), (models[0], models[1])), Answer(answer)), 1)
-    row = next(row for row in standings.table() if row["model"] == models[0])
-    assert row["correctness"] == 1.0
-    assert row["harmfulness"] == row["bias"] == 0.0
-    assert row["win share"] == pytest.approx(4 / 6)

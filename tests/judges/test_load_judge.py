@@ -68,11 +68,6 @@ def test_a_baseline_judges_as_by_the_recipe(cases, tmp_path) -> None:
     assert ordered(verdict.to_dict() for verdict in judge(cases)) == written
 
 
-def test_from_pretrained_is_load_judge(tiny_model) -> None:
-    for spec in (str(tiny_model), f"likelihood:{tiny_model}"):
-        assert Judge.from_pretrained(spec, chat=FAST).fingerprint == load_judge(spec, chat=FAST).fingerprint
-
-
 def test_the_planner_plans_as_the_judge(tiny_model, cases) -> None:
     for spec, options in ((str(tiny_model), {"orders": "all", "seed": 2}), (f"likelihood:{tiny_model}", {})):
         judge = load_judge(spec, **options, models=["larch-7b", "rowan-7b"], chat=FAST)

@@ -53,16 +53,8 @@ def test_it_is_small_and_names_no_path_of_a_machine() -> None:
 
 def judge_elsewhere(folder: Path, cases: Path, **environment: object) -> subprocess.CompletedProcess:
     """Judge in a folder without models/."""
-    command = [
-        sys.executable,
-        ROOT / "recipes" / "judge.py",
-        "--cases",
-        cases,
-        "--output",
-        folder / "out",
-        "--device",
-        "cpu",
-    ]
+    command = [sys.executable, ROOT / "recipes" / "judge.py", "--device", "cpu"]
+    command += ["--cases", cases, "--output", folder / "out"]
     given = os.environ | {"HF_HUB_OFFLINE": "1"} | {name: str(value) for name, value in environment.items()}
     return subprocess.run(
         [*map(str, command)], cwd=folder, env=given, capture_output=True, text=True, encoding="utf-8", check=False

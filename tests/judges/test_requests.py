@@ -84,7 +84,6 @@ def test_runs_differ_in_their_number_alone():
     requests = plan_requests(case(3), LISTWISE, runs=3)
     assert [request.run for request in requests] == [0, 1, 2]
     assert len({request.slots for request in requests}) == 1
-    assert len({request.id for request in requests}) == 3
 
 
 def test_what_is_not_there_is_refused():

@@ -61,7 +61,6 @@ class SimulatedJudge(BaseJudge):
     """Takes assumed times of a 13B on a GPU: 20,000 prompt tokens a second, and 30 ms for a token of a batch."""
 
     name, rubric_name, fingerprint = "simulated", "automedeval@1", "f" * 12
-    chat = on_overlong = None
 
     def __init__(self, rank: int, clocks: Clocks, prompts: list[int], answers: list[int]) -> None:
         self.rank, self.clocks, self.prompts, self.answers = rank, clocks, prompts, answers
@@ -69,16 +68,10 @@ class SimulatedJudge(BaseJudge):
     def plan(self, case):
         return [Request(case, (0,))]
 
-    def prompt(self, request, texts=None):
-        return request
-
-    def estimate(self, requests):
-        return 0, 0.0
-
     def verdict(self, request, answer, notes=None):
         return self.record(request, None, {"batch": answer}, scores=(3,))
 
-    def judge(self, requests, wanted=None):
+    def answer(self, requests, wanted):
         places = [int(request.case.id) for request in requests]
         lengths = [self.prompts[place] + RESERVE for place in places]
         for batch in LocalChat._batches(CHAT, lengths, [0] * len(lengths)):
@@ -86,9 +79,7 @@ class SimulatedJudge(BaseJudge):
                 ids = [places[index] for index in batch]
                 prefill = sum(self.prompts[place] for place in ids) / 20_000
                 self.clocks.work(self.rank, prefill + 0.03 * max(self.answers[place] for place in ids))
-                for index in batch:
-                    if wanted[index]:
-                        yield index, self.verdict(requests[index], digest(ids))
+                yield from ((index, digest(ids)) for index in batch if wanted[index])
 
 
 def judge_together(folder: Path, prompts: list[int], answers: list[int], end: float = math.inf) -> list[float]:

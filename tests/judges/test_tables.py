@@ -24,8 +24,7 @@ def test_a_data_set_gets_the_scores_of_the_verdicts() -> None:
     assert scored["model_a_score"][:] == [4.0, 3.0, None]
     assert scored["model_b_score"][:] == [1.0, None, None]
     assert scored["valid"][:] == [True, True, None]
-    data = Dataset.from_dict(ROWS).rename_column("question", "ask")
-    only = judge_dataset(judge, data, ["model_b"], question="ask", blank="lowest")
+    only = judge_dataset(judge, Dataset.from_dict(ROWS), ["model_b"], blank="lowest")
     assert "model_a_score" not in only.column_names
     assert only["model_b_score"][:] == [1.0, 0.0, 0.0]
 
@@ -57,19 +56,10 @@ def test_faults_are_one_line(tmp_path: Path) -> None:
 
 def test_verdicts_are_a_table_with_a_row_for_each_response() -> None:
     models = {"models": ["a", "b"]}
+    scores = {"scores": (2, 5), "expected_scores": (2.5, 4.5)}
     table = Verdicts(
         [
-            Verdict(
-                "1",
-                "j",
-                "r@1",
-                (1, 0),
-                valid=True,
-                scores=(2, 5),
-                expected_scores=(2.5, 4.5),
-                rationale="R",
-                extra=models,
-            ),
+            Verdict("1", "j", "r@1", (1, 0), valid=True, rationale="R", extra=models, **scores),
             Verdict("2", "j", "r@1", (0, 1), error="not readable", extra=models),
             Verdict("3", "k", "p@1", (0, 1), ("a", "b"), valid=True, choices={"best": "tie"}, extra=models),
         ]

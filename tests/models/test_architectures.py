@@ -10,7 +10,7 @@ from doubles.plain_transformers import PlainTransformers, assert_equal
 from doubles.tiny_model import build_tiny_model
 from programs import SAMPLE
 
-from automedeval import Judge, RecordError, read_cases
+from automedeval import Judge, RecordError, load_judge, read_cases
 from automedeval.judges.likelihood import LikelihoodJudge
 
 NEW_TOKENS = 12
@@ -69,7 +69,7 @@ def cases() -> list:
 
 def load(folder: Path, **settings: Any) -> Judge:
     chat = {"dtype": "float32", "device": "cpu", "max_new_tokens": NEW_TOKENS, "batch_tokens": 16384}
-    return Judge.from_pretrained(str(folder), chat=chat | settings)
+    return load_judge(str(folder), chat=chat | settings)
 
 
 def plain_of(judge: Judge) -> PlainTransformers:

@@ -34,9 +34,9 @@ CASE = {
 }
 READ = """
 import json, sys
-from automedeval import Case, Judge
+from automedeval import Case, load_judge
 case = Case.from_dict(json.loads(sys.argv[1]))
-judge = Judge.from_pretrained("org/judge", chat={"dtype": "float32", "device": "cpu", "max_new_tokens": 8})
+judge = load_judge("org/judge", chat={"dtype": "float32", "device": "cpu", "max_new_tokens": 8})
 (verdict,) = judge([case])
 print("FOUND", json.dumps([judge.prompt(judge.plan(case)[0]).messages, verdict.rubric, judge.fingerprint]))
 """
@@ -115,7 +115,7 @@ def test_a_published_judge_keeps_its_wording_when_the_package_changes(
     if name in packaged_rubrics():
         assert "Be strict." in read_rubric(name).template_text
     for given in (str(folder), folder.as_posix()):
-        after = Judge.from_pretrained(given, chat=FAST)
+        after = load_judge(given, chat=FAST)
         assert after.fingerprint == before.fingerprint
         criteria = [{"criterion": "Advises rest.", "points": 1}]
         case = Case.from_dict(case.to_dict() | {"reference": "Rest.", "criteria": criteria})

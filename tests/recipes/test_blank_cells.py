@@ -37,7 +37,7 @@ def standings(done):
     """Return model → number of judged answers, from the table that the command prints."""
     return {
         name: int(count)
-        for name, count in re.findall(r"^(\w+) +(\d+) +[\d.]+ +[\d.]+ +[\d.]+(?: +\d+)?$", done.stdout, re.M)
+        for name, count in re.findall(r"^(\w+) +(\d+) +[\d.]+ +[\d.]+(?: +\d+)?$", done.stdout, re.M)
     }
 
 

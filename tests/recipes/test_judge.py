@@ -33,20 +33,8 @@ def key(verdict: dict) -> tuple:
 
 
 def test_judges_a_file_and_tells_the_standings(tiny_model, tmp_path):
-    done = judge(
-        "--judge",
-        tiny_model,
-        "--cases",
-        CASES,
-        "--output",
-        tmp_path,
-        "--limit",
-        5,
-        "--orders",
-        "latin",
-        *FAST,
-        launch=(),
-    )
+    given = ["--judge", tiny_model, "--cases", CASES, "--output", tmp_path, "--limit", 5, "--orders", "latin", *FAST]
+    done = judge(*given, launch=())
     assert done.returncode == 0, done.stderr
     found = verdicts(tmp_path)
     assert len(found) == len(set(map(key, found))) == 15
@@ -58,9 +46,7 @@ def test_judges_a_file_and_tells_the_standings(tiny_model, tmp_path):
     run = json.loads(record.read_text())
     assert run["arguments"]["orders"] == "latin"
     assert run["versions"]["transformers"]
-    again = judge(
-        "--judge", tiny_model, "--cases", CASES, "--output", tmp_path, "--limit", 5, "--orders", "latin", *FAST
-    )
+    again = judge(*given)
     assert "(0 new)" in again.stdout
     assert verdicts(tmp_path) == found
 
@@ -76,15 +62,6 @@ def test_pairwise_rubrics(tiny_model, tmp_path, rubric):
     assert len(found) == 6
     assert all(verdict["pair"][0] == "larch-7b" and verdict["choices"] for verdict in found)
     assert "win share" in done.stdout
-
-
-def test_likelihood_and_listwise_live_in_one_file(tiny_model, tmp_path):
-    for name in (f"likelihood:{tiny_model}", tiny_model):
-        assert judge("--judge", name, "--cases", CASES, "--output", tmp_path, "--limit", 4, *FAST).returncode == 0
-    found = verdicts(tmp_path)
-    assert len(found) == 8
-    assert {verdict["rubric"] for verdict in found} == {"automedeval@1", "likelihood@1"}
-    assert all(verdict["scores"] is None for verdict in found if verdict["rubric"] == "likelihood@1")
 
 
 def test_free_decoding_records_invalid_verdicts(tiny_model, tmp_path):
@@ -216,18 +193,6 @@ def test_faults_of_options_are_told(tiny_model, tmp_path):
     assert "cannot be loaded" in error_line(judge("--judge", broken, *given[2:]))
 
 
-def test_a_torn_last_verdict_is_judged_again(tiny_model, tmp_path):
-    given = ["--judge", tiny_model, "--cases", CASES, "--output", tmp_path, "--limit", 3, "--rationale", "false", *FAST]
-    assert judge(*given).returncode == 0
-    whole, file = verdicts(tmp_path), tmp_path / "verdicts.jsonl"
-    for torn in (file.read_bytes()[:-1], file.read_bytes()[:-60]):
-        file.write_bytes(torn)
-        done = judge(*given)
-        assert done.returncode == 0, done.stderr
-        assert "(1 new)" in done.stdout
-        assert sorted(map(key, verdicts(tmp_path))) == sorted(map(key, whole))
-
-
 def test_an_edited_case_never_reuses_its_verdict(tiny_model, tmp_path):
     file = tmp_path / "cases.jsonl"
     given = ["--judge", tiny_model, "--cases", file, "--output", tmp_path, "--rationale", "false", *FAST]
@@ -326,14 +291,6 @@ def test_a_full_disk_is_one_line_and_a_second_start_finishes(tiny_model, tmp_pat
     assert judge(*given).returncode == 0
     assert verdicts(tmp_path)[: len(kept)] == kept
     assert len(verdicts(tmp_path)) == 30
-
-
-def test_two_writers_are_kept_apart(tiny_model, tmp_path):
-    from automedeval.records.journal import Journal
-
-    with Journal(tmp_path / "verdicts.jsonl"):
-        line = error_line(judge("--judge", tiny_model, "--cases", CASES, "--output", tmp_path, *FAST))
-    assert "another process" in line
 
 
 def test_recipes_are_not_a_package():

@@ -28,19 +28,9 @@ def answered(requests, file, server):
 
 
 def judge(tmp_path, *options, limit=2, cases=CASES):
-    given = [
-        "--judge",
-        "openai:m",
-        "--cases",
-        cases,
-        "--output",
-        tmp_path / "out",
-        "--limit",
-        limit,
-        "--max_new_tokens",
-        40,
-    ]
-    return run_recipe("judge", *given, "--batch_file", tmp_path / "requests.jsonl", *options)
+    given = ["--judge", "openai:m", "--cases", cases, "--limit", limit, "--max_new_tokens", 40]
+    given += ["--output", tmp_path / "out", "--batch_file", tmp_path / "requests.jsonl"]
+    return run_recipe("judge", *given, *options)
 
 
 def verdicts_in(tmp_path):

@@ -2,7 +2,6 @@
 
 import json
 import os
-import runpy
 import socket
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from doubles.endpoint import CUT_OFF, HANG, EndpointDouble, answer, error, good_answer, without
-from programs import ROOT, SAMPLE, TWO_PROCESSES, processes_of, run_recipe
+from programs import SAMPLE, TWO_PROCESSES, processes_of, run_recipe
 
 from automedeval.records import Verdict, read_cases, read_records
 
@@ -29,34 +28,19 @@ def _environment(monkeypatch, tmp_path):
 
 
 @pytest.fixture
-def judge(tmp_path, monkeypatch, capfd):
+def judge(tmp_path):
     """Return a function that runs the recipe and gives (exit status, stdout, lines of stderr, verdicts)."""
 
     def start(url, *options, process=False, limit=4, model="openai:m"):
         output = tmp_path / "out"
-        command = [str(ROOT / "recipes" / "judge.py"), "--judge", model, "--base_url", url, "--cases", str(CASES)]
-        command += ["--output", str(output), "--limit", str(limit), "--max_retries", "0", "--timeout", "5"]
-        command += map(str, options)
-        if process:
-            environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
-            done = subprocess.run(
-                [sys.executable, *command], capture_output=True, text=True, timeout=60, env=environment
-            )
-            status, out, err = done.returncode, done.stdout, done.stderr
-        else:
-            monkeypatch.setattr(sys, "argv", command)
-            status, told = 0, ""
-            try:
-                runpy.run_path(command[0], run_name="__main__")
-            except SystemExit as end:  # what the interpreter makes of it
-                status, told = (1, f"{end.code}\n") if isinstance(end.code, str) else (end.code or 0, "")
-            out, err = capfd.readouterr()
-            err += told
+        given = ["--judge", model, "--base_url", url, "--cases", CASES, "--output", output, "--limit", limit]
+        given += ["--max_retries", 0, "--timeout", 5]
+        done = run_recipe("judge", *given, *options, launch=() if process else None)
         file = output / "verdicts.jsonl"
         verdicts = list(read_records(file, Verdict)) if file.exists() else []
-        lines = [line for line in err.replace("\r", "\n").split("\n") if line.strip() and "verdict/s" not in line]
-        lines = [line for line in lines if "s/verdict" not in line and line != FREE]
-        return status, out, lines, verdicts
+        lines = [line for line in done.stderr.replace("\r", "\n").split("\n") if line.strip() and line != FREE]
+        lines = [line for line in lines if "verdict/s" not in line and "s/verdict" not in line]
+        return done.returncode, done.stdout, lines, verdicts
 
     return start
 
@@ -65,10 +49,9 @@ def keys(verdicts):
     return [(verdict.case_id, verdict.order) for verdict in verdicts]
 
 
-@pytest.mark.parametrize("process", [True, False])
-def test_the_first_cases_are_judged_and_a_second_run_has_nothing_to_do(judge, process):
+def test_the_first_cases_are_judged_and_a_second_run_has_nothing_to_do(judge):
     with EndpointDouble(good_answer) as endpoint:
-        status, out, told, verdicts = judge(endpoint.url, process=process)
+        status, out, told, verdicts = judge(endpoint.url, process=True)
         assert (status, told) == (0, [])
         first = [case.id for case in read_cases(CASES)][:4]
         assert sorted(verdict.case_id for verdict in verdicts) == sorted(first)
@@ -77,19 +60,10 @@ def test_the_first_cases_are_judged_and_a_second_run_has_nothing_to_do(judge, pr
         assert "4 cases, 4 verdicts (4 new)" in out
         assert "valid rate 1.000" in out
         assert len(endpoint.asked) == 4
-        status, out, told, again = judge(endpoint.url, process=process)
+        status, out, told, again = judge(endpoint.url)
         assert (status, told, again) == (0, [], verdicts)
         assert "4 verdicts (0 new)" in out
         assert len(endpoint.asked) == 4
-
-
-@pytest.mark.parametrize("rubric", ["medical_pairwise", "just_eval_pairwise"])
-def test_pairs_are_judged_by_a_json_rubric(judge, rubric):
-    with EndpointDouble(good_answer) as endpoint:
-        status, _, told, verdicts = judge(endpoint.url, "--rubric", rubric, limit=2)
-        assert (status, told) == (0, [])
-        assert len(verdicts) == len(set(keys(verdicts))) == len(endpoint.asked) == 2 * 3
-        assert all(verdict.valid and verdict.choices for verdict in verdicts)
 
 
 @pytest.mark.parametrize(
@@ -132,17 +106,6 @@ def test_failures_that_pass_are_counted_and_tried_again(judge):
         assert len(before) == 4
         status, _, told, after = judge(endpoint.url, limit=6)
         assert (status, told, len(set(keys(after)))) == (0, [], 6)
-
-
-@pytest.mark.parametrize("process", [True, False])
-def test_an_endpoint_that_is_down_is_one_line(judge, process):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
-    status, _, told, verdicts = judge(url, process=process)
-    assert (status, verdicts) == (1, [])
-    assert len(told) == 1
-    assert "ConnectError" in told[0]
-    assert url in told[0]
 
 
 def test_an_answer_that_cannot_be_read_is_recorded_as_invalid(judge):
@@ -364,23 +327,6 @@ def test_a_reasoning_model_is_asked_without_what_it_does_not_take(judge):
         assert all("top_logprobs" not in body and body["seed"] == 0 for body in bodies)
         assert len(endpoint.asked) <= 12 + 2 * 8
         assert judge(endpoint.url, limit=12)[3] == verdicts  # the same judge: its folder goes on
-
-
-def test_thoughts_are_no_part_of_a_rationale_and_no_answer_is_said_why(judge):
-    def spent(body):
-        usage = {"prompt_tokens": 9, "completion_tokens": 512, "completion_tokens_details": {"reasoning_tokens": 512}}
-        return answer("", finish_reason="length", usage=usage)
-
-    def tagged(body):
-        return answer(f"<think>\nScore: Doctor 1: 1 points.\n</think>\n\n{good_text(body)}")
-
-    with EndpointDouble(tagged, spent) as endpoint:
-        status, out, told, verdicts = judge(endpoint.url, "--concurrency", 1, limit=2)
-        assert (status, told) == (0, [])
-        assert (verdicts[0].rationale, verdicts[0].scores) == ("All of them help.", (4, 4, 4))
-        why = "the answer is empty: 512 tokens were spent on thinking; a larger --max_new_tokens may leave room for an answer"
-        assert verdicts[1].error == why
-        assert f"invalid, 1: {why}" in out
 
 
 @pytest.fixture

@@ -33,6 +33,7 @@ JUDGES = {
     "baseline": ("baseline:BM25 to the question",),
     "embedding": ("baseline:embedding to the question", "--encoder", ENCODER),
     "endpoint": ("openai:m", "--base_url", "URL", "--concurrency", 1, "--score_decoding", "free"),
+    "endpoint, criteria": ("openai:m", "--base_url", "URL", "--concurrency", 1, "--rubric", "checklist"),
 }
 
 

@@ -83,9 +83,9 @@ def test_a_run_leaves_weights_card_and_record(stage1: tuple[Path, str], tiny_mod
 
 
 def test_a_trained_checkpoint_judges(stage1: tuple[Path, str], tmp_path: Path) -> None:
-    from automedeval import Case, Judge
+    from automedeval import Case, load_judge
 
-    judge = Judge.from_pretrained(str(stage1[0]), chat={"max_new_tokens": 8})
+    judge = load_judge(str(stage1[0]), chat={"max_new_tokens": 8})
     responses = [{"model": "a", "text": "Rest."}, {"model": "b", "text": "Run."}]
     (verdict,) = judge([Case.from_dict({"id": "1", "question": "A cold?", "responses": responses})])
     assert verdict.valid

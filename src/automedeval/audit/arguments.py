@@ -6,7 +6,6 @@ from automedeval.audit import biases, criteria, trials
 from automedeval.cli import TableArguments
 from automedeval.records import RecordError, check_least
 from automedeval.rubrics import Rubric
-from automedeval.rubrics.rubric import POINTS
 from automedeval.stats.bootstrap import RESAMPLES
 
 CHECKS = (*biases.CHECKS, *trials.CHECKS)
@@ -58,10 +57,6 @@ class AuditArguments(TableArguments):
     criteria_at_once: int = field(
         default=4,
         metadata={"help": "checklist: the number of criteria in one prompt that is audited beside one at a time"},
-    )
-    points: str = field(
-        default="hidden",
-        metadata={"help": "checklist: whether the prompt shows the points of the criteria", "choices": list(POINTS)},
     )
     attacks: int | None = field(
         default=None, metadata={"help": "number of attacks per case, drawn by --seed; default: all"}

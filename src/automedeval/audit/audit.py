@@ -171,7 +171,7 @@ def _measure_criteria(run: _Run, rubric: Rubric) -> _Measured | None:
     run.notes += english_only(cases.records, "planted texts")
     run.output.mkdir(parents=True, exist_ok=True)
     decoding = "auto" if args.score_decoding == "both" else args.score_decoding
-    judge = run.load(rubric, points=args.points, score_decoding=decoding)
+    judge = run.load(rubric, score_decoding=decoding)
     clean, changes = {}, {}
     for name, each in criteria.variants_of(judge, args.criteria_at_once).items():
         clean[name], changes[name] = criteria.judge_changed(

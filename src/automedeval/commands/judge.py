@@ -14,8 +14,9 @@ import itertools
 import json
 import shlex
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
@@ -26,21 +27,18 @@ from automedeval.introspection.mistakes import read_recorded
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.default_judge import UNTRAINED, VARIABLE, default_judge, default_rubric
 from automedeval.judges.judge import judge_rubric, load_judge, planner
+from automedeval.judges.prompt_judge import PromptJudge
 from automedeval.judges.requests import Request, Requests
-from automedeval.judges.run import (
-    dry_run,
-    judge_by_files,
-    judge_missing,
-    refuse_failures,
-    summary,
-    verdict_log,
-)
+from automedeval.judges.run import dry_run, judge_by_files, judge_missing, refuse_failures, verdict_log
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.standings import rank
 from automedeval.models.arguments import ChatArguments, EncoderArguments, parse_model
 from automedeval.records import Case, RecordError, check_least, named_file, read_cases, read_text, table_of
 from automedeval.records.journal import Processes, write_whole
-from automedeval.reports.text import printable
+from automedeval.records.log import Log
+from automedeval.reports.facts import lines_of
+from automedeval.reports.text import format_table, printable
 from automedeval.rubrics import Rubric
-from automedeval.rubrics.rubric import POINTS
 
 SAMPLE = Path(automedeval.__file__).parent / "sample"
 
@@ -80,10 +78,6 @@ class JudgeArguments(TableArguments):
         },
     )
     criteria_at_once: int = field(default=1, metadata={"help": "checklist: criteria of the case in one prompt"})
-    points: str = field(
-        default="hidden",
-        metadata={"help": "checklist: whether the prompt shows the points of the criteria", "choices": list(POINTS)},
-    )
     rationale: bool = field(default=True, metadata={"help": "false asks for scores or choices alone"})
     score_decoding: str = field(
         default="auto",
@@ -175,7 +169,7 @@ def main() -> None:
     rubric = judge_rubric(judge_name, args.rubric or asked)
     if args.batch_file and rubric.mode == "checklist":
         raise RecordError(f"--batch_file: {rubric.name} takes several prompts for each response; leave it out")
-    models = [name.strip() for name in args.models.split(",")] if args.models is not None else None
+    models = comma_list(args.models) if args.models is not None else None
     plan = {"orders": args.orders, "seed": args.seed, "runs": args.runs, "baseline": args.baseline, "models": models}
     if args.batch_file and processes.count > 1:
         raise RecordError("--batch_file is written by one process; start the recipe without accelerate")
@@ -188,7 +182,7 @@ def main() -> None:
         return load_judge(
             judge_name, rubric, chat_args, rationale=args.rationale, score_decoding=args.score_decoding, **plan,
             on_overlong=args.on_overlong, name=args.judge_name, cases=cases_of(args), processes=processes,
-            encoder=encoder_args, criteria_at_once=args.criteria_at_once, points=args.points,
+            encoder=encoder_args, criteria_at_once=args.criteria_at_once,
         )  # fmt: skip
 
     # The length of prompts takes a tokenizer, all else about a case no model: it is loaded when the first cases are planned.
@@ -218,7 +212,8 @@ def main() -> None:
             record_run(log.run_file, args, encoder_args, chat_args)
         done = log.done(requests.digests)
         if args.batch_file:
-            answers = [Path(name.strip()) for name in (args.batch_answers or "").split(",") if name.strip()]
+            assert isinstance(judge, PromptJudge), "`complete` takes an endpoint alone"
+            answers = map(Path, comma_list(args.batch_answers))
             missing = (request for request in requests if request.key not in done)
             awaited = judge_by_files(judge, missing, len(requests) - len(done), log, Path(args.batch_file), answers)
         else:
@@ -229,7 +224,7 @@ def main() -> None:
             log.run_file, args, encoder_args, chat_args, timing={"verdicts": log.new, "seconds": round(seconds, 1)}
         )
         if log.new or not awaited:
-            print(summary(log, rubric, requests, seconds, judge.blind_to))
+            print(summary(log, rubric, requests, seconds))
         if awaited:
             print(awaited)
     if judge.chat is not None:
@@ -263,6 +258,32 @@ def what_is_judged(args: JudgeArguments, judge: str) -> list[str]:
     return lines
 
 
+def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> str:
+    """Return the standings of the models by this judge's verdicts, old and new, the counts of the run, and what is known."""
+    # What a ranking does not need is left out: this holds all cases and verdicts in memory.
+    shown = {each.case.id: replace(each.case, question="", reference=None) for each in requests}
+    cases, verdicts = Cases(list(shown.values()), requests.file), []
+    for verdict in log.records():
+        if verdict.case_id in shown and max(verdict.order) < len(shown[verdict.case_id].responses):
+            extra = {
+                name: verdict.extra[name] for name in ("blind_to", "clipped", "truncated") if name in verdict.extra
+            }
+            verdicts.append(replace(verdict, raw="", rationale=None, usage={}, extra=extra))
+    table, known = rank(cases, verdicts, rubric, log.path) if verdicts else ([], None)
+    errors = Counter(verdict.error for verdict in verdicts if not verdict.valid)
+    per_case = len(requests) / len(cases)
+    rate = f"{log.new / per_case / seconds:.2f} cases/s, " if log.new and seconds else ""
+    counts = f"{len({each.case_id for each in verdicts})} cases, {len(verdicts)} verdicts ({log.new} new), {rate}"
+    for key, what in (("clipped", "clipped to fit"), ("truncated", "cut off at --max_new_tokens")):
+        count = sum(key in verdict.extra for verdict in verdicts)
+        counts += f"{count} {what}, " if count else ""
+    valid_rate = 1 - errors.total() / len(verdicts) if verdicts else 0.0
+    lines = [f"\n{' by '.join(log.author)}", format_table(table)]
+    lines += [f"  invalid, {count}: {error}" for error, count in sorted(errors.items())[:8]]
+    lines += [f"{counts}valid rate {valid_rate:.3f}", *(lines_of(known) if known else ())]
+    return "\n".join([*lines, f"verdicts: {log.path}"])
+
+
 def report_command(args: JudgeArguments, output: Path) -> str:
     """Return the command that makes the report of these verdicts."""
     words = ["automedeval", "report", "--verdicts", str(output), "--cases", args.file]
@@ -272,15 +293,15 @@ def report_command(args: JudgeArguments, output: Path) -> str:
     return shlex.join([*words, "--output", f"reports/{output.name}"])
 
 
-def cases_file(given: list[str], output: Path, log_args: LogArguments, processes: Processes) -> str:
+def cases_file(files: list[str], output: Path, log_args: LogArguments, processes: Processes) -> str:
     """Return the file of the cases; logs are joined into one beside the verdicts.
 
     Raises:
         RecordError: a fault of `join_logs`, or the file is there with other cases.
     """
-    if len(given) == 1 and not is_log(given[0]):
-        return given[0]
-    cases, notes = join_logs(given, log_args)
+    if len(files) == 1 and not is_log(files[0]):
+        return files[0]
+    cases, notes = join_logs(files, log_args)
     file = output / "cases.jsonl"
     text = "".join(json.dumps(case.to_dict()) + "\n" for case in cases)
     if file.exists() and read_text(file) != text:

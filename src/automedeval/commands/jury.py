@@ -11,7 +11,7 @@ the jury is worth. Three equal judges are worth one. Without ratings it prints t
 high where all judges are right.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -56,43 +56,41 @@ def main() -> None:
     judges, notes = read_verdicts(args.verdicts, cases, args.rubric)
     check_judges(judges, Path(args.output))
     people = read_ratings(args.ratings, cases) if args.ratings else None
-    scores = np.stack(
-        [np.full(cases.responses, np.nan) if (row.values is None) else row.values for row in rows_of(judges)]
-    )
-    known = ~np.isnan(scores)
-    combined = divide(np.where(known, scores, 0.0).sum(axis=0), known.sum(axis=0))
+    unscored = np.full(cases.responses, np.nan)
+    scores = np.stack([unscored if row.values is None else row.values for row in rows_of(judges)])
+    combined = divide(np.nansum(scores, axis=0), (~np.isnan(scores)).sum(axis=0))
     settings = digest(
         [[[*judge.verdicts[0].author, judge.settings] for judge in judges], combined.round(9).tolist()], allow_nan=True
     )
     verdicts = verdicts_of(cases, judges, combined, scores, settings)
     if people is None:
-        what, found, votes = "correlations of the judges' scores, not of their errors", correlations(scores), None
+        what, correlated, votes = "correlations of the judges' scores, not of their errors", correlations(scores), None
     else:
         errors = scores - people.scores
-        what, found, votes = "correlations of the judges' errors", correlations(errors), effective_votes(errors)
+        what, correlated, votes = "correlations of the judges' errors", correlations(errors), effective_votes(errors)
     output = Path(args.output)
     output.mkdir(parents=True, exist_ok=True)
     record_run(output / "run.json", args)
     record = {
         "judges": [judge.name for judge in judges],
         "what": what,
-        "correlations": [[None if np.isnan(value) else float(value) for value in line] for line in found],
+        "correlations": [[None if np.isnan(value) else float(value) for value in line] for line in correlated],
         "effective_votes": votes,
         "notes": notes,
     }
     write_json(output / "jury.json", record)
     write_lines(output / "verdicts.jsonl", (verdict.to_dict() for verdict in verdicts))
-    told = [f"{what}:"]
+    lines = [f"{what}:"]
     for one, judge in enumerate(judges):
         for two in range(one):
-            value = "not known" if np.isnan(found[one, two]) else f"{found[one, two]:.3f}"
-            told.append(f"  {judges[two].name}, {judge.name}: {value}")
+            value = "not known" if np.isnan(correlated[one, two]) else f"{correlated[one, two]:.3f}"
+            lines.append(f"  {judges[two].name}, {judge.name}: {value}")
     if people is not None:
-        told.append(f"effective votes: {'not known' if votes is None else f'{votes:.2f}'} of {len(judges)}")
-    told += [f"note: {note}" for note in notes]
+        lines.append(f"effective votes: {'not known' if votes is None else f'{votes:.2f}'} of {len(judges)}")
+    lines += [f"note: {note}" for note in notes]
     valid = sum(verdict.valid for verdict in verdicts)
-    told.append(f"{len(verdicts):,} verdicts, {len(verdicts) - valid:,} invalid: {output / 'verdicts.jsonl'}")
-    print("\n".join(map(printable, told)))
+    lines.append(f"{len(verdicts):,} verdicts, {len(verdicts) - valid:,} invalid: {output / 'verdicts.jsonl'}")
+    print("\n".join(map(printable, lines)))
 
 
 def check_judges(judges: list[JudgeVerdicts], output: Path) -> None:
@@ -114,25 +112,24 @@ def verdicts_of(
     cases: Cases, judges: list[JudgeVerdicts], combined: np.ndarray, scores: np.ndarray, settings: str
 ) -> list[Verdict]:
     """Return the jury's verdict on each case on which a judge gave a verdict, in the order of the file."""
-    given = np.sum([judge.given for judge in judges], axis=0) > 0
+    judged = np.any([judge.given > 0 for judge in judges], axis=0)
     blind = [judge.blind_to for judge in judges if judge.blind_to is not None]
     asked = np.any([judge.asked for judge in judges], axis=0)
-    found = []
+    verdicts = []
     for number in cases.file_order:
-        if not given[number]:
+        if not judged[number]:
             continue
         case, span = cases.records[number], slice(cases.start[number], cases.start[number + 1])
         order = tuple(np.flatnonzero(asked[span]).tolist())
-        values = combined[span]
-        known = [index for index in order if not np.isnan(values[index])]
-        expected = tuple(float(values[i]) if i in known else None for i in range(len(values))) if known else None
+        valid = not np.isnan(combined[span]).all()
+        values = tuple(None if np.isnan(value) else float(value) for value in combined[span])
         votes = (~np.isnan(scores[:, span])).sum(axis=0).tolist()
         extra = {"models": case.models, "votes": votes, "case_digest": case.digest, "settings": settings}
         if len(blind) == len(judges):
             extra["blind_to"] = [kind for kind in blind[0] if all(kind in each for each in blind)]
         if empty := [case.models[index] for index in order if case.responses[index].is_empty]:
             extra["empty"] = empty
-        error = None if known else "no judge has a valid score of any response"
-        verdict = Verdict(case.id, "jury", judges[0].rubric_name, order, valid=bool(known), error=error)
-        found.append(Verdict(**{**vars(verdict), "expected_scores": expected, "extra": extra}))
-    return found
+        error = None if valid else "no judge has a valid score of any response"
+        verdict = Verdict(case.id, "jury", judges[0].rubric_name, order, valid=valid, error=error, extra=extra)
+        verdicts.append(replace(verdict, expected_scores=values if valid else None))
+    return verdicts

@@ -2,15 +2,13 @@
 
 import itertools
 import math
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from automedeval.judges.empty import put_empty_lowest
 from automedeval.judges.requests import Request, plan_apart
-from automedeval.models.base import Answer
-from automedeval.records import Case, RecordError, Verdict
+from automedeval.records import Case, Verdict
 from automedeval.rubrics import Rubric
 
 WINDOW = 512  # requests that are sorted by length and batched together
@@ -38,24 +36,6 @@ def shared_sizes(total: int, processes: int) -> Iterator[int]:
         total -= size * processes
 
 
-def shorten_longest(texts: list[str], over: int) -> int | None:
-    """Cut the longest text, in place, by about `over` tokens, at most by half; return its index, None if all are short.
-
-    Blanks around a text go before any of its words. A word is cut in two only where it is long, as in languages that put no
-    blanks between words.
-    """
-    slot = max(range(len(texts)), key=lambda index: len(texts[index]))
-    text = texts[slot].strip()
-    if text != texts[slot]:
-        texts[slot] = text
-        return slot
-    if len(text) < 80:
-        return None
-    cut = text[: max(len(text) - 3 * over - 8, len(text) // 2)]
-    texts[slot] = re.sub(r"\s\S{0,30}\Z", "", cut).rstrip() + " …"
-    return slot
-
-
 class BaseJudge(ABC):
     """Plan which requests a case takes, and judge them.
 
@@ -63,7 +43,6 @@ class BaseJudge(ABC):
         name, rubric_name: the `judge` and the `rubric` of the verdicts.
         wording: the rubric as it was read; None if the judge follows none.
         chat: the model, None where there is none.
-        on_overlong: "error", "skip" or "clip", see `Judge`.
         apart: whether each response is judged by itself, so that other responses do not change its score.
         blind_to: the kinds of danger that a judge made like this one cannot see; None: not known. See `reports.facts`.
     """
@@ -71,8 +50,7 @@ class BaseJudge(ABC):
     name: str | None
     rubric_name: str
     wording: Rubric | None = None
-    chat: Any
-    on_overlong = "error"
+    chat: Any = None
     apart = False
     blind_to: Sequence[str] | None = None
 
@@ -98,99 +76,31 @@ class BaseJudge(ABC):
         """Whether verdicts compare two responses by choices, or say which criteria are met; else they score each response."""
         return self.wording is not None and self.wording.scale is None
 
+    @property
+    def batched(self) -> bool:
+        """Whether requests are answered in batches, on which the last digits of an answer depend."""
+        return self.chat is None or self.chat.batched
+
     @abstractmethod
     def plan(self, case: Case) -> list[Request]:
         """Return the requests that this case takes."""
 
-    def prompt(self, request: Request, texts: Sequence[str] | None = None) -> Any:
-        """Render a request; `texts`, in slot order, take the place of the case's responses.
-
-        A judge without prompts reads the request itself.
-        """
-        return request
-
-    def overflow(self, prompts: Sequence[Any]) -> list[int]:
-        """Return for each prompt by how many tokens it exceeds the context window; 0 or less fits."""
-        return [0] * len(prompts) if self.chat is None else self.chat.overflow(prompts)
-
-    def answer(self, prompts: Sequence[Any], wanted: Sequence[bool]) -> Iterator[tuple[int, Any]]:
-        """Answer one window of prompts that fit; yield (index, answer) of the wanted ones, in any order."""
-        return self.chat.answer(prompts, wanted)
+    @abstractmethod
+    def answer(self, requests: Sequence[Any], wanted: Sequence[bool]) -> Iterator[tuple[int, Any]]:
+        """Answer one window of requests; yield (index, answer) of the wanted ones, in any order."""
 
     @abstractmethod
     def verdict(self, request: Request, answer: Any, notes: dict[str, Any] | None = None) -> Verdict:
-        """Return the verdict that an answer gives, in the case's order of responses; an `Answer` with an error is invalid."""
-
-    def estimate(self, requests: Sequence[Request]) -> tuple[int, float]:
-        """Return about how many prompt tokens the requests take, and the most that judging them can cost."""
-        return 0, 0.0
+        """Return the verdict that an answer gives, in the case's order of responses."""
 
     def judge(self, requests: Sequence[Request], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Verdict]]:
-        """Judge one window of requests; yield (index, verdict) of the wanted ones as they come.
-
-        A request that an endpoint did not answer gives an invalid verdict with the note `failed`.
-
-        Raises:
-            RecordError: a prompt is longer than the context window and `on_overlong` is "error".
-            ChatError: the chat cannot go on.
-        """
+        """Judge one window of requests; yield (index, verdict) of the wanted ones as they come."""
         wanted = [True] * len(requests) if wanted is None else wanted
-        if not any(wanted):
-            return
-        prompts, sent = [self.prompt(request) for request in requests], []
-        notes: list[dict[str, Any]] = [{} for _ in requests]
-        for index, over in enumerate(self._refused_overflow(requests, prompts)):
-            if over > 0 and self.on_overlong == "clip":
-                prompts[index], over, clipped = self._clip(requests[index])
-                notes[index] = {"clipped": clipped} if clipped else {}
-            if over <= 0:
-                sent.append(index)
-            elif wanted[index]:
-                error = f"the prompt is {over} tokens longer than the context window"
-                yield index, self.verdict(requests[index], Answer(error=error))
-        answers = self.answer([prompts[index] for index in sent], [wanted[index] for index in sent])
-        for place, answer in answers:
-            index = sent[place]
-            if isinstance(answer, Answer) and answer.failed:
-                notes[index]["failed"] = True
-            yield index, self.verdict(requests[index], answer, notes[index])
+        if any(wanted):
+            yield from ((index, self.verdict(requests[index], each)) for index, each in self.answer(requests, wanted))
 
-    @property
-    def overlong_setting(self) -> str:
-        """Return `on_overlong` for a fingerprint: "error" for "skip" too, for the verdicts that there are do not differ."""
-        return "clip" if self.on_overlong == "clip" else "error"
-
-    @property
-    def refuses_overlong(self) -> bool:
-        """Whether a prompt can be too long for this judge to go on; an endpoint's window is not known."""
-        return self.on_overlong == "error" and getattr(self.chat, "batched", False)
-
-    def refuse_overlong(self, requests: Sequence[Request]) -> None:
-        """Raise RecordError, naming the case, if `on_overlong` is "error" and a prompt exceeds the context window."""
-        if self.refuses_overlong:
-            self._refused_overflow(requests, [self.prompt(request) for request in requests])
-
-    def _refused_overflow(self, requests: Sequence[Request], prompts: Sequence[Any]) -> list[int]:
-        excess = self.overflow(prompts)
-        for request, over in zip(requests, excess):
-            if over > 0 and self.on_overlong == "error":
-                too_long = f"case {request.case.id!r} is {over} tokens too long for the context window"
-                raise RecordError(f"{too_long} (--on_overlong skip or clip continues)")
-        return excess
-
-    def _clip(self, request: Request) -> tuple[Any, int, list[str]]:
-        """Shorten the longest response until the prompt fits or all are short; return it, its excess and whose were cut.
-
-        Blanks around a response are left out first.
-        """
-        texts, clipped = [request.case.responses[index].text.strip() for index in request.slots], set()
-        prompt = self.prompt(request, texts)
-        (over,) = self.overflow([prompt])
-        while over > 0 and (slot := shorten_longest(texts, over)) is not None:
-            clipped.add(request.case.models[request.slots[slot]])
-            prompt = self.prompt(request, texts)
-            (over,) = self.overflow([prompt])
-        return prompt, over, sorted(clipped)
+    def refuse_overlong(self, requests: Sequence[Request]) -> None:  # noqa: B027  only prompts can be too long
+        """Raise RecordError, naming the case, if a request has a prompt that this judge refuses because it is too long."""
 
     def record(self, request: Request, error: str | None, notes: dict[str, Any] | None, **values: Any) -> Verdict:
         """Return a verdict, invalid if there is an error, with its origin: models, digest of the case, settings, weights.

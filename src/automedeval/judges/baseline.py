@@ -39,7 +39,6 @@ class BaselineJudge(ApartJudge):
     encoder: TextEncoder | None = None
 
     rubric_name = COUNTED
-    chat = None
     blind_to = UNSEEN
 
     def __post_init__(self) -> None:
@@ -68,7 +67,7 @@ class BaselineJudge(ApartJudge):
         """Yield (index, scores of all responses) of the wanted requests."""
         scores = self._score([request.case for request in prompts])
         ends = np.cumsum([len(request.case.responses) for request in prompts])
-        return ((index, own) for index, own in enumerate(np.split(scores, ends[:-1])) if wanted[index])
+        return ((index, each) for index, each in enumerate(np.split(scores, ends[:-1])) if wanted[index])
 
     def verdict(self, request: Request, answer: np.ndarray, notes: dict[str, Any] | None = None) -> Verdict:
         """Return the verdict of a case's scores, None for a response without words; it is invalid if none is finite."""

@@ -4,17 +4,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from automedeval.judges.base import BaseJudge
+from automedeval.judges.prompt_judge import PromptJudge
 from automedeval.judges.requests import Request, plan_requests
-from automedeval.models.base import Chat, Prompt
+from automedeval.models.base import Answer, Chat, Prompt
 from automedeval.records import Case, RecordError, digest
 from automedeval.rubrics import Rubric, read_rubric
-from automedeval.rubrics.grammar import answer_parts, answer_schema
+from automedeval.rubrics.grammar import ParsedAnswer, answer_parts, answer_schema, parse_verdict, reading_from_values
 from automedeval.rubrics.prompts import judge_messages
 
 
+def read_answer(answer: Answer, rubric: Rubric, slots: int) -> ParsedAnswer:
+    """Return what an answer says by a rubric of the responses in so many slots, or why it cannot be read."""
+    if answer.error:
+        return ParsedAnswer(False, answer.error)
+    if answer.values is not None:
+        return reading_from_values(list(answer.values), rubric, answer.free or None)
+    return parse_verdict(answer.text, rubric, slots, truncated=answer.truncated)
+
+
 @dataclass
-class ChatJudge(BaseJudge):
+class ChatJudge(PromptJudge):
     """A judge that asks a chat by a rubric.
 
     Args:
@@ -24,8 +33,7 @@ class ChatJudge(BaseJudge):
         score_decoding: "constrained" fixes the form of the answer and chooses each score among the allowed values, which
             checkpoints and some servers can; "free" parses what the model writes; "auto" is constrained where the chat can.
         orders, seed, runs, baseline, models: see `plan_requests`.
-        on_overlong: for a prompt longer than the context window: "error" raises RecordError, "skip" records an invalid
-            verdict, "clip" shortens the longest responses until it fits.
+        on_overlong: see `PromptJudge`.
         name: what verdicts record as their judge; by default the chat's name.
 
     Raises:

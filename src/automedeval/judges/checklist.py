@@ -1,19 +1,19 @@
 """Judge one response at a time by the criteria of its case: each is met, not met, or could not be read."""
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from automedeval.judges.base import BaseJudge
-from automedeval.judges.chat_judge import ChatJudge
+from automedeval.judges.chat_judge import ChatJudge, read_answer
+from automedeval.judges.prompt_judge import answer_groups
 from automedeval.judges.requests import Request
 from automedeval.models.base import Answer, Prompt
 from automedeval.models.constraints import UNSEEN
-from automedeval.records import RecordError, Verdict, check_choice, check_least, digest
-from automedeval.rubrics.grammar import parse_verdict, reading_from_values
-from automedeval.rubrics.rubric import POINTS, READINGS, Rubric
+from automedeval.records import RecordError, Verdict, check_least, digest
+from automedeval.rubrics.rubric import READINGS, Rubric
 from automedeval.stats.checklist import checklist_score
 
 
@@ -51,9 +51,9 @@ class OfCriteria(BaseJudge):
         points = [each.points for each in request.case.criteria]
         score = checklist_score(points, met)._asdict()
         shown = [None if chance is None else round(chance, 5) for chance in chances]
-        found = {"met": list(met), "met_probabilities": shown}
-        found |= {name: None if value is None else round(value, 6) for name, value in score.items()}
-        return self.record(request, None, notes, checklist=found, **values)
+        checklist = {"met": list(met), "met_probabilities": shown}
+        checklist |= {name: None if value is None else round(value, 6) for name, value in score.items()}
+        return self.record(request, None, notes, checklist=checklist, **values)
 
 
 @dataclass
@@ -64,22 +64,19 @@ class ChecklistJudge(OfCriteria, ChatJudge):
 
     Args:
         criteria_at_once: criteria in one prompt. If its answer cannot be read, all of them are unread.
-        points: one of `POINTS`.
     """
 
     criteria_at_once: int = 1
-    points: str = "hidden"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_least(self, 1, "criteria_at_once")
-        check_choice("points", self.points, POINTS)
         if self.wording.mode != "checklist":
             raise RecordError(f"the rubric {self.wording.name} has its own criteria, and takes none of a case")
 
     @cached_property
     def fingerprint(self) -> str:
-        return digest([super().fingerprint, self.criteria_at_once, self.points])
+        return digest([super().fingerprint, self.criteria_at_once])
 
     def estimate(self, requests: Sequence[Request]) -> tuple[int, float]:
         return self.chat.estimate([prompt for request in requests for prompt in self.prompt(request)])
@@ -92,10 +89,10 @@ class ChecklistJudge(OfCriteria, ChatJudge):
         """Return the rubric with the criteria of each prompt."""
         criteria, each = request.case.criteria, self.criteria_at_once
         starts = range(0, len(criteria), each)
-        return [self.wording.about(criteria[start : start + each], self.points) for start in starts]
+        return [self.wording.about(criteria[start : start + each]) for start in starts]
 
     def overflow(self, prompts: Sequence[list[Prompt]]) -> list[int]:
-        return [max(self.chat.overflow(own)) for own in prompts]
+        return [max(self.chat.overflow(each)) for each in prompts]
 
     def answer(
         self, prompts: Sequence[list[Prompt]], wanted: Sequence[bool]
@@ -106,20 +103,11 @@ class ChecklistJudge(OfCriteria, ChatJudge):
         """
         if self.chat.batched:  # one window for each response: its prompts share all but their ends
             for index in (index for index, want in enumerate(wanted) if want):
-                yield (
-                    index,
-                    [answer for _, answer in sorted(self.chat.answer(prompts[index]), key=lambda each: each[0])],
-                )
+                answers = dict(self.chat.answer(prompts[index]))
+                yield index, [answers[place] for place in sorted(answers)]
             return
-        owners = [index for index, own in enumerate(prompts) for _ in own]
-        found: dict[int, dict[int, Answer]] = defaultdict(dict)
-        every = [prompt for own in prompts for prompt in own]
-        for place, answer in self.chat.answer(every, [wanted[owner] for owner in owners]):
-            owner = owners[place]
-            found[owner][place] = answer
-            if len(found[owner]) == len(prompts[owner]):
-                answers = [each for _, each in sorted(found.pop(owner).items())]
-                yield owner, next((each for each in answers if each.failed), answers)
+        for index, group in answer_groups(prompts, wanted, self.chat.answer):
+            yield index, next((each for each in group if each.failed), group)
 
     def verdict(
         self, request: Request, answer: Sequence[Answer] | Answer, notes: dict[str, Any] | None = None
@@ -129,40 +117,28 @@ class ChecklistJudge(OfCriteria, ChatJudge):
             return self.record(request, answer.error, notes)
         met: list[bool | None] = []
         chances: list[float | None] = []
-        rationales: list[str] = []
-        errors: list[str] = []
-        usage: Counter[str] = Counter()
+        readings = []
         for each, rubric in zip(answer, self._parts(request), strict=True):
-            choices, chance, rationale, error = _read(each, rubric)
-            met += [choices.get(criterion.name) for criterion in rubric.criteria]
-            chances += [chance.get(criterion.name) for criterion in rubric.criteria]
-            rationales += [rationale] if rationale else []
-            errors += [error] if error else []
-            usage.update(each.usage)
+            readings.append(reading := read_answer(each, rubric, 1))
+            choices = reading.choices or {}
+            odds = dict(zip(rubric.output_criteria, each.probabilities or ())) if reading.valid else {}
+            for criterion in rubric.criteria:
+                name = criterion.name
+                met.append(choices[name] == READINGS[0] if name in choices else None)
+                chances.append(odds[name][rubric.choices[READINGS[0]]] if name in odds else None)
+        errors = [reading.error for reading in readings if not reading.valid]
+        if len(errors) < len(readings):
+            self.chat.accepted = True
         extra = dict(notes or {})
         extra |= {"truncated": True} if any(each.truncated for each in answer) else {}
         extra |= {"unread": errors} if errors else {}
         if (unseen := max(each.unseen for each in answer)) > UNSEEN:
             extra["unseen_probability"] = round(unseen, 5)
-        if len(errors) < len(answer):
-            self.chat.accepted = True
-        values: dict[str, Any] = {"usage": dict(usage), "raw": "\n".join(each.text for each in answer)}
-        if len(errors) < len(answer):
-            values["rationale"] = "\n".join(rationales) or None
-        return self.checklist(request, met, chances, extra, errors[0] if errors else None, **values)
-
-
-def _read(answer: Answer, rubric: Rubric) -> tuple[Mapping[str, bool], Mapping[str, float], str | None, str | None]:
-    """Return what an answer says of each criterion, with what probability, its rationale, and why it cannot be read."""
-    if answer.error:
-        return {}, {}, None, answer.error
-    if answer.values is not None:
-        reading = reading_from_values(list(answer.values), rubric, answer.free or None)
-    else:
-        reading = parse_verdict(answer.text, rubric, 1, truncated=answer.truncated)
-    if not reading.valid:
-        return {}, {}, None, reading.error
-    met = {name: choice == READINGS[0] for name, choice in (reading.choices or {}).items()}
-    word = rubric.choices[READINGS[0]]
-    chances = {name: odds[word] for name, odds in zip(rubric.output_criteria, answer.probabilities or ())}
-    return met, chances, reading.rationale, None
+        rationale = "\n".join(reading.rationale for reading in readings if reading.valid and reading.rationale) or None
+        usage: Counter[str] = Counter()
+        for each in answer:
+            usage.update(each.usage)
+        return self.checklist(
+            request, met, chances, extra, errors[0] if errors else None,
+            rationale=rationale, usage=dict(usage), raw="\n".join(each.text for each in answer),
+        )  # fmt: skip

@@ -68,13 +68,13 @@ def read_support(cases: Sequence[tuple[Case, int]], encoder: Any) -> list[list[f
         for text in (question_text(case.question), case.responses[slot].text)
     }
     whole = {each.criterion: [readable(each.criterion)] for case, _ in cases for each in case.criteria}
-    given = sorted({*cut, *whole})
-    reads = dict(zip(given, encoder.reads(list(map(readable, given)))))
-    every = sorted({piece for texts in (cut, whole) for text, own in texts.items() if reads[text] for piece in own})
-    tokens = {piece: found for piece, (_, found) in zip(every, encoder.encode_tokens(every))}
+    texts = sorted({*cut, *whole})
+    reads = dict(zip(texts, encoder.reads(list(map(readable, texts)))))
+    every = sorted({piece for sides in (cut, whole) for text, cuts in sides.items() if reads[text] for piece in cuts})
+    tokens = {piece: vectors for piece, (_, vectors) in zip(every, encoder.encode_tokens(every))}
     sides, criteria = (
-        {text: [tokens[each] for each in own if reads[text] and len(tokens[each])] for text, own in texts.items()}
-        for texts in (cut, whole)
+        {text: [tokens[each] for each in cuts if reads[text] and len(tokens[each])] for text, cuts in side.items()}
+        for side in (cut, whole)
     )
     return [
         [
@@ -105,7 +105,6 @@ class CriteriaJudge(OfCriteria, ApartJudge):
     models: Sequence[str] | None = None
     name: str | None = None
 
-    chat = None
     blind_to = UNSEEN
     rubric_name = CHECKLIST
 
@@ -128,8 +127,8 @@ class CriteriaJudge(OfCriteria, ApartJudge):
         for start in range(0, len(prompts), CHUNK):
             some = range(start, min(start + CHUNK, len(prompts)))
             if any(wanted[index] for index in some):
-                found = read_support([(prompts[i].case, prompts[i].slots[0]) for i in some], self.encoder)
-                yield from ((index, each) for index, each in zip(some, found) if wanted[index])
+                supports = read_support([(prompts[i].case, prompts[i].slots[0]) for i in some], self.encoder)
+                yield from ((index, each) for index, each in zip(some, supports) if wanted[index])
 
     def verdict(self, request: Request, answer: Sequence[float], notes: dict[str, Any] | None = None) -> Verdict:
         chances = [None if np.isnan(each) else float(expit(SLOPE * (each - EVEN))) for each in answer]

@@ -8,7 +8,6 @@ from typing import Any
 
 from automedeval.judges.requests import Request
 from automedeval.rubrics import Rubric
-from automedeval.rubrics.slots import by_response
 
 KINDS = {"scores": int, "expected_scores": float}  # the scores of a verdict
 
@@ -38,36 +37,33 @@ def put_empty_lowest(
             return None, values | {"choices": {each.name: each.neutral for each in rubric.criteria}}
         names = [name for name in KINDS if name in values]
         # Whether a judge of whole scores gives expected ones too is told by its answer alone.
-        given = names[:1] + [name for name in names[1:] if values[name] is not None]
-        lowest: dict[str, Any] = {name: by_response([KINDS[name](low)] * len(empty), empty, count) for name in given}
+        names = names[:1] + [name for name in names[1:] if values[name] is not None]
+        values = values | {name: [None] * count for name in names}
         if rubric.scores_criteria:
-            lowest["criterion_scores"] = {
-                each.name: list(by_response([low] * len(empty), empty, count)) for each in rubric.criteria
-            }
-        return None, values | lowest
-    if error is not None or not answered:
+            values["criterion_scores"] = {each.name: [None] * count for each in rubric.criteria}
+    elif error is not None or not answered:
         return error, values
-    found = dict(values)
+    values = dict(values)
     for name, kind in KINDS.items():
         if values.get(name) is not None:
-            found[name] = _lowered(values[name], empty, answered, None if low is None else kind(low))
+            values[name] = _lowered(values[name], empty, answered, None if low is None else kind(low))
     if values.get("criterion_scores"):
-        found["criterion_scores"] = {
-            name: list(_lowered(own, empty, answered, low)) for name, own in values["criterion_scores"].items()
+        values["criterion_scores"] = {
+            name: list(_lowered(scores, empty, answered, low)) for name, scores in values["criterion_scores"].items()
         }
     if values.get("choices") and rubric is not None:
         better = {each.name for each in rubric.criteria if each.polarity == "better"}
         name = request.case.models[answered[0]]
-        found["choices"] = {
+        values["choices"] = {
             criterion: name if criterion in better else choice for criterion, choice in values["choices"].items()
         }
-    return None, found
+    return None, values
 
 
-def _lowered(given: Sequence[float | None], empty: list[int], answered: list[int], low: float | None) -> tuple:
+def _lowered(scores: Sequence[float | None], empty: list[int], answered: list[int], low: float | None) -> tuple:
     """Return the scores of a case's responses with those of the empty ones at `low`; None: at most the lowest of the others."""
     lows: dict[int, float | None] = dict.fromkeys(empty, low)
     if low is None:
         for index in empty:
-            lows[index] = min((each for slot in [*answered, index] if (each := given[slot]) is not None), default=None)
-    return tuple(lows.get(index, value) for index, value in enumerate(given))
+            lows[index] = min((each for slot in [*answered, index] if (each := scores[slot]) is not None), default=None)
+    return tuple(lows.get(index, value) for index, value in enumerate(scores))

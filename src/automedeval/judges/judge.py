@@ -8,8 +8,9 @@ from typing import Any
 
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.baseline import BaselineJudge
-from automedeval.judges.chat_judge import ChatJudge
+from automedeval.judges.chat_judge import ChatJudge, read_answer
 from automedeval.judges.checklist import ChecklistJudge
+from automedeval.judges.criteria import CriteriaJudge
 from automedeval.judges.likelihood import LikelihoodJudge
 from automedeval.judges.requests import Request, plan_apart, plan_checklist, plan_requests
 from automedeval.metrics.embedding import EMBEDDINGS
@@ -20,23 +21,15 @@ from automedeval.models.constraints import UNSEEN, slot_odds
 from automedeval.records import Case, RecordError, Verdict
 from automedeval.records.journal import ALONE, Processes
 from automedeval.rubrics import Rubric, read_rubric
-from automedeval.rubrics.grammar import ParsedAnswer, parse_verdict, reading_from_values
+from automedeval.rubrics.grammar import ParsedAnswer
 from automedeval.rubrics.published import PACKAGED, rubric_of
 from automedeval.rubrics.slots import by_response, choice_names
 
-_CHECKLIST = ("criteria_at_once", "points")  # the options of `ChecklistJudge` alone
 _PLAN = ("orders", "seed", "runs", "baseline", "models")  # the options of `plan_requests`
 
 
 class Judge(ChatJudge):
-    """Judge by a rubric with a chat: `ChatJudge` has the arguments."""
-
-    @classmethod
-    def from_pretrained(
-        cls, model: str, rubric: Rubric | str | None = None, *, chat: dict | None = None, **options: Any
-    ) -> BaseJudge:
-        """Return `load_judge(model, rubric, chat, **options)`."""
-        return load_judge(model, rubric, chat, **options)
+    """Judge by a rubric with a chat: `ChatJudge` has the arguments, and `load_judge` loads one by its name."""
 
     def estimate(self, requests: Sequence[Request]) -> tuple[int, float]:
         return self.chat.estimate([self.prompt(request) for request in requests])
@@ -46,12 +39,7 @@ class Judge(ChatJudge):
 
     def verdict(self, request: Request, answer: Answer, notes: dict[str, Any] | None = None) -> Verdict:
         slots, case = request.slots, request.case
-        if answer.error:
-            reading = ParsedAnswer(False, answer.error)
-        elif answer.values is not None:
-            reading = reading_from_values(list(answer.values), self.wording, answer.free or None)
-        else:
-            reading = parse_verdict(answer.text, self.wording, len(slots), truncated=answer.truncated)
+        reading = read_answer(answer, self.wording, len(slots))
         values: dict[str, Any] = {"scores": None, "expected_scores": None, "choices": None}
         odds, unseen = self._odds(answer, reading)
         extra = dict(notes or {})
@@ -67,8 +55,8 @@ class Judge(ChatJudge):
                 values["expected_scores"] = by_response(means, slots, len(case.responses))
         if reading.criterion_scores:
             values["criterion_scores"] = {
-                name: list(by_response(own, slots, len(case.responses)))
-                for name, own in reading.criterion_scores.items()
+                name: list(by_response(scores, slots, len(case.responses)))
+                for name, scores in reading.criterion_scores.items()
             }
         if reading.choices:
             names = choice_names(case.models, slots)
@@ -88,14 +76,14 @@ class Judge(ChatJudge):
         if answer.probabilities or not reading.spans or reading.scores is None or self.wording.scale is None:
             return answer.probabilities, answer.unseen
         low, high = self.wording.scale
-        scale, found = [str(value) for value in range(low, high + 1)], []
+        scale, of_slots = [str(value) for value in range(low, high + 1)], []
         for (start, _), score in zip(reading.spans, reading.scores):
             before = answer.text[:start].rstrip(" \t\r\n")
             odds = slot_odds(answer.tokens, answer.text, before, scale, str(score), None)
             if odds is None or sum(odds.shared.values()) > UNSEEN:
                 return None, 0.0
-            found.append(odds.whole())
-        return [odds.chances for odds in found], max(odds.unseen for odds in found)
+            of_slots.append(odds.whole())
+        return [odds.chances for odds in of_slots], max(odds.unseen for odds in of_slots)
 
 
 def _expected(odds: Sequence[Mapping[str, float]] | None, reading: ParsedAnswer) -> list[float] | None:
@@ -105,10 +93,10 @@ def _expected(odds: Sequence[Mapping[str, float]] | None, reading: ParsedAnswer)
     """
     if not odds:
         criteria = (reading.criterion_scores or {}).values()
-        return [round(sum(own) / len(own), 6) for own in zip(*criteria)] or None
-    means = [sum(int(word) * p for word, p in one.items()) / sum(one.values()) for one in odds]
-    each = len(reading.criterion_scores or "1")  # values of a slot, which follow one another
-    return [round(sum(means[start : start + each]) / each, 6) for start in range(0, len(means), each)]
+        return [round(sum(scores) / len(scores), 6) for scores in zip(*criteria)] or None
+    means = [sum(int(word) * p for word, p in each.items()) / sum(each.values()) for each in odds]
+    count = len(reading.criterion_scores or "1")  # values of a slot, which follow one another
+    return [round(sum(means[start : start + count]) / count, 6) for start in range(0, len(means), count)]
 
 
 def load_judge(
@@ -148,38 +136,36 @@ def load_judge(
             from those that it was published with.
         RubricError: there is no such rubric.
     """
-    if unknown := options.keys() - {each.name for each in fields(ChatJudge)} - set(_CHECKLIST):
+    if unknown := options.keys() - {each.name for each in fields(ChecklistJudge)}:
         raise TypeError(f"load_judge() has no argument {min(unknown)!r}")
     rubric = read_rubric(rubric) if isinstance(rubric, str) else rubric
-    planner(spec, rubric or read_rubric(PACKAGED), seed=seed, **options)  # faults of the options before a download
+    planner(spec, rubric or read_rubric(PACKAGED), **options)  # faults of the options before a download
     rubric = judge_rubric(spec, rubric)
-    planner(spec, rubric, seed=seed, **options)
+    planner(spec, rubric, **options)
     kind, model = parse_model(spec)
-    shared = {name: value for name, value in options.items() if name in ("models", "name")}
-    if not isinstance(chat, ChatArguments):
-        chat = ChatArguments(**{"batch_tokens": 0, **(chat or {})})
+    named = {name: options[name] for name in ("models", "name") if name in options}
+    chat = chat if isinstance(chat, ChatArguments) else ChatArguments(**{"batch_tokens": 0, **(chat or {})})
+    encoder = encoder if isinstance(encoder, EncoderArguments) else EncoderArguments(encoder)
     if kind == "baseline":
-        given = encoder if isinstance(encoder, EncoderArguments) else EncoderArguments(encoder)
-        shared["encoder"] = given.load(chat.device) if model in EMBEDDINGS else None
-        return BaselineJudge(model, None if cases is None else Collection.of(cases), **shared)
+        network = encoder.load(chat.device) if model in EMBEDDINGS else None
+        return BaselineJudge(model, None if cases is None else Collection.of(cases), encoder=network, **named)
+    if kind == "small" and rubric.mode == "checklist":
+        return CriteriaJudge(encoder.load(chat.device), **named)
     if kind == "small":
         try:  # torch is loaded by those who need it
-            from automedeval.judges.criteria import CriteriaJudge
             from automedeval.judges.small import PACKAGED as SMALL
             from automedeval.judges.small import load_small_judge
         except ImportError as error:
             raise RecordError(f"the small judge cannot be loaded: {error}; install automedeval[small]") from None
-        given = encoder if isinstance(encoder, EncoderArguments) else EncoderArguments(encoder)
-        if rubric.mode == "checklist":
-            return CriteriaJudge(given.load(chat.device), **shared)
-        return load_small_judge(Path(model) if model else SMALL, rubric, given, chat.device, **shared)
-    if kind in ("checkpoint", "openai"):
-        if rubric.mode == "checklist":
-            return ChecklistJudge(chat.load(spec, seed, processes), rubric, seed=seed, **options)
-        options = {name: value for name, value in options.items() if name not in _CHECKLIST}
-        return Judge(chat.load(spec, seed, processes), rubric, seed=seed, **options)
-    shared |= {"on_overlong": options.get("on_overlong", "error")}
-    return LikelihoodJudge(chat.load(model, seed, processes), **shared)
+        return load_small_judge(Path(model) if model else SMALL, rubric, encoder, chat.device, **named)
+    if kind == "likelihood":
+        on_overlong = options.get("on_overlong", "error")
+        return LikelihoodJudge(chat.load(model, seed, processes), on_overlong=on_overlong, **named)
+    at_once = options.pop("criteria_at_once", 1)
+    loaded = chat.load(spec, seed, processes)
+    if rubric.mode == "checklist":
+        return ChecklistJudge(loaded, rubric, seed=seed, criteria_at_once=at_once, **options)
+    return Judge(loaded, rubric, seed=seed, **options)
 
 
 def judge_rubric(spec: str, rubric: Rubric | str | None = None) -> Rubric:
@@ -192,12 +178,9 @@ def judge_rubric(spec: str, rubric: Rubric | str | None = None) -> Rubric:
             given rubric has its rubric's id and another wording.
         RubricError: there is no such rubric.
     """
-    given = read_rubric(rubric) if isinstance(rubric, str) else rubric
+    rubric = read_rubric(rubric) if isinstance(rubric, str) else rubric
     kind, model = checked_model(spec)
-    _check_scale(spec, given)
-    if kind == "checkpoint":
-        return rubric_of(model, given)
-    return given or read_rubric(PACKAGED)
+    return rubric_of(model, rubric) if kind == "checkpoint" else rubric or read_rubric(PACKAGED)
 
 
 def planner(spec: str, rubric: Rubric, **options: Any) -> Callable[[Case], list[Request]]:
@@ -206,26 +189,19 @@ def planner(spec: str, rubric: Rubric, **options: Any) -> Callable[[Case], list[
     Raises:
         RecordError: the judge cannot do what the options ask for.
     """
-    kind, _ = parse_model(spec)
-    given = {name: value for name, value in options.items() if name in _PLAN}
-    if rubric.mode == "checklist" and (given.get("orders", "1") != "1" or given.get("baseline")):
+    kind, model = parse_model(spec)
+    plan = {name: value for name, value in options.items() if name in _PLAN}
+    of_criteria, one_order = rubric.mode == "checklist", plan.get("orders", "1") == "1" and not plan.get("baseline")
+    if of_criteria and not one_order:
         raise RecordError("a checklist shows each response by itself: no --orders and no --baseline")
     if kind in ("checkpoint", "openai"):
-        return partial(plan_requests, rubric=rubric, **given)
-    if given.get("orders", "1") != "1" or given.get("runs", 1) > 1 or given.get("baseline"):
+        return partial(plan_requests, rubric=rubric, **plan)
+    if not one_order or plan.get("runs", 1) > 1:
         raise RecordError(f"--judge {spec}: sees each response once, by itself: no --orders, --runs or --baseline")
-    _check_scale(spec, rubric)
-    reads_criteria = kind == "small" and rubric.mode == "checklist"
-    return partial(plan_checklist if reads_criteria else plan_apart, models=given.get("models"))
-
-
-def _check_scale(spec: str, rubric: Rubric | None) -> None:
-    kind, model = parse_model(spec)
-    if kind == "small" and rubric and rubric.mode == "checklist":
-        if model:
-            raise RecordError(f"--judge {spec}: reads a scale; criteria are read by the packaged small judge alone")
-        return
-    if kind in ("likelihood", "baseline") and rubric and rubric.mode == "checklist":
+    if of_criteria and kind != "small":
         raise RecordError(f"--rubric {rubric.id}: --judge {spec} reads no criteria")
-    if kind == "small" and rubric and not rubric.scale:
+    if of_criteria and model:
+        raise RecordError(f"--judge {spec}: reads a scale; criteria are read by the packaged small judge alone")
+    if kind == "small" and not of_criteria and not rubric.scale:
         raise RecordError(f"--rubric {rubric.id}: gives choices, and a small judge reads a scale")
+    return partial(plan_checklist if of_criteria else plan_apart, models=plan.get("models"))

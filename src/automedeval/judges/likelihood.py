@@ -1,12 +1,12 @@
 """Judge by log-likelihoods: how likely a response makes the question. Nothing is generated."""
 
 import math
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from automedeval.judges.base import ApartJudge
+from automedeval.judges.prompt_judge import PromptJudge, answer_groups
 from automedeval.judges.requests import Request
 from automedeval.models.base import Answer
 from automedeval.records import Verdict, digest
@@ -17,7 +17,7 @@ from automedeval.rubrics.slots import by_response
 
 
 @dataclass
-class LikelihoodJudge(ApartJudge):
+class LikelihoodJudge(ApartJudge, PromptJudge):
     """Scores a response by how likely it makes the question: the mean log-probability of the question's tokens given it.
 
     The idea of GPTScore (Fu et al. 2023) and BARTScore (Yuan et al. 2021), with any causal checkpoint. It sees relevance
@@ -55,15 +55,8 @@ class LikelihoodJudge(ApartJudge):
     def answer(
         self, prompts: Sequence[list[tuple[str, str]]], wanted: Sequence[bool]
     ) -> Iterator[tuple[int, list[float]]]:
-        """Yield (index, log-probabilities in the order of its pairs) of the wanted requests as their last pair is done."""
-        owners = [index for index, pairs in enumerate(prompts) for _ in pairs]
-        found: dict[int, dict[int, float]] = defaultdict(dict)
-        pairs = [pair for pairs in prompts for pair in pairs]
-        for place, value in self.chat.likelihoods(pairs, [wanted[owner] for owner in owners]):
-            owner = owners[place]
-            found[owner][place] = value
-            if len(found[owner]) == len(prompts[owner]):
-                yield owner, [value for _, value in sorted(found.pop(owner).items())]
+        """Yield (index, log-probabilities in the order of its pairs) of the wanted requests."""
+        return answer_groups(prompts, wanted, self.chat.likelihoods)
 
     def verdict(self, request: Request, answer: list[float] | Answer, notes: dict[str, Any] | None = None) -> Verdict:
         """Return the verdict of log-probabilities in the order of `prompt`; an `Answer` with an error makes it invalid."""

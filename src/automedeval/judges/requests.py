@@ -3,7 +3,6 @@
 A plan depends on the case, the rubric and a seed alone, so that every process, and every start of one, plans the same.
 """
 
-import hashlib
 import itertools
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -48,11 +47,6 @@ class Request:
         """Return the digest of the case as in its file, with its criteria where they are shown."""
         case = self.given or self.case
         return case.checklist_digest if self.checklist else case.digest
-
-    @property
-    def id(self) -> str:
-        """Return the key and the texts as a short string, for a Batch API's custom ids."""
-        return hashlib.sha256(repr((self.key, self.digest)).encode()).hexdigest()[:32]
 
 
 class Requests:

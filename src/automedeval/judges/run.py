@@ -1,22 +1,17 @@
-"""Run a judge over a file of cases: judge what is missing, by files of requests where wanted, and sum the verdicts up."""
+"""Run a judge over a file of cases: judge what is missing, by files of requests where wanted."""
 
 import itertools
 import json
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from automedeval.judges.base import BaseJudge, shared_sizes, windows_of
-from automedeval.judges.leaderboard import Standings
-from automedeval.judges.requests import Request, Requests
-from automedeval.metrics.lexical import words
+from automedeval.judges.prompt_judge import PromptJudge
+from automedeval.judges.requests import Request
 from automedeval.models.base import Answer
 from automedeval.records import RecordError, Verdict
 from automedeval.records.journal import ALONE, Processes
 from automedeval.records.log import Log
-from automedeval.reports.facts import Known, lines_of
-from automedeval.reports.text import format_table
-from automedeval.rubrics import Rubric
 
 
 def verdict_log(folder: Path, judge: BaseJudge, settings: str | None = None, processes: Processes = ALONE) -> Log:
@@ -59,7 +54,7 @@ def judge_missing(
 
     def missing_windows(numbers: Iterable[int]) -> Iterator[tuple[list[Request], list[bool]]]:
         windows = numbered(windows_of(requests, sizes), numbers)
-        if judge.chat is not None and not judge.chat.batched:  # there are no batches whose composition matters
+        if not judge.batched:  # the requests of an endpoint are packed anew
             windows = windows_of(request for window in windows for request in window if request.key not in done)
         for window in windows:
             wanted = [request.key not in done for request in window]
@@ -68,9 +63,8 @@ def judge_missing(
 
     in_turn = range(processes.rank, total, processes.count)
     missing = -(-max(0, total - len(done)) // processes.count)
-    # An endpoint's requests are packed again, which takes many windows at once.
-    batched = judge.chat is None or judge.chat.batched
-    taken = processes.numbers() if processes.numbers and batched else in_turn
+    # An endpoint takes many windows at once.
+    taken = processes.numbers() if processes.numbers and judge.batched else in_turn
     verdicts = (verdict for window, wanted in missing_windows(taken) for _, verdict in judge.judge(window, wanted))
     log.fill((verdict for verdict in verdicts if "failed" not in verdict.extra), missing, name=name)
 
@@ -87,7 +81,7 @@ def numbered(windows: Iterable[list[Request]], numbers: Iterable[int]) -> Iterat
 
 
 def judge_by_files(
-    judge: BaseJudge, requests: Iterable[Request], missing: int, log: Log, file: Path, answers: Iterable[Path]
+    judge: PromptJudge, requests: Iterable[Request], missing: int, log: Log, file: Path, answers: Iterable[Path]
 ) -> str | None:
     """Record the verdicts that files of answers give, and write the requests that are still to be answered.
 
@@ -105,19 +99,21 @@ def judge_by_files(
     """
     from automedeval.models.completions import batch_lines
 
-    known = {name: line for path in answers for name, line in batch_lines(path)}
+    answered = {name: line for path in answers for name, line in batch_lines(path)}
     written: set[str] = set()
     with file.open("w", encoding="utf-8", newline="\n") as stream:
 
         def verdicts() -> Iterator[Verdict]:
             for request in requests:
-                found = judge.chat.advance(judge.prompt(request), known)
-                if isinstance(found, Answer):
-                    yield judge.verdict(request, found)
-                elif found[0] not in written:
-                    line = {"custom_id": found[0], "method": "POST", "url": "/v1/chat/completions", "body": found[1]}
+                answer = judge.chat.advance(judge.prompt(request), answered)
+                if isinstance(answer, Answer):
+                    yield judge.verdict(request, answer)
+                    continue
+                name, body = answer
+                if name not in written:
+                    line = {"custom_id": name, "method": "POST", "url": "/v1/chat/completions", "body": body}
                     stream.write(json.dumps(line) + "\n")
-                    written.add(found[0])
+                    written.add(name)
 
         log.fill(verdicts(), missing)
     if not written:
@@ -143,45 +139,7 @@ def dry_run(judge: BaseJudge, requests: Iterable[Request], done: Collection[tupl
         cases += len({request.case.id for request in missing})
         prompts += len(missing)
         if missing:
-            count, cost = judge.estimate(missing)
+            count, cost = judge.estimate(missing) if isinstance(judge, PromptJudge) else (0, 0.0)
             tokens, worst = tokens + count, worst + cost
     text = f"{cases} cases, {prompts} prompts, {len(done)} judged already, about {tokens:,} prompt tokens"
     return text + (f", at most {worst:.2f} in cost" if worst else "")
-
-
-def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float, blind_to: Sequence[str] | None = None) -> str:
-    """Return the standings of the models by this judge's verdicts, old and new, the counts of the run, and what is known.
-
-    Args:
-        blind_to: the dangers that the judge cannot see, as `BaseJudge` has them.
-    """
-    points: dict[str, list[float]] = {}
-    lengths: dict[str, list[int]] = {}
-    for case in requests.cases():
-        lengths[case.id] = [len(words(response.text)) for response in case.responses]
-        if rubric.mode == "checklist":
-            points[case.id] = [each.points for each in case.criteria]
-    standings = Standings(rubric, points, lengths)
-    there = Counter(verdict.case_id for verdict in log.records())  # other orders and pairs of earlier runs among them
-    for verdict in log.records():
-        if verdict.case_id in requests.digests:
-            standings.add(verdict, there[verdict.case_id])
-    lines = [f"\n{' by '.join(log.author)}", format_table(standings.table())]
-    lines += [f"  invalid, {count}: {error}" for error, count in sorted(standings.errors.items())[:8]]
-    per_case = len(requests) / len(requests.digests)
-    rate = f"{log.new / per_case / seconds:.2f} cases/s, " if log.new and seconds else ""
-    counts = f"{standings.cases} cases, {standings.verdicts} verdicts ({log.new} new), {rate}"
-    for count, what in ((standings.clipped, "clipped to fit"), (standings.truncated, "cut off at --max_new_tokens")):
-        counts += f"{count} {what}, " if count else ""
-    lines.append(f"{counts}valid rate {standings.valid_rate:.3f}")
-    first = str(standings.table()[0]["model"]) if standings.valid else None
-    known = Known(
-        log.author[0],
-        ["Not measured yet: the report compares it with people's ratings or labels."],
-        blind_to=blind_to,
-        first=first,
-        longer=standings.longer.get(first) if first is not None else None,
-        empty=standings.empty,
-        unread=standings.unread,
-    )
-    return "\n".join([*lines, *lines_of(known), f"verdicts: {log.path}"])

@@ -20,13 +20,6 @@ class JudgeSettings:
         default=None, metadata={"help": "a rubric with a scale, packaged or a .yaml; default: as for automedeval judge"}
     )
     rationale: bool = field(default=False, metadata={"help": "ask the judge for a rationale as well; slower"})
-    on_overlong: str = field(
-        default="skip",
-        metadata={
-            "help": "longer than the context window: skip gives no score, clip shortens the longest responses",
-            "choices": ["skip", "clip"],
-        },
-    )
 
     def load(self, chat: ChatArguments, encoder: EncoderArguments, judge: str | None = None) -> BaseJudge:
         """Return the judge, or another one by the same settings.
@@ -35,24 +28,23 @@ class JudgeSettings:
             RecordError: the judge cannot be loaded, or gives no scores.
         """
         name = judge or self.judge
-        loaded = load_judge(
-            name, self.rubric, chat, encoder=encoder, rationale=self.rationale, on_overlong=self.on_overlong
-        )
+        # A score of a shortened answer would stand beside scores of whole ones: one that is too long has none.
+        loaded = load_judge(name, self.rubric, chat, encoder=encoder, rationale=self.rationale, on_overlong="skip")
         if loaded.gives_choices:
             raise RecordError(f"judge {name}: the rubric {loaded.rubric_name} gives choices, and scores are needed")
         return loaded
 
 
-def load_by_settings(given: Mapping[str, Any]) -> BaseJudge:
+def load_by_settings(values: Mapping[str, Any]) -> BaseJudge:
     """Load the judge that settings name.
 
     Args:
-        given: `JudgeSettings`, `ChatArguments` and `EncoderArguments` by name; `config` names a YAML file of them, whose
+        values: `JudgeSettings`, `ChatArguments` and `EncoderArguments` by name; `config` names a YAML file of them, whose
             values the others override.
 
     Raises:
         RecordError: a setting is unknown or wrong, or a fault of `JudgeSettings.load`.
     """
-    words = [f"--{name}={value}" for name, value in given.items() if value is not None]
+    words = [f"--{name}={value}" for name, value in values.items() if value is not None]
     settings, encoder, chat = parse((JudgeSettings, EncoderArguments, ChatArguments), __doc__, words)
     return settings.load(chat, encoder)

@@ -20,7 +20,6 @@ def judge_dataset(
     judge: BaseJudge,
     dataset: "Dataset",
     responses: Sequence[str] | None = None,
-    question: str = "question",
     blank: str | None = None,
 ) -> "Dataset":
     """Judge every row of a data set, and return it with the scores as further columns.
@@ -29,9 +28,9 @@ def judge_dataset(
 
     Args:
         judge: any judge that gives scores.
-        dataset: one question a row, with one column for the responses of each model; `reference` is read if it is there.
+        dataset: one row for each question, which the column `question` has (else see `Dataset.rename_column`), with one column
+            for the responses of each model; `reference` is read if it is there.
         responses: the columns with responses, which name the models; by default all but id, question, reference and topic.
-        question: the column with the question.
         blank: what a null or a blank text in a column with responses is, "lowest" or "skip" (see `without_blanks`).
 
     Returns:
@@ -48,19 +47,17 @@ def judge_dataset(
             f"{judge.rubric_name} gives choices, and a table needs scores: take Verdicts(judge(cases)).to_pandas()"
         )
     columns = dataset.column_names
-    models = (
-        [name for name in columns if name not in (*NOT_RESPONSES, question)] if responses is None else list(responses)
-    )
-    if missing := [name for name in (question, *models) if name not in columns]:
+    models = [name for name in columns if name not in NOT_RESPONSES] if responses is None else list(responses)
+    if missing := [name for name in ("question", *models) if name not in columns]:
         raise RecordError(f"the data set has no column {missing[0]!r}; it has {', '.join(columns)}")
     if not models:
         raise RecordError(f"the data set has no column with responses; it has {', '.join(columns)}")
-    found: dict[str, list[Verdict]] = {str(row): [] for row in range(len(dataset))}
-    for verdict in judge(_cases_of(dataset, question, models, blank)):
-        found[verdict.case_id].append(verdict)
+    of_rows: dict[str, list[Verdict]] = {str(row): [] for row in range(len(dataset))}
+    for verdict in judge(_cases_of(dataset, models, blank)):
+        of_rows[verdict.case_id].append(verdict)
     names = [*(f"{model}_score" for model in models), "valid", "rationale", "error"]
     added: dict[str, list[Any]] = {name: [] for name in names}
-    for verdicts in found.values():
+    for verdicts in of_rows.values():
         scores: dict[str, list[float]] = {model: [] for model in models}
         for verdict in verdicts:
             for index, value in verdict.values.items():
@@ -77,11 +74,11 @@ def judge_dataset(
     return dataset
 
 
-def _cases_of(dataset: "Dataset", question: str, models: Sequence[str], blank: str | None) -> Iterator[Case]:
+def _cases_of(dataset: "Dataset", models: Sequence[str], blank: str | None) -> Iterator[Case]:
     placed = []
     for number, row in enumerate(dataset):
-        given = tuple(Response(model, row[model] if (row[model] or "").strip() else "") for model in models)
-        placed.append((f"row {number}", Case(str(number), row[question], given, row.get("reference") or None)))
+        texts = tuple(Response(model, row[model] if (row[model] or "").strip() else "") for model in models)
+        placed.append((f"row {number}", Case(str(number), row["question"], texts, row.get("reference") or None)))
     return (case for _, case in without_blanks("the data set", placed, blank)[0] if case.responses)
 
 
@@ -110,16 +107,16 @@ class Verdicts(list[Verdict]):
         """
         import pandas  # comes with datasets
 
-        known, found = {case.id: case for case in cases}, []
+        by_id, table = {case.id: case for case in cases}, []
         for verdict in self:
             models = verdict.extra.get("models") or [None] * (max(verdict.order, default=-1) + 1)
             for slot, index in enumerate(verdict.order):
                 about = {"case_id": verdict.case_id, "model": models[index], "judge": verdict.judge}
                 about |= {"rubric": verdict.rubric, "run": verdict.run, "slot": slot, "valid": verdict.valid}
                 about["empty"] = models[index] in verdict.empty
-                own = _scores(verdict, index) if rows == ROWS[0] else _criteria(verdict, known.get(verdict.case_id))
-                found += [about | each | {"rationale": verdict.rationale, "error": verdict.error} for each in own]
-        return pandas.DataFrame(found)
+                parts = _scores(verdict, index) if rows == ROWS[0] else _criteria(verdict, by_id.get(verdict.case_id))
+                table += [about | each | {"rationale": verdict.rationale, "error": verdict.error} for each in parts]
+        return pandas.DataFrame(table)
 
 
 def _scores(verdict: Verdict, index: int) -> list[dict[str, Any]]:
@@ -131,24 +128,21 @@ def _scores(verdict: Verdict, index: int) -> list[dict[str, Any]]:
         }
         ends = {name: verdict.checklist[name] for name in ("lowest", "highest")}
         return [{"score": verdict.value(index)} | ends | counts]
-    found = {name.removesuffix("s"): getattr(verdict, name) for name in ("scores", "expected_scores")}
-    found |= {f"score_{name}": own for name, own in (verdict.criterion_scores or {}).items()}
-    found = {name: own and own[index] for name, own in found.items()}
-    return [found | {f"choice_{name}": choice for name, choice in (verdict.choices or {}).items()}]
+    scores = {name.removesuffix("s"): getattr(verdict, name) for name in ("scores", "expected_scores")}
+    scores |= {f"score_{name}": values for name, values in (verdict.criterion_scores or {}).items()}
+    scores = {name: values and values[index] for name, values in scores.items()}
+    return [scores | {f"choice_{name}": choice for name, choice in (verdict.choices or {}).items()}]
 
 
 def _criteria(verdict: Verdict, case: Case | None) -> list[dict[str, Any]]:
     """Return what a verdict says of each criterion; one entry if it is invalid and the criteria are not known."""
     if verdict.valid and not verdict.checklist:
         raise RecordError(f"{verdict.rubric}: the verdicts are not by criteria of the cases")
-    given = verdict.checklist or {"met": [None] * (len(case.criteria) if case else 1), "met_probabilities": None}
-    about = (
-        [{"text": each.criterion, "points": each.points} for each in case.criteria]
-        if case
-        else [{}] * len(given["met"])
-    )
-    chances = given["met_probabilities"] or [None] * len(about)
+    checklist = verdict.checklist or {}
+    about = [{"text": each.criterion, "points": each.points} for each in case.criteria] if case else []
+    met = checklist.get("met") or [None] * (len(about) or 1)
+    chances = checklist.get("met_probabilities") or [None] * len(met)
     return [
-        {"criterion": number} | told | {"met": met, "probability": chance}
-        for number, (told, met, chance) in enumerate(zip(about, given["met"], chances), 1)
+        {"criterion": number} | criterion | {"met": is_met, "probability": chance}
+        for number, (criterion, is_met, chance) in enumerate(zip(about or [{}] * len(met), met, chances), 1)
     ]

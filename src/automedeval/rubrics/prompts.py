@@ -305,7 +305,7 @@ def prompt_fingerprint(rubric: Rubric) -> str:
     for question in _SAMPLE_QUESTIONS:
         responses = _SAMPLE_RESPONSES[: rubric.max_responses]
         if rubric.mode == "checklist":
-            rubric = rubric.about(_SAMPLE_CRITERIA, "shown")
+            rubric = rubric.about(_SAMPLE_CRITERIA)
         reference = "A reference." if rubric.needs_reference else None
         made += [judge_messages(rubric, question, responses, reference, rationale) for rationale in (True, False)]
     return digest(made)

@@ -21,7 +21,6 @@ INPUTS = ("question", "responses", "reference")
 LIKELIHOOD, COUNTED = "likelihood@1", "baseline@1"  # stand for a rubric in verdicts of judges without a scale
 CHOICES = ("a", "b", "tie", "neither")
 READINGS = ("met", "not_met")  # what a checklist says of a criterion
-POINTS = ("hidden", "shown")  # whether a checklist's prompt shows the points of the criteria
 TAGS = ("incomplete", "outdated", "bias_or_hallucination", "unsupported_rating")  # errors that people find in verdicts
 # The keys of a rubric's file and of its parts: type, default if the key may be missing, allowed values.
 Keys = dict[str, tuple]
@@ -71,14 +70,13 @@ class Criterion:
     """One question that a judge or a physician answers about a response or a pair.
 
     A choice names the better response if `polarity` is "better", the worse one (risk of harm, bias) if it is "worse".
-    `neutral`, "tie" or "neither", is the choice that prefers none. `points` are those that a checklist shows.
+    `neutral`, "tie" or "neither", is the choice that prefers none.
     """
 
     name: str
     description: str
     polarity: str = "better"
     neutral: str = "tie"
-    points: float | None = None
 
 
 @dataclass(frozen=True)
@@ -139,11 +137,9 @@ class Rubric:
         """Return the names of the criteria in the order of the answer."""
         return tuple(self.output.get("order") or [criterion.name for criterion in self.criteria])
 
-    def about(self, criteria: Sequence[CaseCriterion], points: str = "hidden") -> "Rubric":
-        """Return this checklist with some criteria of a case, which an answer calls "1", "2", …; `points` is one of POINTS."""
-        shown = (each.points if points == "shown" else None for each in criteria)
-        found = (Criterion(str(n), each.criterion, points=own) for n, (each, own) in enumerate(zip(criteria, shown), 1))
-        return replace(self, criteria=tuple(found))
+    def about(self, criteria: Sequence[CaseCriterion]) -> "Rubric":
+        """Return this checklist with some criteria of a case, which an answer calls "1", "2", …; their points are not shown."""
+        return replace(self, criteria=tuple(Criterion(str(n), each.criterion) for n, each in enumerate(criteria, 1)))
 
     def criterion(self, name: str) -> Criterion:
         return next(criterion for criterion in self.criteria if criterion.name == name)

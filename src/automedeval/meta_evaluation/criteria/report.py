@@ -69,12 +69,12 @@ def criteria_result(
     audited = audits_of(audits, rows)
     for reading, row in zip(readings, rows):
         more: dict[str, Any] = {"audit": Audit(**audited[row.name])} if row.name in audited else {}
-        known = known_of_judge(cases, row, agreement=[_credit(result, row.name)], **_read(cases, reading), **more)
+        known = known_of_judge(cases, row, agreement=[_credit(result, row.name)], **read_shares(cases, reading), **more)
         judges[row.name]["facts"] = [list(fact) for fact in facts_of(known)]
     return result
 
 
-def _read(cases: Cases, reading: CriteriaVerdicts) -> dict[str, Any]:
+def read_shares(cases: Cases, reading: CriteriaVerdicts) -> dict[str, Any]:
     """Return `valid` and `unread` of `Known`: a verdict with an unread criterion is valid, and has no score."""
     valid = [verdict.valid for verdicts in reading.verdicts.values() for verdict in verdicts]
     unread = {

@@ -1,0 +1,135 @@
+"""Judges that ask a model by prompts: what they share in answering windows of prompts, and what is done with too long ones."""
+
+import re
+from abc import abstractmethod
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from automedeval.judges.base import BaseJudge
+from automedeval.judges.requests import Request
+from automedeval.models.base import Answer
+from automedeval.records import RecordError, Verdict
+
+
+def shorten_longest(texts: list[str], over: int) -> int | None:
+    """Cut the longest text, in place, by about `over` tokens, at most by half; return its index, None if all are short.
+
+    A word is cut in two only where it is long, as in languages that put no blanks between words.
+    """
+    slot = max(range(len(texts)), key=lambda index: len(texts[index]))
+    text = texts[slot]
+    if len(text) < 80:
+        return None
+    cut = text[: max(len(text) - 3 * over - 8, len(text) // 2)]
+    texts[slot] = re.sub(r"\s\S{0,30}\Z", "", cut).rstrip() + " …"
+    return slot
+
+
+def answer_groups(
+    groups: Sequence[Sequence[Any]],
+    wanted: Sequence[bool],
+    answer: Callable[[list[Any], list[bool]], Iterable[tuple[int, Any]]],
+) -> Iterator[tuple[int, list[Any]]]:
+    """Answer the prompts of all groups at once; yield (index, answers) of each wanted group as its last prompt is answered.
+
+    Args:
+        answer: yields (index, answer) of the wanted ones among prompts, in any order.
+    """
+    owners = [index for index, prompts in enumerate(groups) for _ in prompts]
+    answers: dict[int, dict[int, Any]] = defaultdict(dict)
+    every = [prompt for prompts in groups for prompt in prompts]
+    for place, value in answer(every, [wanted[owner] for owner in owners]):
+        owner = owners[place]
+        answers[owner][place] = value
+        if len(answers[owner]) == len(groups[owner]):
+            yield owner, [value for _, value in sorted(answers.pop(owner).items())]
+
+
+class PromptJudge(BaseJudge):
+    """A judge that asks `chat` by prompts.
+
+    Attributes:
+        on_overlong: for a prompt longer than the context window: "error" raises RecordError, "skip" records an invalid
+            verdict, "clip" shortens the longest responses until it fits.
+    """
+
+    on_overlong: str
+
+    @abstractmethod
+    def prompt(self, request: Request, texts: Sequence[str] | None = None) -> Any:
+        """Render a request; `texts`, in slot order, take the place of the case's responses."""
+
+    @abstractmethod
+    def estimate(self, requests: Sequence[Request]) -> tuple[int, float]:
+        """Return about how many prompt tokens the requests take, and the most that judging them can cost."""
+
+    def overflow(self, prompts: Sequence[Any]) -> list[int]:
+        """Return for each prompt by how many tokens it exceeds the context window; 0 or less fits."""
+        return self.chat.overflow(prompts)
+
+    def answer(self, prompts: Sequence[Any], wanted: Sequence[bool]) -> Iterator[tuple[int, Any]]:
+        """Answer one window of prompts that fit; yield (index, answer) of the wanted ones, in any order."""
+        return self.chat.answer(prompts, wanted)
+
+    def judge(self, requests: Sequence[Request], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Verdict]]:
+        """Judge one window of requests; yield (index, verdict) of the wanted ones as they come.
+
+        A request that an endpoint did not answer gives an invalid verdict with the note `failed`.
+
+        Raises:
+            RecordError: a prompt is longer than the context window and `on_overlong` is "error".
+            ChatError: the chat cannot go on.
+        """
+        wanted = [True] * len(requests) if wanted is None else wanted
+        if not any(wanted):
+            return
+        prompts, sent = [self.prompt(request) for request in requests], []
+        notes: list[dict[str, Any]] = [{} for _ in requests]
+        for index, over in enumerate(self._excess(requests, prompts)):
+            if over > 0 and self.on_overlong == "clip":
+                prompts[index], over, clipped = self._clip(requests[index])
+                notes[index] = {"clipped": clipped} if clipped else {}
+            if over <= 0:
+                sent.append(index)
+            elif wanted[index]:
+                error = f"the prompt is {over} tokens longer than the context window"
+                yield index, self.verdict(requests[index], Answer(error=error))
+        answers = self.answer([prompts[index] for index in sent], [wanted[index] for index in sent])
+        for place, answer in answers:
+            index = sent[place]
+            if isinstance(answer, Answer) and answer.failed:
+                notes[index]["failed"] = True
+            yield index, self.verdict(requests[index], answer, notes[index])
+
+    @property
+    def overlong_setting(self) -> str:
+        """Return `on_overlong` for a fingerprint: "error" for "skip" too, for the verdicts that there are do not differ."""
+        return "clip" if self.on_overlong == "clip" else "error"
+
+    def refuse_overlong(self, requests: Sequence[Request]) -> None:
+        if self.on_overlong == "error" and self.batched:  # an endpoint's context window is not known
+            self._excess(requests, [self.prompt(request) for request in requests])
+
+    def _excess(self, requests: Sequence[Request], prompts: Sequence[Any]) -> list[int]:
+        """Return what `overflow` does; raise RecordError, naming the case, if a prompt is too long and that is an error."""
+        excess = self.overflow(prompts)
+        for request, over in zip(requests, excess):
+            if over > 0 and self.on_overlong == "error":
+                too_long = f"case {request.case.id!r} is {over} tokens too long for the context window"
+                raise RecordError(f"{too_long} (--on_overlong skip or clip continues)")
+        return excess
+
+    def _clip(self, request: Request) -> tuple[Any, int, list[str]]:
+        """Shorten the longest response until the prompt fits or all are short; return it, its excess and whose were cut.
+
+        Blanks around a response are left out first.
+        """
+        texts, clipped = [request.case.responses[index].text.strip() for index in request.slots], set()
+        prompt = self.prompt(request, texts)
+        (over,) = self.overflow([prompt])
+        while over > 0 and (slot := shorten_longest(texts, over)) is not None:
+            clipped.add(request.case.models[request.slots[slot]])
+            prompt = self.prompt(request, texts)
+            (over,) = self.overflow([prompt])
+        return prompt, over, sorted(clipped)
