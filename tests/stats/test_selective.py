@@ -137,21 +137,6 @@ def test_the_gap_is_the_mean_over_pairs() -> None:
     assert selective.gaps(panel, scores) == pytest.approx([2.0, np.nan, np.nan, 0.5], nan_ok=True)
 
 
-def test_other_judges_support_a_pair_that_they_order_alike() -> None:
-    panel = Panel.of_sizes([2, 2, 2, 2])
-    own = np.array([1.0, 1.0, -1.0, np.nan])
-    others = [np.array([1.0, 0.0, 1.0, 1.0]), np.array([1.0, -1.0, np.nan, 1.0])]
-    assert selective.supports(panel, own, others) == pytest.approx([1.0, 0.25, 0.0, np.nan], nan_ok=True)
-
-
-def test_a_judge_is_as_sure_as_its_probabilities_are_narrow() -> None:
-    assert selective.certainty([{"1": 0.5, "2": 0.5}]) == pytest.approx(0.0)
-    assert selective.certainty([{"1": 1.0, "2": 0.0}, {"1": 0.5, "2": 0.5}]) == pytest.approx(0.5)
-    share = -(0.9 * math.log(0.9) + 0.1 * math.log(0.1)) / math.log(2)
-    assert selective.certainty([{"1": 0.45, "2": 0.05}]) == pytest.approx(1 - share)  # they need not sum to one
-    assert selective.certainty([]) is None
-
-
 # --- risk and coverage ------------------------------------------------------------------------------------------------
 
 

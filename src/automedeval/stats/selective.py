@@ -159,35 +159,6 @@ def gaps(panel: Panel, scores: np.ndarray) -> np.ndarray:
     return divide(panel.per_case(np.where(known, distance, 0.0)), panel.per_case(known))
 
 
-def supports(panel: Panel, own: np.ndarray, others: Sequence[np.ndarray]) -> np.ndarray:
-    """Return float [cases], a confidence: the share of other judges that order a pair as this one does, 0 to 1.
-
-    Args:
-        own, others: relations [pairs]; a tie against an order agrees by half. A case without a common pair is NaN.
-    """
-    total, count = np.zeros((2, panel.cases))
-    for other in others:
-        both = ~np.isnan(own) & ~np.isnan(other)
-        total += panel.per_case(np.where(both, 1 - np.abs(own - other) / 2, 0.0))
-        count += panel.per_case(both)
-    return divide(total, count)
-
-
-def certainty(probabilities: Sequence[Mapping[str, float]]) -> float | None:
-    """Return a judge's certainty: 1 less the mean entropy of its values, as a share of the largest possible entropy.
-
-    Args:
-        probabilities: for each value of an answer, allowed value → probability, as a verdict records them.
-    """
-    shares = []
-    for odds in probabilities:
-        p = np.array(list(odds.values()), float)
-        if len(p) > 1 and p.sum() > 0:
-            p = p[p > 0] / p.sum()
-            shares.append(-float((p * np.log(p)).sum()) / math.log(len(odds)))
-    return 1 - sum(shares) / len(shares) if shares else None
-
-
 def risk_coverage(panel: Panel, people: np.ndarray, judge: np.ndarray, confidence: np.ndarray) -> list[dict[str, Any]]:
     """Return the risk at tenths of coverage, from the most confident verdicts to all of them.
 

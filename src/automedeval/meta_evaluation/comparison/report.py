@@ -8,9 +8,13 @@ from automedeval.meta_evaluation.comparison.compare import NO_SCORES
 from automedeval.reports import charts
 from automedeval.reports.charts import Figure
 from automedeval.reports.page import render_report
-from automedeval.reports.text import UNDEFINED, ends, interval, number, percent, shown, span
+from automedeval.reports.text import UNDEFINED, ends, number, shown, span
 
 KINDS = {"classical": "ratings alone", "naive": "judge alone", "prediction_powered": "ratings and judge"}
+ASSUMPTION = (
+    "This assumes that the rated cases are a random draw of all cases, made before any of them was rated. If they were chosen "
+    "in another way, the intervals are not valid, with or without a judge."
+)
 Estimates = dict[str, Any]  # what `Powered.to_dict` holds
 
 
@@ -28,16 +32,6 @@ def words(result: dict[str, Any]) -> list[str]:
     else:
         sentences = _gain(result["all"]["mean"][lead], lead, "the mean score of all responses")
     return [*sentences, *(f"{name.rstrip('?')}: {text}" for name, text in result["facts"])]
-
-
-def agreement(result: dict[str, Any], judge: str) -> list[str]:
-    """Return how far a judge agrees with people on the rated cases, as a sentence, or why that is not known."""
-    found = result["judges"][judge]["concordance"]
-    if found["value"] is None:
-        return [f"Not known: {found['reason']}."]
-    return [
-        f"{judge} orders {percent(found['value'])} of the rated pairs of responses as people do ({interval(found)})."
-    ]
 
 
 def _of_two(pair: dict[str, Any], lead: str) -> list[str]:
@@ -269,20 +263,15 @@ def illustrate(result: dict[str, Any]) -> Iterator[Figure]:
         )
 
 
-def render(result: dict[str, Any], title: str, assumption: str) -> dict[str, str]:
-    """Render a result as {"comparison.html": text, "comparison.md": text}.
-
-    Args:
-        result: what `comparison.json` holds.
-        assumption: on what the intervals rest.
-    """
+def render(result: dict[str, Any], title: str) -> dict[str, str]:
+    """Render what `comparison.json` holds as {"comparison.html": text, "comparison.md": text}."""
     tables = rows_of_tables(result)
     return render_report(
         "automedeval.meta_evaluation",
         "comparison",
         title,
         words=words(result),
-        notes=[assumption, *result["notes"]],
+        notes=[ASSUMPTION, *result["notes"]],
         figures=illustrate(result),
         settings=result["settings"],
         main_table=(
