@@ -16,7 +16,7 @@ from doubles.likelihood_verdicts import invalid_of, people, study, verdict_of
 from programs import error_line, run_recipe
 
 from automedeval.introspection.mistakes import read_judge
-from automedeval.meta_evaluation.calibration.scores import Calibration, features_of
+from automedeval.meta_evaluation.calibration.scores import Calibration, LikelihoodLine
 from automedeval.records import Rating, Verdict
 
 calibrate = partial(run_recipe, "calibrate")
@@ -46,11 +46,11 @@ def test_verdicts_come_onto_the_scale(given: list, tmp_path: Path) -> None:
     assert "20 rated cases, 60 responses, 60 ratings" in done.stdout
     assert "5 verdicts → 4 on the scale of automedeval@1, 1 invalid" in done.stdout
     out = tmp_path / "out"
-    assert {path.name for path in out.iterdir()} == {*WRITTEN, "run.json"}
+    assert {path.name for path in out.iterdir()} == {*WRITTEN, "run.json", "reliability.svg"}
     facts = json.loads((out / "calibration.json").read_text())
     calibration = Calibration.fit(study(20), people(study(25), 0.5, rubric=AUTOMEDEVAL), AUTOMEDEVAL)
     assert facts == json.loads(json.dumps(calibration.to_dict()))
-    assert facts["weights"].keys() == {"intercept", "value_in_case", "case"}
+    assert len(facts["weights"]) == 3
     found = [json.loads(line) for line in (out / "verdicts.jsonl").read_text().splitlines()]
     assert [verdict["case_id"] for verdict in found] == [f"case-{at}" for at in range(20, 25)]
     assert {verdict["judge"] for verdict in found} == {"likelihood:tiny, calibrated"}
@@ -59,11 +59,11 @@ def test_verdicts_come_onto_the_scale(given: list, tmp_path: Path) -> None:
 
 
 def test_other_recipes_take_the_verdicts(given: list, tmp_path: Path) -> None:
-    assert calibrate(*given, "--judge_name", "judge A").returncode == 0
+    assert calibrate(*given).returncode == 0
     cases = [case_of(at) for at in range(20, 25)]
     recorded = [recorded_of(scored_verdict(case, scores_of(at)), case) for at, case in enumerate(cases)]
     judge = read_judge(str(tmp_path / "out" / "verdicts.jsonl"), recorded)
-    assert judge.name == "judge A"
+    assert judge.name == "likelihood:tiny, calibrated"
     assert set(judge.verdicts) == {case.id for case in cases}
     done = run_recipe(
         "report", "--verdicts", tmp_path / "out", "--cases", write(tmp_path / "cases.jsonl", cases),
@@ -71,7 +71,7 @@ def test_other_recipes_take_the_verdicts(given: list, tmp_path: Path) -> None:
         "--baselines", "false",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    told = json.loads((tmp_path / "report" / "agreement.json").read_text())["judges"]["judge A"]
+    told = json.loads((tmp_path / "report" / "agreement.json").read_text())["judges"]["likelihood:tiny, calibrated"]
     assert told["valid_rate"]["value"] == 0.8
     assert told["pairwise_accuracy"]["n"] > 0
     assert told["concordance_expected"]["value"] > 0.5
@@ -179,15 +179,6 @@ def test_scores_of_several_criteria_become_scores_of_the_new_scale_alone(scores:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_figure_of_an_earlier_calibration_does_not_stay(scores: list, tmp_path: Path) -> None:
-    assert calibrate(*scores).returncode == 0
-    verdicts = study(24)
-    write(tmp_path / "rated" / "verdicts.jsonl", verdicts[:20])
-    write(tmp_path / "verdicts.jsonl", verdicts[20:])
-    assert calibrate(*scores).returncode == 0
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {*WRITTEN, "run.json"}
-
-
 def test_several_readings_of_a_case_are_taken_and_none_twice(scores: list, tmp_path: Path) -> None:
     file = write(tmp_path / "verdicts.jsonl", [scored(20), scored(20, run=1)])
     assert calibrate(*scores).returncode == 0
@@ -206,7 +197,7 @@ def test_scores_beside_log_likelihoods_are_refused(scores: list, tmp_path: Path)
 
 def test_the_error_of_log_likelihoods_is_known_after_alone(given: list, tmp_path: Path) -> None:
     done = calibrate(*given)
-    assert "error there: before none (the verdicts have no scale), after 0." in done.stdout
+    assert "error there: before none (judged by likelihood@1, not on this scale), after 0." in done.stdout
     facts = json.loads((tmp_path / "out" / "calibration.json").read_text())
     assert facts["calibration_error"]["before"]["value"] is None
     assert facts["reliability"].keys() == {"after"}
@@ -305,10 +296,9 @@ def test_the_target_is_the_mean_over_raters_of_the_mean_over_criteria_as_in_meta
         assert value == pytest.approx(np.mean([score for (_, name), score in target.items() if name == model]))
     assert of_calibrate == pytest.approx(np.mean(list(by_model.values())), abs=1e-9)
     if kind == "log-likelihoods":  # the least-squares line goes through the mean of its targets
-        weights = facts["weights"]
-        features = np.concatenate([features_of(make(at)) for at in range(20)])
-        points = weights["intercept"] + features @ [weights["value_in_case"], weights["case"]]
-        assert points.mean() == pytest.approx(np.mean(list(target.values())), abs=1e-4)
+        line = LikelihoodLine(tuple(facts["weights"]))
+        rows = [row for at in range(20) for row in line.features(make(at), "expected_scores").values()]
+        assert line.points(np.array(rows)).mean() == pytest.approx(np.mean(list(target.values())), abs=1e-4)
 
 
 def test_a_step_of_the_line_is_the_mean_of_its_targets(tmp_path: Path) -> None:
@@ -321,4 +311,4 @@ def test_a_step_of_the_line_is_the_mean_of_its_targets(tmp_path: Path) -> None:
         for model, scores in zip(MODELS, ((4, 2, 1), (5, 4, 5)))
         for (annotator, criterion), score in zip((("ann", "a"), ("ann", "b"), ("bea", "a")), scores)
     ]
-    assert Calibration.fit(verdicts, ratings, AUTOMEDEVAL).knots == ((2.0, 2.0), (4.0, 4.75))
+    assert Calibration.fit(verdicts, ratings, AUTOMEDEVAL).line.knots == ((2.0, 2.0), (4.0, 4.75))
