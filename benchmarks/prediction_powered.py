@@ -28,6 +28,7 @@ from automedeval.meta_evaluation.agreement.ratings import People, read_ratings
 from automedeval.meta_evaluation.agreement.verdicts import read_verdicts, rows_of
 from automedeval.meta_evaluation.comparison.compare import candidates_of, compare, keep_ratings
 from automedeval.reports.text import format_table
+from automedeval.stats.bootstrap import Estimate
 from automedeval.stats.prediction_powered import Powered, prediction_powered
 
 COVERAGE, WIDTH = (0.935, 0.965), 1.02
@@ -95,10 +96,14 @@ def simulate(study: Callable, judge: str, rated: int, unrated: int, draws: int, 
         found: Powered = prediction_powered(people, seen, units, bounds)
         intervals = (found.classical, found.naive, found.interval)
         held += [each.low <= truth <= each.high for each in intervals]
-        widths += found.classical.width, found.interval.width
+        widths += width_of(found.classical), width_of(found.interval)
         worth[at] = found.worth[0]
     shares = dict(zip(("classical", "naive", "both"), (held / draws).tolist()))
     return shares | {"width": float(widths[1] / widths[0]), "worth": float(np.median(worth))}
+
+
+def width_of(estimate: Estimate) -> float:
+    return estimate.high - estimate.low
 
 
 def hide(args: argparse.Namespace) -> list[dict[str, object]]:
@@ -124,7 +129,7 @@ def hide(args: argparse.Namespace) -> list[dict[str, object]]:
         known = [each[key] for each in drawn if key in each and each[key].worth]
         if known:
             held = np.mean([each.interval.low <= truth[key] <= each.interval.high for each in known])
-            width = np.mean([each.interval.width / each.classical.width for each in known])
+            width = np.mean([width_of(each.interval) / width_of(each.classical) for each in known])
             errors = np.array([(each.classical.value, each.interval.value) for each in known]) - truth[key]
             root = np.sqrt((errors**2).mean(axis=0))
             low, middle, high = np.quantile([each.worth[0] for each in known], [0.1, 0.5, 0.9])

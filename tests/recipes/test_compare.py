@@ -186,7 +186,7 @@ def test_invalid_verdicts_are_counted_and_the_ratings_kept(given: list, tmp_path
     mean = found["models"][MODELS[0]]["mean"]["good"]
     assert mean["rated"] == 30
     assert mean["rated_without_verdict"] == 3
-    assert mean["naive"]["cases"] == 27
+    assert mean["naive"]["n"] == 27
     assert mean["prediction_powered"] == pytest.approx(mean["classical"]), "nothing is left to predict"
     assert found["judges"]["good"]["cases_with_verdict"] == 27
     silent = [verdict(case, None, "silent") for case in read(CASES)]
@@ -222,27 +222,24 @@ def test_judges_that_compare_pairs(tmp_path: Path) -> None:
     assert two == pytest.approx(1 - one)
     mean = found["all"]["mean"]["pairs: correctness"]
     assert mean["prediction_powered"] == {
-        "value": None, "low": None, "high": None, "error": None, "cases": 0,
+        "value": None, "low": None, "high": None, "n": 0,
         "reason": "this judge compares pairs and gives no scores",
     }  # fmt: skip
     assert mean["classical"]["low"] is not None
 
 
-def test_plan_for_a_difference(given: list, tmp_path: Path) -> None:
-    plan = result_of(tmp_path, *given, "--plan_difference", 0.5)["pairs"][0]["plan"]
-    assert plan["given"]
-    assert plan["without"].keys() == {"value"}
+def test_plan_for_the_estimated_difference(given: list, tmp_path: Path) -> None:
+    plan = result_of(tmp_path, *given)["pairs"][0]["plan"]
+    assert plan["without"].keys() == {"value", "low", "high"}
+    assert plan["without"]["low"] <= plan["without"]["value"]
     assert plan["with"]["good"]["value"] is None or plan["with"]["good"]["value"] <= plan["without"]["value"]
     assert [each["rated"] for each in plan["curve"]] == sorted({each["rated"] for each in plan["curve"]})
-    estimated = result_of(tmp_path, *given)["pairs"][0]["plan"]
-    assert estimated["without"].keys() == {"value", "low", "high"}
-    assert estimated["without"]["low"] <= estimated["without"]["value"]
 
 
 def test_a_plan_without_ratings_of_both_says_why(given: list, tmp_path: Path) -> None:
     rated = [line for line in read(RATINGS) if line["model"] != MODELS[0]]
     given[given.index("--ratings") + 1] = write(tmp_path / "two.jsonl", rated)
-    pairs = result_of(tmp_path, *given, "--plan_difference", 0.5)["pairs"]
+    pairs = result_of(tmp_path, *given)["pairs"]
     gaps = {MODELS[0] in pair["pair"]: pair["plan"].get("gap") for pair in pairs}
     assert gaps == {True: "fewer than two rated cases", False: None}
 
@@ -263,7 +260,6 @@ def test_names_that_are_no_models_are_not_compared(tmp_path: Path) -> None:
         (("--rated", 31), "--rated 31: only 30 cases are rated"),
         (("--models", "nobody,somebody"), "has no 'nobody'; it has"),
         (("--models", MODELS[0]), "--models must name two candidates or more"),
-        (("--plan_difference", 0), "--plan_difference must be a number other than 0"),
     ],
 )
 def test_bad_arguments_are_one_line(given: list, tmp_path: Path, more: tuple, said: str) -> None:

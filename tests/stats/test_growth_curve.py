@@ -30,7 +30,7 @@ def test_the_papers_constants_leave_less_than_half_a_point_from_round_7() -> Non
 
 def test_three_rounds_are_met_exactly_and_have_no_interval() -> None:
     found = fit(TABLE_5)
-    assert [found.curve.at(t) for t in range(3)] == pytest.approx(TABLE_5, abs=1e-12)
+    assert [found.curve.at(t) for t in range(3)] == pytest.approx(TABLE_5, abs=1e-9)
     assert found.curve.a == pytest.approx(0.5076, abs=5e-5)
     assert found.interval(3) is None
     record = found.to_dict()
@@ -107,10 +107,8 @@ def test_the_interval_is_that_of_linear_regression_by_another_route() -> None:
         ([0.4, 0.5], "too few rounds"),
         ([0.5, 0.5, 0.5], "do not rise"),
         ([0.5, 0.4, 0.3], "do not rise"),
-        ([0.4, 0.5, 0.45], "do not rise from each to the next"),
-        ([0.4, 0.42, 0.45], "do not slow down"),
+        ([0.4, 0.5, 0.45], "in a single step"),
         ([0.4, 0.45, 0.5], "limit would be above 1"),
-        ([0.0, 0.3, 0.4], "the curve is above 0 everywhere"),
         ([0.5, 0.5, 0.5, 0.5], "do not rise"),
         ([0.5, 0.4, 0.3, 0.2], "do not rise"),
         ([0.5, 0.6, 0.7, 0.4], "do not rise"),

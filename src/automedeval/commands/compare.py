@@ -84,9 +84,6 @@ class CompareArguments(TableArguments):
             "help": "use the ratings of only this number of cases, drawn at random, to try out how few are enough"
         },
     )
-    plan_difference: float | None = field(
-        default=None, metadata={"help": "difference to plan for, in points (default: the estimated one)"}
-    )
 
     def __post_init__(self) -> None:
         for name in ("verdicts", "models", "audits"):
@@ -105,15 +102,13 @@ class CompareArguments(TableArguments):
         if len(self.models) == 1:
             raise RecordError("--models must name two candidates or more")
         check_least(self, 2, "rated")
-        if self.plan_difference is not None and not abs(self.plan_difference) > 0:
-            raise RecordError("--plan_difference must be a number other than 0")
 
     def _check_gate(self) -> None:
         if len(set(self.fail_if_worse)) != 2:
             raise RecordError("--fail_if_worse names two candidates: NEW OLD")
         if self.by is None or not 0 < self.by < math.inf:
             raise RecordError(f"--by must be above 0, not {self.by}")
-        for name in ("ratings", "criterion_labels", "models", "rated", "plan_difference"):
+        for name in ("ratings", "criterion_labels", "models", "rated"):
             if getattr(self, name):
                 raise RecordError(f"--fail_if_worse compares verdicts alone: no --{name}")
 
@@ -131,7 +126,7 @@ def main() -> None:
     if args.criterion_labels and not criteria:
         raise RecordError("--criterion_labels: these verdicts are not on criteria; --ratings compares scores")
     people = read_people(args, cases)
-    result = comparison(cases, people, judges, notes, args.models, args.plan_difference, args.audits)
+    result = comparison(cases, people, judges, notes, args.models, args.audits)
     result["settings"] = {
         "command": shlex.join(["automedeval", "compare", *sys.argv[1:]]),
         "version": automedeval.__version__,

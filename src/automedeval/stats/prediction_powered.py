@@ -44,38 +44,10 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-from automedeval.stats.bootstrap import FEW_CASES, NO_SPREAD, binomial_interval
+from automedeval.stats.bootstrap import FEW_CASES, NO_SPREAD, Estimate, binomial_interval
 
 LEAST_RATED = 10  # rated cases needed to estimate the weight of a judge
 NOTHING = 1e-12  # a sum of squares of rounding errors
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A figure with its interval of 95 %.
-
-    `error` is the standard error and `cases` the number of cases. What is undefined is None, and `reason` says why.
-    """
-
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-    error: float | None = None
-    cases: int = 0
-    reason: str | None = None
-
-    @property
-    def width(self) -> float | None:
-        return None if self.low is None or self.high is None else self.high - self.low
-
-    @property
-    def excludes_zero(self) -> bool:
-        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
-
-    def to_dict(self) -> dict[str, Any]:
-        record: dict[str, Any] = {name: getattr(self, name) for name in ("value", "low", "high", "error", "cases")}
-        record |= {"reason": self.reason} if self.reason else {}
-        return record | ({"approximate": True} if self.low is not None and self.cases < FEW_CASES else {})
 
 
 @dataclass(frozen=True)
@@ -92,9 +64,9 @@ class Powered:
             per mean unit; `power` plans with them.
     """
 
-    interval: Interval
-    classical: Interval
-    naive: Interval
+    interval: Estimate
+    classical: Estimate
+    naive: Estimate
     weight: float | None = None
     rated: int = 0
     unrated: int = 0
@@ -130,18 +102,18 @@ def prediction_powered(
     rated, n = int(known.sum()), len(people)
     counts: dict[str, Any] = {"rated": rated, "unrated": n - rated, "invalid": int((known & np.isnan(judge)).sum())}
     if rated < 2:
-        nothing = Interval(None, cases=rated, reason="fewer than two rated cases")
+        nothing = Estimate(None, n=rated, cases=rated, reason="fewer than two rated cases")
         return Powered(nothing, nothing, naive, **counts)
     y, own = people[known], units[known]
     size = float(own.mean())
     value = float(y.mean()) / size
     e = y - value * own
     classical = _interval(value, e.var(ddof=1) / rated / size**2, rated, bounds)
-    spread = float(e.std(ddof=1)) / size if classical.error is not None else 0.0
+    spread = float(e.std(ddof=1)) / size if classical.reason is None else 0.0
     if rated < LEAST_RATED:
         few = f"the weight of a judge needs {LEAST_RATED} rated cases, and there are {rated}"
-        return Powered(Interval(None, cases=rated, reason=few), classical, naive, spread=spread, **counts)
-    if classical.error is None:  # people's values do not vary, so that a judge can explain nothing
+        return Powered(Estimate(None, n=rated, cases=rated, reason=few), classical, naive, spread=spread, **counts)
+    if classical.reason:  # people's values do not vary, so that a judge can explain nothing
         return Powered(classical, classical, naive, 0.0, spread=spread, **counts)
     g = _centred(judge, units)
     gamma = _gamma(y, own, g[known], n, float(g @ g))
@@ -182,30 +154,30 @@ def _gamma(y: np.ndarray, own: np.ndarray, g: np.ndarray, n: int, squares: float
     return products / (rated - 2) / (squares / (n - 1))
 
 
-def _naive(judge: np.ndarray, units: np.ndarray, bounds: tuple[float, float] | None) -> Interval:
+def _naive(judge: np.ndarray, units: np.ndarray, bounds: tuple[float, float] | None) -> Estimate:
     valid = ~np.isnan(judge)
     n, size = int(valid.sum()), float(units[valid].sum())
     if n < 2 or not size:
-        return Interval(None, cases=n, reason="fewer than two cases have a valid verdict")
+        return Estimate(None, n=n, cases=n, reason="fewer than two cases have a valid verdict")
     g = _centred(judge, units)
     return _interval(float(judge[valid].sum()) / size, float(g @ g) / size**2 * n / (n - 1), n, bounds)
 
 
-def _interval(value: float, variance: float, cases: int, bounds: tuple[float, float] | None) -> Interval:
+def _interval(value: float, variance: float, cases: int, bounds: tuple[float, float] | None) -> Estimate:
     """Return value ± t √variance, within bounds; without variance, the binomial interval or none."""
     error = float(np.sqrt(variance))
     if error <= 1e-9 * max(1.0, abs(value)):
         if bounds and min(abs(value - bound) for bound in bounds) <= 1e-9:
             low, high = binomial_interval(bounds[abs(value - bounds[1]) <= 1e-9], cases, bounds)
             same = "all cases have the same value: exact binomial interval"
-            return Interval(value, low, high, cases=cases, reason=same)
-        return Interval(value, cases=cases, reason=NO_SPREAD)
+            return Estimate(value, low, high, cases, same, cases < FEW_CASES, cases)
+        return Estimate(value, n=cases, reason=NO_SPREAD, cases=cases)
     reach = float(stdtrit(cases - 1, 0.975)) * error
     low, high = value - reach, value + reach
     if bounds:
         value = min(max(value, bounds[0]), bounds[1])
         low, high = max(low, bounds[0]), min(high, bounds[1])
-    return Interval(value, low, high, error, cases)
+    return Estimate(value, low, high, cases, None, cases < FEW_CASES, cases)
 
 
 def _worth(plain: np.ndarray, parts: np.ndarray, rest: float) -> tuple[float, float, float]:

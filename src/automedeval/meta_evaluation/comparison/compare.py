@@ -22,7 +22,7 @@ from automedeval.reports.text import interval, percent
 from automedeval.stats import bootstrap
 from automedeval.stats.agreement import concordance, relation_of
 from automedeval.stats.power import power_of, ratings_needed
-from automedeval.stats.prediction_powered import LEAST_RATED, Interval, Powered, prediction_powered
+from automedeval.stats.prediction_powered import LEAST_RATED, Powered, prediction_powered
 
 MOST_PAIRED = 6  # candidates whose pairs are all compared
 ALL = "all responses"
@@ -130,13 +130,11 @@ def compare(
     people: People,
     rows: Sequence[Row],
     candidates: Mapping[str, np.ndarray],
-    difference: float | None = None,
 ) -> dict[str, Any]:
     """Return the figures of `comparison.json`: nested dicts with numbers, `Powered` and `bootstrap.Estimate` as leaves.
 
     Args:
         candidates: name → its response in every case, see `candidates_of`.
-        difference: the true difference to plan for; None plans for the estimated one.
     """
     notes: list[str] = []
     judges = judge_scores(cases, people, rows, notes)
@@ -180,7 +178,7 @@ def compare(
         won = {judge.name: (1 + judge.better(cases, *sides)) / 2 for judge in judges}
         record["difference"] = _figures(judges, gaps, judged)
         record["win_rate"] = _figures(judges, (1 + relation_of(gaps)) / 2, won, bounds=(0.0, 1.0))
-        record["plan"] = _plan(record["difference"], lead.name, int(both.sum()), difference)
+        record["plan"] = _plan(record["difference"], lead.name, int(both.sum()))
         pairs.append(record)
     if partly := int(((rated > 0) & (rated < responses)).sum()):
         notes.append(f"{ALL}: {partly} cases are rated in part, and count as not rated there")
@@ -193,7 +191,6 @@ def comparison(
     judges: Sequence[JudgeVerdicts],
     notes: Sequence[str] = (),
     models: Sequence[str] = (),
-    difference: float | None = None,
     audits: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the content of `comparison.json`: the figures of `compare`, and what is known of the leading judge.
@@ -208,7 +205,7 @@ def comparison(
     """
     notes = [*people.notes, *notes, *(note for judge in judges for note in judge.notes())]
     rows = rows_of(judges)
-    figures = compare(cases, people, rows, candidates_of(cases, models, notes), difference)
+    figures = compare(cases, people, rows, candidates_of(cases, models, notes))
     result = bootstrap.plain(figures, Powered)
     lead = next(row for row in rows if row.name == result["lead"])
     estimates = {name: record["mean"][lead.name].interval.value for name, record in figures["models"].items()}
@@ -249,29 +246,29 @@ def _figures(
         values = judged.get(judge.name, np.full(len(people), np.nan))
         powered = prediction_powered(people, values, units, bounds)
         if judge.name not in judged:
-            gap = Interval(None, reason=NO_SCORES)
+            gap = bootstrap.Estimate(None, reason=NO_SCORES)
             powered = replace(powered, interval=gap, naive=gap, weight=None, worth=None, rest=None, invalid=0)
         elif bounds is None and not judge.on_scale:
-            powered = replace(powered, naive=Interval(None, reason=NO_SCORES if judge.scores is None else OFF_SCALE))
+            powered = replace(
+                powered, naive=bootstrap.Estimate(None, reason=NO_SCORES if judge.scores is None else OFF_SCALE)
+            )
         found[judge.name] = powered
     return found
 
 
-def _plan(figures: Mapping[str, Powered], lead: str, cases: int, difference: float | None) -> dict[str, Any]:
-    """Return how many rated cases are needed to find a difference between two candidates: from ratings alone, with each judge.
+def _plan(figures: Mapping[str, Powered], lead: str, cases: int) -> dict[str, Any]:
+    """Return how many rated cases are needed to find the estimated difference: from ratings alone, and with each judge.
 
-    Where the plan is for the estimated difference, `low` and `high` are the numbers for the ends of its interval; `high` is
-    None where the interval reaches 0.
+    `low` and `high` are the numbers for the ends of its interval; `high` is None where the interval reaches 0.
     """
     estimated = figures[lead].interval if figures[lead].interval.value is not None else figures[lead].classical
-    aim = estimated.value if difference is None else difference
-    spread = figures[lead].spread
-    if spread is None or aim is None or (difference is None and not spread):
+    aim, spread = estimated.value, figures[lead].spread
+    if aim is None or not spread:
         return {"power": POWER, "gap": estimated.reason or "people's differences are the same in every case"}
     ends: dict[str, float | None] = {"value": aim}
-    if difference is None and estimated.low is not None and estimated.high is not None:
+    if estimated.low is not None and estimated.high is not None:
         far, near = sorted((abs(estimated.low), abs(estimated.high)), reverse=True)
-        ends |= {"low": far, "high": near if estimated.excludes_zero else None}
+        ends |= {"low": far, "high": near if estimated.low * estimated.high > 0 else None}
 
     def needed(rest: float | None) -> dict[str, int | None]:
         numbers = {}
@@ -280,8 +277,7 @@ def _plan(figures: Mapping[str, Powered], lead: str, cases: int, difference: flo
             numbers[name] = max(many, LEAST_RATED) if many and rest is not None else many or None
         return numbers
 
-    plan: dict[str, Any] = {"power": POWER, "difference": aim, "given": difference is not None}
-    plan |= {"cases": cases, "without": needed(None)}
+    plan: dict[str, Any] = {"power": POWER, "difference": aim, "cases": cases, "without": needed(None)}
     plan["with"] = {name: needed(each.rest) for name, each in figures.items() if each.rest is not None}
     top = min(cases, max(plan["without"]["value"] or cases, 4 * LEAST_RATED))
     steps = sorted({round(step) for step in np.geomspace(LEAST_RATED, max(top, LEAST_RATED), POINTS)})

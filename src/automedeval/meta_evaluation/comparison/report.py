@@ -1,5 +1,6 @@
 """Write the report of a comparison in sentences, figures and tables, as an HTML page and a short Markdown summary."""
 
+import math
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -105,11 +106,10 @@ def _plans(unclear: list[dict[str, Any]], lead: str) -> list[str]:
     plans = [pair["plan"] for pair in unclear if "gap" not in pair["plan"]]
     if not plans:
         return []
-    of = "the given difference" if plans[0]["given"] else "their estimated differences"
     needed = [plan["without"]["value"] for plan in plans]
     with_lead = [plan["with"][lead]["value"] for plan in plans if plan["with"].get(lead)]
     sentence = (
-        f"To detect the differences that are not clear with a power of {plans[0]['power']:.0%} at {of}, "
+        f"To detect the differences that are not clear with a power of {plans[0]['power']:.0%} at their estimated differences, "
         f"{_range(needed)} rated cases are needed without a judge"
     )
     if with_lead and all(value is None for value in with_lead):
@@ -126,13 +126,9 @@ def _plans(unclear: list[dict[str, Any]], lead: str) -> list[str]:
 
 def _range(numbers: list[float | None]) -> str:
     """Return "14 to 17", rounded; None is more than a million."""
-    low, high = (min(numbers, key=_large), max(numbers, key=_large))
-    ends = list(dict.fromkeys("more than a million" if value is None else f"{value:,.0f}" for value in (low, high)))
-    return " to ".join(ends)
-
-
-def _large(value: float | None) -> float:
-    return float("inf") if value is None else value
+    ends = sorted(math.inf if value is None else value for value in numbers)
+    words = ["more than a million" if value == math.inf else f"{value:,.0f}" for value in (ends[0], ends[-1])]
+    return " to ".join(dict.fromkeys(words))
 
 
 def _clear(estimate: Estimates) -> bool:
@@ -158,9 +154,8 @@ def _plan(pair: dict[str, Any], lead: str) -> list[str]:
     plan = pair["plan"]
     if "gap" in plan:
         return []
-    of = "the given difference" if plan["given"] else "the estimated difference"
     one, two = pair["pair"]
-    aim = f"To detect a difference between “{one}” and “{two}” with a power of {plan['power']:.0%} at {of}"
+    aim = f"To detect a difference between “{one}” and “{two}” with a power of {plan['power']:.0%} at the estimated one"
     without = f"{_count(plan['without'])} rated cases are needed without a judge"
     helped = plan["with"].get(lead)
     if helped is None:
