@@ -16,7 +16,7 @@ from doubles.likelihood_verdicts import invalid_of, people, study, verdict_of
 from programs import error_line, run_recipe
 
 from automedeval.introspection.mistakes import read_judge
-from automedeval.meta_evaluation.calibration.scores import Calibration, LikelihoodLine
+from automedeval.meta_evaluation.calibration.scores import Calibration
 from automedeval.records import Rating, Verdict
 
 calibrate = partial(run_recipe, "calibrate")
@@ -241,64 +241,6 @@ def test_judges_that_share_a_file_are_told_apart_before_anything_else(given: lis
 
 
 # --- the target -------------------------------------------------------------------------------------------------------
-
-
-def incomplete_ratings(number: int) -> list[Rating]:
-    """Return ratings by "ann" on two criteria and by "bea" on one: the mean over all ratings is not the mean of the raters."""
-    rng, found = np.random.default_rng(2), []
-    for at in range(number):
-        for model, score in zip(MODELS, (2, 3, 5)):
-            low = int(rng.integers(1, score + 1))
-            given = (("ann", "accuracy", score), ("ann", "clarity", low), ("bea", "accuracy", int(rng.integers(1, 6))))
-            found += [Rating(f"case-{at}", model, *each) for each in given]
-    return found
-
-
-def naive_target(ratings: Sequence[Rating]) -> dict[tuple[str, str], float]:
-    """Return the mean over annotators of the mean over criteria of every response, by loops over the records."""
-    found = {}
-    for key in {(rating.case_id, rating.model) for rating in ratings}:
-        means = []
-        for annotator in ("ann", "bea"):
-            own = [r.score for r in ratings if (r.case_id, r.model) == key and r.annotator == annotator]
-            means.append(sum(own) / len(own))
-        found[key] = sum(means) / len(means)
-    return found
-
-
-@pytest.mark.parametrize("kind", ["scores", "log-likelihoods"])
-def test_the_target_is_the_mean_over_raters_of_the_mean_over_criteria_as_in_meta_evaluate(
-    kind: str, tmp_path: Path
-) -> None:
-    make = scored if kind == "scores" else lambda at: study(at + 1)[at]
-    ratings = incomplete_ratings(20)
-    target = naive_target(ratings)
-    flat = [r.score for r in ratings]
-    assert abs(np.mean(list(target.values())) - np.mean(flat)) > 0.05, "the two definitions must differ here"
-    verdicts = write(tmp_path / "rated.jsonl", [make(at) for at in range(20)])
-    fresh = write(tmp_path / "verdicts.jsonl", [make(20)])
-    file = write(tmp_path / "ratings.jsonl", ratings)
-    scale = ["--rubric", "automedeval", "--output", tmp_path / "out"]
-    done = calibrate("--verdicts", fresh, "--fit", verdicts, "--ratings", file, *scale)
-    assert done.returncode == 0, done.stderr
-    facts = json.loads((tmp_path / "out" / "calibration.json").read_text())
-    assert [facts[name] for name in ("cases", "responses", "ratings")] == [20, 60, 180]
-    bins = facts["reliability"]["after"]
-    of_calibrate = sum(each["people"] * each["n"] for each in bins) / sum(each["n"] for each in bins)
-    done = run_recipe(
-        "report", "--verdicts", verdicts, "--cases", write(tmp_path / "cases.jsonl", map(case_of, range(20))),
-        "--ratings", file, "--output", tmp_path / "report", "--resamples", 100, "--baselines", "false",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    people = json.loads((tmp_path / "report" / "agreement.json").read_text())["models"]["people"]["models"]
-    by_model = {model: record["score"]["value"] for model, record in people.items()}
-    for model, value in by_model.items():
-        assert value == pytest.approx(np.mean([score for (_, name), score in target.items() if name == model]))
-    assert of_calibrate == pytest.approx(np.mean(list(by_model.values())), abs=1e-9)
-    if kind == "log-likelihoods":  # the least-squares line goes through the mean of its targets
-        line = LikelihoodLine(tuple(facts["weights"]))
-        rows = [row for at in range(20) for row in line.features(make(at), "expected_scores").values()]
-        assert line.points(np.array(rows)).mean() == pytest.approx(np.mean(list(target.values())), abs=1e-4)
 
 
 def test_a_step_of_the_line_is_the_mean_of_its_targets(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_report_says_it_in_words_and_draws_it(given: list, tmp_path: Path) -> No
         assert "No candidate is shown to be best. “larch-7b” is first" in text
         assert "0 of 3 pairs of candidates differ clearly" in text
         assert "15 rated cases give a difference as precisely as" in text
-        assert "with a power of 80% at" in text
+        assert "as estimated, with a power of 80%" in text
     assert "assumes that the rated cases are a random draw of all cases" in page
     rows = [line.split(" | ")[0] for line in summary.splitlines() if line.startswith("| ")]
     assert rows[:2] == ["| mean score", "| all responses"]

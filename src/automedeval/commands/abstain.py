@@ -17,6 +17,7 @@ Calibrated verdicts can be used: automedeval calibrate leaves out the cases that
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,6 @@ from automedeval.cli import TableArguments, comma_list, parse, record_run
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import read_ratings
 from automedeval.meta_evaluation.calibration.abstention import (
-    Abstention,
     JudgedCases,
     abstain,
     certified_digest,
@@ -69,9 +69,8 @@ def main() -> None:
         raise RecordError(f"{cases.source}: a case is in two of the files")
     people = read_ratings(args.ratings, cases)
     judged = read_judged_cases(args.verdicts, cases, people, args.judge, args.rubric)
-    abstention = abstain(cases, judged, args.abstain_at, args.delta)
-    write(args, cases, judged, abstention)
-    record = abstention.record
+    keep, record = abstain(cases, judged, args.abstain_at, args.delta)
+    write(args, cases, judged, keep, record)
     print(f"{record['rated']} rated cases, {record['units']} with a pair to test; {record['fresh']} fresh cases")
     if record["threshold"] is None:
         print(f"nothing can be certified: {record['reason']}; {judged.judge} abstains on all")
@@ -82,15 +81,15 @@ def main() -> None:
     print(f"queue: {Path(args.output) / 'queue' / 'cases.jsonl'}")
 
 
-def write(args: AbstainArguments, cases: Cases, judged: JudgedCases, abstention: Abstention) -> None:
+def write(args: AbstainArguments, cases: Cases, judged: JudgedCases, keep: np.ndarray, record: dict[str, Any]) -> None:
     """Write the kept verdicts with their cases, the queue, the certificate and the figure."""
-    output, record = Path(args.output), abstention.record
+    output = Path(args.output)
     for name in ("kept", "queue"):
         (output / name).mkdir(parents=True, exist_ok=True)
     record_run(output / "run.json", args)
-    kept = [cases.records[number] for number in cases.file_order if abstention.keep[number]]
+    kept = [cases.records[number] for number in cases.file_order if keep[number]]
     confidence = [None if np.isnan(value) else float(value) for value in judged.confidence]
-    queued = [number for number in cases.file_order if abstention.queue[number]]
+    queued = [number for number in cases.file_order if not (judged.rated | keep)[number]]
     queued.sort(key=lambda number: -np.inf if confidence[number] is None else confidence[number])
     verdicts = [verdict for case in kept for verdict in judged.verdicts[case.id]]
     record["kept_digest"] = certified_digest(kept, verdicts)

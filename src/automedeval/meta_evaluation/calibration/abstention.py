@@ -44,20 +44,6 @@ class JudgedCases:
     verdicts: Mapping[str, Sequence[Verdict]]
 
 
-@dataclass
-class Abstention:
-    """The certificate, and what it keeps.
-
-    Args:
-        keep, queue: bool [cases], the fresh cases whose verdicts are kept, and the other fresh cases.
-        record: the content of abstention.json.
-    """
-
-    keep: np.ndarray
-    queue: np.ndarray
-    record: dict[str, Any]
-
-
 def read_judged_cases(
     places: Sequence[str], cases: Cases, people: People, judge: str | None = None, rubric: str | None = None
 ) -> JudgedCases:
@@ -112,11 +98,14 @@ def read_judged_cases(
     return JudgedCases(row.name, row.judge.settings, measure, confidence, relation, by_people, rated, verdicts)
 
 
-def abstain(cases: Cases, judged: JudgedCases, risk: float, delta: float) -> Abstention:
+def abstain(cases: Cases, judged: JudgedCases, risk: float, delta: float) -> tuple[np.ndarray, dict[str, Any]]:
     """Certify a threshold of confidence on the rated cases, and divide the fresh cases by it.
 
     Args:
         risk, delta: as for `selective.certify`.
+
+    Returns:
+        Whether the verdicts on each case are kept, bool [cases]; the content of abstention.json.
 
     Raises:
         RecordError: every case is rated, or no verdict on a fresh case has a confidence.
@@ -132,14 +121,14 @@ def abstain(cases: Cases, judged: JudgedCases, risk: float, delta: float) -> Abs
     sequence = selective.thresholds(judged.confidence[fresh & sure], len(drawn), risk, delta)
     wrong = judged.relation[drawn] != judged.people[drawn]
     certificate = selective.certify(units, wrong, sequence.tolist(), risk, delta)
-    threshold = np.inf if certificate.threshold is None else certificate.threshold
+    threshold = np.inf if certificate["threshold"] is None else certificate["threshold"]
     keep = fresh & sure & (judged.confidence >= threshold)
     curve = selective.risk_coverage(panel, judged.people, judged.relation, judged.confidence)
     record = {
         "judge": judged.judge,
         "settings": judged.settings,
         "confidence": judged.measure,
-        **certificate.to_dict(),
+        **certificate,
         "rated": int(judged.rated.sum()),
         "fresh": int(fresh.sum()),
         "kept": int(keep.sum()),
@@ -148,7 +137,7 @@ def abstain(cases: Cases, judged: JudgedCases, risk: float, delta: float) -> Abs
         "coverage": float(keep.sum() / fresh.sum()),
         "rated_curve": plain(estimate(curve, len(cases))),
     }
-    return Abstention(keep, fresh & ~keep, record)
+    return keep, record
 
 
 def certified_digest(cases: Iterable[Case], verdicts: Iterable[Verdict]) -> str:

@@ -53,7 +53,7 @@ def _of_two(pair: dict[str, Any], lead: str) -> list[str]:
         sentences.append(
             f"By {lead} alone it is {span(figure['naive'])}. The intervals do not overlap: {lead} is biased."
         )
-    return [*sentences, *_gain(figure, lead, f"the difference of {one} and {two}"), *_plan(pair, lead)]
+    return [*sentences, *_gain(figure, lead, f"the difference of {one} and {two}"), *_plans([pair], lead)]
 
 
 def _of_several(pairs: list[dict[str, Any]], lead: str) -> list[str]:
@@ -102,26 +102,31 @@ def _best(found: dict[tuple, Estimates], known: dict[tuple, Estimates], clear: s
     return f"No candidate is shown to be best. “{first}” is first, without a clear difference from {others}."
 
 
-def _plans(unclear: list[dict[str, Any]], lead: str) -> list[str]:
-    plans = [pair["plan"] for pair in unclear if "gap" not in pair["plan"]]
+def _plans(pairs: list[dict[str, Any]], lead: str) -> list[str]:
+    """Return how many ratings find the estimated differences of pairs; of one pair also at the ends of its interval."""
+    plans = [pair["plan"] for pair in pairs if "gap" not in pair["plan"]]
     if not plans:
         return []
-    needed = [plan["without"]["value"] for plan in plans]
-    with_lead = [plan["with"][lead]["value"] for plan in plans if plan["with"].get(lead)]
+    what, power = "the differences that are not clear", f"{plans[0]['power']:.0%}"
+    if len(pairs) == 1:
+        what = "the difference of {} and {}".format(*(f"“{name}”" for name in pairs[0]["pair"]))
     sentence = (
-        f"To detect the differences that are not clear with a power of {plans[0]['power']:.0%} at their estimated differences, "
-        f"{_range(needed)} rated cases are needed without a judge"
+        f"To detect {what}, as estimated, with a power of {power}, "
+        f"{_counts([plan['without'] for plan in plans])} rated cases are needed without a judge"
     )
-    if with_lead and all(value is None for value in with_lead):
+    with_lead = [plan["with"][lead] for plan in plans if lead in plan["with"]]
+    reached = [numbers for numbers in with_lead if numbers["value"] is not None]
+    if with_lead and not reached:
         return [f"{sentence}. With {lead} and verdicts on {plans[0]['cases']} cases this power cannot be reached."]
-    if with_lead:
-        reached = [value for value in with_lead if value is not None]
-        sentence += f", and {_range(reached)} with {lead}"
-        if len(reached) < len(with_lead):
-            sentence += (
-                f" where {plans[0]['cases']} verdicts are enough for it ({len(reached)} of {len(with_lead)} pairs)"
-            )
+    if reached:
+        sentence += f", and {_counts(reached)} with {lead}"
+    if len(reached) < len(with_lead):
+        sentence += f" where {plans[0]['cases']} verdicts are enough for it ({len(reached)} of {len(with_lead)} pairs)"
     return [f"{sentence}."]
+
+
+def _counts(numbers: list[dict[str, int | None]]) -> str:
+    return _count(numbers[0]) if len(numbers) == 1 else _range([each["value"] for each in numbers])
 
 
 def _range(numbers: list[float | None]) -> str:
@@ -148,21 +153,6 @@ def _gain(figure: Estimates, lead: str, what: str) -> list[str]:
         return []
     much = f"{worth['value']:.0f} ({worth['low']:.0f} to {worth['high']:.0f})"
     return [f"With {lead}, {figure['rated']} rated cases give {what} as precisely as {much} without a judge."]
-
-
-def _plan(pair: dict[str, Any], lead: str) -> list[str]:
-    plan = pair["plan"]
-    if "gap" in plan:
-        return []
-    one, two = pair["pair"]
-    aim = f"To detect a difference between “{one}” and “{two}” with a power of {plan['power']:.0%} at the estimated one"
-    without = f"{_count(plan['without'])} rated cases are needed without a judge"
-    helped = plan["with"].get(lead)
-    if helped is None:
-        return [f"{aim}, {without}."]
-    if helped["value"] is None:
-        return [f"{aim}, {without}. With {lead} and verdicts on {plan['cases']} cases this power cannot be reached."]
-    return [f"{aim}, {without}, and {_count(helped)} with {lead}."]
 
 
 def _count(numbers: dict[str, int | None], none: str = "more than a million") -> str:
