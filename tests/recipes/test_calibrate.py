@@ -149,9 +149,9 @@ def test_scores_come_onto_the_scale_too(scores: list, tmp_path: Path) -> None:
     assert facts == json.loads(json.dumps(calibration.to_dict()))
     before, after = (facts["calibration_error"][name] for name in ("before", "after"))
     assert after["value"] < before["value"]
-    told = f"error there: before {before['value']:.2f} [{before['low']:.2f}, {before['high']:.2f}], after {after['value']:.2f}"
-    assert told in done.stdout
-    assert f"would show up to: before {before['chance']:.2f}, after {after['chance']:.2f}\n" in done.stdout
+    for name, error in facts["calibration_error"].items():
+        ends = f"[{error['low']:.2f}, {error['high']:.2f}]"
+        assert f"{name} {error['value']:.2f} {ends}, by chance up to {error['chance']:.2f}" in done.stdout
     found = [Verdict.from_dict(json.loads(line)) for line in (out / "verdicts.jsonl").read_text().splitlines()]
     assert found == [
         calibration.apply(verdict, "judge, calibrated")
@@ -197,7 +197,7 @@ def test_scores_beside_log_likelihoods_are_refused(scores: list, tmp_path: Path)
 
 def test_the_error_of_log_likelihoods_is_known_after_alone(given: list, tmp_path: Path) -> None:
     done = calibrate(*given)
-    assert "error there: before none (judged by likelihood@1, not on this scale), after 0." in done.stdout
+    assert "before none (judged by likelihood@1, not on this scale); after 0." in done.stdout
     facts = json.loads((tmp_path / "out" / "calibration.json").read_text())
     assert facts["calibration_error"]["before"]["value"] is None
     assert facts["reliability"].keys() == {"after"}

@@ -99,11 +99,7 @@ def main() -> None:
     words = ", ".join(f"{words} {'none' if value is None else f'{value:.3f}'}" for words, value in shown)
     print(f"concordance there: {words}")
     errors = [f"{name} {in_words(error)}" for name, error in facts["calibration_error"].items()]
-    print(f"expected calibration error there: {', '.join(errors)} points (by the other cases)")
-    chance = {name: error.get("chance") for name, error in facts["calibration_error"].items()}
-    bounds = [f"{name} {bound:.2f}" for name, bound in chance.items() if bound is not None]
-    if bounds:
-        print(f"by chance alone a perfect judge would show up to: {', '.join(bounds)}")
+    print(f"expected calibration error there, in points: {'; '.join(errors)} (by the other cases)")
     valid = sum(verdict.valid for verdict in verdicts)
     print(f"{len(verdicts):,} verdicts → {valid:,} on the scale of {rubric.name}, {len(verdicts) - valid:,} invalid")
     print(f"verdicts: {output / 'verdicts.jsonl'}")
@@ -154,5 +150,7 @@ def check_output(output: Path, args: CalibrateArguments) -> None:
 
 
 def in_words(error: dict[str, Any]) -> str:
-    """Return an expected calibration error with its interval, or why there is none."""
-    return f"none ({error['reason']})" if error["value"] is None else span(error)
+    """Return an error with its interval and, where it is known, the largest that chance alone gives; or why there is none."""
+    if error["value"] is None:
+        return f"none ({error['reason']})"
+    return span(error) + (f", by chance up to {error['chance']:.2f}" if error.get("chance") is not None else "")

@@ -43,15 +43,13 @@ class Curve:
         """Return the limit less the value at round t."""
         return self.a - self.at(t)
 
-    def round_of_small_rest(self, rest: float = SMALL_REST) -> int:
-        """Return the first round, from 0, at which less than `rest` remains."""
-        if rest >= self.a:
+    def round_of_small_rest(self) -> int:
+        """Return the first round, from 0, at which less than `SMALL_REST` remains."""
+        if self.a <= SMALL_REST:
             return 0
         # a - f(t) < rest where e^(-b·t - c) < (1 - rest / a)^(-1/3) - 1
-        t = max(0, math.floor((-math.log((1 - rest / self.a) ** (-1 / 3) - 1) - self.c) / self.b) - 1)
-        while self.remaining(t) >= rest:  # a few steps at most, because of rounding
-            t += 1
-        return t
+        t = (-math.log((1 - SMALL_REST / self.a) ** (-1 / 3) - 1) - self.c) / self.b
+        return max(0, math.floor(t) + 1)
 
 
 @dataclass(frozen=True)
@@ -99,21 +97,14 @@ def fit(values: Sequence[float | None]) -> Forecast:
 
     By least squares; three rounds are met exactly. There is no forecast if the rounds do not rise, do not slow down, or slow
     down towards a limit above 1.
-
-    Raises:
-        ValueError: a value is below 0 or above 1.
     """
     # Paper: does not say how its constants were found. They miss Table 5 by up to half a point. Its three values have an
     # exact solution, with a limit of 50.76 %; the paper's limit is 52.74 %.
-    known = [math.nan if value is None else float(value) for value in values]
-    if outside := [value for value in known if math.isfinite(value) and not 0 <= value <= 1]:
-        raise ValueError(f"accuracies must be from 0 to 1, not {outside[0]}")
-    rounds = len(known)
+    rounds, known = len(values), [value for value in values if value is not None]
     if rounds < LEAST_ROUNDS:
         return Forecast(rounds, reason=TOO_FEW)
-    for number, value in enumerate(known):
-        if not math.isfinite(value):
-            return Forecast(rounds, reason=f"round {number} has no accuracy")
+    if len(known) < rounds:
+        return Forecast(rounds, reason=f"round {list(values).index(None)} has no accuracy")
     if known[-1] - known[0] < NEARLY:
         return Forecast(rounds, reason=NO_RISE)
     return _least_squares(np.array(known))

@@ -25,14 +25,12 @@ def power_of(
     """Return the power of a two-sided t test of level 5 % for a difference of two models.
 
     Args:
-        rated: the number of rated cases.
+        rated: the number of rated cases, 2 or more.
         difference: the true difference, in the unit of `spread`.
         spread: the standard deviation over cases of people's difference.
         rest: the standard deviation of the part that the judge does not explain; None without a judge.
         cases: the number of judged cases, which include the rated ones.
     """
-    if rated < 2:
-        return 0.0
     variance = spread**2 / rated
     if rest is not None and cases is not None:
         variance = rest**2 / rated + max(0.0, spread**2 - rest**2) / cases
@@ -56,6 +54,6 @@ def ratings_needed(
     """
     most = MOST if rest is None or cases is None else cases
     reached = partial(power_of, difference=difference, spread=spread, rest=rest, cases=cases)
-    if not difference or reached(most) < power:
+    if reached(most) < power:
         return None
     return bisect_left(range(most), power, lo=2, key=reached)

@@ -69,8 +69,8 @@ def certify(
 
     Returns:
         "promise", "risk", "delta", "units" and "units_needed_without_an_error"; "threshold": verdicts with this confidence or
-        more are kept, None keeps none, and "reason" says why; "units_kept", "errors" and "p" of its test; and under "tested" all
-        tests in order, of which the last may have failed.
+        more are kept, None keeps none, and "reason" says why; "units_kept", "errors" and "p" of its test; and under "tested"
+        all tests in order, of which the last may have failed.
     """
     units, least = len(confidence), units_needed(risk, delta)
     tested: list[dict[str, float]] = []

@@ -255,11 +255,10 @@ def calibrate(
         known = {rating.case_id for rating in given}
         rated = [verdict for _, verdict in placed if verdict.case_id in known]
         placed = [(place, verdict) for place, verdict in placed if verdict.case_id not in known]
-        if not rated or not placed:
-            none = (
-                "every case is rated: none is left to calibrate" if rated else "no case is rated: nothing to learn from"
-            )
-            raise RecordError(f"{verdicts}, {ratings}: {none}")
+        if not rated:
+            raise RecordError(f"{verdicts}, {ratings}: no case is rated: nothing to learn from")
+        if not placed:
+            raise RecordError(f"{verdicts}, {ratings}: every case is rated: none is left to calibrate")
     else:
         rated = [verdict for _, verdict in judge_verdicts(fit, judge)]
         known = {verdict.case_id for verdict in rated}

@@ -21,13 +21,12 @@ from automedeval.reports.facts import facts_of
 from automedeval.reports.text import interval, percent
 from automedeval.stats import bootstrap
 from automedeval.stats.agreement import concordance, relation_of
-from automedeval.stats.power import power_of, ratings_needed
+from automedeval.stats.power import ratings_needed
 from automedeval.stats.prediction_powered import LEAST_RATED, Powered, prediction_powered
 
 MOST_PAIRED = 6  # candidates whose pairs are all compared
 ALL = "all responses"
 POWER = 0.8  # of the plan of how many ratings find a difference
-POINTS = 40  # of a power curve
 NO_SCORES = "this judge compares pairs and gives no scores"
 OFF_SCALE = "this judge's figures are not on people's scale"
 
@@ -279,15 +278,4 @@ def _plan(figures: Mapping[str, Powered], lead: str, cases: int) -> dict[str, An
 
     plan: dict[str, Any] = {"power": POWER, "difference": aim, "cases": cases, "without": needed(None)}
     plan["with"] = {name: needed(each.rest) for name, each in figures.items() if each.rest is not None}
-    top = min(cases, max(plan["without"]["value"] or cases, 4 * LEAST_RATED))
-    steps = sorted({round(step) for step in np.geomspace(LEAST_RATED, max(top, LEAST_RATED), POINTS)})
-    rest = figures[lead].rest
-    plan["curve"] = [
-        {
-            "rated": n,
-            "without": power_of(n, aim, spread),
-            "with": None if rest is None else power_of(n, aim, spread, rest, cases),
-        }
-        for n in steps
-    ]
     return plan

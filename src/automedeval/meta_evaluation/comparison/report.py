@@ -233,19 +233,6 @@ def illustrate(result: dict[str, Any]) -> Iterator[Figure]:
     agreed = [(name, record["concordance"], charts.BLUE) for name, record in result["judges"].items()]
     label, head = "concordance with people", ("judge", "concordance")
     yield from charts.estimates("Agreement with people", text, agreed, label, 0.5, head=head)
-    if first and "curve" in first["plan"]:
-        plan = first["plan"]
-        lines = {"ratings alone": [(each["rated"], each["without"]) for each in plan["curve"]]}
-        if helped := [(each["rated"], each["with"]) for each in plan["curve"] if each["with"] is not None]:
-            lines[f"with {lead}"] = helped
-        yield Figure(
-            "Power by number of ratings",
-            f"Power to detect a difference of {abs(plan['difference']):.2f} between {' and '.join(first['pair'])}. "
-            f"Dashed: {plan['power']:.0%}.",
-            partial(charts.power_curves, lines, plan["power"]),
-            ["rated cases", *lines],
-            [[at[0][0], *(value for _, value in at)] for at in zip(*lines.values())],
-        )
 
 
 def render(result: dict[str, Any], title: str) -> dict[str, str]:
