@@ -1,6 +1,5 @@
 """Calibration: a few rated cases put log-likelihoods on people's scale."""
 
-from collections import Counter
 from dataclasses import replace
 from itertools import combinations
 
@@ -11,7 +10,6 @@ from doubles.likelihood_verdicts import (
     FEEDBACK,
     fitted,
     invalid_of,
-    on_line,
     people,
     rated,
     study,
@@ -162,21 +160,6 @@ def test_without_an_ordered_pair_there_is_no_concordance() -> None:
 
 
 # --- applying ---------------------------------------------------------------------------------------------------------
-
-
-def test_scores_have_the_shares_that_people_gave_them() -> None:
-    verdicts, rng = study(200), np.random.default_rng(7)
-    shares = {1: 0.1, 2: 0.15, 3: 0.25, 4: 0.5}
-    given = np.repeat([1.4, 1.8, 3.2, 3.6], [round(600 * share) for share in shares.values()])
-    noisy = np.array([score for verdict in verdicts for score in on_line(verdict)]) + rng.normal(0, 1, 600)
-    scores = given[np.argsort(np.argsort(noisy))].reshape(-1, 3)
-    ratings = [rating for verdict, each in zip(verdicts, scores.tolist()) for rating in rated(verdict, each)]
-    calibration = Calibration.fit(verdicts, ratings, FEEDBACK)
-    applied = [calibration.apply(verdict, "new") for verdict in verdicts]
-    found = Counter(score for verdict in applied for score in verdict.scores)
-    assert {score: count / 600 for score, count in found.items()} == pytest.approx(shares, abs=0.004)
-    rounded = Counter(round(value) for verdict in applied for value in verdict.expected_scores)
-    assert rounded[1] + rounded[4] < 200  # which is why nothing is rounded: people gave these scores 360 times
 
 
 def test_a_score_that_nobody_gave_is_never_given() -> None:

@@ -234,12 +234,6 @@ def test_nothing_but_an_earlier_calibration_is_written_over(given: list, tmp_pat
         assert file.read_bytes() == before
 
 
-def test_judges_that_share_a_file_are_told_apart_before_anything_else(given: list, tmp_path: Path) -> None:
-    verdicts = [replace(verdict, judge="another", extra={"settings": "s9"}) for verdict in study(25)[20:22]]
-    write(tmp_path / "verdicts.jsonl", [*verdicts, *study(25)[22:]])
-    assert "another, likelihood:tiny: choose one with --judge" in error_line(calibrate(*given))
-
-
 # --- the target -------------------------------------------------------------------------------------------------------
 
 

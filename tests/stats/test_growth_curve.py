@@ -20,8 +20,8 @@ def test_the_papers_constants_give_these_accuracies(t: int, value: float) -> Non
 
 def test_the_papers_constants_leave_less_than_half_a_point_from_round_7() -> None:
     curve = Curve(**PAPER["curve"])
-    assert f"{100 * curve.remaining(6):.2f}" == "0.61"
-    assert f"{100 * curve.remaining(7):.2f}" == "0.39"
+    assert f"{100 * (curve.a - curve.at(6)):.2f}" == "0.61"
+    assert f"{100 * (curve.a - curve.at(7)):.2f}" == "0.39"
     assert curve.round_of_small_rest() == 7
     assert pytest.approx([0.4461, 0.4713, 0.4865]) == TABLE_5
     # the printed constants are not a fit through the table
@@ -139,8 +139,8 @@ def test_scattered_rounds_that_rise_are_fitted_with_a_wide_interval() -> None:
 @pytest.mark.parametrize("curve", CURVES)
 def test_the_round_of_a_small_rest_is_the_first(curve: Curve) -> None:
     t = curve.round_of_small_rest()
-    assert curve.remaining(t) < growth_curve.SMALL_REST
-    assert t == 0 or curve.remaining(t - 1) >= growth_curve.SMALL_REST
+    assert curve.a - curve.at(t) < growth_curve.SMALL_REST
+    assert t == 0 or curve.a - curve.at(t - 1) >= growth_curve.SMALL_REST
     assert Curve(0.004, 0.1, 0.0).round_of_small_rest() == 0
 
 

@@ -39,10 +39,6 @@ class Curve:
         """Return the accuracy at round t, from 0 to 1."""
         return self.a / (1 + math.exp(-self.b * t - self.c)) ** 3
 
-    def remaining(self, t: float) -> float:
-        """Return the limit less the value at round t."""
-        return self.a - self.at(t)
-
     def round_of_small_rest(self) -> int:
         """Return the first round, from 0, at which less than `SMALL_REST` remains."""
         if self.a <= SMALL_REST:

@@ -42,19 +42,16 @@ class JudgeScores:
     def name(self) -> str:
         return self.row.name
 
-    @property
-    def scores(self) -> np.ndarray | None:
-        return self.row.values
-
     def gap(self, cases: Cases, one: np.ndarray, two: np.ndarray) -> np.ndarray:
         """Return the first response's score less the second's, or without scores `better`; float [pairs of indices]."""
-        return self.better(cases, one, two) if self.scores is None else self.scores[one] - self.scores[two]
+        values = self.row.values
+        return self.better(cases, one, two) if values is None else values[one] - values[two]
 
     def better(self, cases: Cases, one: np.ndarray, two: np.ndarray) -> np.ndarray:
         """Return the relation of the first response to the second, from -1 (worse) to 1 (better)."""
         turn = np.where(one < two, 1.0, -1.0)
         places = [cases.pair_index.get((min(i, j), max(i, j)), -1) for i, j in zip(one.tolist(), two.tolist())]
-        return np.where(one == two, 0.0, turn * np.append(self.row.finest, np.nan)[places])
+        return turn * np.append(self.row.finest, np.nan)[places]
 
 
 def keep_ratings(cases: Cases, people: People, number: int, seed: int = 0) -> People:
@@ -138,7 +135,7 @@ def compare(
     notes: list[str] = []
     judges = judge_scores(cases, people, rows, notes)
     lead = judges[0]
-    scores = {judge.name: judge.scores for judge in judges if judge.scores is not None}
+    scores = {judge.name: judge.row.values for judge in judges if judge.row.values is not None}
     # The mean of all responses is from sums over cases.
     responses, rated, total, *totals = (
         cases.panel.per_case(values, "responses")
@@ -234,12 +231,7 @@ def _figures(
     units: np.ndarray | None = None,
     bounds: tuple[float, float] | None = None,
 ) -> dict[str, Powered]:
-    """Return three estimates of a figure by every judge; those of shares have `bounds`.
-
-    Args:
-        people, judged: the values by people, and by judge; a judge without values has the estimate of the ratings alone.
-        units, bounds: as for `prediction_powered`.
-    """
+    """Return three estimates of a figure by every judge; a judge without values has that of the ratings alone."""
     found = {}
     for judge in judges:
         values = judged.get(judge.name, np.full(len(people), np.nan))
@@ -249,7 +241,7 @@ def _figures(
             powered = replace(powered, interval=gap, naive=gap, weight=None, worth=None, rest=None, invalid=0)
         elif bounds is None and not judge.on_scale:
             powered = replace(
-                powered, naive=bootstrap.Estimate(None, reason=NO_SCORES if judge.scores is None else OFF_SCALE)
+                powered, naive=bootstrap.Estimate(None, reason=NO_SCORES if judge.row.values is None else OFF_SCALE)
             )
         found[judge.name] = powered
     return found
