@@ -71,7 +71,8 @@ class RisingLine:
         return cls(tuple(zip(centres.round(DIGITS).tolist(), heights.round(DIGITS).tolist())))
 
     def points(self, x: np.ndarray) -> np.ndarray:
-        return np.interp(x[:, 0], *zip(*self.knots))
+        centres, heights = zip(*self.knots)
+        return np.interp(x[:, 0], centres, heights)
 
     def to_cut(self, x: np.ndarray) -> np.ndarray:
         """Return what is compared with the cuts: the scores, because points beyond the knots are equal."""
@@ -93,7 +94,7 @@ class LikelihoodLine:
         """Return index of a response → (value less the case's mean, mean), of those that are neither empty nor unread."""
         if verdict.scores is not None or verdict.expected_scores is None:
             raise RecordError(f"case {verdict.case_id!r}: only verdicts without a scale are calibrated here")
-        values = {place: float(verdict.expected_scores[place]) for place in _answered(verdict)}
+        values = {place: verdict.values[place] for place in _answered(verdict)}
         mean = float(np.mean(list(values.values()))) if values else 0.0
         return {place: (value - mean, mean) for place, value in values.items()}
 
@@ -178,11 +179,11 @@ class Calibration:
             own = held[of]
             points = kind.fit(x[~own], people[of][~own], weight[~own]).points(x)
             after[held] = np.bincount(of, points.clip(*_scale(rubric)) * weight)[held]
-        before: np.ndarray | str = np.bincount(of, x[:, 0] * weight)
+        values = np.bincount(of, x[:, 0] * weight)
         facts: dict[str, Any] = {"cases": len(cases), "responses": len(case), "ratings": len(single)}
-        facts["concordance"] = _concordances({"judge": before, "cross_fitted": after}, people, case)
-        if {verdict.rubric for verdict in valid} != {rubric.name}:
-            before = f"judged by {', '.join(sorted({verdict.rubric for verdict in valid}))}, not on this scale"
+        facts["concordance"] = _concordances({"judge": values, "cross_fitted": after}, people, case)
+        rubrics = sorted({verdict.rubric for verdict in valid})
+        before = values if rubrics == [rubric.name] else f"judged by {', '.join(rubrics)}, not on this scale"
         return Calibration(
             rubric=rubric, source=source, line=line, levels=tuple(levels.tolist()),
             cuts=tuple(cuts.round(DIGITS).tolist()), settings=verdicts[0].settings,
