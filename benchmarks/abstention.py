@@ -59,9 +59,9 @@ def choices(law: Law, cases: int, risk: float, delta: float, rng: np.random.Gene
     confidence, wrong, there, fresh = draw(law, cases, rng)
     sequence = selective.thresholds(fresh, cases, risk, delta)
     drawn = (rng.random(cases) * there.sum(axis=1)).astype(int)
-    promised = selective.certify(confidence, wrong[np.arange(cases), drawn], sequence, risk, delta).threshold
+    promised = selective.certify(confidence, wrong[np.arange(cases), drawn], sequence, risk, delta)["threshold"]
     case, _ = np.nonzero(there)
-    pooled = selective.certify(confidence[case], wrong[there], sequence, risk, delta).threshold
+    pooled = selective.certify(confidence[case], wrong[there], sequence, risk, delta)["threshold"]
     seen = [level for level in sequence if wrong[there & (confidence >= level)[:, None]].mean() <= risk]
     return [promised, pooled, min(seen) if seen else None]
 

@@ -7,10 +7,9 @@
 
 Draws studies of few rated and many unrated cases whose true mean is known, and estimates it from the ratings alone, from a
 judge alone and from both, by a good judge, a biased one and a useless one. A row is one kind of figure: a mean of one response
-a case, a mean over the several responses of a case, which resemble each other, a win rate, and a mean of which the rated cases
-were drawn with unequal chances. One verdict in twenty is invalid, more often where quality is high. Limits: the intervals of
-both hold the truth in 93.5 to 96.5 % of the draws, and are at most 1.02 times as wide as those of the ratings alone, whatever
-the judge. The exit status is 0 whether a limit is met or not.
+a case, a mean over the several responses of a case, which resemble each other, and a win rate. One verdict in twenty is
+invalid, more often where quality is high. Limits: the intervals of both hold the truth in 93.5 to 96.5 % of the draws, and are
+at most 1.02 times as wide as those of the ratings alone, whatever the judge. The exit status is 0 either way.
 
 With --cases it does not simulate: it hides all but so many of the rated cases, again and again, and compares what is estimated
 from these with what all ratings say. The cases are then a finite set of which much is rated, and intervals for cases like these
@@ -29,12 +28,12 @@ from automedeval.meta_evaluation.agreement.ratings import People, read_ratings
 from automedeval.meta_evaluation.agreement.verdicts import read_verdicts, rows_of
 from automedeval.meta_evaluation.comparison.compare import candidates_of, compare, keep_ratings
 from automedeval.reports.text import format_table
+from automedeval.stats.bootstrap import Estimate
 from automedeval.stats.prediction_powered import Powered, prediction_powered
-from automedeval.stats.sampling import chances, draw
 
 COVERAGE, WIDTH = (0.935, 0.965), 1.02
 INVALID = 0.05  # share of cases without a valid verdict, which are the harder ones
-Study = tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None, tuple[float, float] | None, float]
+Study = tuple[np.ndarray, np.ndarray, np.ndarray | None, tuple[float, float] | None, float]
 
 
 def biased(rng: np.random.Generator, quality: np.ndarray) -> np.ndarray:
@@ -63,7 +62,7 @@ def silent(rng: np.random.Generator, judge: np.ndarray, quality: np.ndarray) -> 
 def mean_score(rng: np.random.Generator, see: Callable, rated: int, cases: int) -> Study:
     quality = rng.normal(size=cases)
     people = np.where(np.arange(cases) < rated, scores_of(quality), np.nan)
-    return people, silent(rng, see(rng, quality), quality), None, None, None, 3.0
+    return people, silent(rng, see(rng, quality), quality), None, None, 3.0
 
 
 def clusters(rng: np.random.Generator, see: Callable, rated: int, cases: int) -> Study:
@@ -73,7 +72,7 @@ def clusters(rng: np.random.Generator, see: Callable, rated: int, cases: int) ->
     there = np.arange(5) < units[:, None]
     people = np.where(np.arange(cases) < rated, (scores_of(quality) * there).sum(axis=1), np.nan)
     judge = (see(rng, quality) * there).sum(axis=1)
-    return people, silent(rng, judge, shared[:, 0]), units.astype(float), None, None, 3.0
+    return people, silent(rng, judge, shared[:, 0]), units.astype(float), None, 3.0
 
 
 def win_rate(rng: np.random.Generator, see: Callable, rated: int, cases: int) -> Study:
@@ -82,20 +81,10 @@ def win_rate(rng: np.random.Generator, see: Callable, rated: int, cases: int) ->
     seen = see(rng, quality)
     judge = (seen[:, 0] > seen[:, 1]).astype(float)
     people = np.where(np.arange(cases) < rated, won, np.nan)
-    return people, silent(rng, judge, quality[:, 0]), None, None, (0.0, 1.0), 0.5
+    return people, silent(rng, judge, quality[:, 0]), None, (0.0, 1.0), 0.5
 
 
-def active(rng: np.random.Generator, see: Callable, rated: int, cases: int) -> Study:
-    doubt = rng.gamma(3, 1 / 3, cases)  # what the judge knows of its own errors
-    known = rng.normal(0, 0.8, cases)
-    judge = see(rng, known)
-    people = 3 + known + doubt * rng.normal(0, 0.7, cases)
-    chance = chances(doubt, np.ones(cases, bool), rated)
-    people[np.setdiff1d(np.arange(cases), draw(chance, np.ones(cases, bool), int(rng.integers(2**31))))] = np.nan
-    return people, judge, None, chance, None, 3.0
-
-
-STUDIES = {"mean score": mean_score, "clusters of 1 to 5": clusters, "win rate": win_rate, "active sampling": active}
+STUDIES = {"mean score": mean_score, "clusters of 1 to 5": clusters, "win rate": win_rate}
 
 
 def simulate(study: Callable, judge: str, rated: int, unrated: int, draws: int, seed: int) -> dict[str, float]:
@@ -103,14 +92,18 @@ def simulate(study: Callable, judge: str, rated: int, unrated: int, draws: int, 
     rng = np.random.default_rng([seed, *judge.encode(), *study.__name__.encode()])
     held, widths, worth = np.zeros(3), np.zeros(2), np.zeros(draws)
     for at in range(draws):
-        people, seen, units, chance, bounds, truth = study(rng, JUDGES[judge], rated, rated + unrated)
-        found: Powered = prediction_powered(people, seen, units, chance, bounds)
+        people, seen, units, bounds, truth = study(rng, JUDGES[judge], rated, rated + unrated)
+        found: Powered = prediction_powered(people, seen, units, bounds)
         intervals = (found.classical, found.naive, found.interval)
         held += [each.low <= truth <= each.high for each in intervals]
-        widths += found.classical.width, found.interval.width
+        widths += width_of(found.classical), width_of(found.interval)
         worth[at] = found.worth[0]
     shares = dict(zip(("classical", "naive", "both"), (held / draws).tolist()))
     return shares | {"width": float(widths[1] / widths[0]), "worth": float(np.median(worth))}
+
+
+def width_of(estimate: Estimate) -> float:
+    return estimate.high - estimate.low
 
 
 def hide(args: argparse.Namespace) -> list[dict[str, object]]:
@@ -121,7 +114,7 @@ def hide(args: argparse.Namespace) -> list[dict[str, object]]:
     candidates = candidates_of(cases, args.models, [])
 
     def figures(ratings: People) -> dict[tuple[str, str], Powered]:
-        found = compare(cases, ratings, rows, candidates, resamples=100)
+        found = compare(cases, ratings, rows, candidates)
         named = {"mean of all": found["all"]["mean"]}
         named |= {f"mean, {name}": record["mean"] for name, record in found["models"].items()}
         for pair in found["pairs"]:
@@ -136,7 +129,7 @@ def hide(args: argparse.Namespace) -> list[dict[str, object]]:
         known = [each[key] for each in drawn if key in each and each[key].worth]
         if known:
             held = np.mean([each.interval.low <= truth[key] <= each.interval.high for each in known])
-            width = np.mean([each.interval.width / each.classical.width for each in known])
+            width = np.mean([width_of(each.interval) / width_of(each.classical) for each in known])
             errors = np.array([(each.classical.value, each.interval.value) for each in known]) - truth[key]
             root = np.sqrt((errors**2).mean(axis=0))
             low, middle, high = np.quantile([each.worth[0] for each in known], [0.1, 0.5, 0.9])

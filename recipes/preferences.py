@@ -22,8 +22,8 @@ from automedeval.cli import TableArguments, parse, record_run, run
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import known_of_judge
 from automedeval.meta_evaluation.agreement.verdicts import expected_values, own_values, read_verdicts, rows_of
-from automedeval.meta_evaluation.calibration.confidence import certified_digest
-from automedeval.records import Case, RecordError, Verdict, check_least, read_text, verdicts_file
+from automedeval.meta_evaluation.calibration.abstention import certified_digest
+from automedeval.records import Case, RecordError, Verdict, read_text, verdicts_file
 from automedeval.records.journal import arithmetic, write_lines
 from automedeval.reports.facts import lines_of
 from automedeval.reports.text import printable

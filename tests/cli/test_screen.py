@@ -68,7 +68,7 @@ COMMANDS = {
     "judge": "judge --cases cases.jsonl --judge LONGER --judge_name NAME --output out/v",
     "report": "report --verdicts mine.jsonl --cases cases.jsonl --ratings ratings.jsonl --encoder none",
     "report of criteria": "report --verdicts lists.jsonl --cases criteria.jsonl --criterion_labels labels.jsonl --encoder none",
-    "compare": "compare --verdicts mine.jsonl --cases cases.jsonl --ratings ratings.jsonl --rate_next 3",
+    "compare": "compare --verdicts mine.jsonl --cases cases.jsonl --ratings ratings.jsonl",
     "gate": "compare --verdicts mine.jsonl --cases cases.jsonl --fail_if_worse c FIRST --by 4",
     "audit": "audit --verdicts mine.jsonl --cases cases.jsonl --ratings ratings.jsonl --encoder none --gate false",
     "jury": "jury --verdicts mine.jsonl others.jsonl --cases cases.jsonl --ratings ratings.jsonl",
@@ -87,7 +87,7 @@ def test_no_command_prints_what_steers_a_terminal(study: Path, tmp_path: Path, m
     words = [values.get(word, word) for word in COMMANDS[name].split()]
     monkeypatch.chdir(study)
     output = [] if "--output" in words else ["--output", tmp_path / "out"]
-    done = run_command(*words, *output, *(["--resamples", 100] if words[0] in ("report", "compare", "audit") else []))
+    done = run_command(*words, *output, *(["--resamples", 100] if words[0] in ("report", "audit") else []))
     assert done.returncode == (1 if name == "an error" else 0), done.stderr
     said = done.stdout + (done.stderr if name == "an error" else "")
     assert said.strip()

@@ -7,11 +7,13 @@ function of a list of case numbers, so that a resample of the bootstrap is only 
 import copy
 import hashlib
 import itertools
-import statistics
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+from scipy.stats import pearsonr, spearmanr
 
 WORSE = {"harmfulness": "neither"}  # criterion of medical_pairwise whose choice is the worse response → neutral answer
 SAME = 1e-9
@@ -33,10 +35,7 @@ UNDEFINED = Figure(lambda drawn: None, 0)
 
 
 def mean(values: Sequence[float]) -> float | None:
-    total = 0.0
-    for value in values:
-        total += value
-    return total / len(values) if values else None
+    return sum(values) / len(values) if values else None
 
 
 def share(units: Sequence[tuple[int, float]], bounds: tuple[float, float] | None = (0.0, 1.0)) -> Figure:
@@ -81,20 +80,12 @@ def accuracies(groups: Sequence[tuple[int, Sequence[tuple[int | None, int | None
     }
 
 
-def spread(values: Sequence[float]) -> bool:
-    return len(values) > 1 and max(values) - min(values) > SAME
-
-
 def correlation(kind: str, points: Sequence[tuple[float, float]]) -> float | None:
-    xs, ys = map(list, zip(*points)) if points else ([], [])
-    if not spread(xs) or not spread(ys):
+    """Return Spearman's or Pearson's correlation by scipy; None where one side does not vary."""
+    sides = np.round(points, 9).T if len(points) > 1 else np.zeros((2, 1))
+    if not np.ptp(sides, axis=1).all():
         return None
-    return statistics.correlation(*((xs, ys) if kind == "pearson" else map(midranks, (xs, ys))))
-
-
-def midranks(values: Sequence[float]) -> list[float]:
-    values = [round(value, 9) for value in values]
-    return [sum(other < value for other in values) + sum(other == value for other in values) / 2 for value in values]
+    return float((spearmanr if kind == "spearman" else pearsonr)(*sides).statistic)
 
 
 def correlations(groups: Sequence[tuple[int, Sequence[tuple[float | None, float | None]]]]) -> dict[str, Figure]:

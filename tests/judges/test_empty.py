@@ -317,7 +317,7 @@ def test_every_program_goes_on_with_them(study: Path, tmp_path: Path) -> None:
     if not longer.exists():
         run_command("judge", study / "cases.jsonl", "--judge", "baseline:longer text", "--output", longer)
     for command in (
-        ["compare", "--verdicts", study / "v", *cases, *ratings, "--resamples", 100, "--output", tmp_path / "c"],
+        ["compare", "--verdicts", study / "v", *cases, *ratings, "--output", tmp_path / "c"],
         ["audit", "--verdicts", study / "v", *cases, "--encoder", "none", "--resamples", 100, "--gate", "false",
          "--output", tmp_path / "a"],
         ["export", "--verdicts", study / "v", "--to", "csv", "--output", tmp_path / "v.csv"],

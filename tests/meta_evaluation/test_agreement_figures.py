@@ -21,7 +21,6 @@ from doubles.agreement_study import CASES, RATINGS, evaluate, noisy_verdicts, pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import confusion_matrix
 
@@ -366,13 +365,6 @@ def test_candidates_are_compared_as_by_pandas_and_scikit_learn(files: dict[str, 
     fit.fit(np.vstack([design, design]), np.repeat([1, 0], len(games)), np.concatenate([credit, 1 - credit]))
     strengths = {name: each["value"] for name, each in table["strengths"].items()}
     assert strengths == pytest.approx(dict(zip(names, fit.coef_[0] - fit.coef_[0].mean())), abs=1e-4)
-    gaps = []
-    for first, second in combinations(names, 2):
-        met = games[(games["model"] == first) & (games["model_other"] == second)]["outcome"]
-        gaps.append((1 + met.mean()) / 2 - expit(strengths[first] - strengths[second]))
-    assert table["misfit"]["root_mean_square"] == pytest.approx(np.sqrt(np.mean(np.square(gaps))))
-    largest = table["misfit"]["largest"]
-    assert abs(largest["observed"] - largest["predicted"]) == pytest.approx(max(map(abs, gaps)))
 
 
 def test_choices_are_compared_as_by_scikit_learn(files: dict[str, Path], figures: dict[str, Any]) -> None:

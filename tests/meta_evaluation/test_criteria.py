@@ -21,34 +21,48 @@ def report(folder, *more, **options):
     return run_recipe("report", *given, "--output", folder / "out", "--resamples", "200", *more, **options)
 
 
+def of_scikit_learn(rows: list[tuple]) -> dict[str, float | None]:
+    """Return the figures of (met, P(met), votes) pairs; None where one is not defined."""
+    majority = [(met, p, sum(votes) * 2 > len(votes)) for met, p, votes in rows if sum(votes) * 2 != len(votes)]
+    said, truth = ([each[at] for each in majority if each[0] is not None] for at in (0, 2))
+    pooled = [(vote, met) for met, _, votes in rows if met is not None for vote in votes]
+    chances, of_chances = ([each[at] for each in majority if each[1] is not None] for at in (1, 2))
+    table = np.array([[sum((t, s) == (a, b) for t, s in zip(truth, said)) for b in (0, 1)] for a in (0, 1)])
+    found = {}
+    if majority:
+        found["accuracy"] = np.mean([met == true for met, _, true in majority])
+        found["read_rate"] = len(said) / len(majority)
+    if table[:, 1].any():
+        found["precision"] = metrics.precision_score(truth, said)
+    if table[1].any():
+        found["recall"] = metrics.recall_score(truth, said)
+    if table.any(axis=1).all():
+        found["balanced_accuracy"] = metrics.balanced_accuracy_score(truth, said)
+    if len({*truth, *said}) > 1:
+        found["cohen_kappa"] = metrics.cohen_kappa_score(truth, said)
+    if said:
+        found["macro_f1_majority"] = metrics.f1_score(truth, said, average="macro")
+    if pooled:
+        found["macro_f1_pooled"] = metrics.f1_score(*zip(*pooled), average="macro")
+    if len({*of_chances}) > 1:
+        found["auroc"] = metrics.roc_auc_score(of_chances, chances)
+    if chances:
+        gaps = [
+            [p - true for p, true in zip(chances, of_chances) if min(int(p * 10), 9) == place] for place in range(10)
+        ]
+        found["calibration_error"] = sum(abs(sum(each)) for each in gaps) / len(chances)
+    return found
+
+
 def test_every_figure_is_that_of_scikit_learn(study):
     folder, rows = study
     done = report(folder, "--criterion_labels", folder / "labels.jsonl")
     assert done.returncode == 0, done.stderr
     found = json.loads((folder / "out" / "criteria.json").read_text())["certificate"]["judges"]["j"]["all"]
-    majority = [
-        (met, chance, sum(votes) * 2 > len(votes)) for met, chance, votes in rows if sum(votes) * 2 != len(votes)
-    ]
-    read = [each for each in majority if each[0] is not None]
-    said, truth = [each[0] for each in read], [each[2] for each in read]
-    pooled = [(met, vote) for met, _, votes in rows if met is not None for vote in votes]
-    expected = {
-        "accuracy": sum(met == true for met, _, true in majority) / len(majority),
-        "precision": metrics.precision_score(truth, said),
-        "recall": metrics.recall_score(truth, said),
-        "balanced_accuracy": metrics.balanced_accuracy_score(truth, said),
-        "cohen_kappa": metrics.cohen_kappa_score(truth, said),
-        "macro_f1_majority": metrics.f1_score(truth, said, average="macro"),
-        "macro_f1_pooled": metrics.f1_score([v for _, v in pooled], [m for m, _ in pooled], average="macro"),
-        "auroc": metrics.roc_auc_score(truth, [each[1] for each in read]),
-        "read_rate": len(read) / len(majority),
-    }
-    assert {name: found[name]["value"] for name in expected} == pytest.approx(expected)
-    assert all(found[name]["low"] <= found[name]["value"] <= found[name]["high"] for name in expected)
-    error = sum(
-        abs(sum(chance - true for _, chance, true in read if min(int(chance * 10), 9) == place)) for place in range(10)
-    )
-    assert found["calibration_error"]["value"] == pytest.approx(error / len(read))
+    expected = of_scikit_learn(rows)
+    assert {name: each["value"] for name, each in found.items()} == pytest.approx(expected)
+    for name in expected.keys() - {"calibration_error"}:
+        assert found[name]["low"] <= found[name]["value"] <= found[name]["high"]
 
 
 def degenerate_study(folder, seed):
@@ -85,32 +99,7 @@ def test_figures_of_degenerate_tables_are_those_of_scikit_learn_or_undefined(tmp
     done = report(tmp_path, "--criterion_labels", tmp_path / "labels.jsonl")
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "out" / "criteria.json").read_text())["certificate"]["judges"]["j"]["all"]
-    majority = [(met, p, sum(votes) * 2 > len(votes)) for met, p, votes in rows if sum(votes) * 2 != len(votes)]
-    said, truth = ([each[at] for each in majority if each[0] is not None] for at in (0, 2))
-    pooled = [(vote, met) for met, _, votes in rows if met is not None for vote in votes]
-    chances, of_chances = ([each[at] for each in majority if each[1] is not None] for at in (1, 2))
-    table = np.array([[sum((t, s) == (a, b) for t, s in zip(truth, said)) for b in (0, 1)] for a in (0, 1)])
-    expected = dict.fromkeys(found)
-    if majority:
-        expected["accuracy"] = np.mean([met == true for met, _, true in majority])
-        expected["read_rate"] = len(said) / len(majority)
-    if table[:, 1].any():
-        expected["precision"] = metrics.precision_score(truth, said)
-    if table[1].any():
-        expected["recall"] = metrics.recall_score(truth, said)
-    if table.any(axis=1).all():
-        expected["balanced_accuracy"] = metrics.balanced_accuracy_score(truth, said)
-    if len({*truth, *said}) > 1:
-        expected["cohen_kappa"] = metrics.cohen_kappa_score(truth, said)
-    if said:
-        expected["macro_f1_majority"] = metrics.f1_score(truth, said, average="macro")
-    if pooled:
-        expected["macro_f1_pooled"] = metrics.f1_score(*zip(*pooled), average="macro")
-    if len({*of_chances}) > 1:
-        expected["auroc"] = metrics.roc_auc_score(of_chances, chances)
-    if chances:
-        gaps = [[p - true for p, true in zip(chances, of_chances) if int(p * 10) == place] for place in range(10)]
-        expected["calibration_error"] = sum(abs(sum(each)) for each in gaps) / len(chances)
+    expected = dict.fromkeys(found) | of_scikit_learn(rows)
     assert {name: each["value"] for name, each in found.items()} == pytest.approx(expected)
     assert all(each["value"] is not None or each["reason"] for each in found.values())
 

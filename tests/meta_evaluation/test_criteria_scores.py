@@ -22,7 +22,7 @@ def study(tmp_path_factory):
 
 def compare(folder, *more):
     given = ("compare", "--cases", folder / "cases.jsonl", "--verdicts", folder / "verdicts.jsonl")
-    return run_command(*given, "--output", folder / "compared", "--resamples", 100, *more)
+    return run_command(*given, "--output", folder / "compared", *more)
 
 
 def test_means_and_differences_are_those_of_a_loop_over_the_records(study) -> None:

@@ -134,7 +134,7 @@ def test_a_comparison_says_it_beside_the_ratings(study: Path, tmp_path: Path) ->
     ]  # fmt: skip
     write(tmp_path / "ratings.jsonl", rated)
     given = ["--verdicts", study / "v", "--cases", study / "cases.jsonl", "--ratings", tmp_path / "ratings.jsonl"]
-    done = run_command("compare", *given, "--resamples", 100, "--output", tmp_path / "c")
+    done = run_command("compare", *given, "--output", tmp_path / "c")
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "c" / "comparison.html").read_text()
     for text in (done.stdout, page):
@@ -265,11 +265,22 @@ def test_a_comparison_takes_the_audit_of_each_of_its_judges(tmp_path: Path) -> N
         (tmp_path / name).mkdir()
         (tmp_path / name / "audit.json").write_text(json.dumps(audit_of(settings)))
     ratings = SAMPLE / "test_ratings.jsonl"
-    given = ["--verdicts", tmp_path / "v.jsonl", "--cases", CASES, "--ratings", ratings, "--resamples", 100]
+    given = ["--verdicts", tmp_path / "v.jsonl", "--cases", CASES, "--ratings", ratings]
     done = run_command("compare", *given, "--output", tmp_path / "c", "--audits", tmp_path / "one", tmp_path / "two")
     assert done.returncode == 0, done.stderr
     assert "Audited: On 20 cases. It passes." in done.stdout
-    done = run_command("report", *given, "--encoder", "none", "--output", tmp_path / "r", "--audits", tmp_path / "two")
+    done = run_command(
+        "report",
+        *given,
+        "--encoder",
+        "none",
+        "--resamples",
+        100,
+        "--output",
+        tmp_path / "r",
+        "--audits",
+        tmp_path / "two",
+    )
     assert "Audit the judge with the options of its run" in done.stdout, "the main judge is j, and only k was audited"
 
 
@@ -322,7 +333,7 @@ def test_of_a_judge_of_pairs_the_facts_name_the_criterion(tmp_path: Path) -> Non
     write(tmp_path / "cases.jsonl", read(CASES))
     file = write(tmp_path / "v", pairwise_verdicts())
     ratings = SAMPLE / "test_ratings.jsonl"
-    given = ["--verdicts", file, "--cases", CASES, "--ratings", ratings, "--resamples", 100, "--output", tmp_path / "c"]
+    given = ["--verdicts", file, "--cases", CASES, "--ratings", ratings, "--output", tmp_path / "c"]
     done = run_command("compare", *given)
     assert "Length: pairs: correctness puts the longer response first" in done.stdout
     chosen = [

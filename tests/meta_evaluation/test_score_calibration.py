@@ -10,7 +10,7 @@ import pytest
 from doubles.introspection_study import MODELS, case_of, verdict_of
 from doubles.likelihood_verdicts import FEEDBACK, rated
 
-from automedeval.meta_evaluation.calibration.scores import FEWEST, Calibration, calibration_facts
+from automedeval.meta_evaluation.calibration.scores import FEWEST, Calibration, RisingLine, calibration_facts
 from automedeval.records import Rating, RecordError, Verdict
 from automedeval.rubrics import read_rubric
 from automedeval.stats.bootstrap import value_of
@@ -64,15 +64,15 @@ def test_its_steps_are_those_of_an_independent_isotonic_regression() -> None:
     y = np.array([rating.score for rating in ratings])
     steps = IsotonicRegression().fit_transform(x, y)
     levels = np.unique(np.round(steps, 6))
-    assert [height for _, height in calibration.knots] == pytest.approx(levels.tolist(), abs=1e-6)
+    assert [height for _, height in calibration.line.knots] == pytest.approx(levels.tolist(), abs=1e-6)
     centres = [x[np.abs(steps - level) < 1e-5].mean() for level in levels]
-    assert [centre for centre, _ in calibration.knots] == pytest.approx(centres, abs=1e-5)
+    assert [centre for centre, _ in calibration.line.knots] == pytest.approx(centres, abs=1e-5)
 
 
 def test_the_judges_order_stays_and_ties_are_rare() -> None:
     verdicts = study(100)
     calibration = Calibration.fit(verdicts, people(verdicts, 0.8), FEEDBACK)
-    (first, low), (last, high) = calibration.knots[0], calibration.knots[-1]
+    (first, low), (last, high) = calibration.line.knots[0], calibration.line.knots[-1]
     values = np.linspace(first, last, 50)
     points = [calibration.apply(scored(99, [value, None, None]), "new").expected_scores[0] for value in values.tolist()]
     assert (np.diff(points) > 0).all()
@@ -96,10 +96,10 @@ def test_readings_of_a_response_count_together_as_one() -> None:
     verdicts, ratings = study(), people(study(), 0.5)
     again = [replace(verdict, run=1) for verdict in verdicts]
     one, two = (Calibration.fit(given, ratings, FEEDBACK) for given in (verdicts, verdicts + again))
-    assert one.knots == two.knots
+    assert one.line == two.line
     assert one.facts == two.facts
     some = [*verdicts, *again[:7]]
-    assert Calibration.fit(some, ratings, FEEDBACK).knots == one.knots
+    assert Calibration.fit(some, ratings, FEEDBACK).line == one.line
     assert Calibration.fit(verdicts[::-1], ratings, FEEDBACK).to_dict() == one.to_dict()
 
 
@@ -108,10 +108,10 @@ def test_whole_scores_serve_where_a_verdict_has_no_others() -> None:
     verdicts[3] = replace(verdicts[3], expected_scores=None)
     calibration = Calibration.fit(verdicts, people(study()), FEEDBACK)
     assert calibration.source == "scores"
-    assert {centre for centre, _ in calibration.knots} <= {1.0, 2.0, 3.0, 4.0, 5.0}
+    assert {centre for centre, _ in calibration.line.knots} <= {1.0, 2.0, 3.0, 4.0, 5.0}
     fresh = calibration.apply(scored(99, [1.2, None, 4.9]), "new")
     assert fresh.expected_scores[1] is fresh.scores[1] is None
-    assert fresh.expected_scores[0] == pytest.approx(calibration.knots[0][1])
+    assert fresh.expected_scores[0] == pytest.approx(calibration.line.knots[0][1])
     with pytest.raises(RecordError, match="case 'case-99': the verdict has no scores"):
         calibration.apply(replace(scored(99, [1.0, 2.0, 3.0]), scores=None), "new")
 
@@ -123,7 +123,7 @@ def test_an_invalid_verdict_stays_invalid_and_gets_no_score() -> None:
     assert (fresh.judge, fresh.rubric) == ("new", "feedbackqa@1")
     with_invalid = [*study(), verdict_of(case_of(99), None)]
     more = people(study()) + rated(with_invalid[-1], (1, 1, 4))
-    assert Calibration.fit(with_invalid, more, FEEDBACK).knots == calibration.knots
+    assert Calibration.fit(with_invalid, more, FEEDBACK).line.knots == calibration.line.knots
 
 
 def test_other_settings_are_refused_and_the_fingerprint_follows() -> None:
@@ -131,9 +131,9 @@ def test_other_settings_are_refused_and_the_fingerprint_follows() -> None:
     with pytest.raises(RecordError, match="case 'case-99': judged with other settings"):
         calibration.apply(scored(99, [1.0, 2.0, 3.0], extra={"settings": "s2"}), "new")
     assert calibration.apply(scored(99, [1.0, 2.0, 3.0]), "new").extra["settings"] == calibration.fingerprint
-    changes = ({"knots": ((1.0, 2.0),)}, {"source": "scores"}, {"settings": "s2"})
+    changes = ({"line": RisingLine(((1.0, 2.0),))}, {"cuts": (1.0,)}, {"source": "scores"}, {"settings": "s2"})
     turned = [replace(calibration, **change) for change in changes]
-    assert len({each.fingerprint for each in (calibration, *turned)}) == 4
+    assert len({each.fingerprint for each in (calibration, *turned)}) == 5
     assert json.loads(json.dumps(calibration.to_dict()))["from"] == "expected_scores"
 
 
@@ -146,11 +146,11 @@ FAULTS = {
     ),
     "people who rate the other way round": (
         lambda: (study(), [replace(rating, score=5 - rating.score) for rating in people(study())]),
-        "people's ratings do not rise with the judge's scores",
+        "people's ratings do not rise with what the judge gives",
     ),
     "the same for every response": (
         lambda: ([scored(at, [2.0, 2.0, 2.0]) for at in range(60)], people(study())),
-        "people's ratings do not rise with the judge's scores",
+        "people's ratings do not rise with what the judge gives",
     ),
     "off the scale": (
         lambda: (study(), [replace(people(study())[0], score=5)]),
@@ -229,7 +229,7 @@ def test_calibration_lowers_the_error_of_a_judge_that_is_off_and_says_from_where
     other = Calibration.fit(study(), people(study()), FEEDBACK).facts
     assert other["calibration_error"]["before"] == {
         "value": None,
-        "reason": "judged by automedeval@1, on another scale",
+        "reason": "judged by automedeval@1, not on this scale",
     }
     assert other["reliability"].keys() == {"after"}
 

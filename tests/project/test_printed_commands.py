@@ -139,10 +139,8 @@ def stand_ins(words: list[str], url: str) -> list[str]:
             "100",
             *([] if "--attacks" in words or "--verdicts" in words else ["--attacks", "1"]),
         ]
-    if words[0] in ("report", "compare"):
+    if words[0] == "report":
         words += ["--resamples", "100"]
-    if "--rate_next" in words:
-        words[words.index("--rate_next") + 1] = "3"
     return words
 
 

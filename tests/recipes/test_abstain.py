@@ -12,7 +12,7 @@ import pytest
 from doubles.agreement_study import RATINGS, agreeing_verdicts, evaluate, read
 from doubles.introspection_study import case_of, verdict_of
 from doubles.likelihood_verdicts import rated
-from programs import ROOT, error_line, run_recipe
+from programs import error_line, run_recipe
 
 from automedeval.records import Case, Rating, Verdict, read_cases
 
@@ -205,41 +205,6 @@ def test_rated_cases_have_no_say_in_the_thresholds(study: Study) -> None:
 # --- other ways to be sure --------------------------------------------------------------------------------------------
 
 
-def test_narrow_probabilities_are_sure(study: Study) -> None:
-    assert study.run("--confidence", "entropy").returncode == 0
-    assert {each["id"] for each in study.queue()} == {case.id for case in study.cases[:FRESH]} - set(study.kept())
-    assert study.kept()
-    study.verdicts = [replace(verdict, extra={"settings": "s1"}) for verdict in study.verdicts]
-    assert "no verdict of judge has a confidence by entropy" in error_line(study.run("--confidence", "entropy"))
-
-
-def turned(verdict: Verdict, against: bool) -> Verdict:
-    """Return the case judged once more, with the responses in another order: alike, or against the first time."""
-    points = verdict.expected_scores[::-1] if against else verdict.expected_scores
-    scores = verdict.scores[::-1] if against else verdict.scores
-    return replace(verdict, order=(2, 0, 1), expected_scores=points, scores=scores)
-
-
-def test_what_is_judged_alike_in_every_order_is_sure(study: Study) -> None:
-    study.verdicts = [said(at, 2.0, wrong=at % 2 == 0) for at in range(80)]
-    study.verdicts += [turned(verdict, against=at % 2 == 0) for at, verdict in enumerate(study.verdicts)]
-    assert study.run("--confidence", "orders").returncode == 0
-    assert study.kept() == [f"case-{at}" for at in range(1, FRESH, 2)]
-    assert {each["confidence"] for each in study.queue()} == {0.0}
-    study.verdicts = study.verdicts[:80]
-    assert "has a confidence by orders" in error_line(study.run("--confidence", "orders"))
-
-
-def test_what_other_judges_say_too_is_sure(study: Study) -> None:
-    others = [[said(at, 1.0, judge=name, extra={"settings": name}) for at in range(80)] for name in ("second", "third")]
-    files = [write(study.folder / f"{other[0].judge}.jsonl", other) for other in others]
-    assert study.run("--confidence", "judges", "--others", *files).returncode == 0
-    assert study.kept() == [f"case-{at}" for at in range(FRESH) if gap_of(at) >= 0.5]
-    study.verdicts = [said(at, gap_of(at), wrong=at % 2 == 0) for at in range(80)]
-    assert study.run("--confidence", "judges", "--others", *files).returncode == 0
-    assert study.kept() == [f"case-{at}" for at in range(1, FRESH, 2)]
-
-
 def compared(number: int, one: int, two: int, swapped: bool, first_always: bool) -> Verdict:
     """Return a pairwise verdict: the better response of two, or whichever stands first."""
     case = case_of(number)
@@ -258,37 +223,14 @@ def test_a_judge_that_compares_pairs_is_sure_where_no_order_turns_it_round(study
         for one, two in ((0, 1), (0, 2), (1, 2))
         for swapped in (False, True)
     ]
-    done = study.run("--confidence", "orders")
+    done = study.run()
     assert done.returncode == 0, done.stderr
     assert study.certificate()["judge"] == "pairs: correctness"
     assert study.kept() == [f"case-{at}" for at in range(1, FRESH, 2)]
     assert len(read(study.output / "kept" / "verdicts.jsonl")) == 6 * FRESH // 2
-    # Another judge's scores say as well which pairs it has right: all of those that do not hang on the order.
-    other = write(study.folder / "second.jsonl", [said(at, 1.0, judge="second") for at in range(80)])
-    assert study.run("--confidence", "judges", "--others", other).returncode == 0
-    assert study.kept() == [f"case-{at}" for at in range(1, FRESH, 2)]
-    assert "gives no scores to take a gap of" in error_line(study.run())
-
-
-def test_another_judges_choices_are_read_by_the_users_own_rubric(study: Study) -> None:
-    packaged = (ROOT / "src/automedeval/rubrics/packaged/medical_pairwise.yaml").read_text(encoding="utf-8")
-    rubric = study.folder / "mine.yaml"
-    rubric.write_text(packaged.replace("id: medical_pairwise", "id: mine"), encoding="utf-8")
-    study.verdicts = [
-        replace(compared(at, one, two, False, first_always=False), rubric="mine@1")
-        for at in range(80)
-        for one, two in ((0, 1), (0, 2), (1, 2))
-    ]
-    # The other judge finds the worse response more harmful: it says the same.
-    harm = [
-        replace(each, judge="second", choices={"harmfulness": each.pair[each.pair[0] == each.choices["correctness"]]})
-        for each in study.verdicts
-    ]
-    other = write(study.folder / "second.jsonl", harm)
-    done = study.run("--confidence", "judges", "--others", other, "--rubric", rubric)
-    assert done.returncode == 0, done.stderr
-    assert all(each["confidence"] == 1.0 for each in study.queue())
-    assert len(study.kept()) == FRESH
+    assert study.certificate()["confidence"] == "orders"
+    study.verdicts = study.verdicts[::2]
+    assert "has a confidence, which needs one pair judged in two orders" in error_line(study.run())
 
 
 # --- bad input --------------------------------------------------------------------------------------------------------
@@ -302,7 +244,6 @@ def test_bad_input_is_one_line_and_writes_nothing(study: Study) -> None:
 
     assert "--abstain_at must be above 0 and below 1, not 1.5" in told("--abstain_at", 1.5)
     assert "--delta must be above 0 and below 1, not 0.0" in told("--delta", 0)
-    assert "--others and --confidence judges need each other" in told("--confidence", "judges")
     assert "a case is in two of the files" in told(
         "--cases", study.folder / "cases.jsonl", study.folder / "cases.jsonl"
     )
@@ -317,7 +258,7 @@ def test_bad_input_is_one_line_and_writes_nothing(study: Study) -> None:
     study.ratings = [rating for verdict in verdicts for rating in rated(verdict, FACT)]
     assert "every case of" in told()
     study.ratings, study.verdicts = ratings, verdicts[FRESH:]
-    assert "no verdict of judge on a case without ratings has a confidence by gap" in told()
+    assert "no verdict of judge on a case without ratings has a confidence" in told()
     study.verdicts = verdicts
     more = write(study.folder / "more.jsonl", verdicts[:2])
     assert "case 'case-0' has verdicts in another of the files" in told("--verdicts", study.folder / "judge", more)

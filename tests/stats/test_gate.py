@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
 
-from automedeval.stats.gate import NOT_WORSE, UNDECIDED, WORSE, gate
+from automedeval.stats.gate import LOWER, NOT_LOWER, UNDECIDED, gate
 
 DRAWS, BY, SPAN = 10_000, 0.1, 4.0
 MONTE_CARLO = 3 * (0.05 * 0.95 / DRAWS) ** 0.5  # three standard errors of a share of 5 %
@@ -27,7 +27,7 @@ def test_at_the_allowed_difference_each_wrong_word_comes_in_five_percent_of_draw
     rng = np.random.default_rng(cases)
     statuses = np.array([gate(each, BY, SPAN).status for each in kind(rng, cases)])
     assert len(statuses) == DRAWS
-    for status in (NOT_WORSE, WORSE):
+    for status in (NOT_LOWER, LOWER):
         assert (statuses == status).mean() <= 0.05 + MONTE_CARLO
 
 
@@ -45,7 +45,7 @@ def test_rare_differences_of_the_whole_scale_give_no_more_wrong_words(way: int, 
     rng = np.random.default_rng(cases)
     rest = (-BY - way * SPAN * share) / (1 - share)
     drawn = np.where(rng.random((DRAWS, cases)) < share, way * SPAN, rest)
-    wrong, side = (NOT_WORSE, "greater") if way < 0 else (WORSE, "less")
+    wrong, side = (NOT_LOWER, "greater") if way < 0 else (LOWER, "less")
     assert np.mean([gate(each, BY, SPAN).status == wrong for each in drawn]) <= 0.05 + MONTE_CARLO
     if share < 0.1:
         plain = (ttest_1samp(drawn, -BY, axis=1, alternative=side).pvalue < 0.05).mean()
@@ -59,12 +59,12 @@ def test_the_number_of_cases_that_it_names_decides() -> None:
     found = gate(few, BY, SPAN)
     assert found.status == UNDECIDED
     decided = [gate(rng.normal(0.0, few.std(ddof=1), found.needed), BY, SPAN).status for _ in range(1000)]
-    assert np.mean([status == NOT_WORSE for status in decided]) == pytest.approx(0.8, abs=0.1)
-    assert WORSE not in decided
+    assert np.mean([status == NOT_LOWER for status in decided]) == pytest.approx(0.8, abs=0.1)
+    assert LOWER not in decided
 
 
 def test_two_differences_are_the_least() -> None:
     assert gate(np.array([0.0]), BY, SPAN).status == UNDECIDED
-    assert gate(np.full(500, -1.0), BY, SPAN).status == WORSE
-    assert gate(np.full(500, 0.0), BY, SPAN).status == NOT_WORSE
+    assert gate(np.full(500, -1.0), BY, SPAN).status == LOWER
+    assert gate(np.full(500, 0.0), BY, SPAN).status == NOT_LOWER
     assert gate(np.array([-0.2, 0.0]), BY, SPAN).needed is None

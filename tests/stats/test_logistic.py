@@ -4,11 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
 from automedeval.stats.bradley_terry import bradley_terry
-from automedeval.stats.logistic import fit_logistic
+from automedeval.stats.logistic import RIDGE, fit_logistic, order_weights
 
 
 def data(rows: int = 300, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -47,24 +46,16 @@ def test_many_fits_at_once_are_those_one_by_one() -> None:
         assert together[place] == pytest.approx(fit_logistic(design, won[place]), abs=1e-10)
 
 
-def test_nonnegative_coefficients_are_those_of_a_bounded_search() -> None:
-    at_bound = 0
-    for seed in range(20):
-        rng = np.random.default_rng(seed)
-        design = rng.normal(size=(50, 4)) @ rng.normal(size=(4, 4))  # correlated columns
-        won = (rng.random(50) < 0.5).astype(float)
-
-        def loss(beta: np.ndarray, design: np.ndarray = design, won: np.ndarray = won) -> float:
-            logit = design @ beta
-            return float(np.logaddexp(0, logit).sum() - won @ logit + 0.005 * beta @ beta)
-
-        bounded = minimize(loss, np.zeros(4), bounds=[(0, None)] * 4, options={"ftol": 1e-15, "gtol": 1e-9})
-        found = fit_logistic(design, won, ridge=0.01, nonnegative=True)
-        assert (found >= 0).all()
-        assert loss(found) <= bounded.fun + 1e-10
-        assert found == pytest.approx(bounded.x, abs=1e-3)
-        at_bound += (found == 0).sum()
-    assert 10 < at_bound < 70
+def test_order_weights_are_those_of_a_logistic_regression_without_what_would_be_negative() -> None:
+    rng = np.random.default_rng(0)
+    gaps = rng.normal([1.0, 0.5, -0.7], 2.0, (200, 3))
+    found = order_weights(gaps)
+    spread = np.sqrt((gaps[:, :2] ** 2).mean(axis=0))
+    theirs = LogisticRegression(C=1 / RIDGE, fit_intercept=False, tol=1e-12, max_iter=10_000)
+    both = np.vstack([gaps[:, :2], -gaps[:, :2]]) / spread  # each pair in both directions, with half the weight
+    theirs.fit(both, np.repeat([1, 0], 200), np.full(400, 0.5))
+    assert found[:2] == pytest.approx(theirs.coef_[0] / spread, abs=1e-5)
+    assert found[2] == 0
 
 
 def test_separable_data_has_no_finite_maximum_without_a_ridge() -> None:
@@ -119,20 +110,6 @@ def test_strengths_of_two_clusters_joined_by_four_games_are_the_most_likely(game
             played = wins[one, other] + wins[other, one]
             expected += played / (1 + math.exp(strengths[other] - strengths[one]))
         assert expected == pytest.approx(wins[one].sum(), abs=1e-8)
-
-
-def test_strengths_are_those_that_a_general_optimiser_finds() -> None:
-    wins = clusters(40)
-
-    def loss(strengths: np.ndarray) -> float:
-        total = 0.0
-        for one in range(10):
-            for other in range(10):
-                total += wins[one, other] * math.log1p(math.exp(strengths[other] - strengths[one]))
-        return total
-
-    theirs = minimize(loss, np.zeros(10), method="BFGS", options={"gtol": 1e-6}).x
-    assert bradley_terry(wins) == pytest.approx(theirs - theirs.mean(), abs=1e-5)
 
 
 def test_candidates_without_finite_strengths_are_nan_and_leave_the_other_tables_alone() -> None:

@@ -1,4 +1,4 @@
-"""Prediction-powered means against the published closed form, written out the slow way, and against simulation."""
+"""Prediction-powered means against the published closed form and against simulation."""
 
 import json
 import subprocess
@@ -9,6 +9,7 @@ import pytest
 from programs import ROOT
 from scipy.stats import t
 
+from automedeval.stats.bootstrap import Estimate
 from automedeval.stats.prediction_powered import LEAST_RATED, prediction_powered
 
 
@@ -19,31 +20,21 @@ def study(cases: int = 300, rated: int = 60, seed: int = 0) -> tuple[np.ndarray,
     return np.where(np.arange(cases) < rated, people, np.nan), 1 + 0.7 * quality + rng.normal(0, 0.4, cases)
 
 
-def published(people: list[float], judged: list[float], unrated: list[float], weight: float | None) -> tuple:
-    """PPI++ for a mean, sums by hand: λ, the estimate and its variance (Angelopoulos, Duchi, Zrnic 2023)."""
-    n, many = len(people), len(unrated)
-    average = lambda values: sum(values) / len(values)  # noqa: E731
-    spread = lambda values: sum((v - average(values)) ** 2 for v in values) / (len(values) - 1)  # noqa: E731
-    if weight is None:
-        together = sum((y - average(people)) * (f - average(judged)) for y, f in zip(people, judged)) / (n - 1)
-        every = judged + unrated
-        weight = together / ((1 + n / many) * spread(every))
-    value = weight * average(unrated) + average([y - weight * f for y, f in zip(people, judged)])
-    variance = spread([y - weight * f for y, f in zip(people, judged)]) / n + weight**2 * spread(unrated) / many
-    return weight, value, variance
+def width(estimate: Estimate) -> float:
+    return estimate.high - estimate.low
 
 
 def test_one_response_a_case_gives_the_published_closed_form() -> None:
-    people, judge = study()
+    """PPI++ for a mean (Angelopoulos, Duchi, Zrnic 2023), whose one weight is that of all rated cases: equal up to 1/n."""
+    people, judge = study(3000, 600)
     rated = ~np.isnan(people)
-    found = prediction_powered(people, judge, cross_fit=False)
-    weight, value, variance = published(people[rated].tolist(), judge[rated].tolist(), judge[~rated].tolist(), None)
-    assert found.weight == pytest.approx(weight, rel=1e-10)
-    assert found.interval.value == pytest.approx(value, rel=1e-12)
-    # The residuals are taken about the estimate and not about their own mean: the same but for rounding.
-    assert found.interval.error == pytest.approx(variance**0.5, rel=1e-9)
-    reach = t.ppf(0.975, rated.sum() - 1) * variance**0.5
-    assert (found.interval.low, found.interval.high) == pytest.approx((value - reach, value + reach))
+    y, f, unrated = people[rated], judge[rated], judge[~rated]
+    weight = np.cov(y, f)[0, 1] / ((1 + len(y) / len(unrated)) * judge.var(ddof=1))
+    variance = (y - weight * f).var(ddof=1) / len(y) + weight**2 * unrated.var(ddof=1) / len(unrated)
+    found = prediction_powered(people, judge)
+    assert found.weight == pytest.approx(weight, rel=1e-3)
+    assert found.interval.value == pytest.approx(weight * unrated.mean() + (y - weight * f).mean(), abs=5e-4)
+    assert width(found.interval) == pytest.approx(2 * t.ppf(0.975, 599) * variance**0.5, rel=0.01)
 
 
 def test_cross_fitting_is_one_case_left_out_at_a_time() -> None:
@@ -68,9 +59,9 @@ def test_classical_and_naive_are_what_they_say() -> None:
         low, high = t.interval(0.95, len(values) - 1, values.mean(), values.std(ddof=1) / len(values) ** 0.5)
         assert (interval.value, interval.low, interval.high) == pytest.approx((values.mean(), low, high))
         assert interval.cases == len(values)
-    assert found.interval.width < found.classical.width
+    assert width(found.interval) < width(found.classical)
     worth, low, high = found.worth
-    assert worth == pytest.approx(60 * (found.classical.error / found.interval.error) ** 2)
+    assert worth == pytest.approx(60 * (width(found.classical) / width(found.interval)) ** 2)
     assert 60 < low < worth < high
 
 
@@ -122,29 +113,6 @@ def test_invalid_verdicts_that_hang_together_with_people_do_not_bias() -> None:
     assert np.mean(dropped) < -0.2, "leaving such cases out is what would bias"
 
 
-def test_equal_probabilities_change_nothing_but_the_centring() -> None:
-    people, judge = study()
-    one, two = prediction_powered(people, judge), prediction_powered(people, judge, probabilities=np.full(300, 0.2))
-    assert two.classical.to_dict() == pytest.approx(one.classical.to_dict())
-    assert two.interval.value == pytest.approx(one.interval.value, abs=0.01)
-    assert two.interval.error == pytest.approx(one.interval.error, rel=0.05)
-
-
-def test_weights_are_the_inverse_of_the_chance() -> None:
-    people = np.array([*range(1, 13), *[np.nan] * 8], float)
-    chance = np.array([0.25, 0.5] * 10)
-    found = prediction_powered(people, np.full(20, np.nan), probabilities=chance)
-    w = 1 / chance[:12]
-    value = (w * people[:12]).sum() / w.sum()
-    assert found.classical.value == pytest.approx(value)
-    slow = sum((w_ * (y - value)) ** 2 for w_, y in zip(w, people)) * 12 / 11 / w.sum() ** 2
-    assert found.classical.error == pytest.approx(slow**0.5)
-    assert found.classical.freedom == pytest.approx(w.sum() ** 2 / (w**2).sum() - 1)
-    for bad in (0.0, 1.5, np.nan):
-        with pytest.raises(ValueError, match="above 0 and at most 1"):
-            prediction_powered(people, people, probabilities=np.full(20, bad))
-
-
 def test_what_cannot_be_said_is_a_reason_and_no_figure() -> None:
     nothing = prediction_powered(np.full(50, np.nan), np.arange(50.0))
     assert nothing.classical.value is None
@@ -172,20 +140,8 @@ def test_a_win_rate_of_all_or_nothing_has_the_exact_bound() -> None:
     assert near.to_dict()["approximate"]
 
 
-def test_all_or_nothing_of_unequal_chances_has_no_bound() -> None:
-    """Cases that would have lost may be the ones that were hardly ever to be rated: no binomial bound holds for them."""
-    people, chances = np.where(np.arange(80) < 20, 1.0, np.nan), np.where(np.arange(80) % 2, 0.1, 0.4)
-    won = prediction_powered(people, np.zeros(80), probabilities=chances, bounds=(0.0, 1.0))
-    for interval in (won.interval, won.classical):
-        assert interval.value == pytest.approx(1)
-        assert (interval.low, interval.high) == (None, None)
-        assert "the same value" in interval.reason
-    alike = prediction_powered(people, np.zeros(80), probabilities=np.full(80, 0.25), bounds=(0.0, 1.0))
-    assert alike.classical.low == pytest.approx(0.025 ** (1 / 20))
-
-
 @pytest.mark.parametrize("judge", ["good", "biased", "useless"])
-@pytest.mark.parametrize("figure", ["mean score", "clusters of 1 to 5", "win rate", "active sampling"])
+@pytest.mark.parametrize("figure", ["mean score", "clusters of 1 to 5", "win rate"])
 def test_intervals_hold_in_simulation(simulation: list[dict], figure: str, judge: str) -> None:
     (row,) = [row for row in simulation if (row["figure"], row["judge"]) == (figure, judge)]
     # 600 draws: four standard errors of a coverage of 95 % are 3.6 points
@@ -208,5 +164,5 @@ def simulation() -> list[dict]:
         if parts and parts[-1] in ("yes", "no"):
             numbers = dict(zip(("classical", "naive", "both", "width", "worth"), map(float, parts[-6:-1])))
             rows.append({"figure": " ".join(parts[:-7]), "judge": parts[-7]} | numbers)
-    assert len(rows) == 12, json.dumps(rows)
+    assert len(rows) == 9, json.dumps(rows)
     return rows

@@ -24,34 +24,32 @@ def test_even_without_an_error_twenty_two_units_are_needed() -> None:
 
 def test_twenty_two_units_without_an_error_certify_a_tenth_and_twenty_one_do_not() -> None:
     sure = certify(np.ones(22), np.zeros(22, bool), [1.0], 0.1, 0.1)
-    assert (sure.threshold, sure.reason) == (1.0, None)
-    assert sure.accepted == {"threshold": 1.0, "units": 22, "errors": 0, "p": pytest.approx(0.9**22)}
+    assert (sure["threshold"], sure["reason"]) == (1.0, None)
+    assert sure["tested"] == [{"threshold": 1.0, "units": 22, "errors": 0, "p": pytest.approx(0.9**22)}]
     few = certify(np.ones(21), np.zeros(21, bool), [1.0], 0.1, 0.1)
-    assert (few.threshold, few.tested) == (None, ())
-    assert "21 rated cases with a pair to test; even without an error 22 are needed" in few.reason
-    assert few.to_dict()["units_needed_without_an_error"] == 22
-    assert few.to_dict()["promise"] is None
+    assert (few["threshold"], few["tested"], few["promise"]) == (None, [], None)
+    assert "21 rated cases with a pair to test; even without an error 22 are needed" in few["reason"]
+    assert few["units_needed_without_an_error"] == 22
 
 
 def test_the_p_values_are_exact_and_the_last_threshold_before_the_first_failure_counts() -> None:
     confidence = np.repeat([4.0, 3.0, 2.0, 1.0], [30, 30, 10, 400])
     wrong = np.concatenate([np.arange(30) < 0, np.arange(30) < 2, np.arange(10) < 9, np.arange(400) < 1])
     found = certify(confidence, wrong, [4.0, 3.0, 2.0, 1.0], 0.1, 0.1)
-    assert found.threshold == 3.0
-    assert [line["units"] for line in found.tested] == [30, 60, 70]  # the last would pass, and is not looked at
-    assert [line["errors"] for line in found.tested] == [0, 2, 11]
-    assert [line["p"] for line in found.tested] == pytest.approx(binom.cdf([0, 2, 11], [30, 60, 70], 0.1).tolist())
-    record = found.to_dict()
-    assert (record["units_kept"], record["errors"]) == (60, 2)
-    assert "with a probability of 0.1 at most" in record["promise"]
+    assert found["threshold"] == 3.0
+    assert [line["units"] for line in found["tested"]] == [30, 60, 70]  # the last would pass, and is not looked at
+    assert [line["errors"] for line in found["tested"]] == [0, 2, 11]
+    assert [line["p"] for line in found["tested"]] == pytest.approx(binom.cdf([0, 2, 11], [30, 60, 70], 0.1).tolist())
+    assert (found["units_kept"], found["errors"]) == (60, 2)
+    assert "with a probability of 0.1 at most" in found["promise"]
 
 
 def test_nothing_is_kept_where_the_surest_are_wrong() -> None:
     found = certify(np.arange(50.0), np.arange(50) > 24, [25.0, 0.0], 0.1, 0.1)
-    assert found.threshold is None
-    assert found.reason.startswith("at the strictest threshold 25 of 25 rated cases are wrong")
-    assert found.to_dict()["units_kept"] == 0
-    assert certify(np.arange(50.0), np.zeros(50, bool), [99.0], 0.1, 0.1).tested[0]["p"] == 1.0
+    assert found["threshold"] is None
+    assert found["reason"].startswith("at the strictest threshold 25 of 25 rated cases are wrong")
+    assert found["units_kept"] == 0
+    assert certify(np.arange(50.0), np.zeros(50, bool), [99.0], 0.1, 0.1)["tested"][0]["p"] == 1.0
 
 
 def test_thresholds_are_laid_at_the_fresh_verdicts_strictest_first() -> None:
@@ -83,9 +81,9 @@ def test_the_promise_holds_in_draws(law: str) -> None:
         found = certify(
             1 - at, rng.random(units) < laws[law](at), thresholds(rng.random(80), units, risk, delta), risk, delta
         )
-        if found.threshold is not None:
-            kept += 1 - found.threshold
-            false += true[min(1999, int((1 - found.threshold) * 2000))] > risk
+        if found["threshold"] is not None:
+            kept += 1 - found["threshold"]
+            false += true[min(1999, int((1 - found["threshold"]) * 2000))] > risk
     assert binom.sf(false - 1, draws, delta) > 1e-3, f"{false} of {draws} promises are false"
     assert kept / draws > (0.3 if law == "knows when it is right" else 0.0)
     if law == "a hair too bad":
@@ -135,21 +133,6 @@ def test_the_gap_is_the_mean_over_pairs() -> None:
     panel = Panel.of_sizes([3, 1, 2, 2])
     scores = np.array([1.0, 2.0, 4.0, 3.0, 2.0, np.nan, 3.5, 3.0])
     assert selective.gaps(panel, scores) == pytest.approx([2.0, np.nan, np.nan, 0.5], nan_ok=True)
-
-
-def test_other_judges_support_a_pair_that_they_order_alike() -> None:
-    panel = Panel.of_sizes([2, 2, 2, 2])
-    own = np.array([1.0, 1.0, -1.0, np.nan])
-    others = [np.array([1.0, 0.0, 1.0, 1.0]), np.array([1.0, -1.0, np.nan, 1.0])]
-    assert selective.supports(panel, own, others) == pytest.approx([1.0, 0.25, 0.0, np.nan], nan_ok=True)
-
-
-def test_a_judge_is_as_sure_as_its_probabilities_are_narrow() -> None:
-    assert selective.certainty([{"1": 0.5, "2": 0.5}]) == pytest.approx(0.0)
-    assert selective.certainty([{"1": 1.0, "2": 0.0}, {"1": 0.5, "2": 0.5}]) == pytest.approx(0.5)
-    share = -(0.9 * math.log(0.9) + 0.1 * math.log(0.1)) / math.log(2)
-    assert selective.certainty([{"1": 0.45, "2": 0.05}]) == pytest.approx(1 - share)  # they need not sum to one
-    assert selective.certainty([]) is None
 
 
 # --- risk and coverage ------------------------------------------------------------------------------------------------

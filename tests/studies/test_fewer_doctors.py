@@ -1,4 +1,4 @@
-"""The way of a study with few doctors: rate some, let the judge name the next, rate those on the page, compare, keep, queue."""
+"""A study with few doctors: rate some cases on the page, compare, and rate what the judge abstains from on the same page."""
 
 import json
 from pathlib import Path
@@ -47,25 +47,16 @@ def rated_on_the_page(folder: Path, cases: Path, limit: int | None = None) -> li
     return read(folder / "export" / "ratings.jsonl")
 
 
-def test_cases_that_the_judge_asks_for_are_rated_and_weigh_in(tmp_path: Path) -> None:
-    ratings = rated_on_the_page(tmp_path / "first", CASES, 12)
-    assert len(ratings) == 12 * 3 * len(CRITERIA)
+def test_few_ratings_correct_many_verdicts_and_the_queue_is_rated_on_the_page(tmp_path: Path) -> None:
+    ratings = rated_on_the_page(tmp_path / "first", CASES, 20)
+    assert len(ratings) == 20 * 3 * len(CRITERIA)
     write(tmp_path / "good.jsonl", noisy_verdicts("good", 0.3, 1))
-    given = ["--cases", CASES, "--verdicts", tmp_path / "good.jsonl", "--output", tmp_path / "out", "--resamples", 200]
     first = write(tmp_path / "ratings.jsonl", ratings)
-    done = run_recipe("compare", *given, "--ratings", first, "--rate_next", 8)
-    assert done.returncode == 0, done.stderr
-    asked = [case["id"] for case in read(tmp_path / "out" / "next_cases.jsonl")]
-    chances = (tmp_path / "out" / "probabilities.jsonl").rename(tmp_path / "chances.jsonl")
-
-    more = rated_on_the_page(tmp_path / "second", tmp_path / "out" / "next_cases.jsonl")
-    assert {rating["case_id"] for rating in more} == set(asked)
-    assert len(asked) == 8
-    both = write(tmp_path / "both.jsonl", ratings + more)
-    done = run_recipe("compare", *given, "--ratings", both, "--probabilities", chances)
+    given = ["--cases", CASES, "--verdicts", tmp_path / "good.jsonl", "--output", tmp_path / "out", "--ratings", first]
+    done = run_recipe("compare", *given)
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "out" / "comparison.json").read_text(encoding="utf-8"))
-    assert (found["cases"]["rated_cases"], found["cases"]["weighted"]) == (20, True)
+    assert found["cases"]["rated_cases"] == 20
     means = people_means()
     for model in MODELS:
         estimate = found["models"][model]["mean"]["good"]["prediction_powered"]
@@ -74,12 +65,12 @@ def test_cases_that_the_judge_asks_for_are_rated_and_weigh_in(tmp_path: Path) ->
 
     # Twenty rated cases certify nothing at 10 %: all the others come back to the same page.
     done = run_recipe(
-        "abstain", "--verdicts", tmp_path / "good.jsonl", "--cases", CASES, "--ratings", both, "--abstain_at", 0.1,
+        "abstain", "--verdicts", tmp_path / "good.jsonl", "--cases", CASES, "--ratings", first, "--abstain_at", 0.1,
         "--output", tmp_path / "selected",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    left = rated_on_the_page(tmp_path / "third", tmp_path / "selected" / "queue" / "cases.jsonl")
+    left = rated_on_the_page(tmp_path / "second", tmp_path / "selected" / "queue" / "cases.jsonl")
     kept = {case["id"] for case in read(tmp_path / "selected" / "kept" / "cases.jsonl")}
-    answered = {rating["case_id"] for rating in [*ratings, *more, *left]}
+    answered = {rating["case_id"] for rating in [*ratings, *left]}
     assert answered | kept == {case["id"] for case in read(CASES)}
     assert not answered & kept

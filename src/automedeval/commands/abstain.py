@@ -6,7 +6,8 @@
 Some of the cases are rated, drawn at random from all; the others are fresh. The rated cases tell how many errors confident
 verdicts have. Fresh verdicts above a threshold of confidence are kept, so that with a probability of at least 1 - delta the
 share of wrong pairs among them is at most --abstain_at (automedeval.stats.selective has the exact statement and the method). If
-no threshold can be certified, no verdict is kept.
+no threshold can be certified, no verdict is kept. The confidence of a verdict is the mean gap between the (expected) scores of
+two responses; of a judge that compares pairs, the share of pairs with the same choice in all orders.
 
 Writes OUTPUT/kept/verdicts.jsonl and OUTPUT/kept/cases.jsonl; OUTPUT/queue/cases.jsonl, the other fresh cases for the
 physicians, the least confident first; OUTPUT/abstention.json with the certificate; OUTPUT/risk_coverage.svg of the rated cases.
@@ -23,12 +24,15 @@ import numpy as np
 from automedeval.cli import TableArguments, comma_list, parse, record_run
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import read_ratings
-from automedeval.meta_evaluation.calibration.confidence import MEASURES, Confidence, certified_digest
+from automedeval.meta_evaluation.calibration.abstention import (
+    JudgedCases,
+    abstain,
+    certified_digest,
+    read_judged_cases,
+)
 from automedeval.records import RecordError, check_between, read_cases
 from automedeval.records.journal import write_json, write_lines, write_whole
 from automedeval.reports import charts
-from automedeval.stats import selective
-from automedeval.stats.bootstrap import RESAMPLES, estimate, plain
 
 
 @dataclass
@@ -41,13 +45,6 @@ class AbstainArguments(TableArguments):
     output: str = field(metadata={"help": "folder for kept/, queue/, abstention.json and risk_coverage.svg"})
     abstain_at: float = field(metadata={"help": "largest share of wrong pairs among the kept verdicts"})
     delta: float = field(default=0.1, metadata={"help": "probability with which the certificate may be false"})
-    confidence: str = field(
-        default="gap",
-        metadata={"help": "; ".join(f"{name}: {text}" for name, text in MEASURES.items()), "choices": list(MEASURES)},
-    )
-    others: list[str] = field(
-        default_factory=list, metadata={"help": "files or folders of other judges' verdicts, for --confidence judges"}
-    )
     judge: str | None = field(
         default=None,
         metadata={"help": "the judge's name, where a file has several (of a pairwise judge NAME: CRITERION)"},
@@ -57,11 +54,9 @@ class AbstainArguments(TableArguments):
     )
 
     def __post_init__(self) -> None:
-        for name in ("verdicts", "cases", "others"):
+        for name in ("verdicts", "cases"):
             setattr(self, name, comma_list(getattr(self, name)))
         check_between(self, 0, 1, "abstain_at", "delta")
-        if (self.confidence == "judges") != bool(self.others):
-            raise RecordError("--others and --confidence judges need each other")
 
 
 def main() -> None:
@@ -71,40 +66,12 @@ def main() -> None:
     if len(cases.index) < len(cases):
         raise RecordError(f"{cases.source}: a case is in two of the files")
     people = read_ratings(args.ratings, cases)
-    judged = Confidence.read(args.verdicts, cases, people, args.confidence, args.others, args.judge, args.rubric)
-    rated = cases.panel.per_case(~np.isnan(people.scores), "responses") > 0
-    fresh, sure = ~rated, ~np.isnan(judged.values)
-    if not fresh.any():
-        raise RecordError(f"{args.ratings}: every case of {cases.source} is rated: no fresh case is left")
-    if not (fresh & sure).any():
-        raise RecordError(
-            f"no verdict of {judged.judge} on a case without ratings has a confidence by {args.confidence}"
-        )
-    panel = cases.panel
-    ordered = ~np.isnan(judged.people) & (judged.people != 0) & (rated & sure)[panel.case[panel.pairs[0]]]
-    drawn = selective.drawn_pairs(panel, ordered, [case.id for case in cases.records])
-    units = judged.values[panel.case[panel.pairs[0][drawn]]]
-    sequence = selective.thresholds(judged.values[fresh & sure], len(drawn), args.abstain_at, args.delta)
-    wrong = judged.relation[drawn] != judged.people[drawn]
-    certificate = selective.certify(units, wrong, sequence.tolist(), args.abstain_at, args.delta)
-    keep = fresh & sure & (judged.values >= (np.inf if certificate.threshold is None else certificate.threshold))
-    curve = selective.risk_coverage(panel, judged.people, judged.relation, judged.values)
-    record = {
-        "judge": judged.judge,
-        "settings": judged.settings,
-        "confidence": args.confidence,
-        **certificate.to_dict(),
-        "fresh": int(fresh.sum()),
-        "kept": int(keep.sum()),
-        "queued": int((fresh & ~keep).sum()),
-        "queued_without_a_confidence": int((fresh & ~sure).sum()),
-        "coverage": float(keep.sum() / fresh.sum()),
-        "rated_curve": plain(estimate(curve, len(cases), RESAMPLES)),
-    }
-    write(args, cases, judged, keep, fresh & ~keep, record)
-    print(f"{int(rated.sum())} rated cases, {len(drawn)} with a pair to test; {record['fresh']} fresh cases")
-    if certificate.threshold is None:
-        print(f"nothing can be certified: {certificate.reason}; {judged.judge} abstains on all")
+    judged = read_judged_cases(args.verdicts, cases, people, args.judge, args.rubric)
+    keep, record = abstain(cases, judged, args.abstain_at, args.delta)
+    write(args, cases, judged, keep, record)
+    print(f"{record['rated']} rated cases, {record['units']} with a pair to test; {record['fresh']} fresh cases")
+    if record["threshold"] is None:
+        print(f"nothing can be certified: {record['reason']}; {judged.judge} abstains on all")
     else:
         test = f"{record['errors']} of {record['units_kept']} tested pairs wrong, p = {record['p']:.2g}"
         print(f"certified: at most {args.abstain_at:g} of the kept pairs wrong, at delta {args.delta:g} ({test})")
@@ -112,23 +79,16 @@ def main() -> None:
     print(f"queue: {Path(args.output) / 'queue' / 'cases.jsonl'}")
 
 
-def write(
-    args: AbstainArguments,
-    cases: Cases,
-    judged: Confidence,
-    keep: np.ndarray,
-    queue: np.ndarray,
-    record: dict[str, Any],
-) -> None:
+def write(args: AbstainArguments, cases: Cases, judged: JudgedCases, keep: np.ndarray, record: dict[str, Any]) -> None:
     """Write the kept verdicts with their cases, the queue, the certificate and the figure."""
     output = Path(args.output)
     for name in ("kept", "queue"):
         (output / name).mkdir(parents=True, exist_ok=True)
     record_run(output / "run.json", args)
     kept = [cases.records[number] for number in cases.file_order if keep[number]]
-    least_first = np.where(np.isnan(judged.values), -np.inf, judged.values)
-    queued = sorted((number for number in cases.file_order if queue[number]), key=lambda number: least_first[number])
-    confidence = [None if np.isnan(value) else float(value) for value in judged.values]
+    confidence = [None if np.isnan(value) else float(value) for value in judged.confidence]
+    queued = [number for number in cases.file_order if not (judged.rated | keep)[number]]
+    queued.sort(key=lambda number: -np.inf if confidence[number] is None else confidence[number])
     verdicts = [verdict for case in kept for verdict in judged.verdicts[case.id]]
     record["kept_digest"] = certified_digest(kept, verdicts)
     files = {

@@ -4,8 +4,8 @@
         --output verdicts/test-calibrated
 
 Log-likelihoods and a baseline's numbers have no scale and get one; scores are changed by a rising function
-(automedeval.meta_evaluation.calibration.scores). Writes OUTPUT/verdicts.jsonl, with scores like those of any judge, and
-OUTPUT/calibration.json with the expected calibration error before and after; for scores also OUTPUT/reliability.svg.
+(automedeval.meta_evaluation.calibration.scores). Writes OUTPUT/verdicts.jsonl, with scores like those of any judge by "JUDGE,
+calibrated", OUTPUT/calibration.json with the expected calibration error before and after, and OUTPUT/reliability.svg.
 
 The rated cases are in --fit, the cases to calibrate in --verdicts, and no case may be in both. Without --fit the recipe learns
 from the rated cases of --verdicts, and calibrates its other cases.
@@ -19,20 +19,19 @@ P(met) is put on the labels by a line for all criteria, or for each category wit
 those on labelled cases by the lines of other cases, so that a certificate on the same labels is honest.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from automedeval.cli import TableArguments, parse, record_run
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.calibration.scores import Calibration, ScoreCalibration
+from automedeval.meta_evaluation.calibration.scores import calibrate, calibrated, judge_verdicts
 from automedeval.meta_evaluation.criteria.calibration import WAYS, CriteriaCalibration
 from automedeval.meta_evaluation.criteria.checklists import read_checklists, read_labels
-from automedeval.records import Rating, RecordError, Verdict, read_placed, read_records, verdicts_file
+from automedeval.records import RecordError, Verdict, verdicts_file
 from automedeval.records.journal import write_json, write_lines, write_whole
 from automedeval.reports.text import span
-from automedeval.rubrics import read_rubric, without_scale
+from automedeval.rubrics import read_rubric
 
 
 @dataclass
@@ -61,9 +60,6 @@ class CalibrateArguments(TableArguments):
         default=None, metadata={"help": "the same judge's verdicts on rated cases (default: those in --verdicts)"}
     )
     judge: str | None = field(default=None, metadata={"help": "the judge's name, where a file has verdicts of several"})
-    judge_name: str | None = field(
-        default=None, metadata={"help": "the judge's name in the new verdicts (default: the old name, calibrated)"}
-    )
 
     def __post_init__(self) -> None:
         if self.criterion_labels is None:
@@ -89,52 +85,23 @@ def main() -> None:
     if args.criterion_labels and args.cases:
         return calibrate_criteria(args, output, args.cases, args.criterion_labels)
     rubric = read_rubric(args.rubric)
-    given, ratings = list(placed_verdicts(args.verdicts, args.judge)), list(read_records(args.ratings, Rating))
-    if args.fit is None:
-        known = {rating.case_id for rating in ratings}
-        rated = [verdict for _, verdict in given if verdict.case_id in known]
-        given = [(place, verdict) for place, verdict in given if verdict.case_id not in known]
-        if not rated or not given:
-            none = (
-                "every case is rated: none is left to calibrate" if rated else "no case is rated: nothing to learn from"
-            )
-            raise RecordError(f"{args.verdicts}, {args.ratings}: {none}")
-    else:
-        rated = [verdict for _, verdict in placed_verdicts(args.fit, args.judge)]
-        known = {verdict.case_id for verdict in rated}
-    try:
-        calibration = Calibration.fit(rated, ratings, rubric)
-    except RecordError as error:
-        raise RecordError(f"{args.fit or args.verdicts}, {args.ratings}: {error}") from None
-    fresh = []
-    for place, verdict in given:
-        if verdict.case_id in known:
-            raise RecordError(f"{place}: case {verdict.case_id!r} is one of the cases to learn from")
-        try:
-            fresh.append(calibration.apply(verdict, args.judge_name or f"{verdict.judge}, calibrated"))
-        except RecordError as error:
-            raise RecordError(f"{place}: {error}") from None
-    write(args, output, calibration.to_dict(), fresh)
-    facts = calibration.facts
-    print(f"{facts['cases']:,} rated cases, {facts['responses']:,} responses, {facts['ratings']:,} ratings")
-    if isinstance(calibration, ScoreCalibration):
-        from automedeval.reports import charts  # matplotlib is slow to load
+    calibration, verdicts = calibrate(args.verdicts, args.ratings, rubric, args.fit, args.judge)
+    write(args, output, calibration.to_dict(), verdicts)
+    from automedeval.reports import charts  # matplotlib is slow to load
 
-        names = {"before": "before", "after": "after, by the other cases"}
-        curves = [(names[name], bins) for name, bins in facts["reliability"].items()]
-        write_whole(output / "reliability.svg", charts.svg_file(charts.reliability, curves, rubric.scale))
-    else:
-        values = facts["concordance"].items()
-        shown = [f"{name} {'none' if value is None else f'{value:.3f}'}" for name, value in values]
-        print(f"concordance there: {', '.join(shown)} (weights from the other cases)")
+    facts = calibration.facts
+    names = {"before": "before", "after": "after, by the other cases"}
+    curves = [(names[name], bins) for name, bins in facts["reliability"].items()]
+    write_whole(output / "reliability.svg", charts.svg_file(charts.reliability, curves, rubric.scale))
+    print(f"{facts['cases']:,} rated cases, {facts['responses']:,} responses, {facts['ratings']:,} ratings")
+    values = {"judge": "of the judge", "cross_fitted": "after, by the other cases"}
+    shown = ((words, facts["concordance"][name]) for name, words in values.items())
+    words = ", ".join(f"{words} {'none' if value is None else f'{value:.3f}'}" for words, value in shown)
+    print(f"concordance there: {words}")
     errors = [f"{name} {in_words(error)}" for name, error in facts["calibration_error"].items()]
-    print(f"expected calibration error there: {', '.join(errors)} points (by the other cases)")
-    chance = {name: error.get("chance") for name, error in facts["calibration_error"].items()}
-    bounds = [f"{name} {bound:.2f}" for name, bound in chance.items() if bound is not None]
-    if bounds:
-        print(f"by chance alone a perfect judge would show up to: {', '.join(bounds)}")
-    valid = sum(verdict.valid for verdict in fresh)
-    print(f"{len(fresh):,} verdicts → {valid:,} on the scale of {rubric.name}, {len(fresh) - valid:,} invalid")
+    print(f"expected calibration error there, in points: {'; '.join(errors)} (by the other cases)")
+    valid = sum(verdict.valid for verdict in verdicts)
+    print(f"{len(verdicts):,} verdicts → {valid:,} on the scale of {rubric.name}, {len(verdicts) - valid:,} invalid")
     print(f"verdicts: {output / 'verdicts.jsonl'}")
 
 
@@ -142,21 +109,15 @@ def calibrate_criteria(args: CalibrateArguments, output: Path, cases_file: str, 
     """Learn from labels of criteria, and put P(met) of every verdict on them."""
     cases = Cases.read(cases_file, blank=args.blank)
     labels = read_labels(labels_file, cases)
-    given = list(placed_verdicts(args.verdicts, args.judge))
-    own = [reading for reading in read_checklists([args.verdicts], cases) if reading.name == given[0][1].judge]
-    if len(own) != 1:
-        raise RecordError(f"{args.verdicts}: verdicts by {len(own)} rubrics on criteria: one is needed")
-    if other := [place for place, verdict in given if verdict.case_id not in cases.index]:
+    placed = list(judge_verdicts(args.verdicts, args.judge))
+    readings = [each for each in read_checklists([args.verdicts], cases) if each.name == placed[0][1].judge]
+    if len(readings) != 1:
+        raise RecordError(f"{args.verdicts}: verdicts by {len(readings)} rubrics on criteria: one is needed")
+    if other := [place for place, verdict in placed if verdict.case_id not in cases.index]:
         raise RecordError(f"{other[0]}: the case is not in {cases_file}")
-    calibration = CriteriaCalibration.fit(cases, own[0], labels, args.by)
-    fresh = []
-    for place, verdict in given:
-        try:
-            fresh.append(calibration.apply(verdict, args.judge_name or f"{verdict.judge}, calibrated"))
-        except RecordError as error:
-            raise RecordError(f"{place}: {error}") from None
+    calibration = CriteriaCalibration.fit(cases, readings[0], labels, args.by)
     facts = calibration.to_dict()
-    write(args, output, facts, fresh)
+    write(args, output, facts, calibrated(calibration.apply, placed))
     print(f"{facts['cases']:,} labelled cases, {facts['pairs']:,} pairs of a criterion and a response")
     for name, line in facts["lines"].items():
         words = "orders no better than chance" if line["threshold"] is None else f"threshold {line['threshold']:.3f}"
@@ -171,12 +132,12 @@ def calibrate_criteria(args: CalibrateArguments, output: Path, cases_file: str, 
 
 
 def write(args: CalibrateArguments, output: Path, facts: dict[str, Any], verdicts: list[Verdict]) -> None:
-    """Write the calibration and the verdicts, and remove the figure of an earlier calibration."""
+    """Write the calibration and the verdicts."""
     output.mkdir(parents=True, exist_ok=True)
     record_run(output / "run.json", args)
     write_json(output / "calibration.json", facts)
     write_lines(output / "verdicts.jsonl", (verdict.to_dict() for verdict in verdicts))
-    (output / "reliability.svg").unlink(missing_ok=True)
+    (output / "reliability.svg").unlink(missing_ok=True)  # of an earlier calibration; criteria have none
 
 
 def check_output(output: Path, args: CalibrateArguments) -> None:
@@ -188,35 +149,8 @@ def check_output(output: Path, args: CalibrateArguments) -> None:
         raise RecordError(f"{file} was not written by a calibration: choose another --output")
 
 
-def placed_verdicts(place: str, judge: str | None) -> Iterator[tuple[str, Verdict]]:
-    """Yield ("file:line", verdict) of one judge.
-
-    Raises:
-        RecordError: several judges and no name, no judge of that name, scores together with log-likelihoods, or a verdict that
-            stands twice; of a judge that gives log-likelihoods, a case that stands twice.
-    """
-    path = verdicts_file(place)
-    seen, names, kinds = set(), set(), set()
-    for where, verdict in read_placed(path, Verdict):
-        if judge is None or verdict.judge == judge:
-            names.add(verdict.judge)
-            if len(names) > 1:
-                raise RecordError(f"{path}: verdicts of {', '.join(sorted(names))}: choose one with --judge")
-            unscaled = without_scale(verdict.rubric)
-            kinds.add(unscaled)
-            if len(kinds) > 1:
-                kind = f"numbers by {verdict.rubric}" if unscaled else f"scores by {verdict.rubric}"
-                other = "scores" if unscaled else "numbers without a scale"
-                raise RecordError(f"{where}: {kind} together with {other}: calibrate them separately")
-            key = verdict.case_id if unscaled else verdict.key
-            if key in seen:
-                raise RecordError(f"{where}: case {verdict.case_id!r} has a verdict already")
-            seen.add(key)
-            yield where, verdict
-    if not names:
-        raise RecordError(f"{path}: no verdict of {'any judge' if judge is None else f'the judge {judge!r}'}")
-
-
 def in_words(error: dict[str, Any]) -> str:
-    """Return an expected calibration error with its interval, or why there is none."""
-    return f"none ({error['reason']})" if error["value"] is None else span(error)
+    """Return an error with its interval and, where it is known, the largest that chance alone gives; or why there is none."""
+    if error["value"] is None:
+        return f"none ({error['reason']})"
+    return span(error) + (f", by chance up to {error['chance']:.2f}" if error.get("chance") is not None else "")

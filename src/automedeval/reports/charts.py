@@ -369,12 +369,3 @@ def side_by_side(
     _name_rows(axes, [name for name, _ in rows], -0.6, 36)
     axes.set_xlabel(label)
     axes.figure.legend(ncols=3, loc="outside upper right")
-
-
-def power_curves(lines: Mapping[str, Sequence[tuple[float, float]]], level: float, *, axes: Axes) -> None:
-    """Draw the power to tell two candidates apart over the number of rated cases, and the power that is asked for."""
-    for (name, points), colour in zip(lines.items(), (GREY, BLUE)):
-        axes.plot(*zip(*points), color=colour, linewidth=1.6, label=_short(name, 40))
-    axes.axhline(level, color=GREEN, linewidth=1, linestyle="--")
-    axes.set(ylim=(0, 1.02), xlabel="rated cases", ylabel="power")
-    axes.legend(ncols=2, **ABOVE)

@@ -333,14 +333,4 @@ def choice_agreement(people: np.ndarray, judge: np.ndarray, case: np.ndarray, ca
 
 ACCURACIES = ("pairwise_accuracy", "pairwise_accuracy_untied", "concordance", "triple_accuracy", "listwise_accuracy")
 CORRELATIONS = ("spearman", "pearson", "spearman_within_case", "pearson_within_case")
-LABELS = {
-    "pairwise_accuracy": "Pairwise accuracy",
-    "pairwise_accuracy_untied": "Pairwise accuracy, untied",
-    "concordance": "Concordance",
-    "triple_accuracy": "Triple accuracy",
-    "listwise_accuracy": "Listwise accuracy",
-    "spearman": "Spearman",
-    "pearson": "Pearson",
-    "spearman_within_case": "Spearman within case",
-    "pearson_within_case": "Pearson within case",
-}
+LABELS = {name: name.replace("_", " ").capitalize() for name in ACCURACIES + CORRELATIONS}

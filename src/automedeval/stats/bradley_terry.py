@@ -1,7 +1,5 @@
 """Bradley-Terry strengths of candidates from won and lost comparisons."""
 
-from itertools import combinations
-
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
@@ -71,29 +69,3 @@ def _beats(wins: np.ndarray) -> tuple[int, np.ndarray]:
     The strengths are finite if there is one group (Ford 1957).
     """
     return connected_components(wins > 0, directed=True, connection="strong")
-
-
-def misfit(wins: np.ndarray, strengths: np.ndarray, models: list[str]) -> dict[str, object]:
-    """Return how far observed win shares are from those that Bradley–Terry strengths predict, and the circular triads.
-
-    Returns:
-        {"root_mean_square", "largest": {"pair", "observed", "predicted"}, "circles": [[a, b, c], …]}: in a circle a wins most
-        games against b, b against c, and c against a (Kendall and Babington Smith 1940).
-    """
-    played = wins + wins.T
-    pairs = [(i, j) for i, j in combinations(range(len(models)), 2) if played[i, j]]
-    observed = np.array([wins[i, j] / played[i, j] for i, j in pairs])
-    predicted = np.array([1 / (1 + np.exp(strengths[j] - strengths[i])) for i, j in pairs])
-    gaps = observed - predicted
-    # With three models the gaps are equal up to rounding: take the first.
-    worst = int(np.argmax(np.abs(gaps) > np.abs(gaps).max() - 1e-9))
-    i, j = pairs[worst]
-    beats = wins > wins.T
-    circles = [
-        [models[x], models[y], models[z]]
-        for a, b, c in combinations(range(len(models)), 3)
-        for x, y, z in ((a, b, c), (a, c, b))
-        if beats[x, y] and beats[y, z] and beats[z, x]
-    ]
-    largest = {"pair": [models[i], models[j]], "observed": float(observed[worst]), "predicted": float(predicted[worst])}
-    return {"root_mean_square": float(np.sqrt((gaps**2).mean())), "largest": largest, "circles": circles}

@@ -22,7 +22,7 @@ from scipy.special import ndtri, stdtrit
 LEVEL = 0.95  # of each one-sided bound
 POWER = 0.8  # with which the planned number of cases decides
 LEAST = 2  # differences without which there is no bound
-NOT_WORSE, WORSE, UNDECIDED = 0, 3, 4  # exit statuses
+NOT_LOWER, LOWER, UNDECIDED = 0, 3, 4  # exit statuses
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Gate:
     """Hold the result of a gate.
 
     Args:
-        status: NOT_WORSE, WORSE or UNDECIDED.
+        status: NOT_LOWER, LOWER or UNDECIDED.
         cases: the number of differences.
         mean, low, high: the mean difference in points, new less old, and its one-sided bounds; None without differences.
         needed: if undecided, the number of cases that would decide with probability `POWER` if d is as estimated; None if no
@@ -48,7 +48,7 @@ class Gate:
 def gate(differences: np.ndarray, by: float, span: float) -> Gate:
     """Decide by the differences of the cases, float [cases], new less old.
 
-    At d = -by the statuses NOT_WORSE and WORSE each have a probability of 5 % at most.
+    At d = -by the statuses NOT_LOWER and LOWER each have a probability of 5 % at most.
 
     Args:
         by: the points by which the new candidate may be worse, above 0.
@@ -59,7 +59,7 @@ def gate(differences: np.ndarray, by: float, span: float) -> Gate:
         return Gate(UNDECIDED, count, None, None, None, None)
     low, high = (_bound(differences, way * span, way) for way in (-1, 1))
     mean = float(differences.mean())
-    status = NOT_WORSE if low > -by else WORSE if high < -by else UNDECIDED
+    status = NOT_LOWER if low > -by else LOWER if high < -by else UNDECIDED
     needed = _needed(differences, by, span) if status == UNDECIDED else None
     return Gate(status, count, mean, low, high, needed)
 

@@ -7,7 +7,7 @@ f(t)^(-1/3) = u + v·q^t, where u = a^(-1/3), q = e^(-b), v = u·e^(-c): a strai
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,7 @@ TOO_FEW = "too few rounds for a forecast"
 EXACT = "three rounds fit exactly: there are no residuals to estimate an interval from"
 NO_RISE = "the measured rounds do not rise"
 NO_REST = "the measured rounds rise in a single step: the rate of further rounds cannot be estimated"
-NO_SLOWING = "the measured rounds do not slow down: no limit can be estimated"
 OVER_ONE = "the measured rounds slow down too little: their limit would be above 1"
-VAGUE = "the measured rounds do not determine the constants of the curve"
 # Bounds of u, v and q in the fit. u = 0.8 is a limit of 1.95, so that limits above 1 are found, and then refused.
 LOWEST, HIGHEST = (0.8, 0.0, 0.0), (np.inf, np.inf, 1.0)
 NEARLY = 1e-6
@@ -41,19 +39,13 @@ class Curve:
         """Return the accuracy at round t, from 0 to 1."""
         return self.a / (1 + math.exp(-self.b * t - self.c)) ** 3
 
-    def remaining(self, t: float) -> float:
-        """Return the limit less the value at round t."""
-        return self.a - self.at(t)
-
-    def round_of_small_rest(self, rest: float = SMALL_REST) -> int:
-        """Return the first round, from 0, at which less than `rest` remains."""
-        if rest >= self.a:
+    def round_of_small_rest(self) -> int:
+        """Return the first round, from 0, at which less than `SMALL_REST` remains."""
+        if self.a <= SMALL_REST:
             return 0
         # a - f(t) < rest where e^(-b·t - c) < (1 - rest / a)^(-1/3) - 1
-        t = max(0, math.floor((-math.log((1 - rest / self.a) ** (-1 / 3) - 1) - self.c) / self.b) - 1)
-        while self.remaining(t) >= rest:  # a few steps at most, because of rounding
-            t += 1
-        return t
+        t = (-math.log((1 - SMALL_REST / self.a) ** (-1 / 3) - 1) - self.c) / self.b
+        return max(0, math.floor(t) + 1)
 
 
 @dataclass(frozen=True)
@@ -61,7 +53,7 @@ class Forecast:
     """Hold a fitted curve, or the reason why there is none.
 
     `residual_error` is the standard error of the least-squares residuals and `spread` the covariance [3, 3] of u, v and q;
-    where they are None, `no_interval` says why.
+    three rounds have neither.
     """
 
     rounds: int
@@ -69,7 +61,6 @@ class Forecast:
     reason: str | None = None
     residual_error: float | None = None
     spread: np.ndarray | None = field(default=None, repr=False, compare=False)
-    no_interval: str | None = None
 
     def interval(self, t: float) -> tuple[float, float] | None:
         """Return the 95 % prediction interval of a measurement of round t, within 0 to 1; None if there is none.
@@ -89,67 +80,36 @@ class Forecast:
     def to_dict(self) -> dict[str, Any]:
         if self.curve is None:
             return {"reason": self.reason}
-        record: dict[str, Any] = {
-            "a": self.curve.a,
-            "b": self.curve.b,
-            "c": self.curve.c,
-            "exact": self.rounds == LEAST_ROUNDS,
-        }
-        record |= {"residual_error": self.residual_error, "small_rest": SMALL_REST}
-        record |= {"round_of_small_rest": self.curve.round_of_small_rest(), "next": []}
+        record = asdict(self.curve) | {"exact": self.spread is None, "residual_error": self.residual_error}
+        record |= {"small_rest": SMALL_REST, "round_of_small_rest": self.curve.round_of_small_rest(), "next": []}
         for t in range(self.rounds, self.rounds + AHEAD):
             low, high = self.interval(t) or (None, None)
             record["next"].append({"round": t, "value": self.curve.at(t), "low": low, "high": high})
-        return record | ({"no_interval": self.no_interval} if self.no_interval else {})
+        return record | ({"no_interval": EXACT} if self.spread is None else {})
 
 
 def fit(values: Sequence[float | None]) -> Forecast:
     """Fit the curve to the accuracies of rounds 0, 1, 2, …, from 0 to 1.
 
-    Three rounds are fitted exactly, more by least squares. There is no forecast if the rounds do not rise, do not slow down,
-    or slow down towards a limit above 1.
-
-    Raises:
-        ValueError: a value is below 0 or above 1.
+    By least squares; three rounds are met exactly. There is no forecast if the rounds do not rise, do not slow down, or slow
+    down towards a limit above 1.
     """
     # Paper: does not say how its constants were found. They miss Table 5 by up to half a point. Its three values have an
     # exact solution, with a limit of 50.76 %; the paper's limit is 52.74 %.
-    known = [math.nan if value is None else float(value) for value in values]
-    if outside := [value for value in known if math.isfinite(value) and not 0 <= value <= 1]:
-        raise ValueError(f"accuracies must be from 0 to 1, not {outside[0]}")
-    rounds = len(known)
+    rounds, known = len(values), [value for value in values if value is not None]
     if rounds < LEAST_ROUNDS:
         return Forecast(rounds, reason=TOO_FEW)
-    for number, value in enumerate(known):
-        if not math.isfinite(value):
-            return Forecast(rounds, reason=f"round {number} has no accuracy")
-    return _exactly(np.array(known)) if rounds == LEAST_ROUNDS else _least_squares(np.array(known))
-
-
-def _exactly(values: np.ndarray) -> Forecast:
-    """Solve u + v·q^t = value^(-1/3) at t = 0, 1, 2."""
-    if not values[0] < values[1] < values[2]:
-        return Forecast(LEAST_ROUNDS, reason=f"{NO_RISE} from each to the next")
-    if values[0] == 0:
-        return Forecast(LEAST_ROUNDS, reason="the accuracy of round 0 is 0, and the curve is above 0 everywhere")
-    first, second, third = values ** (-1 / 3)
-    q = (third - second) / (second - first)
-    if q >= 1 - NEARLY:
-        return Forecast(LEAST_ROUNDS, reason=NO_SLOWING)
-    v = (second - first) / (q - 1)
-    u = first - v
-    reason = _flaw(u, v, q, LEAST_ROUNDS)
-    if reason is not None:
-        return Forecast(LEAST_ROUNDS, reason=reason)
-    return Forecast(LEAST_ROUNDS, _curve(u, v, q), no_interval=EXACT)
+    if len(known) < rounds:
+        return Forecast(rounds, reason=f"round {list(values).index(None)} has no accuracy")
+    if known[-1] - known[0] < NEARLY:
+        return Forecast(rounds, reason=NO_RISE)
+    return _least_squares(np.array(known))
 
 
 def _least_squares(values: np.ndarray) -> Forecast:
-    """Fit u, v and q to four values or more, from several starts: the sum of squares can have several minima."""
+    """Fit u, v and q, from several starts: the sum of squares can have several minima."""
     rounds, times = len(values), np.arange(len(values), dtype=float)
-    if values[-1] - values[0] < NEARLY:
-        return Forecast(rounds, reason=NO_RISE)
-    found = [
+    fits = [
         least_squares(
             lambda line: _values(line, times) - values,
             start,
@@ -162,18 +122,16 @@ def _least_squares(values: np.ndarray) -> Forecast:
         )
         for start in _starts(values, times)
     ]
-    best = min(found, key=lambda each: each.cost)
-    u, v, q = best.x.tolist()
-    reason = _flaw(u, v, q, rounds)
-    if reason is not None:
+    best = min(fits, key=lambda each: each.cost)
+    if reason := _flaw(*best.x):
         return Forecast(rounds, reason=reason)
+    curve = _curve(*best.x)
+    if rounds == LEAST_ROUNDS:
+        return Forecast(rounds, curve)
     slopes = _gradients(best.x, times)
     error = math.sqrt(2 * best.cost / (rounds - LEAST_ROUNDS))
-    scale = np.linalg.norm(slopes, axis=0)
-    if np.linalg.cond(slopes / scale) > 1e8:  # the inverse would be rounding error
-        return Forecast(rounds, _curve(*best.x), residual_error=error, no_interval=VAGUE)
-    spread = error**2 * np.linalg.inv((slopes / scale).T @ (slopes / scale)) / np.outer(scale, scale)
-    return Forecast(rounds, _curve(*best.x), residual_error=error, spread=spread)
+    inverse = np.linalg.pinv(slopes)
+    return Forecast(rounds, curve, residual_error=error, spread=error**2 * inverse @ inverse.T)
 
 
 def _starts(values: np.ndarray, times: np.ndarray) -> list[np.ndarray]:
@@ -186,15 +144,13 @@ def _starts(values: np.ndarray, times: np.ndarray) -> list[np.ndarray]:
     return sorted(lines, key=lambda line: float(np.sum((_values(line, times) - values) ** 2)))[:3]
 
 
-def _flaw(u: float, v: float, q: float, rounds: int) -> str | None:
+def _flaw(u: float, v: float, q: float) -> str | None:
     """Return why a fitted curve gives no forecast; None if it does."""
-    if u**-3 - (u + v) ** -3 < NEARLY or v <= 0:
+    if u**-3 - (u + v) ** -3 < NEARLY:
         return NO_RISE
     if q < NEARLY:
         return NO_REST
-    if q > 1 - NEARLY:
-        return NO_SLOWING
-    return OVER_ONE if u <= 0 or u**-3 > 1 + NEARLY else None
+    return OVER_ONE if q > 1 - NEARLY or u**-3 > 1 + NEARLY else None
 
 
 def _curve(u: float, v: float, q: float) -> Curve:

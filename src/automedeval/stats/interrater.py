@@ -76,7 +76,7 @@ def icc(ratings: np.ndarray, case: np.ndarray, cases: int, crossed: bool) -> dic
     names = ("ICC(A,1)", "ICC(A,k)") if crossed else ("ICC(1,1)", "ICC(1,k)")
 
     def figure(number: int) -> Callable[[np.ndarray], np.ndarray]:
-        return lambda sums: _finite(of(sums)[number])
+        return lambda sums: np.nan_to_num(of(sums)[number], nan=np.nan, posinf=np.nan, neginf=np.nan)
 
     return {name: Statistic(columns, figure(number), n, reason) for number, name in enumerate(names)}
 
@@ -84,10 +84,6 @@ def icc(ratings: np.ndarray, case: np.ndarray, cases: int, crossed: bool) -> dic
 def _no_spread(count: np.ndarray, total: np.ndarray, squares: np.ndarray) -> np.ndarray:
     """Return where so many ratings with this sum and sum of squares are equal; rounding leaves some of their variance."""
     return count * squares - total**2 <= count**2 * SAME**2 + 1e-12 * count * squares
-
-
-def _finite(values: np.ndarray) -> np.ndarray:
-    return np.where(np.isfinite(values), values, np.nan)
 
 
 def krippendorff_alpha(ratings: np.ndarray, case: np.ndarray, cases: int, level: str) -> Statistic:

@@ -1,6 +1,7 @@
 """Fit a logistic regression by Newton's method: one fit, or many with the same design at once; and weights of features."""
 
 import numpy as np
+from scipy.optimize import minimize
 from scipy.special import expit
 
 from automedeval.stats.agreement import SAME
@@ -12,19 +13,16 @@ RIDGE = 0.01  # of `order_weights`: bounds them where they reproduce the order w
 
 
 def fit_logistic(
-    design: np.ndarray, won: np.ndarray, played: np.ndarray | None = None, ridge: float = 0.0, nonnegative: bool = False
+    design: np.ndarray, won: np.ndarray, played: np.ndarray | None = None, ridge: float = 0.0
 ) -> np.ndarray:
     """Return the coefficients that maximise the binomial log-likelihood less ridge / 2 times their squared length.
 
-    Newton's method (iteratively reweighted least squares), with a step halved until it does not lower the objective. With
-    `nonnegative` it is the projected Newton method of Bertsekas (1982, "Projected Newton methods for optimization problems
-    with simple constraints").
+    Newton's method (iteratively reweighted least squares), with a step halved until it does not lower the objective.
 
     Args:
         design: float [rows, coefficients].
         won: float [..., rows], the successes of each row, 0 to `played`; fractions are allowed.
         played: float [..., rows], the trials of each row; 1 everywhere by default.
-        nonnegative: whether every coefficient must be 0 or more.
 
     Returns:
         float [..., coefficients]; NaN for a fit without a finite maximum (separable data, ridge 0) or one that does not
@@ -42,17 +40,12 @@ def fit_logistic(
         logit = beta @ design.T
         return (played * np.logaddexp(0, logit) - won * logit).sum(-1) + ridge / 2 * (beta**2).sum(-1)
 
-    def moved(size: np.ndarray) -> np.ndarray:
-        return np.maximum(beta + size * change, 0.0) if nonnegative else beta + size * change
-
     for _ in range(STEPS):
         chance = expit(beta @ design.T)
         gradient = (won - played * chance) @ design - ridge * beta
-        # A coefficient at its bound that the gradient pushes further is left out of the step.
-        free = ((beta > 0) | (gradient > 0) | (not nonnegative)) & ~endless[..., None]
-        gradient = np.where(free, gradient, 0.0)
+        gradient[endless] = 0.0
         information = (design.T * (played * chance * (1 - chance))[..., None, :]) @ design + ridge * identity
-        information = np.where(free[..., :, None] & free[..., None, :], information, identity)
+        information[endless] = identity
         try:
             change = np.linalg.solve(information, gradient[..., None])[..., 0]
         except np.linalg.LinAlgError:
@@ -63,9 +56,9 @@ def fit_logistic(
         settled = flat | endless
         size = np.ones((*settled.shape, 1))
         limit = loss(beta) * (1 + 1e-12)  # equal up to rounding is not worse
-        while ((worse := loss(moved(size)) > limit) & ~settled).any() and size.min() > 1e-9:
+        while ((worse := loss(beta + size * change) > limit) & ~settled).any() and size.min() > 1e-9:
             size[worse] /= 2
-        beta = moved(size)
+        beta = beta + size * change
         if settled.all():
             break
     return np.where((settled & ~endless)[..., None], beta, np.nan)
@@ -82,4 +75,14 @@ def order_weights(gaps: np.ndarray) -> np.ndarray:
     """
     spread = np.sqrt((gaps**2).mean(axis=0)) if len(gaps) else np.zeros(gaps.shape[1])
     spread[spread < SAME] = np.inf  # what never differs orders nothing
-    return fit_logistic(gaps / spread, np.ones(len(gaps)), ridge=RIDGE, nonnegative=True) / spread
+    scaled = gaps / spread
+
+    def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
+        logit = scaled @ weights
+        slope = RIDGE * weights - expit(-logit) @ scaled
+        return float(np.logaddexp(0, -logit).sum() + RIDGE / 2 * weights @ weights), slope
+
+    features = gaps.shape[1]
+    options = {"ftol": 1e-15, "gtol": 1e-10, "maxiter": 1000}
+    found = minimize(loss, np.zeros(features), jac=True, bounds=[(0, None)] * features, options=options)
+    return found.x / spread

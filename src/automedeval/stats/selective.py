@@ -16,8 +16,7 @@ cases: it is computed from the confidences of the fresh verdicts and the number 
 import hashlib
 import itertools
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,45 +29,6 @@ STEPS = 20  # thresholds are at twentieths of the fresh verdicts
 LEAST = 4  # twentieths that the strictest threshold keeps at least: with fewer units, chance would often end the sequence there
 SPARE = 2  # errors that the strictest threshold should tolerate
 POINTS = 10  # of a risk-coverage curve
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """Hold a certified threshold and its tests.
-
-    Args:
-        risk, delta: the allowed share of wrong pairs, and the allowed probability that the true share is higher.
-        units: the number of rated cases with a valid verdict and a pair that people ordered.
-        threshold: verdicts with this confidence or more are kept; None keeps none, and `reason` says why.
-        tested: the tests in order, {"threshold", "units", "errors", "p"}; the last may have failed.
-    """
-
-    risk: float
-    delta: float
-    units: int
-    threshold: float | None
-    tested: tuple[Mapping[str, float], ...]
-    reason: str | None = None
-
-    @property
-    def accepted(self) -> Mapping[str, float] | None:
-        """The test of the certified threshold."""
-        return next((line for line in self.tested if line["threshold"] == self.threshold), None)
-
-    def to_dict(self) -> dict[str, Any]:
-        accepted = self.accepted or {}
-        promise = (
-            "a random pair, among those that people ordered, of a random kept case is wrong with a probability of "
-            f"{self.risk:g} at most; this statement is false with a probability of {self.delta:g} at most"
-        )
-        given = {name: getattr(self, name) for name in ("risk", "delta", "threshold", "reason", "units")}
-        return {"promise": promise if accepted else None, **given} | {
-            "units_kept": accepted.get("units", 0),
-            "errors": accepted.get("errors"),
-            "p": accepted.get("p"),
-            "units_needed_without_an_error": units_needed(self.risk, self.delta),
-            "tested": [dict(line) for line in self.tested],
-        }
 
 
 def units_needed(risk: float, delta: float, errors: int = 0) -> int:
@@ -97,22 +57,29 @@ def thresholds(fresh: np.ndarray, units: int, risk: float, delta: float) -> np.n
 
 def certify(
     confidence: np.ndarray, wrong: np.ndarray, sequence: Sequence[float], risk: float, delta: float
-) -> Certificate:
+) -> dict[str, Any]:
     """Test thresholds in order, and certify the last one before the first that fails.
 
     Args:
-        confidence: float [units], of the verdicts on rated cases.
+        confidence: float [units], of the verdicts on rated cases with a pair that people ordered.
         wrong: bool [units], whether the pair drawn from the case is wrong.
         sequence: thresholds, strictest first, chosen without knowledge of `confidence` and `wrong`.
         risk: the allowed share of wrong pairs, above 0 and below 1.
         delta: the allowed probability, above 0 and below 1, that the risk at the certified threshold is higher.
+
+    Returns:
+        "promise", "risk", "delta", "units" and "units_needed_without_an_error"; "threshold": verdicts with this confidence or
+        more are kept, None keeps none, and "reason" says why; "units_kept", "errors" and "p" of its test; and under "tested"
+        all tests in order, of which the last may have failed.
     """
     units, least = len(confidence), units_needed(risk, delta)
+    tested: list[dict[str, float]] = []
+    accepted: dict[str, float] = {}
+    reason = None
     if units < least:
         reason = f"{units} rated cases with a pair to test; even without an error {least} are needed"
-        return Certificate(risk, delta, units, None, (), f"{reason} for a risk of {risk:g} at delta {delta:g}")
-    tested: list[dict[str, float]] = []
-    accepted = None
+        reason += f" for a risk of {risk:g} at delta {delta:g}"
+        sequence = ()
     for threshold in map(float, sequence):
         kept = confidence >= threshold
         count, errors = int(kept.sum()), int(wrong[kept].sum())
@@ -120,15 +87,30 @@ def certify(
         tested.append({"threshold": threshold, "units": count, "errors": errors, "p": p})
         if p > delta:
             break
-        accepted = threshold
-    failed = None
-    if accepted is None:
+        accepted = tested[-1]
+    if tested and not accepted:
         first = tested[0]
-        failed = (
+        reason = (
             f"at the strictest threshold {first['errors']} of {first['units']} rated cases are wrong: that the risk is above "
             f"{risk:g} cannot be ruled out at delta {delta:g} (p = {first['p']:.2g})"
         )
-    return Certificate(risk, delta, units, accepted, tuple(tested), failed)
+    promise = (
+        "a random pair, among those that people ordered, of a random kept case is wrong with a probability of "
+        f"{risk:g} at most; this statement is false with a probability of {delta:g} at most"
+    )
+    return {
+        "promise": promise if accepted else None,
+        "risk": risk,
+        "delta": delta,
+        "threshold": accepted.get("threshold"),
+        "reason": reason,
+        "units": units,
+        "units_kept": accepted.get("units", 0),
+        "errors": accepted.get("errors"),
+        "p": accepted.get("p"),
+        "units_needed_without_an_error": least,
+        "tested": tested,
+    }
 
 
 def drawn_pairs(panel: Panel, pairs: np.ndarray, names: Sequence[str], seed: int = 0) -> np.ndarray:
@@ -157,35 +139,6 @@ def gaps(panel: Panel, scores: np.ndarray) -> np.ndarray:
     distance = np.abs(scores[first] - scores[second])
     known = ~np.isnan(distance)
     return divide(panel.per_case(np.where(known, distance, 0.0)), panel.per_case(known))
-
-
-def supports(panel: Panel, own: np.ndarray, others: Sequence[np.ndarray]) -> np.ndarray:
-    """Return float [cases], a confidence: the share of other judges that order a pair as this one does, 0 to 1.
-
-    Args:
-        own, others: relations [pairs]; a tie against an order agrees by half. A case without a common pair is NaN.
-    """
-    total, count = np.zeros((2, panel.cases))
-    for other in others:
-        both = ~np.isnan(own) & ~np.isnan(other)
-        total += panel.per_case(np.where(both, 1 - np.abs(own - other) / 2, 0.0))
-        count += panel.per_case(both)
-    return divide(total, count)
-
-
-def certainty(probabilities: Sequence[Mapping[str, float]]) -> float | None:
-    """Return a judge's certainty: 1 less the mean entropy of its values, as a share of the largest possible entropy.
-
-    Args:
-        probabilities: for each value of an answer, allowed value → probability, as a verdict records them.
-    """
-    shares = []
-    for odds in probabilities:
-        p = np.array(list(odds.values()), float)
-        if len(p) > 1 and p.sum() > 0:
-            p = p[p > 0] / p.sum()
-            shares.append(-float((p * np.log(p)).sum()) / math.log(len(odds)))
-    return 1 - sum(shares) / len(shares) if shares else None
 
 
 def risk_coverage(panel: Panel, people: np.ndarray, judge: np.ndarray, confidence: np.ndarray) -> list[dict[str, Any]]:

@@ -18,12 +18,9 @@ def correlations(values: np.ndarray) -> np.ndarray:
     for one in range(count):
         for two in range(one, count):
             both = ~np.isnan(values[one]) & ~np.isnan(values[two])
-            x, y = (
-                values[number][both] - values[number][both].mean() if both.any() else both[:0] for number in (one, two)
-            )
-            scale = np.sqrt((x @ x) * (y @ y)) if both.sum() > 2 else 0.0
-            if scale > 1e-12:
-                found[one, two] = found[two, one] = np.clip((x @ y) / scale, -1, 1)
+            x, y = values[one][both], values[two][both]
+            if both.sum() > 2 and np.std(x) * np.std(y) > 1e-12:
+                found[one, two] = found[two, one] = np.corrcoef(x, y)[0, 1]
     return found
 
 

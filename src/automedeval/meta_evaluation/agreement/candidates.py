@@ -23,7 +23,7 @@ def compare_candidates(
 
     Returns:
         {"models": {model: {"score", "expected", "win_rate"}}, "pairs": [{"pair", "win", "tie", "loss", "margin"}],
-        "strengths", "misfit", "first_places"} with statistics as leaves, or {"gap": the reason why nothing can be compared}.
+        "strengths", "first_places"} with statistics as leaves, or {"gap": the reason why nothing can be compared}.
         "first_places" has the share of the resamples in which each model has the highest strength, or, where there are no
         strengths, the highest win rate; models that are level share the place.
     """
@@ -68,7 +68,7 @@ def compare_candidates(
 
 
 def _strengths(halves: np.ndarray, names: list[str], resamples: int, seed: int) -> dict[str, Any]:
-    """Return Bradley–Terry strengths with intervals over cases, their misfit and the first places, or why there are none."""
+    """Return Bradley–Terry strengths with intervals over cases and the first places, or why there are none."""
     total = halves.sum(0)
     columns = halves.reshape(len(halves), -1)
     cases = int(halves.any(axis=(1, 2)).sum())
@@ -89,8 +89,7 @@ def _strengths(halves: np.ndarray, names: list[str], resamples: int, seed: int) 
     }
     # Where a model lost no comparison of a resample its strength is not finite: the win rates decide who is first.
     by_strength = np.where(np.isnan(draws).any(axis=1, keepdims=True), rates, draws)
-    found = {"strengths": records, "misfit": bradley_terry.misfit(total, strengths, names)}
-    return found | {"first_places": _first_places(by_strength, names)}
+    return {"strengths": records, "first_places": _first_places(by_strength, names)}
 
 
 def _first_places(draws: np.ndarray, names: list[str]) -> dict[str, float]:

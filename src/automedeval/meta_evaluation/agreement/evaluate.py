@@ -194,8 +194,7 @@ def _correlations(cases: Cases, rated: np.ndarray, scores: np.ndarray) -> dict[s
 def _agreement(cases: Cases, people: People, row: Row, relation: np.ndarray) -> dict[str, Any]:
     """Return the measures of one line, also of every run by itself, and where the judge errs most.
 
-    Args:
-        relation: people's relations of the pairs that the judge was asked about [pairs]; so in the functions below.
+    `relation` has people's relations of the pairs that the judge was asked about [pairs], here and in `_breakdown`.
     """
     panel, rated, runs = cases.panel, row.rated(people), row.runs()
     record = measures_of(cases, row, rated, relation)
@@ -236,10 +235,7 @@ def _breakdown(cases: Cases, row: Row, relation: np.ndarray) -> dict[str, dict[s
 
 
 def _by_criterion(cases: Cases, people: People, judge: JudgeVerdicts) -> dict[str, dict[str, Statistic]]:
-    """Return how a judge's scores on a criterion agree with people's ratings on the criterion of this name.
-
-    Only criteria that the judge scores by themselves, and that people rated; the others have no entry.
-    """
+    """Return how a judge's scores on each criterion agree with people's ratings on it, for criteria that both score."""
     found = {}
     for name, scores in judge.criterion_scores.items():
         if name in people.by_criterion:
@@ -293,9 +289,9 @@ def _histogram(values: np.ndarray) -> dict[str, int]:
 
 
 def _choices(cases: Cases, judges: Sequence[JudgeVerdicts], people: dict[str, dict[int, Counter]]) -> dict[str, Any]:
-    """Compare judges' choices with people's by criterion; the scores of a judge that gives none are turned into choices.
+    """Compare judges' choices, or the scores of one that gives none, with the most frequent choice of people by criterion.
 
-    People's choice about a pair is the most frequent one. Pairs with two equally frequent choices are left out and counted.
+    Pairs with two equally frequent choices are left out and counted.
     """
     records: dict[str, Any] = {}
     pairwise = [rubric for rubric in map(read_rubric, packaged_rubrics()) if rubric.mode == "pairwise"]

@@ -43,6 +43,12 @@ def audits_of(places: Sequence[str], rows: Sequence[Row]) -> dict[str, dict[str,
     return found
 
 
+def audited(places: Sequence[str], rows: Sequence[Row], row: Row) -> dict[str, Audit]:
+    """Return the argument `audit` of `Known` if one of these audits, each of a judge of the lines, is of this line's."""
+    found = audits_of(places, rows)
+    return {"audit": Audit(**found[row.name])} if row.name in found else {}
+
+
 def next_steps(judge: JudgeVerdicts, rated: bool, audited: bool) -> list[str]:
     """Return what to do next, so that more is known of the judge: rate cases, audit it."""
     steps = [] if rated else [f"Rate {min(LEAST_RATED, len(judge.cases))} cases."]

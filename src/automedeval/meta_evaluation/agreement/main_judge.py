@@ -72,15 +72,9 @@ def choose(cases: Cases, rows: Sequence[Row], people: People | None, wanted: str
         relation = np.where(np.isnan(asked).any(axis=0), np.nan, asked[0])
         ordered = cases.panel.per_case(np.nan_to_num(relation) != 0) > 0
     count = int(ordered.sum())
-    how = (
-        "given"
-        if wanted is not None
-        else "only"
-        if len(rivals) == 1
-        else "first"
-        if count < LEAST_RATED
-        else "cross-fitted"
-    )
+    how = "cross-fitted" if count >= LEAST_RATED else "first"
+    if len(rivals) == 1:
+        how = "only" if wanted is None else "given"
     if how != "cross-fitted" or relation is None:
         first = rivals[0]
         if how == "first" and people is not None:

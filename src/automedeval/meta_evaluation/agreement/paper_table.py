@@ -104,10 +104,7 @@ def _differences(
     resamples: int,
     seed: int,
 ) -> dict[str, Estimate]:
-    """Return column → a judge's figure less ours, where both have a value in every run.
-
-    `pair` has the trainings of the judge and those of ours.
-    """
+    """Return column → a judge's figure less ours, where both have a value in every run; `pair` has the trainings of both."""
     units = [run for rows in pair for row in rows for run in row.runs()]
     relation = cases.panel.relations(people.scores)
     for row in (row for rows in pair for row in rows):

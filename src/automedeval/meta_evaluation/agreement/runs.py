@@ -20,10 +20,8 @@ from automedeval.stats.bootstrap import Estimate
 from automedeval.stats.growth_curve import LEAST_ROUNDS, fit
 
 ROUND_MEASURES = ("triple_accuracy", "pairwise_accuracy")
-SCORES = {
-    "own": "",
-    "expected": "_expected",
-}  # the scores or choices that measures are from → end of the measures' names
+# The scores or choices that measures are from → the end of the measures' names.
+SCORES = {"own": "", "expected": "_expected"}
 
 
 def scores_of_all(lines: Sequence[dict[str, Any]], measure: str) -> str:

@@ -353,14 +353,17 @@ class JudgeVerdicts:
         """
         panel, due = self.cases.panel, self.given.copy()
         for run in self.all_runs:
-            if self.of_pairs:
-                there = self.pairs[self.run[self.panel.group[self.panel.pairs[0]]] == run]
-                due += panel.per_case(self.asked_pairs & ~np.isin(np.arange(len(panel.pairs[0])), there))
-            else:
-                there = self.response[self.run[self.panel.group] == run]
-                missing = self.asked & ~np.isin(np.arange(self.cases.responses), there)
-                due += panel.per_case(missing, "responses") > 0
+            missing = self._missing(run)
+            due += panel.per_case(missing) if self.of_pairs else panel.per_case(missing, "responses") > 0
         return due
+
+    def _missing(self, run: int) -> np.ndarray:
+        """Return whether what the judge was asked about is in no verdict of a run: bool [responses], or of pairs [pairs]."""
+        if self.of_pairs:
+            there = self.pairs[self.run[self.panel.group[self.panel.pairs[0]]] == run]
+            return self.asked_pairs & ~np.isin(np.arange(len(self.asked_pairs)), there)
+        there = self.response[self.run[self.panel.group] == run]
+        return self.asked & ~np.isin(np.arange(self.cases.responses), there)
 
     @cached_property
     def valid_by_response(self) -> tuple[np.ndarray, np.ndarray]:
@@ -372,14 +375,9 @@ class JudgeVerdicts:
         valid = np.bincount(self.response, ~np.isnan(self.finest), minlength=count)
         due = np.bincount(self.response, minlength=count).astype(float)
         for run in self.all_runs:
-            if self.of_pairs:
-                there = self.pairs[self.run[self.panel.group[self.panel.pairs[0]]] == run]
-                missing = self.asked_pairs & ~np.isin(np.arange(len(self.cases.panel.pairs[0])), there)
-                for side in self.cases.panel.pairs:
-                    due += np.bincount(side, missing, minlength=count)
-            else:
-                there = self.response[self.run[self.panel.group] == run]
-                due += self.asked & ~np.isin(np.arange(count), there)
+            missing = self._missing(run)
+            for places in self.cases.panel.pairs if self.of_pairs else (np.arange(count),):
+                due += np.bincount(places, missing, minlength=count)
         return valid, due
 
     @cached_property

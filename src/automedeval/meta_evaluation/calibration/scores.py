@@ -4,22 +4,21 @@ A response gets a point on people's scale and a whole score. The whole score com
 shares that they have among people's ratings (equipercentile linking, Kolen & Brennan, chapter 2): points are means, and if they
 were rounded, nearly every response would have the same score.
 
-`ScoreCalibration`: the point is a rising function of the judge's score, by isotonic regression.
+`RisingLine`: the point is a rising function of the judge's score, by isotonic regression.
 
-`LikelihoodCalibration`: the features of a response are how far its log-likelihood lies above the mean of its case, and that
+`LikelihoodLine`: the features of a response are how far its log-likelihood lies above the mean of its case, and that
 mean. The point is a linear function of both, by least squares; the weight within a case is 0 or more.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.optimize import isotonic_regression, lsq_linear
 
 from automedeval.meta_evaluation.agreement.ratings import scores_of_people
-from automedeval.records import Rating, RecordError, Verdict, digest
+from automedeval.records import Rating, RecordError, Verdict, digest, read_placed, read_records, verdicts_file
 from automedeval.rubrics import Rubric, without_scale
 from automedeval.stats.agreement import SAME, Panel, concordance
 from automedeval.stats.bootstrap import Estimate, estimate, value_of
@@ -33,15 +32,93 @@ from automedeval.stats.calibration_error import (
 from automedeval.stats.folds import deal, each_fold
 
 FEWEST = 10  # rated cases; fewer are not enough to learn from
-NAMES = ("value_in_case", "case")
+DIGITS = 6  # of what is learnt, and of the values that it is applied to
+
+
+@dataclass(frozen=True)
+class RisingLine:
+    """A rising line from a judge's scores to people's.
+
+    Args:
+        knots: (judge's score, people's score), ascending in both; straight lines between them, level beyond them.
+    """
+
+    knots: tuple[tuple[float, float], ...]
+
+    @staticmethod
+    def features(verdict: Verdict, source: str) -> dict[int, tuple[float, ...]]:
+        """Return index of a response → (score,), of those that are neither empty nor unread."""
+        values = getattr(verdict, source)
+        if without_scale(verdict.rubric):
+            raise RecordError(f"case {verdict.case_id!r}: numbers by {verdict.rubric} are not scores")
+        if values is None:
+            what = source.replace("_", " ")
+            raise RecordError(
+                f"case {verdict.case_id!r}: the verdict has no {what}, and nothing else can be calibrated"
+            )
+        return {place: (values[place],) for place in _answered(verdict) if values[place] is not None}
+
+    @classmethod
+    def fit(cls, x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> "RisingLine":
+        """Return the line through the centres of the steps of isotonic regression of y on x."""
+        y = np.round(y, 9)  # people's scores within 1e-9 are equal, in whatever order their ratings were summed
+        levels, level = np.unique(x[:, 0], return_inverse=True)
+        weights = np.bincount(level, weights=weight)
+        fitted = isotonic_regression(np.bincount(level, weights=weight * y) / weights, weights=weights)
+        block = np.repeat(np.arange(len(fitted.blocks) - 1), np.diff(fitted.blocks))
+        heights = fitted.x[fitted.blocks[:-1]]
+        centres = np.bincount(block, weights=weights * levels) / np.bincount(block, weights=weights)
+        return cls(tuple(zip(centres.round(DIGITS).tolist(), heights.round(DIGITS).tolist())))
+
+    def points(self, x: np.ndarray) -> np.ndarray:
+        centres, heights = zip(*self.knots)
+        return np.interp(x[:, 0], centres, heights)
+
+    def to_cut(self, x: np.ndarray) -> np.ndarray:
+        """Return what is compared with the cuts: the scores, because points beyond the knots are equal."""
+        return x[:, 0]
+
+
+@dataclass(frozen=True)
+class LikelihoodLine:
+    """A linear function from the features of a likelihood judge's verdicts to people's scores.
+
+    Args:
+        weights: of the value within the case and of the case's mean, in points per nat per token, and the intercept.
+    """
+
+    weights: tuple[float, ...]
+
+    @staticmethod
+    def features(verdict: Verdict, source: str) -> dict[int, tuple[float, ...]]:
+        """Return index of a response → (value less the case's mean, mean), of those that are neither empty nor unread."""
+        if verdict.scores is not None or verdict.expected_scores is None:
+            raise RecordError(f"case {verdict.case_id!r}: only verdicts without a scale are calibrated here")
+        values = {place: verdict.values[place] for place in _answered(verdict)}
+        mean = float(np.mean(list(values.values()))) if values else 0.0
+        return {place: (value - mean, mean) for place, value in values.items()}
+
+    @classmethod
+    def fit(cls, x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> "LikelihoodLine":
+        """Return the least-squares line; the weight within cases is 0 or more, so that no order turns."""
+        design = np.column_stack([x, np.ones(len(x))])
+        weights = lsq_linear(design, y, ([0, -np.inf, -np.inf], np.inf), method="bvls").x
+        return cls(tuple(weights.round(DIGITS).tolist()))
+
+    def points(self, x: np.ndarray) -> np.ndarray:
+        return x @ self.weights[:2] + self.weights[2]
+
+    to_cut = points
 
 
 @dataclass(frozen=True, kw_only=True)
-class Calibration(ABC):
+class Calibration:
     """A function from a judge's verdicts to scores on people's scale.
 
     Args:
         rubric: the rubric of people's scale.
+        source: "expected_scores", or "scores" of a judge whose verdicts do not all have expected scores.
+        line: the learnt function from features of a response to a point.
         levels: the whole scores that people gave, ascending; no other is given.
         cuts: the cut points between one level and the next, in the judge's scores or in points.
         settings: the settings fingerprint of the judge; verdicts with other settings are refused.
@@ -49,11 +126,12 @@ class Calibration(ABC):
     """
 
     rubric: Rubric
+    source: str
+    line: RisingLine | LikelihoodLine
     levels: tuple[int, ...]
     cuts: tuple[float, ...]
     settings: str | None
     facts: Mapping[str, Any]
-    line: ClassVar[tuple[str, ...]]  # the fields that define the function
 
     @staticmethod
     def fit(verdicts: Sequence[Verdict], ratings: Iterable[Rating], rubric: Rubric) -> "Calibration":
@@ -61,20 +139,61 @@ class Calibration(ABC):
 
         Args:
             verdicts: either all with or all without a scale; of verdicts without a scale one per case. Invalid verdicts and
-                responses without a rating are passed over.
+                responses without a rating are passed over; all verdicts on a response together weigh one.
             ratings: on the rubric's scale; ratings of other responses are passed over.
 
         Raises:
-            RecordError: as `rated_responses` and `check_enough`, or people's ratings do not depend on the verdicts.
+            RecordError: the rubric has no scale, a rating is off it or given twice, a verdict names no models, the verdicts are
+                of several judges, there are too few rated cases, or people's ratings do not depend on the verdicts.
         """
-        kind = LikelihoodCalibration if without_scale(verdicts[0].rubric) else ScoreCalibration
-        return kind.learn(verdicts, ratings, rubric)
+        kind = LikelihoodLine if without_scale(verdicts[0].rubric) else RisingLine
+        given = rated_responses(verdicts, ratings, rubric)
+        valid = sorted((each for each in verdicts if each.valid), key=lambda each: (each.case_id, each.order, each.run))
+        source = "expected_scores" if all(each.expected_scores is not None for each in valid) else "scores"
+        entries = [
+            ((verdict.case_id, models_of(verdict)[place]), row)
+            for verdict in valid
+            for place, row in kind.features(verdict, source).items()
+            if (verdict.case_id, models_of(verdict)[place]) in given
+        ]
+        # Responses and cases are numbered in the order of their first entries.
+        responses = {key: number for number, key in enumerate(dict.fromkeys(key for key, _ in entries))}
+        cases = {case_id: number for number, case_id in enumerate(dict.fromkeys(case_id for case_id, _ in responses))}
+        people = np.array([given[key][0] for key in responses])
+        if len(cases) < FEWEST:
+            raise RecordError(f"{len(cases)} rated cases with a valid verdict; a calibration needs {FEWEST} at least")
+        if len(set(people.tolist())) == 1:
+            raise RecordError(f"every response is rated {people[0]:g}: there is nothing to learn")
+        case = np.array([cases[case_id] for case_id, _ in responses])
+        of = np.array([responses[key] for key, _ in entries])
+        x, weight = np.array([row for _, row in entries], float), 1 / np.bincount(of)[of]
+        line = kind.fit(x, people[of], weight)
+        if np.ptp(line.points(x)) < SAME:
+            raise RecordError("people's ratings do not rise with what the judge gives: there is nothing to learn")
+        single = np.concatenate([given[key][1] for key in responses])
+        levels, counts = np.unique(np.floor(single + 0.5).astype(int), return_counts=True)
+        shares = np.cumsum(counts)[:-1] / len(single)
+        cuts = np.quantile(line.to_cut(x), shares, weights=weight, method="inverted_cdf")
+        after = np.empty(len(people))
+        for held in each_fold(deal(case, FOLDS)):
+            own = held[of]
+            points = kind.fit(x[~own], people[of][~own], weight[~own]).points(x)
+            after[held] = np.bincount(of, points.clip(*_scale(rubric)) * weight)[held]
+        values = np.bincount(of, x[:, 0] * weight)
+        facts: dict[str, Any] = {"cases": len(cases), "responses": len(case), "ratings": len(single)}
+        facts["concordance"] = _concordances({"judge": values, "cross_fitted": after}, people, case)
+        rubrics = sorted({verdict.rubric for verdict in valid})
+        before = values if rubrics == [rubric.name] else f"judged by {', '.join(rubrics)}, not on this scale"
+        return Calibration(
+            rubric=rubric, source=source, line=line, levels=tuple(levels.tolist()),
+            cuts=tuple(cuts.round(DIGITS).tolist()), settings=verdicts[0].settings,
+            facts=facts | calibration_facts(before, after, people, case),
+        )  # fmt: skip
 
     @property
     def fingerprint(self) -> str:
         """Return twelve hexadecimal digits over the judge's settings and what was learnt."""
-        learnt = [getattr(self, name) for name in self.line]
-        return digest([self.settings, self.rubric.fingerprint, *learnt, self.levels, self.cuts])
+        return digest([self.settings, self.rubric.fingerprint, self.source, asdict(self.line), self.levels, self.cuts])
 
     def apply(self, verdict: Verdict, name: str) -> Verdict:
         """Return the verdict on the rubric's scale, under the judge's new name; an invalid verdict stays invalid.
@@ -92,156 +211,105 @@ class Calibration(ABC):
         )  # fmt: skip
         if not verdict.valid:
             return fresh
-        points = self.points(verdict)
-        models, lowest = models_of(verdict), _scale(self.rubric)[0]
+        models, scale = models_of(verdict), _scale(self.rubric)
         scores: list[int | None] = [None] * len(verdict.scores or verdict.expected_scores or ())
         expected: list[float | None] = [None] * len(scores)
-        for place, (value, point) in points.items():
-            scores[place] = self.levels[int(np.searchsorted(self.cuts, value))]
-            expected[place] = round(point, 6)
+        for place, row in self.line.features(verdict, self.source).items():
+            x = np.array([row])
+            # Rounded as the cuts are: one of them is the very value of some response.
+            level = np.searchsorted(self.cuts, self.line.to_cut(x).round(DIGITS))
+            scores[place] = self.levels[level.item()]
+            expected[place] = self.line.points(x).clip(*scale).round(DIGITS).item()
         for place in verdict.order:
             if models[place] in verdict.empty:  # whatever was learnt of answers
-                scores[place], expected[place] = lowest, float(lowest)
+                scores[place], expected[place] = scale[0], float(scale[0])
         return replace(fresh, scores=tuple(scores), expected_scores=tuple(expected))
-
-    @abstractmethod
-    def points(self, verdict: Verdict) -> dict[int, tuple[float, float]]:
-        """Return index of a response → (value to compare with the cuts, point on people's scale) of a valid verdict."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "rubric": self.rubric.name,
             "judge_settings": self.settings,
-            **self.line_facts(),
+            "from": self.source,
+            **asdict(self.line),
             "levels": list(self.levels),
             "cuts": list(self.cuts),
             **self.facts,
         }
 
-    @abstractmethod
-    def line_facts(self) -> dict[str, Any]:
-        """Return the learnt function as JSON can hold it."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class ScoreCalibration(Calibration):
-    """A rising line from a judge's scores to people's.
+def calibrate(
+    verdicts: str, ratings: str, rubric: Rubric, fit: str | None = None, judge: str | None = None
+) -> tuple[Calibration, list[Verdict]]:
+    """Learn from the verdicts of one judge on rated cases, and put its other verdicts on the scale.
 
     Args:
-        source: "expected_scores", or "scores" of a judge whose verdicts do not all have expected scores.
-        knots: (judge's score, people's score), ascending in both; straight lines between them, level beyond them.
+        verdicts: the file or folder of the verdicts to put on the scale; without `fit` also of those on rated cases.
+        ratings: the file of the ratings.
+        fit: the file or folder of the verdicts on rated cases.
+        judge: the judge's name, where a file has several.
+
+    Raises:
+        RecordError: a fault of `judge_verdicts` or `Calibration.fit`, or a verdict on a case that was learnt from.
     """
-
-    source: str
-    knots: tuple[tuple[float, float], ...]
-    line = ("source", "knots")
-
-    @classmethod
-    def learn(cls, verdicts: Sequence[Verdict], ratings: Iterable[Rating], rubric: Rubric) -> "ScoreCalibration":
-        """Learn from verdicts with scores (see `Calibration.fit`); all verdicts on a response together weigh one."""
-        given = rated_responses(verdicts, ratings, rubric)
-        valid = [verdict for verdict in verdicts if verdict.valid]
-        source = "expected_scores" if all(verdict.expected_scores is not None for verdict in valid) else "scores"
-        entries = [
-            ((verdict.case_id, model), value)
-            for verdict in sorted(valid, key=lambda verdict: (verdict.case_id, verdict.order, verdict.run))
-            for model, value in zip(models_of(verdict), _values(verdict, source))
-            if value is not None and model not in verdict.empty and (verdict.case_id, model) in given
-        ]
-        # Responses and cases are numbered in the order of their first entries.
-        responses = {key: number for number, key in enumerate(dict.fromkeys(key for key, _ in entries))}
-        cases = {case_id: number for number, case_id in enumerate(dict.fromkeys(case_id for case_id, _ in responses))}
-        people = np.array([given[key][0] for key in responses])
-        check_enough(len(cases), people)
-        case = np.array([cases[case_id] for case_id, _ in responses])
-        of = np.array([responses[key] for key, _ in entries])
-        x, weight = np.array([value for _, value in entries], float), 1 / np.bincount(of)[of]
-        knots = _knots(x, people[of], weight)
-        if len(knots) < 2:
-            raise RecordError("people's ratings do not rise with the judge's scores: there is nothing to learn")
-        single = np.concatenate([given[key][1] for key in responses])
-        levels, shares = _levels(single)
-        quantiles = np.quantile(x, shares, weights=weight, method="inverted_cdf")
-        after = np.empty(len(people))
-        for held in each_fold(deal(case, FOLDS)):
-            line = _knots(x[~held[of]], people[of][~held[of]], weight[~held[of]])
-            after[held] = np.bincount(of, weights=_interpolate(x, line) * weight)[held]
-        before: np.ndarray | str = np.bincount(of, weights=x * weight)
-        if {verdict.rubric for verdict in valid} != {rubric.name}:
-            before = f"judged by {', '.join(sorted({verdict.rubric for verdict in valid}))}, on another scale"
-        facts = _counts(case, single) | calibration_facts(before, after, people, case)
-        cuts, settings = tuple(np.round(quantiles, 6).tolist()), verdicts[0].settings
-        return cls(rubric=rubric, levels=levels, cuts=cuts, settings=settings, facts=facts, source=source, knots=knots)
-
-    def points(self, verdict: Verdict) -> dict[int, tuple[float, float]]:
-        """Return index of a response → (the judge's score, point)."""
-        known = ((place, value) for place, value in enumerate(_values(verdict, self.source)) if value is not None)
-        # Rounded as the cuts are: one of them is the very value of some response.
-        return {place: (round(value, 6), float(_interpolate(value, self.knots))) for place, value in known}
-
-    def line_facts(self) -> dict[str, Any]:
-        return {"from": self.source, "knots": [list(knot) for knot in self.knots]}
+    placed, given = list(judge_verdicts(verdicts, judge)), list(read_records(ratings, Rating))
+    if fit is None:
+        known = {rating.case_id for rating in given}
+        rated = [verdict for _, verdict in placed if verdict.case_id in known]
+        placed = [(place, verdict) for place, verdict in placed if verdict.case_id not in known]
+        if not rated:
+            raise RecordError(f"{verdicts}, {ratings}: no case is rated: nothing to learn from")
+        if not placed:
+            raise RecordError(f"{verdicts}, {ratings}: every case is rated: none is left to calibrate")
+    else:
+        rated = [verdict for _, verdict in judge_verdicts(fit, judge)]
+        known = {verdict.case_id for verdict in rated}
+    if again := [(place, verdict) for place, verdict in placed if verdict.case_id in known]:
+        raise RecordError(f"{again[0][0]}: case {again[0][1].case_id!r} is one of the cases to learn from")
+    try:
+        calibration = Calibration.fit(rated, given, rubric)
+    except RecordError as error:
+        raise RecordError(f"{fit or verdicts}, {ratings}: {error}") from None
+    return calibration, calibrated(calibration.apply, placed)
 
 
-@dataclass(frozen=True, kw_only=True)
-class LikelihoodCalibration(Calibration):
-    """A linear function from the features of a likelihood judge's verdicts to people's scores.
+def calibrated(apply: Callable[[Verdict, str], Verdict], placed: Iterable[tuple[str, Verdict]]) -> list[Verdict]:
+    """Return what `apply` makes of ("file:line", verdict)s for "JUDGE, calibrated"; RecordErrors begin with the place."""
+    found = []
+    for place, verdict in placed:
+        try:
+            found.append(apply(verdict, f"{verdict.judge}, calibrated"))
+        except RecordError as error:
+            raise RecordError(f"{place}: {error}") from None
+    return found
 
-    Args:
-        weights: the intercept, and the weights of the features in `NAMES`, in points per nat per token.
+
+def judge_verdicts(place: str, judge: str | None) -> Iterator[tuple[str, Verdict]]:
+    """Yield ("file:line", verdict) of one judge.
+
+    Raises:
+        RecordError: several judges and no name, no judge of that name, scores together with log-likelihoods, or a verdict that
+            stands twice; of a judge that gives log-likelihoods, a case that stands twice.
     """
-
-    weights: tuple[float, ...]
-    line = ("weights",)
-
-    @classmethod
-    def learn(cls, verdicts: Sequence[Verdict], ratings: Iterable[Rating], rubric: Rubric) -> "LikelihoodCalibration":
-        """Learn from verdicts without a scale, one per case (see `Calibration.fit`)."""
-        given = rated_responses(verdicts, ratings, rubric)
-        features: list[np.ndarray] = []
-        rated: list[tuple[float, list[float]]] = []
-        sizes: list[int] = []
-        for verdict in verdicts:
-            places = answered(verdict)
-            models = models_of(verdict)
-            known = [
-                (place, given[verdict.case_id, models[place]])
-                for place in places
-                if (verdict.case_id, models[place]) in given
-            ]
-            if known:
-                rows = dict(zip(places, features_of(verdict)))
-                features += [rows[place] for place, _ in known]
-                rated += [scores for _, scores in known]
-                sizes.append(len(known))
-        y = np.array([score for score, _ in rated])
-        check_enough(len(sizes), y)
-        x = np.column_stack([np.ones(len(features)), features])
-        weights = _weights(x, y)
-        if np.ptp(x @ weights) < SAME:
-            raise RecordError("the judge gives every response the same: there is nothing to learn")
-        single = np.concatenate([scores for _, scores in rated])
-        levels, shares = _levels(single)
-        quantiles = np.quantile(x @ weights, shares)
-        case, cross_fitted = np.repeat(np.arange(len(sizes)), sizes), np.empty(len(y))
-        for held in each_fold(deal(case, FOLDS)):
-            cross_fitted[held] = x[held] @ _weights(x[~held], y[~held])
-        facts = _counts(case, single) | {"concordance": _concordances(x, y, sizes, cross_fitted)}
-        facts |= calibration_facts("the verdicts have no scale", np.clip(cross_fitted, *_scale(rubric)), y, case)
-        line, cuts = (tuple(np.round(values, 6).tolist()) for values in (weights, quantiles))
-        settings = verdicts[0].settings
-        return cls(rubric=rubric, levels=levels, cuts=cuts, settings=settings, facts=facts, weights=line)
-
-    def points(self, verdict: Verdict) -> dict[int, tuple[float, float]]:
-        """Return index of a response → (point, point within the scale)."""
-        if not (places := answered(verdict)):
-            return {}
-        points = np.column_stack([np.ones(len(places)), features_of(verdict)]) @ self.weights
-        clipped = np.clip(points, *_scale(self.rubric)).tolist()
-        return dict(zip(places, zip(points, clipped)))
-
-    def line_facts(self) -> dict[str, Any]:
-        return {"weights": dict(zip(("intercept", *NAMES), self.weights))}
+    path = verdicts_file(place)
+    seen, names, kinds = set(), set(), set()
+    for where, verdict in read_placed(path, Verdict):
+        if judge is None or verdict.judge == judge:
+            names.add(verdict.judge)
+            if len(names) > 1:
+                raise RecordError(f"{path}: verdicts of {', '.join(sorted(names))}: choose one with --judge")
+            unscaled = without_scale(verdict.rubric)
+            kinds.add(unscaled)
+            if len(kinds) > 1:
+                kind = f"numbers by {verdict.rubric}" if unscaled else f"scores by {verdict.rubric}"
+                other = "scores" if unscaled else "numbers without a scale"
+                raise RecordError(f"{where}: {kind} together with {other}: calibrate them separately")
+            key = verdict.case_id if unscaled else verdict.key
+            if key in seen:
+                raise RecordError(f"{where}: case {verdict.case_id!r} has a verdict already")
+            seen.add(key)
+            yield where, verdict
+    if not names:
+        raise RecordError(f"{path}: no verdict of {'any judge' if judge is None else f'the judge {judge!r}'}")
 
 
 def _scale(rubric: Rubric) -> tuple[int, int]:
@@ -253,12 +321,7 @@ def _scale(rubric: Rubric) -> tuple[int, int]:
 def rated_responses(
     verdicts: Sequence[Verdict], ratings: Iterable[Rating], rubric: Rubric
 ) -> dict[tuple[str, str], tuple[float, list[float]]]:
-    """Return (case id, model) → people's score and single ratings (`scores_of_people`) of the responses of verdicts.
-
-    Raises:
-        RecordError: the rubric has no scale, a rating is off it or given twice, a verdict names no models, or the verdicts are
-            of several judges.
-    """
+    """Return (case id, model) → people's score and single ratings (`scores_of_people`) of the responses of verdicts."""
     low, high = _scale(rubric)
     models: dict[str, list[str]] = {verdict.case_id: models_of(verdict) for verdict in verdicts}
     given = [rating for rating in ratings if rating.model in models.get(rating.case_id, ())]
@@ -279,28 +342,20 @@ def models_of(verdict: Verdict) -> list[str]:
     return models
 
 
-def answered(verdict: Verdict) -> list[int]:
+def _answered(verdict: Verdict) -> list[int]:
     """Return the responses of which a verdict says something, and that are not empty, as indices in the case, ascending."""
     models = models_of(verdict)
     return [place for place in verdict.values if models[place] not in verdict.empty]
 
 
-def check_enough(cases: int, people: np.ndarray) -> None:
-    """Raise RecordError where there are too few cases, or people's scores [responses] are all the same."""
-    if cases < FEWEST:
-        raise RecordError(f"{cases} rated cases with a valid verdict; a calibration needs {FEWEST} at least")
-    if len(set(people.tolist())) == 1:
-        raise RecordError(f"every response is rated {people[0]:g}: there is nothing to learn")
-
-
-def _levels(single: np.ndarray) -> tuple[tuple[int, ...], np.ndarray]:
-    """Return the whole scores among single ratings, ascending, and the share of ratings up to each but the last."""
-    levels, counts = np.unique(np.floor(single + 0.5).astype(int), return_counts=True)
-    return tuple(levels.tolist()), np.cumsum(counts)[:-1] / len(single)
-
-
-def _counts(case: np.ndarray, single: np.ndarray) -> dict[str, int]:
-    return {"cases": int(case.max()) + 1, "responses": len(case), "ratings": len(single)}
+def _concordances(values: Mapping[str, np.ndarray], people: np.ndarray, case: np.ndarray) -> dict[str, float | None]:
+    """Return the concordance of each of these scores [responses] with people's; None if people order no pair."""
+    cases = int(case.max()) + 1
+    panel, found = Panel(case, np.arange(cases), cases), {}
+    for name, scores in values.items():
+        value = value_of(concordance(panel, panel.relations(people), panel.relations(scores)), cases)
+        found[name] = round(value, 4) if np.isfinite(value) else None
+    return found
 
 
 def calibration_facts(
@@ -340,60 +395,3 @@ def _moved(error: Estimate, noise: Estimate, floor: Estimate) -> Estimate:
     excess = float(error.draws.mean()) - error.value
     low = 0.0 if error.value <= noise.high else min(max(0.0, floor.low), error.value)
     return replace(error, low=low, high=max(error.value, error.high - excess))
-
-
-def _interpolate(x: Any, knots: Sequence[tuple[float, float]]) -> Any:
-    places, heights = zip(*knots)
-    return np.interp(x, places, heights)
-
-
-def _knots(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[tuple[float, float], ...]:
-    """Return the centres of the steps of isotonic regression of y on x, ascending in both."""
-    y = np.round(y, 9)  # people's scores within 1e-9 are equal, in whatever order their ratings were summed
-    levels, level = np.unique(x, return_inverse=True)
-    weights = np.bincount(level, weights=weight)
-    fitted = isotonic_regression(np.bincount(level, weights=weight * y) / weights, weights=weights)
-    block = np.repeat(np.arange(len(fitted.blocks) - 1), np.diff(fitted.blocks))
-    heights = fitted.x[fitted.blocks[:-1]]
-    centres = np.bincount(block, weights=weights * levels) / np.bincount(block, weights=weights)
-    return tuple(zip(np.round(centres, 6).tolist(), np.round(heights, 6).tolist()))
-
-
-def _values(verdict: Verdict, source: str) -> Sequence[float | None]:
-    values = getattr(verdict, source)
-    if without_scale(verdict.rubric):
-        raise RecordError(f"case {verdict.case_id!r}: numbers by {verdict.rubric} are not scores")
-    if values is None:
-        what = source.replace("_", " ")
-        raise RecordError(f"case {verdict.case_id!r}: the verdict has no {what}, and nothing else can be calibrated")
-    return values
-
-
-def features_of(verdict: Verdict) -> np.ndarray:
-    """Return the features of the `answered` responses: float [responses, features], named by `NAMES`.
-
-    Raises:
-        RecordError: the verdict is on a scale already.
-    """
-    places = answered(verdict)
-    if verdict.scores is not None or verdict.expected_scores is None:
-        raise RecordError(f"case {verdict.case_id!r}: only verdicts without a scale are calibrated here")
-    own = np.array([verdict.expected_scores[place] for place in places], float)
-    return np.column_stack([own - own.mean(), np.full(len(places), own.mean())])
-
-
-def _weights(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return the weights of intercept and features [columns of x]; that within cases is 0 or more, so that no order turns."""
-    return lsq_linear(x, y, ([-np.inf, 0, -np.inf], np.inf), method="bvls").x
-
-
-def _concordances(
-    x: np.ndarray, y: np.ndarray, sizes: Sequence[int], cross_fitted: np.ndarray
-) -> dict[str, float | None]:
-    """Return the concordance with people by the value within cases, and by the points; None if people order no pair."""
-    panel, found = Panel.of_sizes(sizes), {}
-    for name, values in {NAMES[0]: x[:, 1], "cross_fitted": cross_fitted}.items():
-        statistic = concordance(panel, panel.relations(y), panel.relations(values))
-        value = value_of(statistic, len(sizes))
-        found[name] = round(value, 4) if np.isfinite(value) else None
-    return found

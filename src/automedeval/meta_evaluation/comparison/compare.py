@@ -1,7 +1,7 @@
 """Compare candidates by many verdicts and few ratings.
 
-Every figure is estimated in three ways, for every judge: from the ratings alone, from the verdicts alone, and from both.
-`compare` builds the tree of `comparison.json`; the statistics are in `stats.prediction_powered` and `stats.sampling`.
+Every figure is estimated in three ways, for every judge: from the ratings alone, from the verdicts alone, and from both. The
+statistics are in `stats.prediction_powered` and `stats.power`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,42 +13,48 @@ import numpy as np
 
 from automedeval.meta_evaluation.agreement.candidates import MOST_MODELS
 from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.judge_facts import audited, known_of_judge
 from automedeval.meta_evaluation.agreement.ratings import People
-from automedeval.meta_evaluation.agreement.verdicts import Row
+from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row, rows_of
 from automedeval.records import RecordError
+from automedeval.reports.facts import facts_of
+from automedeval.reports.text import interval, percent
 from automedeval.stats import bootstrap
 from automedeval.stats.agreement import concordance, relation_of
-from automedeval.stats.prediction_powered import LEAST_RATED, Interval, Powered, prediction_powered
-from automedeval.stats.sampling import power_of, ratings_needed
+from automedeval.stats.power import ratings_needed
+from automedeval.stats.prediction_powered import LEAST_RATED, Powered, prediction_powered
 
 MOST_PAIRED = 6  # candidates whose pairs are all compared
 ALL = "all responses"
-POINTS = 40  # of a power curve
+POWER = 0.8  # of the plan of how many ratings find a difference
 NO_SCORES = "this judge compares pairs and gives no scores"
 OFF_SCALE = "this judge's figures are not on people's scale"
 
 
 @dataclass(frozen=True)
 class JudgeScores:
-    """The relations [pairs] by a judge, and its scores [responses] if it gives scores, on people's scale or not."""
+    """A judge's line of the report, and whether its scores, if it gives scores, are on people's scale."""
 
-    name: str
-    scores: np.ndarray | None
-    relation: np.ndarray
+    row: Row
     on_scale: bool
+
+    @property
+    def name(self) -> str:
+        return self.row.name
 
     def gap(self, cases: Cases, one: np.ndarray, two: np.ndarray) -> np.ndarray:
         """Return the first response's score less the second's, or without scores `better`; float [pairs of indices]."""
-        return self.better(cases, one, two) if self.scores is None else self.scores[one] - self.scores[two]
+        values = self.row.values
+        return self.better(cases, one, two) if values is None else values[one] - values[two]
 
     def better(self, cases: Cases, one: np.ndarray, two: np.ndarray) -> np.ndarray:
         """Return the relation of the first response to the second, from -1 (worse) to 1 (better)."""
         turn = np.where(one < two, 1.0, -1.0)
         places = [cases.pair_index.get((min(i, j), max(i, j)), -1) for i, j in zip(one.tolist(), two.tolist())]
-        return np.where(one == two, 0.0, turn * np.append(self.relation, np.nan)[places])
+        return turn * np.append(self.row.finest, np.nan)[places]
 
 
-def keep_ratings(cases: Cases, people: People, number: int, seed: int) -> People:
+def keep_ratings(cases: Cases, people: People, number: int, seed: int = 0) -> People:
     """Return the ratings of a random draw of `number` rated cases; the other cases count as not rated.
 
     Raises:
@@ -109,7 +115,7 @@ def judge_scores(cases: Cases, people: People, rows: Sequence[Row], notes: list[
         if scale is not None and scores is not None and not on_scale:
             what = f"{row.name} scores from {scale[0]} to {scale[1]}"
             notes.append(f"{what}, people on another scale: its own means are left out")
-        judges.append(JudgeScores(row.name, scores, row.finest, on_scale))
+        judges.append(JudgeScores(row, on_scale))
     if not judges:
         raise RecordError(f"no judge has a valid verdict on a case of {cases.source}")
     return judges
@@ -120,40 +126,39 @@ def compare(
     people: People,
     rows: Sequence[Row],
     candidates: Mapping[str, np.ndarray],
-    probabilities: np.ndarray | None = None,
-    power: float = 0.8,
-    difference: float | None = None,
-    resamples: int = bootstrap.RESAMPLES,
-    seed: int = 0,
 ) -> dict[str, Any]:
-    """Return the content of `comparison.json`: nested dicts with numbers, `Powered` and `bootstrap.Estimate` as leaves.
+    """Return the figures of `comparison.json`: nested dicts with numbers, `Powered` and `bootstrap.Estimate` as leaves.
 
     Args:
         candidates: name → its response in every case, see `candidates_of`.
-        probabilities: float [cases], the probability with which each case was drawn to be rated; None if all are equal.
-        power, difference: power and true difference of the plan; None plans for the estimated difference.
-        resamples, seed: of the bootstrap of the concordances.
     """
     notes: list[str] = []
     judges = judge_scores(cases, people, rows, notes)
     lead = judges[0]
-    scores = {judge.name: judge.scores for judge in judges if judge.scores is not None}
-    result: dict[str, Any] = {"lead": lead.name, "judges": _judges(cases, people, rows, judges, resamples, seed)}
-
-    def drawn(there: np.ndarray) -> np.ndarray | None:
-        return None if probabilities is None else probabilities[there]
-
+    scores = {judge.name: judge.row.values for judge in judges if judge.row.values is not None}
     # The mean of all responses is from sums over cases.
     responses, rated, total, *totals = (
         cases.panel.per_case(values, "responses")
         for values in (np.ones(cases.responses), ~np.isnan(people.scores), people.scores, *scores.values())
     )
-    mean = _figures(judges, total, dict(zip(scores, totals)), probabilities, responses)
+    mean = _figures(judges, total, dict(zip(scores, totals)), responses)
+    relations = cases.panel.relations(people.scores)
+    result: dict[str, Any] = {
+        "lead": lead.name,
+        "judges": {
+            judge.name: {
+                "concordance": concordance(cases.panel, relations, judge.row.finest),
+                "cases_with_verdict": int((judge.row.judge.verdicts_valid > 0).sum()),
+                "on_scale": judge.on_scale,
+            }
+            for judge in judges
+        },
+    }
     result |= {"all": {"responses": cases.responses, "mean": mean}, "models": {}}
     for name, at in candidates.items():
         if (there := at >= 0).any():
             judged = {judge: values[at[there]] for judge, values in scores.items()}
-            result["models"][name] = {"mean": _figures(judges, people.scores[at[there]], judged, drawn(there))}
+            result["models"][name] = {"mean": _figures(judges, people.scores[at[there]], judged)}
     pairs = []
     if len(candidates) > MOST_PAIRED:
         notes.append(f"{len(candidates)} candidates: name up to {MOST_PAIRED} with --models to have pairs compared")
@@ -167,102 +172,102 @@ def compare(
         gaps = people.scores[sides[0]] - people.scores[sides[1]]
         judged = {judge.name: judge.gap(cases, *sides) for judge in judges}
         won = {judge.name: (1 + judge.better(cases, *sides)) / 2 for judge in judges}
-        record["difference"] = _figures(judges, gaps, judged, drawn(both))
-        record["win_rate"] = _figures(judges, (1 + relation_of(gaps)) / 2, won, drawn(both), bounds=(0.0, 1.0))
-        record["plan"] = _plan(record["difference"], lead.name, int(both.sum()), power, difference)
+        record["difference"] = _figures(judges, gaps, judged)
+        record["win_rate"] = _figures(judges, (1 + relation_of(gaps)) / 2, won, bounds=(0.0, 1.0))
+        record["plan"] = _plan(record["difference"], lead.name, int(both.sum()))
         pairs.append(record)
     if partly := int(((rated > 0) & (rated < responses)).sum()):
         notes.append(f"{ALL}: {partly} cases are rated in part, and count as not rated there")
-    return result | {"pairs": pairs, "notes": notes}
+    return bootstrap.estimate(result, len(cases)) | {"pairs": pairs, "notes": notes}
+
+
+def comparison(
+    cases: Cases,
+    people: People,
+    judges: Sequence[JudgeVerdicts],
+    notes: Sequence[str] = (),
+    models: Sequence[str] = (),
+    audits: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Return the content of `comparison.json`: the figures of `compare`, and what is known of the leading judge.
+
+    Args:
+        notes: those of the verdicts' files.
+        models: the candidates to compare; empty for all.
+        audits: files audit.json, or folders that hold one.
+
+    Raises:
+        RecordError: a fault of `candidates_of`, `judge_scores` or `audits_of`.
+    """
+    notes = [*people.notes, *notes, *(note for judge in judges for note in judge.notes())]
+    rows = rows_of(judges)
+    figures = compare(cases, people, rows, candidates_of(cases, models, notes))
+    result = bootstrap.plain(figures, Powered)
+    lead = next(row for row in rows if row.name == result["lead"])
+    estimates = {name: record["mean"][lead.name].interval.value for name, record in figures["models"].items()}
+    means = {name: value for name, value in estimates.items() if value is not None}
+    best = max(means, key=means.__getitem__, default=None)
+    rated = len(np.unique(cases.panel.case[~np.isnan(people.scores)]))
+    agreement = [_agreement(result["judges"], lead.name)]
+    known = known_of_judge(cases, lead, best, agreement=agreement, rated=rated, **audited(audits, rows, lead))
+    result["facts"] = [list(fact) for fact in facts_of(known)]
+    result["cases"] = {"file": cases.source, "cases": len(cases), "responses": cases.responses, "rated_cases": rated}
+    return result | {"notes": notes + result["notes"]}
+
+
+def _agreement(judges: Mapping[str, Any], name: str) -> str:
+    """Return how far a judge agrees with people on the rated cases, as a sentence, or why that is not known."""
+    concordance = judges[name]["concordance"]
+    if concordance["value"] is None:
+        return f"Not known: {concordance['reason']}."
+    share = f"{percent(concordance['value'])} of the rated pairs of responses as people do"
+    return f"{name} orders {share} ({interval(concordance)})."
 
 
 def _figures(
     judges: Sequence[JudgeScores],
     people: np.ndarray,
     judged: Mapping[str, np.ndarray],
-    chances: np.ndarray | None,
     units: np.ndarray | None = None,
     bounds: tuple[float, float] | None = None,
 ) -> dict[str, Powered]:
-    """Return three estimates of a figure by every judge; those of shares have `bounds`.
-
-    Args:
-        people, judged: the values by people, and by judge; a judge without values has the estimate of the ratings alone.
-        chances, units, bounds: as for `prediction_powered`.
-    """
+    """Return three estimates of a figure by every judge; a judge without values has that of the ratings alone."""
     found = {}
     for judge in judges:
         values = judged.get(judge.name, np.full(len(people), np.nan))
-        powered = prediction_powered(people, values, units, chances, bounds)
+        powered = prediction_powered(people, values, units, bounds)
         if judge.name not in judged:
-            gap = Interval(None, reason=NO_SCORES)
+            gap = bootstrap.Estimate(None, reason=NO_SCORES)
             powered = replace(powered, interval=gap, naive=gap, weight=None, worth=None, rest=None, invalid=0)
         elif bounds is None and not judge.on_scale:
-            powered = replace(powered, naive=Interval(None, reason=NO_SCORES if judge.scores is None else OFF_SCALE))
+            powered = replace(
+                powered, naive=bootstrap.Estimate(None, reason=NO_SCORES if judge.row.values is None else OFF_SCALE)
+            )
         found[judge.name] = powered
     return found
 
 
-def _judges(
-    cases: Cases, people: People, rows: Sequence[Row], judges: Sequence[JudgeScores], resamples: int, seed: int
-) -> dict[str, Any]:
-    """Return every judge's concordance with people."""
-    relations = cases.panel.relations(people.scores)
-    first, second = cases.panel.pairs
-    tree = {
-        judge.name: concordance(cases.panel, relations, relation_of(judge.better(cases, first, second)))
-        for judge in judges
-    }
-    concordances = bootstrap.estimate(tree, len(cases), resamples, seed)
-    valid = {row.name: int((row.judge.verdicts_valid > 0).sum()) for row in rows}
-    return {
-        judge.name: {
-            "concordance": concordances[judge.name],
-            "cases_with_verdict": valid[judge.name],
-            "on_scale": judge.on_scale,
-        }
-        for judge in judges
-    }
+def _plan(figures: Mapping[str, Powered], lead: str, cases: int) -> dict[str, Any]:
+    """Return how many rated cases are needed to find the estimated difference: from ratings alone, and with each judge.
 
-
-def _plan(
-    figures: Mapping[str, Powered], lead: str, cases: int, power: float, difference: float | None
-) -> dict[str, Any]:
-    """Return how many rated cases are needed to find a difference between two candidates: from ratings alone, with each judge.
-
-    Where the plan is for the estimated difference, `low` and `high` are the numbers for the ends of its interval; `high` is
-    None where the interval reaches 0.
+    `low` and `high` are the numbers for the ends of its interval; `high` is None where the interval reaches 0.
     """
-    interval = figures[lead].interval if figures[lead].interval.value is not None else figures[lead].classical
-    known = next(iter(figures.values()))
-    aim = interval.value if difference is None else difference
-    spread = known.spread
-    if spread is None or aim is None or (difference is None and not spread):
-        return {"power": power, "gap": interval.reason or "people's differences are the same in every case"}
+    estimated = figures[lead].interval if figures[lead].interval.value is not None else figures[lead].classical
+    aim, spread = estimated.value, figures[lead].spread
+    if aim is None or not spread:
+        return {"power": POWER, "gap": estimated.reason or "people's differences are the same in every case"}
     ends: dict[str, float | None] = {"value": aim}
-    if difference is None and interval.low is not None and interval.high is not None:
-        far, near = sorted((abs(interval.low), abs(interval.high)), reverse=True)
-        ends |= {"low": far, "high": near if interval.excludes_zero else None}
+    if estimated.low is not None and estimated.high is not None:
+        far, near = sorted((abs(estimated.low), abs(estimated.high)), reverse=True)
+        ends |= {"low": far, "high": near if estimated.low * estimated.high > 0 else None}
 
     def needed(rest: float | None) -> dict[str, int | None]:
         numbers = {}
         for name, gap in ends.items():
-            many = gap and ratings_needed(gap, power, spread, rest, None if rest is None else cases)
+            many = gap and ratings_needed(gap, POWER, spread, rest, None if rest is None else cases)
             numbers[name] = max(many, LEAST_RATED) if many and rest is not None else many or None
         return numbers
 
-    plan: dict[str, Any] = {"power": power, "difference": aim, "given": difference is not None}
-    plan |= {"cases": cases, "without": needed(None)}
+    plan: dict[str, Any] = {"power": POWER, "difference": aim, "cases": cases, "without": needed(None)}
     plan["with"] = {name: needed(each.rest) for name, each in figures.items() if each.rest is not None}
-    top = min(cases, max(plan["without"]["value"] or cases, 4 * LEAST_RATED))
-    steps = sorted({round(step) for step in np.geomspace(LEAST_RATED, max(top, LEAST_RATED), POINTS)})
-    rest = figures[lead].rest
-    plan["curve"] = [
-        {
-            "rated": n,
-            "without": power_of(n, aim, spread),
-            "with": None if rest is None else power_of(n, aim, spread, rest, cases),
-        }
-        for n in steps
-    ]
     return plan

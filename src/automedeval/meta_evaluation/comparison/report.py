@@ -1,5 +1,6 @@
 """Write the report of a comparison in sentences, figures and tables, as an HTML page and a short Markdown summary."""
 
+import math
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -8,9 +9,13 @@ from automedeval.meta_evaluation.comparison.compare import NO_SCORES
 from automedeval.reports import charts
 from automedeval.reports.charts import Figure
 from automedeval.reports.page import render_report
-from automedeval.reports.text import UNDEFINED, ends, interval, number, percent, shown, span
+from automedeval.reports.text import UNDEFINED, ends, number, shown, span
 
 KINDS = {"classical": "ratings alone", "naive": "judge alone", "prediction_powered": "ratings and judge"}
+ASSUMPTION = (
+    "This assumes that the rated cases are a random draw of all cases, made before any of them was rated. If they were chosen "
+    "in another way, the intervals are not valid, with or without a judge."
+)
 Estimates = dict[str, Any]  # what `Powered.to_dict` holds
 
 
@@ -28,16 +33,6 @@ def words(result: dict[str, Any]) -> list[str]:
     else:
         sentences = _gain(result["all"]["mean"][lead], lead, "the mean score of all responses")
     return [*sentences, *(f"{name.rstrip('?')}: {text}" for name, text in result["facts"])]
-
-
-def agreement(result: dict[str, Any], judge: str) -> list[str]:
-    """Return how far a judge agrees with people on the rated cases, as a sentence, or why that is not known."""
-    found = result["judges"][judge]["concordance"]
-    if found["value"] is None:
-        return [f"Not known: {found['reason']}."]
-    return [
-        f"{judge} orders {percent(found['value'])} of the rated pairs of responses as people do ({interval(found)})."
-    ]
 
 
 def _of_two(pair: dict[str, Any], lead: str) -> list[str]:
@@ -58,7 +53,7 @@ def _of_two(pair: dict[str, Any], lead: str) -> list[str]:
         sentences.append(
             f"By {lead} alone it is {span(figure['naive'])}. The intervals do not overlap: {lead} is biased."
         )
-    return [*sentences, *_gain(figure, lead, f"the difference of {one} and {two}"), *_plan(pair, lead)]
+    return [*sentences, *_gain(figure, lead, f"the difference of {one} and {two}"), *_plans([pair], lead)]
 
 
 def _of_several(pairs: list[dict[str, Any]], lead: str) -> list[str]:
@@ -107,38 +102,38 @@ def _best(found: dict[tuple, Estimates], known: dict[tuple, Estimates], clear: s
     return f"No candidate is shown to be best. “{first}” is first, without a clear difference from {others}."
 
 
-def _plans(unclear: list[dict[str, Any]], lead: str) -> list[str]:
-    plans = [pair["plan"] for pair in unclear if "gap" not in pair["plan"]]
+def _plans(pairs: list[dict[str, Any]], lead: str) -> list[str]:
+    """Return how many ratings find the estimated differences of pairs; of one pair also at the ends of its interval."""
+    plans = [pair["plan"] for pair in pairs if "gap" not in pair["plan"]]
     if not plans:
         return []
-    of = "the given difference" if plans[0]["given"] else "their estimated differences"
-    needed = [plan["without"]["value"] for plan in plans]
-    with_lead = [plan["with"][lead]["value"] for plan in plans if plan["with"].get(lead)]
+    what, power = "the differences that are not clear", f"{plans[0]['power']:.0%}"
+    if len(pairs) == 1:
+        what = "the difference of {} and {}".format(*(f"“{name}”" for name in pairs[0]["pair"]))
     sentence = (
-        f"To detect the differences that are not clear with a power of {plans[0]['power']:.0%} at {of}, "
-        f"{_range(needed)} rated cases are needed without a judge"
+        f"To detect {what}, as estimated, with a power of {power}, "
+        f"{_counts([plan['without'] for plan in plans])} rated cases are needed without a judge"
     )
-    if with_lead and all(value is None for value in with_lead):
+    with_lead = [plan["with"][lead] for plan in plans if lead in plan["with"]]
+    reached = [numbers for numbers in with_lead if numbers["value"] is not None]
+    if with_lead and not reached:
         return [f"{sentence}. With {lead} and verdicts on {plans[0]['cases']} cases this power cannot be reached."]
-    if with_lead:
-        reached = [value for value in with_lead if value is not None]
-        sentence += f", and {_range(reached)} with {lead}"
-        if len(reached) < len(with_lead):
-            sentence += (
-                f" where {plans[0]['cases']} verdicts are enough for it ({len(reached)} of {len(with_lead)} pairs)"
-            )
+    if reached:
+        sentence += f", and {_counts(reached)} with {lead}"
+    if len(reached) < len(with_lead):
+        sentence += f" where {plans[0]['cases']} verdicts are enough for it ({len(reached)} of {len(with_lead)} pairs)"
     return [f"{sentence}."]
+
+
+def _counts(numbers: list[dict[str, int | None]]) -> str:
+    return _count(numbers[0]) if len(numbers) == 1 else _range([each["value"] for each in numbers])
 
 
 def _range(numbers: list[float | None]) -> str:
     """Return "14 to 17", rounded; None is more than a million."""
-    low, high = (min(numbers, key=_large), max(numbers, key=_large))
-    ends = list(dict.fromkeys("more than a million" if value is None else f"{value:,.0f}" for value in (low, high)))
-    return " to ".join(ends)
-
-
-def _large(value: float | None) -> float:
-    return float("inf") if value is None else value
+    ends = sorted(math.inf if value is None else value for value in numbers)
+    words = ["more than a million" if value == math.inf else f"{value:,.0f}" for value in (ends[0], ends[-1])]
+    return " to ".join(dict.fromkeys(words))
 
 
 def _clear(estimate: Estimates) -> bool:
@@ -158,22 +153,6 @@ def _gain(figure: Estimates, lead: str, what: str) -> list[str]:
         return []
     much = f"{worth['value']:.0f} ({worth['low']:.0f} to {worth['high']:.0f})"
     return [f"With {lead}, {figure['rated']} rated cases give {what} as precisely as {much} without a judge."]
-
-
-def _plan(pair: dict[str, Any], lead: str) -> list[str]:
-    plan = pair["plan"]
-    if "gap" in plan:
-        return []
-    of = "the given difference" if plan["given"] else "the estimated difference"
-    one, two = pair["pair"]
-    aim = f"To detect a difference between “{one}” and “{two}” with a power of {plan['power']:.0%} at {of}"
-    without = f"{_count(plan['without'])} rated cases are needed without a judge"
-    helped = plan["with"].get(lead)
-    if helped is None:
-        return [f"{aim}, {without}."]
-    if helped["value"] is None:
-        return [f"{aim}, {without}. With {lead} and verdicts on {plan['cases']} cases this power cannot be reached."]
-    return [f"{aim}, {without}, and {_count(helped)} with {lead}."]
 
 
 def _count(numbers: dict[str, int | None], none: str = "more than a million") -> str:
@@ -254,35 +233,17 @@ def illustrate(result: dict[str, Any]) -> Iterator[Figure]:
     agreed = [(name, record["concordance"], charts.BLUE) for name, record in result["judges"].items()]
     label, head = "concordance with people", ("judge", "concordance")
     yield from charts.estimates("Agreement with people", text, agreed, label, 0.5, head=head)
-    if first and "curve" in first["plan"]:
-        plan = first["plan"]
-        lines = {"ratings alone": [(each["rated"], each["without"]) for each in plan["curve"]]}
-        if helped := [(each["rated"], each["with"]) for each in plan["curve"] if each["with"] is not None]:
-            lines[f"with {lead}"] = helped
-        yield Figure(
-            "Power by number of ratings",
-            f"Power to detect a difference of {abs(plan['difference']):.2f} between {' and '.join(first['pair'])}. "
-            f"Dashed: {plan['power']:.0%}.",
-            partial(charts.power_curves, lines, plan["power"]),
-            ["rated cases", *lines],
-            [[at[0][0], *(value for _, value in at)] for at in zip(*lines.values())],
-        )
 
 
-def render(result: dict[str, Any], title: str, assumption: str) -> dict[str, str]:
-    """Render a result as {"comparison.html": text, "comparison.md": text}.
-
-    Args:
-        result: what `comparison.json` holds.
-        assumption: on what the intervals rest.
-    """
+def render(result: dict[str, Any], title: str) -> dict[str, str]:
+    """Render what `comparison.json` holds as {"comparison.html": text, "comparison.md": text}."""
     tables = rows_of_tables(result)
     return render_report(
         "automedeval.meta_evaluation",
         "comparison",
         title,
         words=words(result),
-        notes=[assumption, *result["notes"]],
+        notes=[ASSUMPTION, *result["notes"]],
         figures=illustrate(result),
         settings=result["settings"],
         main_table=(

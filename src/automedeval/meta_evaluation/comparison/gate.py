@@ -1,0 +1,79 @@
+"""Compare two candidates by one judge's verdicts alone, for a gate; the statistics are in `stats.gate`."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row, rows_of
+from automedeval.records import RecordError
+from automedeval.stats.gate import LOWER, NOT_LOWER, POWER, UNDECIDED, gate
+
+MOST_INVALID = 0.1  # share of cases without a valid verdict on both candidates with which the gate still decides
+RESULTS = {NOT_LOWER: "not lower", LOWER: "lower", UNDECIDED: "undecided"}
+
+
+def compare_two(
+    cases: Cases, judges: Sequence[JudgeVerdicts], new: str, old: str, by: float
+) -> tuple[Row, dict[str, Any]]:
+    """Compare two candidates on the cases in which both have a score.
+
+    A case without a valid verdict on both is left out and counted. The gate stays undecided if there are too many of them.
+
+    Args:
+        by: the points by which the mean score of `new` may be lower.
+
+    Returns:
+        The line of the judge; and the content of gate.json.
+
+    Raises:
+        RecordError: there are several judges, the judge gives no scores on a known scale, or a candidate has no response.
+    """
+    if len(judges) > 1:
+        names = ", ".join(judge.name for judge in judges)
+        raise RecordError(f"--fail_if_worse takes the verdicts of one judge, not of {names}")
+    (row, *_) = rows_of(judges)
+    if row.criterion is not None or row.judge.scale is None:
+        raise RecordError(f"{row.judge.name} gives no scores on a known scale, and --fail_if_worse needs them")
+    if missing := [name for name in (new, old) if name not in cases.models]:
+        raise RecordError(f"{cases.source}: no response of {missing[0]!r}; there are {', '.join(cases.models)}")
+    scores = np.full((2, len(cases)), np.nan)
+    answers = np.zeros(len(cases), int)
+    for side, name in enumerate((new, old)):
+        of_model = cases.model_of == cases.models.index(name)
+        answers[cases.panel.case[of_model]] += 1
+        if row.values is not None:
+            scores[side, cases.panel.case[of_model]] = row.values[of_model]
+    differences = scores[0] - scores[1]
+    known = ~np.isnan(differences)
+    result = gate(differences[known], by, float(row.judge.scale[1] - row.judge.scale[0]))
+    both, notes = int((answers == 2).sum()), []
+    invalid = both - int(known.sum())
+    if both and invalid > MOST_INVALID * both:
+        result = replace(result, status=UNDECIDED)
+        notes = [f"undecided: more than {MOST_INVALID:.0%} of the cases have no valid verdict on both"]
+    elif result.status == UNDECIDED and result.mean is not None:
+        many = "no number of cases" if result.needed is None else f"about {result.needed:,} cases"
+        notes = [f"undecided: {many} would do, if the difference is as estimated (power {POWER:.0%})"]
+    if both < len(cases):
+        notes.append(f"{len(cases) - both} of {len(cases)} cases do not have a response of both: left out")
+    record = {"new": new, "old": old, "judge": row.judge.name, "settings": row.judge.settings, "by": by}
+    record |= {"scores": "whole" if row.expected is None else "expected", "result": RESULTS[result.status]}
+    return row, record | asdict(result) | {"invalid": invalid, "notes": notes}
+
+
+def words(record: dict[str, Any]) -> list[str]:
+    """Return the sentences of a gate's record."""
+    scores = (
+        "expected scores" if record["scores"] == "expected" else "whole scores (the judge gives no expected scores)"
+    )
+    found = f"{record['result']} (exit status {record['status']})"
+    lines = [f"{record['new']} against {record['old']} by {record['judge']}, {scores}: {found}"]
+    if record["mean"] is not None:
+        bounds = f"at least {record['low']:+.3f}, at most {record['high']:+.3f} (each at 95 %)"
+        mean = f"mean difference {record['mean']:+.3f} points on {record['cases']} cases"
+        lines.append(f"{mean}, {bounds}; allowed {-record['by']:+g}")
+    cases = record["cases"] + record["invalid"]
+    return [*lines, f"{record['invalid']} of {cases} cases without a valid verdict on both: left out"]
