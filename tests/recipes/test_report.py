@@ -24,6 +24,7 @@ from doubles.agreement_study import (
 from programs import error_line
 from scipy.stats import pearsonr
 
+from automedeval.meta_evaluation.report import page
 from automedeval.records import Verdict
 from automedeval.reports import text
 
@@ -231,15 +232,14 @@ def test_cost_and_time_come_from_the_record_of_the_run(tmp_path):
     }  # fmt: skip
 
 
-def test_files_can_name_their_judges_and_be_a_series(tmp_path):
+def test_files_can_name_their_judges(tmp_path):
     one = write(tmp_path / "one.jsonl", agreeing_verdicts())
     done = meta_evaluate(
-        "--verdicts", f"first={one}", f"second={one}", "--cases", CASES, "--ratings", RATINGS, "--series", "--paper_table",
+        "--verdicts", f"first={one}", f"second={one}", "--cases", CASES, "--ratings", RATINGS, "--paper_table",
         "--output", tmp_path / "out", *FAST,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    assert "Agreement over the series" in page
     assert "GPT-4 (gpt-4-turbo-2024-04-09)" in page
     assert "Source:" in page
     again = meta_evaluate("--verdicts", one, one, "--cases", CASES, "--output", tmp_path / "out", *FAST)
@@ -370,11 +370,12 @@ def test_hostile_texts_and_names_stay_text(tmp_path):
     assert "<script>" not in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
 
 
-def test_many_cases_are_sampled_and_it_is_said(tmp_path):
-    evaluate(tmp_path, agreeing_verdicts(), "--ratings", RATINGS, "--html_cases", 12)
-    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    assert page.count('<details class="case"') == 12
-    assert "12 of 30 cases are shown" in page
+def test_many_cases_are_sampled_and_it_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(page, "SHOWN_CASES", 12)
+    evaluate(tmp_path, agreeing_verdicts(), "--ratings", RATINGS)
+    text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert text.count('<details class="case"') == 12
+    assert "12 of 30 cases are shown" in text
 
 
 def test_figures_read_as_text() -> None:

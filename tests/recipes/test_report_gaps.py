@@ -125,22 +125,6 @@ def test_a_judge_that_orders_nothing_is_not_said_to_order(tmp_path):
     assert rates == dict.fromkeys("abc", 0.5), "ties are comparisons"
 
 
-def test_what_the_surer_half_is_worth_is_said(tmp_path):
-    cases = named("k", count=20)
-    # Wrong where its scores lie close together, right where they lie apart.
-    sure, unsure = (
-        {"scores": [5, 3, 1], "expected_scores": [4.9, 3, 1.1]},
-        {"scores": [3, 3, 3], "expected_scores": [2.9, 3, 3.1]},
-    )
-    verdicts = [verdict(case, [3, 3, 3]) | (sure if n < 10 else unsure) for n, case in enumerate(cases)]
-    found = study(tmp_path, cases, verdicts, liked(cases))
-    assert "In the 10 cases of echo's highest confidence, 0 % of the pairs are in the wrong order" in found["said"]
-    assert "in all 20 cases 50 %." in found["said"]
-    # One that is equally sure of all has no surer half.
-    found = study(tmp_path, cases, [verdict(case, [3, 3, 3]) | unsure for case in cases], liked(cases))
-    assert "confidence" not in found["said"]
-
-
 def test_the_order_of_the_files_changes_nothing(tmp_path):
     before = evaluate(tmp_path, agreeing_verdicts(), "--ratings", RATINGS)["judges"]
     cases = write(tmp_path / "c.jsonl", read(CASES)[::-1])

@@ -97,13 +97,12 @@ def test_five_rounds_have_intervals(tmp_path):
 
 
 def test_two_rounds_are_too_few_and_it_is_said(tmp_path):
-    done = judge_rounds(tmp_path, "--ratings", RATINGS, "--series", rounds=2)
+    done = judge_rounds(tmp_path, "--ratings", RATINGS, rounds=2)
     found, page = outcome(tmp_path, done)
     assert found["rounds"]["forecast"] == {"reason": "too few rounds for a forecast"}
     assert "There is no forecast for further rounds: too few rounds for a forecast." in done.stdout
     assert "too few rounds for a forecast" in page
     assert "fitted curve" not in page
-    assert "Agreement over the series" in page
 
 
 def test_the_papers_rounds_stand_beside_only_when_asked_for(tmp_path):

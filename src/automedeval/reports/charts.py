@@ -174,30 +174,6 @@ def distributions(histograms: Sequence[tuple[str, dict[str, int]]], label: str, 
     axes.legend()
 
 
-def win_matrix(names: Sequence[str], shares: Sequence[Sequence[float | None]], *, axes: Axes) -> None:
-    """Draw the share of cases in which the row's model wins against the column's, ties counted half."""
-    _set_height(axes, 1.3 + 0.34 * len(names))
-    values = [[float("nan") if share is None else share for share in row] for row in shares]
-    # A mesh stays vectors; an image would be a picture file inside the page, which the page forbids itself.
-    axes.pcolormesh(values, cmap="RdBu", vmin=0, vmax=1, alpha=0.8, edgecolors="none")
-    for i, row in enumerate(shares):
-        for j, share in enumerate(row):
-            if share is not None:
-                colour = "white" if abs(share - 0.5) > 0.3 else "black"
-                _centre(axes, j + 0.5, i + 0.5, share, color=colour, fontsize=8)
-    short = [_short(name, 18) for name in names]
-    middles = [place + 0.5 for place in range(len(names))]
-    axes.set_xticks(middles, short, rotation=40, ha="right")
-    axes.set_yticks(middles, short)
-    axes.invert_yaxis()
-    axes.spines[:].set_visible(False)
-    axes.set_xlabel("against")
-
-
-def _centre(axes: Axes, x: float, y: float, share: float, **style: Any) -> None:
-    axes.text(x, y, f"{share:.0%}", ha="center", va="center", **style)
-
-
 def stacked(rows: Sequence[tuple[str, Sequence[float]]], labels: Sequence[str], *, axes: Axes) -> None:
     """Draw shares that sum to 1 as stacked bars, one below the other."""
     colours = (BLUE, GREY, ORANGE) if len(labels) == 3 else COLOURS
@@ -209,7 +185,8 @@ def stacked(rows: Sequence[tuple[str, Sequence[float]]], labels: Sequence[str], 
         axes.barh(range(len(rows)), values, left=left, color=colour, label=label, height=0.7)
         for place, value in enumerate(values):
             if value >= 0.08:
-                _centre(axes, left[place] + value / 2, place, value, color="white", fontsize=7)
+                middle = left[place] + value / 2
+                axes.text(middle, place, f"{value:.0%}", ha="center", va="center", color="white", fontsize=7)
         left = [start + value for start, value in zip(left, values)]
     _name_rows(axes, [name for name, _ in rows], -0.6, 44, fontsize=8)
     axes.set_xlim(0, 1)

@@ -302,7 +302,6 @@ def certify(
     labels: Labels,
     encoder: TextEncoder | None,
     resamples: int,
-    seed: int,
 ) -> dict[str, Any]:
     """Return the figures of every judge, of each physician against the others, and of what needs no judge, with intervals."""
     majority, count = labels.majority(), len(cases)
@@ -326,7 +325,7 @@ def certify(
             )["accuracy"]
     for name, values in trivial(cases, labels, encoder).items():
         tree["trivial"][name] = auroc(values, majority, labels.case)
-    found = estimate(tree, count, resamples, seed)
+    found = estimate(tree, count, resamples)
     for own in found["judges"].values():
         own["above_trivial"] = {
             name: difference(own["all"]["auroc"], each, None) for name, each in found["trivial"].items()

@@ -1,7 +1,7 @@
 """Write the report of a meta-evaluation, a self-contained HTML page with its tables and cases, and a short Markdown summary."""
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib import resources
 from itertools import combinations, product
 from typing import Any
@@ -26,7 +26,7 @@ from automedeval.meta_evaluation.report.text import (
     rivals,
     standing,
 )
-from automedeval.reports.page import Table, render_report
+from automedeval.reports.page import SHOWN_CASES, render_report
 from automedeval.reports.text import percent, shown
 from automedeval.stats.agreement import LABELS
 
@@ -72,28 +72,10 @@ def published(name: str) -> dict[str, Any]:
     return yaml.safe_load((TEMPLATES / f"paper_{name}.yaml").read_text(encoding="utf-8"))
 
 
-def pick_cases(result: dict[str, Any], cases: Cases, most: int, seed: int = 0) -> list[int]:
-    """Return the numbers of the cases to show, in the order of the file: all, or those to look at and others drawn."""
-    chosen = list(cases.file_order)
-    if len(cases) > most:
-        lists = [ids[:EACH_LIST] for ids in result["main_judge"]["cases"].values()]
-        lists += [record.get("worst", []) for record in real_judges(result).values()]
-        first = [cases.index[case_id] for ids in lists for case_id in ids]
-        drawn = random.Random(seed).sample(range(len(cases)), len(cases))
-        chosen = list(dict.fromkeys([*first, *drawn]))[:most]
-    place = {number: place for place, number in enumerate(cases.file_order)}
-    return sorted(chosen, key=place.__getitem__)
-
-
 def case_records(
-    result: dict[str, Any],
-    cases: Cases,
-    judges: Sequence[JudgeVerdicts],
-    people: People | None,
-    numbers: Iterable[int],
-    main: Row,
+    result: dict[str, Any], cases: Cases, judges: Sequence[JudgeVerdicts], people: People | None, main: Row
 ) -> list[dict[str, Any]]:
-    """Lay out cases with responses, scores, choices, ratings and rationales side by side.
+    """Lay out the cases of the page with responses, scores, choices, ratings and rationales side by side.
 
     "reasons" are the lists of `REASONS` that a case is in, and "measures" what sorts the cases, by the main judge's line.
     """
@@ -105,7 +87,7 @@ def case_records(
     lists = {name: ids[:EACH_LIST] for name, ids in result["main_judge"]["cases"].items()}
     judges = [judge for judge in judges if judge.kind == "judge"]
     records = []
-    for number in numbers:
+    for number in _shown_cases(cases, [*(case_id for ids in lists.values() for case_id in ids), *worst]):
         case, start = cases.records[number], int(cases.start[number])
         responses = [
             {
@@ -117,24 +99,46 @@ def case_records(
             }
             for place, response in enumerate(case.responses, start)
         ]
-        choices = []
-        for judge, (one, two) in product(judges, combinations(range(len(case.responses)), 2)):
-            pair = cases.pair_index[start + one, start + two]
-            names = [case.models[one], case.models[two], "tie", "neither"]
-            given = [f"{name}: {names[codes[pair]]}" for name, codes in judge.choices.items() if codes[pair] >= 0]
-            choices += [(f"{judge.name}, {names[0]} : {names[1]}", ", ".join(given))] if given else []
         question = case.question
         if not isinstance(question, str):
             question = "\n\n".join(f"{message['role']}: {message['content']}" for message in question)
-        record = {"id": case.id, "topic": case.topic, "question": question, "reference": case.reference}
-        record |= {"responses": responses, "choices": choices, "worst": worst.get(case.id, [])}
-        record["reasons"] = [name for name, ids in lists.items() if case.id in ids]
-        record["measures"] = {
-            name: float(values[number]) for name, values in measures.items() if not np.isnan(values[number])
-        }
-        record["rationales"] = [(each.name, each.rationales[number]) for each in judges if number in each.rationales]
-        records.append(record)
+        records.append(
+            {
+                "id": case.id,
+                "topic": case.topic,
+                "question": question,
+                "reference": case.reference,
+                "responses": responses,
+                "choices": _choices(cases, judges, number),
+                "worst": worst.get(case.id, []),
+                "reasons": [name for name, ids in lists.items() if case.id in ids],
+                "measures": {
+                    name: float(values[number]) for name, values in measures.items() if not np.isnan(values[number])
+                },
+                "rationales": [(each.name, each.rationales[number]) for each in judges if number in each.rationales],
+            }
+        )
     return records
+
+
+def _shown_cases(cases: Cases, first: Sequence[str]) -> list[int]:
+    """Return the numbers of the cases to show, in the order of the file: all, or the ids `first` and others drawn."""
+    chosen = set(cases.file_order)
+    if len(cases) > SHOWN_CASES:
+        drawn = random.Random(0).sample(range(len(cases)), len(cases))
+        chosen = set(list(dict.fromkeys([*(cases.index[case_id] for case_id in first), *drawn]))[:SHOWN_CASES])
+    return [number for number in cases.file_order if number in chosen]
+
+
+def _choices(cases: Cases, judges: Sequence[JudgeVerdicts], number: int) -> list[tuple[str, str]]:
+    """Return the choices of each judge of pairs on each pair of a case, in words."""
+    case, start, found = cases.records[number], int(cases.start[number]), []
+    for judge, (one, two) in product(judges, combinations(range(len(case.responses)), 2)):
+        pair = cases.pair_index[start + one, start + two]
+        names = [case.models[one], case.models[two], "tie", "neither"]
+        choices = [f"{name}: {names[codes[pair]]}" for name, codes in judge.choices.items() if codes[pair] >= 0]
+        found += [(f"{judge.name}, {names[0]} : {names[1]}", ", ".join(choices))] if choices else []
+    return found
 
 
 def _scores(judges: Sequence[JudgeVerdicts], place: int) -> list[tuple[str, float]]:
@@ -175,39 +179,22 @@ def _groups(result: dict[str, Any], cases: list[dict[str, Any]]) -> dict[str, li
     return {heading: own for heading, own in groups.items() if own}
 
 
-def _table2(result: dict[str, Any], paper: dict[str, Any] | None) -> dict[str, Any]:
+def _table2(result: dict[str, Any]) -> dict[str, Any]:
     """Return what the templates show of the table in the form of the paper's Table 2."""
     columns = result["table2"]["columns"]
     return {
         "head": [paper_table_text.COLUMNS[name].label for name in columns],
-        "places": [paper["columns"].index(name) for name in columns] if paper else [],
-        "lines": paper_table_text.lines_of(result, paper),
+        "lines": paper_table_text.lines_of(result),
         "legend": paper_table_text.legend(result, result.get("similarity", {}).get("teacher")),
         "reasons": paper_table_text.reasons(result),
         "fewer": paper_table_text.fewer(result),
     }
 
 
-def _leaderboard(result: dict[str, Any]) -> Table:
-    head = ["model", "strength (log odds)", "win rate, %", "first in resamples", "valid verdicts, %"]
-    rows = [
-        [
-            row["model"],
-            shown(row["strength"]),
-            shown(row["win_rate"], 0, 100),
-            percent(row["first"]),
-            shown(row["valid"], 0, 100),
-        ]
-        for row in leaderboard(result)
-    ]
-    return head, rows
-
-
 def render(
     result: dict[str, Any],
     title: str,
     cases: list[dict[str, Any]],
-    in_series: bool = False,
     beside_paper: bool = False,
     rate: Sequence[str] = (),
 ) -> dict[str, str]:
@@ -216,37 +203,47 @@ def render(
     Args:
         result: what `agreement.json` holds.
         cases: the cases to show, as `case_records` lays them out.
-        in_series: whether the judges are a series, over which curves are drawn.
         beside_paper: whether the paper's own figures are shown, labelled as such.
         rate: the commands with which people rate cases; empty where enough are rated.
     """
     rows = agreement_table(result) if "people" in result else []
     rounds = published("rounds") if beside_paper else None
-    paper = published("table2") if beside_paper else None
+    models = leaderboard(result)
+    head = ["model", "strength (log odds)", "win rate, %", "first in resamples", "valid verdicts, %"]
+    lines = [
+        [
+            row["model"],
+            shown(row["strength"]),
+            shown(row["win_rate"], 0, 100),
+            percent(row["first"]),
+            shown(row["valid"], 0, 100),
+        ]
+        for row in models
+    ]
     return render_report(
         "automedeval.meta_evaluation",
         "report",
         title,
         words=further(result),
         notes=result["notes"],
-        figures=illustrate(result, in_series, rounds),
+        figures=illustrate(result, rounds),
         settings=result["settings"],
         script="report.js",
         summary=first_screen(result),
-        main_table=_leaderboard(result),
+        main_table=(head, lines),
         result=result,
         judges=real_judges(result),
         answer=answer(result),
         beside=beside(result),
         rate=rate,
-        leaderboard=leaderboard(result),
+        leaderboard=models,
         standing=standing(result["models"][result["main_judge"]["name"]]),
         rivals=rivals(result),
         wins=_wins(result["models"][result["main_judge"]["name"]]),
         groups=_groups(result, cases),
         cases=cases,
-        paper=paper,
-        table2=_table2(result, paper) if "table2" in result else None,
+        paper=published("table2") if beside_paper else None,
+        table2=_table2(result) if "table2" in result else None,
         paper_rounds=rounds,
         gaps=gaps(result),
         rows=rows,

@@ -27,7 +27,7 @@ SOURCES = {"own": "the judges' own scores or choices", "expected": "expected sco
 
 
 class Line(NamedTuple):
-    """One judge as the report shows it: its runs in words, a cell for every column, and the paper's own line, if it has one."""
+    """One judge as the report shows it: its runs in words, and a cell and a difference for every column."""
 
     judge: str
     ours: bool
@@ -35,27 +35,20 @@ class Line(NamedTuple):
     cells: list[str]
     differences: list[str]
     valid: float
-    published: Record | None
 
 
-def lines_of(result: Record, paper: Record | None) -> list[Line]:
-    """Return the lines of the table; `paper` is the paper's own table, to be put beside."""
-    table, found = result["table2"], []
+def lines_of(result: Record) -> list[Line]:
+    """Return the lines of the table."""
+    table, lines = result["table2"], []
     for row in table["rows"]:
-        name = result["judges"][row["judge"]]["name"]
-        beside = next((line for line in paper["rows"] if name in line["judges"]), None) if paper else None
         cells = {name: row["cells"][name] for name in table["columns"]}
         ours = row["judge"] == table["ours"]
         differences = [] if ours or table["ours"] is None else [_difference(*each) for each in cells.items()]
-        shown = [_cell(*each) for each in cells.items()]
-        found.append(Line(row["judge"], ours, _runs(row), shown, differences, row["valid"], beside))
-    return found
-
-
-def _runs(row: Record) -> str:
-    if row["runs"] == 1:
-        return "one run"
-    return f"{row['runs']} {row['of']}"
+        runs = "one run" if row["runs"] == 1 else f"{row['runs']} {row['of']}"
+        lines.append(
+            Line(row["judge"], ours, runs, [_cell(*each) for each in cells.items()], differences, row["valid"])
+        )
+    return lines
 
 
 def _cell(name: str, cell: Record) -> str:
@@ -74,8 +67,8 @@ def _difference(name: str, cell: Record) -> str:
     if difference["value"] is None:
         return "N/A"
     p = cell["p_adjusted"]
-    told = "no p-value" if p is None else f"p {p_value(p)}" if p < 0.001 else f"p = {p_value(p)}"
-    return f"{span(difference, column.digits, column.factor)}, {told}"
+    test = "no p-value" if p is None else f"p {p_value(p)}" if p < 0.001 else f"p = {p_value(p)}"
+    return f"{span(difference, column.digits, column.factor)}, {test}"
 
 
 def reasons(result: Record) -> dict[str, list[str]]:

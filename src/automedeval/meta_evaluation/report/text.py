@@ -127,11 +127,8 @@ def _cases(counts: dict[str, Any]) -> str:
 
 def _judge(result: dict[str, Any]) -> str:
     main, judges = result["main_judge"], real_judges(result)
-    rubric, valid = judges[main["name"]]["rubric"], judges[main["name"]]["valid_rate"]["value"]
-    text = f"{main['name']}, with the rubric {rubric}"
-    if len(judges) > 1:
-        text += f" ({HOW[main['how']]} of {len(judges)} judges)"
-    return text + (f"; {percent(valid)} of its verdicts are valid." if valid is not None else ".")
+    text = f"{main['name']}, with the rubric {judges[main['name']]['rubric']}"
+    return f"{text} ({HOW[main['how']]} of {len(judges)} judges)." if len(judges) > 1 else f"{text}."
 
 
 def credit(result: dict[str, Any]) -> list[str]:
@@ -218,16 +215,11 @@ def further(result: dict[str, Any]) -> list[str]:
     if "people" in result:
         sentences += _how_chosen(result["main_judge"])
         sentences += against_best(_measured(result["main_judge"]), result["main_judge"]["best_baseline"])
-        sentences += _kept(main, judges[main].get("risk_coverage") or [])
         for name in judges:
             sentences += against_best(name, judges[name]["best_baseline"]) if name != main else []
     for judge in dict.fromkeys(record["name"] for record in judges.values()):
         if "people" in result or judge != result["judges"][main]["name"]:
             sentences += _chosen(judge, result.get("choices", {}).get(judge, {}))
-        valid = next(record["valid_rate"]["value"] for record in judges.values() if record["name"] == judge)
-        if valid not in (None, 1.0):
-            wrong = " They count as wrong." if "people" in result else ""
-            sentences.append(f"{percent(1 - valid)} of {judge}'s verdicts are invalid or missing.{wrong}")
     for compared in result.get("preferences", []):
         sentences += _preferred(compared)
     if "table2" in result:
@@ -287,19 +279,6 @@ def gaps(result: dict[str, Any]) -> dict[str, list[str]]:
 
 def _adjusted(pair: dict[str, Any]) -> float:
     return 1.0 if pair["p_adjusted"] is None else pair["p_adjusted"]
-
-
-def _kept(judge: str, curve: list[dict[str, Any]]) -> list[str]:
-    """Compare the more confident half of the verdicts with all: a description of these cases, not a guarantee."""
-    if not curve or curve[-1]["risk"]["value"] is None:
-        return []
-    half, whole = min(curve, key=lambda point: abs(point["coverage"] - 0.5)), curve[-1]
-    if abs(half["coverage"] - 0.5) > 0.1 or whole is half:
-        return []
-    return [
-        f"In the {half['cases']} cases of {judge}'s highest confidence, {percent(half['risk']['value'])} of the pairs are in "
-        f"the wrong order ({interval(half['risk'])}); in all {whole['cases']} cases {percent(whole['risk']['value'])}."
-    ]
 
 
 def _rounds(rounds: dict[str, Any]) -> list[str]:
