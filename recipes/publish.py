@@ -31,6 +31,7 @@ from automedeval.rubrics.published import files_to_publish, rubric_to_publish
 
 METRIC_FOLDER = Path(automedeval.__file__).parent / "metrics" / "rationale_score"
 ANNOTATE = Path(__file__).parent / "annotate.py"
+MODEL_CARD = Path(__file__).parents[1] / "model_card.md"  # the hand-written card, with markers
 
 
 @dataclass
@@ -63,7 +64,6 @@ class PublishArguments:
 class CardArguments:
     """Model: content of its card besides the records in the folder."""
 
-    card: str = field(default="model_card.md", metadata={"help": "model: the hand-written card, with markers"})
     card_output: str | None = field(default=None, metadata={"help": "model: also write the filled card here"})
     agreement: str | None = field(default=None, metadata={"help": "model: agreement.json of recipes/report.py"})
     judge: str | None = field(default=None, metadata={"help": "model: its name in agreement.json"})
@@ -76,9 +76,6 @@ class CardArguments:
     rubric: str | None = field(
         default=None,
         metadata={"help": "model: its rubric's .yaml, unless it is a packaged one; it goes out with its template"},
-    )
-    watts: float | None = field(
-        default=None, metadata={"help": "model: power of the training machine, for the energy of the logged hours"}
     )
 
 
@@ -142,8 +139,6 @@ def check_arguments(args: PublishArguments, about: CardArguments) -> None:
         for name, value in vars(CardArguments()).items():
             if getattr(about, name) != value:
                 raise RecordError(f"--{name} belongs to a model, not to a {args.kind}")
-    if about.watts is not None and not about.watts > 0:
-        raise RecordError(f"--watts must be above 0, not {about.watts}")
     if args.folder is None and args.kind != PAGE:
         if args.kind != METRIC:
             raise RecordError(f"which {args.kind}? `python recipes/publish.py {args.kind} FOLDER --repo ORG/NAME`")
@@ -177,12 +172,10 @@ def filled_card(folder: Path, repo: str, about: CardArguments) -> str:
 
     if not folder.is_dir():
         raise RecordError(f"{folder}: no such folder")
-    result = read_result(about.agreement) if about.agreement else None
-    audit = read_result(about.audit) if about.audit else None
-    given = {name: getattr(about, name) for name in ("base_model", "judge", "watts")}
-    card = fill_card(
-        read_text(Path(about.card)), folder, CardInputs(repo, datasets=tuple(about.datasets), **given), result, audit
-    )
+    result = read_result(about.agreement, "judges", "cases", "settings") if about.agreement else None
+    audit = read_result(about.audit, "headline", "thresholds", "judge") if about.audit else None
+    inputs = CardInputs(repo, about.base_model, tuple(about.datasets), about.judge)
+    card = fill_card(read_text(MODEL_CARD), folder, inputs, result, audit)
     if about.card_output:
         Path(about.card_output).write_text(card, encoding="utf-8", newline="\n")
     return card

@@ -98,7 +98,7 @@ def test_weights_that_can_run_code_stay(checkpoint: Path, name: str) -> None:
         (DATASET, lambda f: (f / "stage1.parquet").write_bytes(b"PAR1"), r"stage1\.parquet: cannot be read"),
         (MODEL, lambda f: (f / "pytorch_model").write_bytes(b"\x80\x02}\0."), "pytorch_model: must be text in UTF-8"),
         (MODEL, lambda f: (f / "a.safetensors.index.json").write_text("{}"), r"index\.json: must be a mapping"),
-        (DATASET, lambda f: (f / "figures.json").write_text("[]"), r"figures\.json: must be a mapping"),
+        (DATASET, lambda f: (f / "statistics.json").write_text("[]"), r"statistics\.json: must be a mapping"),
         (DATASET, lambda f: (f / "plot.png").write_bytes(b"\x89PNG"), r"plot\.png: a figure without its data"),
         (DATASET, lambda f: os.symlink("/etc", f / "etc"), "etc: a link to a folder or out of"),
         (DATASET, lambda f: os.symlink("/etc/hostname", f / "name.txt"), "name.txt: a link to a folder or out of"),
@@ -117,14 +117,12 @@ def test_what_does_not_belong_stays(
         pack(folder, kind, card)
 
 
-@pytest.mark.parametrize("source", ["topics.json", "topics.csv", "figures.json", "statistics.json"])
+@pytest.mark.parametrize("source", ["topics.json", "topics.csv", "statistics.json"])
 def test_a_figure_goes_out_with_its_source(dataset: Path, source: str) -> None:
     (dataset / "topics.svg").write_text("<svg/>")
     with pytest.raises(RecordError, match="a figure without its data"):
         pack(dataset, DATASET)  # its statistics have no topics
-    if source == "figures.json":
-        (dataset / source).write_text('{"topics.svg": "stage1.parquet"}')
-    elif source == "statistics.json":
+    if source == "statistics.json":
         held = json.loads((dataset / source).read_text())
         (dataset / source).write_text(json.dumps(held | {"topics": [{"share": 0.5, "words": ["cough"]}]}))
     else:
@@ -343,8 +341,7 @@ def test_a_card_is_filled_in(kind: str, card: str, told: str) -> None:
         (("dataset", "{}", "--repo", "one-name"), "--repo must be ORG/NAME"),
         (("dataset", "{}", "--repo", "org/na--me"), "--repo: Cannot have -- or .. in repo_id"),
         (("dataset", "--repo", "org/name"), "which dataset?"),
-        (("dataset", "{}", "--repo", "org/name", "--watts", "65"), "--watts belongs to a model, not to a dataset"),
-        (("model", "{}", "--repo", "org/name", "--watts", "0"), "--watts must be above 0"),
+        (("dataset", "{}", "--repo", "org/name", "--judge", "mine"), "--judge belongs to a model, not to a dataset"),
         (("model", "{}/nowhere", "--repo", "org/name"), "nowhere: no such folder"),
         (("metric", "{}", "--repo", "org/other"), "evaluate.load looks for other.py there"),
     ],

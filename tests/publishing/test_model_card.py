@@ -168,6 +168,9 @@ def test_a_file_that_is_not_there_is_named_once(tmp_path: Path) -> None:
     with pytest.raises(RecordError) as refused:
         read_result(tmp_path / "agreement.json")
     assert str(refused.value) == f"{tmp_path / 'agreement.json'}: No such file or directory"
+    (tmp_path / "agreement.json").write_text("{}")
+    with pytest.raises(RecordError, match="has no 'judges': not what automedeval report or audit wrote"):
+        read_result(tmp_path / "agreement.json", "judges")
 
 
 def test_without_ratings_the_card_claims_no_agreement(checkpoint: Path, results: Path) -> None:
@@ -182,12 +185,18 @@ def test_without_ratings_the_card_claims_no_agreement(checkpoint: Path, results:
     assert "Concordance" not in part(card, "results")
 
 
-def test_audits_are_shown_at_any_depth(checkpoint: Path) -> None:
+def test_the_audit_is_shown_line_by_line(checkpoint: Path) -> None:
+    order = {"flips": {"value": 0.25, "low": 0.1, "high": 0.4, "n": 60}}
     audit = {
-        "order": {"flips": {"value": 0.25, "low": 0.1, "high": 0.4, "n": 60}},
-        "planted_score": {"value": 0.0, "n": 9},
+        "judge": {"name": "tiny", "checkpoint": None},
+        "cases": {"cases": 60},
+        "passes": True,
+        "thresholds": [],
+        "decodings": {"free": {}},
+        "headline": {"order": order, "planted_score": {"value": 0.0, "n": 9}},
     }
     shown = part(fill_card(CARD, checkpoint, TOLD, audit=audit), "audit")
+    assert shown.startswith("Audited on 60 cases as tiny: it passes;")
     assert "| order, flips | 0.25 [0.10, 0.40] | 60 |" in shown
     assert "| planted score | 0.00 | 9 |" in shown
     assert dict(estimates_in({"version": 1, "notes": ["none"]})) == {}
@@ -197,13 +206,12 @@ def test_stages_and_hours_come_from_the_records(tiny_model: Path, tmp_path: Path
     first = trained(tiny_model, tmp_path / "first", seconds=1800.0)
     identity = {"rows": "0123456789ab", "start": fingerprint(first, [])}
     second = trained(tiny_model, tmp_path / "second", ("stage1", "stage2"), start=str(first), identity=identity)
-    card = fill_card(CARD, second, CardInputs(**vars(TOLD) | {"watts": 100.0}))
+    card = fill_card(CARD, second, TOLD)
     shown = part(card, "training")
     assert "| stage1 | instructions/tiny, `abcdef012345` | 12 | 3,400 | 560 | 2 | 0.50 |" in shown
     assert "| stage2 | instructions/tiny, `abcdef012345` | 12 | 3,400 | 560 | 2 | 1.50 |" in shown
     assert "the rows `0123456789ab` on CPU, 2 cores" in shown
-    assert "Training took 2.00 hours on CPU, 2 cores.\nAt 100 W, " in part(card, "energy")
-    assert "that is 0.2 kWh." in part(card, "energy")
+    assert "Training took 2.00 hours on CPU, 2 cores." in part(card, "energy")
 
     # where the checkpoint of a stage is gone, or another run is in its place, so are its hours
     shutil.rmtree(first)

@@ -192,7 +192,7 @@ def test_a_public_repository_takes_no_private_push_and_opens_last(
     assert not repo.private
     assert hub.requests[-1] == ("PUT", "/api/models/org/judge/settings")
     before = list(repo.revisions)
-    line = error_line(publish(hub, tmp_path, *command, "--watts", "65"))
+    line = error_line(publish(hub, tmp_path, *command, "--judge", "other"))
     assert "org/judge: is public; --public true pushes there" in line
     assert list(repo.revisions) == before
 

@@ -151,7 +151,7 @@ TOKEN = "hf_" + "a1B2" * 8
         ((), "study.yaml: names annotators; if these are pseudonyms, set --annotators_are_pseudonyms true"),
         ((*NAMES, "--public", "true"), "a page must be private"),
         ((*NAMES, "--repo", "nowhere"), "--repo must be ORG/NAME"),
-        ((*NAMES, "--watts", "65"), "--watts belongs to a model, not to a page"),
+        ((*NAMES, "--judge", "mine"), "--judge belongs to a model, not to a page"),
     ],
 )
 def test_what_must_not_go_out_is_refused(study: Path, tmp_path: Path, more: tuple, message: str) -> None:

@@ -208,7 +208,7 @@ def _check_complete(folder: Path, kind: str, files: Mapping[str, Path]) -> None:
         raise RecordError(f"{folder}: no config.json with .safetensors beside it: not a checkpoint")
     for path, file in files.items():
         if path.endswith(".safetensors.index.json"):
-            weights = _mapping(read_text(file), file).get("weight_map")
+            weights = json_object(read_text(file), file).get("weight_map")
             if not isinstance(weights, dict):
                 raise RecordError(f"{file}: must be a mapping with the mapping weight_map")
             for shard in sorted(set(weights.values())):
@@ -219,22 +219,14 @@ def _check_complete(folder: Path, kind: str, files: Mapping[str, Path]) -> None:
 def _check_figures(folder: Path, files: Mapping[str, Path]) -> None:
     """Raise RecordError if an image has no data.
 
-    The data are a .json, .jsonl or .csv file of the same stem beside it, the file that figures.json names for it, or the entry
-    of its stem in statistics.json.
+    The data are a .json, .jsonl or .csv file of the same stem beside it, or the entry of its stem in statistics.json.
     """
-    named, statistics = (
-        _mapping(read_text(files[name]), files[name]) if name in files else {}
-        for name in ("figures.json", "statistics.json")
-    )
+    held = files.get("statistics.json")
+    statistics = json_object(read_text(held), held) if held else {}
     for path in map(PurePosixPath, files):
-        if path.suffix.lower() not in IMAGES:
-            continue
         beside = any(str(path.with_suffix(suffix)) in files for suffix in (".json", ".jsonl", ".csv"))
-        if not beside and named.get(str(path)) not in files and not statistics.get(path.stem):
-            raise RecordError(
-                f"{folder / path}: a figure without its data; add {path.stem}.json or .csv beside it, "
-                "or name its file in figures.json"
-            )
+        if path.suffix.lower() in IMAGES and not beside and not statistics.get(path.stem):
+            raise RecordError(f"{folder / path}: a figure without its data; add {path.stem}.json or .csv beside it")
 
 
 def _check_file(place: str, kind: str, file: Path | bytes, pseudonyms: bool) -> None:
@@ -343,7 +335,7 @@ def _licences(files: Mapping[str, Path]) -> Iterator[Any]:
             yield from (row.get("license") for row in _rows(file))
         elif path.lower().endswith(".jsonl"):
             lines = file.read_bytes().split(b"\n")
-            yield from (_mapping(line, file).get("license") for line in lines if b'"license"' in line)
+            yield from (json_object(line, file).get("license") for line in lines if b'"license"' in line)
 
 
 def _rows(file: Path) -> Iterator[dict[str, Any]]:
@@ -362,8 +354,12 @@ def _parquet(file: Path) -> Iterator[pa.parquet.ParquetFile]:
         raise RecordError(f"{file}: cannot be read: {' '.join(str(error).split())[:200]}") from None
 
 
-def _mapping(text: str | bytes, file: Path) -> dict:
-    """Return the JSON object that a file, or a line of it, holds."""
+def json_object(text: str | bytes, file: str | Path) -> dict[str, Any]:
+    """Return the JSON object that a file, or a line of it, holds.
+
+    Raises:
+        RecordError: it holds something else.
+    """
     try:
         value = json.loads(text)
     except ValueError as error:
