@@ -392,10 +392,10 @@ def test_the_caption_says_what_the_papers_says_and_how_the_tests_were_made(told:
     assert "The tests are t-tests, two-sided and paired" in page
     assert f"Agreement among 3 raters (crossed), mean of the criteria: ICC(A,1) {icc['ICC(A,1)']['value']:.2f}" in page
     assert "alpha (interval)" in page
-    assert "On Accuracy triple, ours is above base; below pairs: correctness; not clearly different from 2 of 4" in page
-    count = row_of(found["table2"], "lazy")["cells"]["spearman"]["difference"]["n"]
-    fewer = page[page.index("Tested on fewer responses") :]
-    assert re.search(rf"lazy \(BERTScore [^;]* on \d+; Spearman, Pearson on {count}\)", fewer)
+    assert (
+        "On Accuracy triple, ours is above base; below pairs: correctness; not clearly different from gpt, lazy."
+        in page
+    )
 
 
 def test_the_papers_table_is_whole() -> None:

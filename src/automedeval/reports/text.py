@@ -2,7 +2,8 @@
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 UNDEFINED = "–"
@@ -69,6 +70,14 @@ def percent(share: float) -> str:
     if 0 < share < 0.005:
         return "under 1 %"
     return "over 99 %" if 0.995 < share < 1 else f"{100 * share:.0f} %"
+
+
+def by_reason(gaps: Iterable[tuple[str, str, str]]) -> dict[str, list[str]]:
+    """Return reason → "NAME, FIGURE, FIGURE" of each name, from (reason, name, figure) of what is undefined."""
+    found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for reason, name, figure in gaps:
+        found[reason][name].append(figure)
+    return {reason: [", ".join([name, *figures]) for name, figures in names.items()] for reason, names in found.items()}
 
 
 def p_value(p: float | None) -> str:

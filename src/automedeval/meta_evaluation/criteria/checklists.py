@@ -182,18 +182,6 @@ def _confusion(met: np.ndarray, truth: np.ndarray, case: np.ndarray, cases: int)
     return columns
 
 
-def _precision(s: np.ndarray) -> np.ndarray:
-    return divide(s[:, 0], s[:, 0] + s[:, 1])
-
-
-def _recall(s: np.ndarray) -> np.ndarray:
-    return divide(s[:, 0], s[:, 0] + s[:, 2])
-
-
-def _balanced(s: np.ndarray) -> np.ndarray:
-    return (_recall(s) + divide(s[:, 3], s[:, 3] + s[:, 1])) / 2
-
-
 def _kappa(s: np.ndarray) -> np.ndarray:
     total = s.sum(axis=1)
     chance = (s[:, 0] + s[:, 1]) * (s[:, 0] + s[:, 2]) + (s[:, 3] + s[:, 1]) * (s[:, 3] + s[:, 2])
@@ -205,6 +193,15 @@ def _macro_f1(s: np.ndarray) -> np.ndarray:
     wrong = s[:, 1] + s[:, 2]
     both = np.array([divide(2 * own, 2 * own + wrong) for own in (s[:, 0], s[:, 3])])
     return divide(np.nansum(both, axis=0), (~np.isnan(both)).sum(axis=0))
+
+
+OF_TABLE: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # of sums of `_confusion`
+    "precision": lambda s: divide(s[:, 0], s[:, 0] + s[:, 1]),
+    "recall": lambda s: divide(s[:, 0], s[:, 0] + s[:, 2]),
+    "balanced_accuracy": lambda s: (divide(s[:, 0], s[:, 0] + s[:, 2]) + divide(s[:, 3], s[:, 3] + s[:, 1])) / 2,
+    "cohen_kappa": _kappa,
+    "macro_f1_majority": _macro_f1,
+}
 
 
 def auroc(chance: np.ndarray, truth: np.ndarray, case: np.ndarray) -> Statistic:
@@ -229,16 +226,11 @@ def measures(met: np.ndarray, chance: np.ndarray, labels: Labels, majority: np.n
     case = labels.case
     count = partial(_counts, case[judged], cases)
     table = _confusion(met, majority, case, cases)
-    pooled = sum(_confusion(met, own, case, cases) for own in labels.met.values())
-    statistic = lambda columns, of: Statistic(columns, of, int(columns.sum()))  # noqa: E731
+    pooled = sum(_confusion(met, labelled, case, cases) for labelled in labels.met.values())
     return {
         "accuracy": mean(count((met == majority)[judged]), count(), int(judged.sum()), bounds=(0.0, 1.0)),
-        "precision": statistic(table, _precision),
-        "recall": statistic(table, _recall),
-        "balanced_accuracy": statistic(table, _balanced),
-        "cohen_kappa": statistic(table, _kappa),
-        "macro_f1_pooled": statistic(pooled, _macro_f1),
-        "macro_f1_majority": statistic(table, _macro_f1),
+        **{name: Statistic(table, of, int(table.sum())) for name, of in OF_TABLE.items()},
+        "macro_f1_pooled": Statistic(pooled, _macro_f1, int(pooled.sum())),
         "auroc": auroc(chance, majority, case),
         "calibration_error": _calibration(chance, majority, case, cases),
         "read_rate": mean(count(~np.isnan(met)[judged]), count(), int(judged.sum()), bounds=(0.0, 1.0)),

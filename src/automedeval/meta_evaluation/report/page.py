@@ -27,7 +27,7 @@ from automedeval.meta_evaluation.report.text import (
     standing,
 )
 from automedeval.reports.page import SHOWN_CASES, render_report
-from automedeval.reports.text import percent, shown
+from automedeval.reports.text import by_reason, percent, shown
 from automedeval.stats.agreement import LABELS
 
 EACH_LIST = 5  # cases that the page shows of each list of cases to look at
@@ -54,17 +54,13 @@ def agreement_table(result: dict[str, Any]) -> list[dict[str, Any]]:
 
 def undefined(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
     """Return why figures of the agreement table are undefined → which judge's which."""
-    found: dict[str, list[str]] = {}
-    for row in rows:
-        for which, half in ((0, ""), (1, " from expected scores")):
-            reasons: dict[str, list[str]] = {}
-            for measure, pair in row["cells"].items():
-                if pair[which] is not None and pair[which]["value"] is None:
-                    reasons.setdefault(pair[which]["reason"], []).append(LABELS[measure])
-            for reason, measures in reasons.items():
-                what = "every figure" if len(measures) == len(LABELS) else ", ".join(measures)
-                found.setdefault(reason, []).append(f"{row['name']}, {what}{half}")
-    return found
+    return by_reason(
+        (estimate["reason"], f"{row['name']}{half}", LABELS[measure])
+        for row in rows
+        for which, half in ((0, ""), (1, "'s expected scores"))
+        for measure, pair in row["cells"].items()
+        if (estimate := pair[which]) is not None and estimate["value"] is None
+    )
 
 
 def published(name: str) -> dict[str, Any]:
@@ -159,16 +155,6 @@ def _ratings(people: People | None, place: int) -> str | None:
     return f"{people.scores[place]:.2f} ({', '.join(each[:8])}{', …' if len(each) > 8 else ''})"
 
 
-def _wins(table: dict[str, Any]) -> dict[tuple[str, str], float]:
-    """Return (one model, another) → the share of their cases that the one wins, ties counted half."""
-    shares = {}
-    for pair in table.get("pairs", []):
-        one, two = pair["pair"]
-        shares[one, two] = pair["win"]["value"] + pair["tie"]["value"] / 2
-        shares[two, one] = pair["loss"]["value"] + pair["tie"]["value"] / 2
-    return shares
-
-
 def _groups(result: dict[str, Any], cases: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     """Return heading → its cases: each case once, under the first of its reasons, in the order of its list."""
     groups = {}
@@ -181,13 +167,12 @@ def _groups(result: dict[str, Any], cases: list[dict[str, Any]]) -> dict[str, li
 
 def _table2(result: dict[str, Any]) -> dict[str, Any]:
     """Return what the templates show of the table in the form of the paper's Table 2."""
-    columns = result["table2"]["columns"]
+    table = result["table2"]
     return {
-        "head": [paper_table_text.COLUMNS[name].label for name in columns],
-        "lines": paper_table_text.lines_of(result),
+        "head": [paper_table_text.COLUMNS[name].label for name in table["columns"]],
+        "lines": paper_table_text.lines_of(table),
         "legend": paper_table_text.legend(result, result.get("similarity", {}).get("teacher")),
-        "reasons": paper_table_text.reasons(result),
-        "fewer": paper_table_text.fewer(result),
+        "reasons": paper_table_text.reasons(table),
     }
 
 
@@ -239,7 +224,6 @@ def render(
         leaderboard=models,
         standing=standing(result["models"][result["main_judge"]["name"]]),
         rivals=rivals(result),
-        wins=_wins(result["models"][result["main_judge"]["name"]]),
         groups=_groups(result, cases),
         cases=cases,
         paper=published("table2") if beside_paper else None,

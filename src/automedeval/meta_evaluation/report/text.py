@@ -27,21 +27,24 @@ def standing(table: dict[str, Any]) -> dict[str, Any]:
     Returns:
         "order": the models by strength, or by win rate where there are no strengths; "best": the first of them if it is better
         than every other one, each with an adjusted p-value below `LEVEL`, else None; "level": the models that the first is not
-        shown to be better than; "signs": (model, model) → ">" better, "<" worse, "≈" no clear difference, "" not compared.
+        shown to be better than; "signs": (model, model) → ">" better, "<" worse, "≈" no clear difference, "" not compared;
+        "wins": (model, model) → the share of their cases that the first wins, ties counted half.
     """
     if "gap" in table:
-        return {"order": [], "best": None, "level": [], "signs": {}}
+        return {"order": [], "best": None, "level": [], "signs": {}, "wins": {}}
     values = table["strengths"] or {model: record["win_rate"] for model, record in table["models"].items()}
     order = sorted(table["models"], key=lambda model: -values[model]["value"])
-    signs = {}
+    signs, wins = {}, {}
     for pair in table["pairs"]:
         one, two = pair["pair"]
         clear = pair["p_adjusted"] is not None and pair["p_adjusted"] < LEVEL
         better = pair["margin"]["value"] > 0
         signs[one, two] = (">" if better else "<") if clear else "≈"
         signs[two, one] = ("<" if better else ">") if clear else "≈"
+        wins[one, two] = pair["win"]["value"] + pair["tie"]["value"] / 2
+        wins[two, one] = pair["loss"]["value"] + pair["tie"]["value"] / 2
     level = [model for model in order[1:] if signs.get((order[0], model), "") != ">"]
-    return {"order": order, "best": None if level else order[0], "level": level, "signs": signs}
+    return {"order": order, "best": None if level else order[0], "level": level, "signs": signs, "wins": wins}
 
 
 def answer(result: dict[str, Any]) -> dict[str, str]:
