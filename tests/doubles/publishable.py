@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet
 from programs import SAMPLE, run_recipe
 
 from automedeval.models.checkpoints import Stage
@@ -83,8 +84,15 @@ def metric(folder: Path) -> Path:
     return folder
 
 
-def agreement(folder: Path, judges: tuple[str, ...] = ("tiny",), **told: str) -> Path:
-    """Run `meta_evaluate` on made-up verdicts with the additional keys `told`; return its agreement.json."""
+def set_column(file: Path, name: str, values: list[Any]) -> None:
+    """Write other values into a column of a parquet file; a column that is not there is added."""
+    table = pyarrow.parquet.read_table(file)
+    rest = table.drop_columns([name] if name in table.column_names else [])
+    pyarrow.parquet.write_table(rest.append_column(name, pyarrow.array(values, pyarrow.string())), file)
+
+
+def agreement(folder: Path, judges: tuple[str, ...] = ("tiny",)) -> Path:
+    """Run `automedeval report` on made-up verdicts; return its agreement.json."""
     cases = [json.loads(line) for line in (SAMPLE / "test_cases.jsonl").read_text().splitlines()]
     folder.mkdir(parents=True)
     for judge in judges:
@@ -93,9 +101,7 @@ def agreement(folder: Path, judges: tuple[str, ...] = ("tiny",), **told: str) ->
             count = len(case["responses"])
             verdict = {"case_id": case["id"], "judge": judge, "rubric": "automedeval@1", "order": list(range(count))}
             scores = [1 + (number + slot) % 5 for slot in range(count)]
-            lines.append(
-                json.dumps(verdict | {"valid": True, "scores": scores, "settings": "5e771265abcd"} | told) + "\n"
-            )
+            lines.append(json.dumps(verdict | {"valid": True, "scores": scores, "settings": "5e771265abcd"}) + "\n")
         (folder / f"{judge}.jsonl").write_text("".join(lines))
     done = run_recipe(
         "report", "--verdicts", *(folder / f"{judge}.jsonl" for judge in judges), "--cases",

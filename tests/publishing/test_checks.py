@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from doubles.publishable import SPACE, metric, trained
+from doubles.publishable import SPACE, metric, set_column, trained
 from doubles.tiny_dataset import build_instructions
 from programs import error_line, run_recipe
 
@@ -134,10 +134,7 @@ def test_a_figure_goes_out_with_its_source(dataset: Path, source: str) -> None:
 @pytest.mark.parametrize("name", ["run.json", "notes", "stage1.parquet"])
 def test_a_key_is_found_and_not_shown(dataset: Path, what: str, key: str, name: str) -> None:
     if name.endswith(".parquet"):
-        table = pa.parquet.read_table(dataset / name)
-        sources = pa.array([None, f"see {key}"])
-        place = table.column_names.index("source")
-        pa.parquet.write_table(table.set_column(place, "source", sources), dataset / name)
+        set_column(dataset / name, "source", [None, f"see {key}"])
     else:
         (dataset / name).write_text(f'\n"value": "{key}"\n')
     with pytest.raises(RecordError, match=rf"{name}, (line|row) 2: looks like {what}") as refused:
@@ -164,9 +161,7 @@ def test_a_key_is_found_however_json_writes_what_stands_around_it(
         with pytest.raises(RecordError, match=rf"rows{number}\.jsonl, line 1: looks like {what}"):
             pack(dataset, DATASET)
         (dataset / f"rows{number}.jsonl").unlink()
-    table = pa.parquet.read_table(dataset / "stage1.parquet")
-    place = table.column_names.index("source")
-    pa.parquet.write_table(table.set_column(place, "source", pa.array([None, text])), dataset / "stage1.parquet")
+    set_column(dataset / "stage1.parquet", "source", [None, text])
     with pytest.raises(RecordError, match=rf"stage1\.parquet, row 2: looks like {what}"):
         pack(dataset, DATASET)
 
@@ -250,9 +245,9 @@ def test_annotators_go_out_under_pseudonyms_alone(dataset: Path, name: str, text
     assert name in pack(dataset, DATASET, pseudonyms=named).files
 
 
-def test_annotators_in_a_column_are_found(dataset: Path) -> None:
-    table = pa.parquet.read_table(dataset / "test.parquet")
-    pa.parquet.write_table(table.append_column("annotator", pa.array(["A. Name"])), dataset / "test.parquet")
+@pytest.mark.parametrize(("column", "name"), [("annotator", "A. Name"), ("judge", "rater:A. Name")])
+def test_annotators_in_a_column_are_found(dataset: Path, column: str, name: str) -> None:
+    set_column(dataset / "test.parquet", column, [name])
     with pytest.raises(RecordError, match=r"test\.parquet: names annotators"):
         pack(dataset, DATASET)
 
@@ -260,20 +255,18 @@ def test_annotators_in_a_column_are_found(dataset: Path) -> None:
 @pytest.mark.parametrize(
     ("licence", "closed"),
     [
-        *((closed, True) for closed in (None, "not stated", "CC-BY-NC-ND-4.0", "All rights reserved", "unknown")),
-        *((closed, True) for closed in ("-", "?", "Not specified", "unspecified", "CC Attribution-NoDerivs 3.0")),
         *(
             (closed, True)
-            for closed in ("n/a", "No license", "© A publisher, do not distribute", "not for redistribution")
+            for closed in (None, "not stated", "CC-BY-NC-ND-4.0", "All rights reserved", "unknown", "-", "?")
         ),
+        *((closed, True) for closed in ("Not specified", "unspecified", "CC Attribution-NoDerivs 3.0", "n/a")),
+        *((closed, True) for closed in ("No license", "© A publisher, do not distribute", "not for redistribution")),
         *((open_, False) for open_ in ("cc-by-4.0", "cc-by-nc-sa-4.0", "apache-2.0", "mit")),
     ],
 )
 def test_rows_that_may_not_be_passed_on_stay_private(dataset: Path, licence: str | None, closed: bool) -> None:
-    for name in ("stage1.parquet", "test.parquet"):
-        table = pa.parquet.read_table(dataset / name)
-        place, values = table.column_names.index("license"), pa.array([licence] * len(table), pa.string())
-        pa.parquet.write_table(table.set_column(place, "license", values), dataset / name)
+    set_column(dataset / "stage1.parquet", "license", [licence] * 2)
+    set_column(dataset / "test.parquet", "license", [licence])
     warnings = pack(dataset, DATASET).warnings
     assert bool(warnings) == closed
     if closed:
@@ -294,15 +287,6 @@ def test_licences_of_rows_beside_the_data_set_count(dataset: Path) -> None:
         pack(dataset, DATASET, public=True)
     (dataset / "rows.jsonl").write_text('{"license": ')
     with pytest.raises(RecordError, match=r"rows\.jsonl: cannot be read as JSON"):
-        pack(dataset, DATASET)
-
-
-def test_raters_whose_scores_are_the_verdicts_are_found_in_a_column(dataset: Path) -> None:
-    table = pa.parquet.read_table(dataset / "test.parquet")
-    place = table.column_names.index("judge")
-    names = pa.array(["rater:A. Name"] * len(table))
-    pa.parquet.write_table(table.set_column(place, "judge", names), dataset / "test.parquet")
-    with pytest.raises(RecordError, match=r"test\.parquet: names annotators"):
         pack(dataset, DATASET)
 
 

@@ -121,7 +121,7 @@ def test_killed_within_a_large_file_the_same_command_finishes_and_no_reader_sees
     hub: HubDouble, tiny_model: Path, tmp_path: Path
 ) -> None:
     checkpoint = trained(sharded(tiny_model, tmp_path / "sharded"), tmp_path / "judge")
-    command = [
+    command = (
         "model",
         str(checkpoint),
         "--repo",
@@ -130,7 +130,7 @@ def test_killed_within_a_large_file_the_same_command_finishes_and_no_reader_sees
         "some-org/base",
         "--datasets",
         "org/data",
-    ]
+    )
 
     def killed() -> None:
         """Start the push; kill it while one large file is half there and others have arrived."""

@@ -10,8 +10,6 @@ from doubles.publishable import agreement, trained
 from doubles.tiny_model import build_tiny_model
 from programs import ROOT, SAMPLE, error_line, run_recipe
 
-from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.verdicts import read_verdicts
 from automedeval.meta_evaluation.report.text import summary
 from automedeval.models.checkpoints import fingerprint
 from automedeval.publishing.cards import MODEL, check_card
@@ -117,23 +115,6 @@ def test_figures_of_unknown_weights_are_shown_as_such_and_not_indexed(checkpoint
     assert "| Concordance | " in part(card, "results")
     assert "weights alone" not in card
     assert "model-index" not in card
-
-
-@pytest.mark.parametrize(
-    ("told", "expected"),
-    [(["a", "a"], "a"), (["a", None], None), (["a", "b"], None), ([None, None], None), (["", ""], None)],
-)
-def test_verdicts_tell_which_weights_gave_them(told: list, expected: str | None, tmp_path: Path) -> None:
-    cases = Cases.read(SAMPLE / "test_cases.jsonl", limit=len(told))
-    lines = []
-    for case, checkpoint in zip(cases.records, told):
-        count = len(case.responses)
-        verdict = {"case_id": case.id, "judge": "tiny", "rubric": "automedeval@1", "order": list(range(count))}
-        verdict |= {"valid": True, "scores": [3] * count}
-        lines.append(json.dumps(verdict | ({"checkpoint": checkpoint} if checkpoint else {})) + "\n")
-    (tmp_path / "verdicts.jsonl").write_text("".join(lines))
-    ((evidence,), _) = read_verdicts([str(tmp_path)], cases)
-    assert evidence.checkpoint == expected
 
 
 def test_what_was_not_measured_is_said(checkpoint: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from doubles.clean_machine import install, load_back
 from doubles.dataset_study import PLAN, Study
 from doubles.hub import WRITER, Fault, File, HubDouble, Repo
-from doubles.publishable import agreement, sharded, trained
+from doubles.publishable import agreement, set_column, sharded, trained
 from doubles.tiny_bart import build_bart, build_roberta
 from doubles.tiny_dataset import build_instructions
 from programs import ROOT, error_line, run_recipe
@@ -215,9 +215,7 @@ def open_rows(folder: Path) -> Path:
     """Write a data set whose rows may be public; return its folder."""
     build_instructions(folder, {"stage1": 1, "test": 1})
     for file in folder.glob("*.parquet"):
-        table = pyarrow.parquet.read_table(file)
-        place = table.column_names.index("license")
-        pyarrow.parquet.write_table(table.set_column(place, "license", [["cc-by-4.0"] * len(table)]), file)
+        set_column(file, "license", ["cc-by-4.0"])
     return folder
 
 

@@ -9,7 +9,6 @@ from doubles.agreement_study import (
     CASES,
     FAST,
     RATINGS,
-    agreeing_verdicts,
     meta_evaluate,
     pairwise_verdicts,
     right_verdicts,
@@ -112,16 +111,6 @@ def test_the_papers_rounds_stand_beside_only_when_asked_for(tmp_path):
     assert "47.13 %" in page  # the numbers of the figure
     assert "the paper's Table 5" in page
     assert page.count("<svg") == page.count("</svg>")
-
-
-def test_without_rounds_there_is_no_section(tmp_path):
-    file = write(tmp_path / "v.jsonl", agreeing_verdicts())
-    done = meta_evaluate(
-        "--verdicts", file, "--cases", CASES, "--ratings", RATINGS, "--output", tmp_path / "out", *FAST, "--paper_table"
-    )
-    found, page = outcome(tmp_path, done)
-    assert "rounds" not in found
-    assert 'id="rounds"' not in page
 
 
 def test_judges_without_whole_scores_are_followed_by_expected_ones_all_alike(tmp_path):

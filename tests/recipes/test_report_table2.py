@@ -7,6 +7,7 @@ import html
 import json
 import random
 import re
+import shutil
 from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
 from itertools import combinations
@@ -101,18 +102,30 @@ def overlap(predictions: list[str], references: list[list[str]], **settings: Any
     return {"bert_score": {"f1": alike}, "bart_score": apart, "truncated": []}
 
 
-def evaluate(study: Path, out: Path, *arguments: object, resamples: tuple = FAST) -> tuple[dict, str]:
-    """Run the recipe with the metric's double; return agreement.json and the page."""
+def report(study: Path, out: Path, *more: object):
+    """Run the recipe on the files of a study, with the double of the metric."""
     from automedeval.metrics.rationale_score import rationale_score
 
-    given = ["--verdicts", study / "verdicts.jsonl", "--cases", study / "cases.jsonl"]
-    given += ["--ratings", study / "ratings.jsonl", "--output", out, *resamples, *arguments]
+    given = ("--verdicts", study / "verdicts.jsonl", "--cases", study / "cases.jsonl", "--output", out)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(rationale_score, "rationale_score", overlap)
-        done = meta_evaluate(*given)
+        return meta_evaluate(*given, *FAST, *more)
+
+
+def evaluate(study: Path, out: Path, *more: object) -> tuple[dict, str]:
+    """Run the recipe with the ratings; return agreement.json and the page."""
+    done = report(study, out, "--ratings", study / "ratings.jsonl", *more)
     assert done.returncode == 0, done.stderr
     page = re.sub(r"\s+", " ", html.unescape((out / "report.html").read_text("utf-8")))
     return json.loads((out / "agreement.json").read_text("utf-8")), page
+
+
+def part_of(study: Path, folder: Path, verdicts: list[dict]) -> Path:
+    """Write a study with the same cases and ratings, and these verdicts; return its folder."""
+    for name in ("cases", "ratings"):
+        shutil.copy(study / f"{name}.jsonl", folder)
+    write(folder / "verdicts.jsonl", verdicts)
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -303,8 +316,6 @@ def test_a_run_that_lacks_verdicts_is_wrong_there_and_it_is_said(told: tuple, lo
 def test_runs_without_a_valid_verdict_count_and_judges_are_tested_on_the_same_pairs(
     study: Path, loops: Loops, tmp_path: Path
 ) -> None:
-    for name in ("cases", "ratings"):
-        (tmp_path / f"{name}.jsonl").write_text((study / f"{name}.jsonl").read_text())
     given = [v for v in read(study / "verdicts.jsonl") if v["judge"] in ("base", "ours")]
     empty = {"valid": False, "scores": None, "rationale": None, "error": "no score line"}
     given = [v | empty if (v["judge"], v["run"]) == ("base", 1) else v for v in given]
@@ -314,8 +325,7 @@ def test_runs_without_a_valid_verdict_count_and_judges_are_tested_on_the_same_pa
         for v in given
         if (v["judge"], v["run"]) == ("base", 0)
     ]
-    write(tmp_path / "verdicts.jsonl", given)
-    found, page = evaluate(tmp_path, tmp_path / "out", "--compare_to", "ours")
+    found, page = evaluate(part_of(study, tmp_path, given), tmp_path / "out", "--compare_to", "ours")
     cells = row_of(found["table2"], "base")["cells"]
     assert cells["pairwise_accuracy"]["values"][1] == 0
     assert cells["pairwise_accuracy"]["mean"]["value"] == pytest.approx(fmean(cells["pairwise_accuracy"]["values"]))
@@ -448,15 +458,12 @@ def test_judges_can_be_chosen_with_their_trainings(study: Path, tmp_path: Path) 
     ],
 )
 def test_unknown_names_get_one_line(more: list[str], told: str, study: Path, tmp_path: Path) -> None:
-    given = ["--verdicts", study / "verdicts.jsonl", "--cases", study / "cases.jsonl"]
-    given += ["--ratings", study / "ratings.jsonl", "--output", tmp_path / "out", *FAST]
-    assert told in error_line(meta_evaluate(*given, *more))
+    assert told in error_line(report(study, tmp_path / "out", "--ratings", study / "ratings.jsonl", *more))
     assert not (tmp_path / "out").exists()
 
 
 def test_ours_needs_ratings(study: Path, tmp_path: Path) -> None:
-    given = ["--verdicts", study / "verdicts.jsonl", "--cases", study / "cases.jsonl", "--output", tmp_path / "out"]
-    assert "--compare_to needs --ratings" in error_line(meta_evaluate(*given, "--compare_to", "ours"))
+    assert "--compare_to needs --ratings" in error_line(report(study, tmp_path / "out", "--compare_to", "ours"))
 
 
 def test_a_name_that_is_a_judge_and_a_file_is_refused(
@@ -464,16 +471,7 @@ def test_a_name_that_is_a_judge_and_a_file_is_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "gpt", [v for v in read(study / "verdicts.jsonl") if v["judge"] == "gpt"])
-    given = [
-        "--verdicts",
-        study / "verdicts.jsonl",
-        "--cases",
-        study / "cases.jsonl",
-        "--output",
-        tmp_path / "out",
-        *FAST,
-    ]
-    done = meta_evaluate(*given, "--teacher_verdicts", "gpt")
+    done = report(study, tmp_path / "out", "--teacher_verdicts", "gpt")
     assert "gpt: the name of a judge in --verdicts, and of a file; ./gpt is the file" in error_line(done)
 
 
@@ -485,14 +483,11 @@ NAMES = {"gpt": "gpt-4-turbo-2024-04-09", "base": "stage3", "lazy": "introspecti
 @pytest.fixture(scope="module")
 def paper_study(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the same files under the names that the paper's study has, with people's ratings of verdicts and preferences."""
-    folder = tmp_path_factory.mktemp("paper")
-    for name in ("cases", "ratings"):
-        (folder / f"{name}.jsonl").write_text((study / f"{name}.jsonl").read_text())
     verdicts = []
     for verdict in read(study / "verdicts.jsonl"):
         name, run, number = verdict["judge"].partition("-run")
         verdicts += [verdict | {"judge": NAMES[name] + run + number}] if name in NAMES else []
-    write(folder / "verdicts.jsonl", verdicts)
+    folder = part_of(study, tmp_path_factory.mktemp("paper"), verdicts)
     both = [NAMES["ours"], NAMES["gpt"]]
     ratings, preferences = [], []
     for number, case in enumerate(read(folder / "cases.jsonl")[:20]):
@@ -525,12 +520,8 @@ def test_each_table_and_figure_is_made_by_its_file(
     assert first == f"# python recipes/report.py --config recipes/runs/automedeval-13b/{name}.yaml"
     assert re.match(f"# {name[:-1].title()}s? {name[-1]}", second)
     paths = {argument: paper_study / f"{argument}.jsonl" for argument in yaml.safe_load(file.read_text())}
-    here = [word for argument, path in paths.items() if path.exists() for word in (f"--{argument}", path)]
-    from automedeval.metrics.rationale_score import rationale_score
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(rationale_score, "rationale_score", overlap)
-        done = meta_evaluate("--config", file, *here, "--output", tmp_path, "--resamples", 100, "--encoder", "none")
+    here = [word for name, path in paths.items() if path.exists() for word in (f"--{name}", path)]
+    done = report(paper_study, tmp_path, "--config", file, *here)
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "report.html").read_text("utf-8").replace("&#39;", "'")
     for figure in figures:
