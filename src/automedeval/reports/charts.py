@@ -255,11 +255,10 @@ def rounds(
     curve: Sequence[tuple[float, float]] | None = None,
     ahead: Sequence[tuple[int, Estimate]] = (),
     limit: float | None = None,
-    published: Sequence[float] = (),
     *,
     axes: Axes,
 ) -> None:
-    """Draw (round, estimate) as measured, and beside them a curve with its limit, its forecasts, and other rounds."""
+    """Draw (round, estimate) as measured, and beside them a curve with its limit and its forecasts."""
     _set_height(axes, 3.2)
     for points, colour in ((measured, BLUE), (ahead, ORANGE)):
         for place, estimate in points:
@@ -271,13 +270,11 @@ def rounds(
     if ahead:
         places, values = zip(*((place, estimate["value"]) for place, estimate in ahead))
         axes.plot(places, values, "o", color=ORANGE, markerfacecolor="none", markersize=5, label="forecast")
-    if published:
-        axes.plot(range(len(published)), published, "D", color=GREY, markersize=4, label="the paper's Table 5")
     places, values = zip(*((place, estimate["value"]) for place, estimate in measured))
     axes.plot(places, values, "o", color=BLUE, markersize=6, label="measured")
     for place, value in zip(places, values):
         axes.annotate(f"{value:.2f}", (place, value), (6, -10), textcoords="offset points", fontsize=8)
-    last = max(place for place, *_ in [*measured, *ahead, *enumerate(published)])
+    last = max(place for place, *_ in [*measured, *ahead])
     axes.set_xticks(range(last + 1))
     axes.set(xlim=(-0.3, last + 0.5), xlabel="round of introspection", ylabel="triple accuracy")
     axes.legend(ncols=3, **ABOVE)

@@ -72,9 +72,6 @@ class ReportArguments(TableArguments):
         default_factory=list,
         metadata={"help": "names of the judges of introspection rounds 0, 1, 2, …, for a forecast (needs --ratings)"},
     )
-    paper_table: bool = field(
-        default=False, metadata={"help": "also show the paper's own Table 2 and rounds, labelled as the paper's"}
-    )
     teacher_verdicts: str | None = field(
         default=None,
         metadata={

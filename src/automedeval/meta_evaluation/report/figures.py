@@ -14,12 +14,12 @@ from automedeval.reports.text import ends
 from automedeval.stats.growth_curve import AHEAD, Curve
 
 
-def illustrate(result: dict[str, Any], paper_rounds: dict[str, Any] | None = None) -> Iterator[Figure]:
-    """Yield every figure there is data for; the arguments are those of `report.render`."""
+def illustrate(result: dict[str, Any]) -> Iterator[Figure]:
+    """Yield every figure there is data for."""
     if "people" in result:
         yield from _agreement(result)
     if "rounds" in result:
-        yield from _rounds(result["rounds"], paper_rounds)
+        yield from _rounds(result["rounds"])
     yield from _candidates(result)
     yield from _verdict_ratings(result)
     yield from illustrate_preferences(result.get("preferences", []))
@@ -71,7 +71,7 @@ def _agreement(result: dict[str, Any]) -> Iterator[Figure]:
         )
 
 
-def _rounds(rounds: dict[str, Any], paper: dict[str, Any] | None) -> Iterator[Figure]:
+def _rounds(rounds: dict[str, Any]) -> Iterator[Figure]:
     table, forecast = rounds["table"], rounds["forecast"]
     known = {line["round"]: line["triple_accuracy"] for line in table}
     measured = [(place, estimate) for place, estimate in known.items() if estimate["value"] is not None]
@@ -79,30 +79,24 @@ def _rounds(rounds: dict[str, Any], paper: dict[str, Any] | None) -> Iterator[Fi
         return
     curve = None if "reason" in forecast else Curve(*(forecast[name] for name in "abc"))
     ahead = {each["round"]: each for each in forecast.get("next", [])}
-    published = [share / 100 for share in paper["triple_accuracy"]] if paper else []
-    end = max(len(table) - 1 + (AHEAD if curve else 0), len(published) - 1)
+    end = len(table) - 1 + (AHEAD if curve else 0)
     text = "Triple accuracy of the judge after each round, with 95 % intervals."
     drawn = None
     if curve is not None:
         drawn = [(step / 8, curve.at(step / 8)) for step in range(8 * end + 1)]
         text += " Dashed: the fitted curve of the paper's Appendix F. Dotted: its limit. Open circles: its forecasts"
         text += ", with 95 % intervals." if forecast["next"][0]["low"] is not None else "."
-    text += " Grey: the paper's own rounds (Table 5), with other cases and other physicians." if paper else ""
     nothing = {"value": None, "low": None, "high": None}
     rows = []
     for place in range(end + 1):
         judge = table[place]["judge"] if place < len(table) else "forecast"
         row = [place, judge, *ends(known.get(place, nothing)), curve and curve.at(place)]
-        row += ends(ahead.get(place, nothing))[1:]
-        if paper:
-            row.append(f"{100 * published[place]:.2f} %" if place < len(published) else None)
-        rows.append(row)
+        rows.append([*row, *ends(ahead.get(place, nothing))[1:]])
     yield Figure(
         "Rounds of introspection",
         text,
-        partial(charts.rounds, measured, drawn, list(ahead.items()), None if curve is None else curve.a, published),
-        ["round", "judge", "measured", "low", "high", "curve", "curve low", "curve high"]
-        + ["the paper's"] * bool(paper),
+        partial(charts.rounds, measured, drawn, list(ahead.items()), None if curve is None else curve.a),
+        ["round", "judge", "measured", "low", "high", "curve", "curve low", "curve high"],
         rows,
     )
 

@@ -2,12 +2,10 @@
 
 import random
 from collections.abc import Sequence
-from importlib import resources
 from itertools import combinations, product
 from typing import Any
 
 import numpy as np
-import yaml
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.main_judge import measures_of_cases
@@ -36,7 +34,6 @@ REASONS = {  # list of cases in agreement.json → (heading, mark of a case)
     "people_disagree": ("Where the judge and people disagree most", "people disagree"),
     "least_sure": ("Where the judge is least sure", "judge unsure"),
 }
-TEMPLATES = resources.files("automedeval.meta_evaluation") / "templates"
 
 
 def agreement_table(result: dict[str, Any]) -> list[dict[str, Any]]:
@@ -61,11 +58,6 @@ def undefined(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
         for measure, pair in row["cells"].items()
         if (estimate := pair[which]) is not None and estimate["value"] is None
     )
-
-
-def published(name: str) -> dict[str, Any]:
-    """Return the paper's own figures: "table2", or "rounds" (Tables 3 and 5, and the curve of Appendix F)."""
-    return yaml.safe_load((TEMPLATES / f"paper_{name}.yaml").read_text(encoding="utf-8"))
 
 
 def case_records(
@@ -180,7 +172,6 @@ def render(
     result: dict[str, Any],
     title: str,
     cases: list[dict[str, Any]],
-    beside_paper: bool = False,
     rate: Sequence[str] = (),
 ) -> dict[str, str]:
     """Render a result as {"report.html": text, "report.md": text}.
@@ -188,11 +179,9 @@ def render(
     Args:
         result: what `agreement.json` holds.
         cases: the cases to show, as `case_records` lays them out.
-        beside_paper: whether the paper's own figures are shown, labelled as such.
         rate: the commands with which people rate cases; empty where enough are rated.
     """
     rows = agreement_table(result) if "people" in result else []
-    rounds = published("rounds") if beside_paper else None
     models = leaderboard(result)
     head = ["model", "strength (log odds)", "win rate, %", "first in resamples", "valid verdicts, %"]
     lines = [
@@ -211,7 +200,7 @@ def render(
         title,
         words=further(result),
         notes=result["notes"],
-        figures=illustrate(result, rounds),
+        figures=illustrate(result),
         settings=result["settings"],
         script="report.js",
         summary=first_screen(result),
@@ -226,9 +215,7 @@ def render(
         rivals=rivals(result),
         groups=_groups(result, cases),
         cases=cases,
-        paper=published("table2") if beside_paper else None,
         table2=_table2(result) if "table2" in result else None,
-        paper_rounds=rounds,
         gaps=gaps(result),
         rows=rows,
         reasons=undefined(rows),

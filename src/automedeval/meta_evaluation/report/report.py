@@ -165,7 +165,7 @@ def _agreement_report(
     study, commands = ({}, []) if args.ratings or args.choices else _rating_study(args, cases, options)
     shown = page.case_records(result, cases, judges, people, main_judge.row)
     title = "Report: " + Path(args.cases).stem
-    texts = study | page.render(result, title, shown, args.paper_table, commands)
+    texts = study | page.render(result, title, shown, commands)
     said = [*summary(result), *(f"  {command}" for command in commands), "", *(f"note: {note}" for note in notes)]
     return Report(result, "agreement.json", "report.html", texts, said)
 
