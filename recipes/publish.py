@@ -42,9 +42,7 @@ class PublishArguments:
     repo: str | None = field(default=None, metadata={"help": "ORG/NAME on the Hub; created if it does not exist"})
     folder: str | None = field(
         default=None,
-        metadata={
-            "help": "folder to publish, or page to write; or the second argument (default for metric: the packaged one)"
-        },
+        metadata={"help": "folder of a dataset or model, or page to write; or the second argument"},
     )
     study: str | None = field(default=None, metadata={"help": "page: the study's .yaml"})
     public: bool = field(
@@ -139,10 +137,14 @@ def check_arguments(args: PublishArguments, about: CardArguments) -> None:
         for name, value in vars(CardArguments()).items():
             if getattr(about, name) != value:
                 raise RecordError(f"--{name} belongs to a model, not to a {args.kind}")
-    if args.folder is None and args.kind != PAGE:
-        if args.kind != METRIC:
-            raise RecordError(f"which {args.kind}? `python recipes/publish.py {args.kind} FOLDER --repo ORG/NAME`")
+    if args.kind == METRIC:
+        if args.folder is not None or args.repo.split("/")[1] != METRIC_FOLDER.name:
+            raise RecordError(
+                f"a metric is the packaged one, --repo ORG/{METRIC_FOLDER.name}: evaluate.load wants its name"
+            )
         args.folder = str(METRIC_FOLDER)
+    if args.folder is None and args.kind != PAGE:
+        raise RecordError(f"which {args.kind}? `python recipes/publish.py {args.kind} FOLDER --repo ORG/NAME`")
 
 
 def parcel_of(args: PublishArguments, about: CardArguments) -> Parcel:
@@ -160,9 +162,6 @@ def parcel_of(args: PublishArguments, about: CardArguments) -> Parcel:
     elif (folder / CARD).is_file():  # its example names the local folder
         example = r'(load_dataset|evaluate\.load)\("[^"\n]*"\)'
         card = re.sub(example, rf'\1("{args.repo}")', read_text(folder / CARD))
-    module = args.repo.split("/")[1] + ".py"
-    if args.kind == METRIC and folder.is_dir() and not (folder / module).is_file():
-        raise RecordError(f"--repo {args.repo}: evaluate.load looks for {module} there, and {folder} has none")
     return pack(folder, args.kind, card, args.public, args.annotators_are_pseudonyms, extra)
 
 

@@ -1,4 +1,4 @@
-"""Things to publish: a trained tiny judge with its record, results on the sample, and a small metric with its Space."""
+"""Things to publish: a trained tiny judge with its record, and results on the sample."""
 
 import json
 import shutil
@@ -22,35 +22,6 @@ RECORD: dict[str, Any] = {
     "precision": "computes in float32, weights in float32",
     "seconds": 5400.0,
 }
-METRIC = '''"""Share of words that two texts have in common, in place of the real metric."""
-
-import datasets
-import evaluate
-
-
-class RationaleScore(evaluate.Metric):
-    def _info(self):
-        columns = {"predictions": datasets.Value("string"), "references": datasets.Value("string")}
-        return evaluate.MetricInfo(
-            description="", citation="", inputs_description="", features=datasets.Features(columns)
-        )
-
-    def _compute(self, predictions, references):
-        pairs = [(set(one.split()), set(two.split())) for one, two in zip(predictions, references)]
-        return {"shares": [len(one & two) / len(one | two) for one, two in pairs]}
-'''
-SPACE = """---
-title: Rationale score
-sdk: gradio
-sdk_version: 6.0.0
-app_file: app.py
-tags:
-- evaluate
-- metric
----
-
-# Rationale score
-"""
 
 
 def stage(split: str, dataset: str = "instructions/tiny") -> Stage:
@@ -73,14 +44,6 @@ def sharded(model: Path, folder: Path) -> Path:
     shutil.copytree(model, folder, ignore=shutil.ignore_patterns("*.safetensors"))
     AutoModelForCausalLM.from_pretrained(model).save_pretrained(folder, max_shard_size="60KB")
     assert len(list(folder.glob("model-*.safetensors"))) > 2
-    return folder
-
-
-def metric(folder: Path) -> Path:
-    """Write a small metric with its Space; return its folder."""
-    folder.mkdir(parents=True)
-    for name, text in {f"{folder.name}.py": METRIC, "README.md": SPACE, "app.py": "", "requirements.txt": ""}.items():
-        (folder / name).write_text(text)
     return folder
 
 

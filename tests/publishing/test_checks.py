@@ -9,11 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from doubles.publishable import SPACE, metric, set_column, trained
+from doubles.publishable import set_column, trained
 from doubles.tiny_dataset import build_instructions
 from programs import error_line, run_recipe
 
-from automedeval.publishing.cards import CARD, DATASET, METRIC, MODEL, check_card, front_matter
+from automedeval.publishing.cards import DATASET, MODEL, check_card, front_matter
 from automedeval.publishing.checks import pack
 from automedeval.records import RecordError
 
@@ -300,23 +300,21 @@ def test_a_card_lacks_no_field(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "card", "told"),
+    ("card", "told"),
     [
-        (MODEL, CARD_OF_A_MODEL + "\nTODO: limits\n", "line 12: 'TODO' is not filled in"),
-        (MODEL, CARD_OF_A_MODEL + "[More Information Needed]\n", "line 11: '\\[More Information Needed\\]'"),
-        (MODEL, CARD_OF_A_MODEL + "by {{ base_model }}\n", "line 11: '{{ base_model }}'"),
-        (MODEL, CARD_OF_A_MODEL.replace("some-org/base", "models/base"), "base_model: 'models/base' is no Hub id"),
-        (MODEL, CARD_OF_A_MODEL.replace("org/data", "data"), "datasets: 'data' is no Hub id"),
-        (MODEL, "# A judge\n", "must open with metadata"),
-        (MODEL, "---\n[1, 2]\n---\n", "must open with metadata"),
-        (MODEL, "---\na: [1\n---\n", "its front matter: "),
-        (METRIC, SPACE.replace("- metric\n", ""), "tags have evaluate and metric"),
-        (METRIC, SPACE.replace("app.py", "page.py"), r"app_file: page\.py is not there"),
+        (CARD_OF_A_MODEL + "\nTODO: limits\n", "line 12: 'TODO' is not filled in"),
+        (CARD_OF_A_MODEL + "[More Information Needed]\n", "line 11: '\\[More Information Needed\\]'"),
+        (CARD_OF_A_MODEL + "by {{ base_model }}\n", "line 11: '{{ base_model }}'"),
+        (CARD_OF_A_MODEL.replace("some-org/base", "models/base"), "base_model: 'models/base' is no Hub id"),
+        (CARD_OF_A_MODEL.replace("org/data", "data"), "datasets: 'data' is no Hub id"),
+        ("# A judge\n", "must open with metadata"),
+        ("---\n[1, 2]\n---\n", "must open with metadata"),
+        ("---\na: [1\n---\n", "its front matter: "),
     ],
 )
-def test_a_card_is_filled_in(kind: str, card: str, told: str) -> None:
+def test_a_card_is_filled_in(card: str, told: str) -> None:
     with pytest.raises(RecordError, match=told):
-        check_card(card, kind, {"app.py": Path("app.py")})
+        check_card(card, MODEL, {})
 
 
 @pytest.mark.parametrize(
@@ -327,21 +325,10 @@ def test_a_card_is_filled_in(kind: str, card: str, told: str) -> None:
         (("dataset", "--repo", "org/name"), "which dataset?"),
         (("dataset", "{}", "--repo", "org/name", "--judge", "mine"), "--judge belongs to a model, not to a dataset"),
         (("model", "{}/nowhere", "--repo", "org/name"), "nowhere: no such folder"),
-        (("metric", "{}", "--repo", "org/other"), "evaluate.load looks for other.py there"),
+        (("metric", "--repo", "org/other"), "a metric is the packaged one, --repo ORG/rationale_score"),
+        (("metric", "{}", "--repo", "org/rationale_score"), "a metric is the packaged one"),
     ],
 )
 def test_a_command_that_cannot_be_meant(dataset: Path, arguments: tuple[str, ...], told: str) -> None:
     words = [word.format(dataset) for word in arguments]
     assert told in error_line(run_recipe("publish", *words, "--dry_run"))
-
-
-def test_a_metric_is_found_under_its_own_name(tmp_path: Path) -> None:
-    folder = metric(tmp_path / "word_overlap")
-    done = run_recipe("publish", "--kind", "metric", "--folder", folder, "--repo", "org/word_overlap", "--dry_run")
-    assert done.returncode == 0, done.stderr
-    assert [line.split()[-1] for line in done.stdout.splitlines()[:4]] == [
-        CARD,
-        "app.py",
-        "requirements.txt",
-        "word_overlap.py",
-    ]

@@ -120,10 +120,9 @@ def pack(
     sent |= without_paths(sent)
     licences = sum((_check_file(str(folder / path), kind, file, pseudonyms) for path, file in sent.items()), Counter())
     _check_complete(folder, kind, files)
-    if card is None:
-        check_card(read_text(files[CARD]), kind, files, str(folder / CARD))
-    else:
-        check_card(card, kind, files)
+    if kind != METRIC:
+        place = "the card" if card else str(folder / CARD)
+        check_card(card or read_text(files[CARD]), kind, files, place)
     warnings = _check_licences(folder, licences, public) if kind == DATASET else []
     _check_figures(folder, files)
     return Parcel(kind, dict(sorted(sent.items())), str(folder), tuple(left_out), tuple(warnings))
@@ -143,9 +142,6 @@ def pack_page(files: Mapping[str, Path | bytes], source: str, pseudonyms: bool =
     if not pseudonyms:
         raise RecordError(NAMES.format(source))
     _check_secrets(source, read_text(Path(source)).encode())
-    card = files[CARD]
-    assert isinstance(card, bytes)  # as `space_of` renders it
-    check_card(card.decode(), PAGE, files)
     for path, file in files.items():
         _check_file(str(file) if isinstance(file, Path) else path, PAGE, file, pseudonyms)
     return Parcel(PAGE, dict(sorted(files.items())), source)
