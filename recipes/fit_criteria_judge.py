@@ -33,7 +33,7 @@ def main() -> None:
     args, encoder_args = parse((FitArguments, EncoderArguments), __doc__)
     encoder = encoder_args.load("cpu")
     left_out = {case.id for case in read_cases(args.without)} if args.without else set()
-    cases = [case for case in read_cases(args.cases) if case.id not in left_out and case.reference and case.criteria]
+    cases = [case for case in read_cases(args.cases, 0) if case.id not in left_out and case.reference and case.criteria]
     unsaid = []
     for case in cases:
         said = sentences(case.reference)

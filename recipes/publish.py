@@ -17,6 +17,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 
 from huggingface_hub import HfApi, get_token
@@ -46,7 +47,7 @@ class PublishArguments:
     )
     study: str | None = field(default=None, metadata={"help": "page: the study's .yaml"})
     public: bool = field(
-        default=False, metadata={"help": "make the repository public; a private one with another past is refused"}
+        default=False, metadata={"help": "make a public repository; one that is private already is refused"}
     )
     dry_run: bool = field(default=False, metadata={"help": "list all files with their sizes, and send nothing"})
     prune: bool = field(
@@ -78,7 +79,7 @@ class CardArguments:
 
 
 def main() -> None:
-    """Check all files, list them, push them in one commit and verify it; a page is written first."""
+    """Check all files, list them, and push them in one commit; a page is written first."""
     args, about = parse((PublishArguments, CardArguments), __doc__, positional(sys.argv[1:]))
     check_arguments(args, about)
     parcel = parcel_of(args, about)
@@ -112,12 +113,9 @@ def main() -> None:
 
 def positional(words: Sequence[str]) -> list[str]:
     """Return a command line with --kind and --folder in front of its first words that are not options."""
-    found = []
-    for option, word in zip(("--kind", "--folder"), words):
-        if word.startswith("-"):
-            break
-        found += [option, word]
-    return [*found, *words[len(found) // 2 :]]
+    named = list(takewhile(lambda word: not word.startswith("-"), words[:2]))
+    options = [part for pair in zip(("--kind", "--folder"), named) for part in pair]
+    return [*options, *words[len(named) :]]
 
 
 def check_arguments(args: PublishArguments, about: CardArguments) -> None:

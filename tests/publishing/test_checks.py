@@ -98,8 +98,6 @@ def test_weights_that_can_run_code_stay(checkpoint: Path, name: str) -> None:
         (DATASET, lambda f: (f / "stage1.parquet").write_bytes(b"PAR1"), r"stage1\.parquet: cannot be read"),
         (MODEL, lambda f: (f / "pytorch_model").write_bytes(b"\x80\x02}\0."), "pytorch_model: must be text in UTF-8"),
         (MODEL, lambda f: (f / "a.safetensors.index.json").write_text("{}"), r"index\.json: must be a mapping"),
-        (DATASET, lambda f: (f / "statistics.json").write_text("[]"), r"statistics\.json: must be a mapping"),
-        (DATASET, lambda f: (f / "plot.png").write_bytes(b"\x89PNG"), r"plot\.png: a figure without its data"),
         (DATASET, lambda f: os.symlink("/etc", f / "etc"), "etc: a link to a folder or out of"),
         (DATASET, lambda f: os.symlink("/etc/hostname", f / "name.txt"), "name.txt: a link to a folder or out of"),
         (DATASET, lambda f: os.symlink(f / "nowhere", f / "a.txt"), "a.txt: neither a file nor a folder"),
@@ -115,19 +113,6 @@ def test_what_does_not_belong_stays(
     spoil(folder)
     with pytest.raises(RecordError, match=told):
         pack(folder, kind, card)
-
-
-@pytest.mark.parametrize("source", ["topics.json", "topics.csv", "statistics.json"])
-def test_a_figure_goes_out_with_its_source(dataset: Path, source: str) -> None:
-    (dataset / "topics.svg").write_text("<svg/>")
-    with pytest.raises(RecordError, match="a figure without its data"):
-        pack(dataset, DATASET)  # its statistics have no topics
-    if source == "statistics.json":
-        held = json.loads((dataset / source).read_text())
-        (dataset / source).write_text(json.dumps(held | {"topics": [{"share": 0.5, "words": ["cough"]}]}))
-    else:
-        (dataset / source).write_text("1")
-    assert "topics.svg" in pack(dataset, DATASET).files
 
 
 @pytest.mark.parametrize(("what", "key"), KEYS.items())

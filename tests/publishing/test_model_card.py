@@ -263,11 +263,7 @@ def test_only_finished_training_has_a_card(tiny_model: Path, checkpoint: Path) -
 def test_markers_and_parts_belong_together() -> None:
     text = "a\n<!-- one -->\nold\n<!-- /one -->\nb\n"
     assert write_in(text, {"one": r"new \1"}) == "a\n<!-- one -->\nnew \\1\n<!-- /one -->\nb\n"
-    with pytest.raises(RecordError, match="needs one pair <!-- two -->"):
-        write_in(text, {"one": "new", "two": "newer"})
-    with pytest.raises(RecordError, match="needs one pair <!-- one --> … <!-- /one -->, has 2"):
-        write_in(text + text, {"one": "new"})
-    with pytest.raises(RecordError, match="markers <!-- one -->: nothing is written in there"):
+    with pytest.raises(RecordError, match="markers <!-- one -->: nothing is written there"):
         write_in(text, {})
 
 

@@ -9,8 +9,8 @@ import pyarrow.parquet
 import pytest
 from doubles.clean_machine import install, load_back
 from doubles.dataset_study import PLAN, Study
-from doubles.hub import WRITER, Fault, File, HubDouble, Repo
-from doubles.publishable import agreement, set_column, sharded, trained
+from doubles.hub import WRITER, HubDouble, Repo
+from doubles.publishable import agreement, sharded, trained
 from doubles.tiny_bart import build_bart, build_roberta
 from doubles.tiny_dataset import build_instructions
 from programs import ROOT, error_line, run_recipe
@@ -183,103 +183,19 @@ def test_the_same_push_again_adds_no_commit_and_a_changed_one_adds_one(
     assert ("dropped.jsonl" in repo.files, len(repo.revisions)) == (False, 4)
 
 
-def test_a_public_repository_takes_no_private_push_and_opens_last(
-    hub: HubDouble, checkpoint: Path, tmp_path: Path
-) -> None:
-    command = ("model", checkpoint, "--repo", "org/judge", *TOLD)
-    pushed(publish(hub, tmp_path, *command, "--public", "true"))
-    repo = hub.repos["model", "org/judge"]
-    assert not repo.private
-    assert hub.requests[-1] == ("PUT", "/api/models/org/judge/settings")
-    before = list(repo.revisions)
-    line = error_line(publish(hub, tmp_path, *command, "--judge", "other"))
-    assert "org/judge: is public; --public true pushes there" in line
-    assert list(repo.revisions) == before
-
-
-# --- opening a private repository -------------------------------------------------------------------------------------
-
-OPEN = ("--public", "true")
-
-
-def refused(hub: HubDouble, home: Path, repo: Repo, *command: object) -> str:
-    """Return the line of a push that is refused; nothing was sent, and the repository is as it was."""
-    before, asked = (dict(repo.revisions), repo.private), len(hub.requests)
-    line = error_line(publish(hub, home, *command))
-    assert {method for method, _ in hub.requests[asked:]} <= {"GET", "HEAD"}
-    assert (dict(repo.revisions), repo.private) == before
-    return line
-
-
-def open_rows(folder: Path) -> Path:
-    """Write a data set whose rows may be public; return its folder."""
-    build_instructions(folder, {"stage1": 1, "test": 1})
-    for file in folder.glob("*.parquet"):
-        set_column(file, "license", ["cc-by-4.0"])
-    return folder
-
-
-def test_a_repository_with_another_past_is_not_opened(hub: HubDouble, tmp_path: Path) -> None:
-    folder = open_rows(tmp_path / "data")
-    command = ("dataset", folder, "--repo", "org/data")
-    (folder / "notes.txt").write_text("Ward 7, Mrs. X.")
-    pushed(publish(hub, tmp_path, *command))
-    repo = hub.repos["dataset", "org/data"]
-    (folder / "notes.txt").unlink()
-    line = refused(hub, tmp_path, repo, *command, *OPEN, "--prune", "true")
-    assert f"org/data: is private, and its revision {repo.head[:8]}" in line
-    assert "holds another notes.txt than is published now" in line
-    assert line.endswith("publish to a new one: another --repo")
-    pushed(publish(hub, tmp_path, *command, "--prune", "true"))  # privately it goes on
-    for _ in range(3):  # further pages of commits, the newest of which hold what is published
-        repo.commit(dict(repo.files), "again")
-    assert "holds another notes.txt" in refused(hub, tmp_path, repo, *command, *OPEN)
-    pushed(publish(hub, tmp_path, "dataset", folder, "--repo", "org/new", *OPEN))
-    assert not hub.repos["dataset", "org/new"].private
-
-
-def test_a_changed_file_is_a_past_too_also_a_large_one(hub: HubDouble, tmp_path: Path) -> None:
-    for name in ("README.md", "test.parquet"):
-        folder = open_rows(tmp_path / name)
-        command = ("dataset", folder, "--repo", f"org/{name}")
-        pushed(publish(hub, tmp_path, *command))
-        if name == "README.md":
-            (folder / name).write_text((folder / name).read_text().replace("\n# ", "\n# A "))
-        else:
-            shutil.copy(folder / "stage1.parquet", folder / name)
-        repo = hub.repos["dataset", f"org/{name}"]
-        assert f"holds another {name} than" in refused(hub, tmp_path, repo, *command, *OPEN)
-
-
-@pytest.mark.parametrize("ref", ["refs/heads/old", "refs/tags/v1", "refs/pr/1", "refs/convert/parquet"])
-def test_squashing_leaves_refs_and_they_are_a_past(hub: HubDouble, tmp_path: Path, ref: str) -> None:
-    folder = open_rows(tmp_path / "data")
-    pushed(publish(hub, tmp_path, "dataset", folder, "--repo", "org/data"))
-    repo = hub.repos["dataset", "org/data"]
-    files = dict(repo.files)
-    repo.refs[ref] = repo.head
-    repo.revisions.clear()  # as squashing does: one commit, with the files of the last
-    repo.messages.clear()
-    repo.commit(files, "Super-squash branch 'main'")
-    line = refused(hub, tmp_path, repo, "dataset", folder, "--repo", "org/data", *OPEN)
-    assert f"org/data: is private and has {ref}: what is in there becomes public with the repository" in line
-
-
-def test_what_was_pushed_privately_is_opened_as_it_is(hub: HubDouble, tmp_path: Path) -> None:
-    command = ("dataset", open_rows(tmp_path / "data"), "--repo", "org/data")
-    commit = pushed(publish(hub, tmp_path, *command))
-    repo = hub.repos["dataset", "org/data"]
-    hub.faults = [Fault("PUT", "/settings", 503, times=9)]
-    assert "not pushed: the Hub failed" in error_line(publish(hub, tmp_path, *command, *OPEN))
-    assert repo.private
-    hub.faults = []
-    assert pushed(publish(hub, tmp_path, *command, *OPEN)) == commit
-    assert (repo.private, len(repo.revisions)) == (False, 2)
-
-
-def test_a_space_is_made_with_a_card_of_the_hub_and_opens(hub: HubDouble, tmp_path: Path) -> None:
-    pushed(publish(hub, tmp_path, "metric", "--repo", "org/rationale_score"))
-    repo = hub.repos["space", "org/rationale_score"]
-    repo.revisions[next(iter(repo.revisions))]["README.md"] = File(b"---\ntitle: a title\n---\n", False)
-    pushed(publish(hub, tmp_path, "metric", "--repo", "org/rationale_score", *OPEN))
-    assert not repo.private
+def test_a_repository_keeps_its_visibility(hub: HubDouble, checkpoint: Path, tmp_path: Path) -> None:
+    for name, public in (("org/open", "true"), ("org/closed", "false")):
+        command = ("model", checkpoint, "--repo", name, *TOLD, "--public")
+        pushed(publish(hub, tmp_path, *command, public))
+        repo = hub.repos["model", name]
+        assert repo.private == (public == "false")
+        before, asked = dict(repo.revisions), len(hub.requests)
+        other = "false" if public == "true" else "true"
+        line = error_line(publish(hub, tmp_path, *command, other, "--judge", "other"))
+        assert (
+            f"{name}: is public; --public true pushes there"
+            if public == "true"
+            else f"{name}: is private; publish to a new"
+        ) in line
+        assert {method for method, _ in hub.requests[asked:]} <= {"GET", "HEAD"}
+        assert (dict(repo.revisions), repo.private) == (before, public == "false")

@@ -124,7 +124,6 @@ def pack(
         place = "the card" if card else str(folder / CARD)
         check_card(card or read_text(files[CARD]), kind, files, place)
     warnings = _check_licences(folder, licences, public) if kind == DATASET else []
-    _check_figures(folder, files)
     return Parcel(kind, dict(sorted(sent.items())), str(folder), tuple(left_out), tuple(warnings))
 
 
@@ -205,19 +204,6 @@ def _check_complete(folder: Path, kind: str, files: Mapping[str, Path]) -> None:
             for shard in sorted(set(weights.values())):
                 if str(PurePosixPath(path).with_name(shard)) not in files:
                     raise RecordError(f"{file}: names {shard}, which is not there")
-
-
-def _check_figures(folder: Path, files: Mapping[str, Path]) -> None:
-    """Raise RecordError if an image has no data.
-
-    The data are a .json, .jsonl or .csv file of the same stem beside it, or the entry of its stem in statistics.json.
-    """
-    held = files.get("statistics.json")
-    statistics = json_object(read_text(held), held) if held else {}
-    for path in map(PurePosixPath, files):
-        beside = any(str(path.with_suffix(suffix)) in files for suffix in (".json", ".jsonl", ".csv"))
-        if path.suffix.lower() in IMAGES and not beside and not statistics.get(path.stem):
-            raise RecordError(f"{folder / path}: a figure without its data; add {path.stem}.json or .csv beside it")
 
 
 def _check_file(place: str, kind: str, file: Path | bytes, pseudonyms: bool) -> Counter:

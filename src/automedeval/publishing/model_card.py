@@ -60,7 +60,7 @@ def fill_card(
         audit: what automedeval audit found, `audit.json`; None where there was none.
 
     Raises:
-        RecordError: the checkpoint's training is not finished, or not known here; a marker is missing; the results have no such
+        RecordError: the checkpoint's training is not finished, or not known here; a marker is unknown; the results have no such
             judge, or several; they or the audit are of another checkpoint.
     """
     history, record = read_history(checkpoint), read_record(checkpoint)
@@ -105,16 +105,10 @@ def write_in(text: str, parts: Mapping[str, str]) -> str:
     """Return a text with each part between its two markers, in place of what stood there.
 
     Raises:
-        RecordError: a part has no pair of markers, or two; or markers have no part.
+        RecordError: markers have no part.
     """
-    found = [match[1] for match in MARKER.finditer(text)]
-    for name in sorted({*found, *parts}):
-        if found.count(name) != 1 or name not in parts:
-            raise RecordError(
-                f"the card: needs one pair <!-- {name} --> … <!-- /{name} -->, has {found.count(name)}"
-                if name in parts
-                else f"the card: markers <!-- {name} -->: nothing is written in there (there are {', '.join(parts)})"
-            )
+    if unknown := [match[1] for match in MARKER.finditer(text) if match[1] not in parts]:
+        raise RecordError(f"the card: markers <!-- {unknown[0]} -->: nothing is written there, only {', '.join(parts)}")
     return MARKER.sub(lambda match: f"<!-- {match[1]} -->\n{parts[match[1]]}\n<!-- /{match[1]} -->", text)
 
 
@@ -132,18 +126,13 @@ def training_hours(checkpoint: Path, stages: int) -> list[float | None]:
     return hours
 
 
-def _judges(result: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the records of judges that are no baselines."""
-    return {name: record for name, record in result["judges"].items() if record["kind"] == "judge"}
-
-
 def judge_records(result: Mapping[str, Any], judge: str | None) -> dict[str, dict[str, Any]]:
     """Return what was found about one judge, a record for each criterion that it gave choices on.
 
     Raises:
         RecordError: there is no such judge, or several and none is named.
     """
-    judges = _judges(result)
+    judges = {name: record for name, record in result["judges"].items() if record["kind"] == "judge"}
     names = list(dict.fromkeys(record["name"] for record in judges.values()))
     if judge is None and len(names) != 1:
         raise RecordError(f"agreement.json: has {len(names)} judges; --judge says which it is: {', '.join(names)}")
@@ -164,8 +153,7 @@ def measured_on(checkpoint: Path, result: Mapping[str, Any], records: Mapping[st
     own, name = fingerprint(checkpoint, []), next(iter(records.values()))["name"]
     if recorded == own:
         return True
-    rows = _judges(result).values()
-    others = dict.fromkeys(row["name"] for row in rows if row.get("checkpoint") == own)
+    others = dict.fromkeys(row["name"] for row in result["judges"].values() if row.get("checkpoint") == own)
     mend = f"--judge {' or '.join(others)} was measured on it" if others else "judge with it, and evaluate that"
     raise RecordError(
         f"agreement.json: {name} was measured on the checkpoint {recorded}, and {checkpoint} is {own}; {mend}"

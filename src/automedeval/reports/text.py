@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 UNDEFINED = "–"
@@ -63,6 +63,11 @@ def _against(judge: str, found: Mapping[str, Any], kind: str) -> str:
     clearly = " clearly" if found["outcome"] == "not better" and value > 0 else ""
     word = "worse" if found["outcome"] == "worse" else f"not{clearly} better"
     return f"{judge} is {word} than the best {kind}, {name}: {size}."
+
+
+def in_a_row(names: Sequence[str], last: str = "and") -> str:
+    """Return names as "one, two and three"."""
+    return f" {last} ".join([*([", ".join(names[:-1])] if names[:-1] else []), *names[-1:]])
 
 
 def percent(share: float) -> str:

@@ -6,7 +6,7 @@ Unread criteria count as wrong in `accuracy` and are left out of the other figur
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -302,8 +302,8 @@ def certify(
     for name, (met, chance) in judged.items():
         own = {"all": measures(met, chance, labels, majority, count), "categories": {}, "physicians": {}}
         for tag, mask in groups(cases, labels).items():
-            some = np.where(mask, majority, np.nan)
-            own["categories"][tag] = measures(met, chance, _some(labels, mask), some, count)
+            some = replace(labels, met={name: np.where(mask, each, np.nan) for name, each in labels.met.items()})
+            own["categories"][tag] = measures(met, chance, some, np.where(mask, majority, np.nan), count)
         for annotator, given in labels.met.items():
             own["physicians"][annotator] = _agreement(met, given, labels, count)
         tree["judges"][name] = own
@@ -325,10 +325,6 @@ def certify(
     sure = majority[~np.isnan(majority)]
     pairs = {"pairs": len(labels.pairs), "majority": len(sure), "met": float(sure.mean()) if len(sure) else None}
     return found | {"labels": pairs | {"physicians": len(labels.met), "of other cases": labels.others}}
-
-
-def _some(labels: Labels, mask: np.ndarray) -> Labels:
-    return Labels(labels.pairs, {name: np.where(mask, own, np.nan) for name, own in labels.met.items()}, labels.others)
 
 
 def _agreement(met: np.ndarray, truth: np.ndarray, labels: Labels, cases: int) -> dict[str, Statistic]:

@@ -75,10 +75,9 @@ def _credit(result: Mapping[str, Any], name: str) -> str:
     """Say how a judge agrees with physicians' labels, or that it is not certified by any."""
     if not result["judges"][name]["certified"]:
         return f"{name} is {UNCERTIFIED}."
-    all_of_it = result["certificate"]["judges"][name]["all"]
-    figures = {"accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "auroc": "AUROC"}
-    values = ", ".join(f"{words} {span(all_of_it[key], 3)}" for key, words in figures.items())
-    return f"Beside physicians' labels it has {values}."
+    values = {key: span(each, 3) for key, each in result["certificate"]["judges"][name]["all"].items()}
+    figures = "accuracy {accuracy}, balanced accuracy {balanced_accuracy}, AUROC {auroc}".format(**values)
+    return f"Beside physicians' labels it has {figures}."
 
 
 def _has_topics(cases: Cases) -> bool:

@@ -42,8 +42,7 @@ def agreement_table(result: dict[str, Any]) -> list[dict[str, Any]]:
     for name, record in result["judges"].items():
         cells = {m: (record.get(m), record.get(f"{m}_expected")) for m in LABELS}
         rows.append({"name": name, "kind": record["kind"], "cells": cells, "valid_rate": record["valid_rate"]})
-    ceiling = result["people"].get("ceiling")
-    if ceiling:
+    if ceiling := result["people"].get("ceiling"):
         cells = {m: (ceiling[m], None) for m in LABELS}
         rows.append({"name": "one rater against the others", "kind": "people", "cells": cells, "valid_rate": None})
     return rows
@@ -163,7 +162,6 @@ def _table2(result: dict[str, Any]) -> dict[str, Any]:
     return {
         "head": [paper_table_text.COLUMNS[name].label for name in table["columns"]],
         "lines": paper_table_text.lines_of(table),
-        "legend": paper_table_text.legend(result, result.get("similarity", {}).get("teacher")),
         "reasons": paper_table_text.reasons(table),
     }
 

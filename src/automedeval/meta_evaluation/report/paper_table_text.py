@@ -1,9 +1,8 @@
-"""Put the table in the form of the paper's Table 2 into words: its cells, its legend, and the paper's own figures beside."""
+"""Put the table in the form of the paper's Table 2 into words: its cells, why some are N/A, and how the judges differ."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from automedeval.meta_evaluation.agreement.paper_table import RATIONALES
 from automedeval.reports.text import by_reason, p_value, span
 
 Record = Mapping[str, Any]
@@ -23,7 +22,6 @@ COLUMNS = {
     "pairwise_accuracy": Column("Accuracy 2-tuple", 2, 100),
     "triple_accuracy": Column("Accuracy triple", 2, 100),
 }
-SOURCES = {"own": "the judges' own scores or choices", "expected": "expected scores"}
 
 
 def lines_of(table: Record) -> list[dict[str, Any]]:
@@ -31,17 +29,14 @@ def lines_of(table: Record) -> list[dict[str, Any]]:
     lines = []
     for row in table["rows"]:
         cells = {name: row["cells"][name] for name in table["columns"]}
-        is_ours = row["judge"] == table["ours"]
         lines.append(
             {
                 "judge": row["judge"],
-                "ours": is_ours,
+                "ours": row["judge"] == table["ours"],
                 "runs": "one run" if row["runs"] == 1 else f"{row['runs']} {row['of']}",
                 "valid": row["valid"],
                 "cells": [_cell(*each) for each in cells.items()],
-                "differences": []
-                if is_ours or table["ours"] is None
-                else [_difference(*each) for each in cells.items()],
+                "differences": [_difference(*each) for each in cells.items() if "difference" in each[1]],
             }
         )
     return lines
@@ -78,48 +73,6 @@ def reasons(table: Record) -> dict[str, list[str]]:
             elif "difference" in cell and cell["p"] is None:
                 gaps.append((cell["difference"].get("reason", "no p-value"), row["judge"], f"the test of {label}"))
     return by_reason(gaps)
-
-
-def legend(result: Record, teacher: str | None) -> list[str]:
-    """Return the sentences that explain the table, in the order in which a reader asks."""
-    table = result["table2"]
-    lines = [
-        f"All figures are from {SOURCES[table['scores']]}; accuracies and BERTScore in per cent.",
-        "Each cell is the mean over the judge's runs ± the standard deviation (n − 1) between them, with the 95 % interval of "
-        "the mean over cases. Every run is scored by itself. With one run there is no standard deviation.",
-        "An invalid or missing verdict of a run is wrong in its accuracies, and left out of its correlations.",
-    ]
-    if teacher is not None and set(RATIONALES) & set(table["columns"]):
-        lines.append(
-            f"BERTScore and BARTScore measure how similar a rationale is to {teacher}'s on the same responses, not how good it "
-            "is. Of several rationales of the teacher the most similar one counts."
-        )
-    cells = [cell for row in table["rows"] for cell in row["cells"].values()]
-    if any(cell["mean"].get("approximate") for cell in cells):
-        lines.append("There are fewer than 50 cases: intervals and p-values are approximate.")
-    if (ours := table["ours"]) is not None:
-        lines.append(
-            f"In this table * is p < 0.001, † p < 0.01, § p < 0.05. For {ours}: the correlation with people differs from 0, "
-            f"not adjusted. For the other judges: the figure differs from that of {ours}, adjusted within the column (Holm)."
-        )
-        lines.append(
-            "The tests are t-tests, two-sided and paired: both judges on the responses, pairs and cases on which both have a "
-            "value in every run. A correlation has no value per case, and the pairs of one case depend on one another, so that "
-            "the standard error of every difference is that of resampled cases. The runs are held fixed: the standard "
-            "deviation shows how much they differ."
-        )
-    lines += _reliability(result["people"])
-    return lines
-
-
-def _reliability(people: Record) -> list[str]:
-    """Return the agreement among the raters, as in the caption of Table 2."""
-    if not people.get("reliability"):
-        return [f"The agreement among the raters is not known: {people['reason']}."]
-    criterion = "mean of the criteria" if "mean of the criteria" in people["reliability"] else people["criteria"][0]
-    figures = (f"{name} {span(each)}" for name, each in people["reliability"][criterion].items())
-    raters = f"{len(people['annotators'])} raters ({people['raters']})"
-    return [f"Agreement among {raters}, {criterion}: {', '.join(figures)}."]
 
 
 def sentences(table: Record) -> list[str]:

@@ -187,9 +187,9 @@ def _similarity(
         from automedeval.metrics.rationale_score.rationale_score import rationale_score
     except ImportError as error:
         raise RecordError(f"--teacher_verdicts: {error}; install automedeval[metric]") from None
-    models = {"bert_model": args.bert_model, "bart_model": args.bart_model}
-    options: dict[str, Any] = {name: None if value == "none" else value for name, value in models.items()}
-    return compare_rationales(cases, judges, teacher, rationale_score, bert_num_layers=args.bert_num_layers, **options)
+    settings = {name: getattr(args, name) for name in ("bert_model", "bert_num_layers", "bart_model")}
+    settings = {name: None if value == "none" else value for name, value in settings.items()}
+    return compare_rationales(cases, judges, teacher, rationale_score, **settings)
 
 
 def _rating_study(args: ReportArguments, cases: Cases, options: Sequence[str]) -> tuple[dict[str, str], list[str]]:

@@ -4,7 +4,7 @@ from typing import Any
 
 from automedeval.meta_evaluation.report import paper_table_text
 from automedeval.reports.facts import LEAST_RATED, Audit, Known, facts_of, is_trusted
-from automedeval.reports.text import against_best, interval, percent
+from automedeval.reports.text import against_best, in_a_row, interval, percent
 
 HALF = "A tie counts as half; guessing gives 50 %."
 LEVEL = 0.05  # adjusted p-value below which the difference of two models is clear
@@ -104,14 +104,10 @@ def _best(table: dict[str, Any], stands: dict[str, Any], trusted: bool) -> str:
         return (
             f"{first}. It {higher} than {'the other model' if others == 1 else f'each of the {others} other models'}."
         )
-    names = _and(level) if len(level) <= 3 else f"{len(level)} other models"
+    names = in_a_row(level) if len(level) <= 3 else f"{len(level)} other models"
     behind = f" It {higher} than the other {others - len(level)}." if others > len(level) else ""
     none = "No model is shown to be best" if trusted else "No model scores clearly highest"
     return f"{none}. {first} is first, without a clear difference from {names}.{behind}"
-
-
-def _and(names: list[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _how_sure(table: dict[str, Any], stands: dict[str, Any]) -> str:
@@ -280,10 +276,6 @@ def gaps(result: dict[str, Any]) -> dict[str, list[str]]:
     return found
 
 
-def _adjusted(pair: dict[str, Any]) -> float:
-    return 1.0 if pair["p_adjusted"] is None else pair["p_adjusted"]
-
-
 def _rounds(rounds: dict[str, Any]) -> list[str]:
     """Say what the rounds of introspection reached, and what further ones are expected to reach."""
     sentences = []
@@ -329,6 +321,7 @@ def _preferred(compared: dict[str, Any]) -> list[str]:
         shares += f"({interval(record['first'])}), {two} in {percent(record['second']['value'])} "
         shares += f"({interval(record['second'])}), a tie in {percent(record['tie']['value'])}"
         better = one if record["margin"]["value"] > 0 else two
-        prefer = f"prefer {better}'s verdicts" if _adjusted(record) < 0.05 else "have no clear preference"
+        clear = record["p_adjusted"] is not None and record["p_adjusted"] < LEVEL
+        prefer = f"prefer {better}'s verdicts" if clear else "have no clear preference"
         sentences.append(f"On {criterion} people {prefer}: {shares}.")
     return sentences
