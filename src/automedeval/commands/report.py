@@ -15,12 +15,15 @@ criteria.md and criteria.html instead, with a certificate beside physicians wher
 """
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from automedeval.cli import parse
 from automedeval.meta_evaluation.report.arguments import ReportArguments
 from automedeval.meta_evaluation.report.report import make_report
 from automedeval.models.arguments import EncoderArguments
+from automedeval.records import RecordError
 from automedeval.records.journal import write_json, write_whole
 from automedeval.reports.text import printable
 
@@ -28,7 +31,7 @@ from automedeval.reports.text import printable
 def main() -> None:
     """Make the report, write its files, and print its sentences."""
     args, encoder_args = parse((ReportArguments, EncoderArguments), __doc__, first=("verdicts", "cases", "ratings"))
-    report = make_report(args, encoder_args, sys.argv[1:])
+    report = make_report(args, encoder_args, sys.argv[1:], rationale_metric)
     folder = Path(args.output)
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in report.texts.items():
@@ -37,3 +40,12 @@ def main() -> None:
     print("\n".join(map(printable, ["", *report.lines])))
     print(f"report: {folder / report.page}")
     print("Not for clinical use.")
+
+
+def rationale_metric() -> Callable[..., dict[str, Any]]:
+    """Return the metric of rationales, which loads torch; raise RecordError if what it needs is not installed."""
+    try:
+        from automedeval.metrics.rationale_score.rationale_score import rationale_score
+    except ImportError as error:
+        raise RecordError(f"--teacher_verdicts: {error}; install automedeval[metric]") from None
+    return rationale_score

@@ -213,7 +213,7 @@ def _known(name: str, records: Mapping[str, Mapping[str, Any]], audit: Mapping[s
         [*agreement, *against_best(name, best)],
         outcome=best and best["outcome"],
         blind_to=record.get("blind_to"),
-        audit=audit and Audit.read(audit),
+        audit=None if audit is None else Audit.read(audit),
         prefers_longer=record.get("prefers_longer", {}).get("value"),
         valid=record.get("valid_rate", {}).get("value"),
         unread=record.get("unread", {}),

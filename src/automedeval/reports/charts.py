@@ -259,8 +259,8 @@ def rounds(
     """Draw (round, estimate) as measured, and beside them a curve with its limit and its forecasts."""
     _set_height(axes, 3.2)
     for points, colour in ((measured, BLUE), (ahead, ORANGE)):
-        places, estimates = [place for place, _ in points], [estimate for _, estimate in points]
-        _whiskers(axes, places, estimates, upright=True, color=colour, linewidth=1.5, alpha=0.7)
+        at, estimates = [place for place, _ in points], [estimate for _, estimate in points]
+        _whiskers(axes, at, estimates, upright=True, color=colour, linewidth=1.5, alpha=0.7)
     if limit is not None:
         axes.axhline(limit, color=GREEN, linewidth=1.2, linestyle=":", label=f"limit, {limit:.3f}")
     if curve:

@@ -226,7 +226,7 @@ def measures(met: np.ndarray, chance: np.ndarray, labels: Labels, majority: np.n
     case = labels.case
     count = partial(_counts, case[judged], cases)
     table = _confusion(met, majority, case, cases)
-    pooled = sum(_confusion(met, labelled, case, cases) for labelled in labels.met.values())
+    pooled = np.sum([_confusion(met, labelled, case, cases) for labelled in labels.met.values()], axis=0)
     return {
         "accuracy": mean(count((met == majority)[judged]), count(), int(judged.sum()), bounds=(0.0, 1.0)),
         **{name: Statistic(table, of, int(table.sum())) for name, of in OF_TABLE.items()},

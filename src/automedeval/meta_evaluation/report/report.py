@@ -1,14 +1,14 @@
 """Make a report from the files of verdicts, cases and ratings: its results, its pages, and its lines for the terminal."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-import automedeval
 from automedeval.cli import git_commit
 from automedeval.meta_evaluation.agreement.baselines import measure_baselines
 from automedeval.meta_evaluation.agreement.cases import Cases
@@ -39,11 +39,13 @@ from automedeval.meta_evaluation.report.arguments import ReportArguments
 from automedeval.meta_evaluation.report.text import summary
 from automedeval.metrics.embedding import NAMES
 from automedeval.models.arguments import EncoderArguments
-from automedeval.records import Preference, RecordError, digest, read_placed
+from automedeval.records import Preference, digest, read_placed
 from automedeval.records.hub_names import hub_commits
 from automedeval.records.language import english_only
 from automedeval.reports.facts import LEAST_RATED
 from automedeval.stats.bootstrap import estimate, plain
+
+Score = Callable[..., dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -65,11 +67,14 @@ class Report:
     lines: list[str]
 
 
-def make_report(args: ReportArguments, encoder_args: EncoderArguments, options: Sequence[str]) -> Report:
+def make_report(
+    args: ReportArguments, encoder_args: EncoderArguments, options: Sequence[str], load_score: Callable[[], Score]
+) -> Report:
     """Return the report of these files: on criteria if the verdicts are on criteria, else on agreement with people.
 
     Args:
         options: the words of the command line after `automedeval report`.
+        load_score: returns the metric of rationales, see `compare_rationales`; called where there is a teacher.
 
     Raises:
         RecordError: a file or an argument is wrong.
@@ -77,36 +82,6 @@ def make_report(args: ReportArguments, encoder_args: EncoderArguments, options: 
     cases = Cases.read(args.cases, args.limit, args.blank)
     if args.criterion_labels or has_checklists(args.verdicts):
         return _criteria_report(args, encoder_args, options, cases)
-    return _agreement_report(args, encoder_args, options, cases)
-
-
-def _settings(options: Sequence[str], resamples: int) -> dict[str, Any]:
-    return {
-        "command": shlex.join(["automedeval", "report", *options]),
-        "version": automedeval.__version__,
-        "commit": git_commit(),
-        "revisions": hub_commits(),
-        "resamples": resamples,
-    }
-
-
-def _criteria_report(
-    args: ReportArguments, encoder_args: EncoderArguments, options: Sequence[str], cases: Cases
-) -> Report:
-    notes: list[str] = []
-    readings = read_checklists(args.verdicts, cases)
-    labels = read_labels(args.criterion_labels, cases) if args.criterion_labels else None
-    encoder = encoder_args.load_if_there(notes) if labels and args.baselines else None
-    result = criteria_report.criteria_result(cases, readings, labels, encoder, args.resamples, args.audits)
-    result |= {"notes": notes, "settings": _settings(options, args.resamples)}
-    texts = criteria_report.render_criteria(result, cases, readings)
-    lines = [*criteria_report.sentences(result), *(f"note: {note}" for note in notes)]
-    return Report(result, "criteria.json", "criteria.html", texts, lines)
-
-
-def _agreement_report(
-    args: ReportArguments, encoder_args: EncoderArguments, options: Sequence[str], cases: Cases
-) -> Report:
     judges, notes = read_verdicts(args.verdicts, cases, args.rubric, frozenset({*NAMES, "people"}))
     teacher = None
     if args.teacher_verdicts:
@@ -144,7 +119,9 @@ def _agreement_report(
     result = meta_evaluate(cases, [*judges, *baselines], *by_people, args.resamples, main=main_judge)
     rationales = None
     if teacher is not None:
-        similarity = _similarity(args, cases, judges, teacher)
+        models = {name: getattr(args, name) for name in ("bert_model", "bert_num_layers", "bart_model")}
+        models = {name: None if value == "none" else value for name, value in models.items()}
+        similarity = compare_rationales(cases, judges, teacher, load_score(), **models)
         result["similarity"] = estimate(similarity, len(cases), args.resamples)
         rationales = (similarity["judges"], result["similarity"]["judges"])
     if people is not None:
@@ -170,6 +147,30 @@ def _agreement_report(
     return Report(result, "agreement.json", "report.html", texts, said)
 
 
+def _settings(options: Sequence[str], resamples: int) -> dict[str, Any]:
+    return {
+        "command": shlex.join(["automedeval", "report", *options]),
+        "version": version("automedeval"),
+        "commit": git_commit(),
+        "revisions": hub_commits(),
+        "resamples": resamples,
+    }
+
+
+def _criteria_report(
+    args: ReportArguments, encoder_args: EncoderArguments, options: Sequence[str], cases: Cases
+) -> Report:
+    notes: list[str] = []
+    readings = read_checklists(args.verdicts, cases)
+    labels = read_labels(args.criterion_labels, cases) if args.criterion_labels else None
+    encoder = encoder_args.load_if_there(notes) if labels and args.baselines else None
+    result = criteria_report.criteria_result(cases, readings, labels, encoder, args.resamples, args.audits)
+    result |= {"notes": notes, "settings": _settings(options, args.resamples)}
+    texts = criteria_report.render_criteria(result, cases, readings)
+    lines = [*criteria_report.sentences(result), *(f"note: {note}" for note in notes)]
+    return Report(result, "criteria.json", "criteria.html", texts, lines)
+
+
 def _chosen(judges: list[JudgeVerdicts], wanted: list[str]) -> list[JudgeVerdicts]:
     """Return the judges of these names and their further trainings, all of them if there are no names."""
     names = [judge.name for judge in judges]
@@ -177,19 +178,6 @@ def _chosen(judges: list[JudgeVerdicts], wanted: list[str]) -> list[JudgeVerdict
     several = repeated(names)
     keep = {run for name in wanted or names for run in several.get(name, [name])}
     return [judge for judge in judges if judge.name in keep]
-
-
-def _similarity(
-    args: ReportArguments, cases: Cases, judges: list[JudgeVerdicts], teacher: JudgeVerdicts
-) -> dict[str, Any]:
-    """Compare the judges' rationales with the teacher's."""
-    try:  # loads torch, and the library that only metrics need
-        from automedeval.metrics.rationale_score.rationale_score import rationale_score
-    except ImportError as error:
-        raise RecordError(f"--teacher_verdicts: {error}; install automedeval[metric]") from None
-    settings = {name: getattr(args, name) for name in ("bert_model", "bert_num_layers", "bart_model")}
-    settings = {name: None if value == "none" else value for name, value in settings.items()}
-    return compare_rationales(cases, judges, teacher, rationale_score, **settings)
 
 
 def _rating_study(args: ReportArguments, cases: Cases, options: Sequence[str]) -> tuple[dict[str, str], list[str]]:
