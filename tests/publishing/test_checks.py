@@ -81,7 +81,7 @@ def test_weights_that_can_run_code_stay(checkpoint: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "spoil", "told"),
+    ("kind", "spoil", "message"),
     [
         (MODEL, lambda f: (f / "code.py").write_text(""), r"code\.py: a model may not hold a \.py file"),
         (DATASET, lambda f: (f / "rows.arrow").write_text(""), r"a dataset may not hold a \.arrow file"),
@@ -105,13 +105,13 @@ def test_weights_that_can_run_code_stay(checkpoint: Path, name: str) -> None:
     ],
 )
 def test_what_does_not_belong_stays(
-    kind: str, spoil: Callable[[Path], object], told: str, dataset: Path, checkpoint: Path
+    kind: str, spoil: Callable[[Path], object], message: str, dataset: Path, checkpoint: Path
 ) -> None:
     folder = dataset if kind == DATASET else checkpoint
     card = None if kind == DATASET else CARD_OF_A_MODEL
     pack(folder, kind, card)
     spoil(folder)
-    with pytest.raises(RecordError, match=told):
+    with pytest.raises(RecordError, match=message):
         pack(folder, kind, card)
 
 
@@ -285,7 +285,7 @@ def test_a_card_lacks_no_field(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("card", "told"),
+    ("card", "message"),
     [
         (CARD_OF_A_MODEL + "\nTODO: limits\n", "line 12: 'TODO' is not filled in"),
         (CARD_OF_A_MODEL + "[More Information Needed]\n", "line 11: '\\[More Information Needed\\]'"),
@@ -297,13 +297,13 @@ def test_a_card_lacks_no_field(name: str) -> None:
         ("---\na: [1\n---\n", "its front matter: "),
     ],
 )
-def test_a_card_is_filled_in(card: str, told: str) -> None:
-    with pytest.raises(RecordError, match=told):
+def test_a_card_is_filled_in(card: str, message: str) -> None:
+    with pytest.raises(RecordError, match=message):
         check_card(card, MODEL, {})
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("dataset", "{}", "--repo", "one-name"), "--repo must be ORG/NAME"),
         (("dataset", "{}", "--repo", "org/na--me"), "--repo: Cannot have -- or .. in repo_id"),
@@ -314,6 +314,6 @@ def test_a_card_is_filled_in(card: str, told: str) -> None:
         (("metric", "{}", "--repo", "org/rationale_score"), "a metric is the packaged one"),
     ],
 )
-def test_a_command_that_cannot_be_meant(dataset: Path, arguments: tuple[str, ...], told: str) -> None:
+def test_a_command_that_cannot_be_meant(dataset: Path, arguments: tuple[str, ...], message: str) -> None:
     words = [word.format(dataset) for word in arguments]
-    assert told in error_line(run_recipe("publish", *words, "--dry_run"))
+    assert message in error_line(run_recipe("publish", *words, "--dry_run"))

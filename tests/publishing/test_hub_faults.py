@@ -40,7 +40,7 @@ def test_every_refusal_is_one_line_and_leaves_what_was_there(hub: HubDouble, dat
     assert "does not know this token" in error_line(publish(hub, tmp_path, *command, token="nonsense"))
     assert "this token may not write there" in error_line(publish(hub, tmp_path, *command, token=READER))
     assert hub.repos == {}
-    told = {
+    reasons = {
         401: "does not know this token",
         403: "may not write",
         404: "not found",
@@ -48,7 +48,7 @@ def test_every_refusal_is_one_line_and_leaves_what_was_there(hub: HubDouble, dat
         429: "too many requests; wait",
         500: "the Hub failed; run the same command again",
     }
-    for status, words in told.items():
+    for status, words in reasons.items():
         hub.faults = [Fault("POST", "/commit/main", status)]
         line = error_line(publish(hub, tmp_path, *command))
         assert line.startswith("error: org/data: not pushed: ")

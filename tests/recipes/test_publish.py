@@ -16,7 +16,7 @@ from doubles.tiny_dataset import build_instructions
 from programs import ROOT, error_line, run_recipe
 
 RUBRIC = ("rubric.yaml", "automedeval.jinja", "published.json")
-TOLD = ("--base_model", "some-org/base", "--datasets", "org/instructions")
+ABOUT = ("--base_model", "some-org/base", "--datasets", "org/instructions")
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_what_was_pushed_comes_back_where_there_is_no_source_tree(
     done = publish(hub, tmp_path, "dataset", dataset, "--repo", "org/instructions")
     rows = hub.repos["dataset", "org/instructions"]
     assert pushed(done) == f"pushed {hub.url}/datasets/org/instructions at {rows.head}"
-    done = publish(hub, tmp_path, "model", checkpoint, "--repo", "org/judge", *TOLD, "--agreement", results)
+    done = publish(hub, tmp_path, "model", checkpoint, "--repo", "org/judge", *ABOUT, "--agreement", results)
     judge = hub.repos["model", "org/judge"]
     assert pushed(done) == f"pushed {hub.url}/org/judge at {judge.head}"
     done = publish(hub, tmp_path, "metric", "--repo", "org/rationale_score", "--public", "true")
@@ -121,7 +121,7 @@ def test_no_path_of_this_machine_goes_out(hub: HubDouble, tiny_model: Path, tmp_
     results = json.loads(agreement(home / "results").read_text())
     results["cases"]["file"] = "/home/a.name/cases.jsonl"
     (home / "agreement.json").write_text(json.dumps(results))
-    command = ("model", judge, "--repo", "org/judge", *TOLD, "--agreement", home / "agreement.json")
+    command = ("model", judge, "--repo", "org/judge", *ABOUT, "--agreement", home / "agreement.json")
     pushed(publish(hub, tmp_path, *command))
     for repo, folder in ((hub.repos["dataset", "org/data"], study.output), (hub.repos["model", "org/judge"], judge)):
         sent, here = contents(repo), files(folder)
@@ -130,8 +130,12 @@ def test_no_path_of_this_machine_goes_out(hub: HubDouble, tiny_model: Path, tmp_
         untouched = {path for path, text in here.items() if b"a.name" not in text and path != "README.md"}
         assert all(sent[path] == here[path] for path in untouched)
     sent = contents(hub.repos["model", "org/judge"])
-    told = json.loads(sent["training/record.json"])
-    assert (told["start"], told["arguments"]["output_dir"], told["history"][0]["dataset"]) == ("base", "judge", "data")
+    record = json.loads(sent["training/record.json"])
+    assert (record["start"], record["arguments"]["output_dir"], record["history"][0]["dataset"]) == (
+        "base",
+        "judge",
+        "data",
+    )
     assert b"| stage1 | data, `abcdef012345` |" in sent["README.md"]
     run = json.loads(contents(hub.repos["dataset", "org/data"])["run.json"])
     assert run["arguments"]["cases"] == ["made-up=cases.jsonl"]
@@ -185,7 +189,7 @@ def test_the_same_push_again_adds_no_commit_and_a_changed_one_adds_one(
 
 def test_a_repository_keeps_its_visibility(hub: HubDouble, checkpoint: Path, tmp_path: Path) -> None:
     for name, public in (("org/open", "true"), ("org/closed", "false")):
-        command = ("model", checkpoint, "--repo", name, *TOLD, "--public")
+        command = ("model", checkpoint, "--repo", name, *ABOUT, "--public")
         pushed(publish(hub, tmp_path, *command, public))
         repo = hub.repos["model", name]
         assert repo.private == (public == "false")

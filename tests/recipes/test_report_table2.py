@@ -127,7 +127,7 @@ def part_of(study: Path, folder: Path, verdicts: list[dict]) -> Path:
 
 
 @pytest.fixture(scope="module")
-def told(study: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict, str]:
+def reported(study: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict, str]:
     more = ("--teacher_verdicts", "gpt", "--compare_to", "ours")
     return evaluate(study, tmp_path_factory.mktemp("out"), *more)
 
@@ -192,8 +192,8 @@ def row_of(table: dict, judge: str) -> dict:
 
 
 @pytest.mark.parametrize("judge", TRAININGS)
-def test_every_cell_is_the_mean_over_runs_that_are_scored_apart(judge: str, told: tuple, loops: Loops) -> None:
-    row = row_of(told[0]["table2"], judge)
+def test_every_cell_is_the_mean_over_runs_that_are_scored_apart(judge: str, reported: tuple, loops: Loops) -> None:
+    row = row_of(reported[0]["table2"], judge)
     assert row["names"] == TRAININGS[judge]
     for name in ("spearman", "pearson", "pairwise_accuracy", "triple_accuracy"):
         values = [value for training in TRAININGS[judge] for value in loops.figures(training, name)]
@@ -205,15 +205,15 @@ def test_every_cell_is_the_mean_over_runs_that_are_scored_apart(judge: str, told
     assert (row["runs"], row["of"]) == {"ours": (3, "trainings"), "lazy": (2, "runs")}.get(judge, (3, "runs"))
 
 
-def test_scores_that_are_averaged_first_are_another_figure(told: tuple) -> None:
+def test_scores_that_are_averaged_first_are_another_figure(reported: tuple) -> None:
     """The judge asked three times is better on its averaged scores than a run is, and that is not what the table shows."""
-    averaged = told[0]["judges"]["base"]["spearman"]["value"]
-    assert averaged > max(row_of(told[0]["table2"], "base")["cells"]["spearman"]["values"])
+    averaged = reported[0]["judges"]["base"]["spearman"]["value"]
+    assert averaged > max(row_of(reported[0]["table2"], "base")["cells"]["spearman"]["values"])
 
 
 @pytest.mark.parametrize(("name", "of"), [("bert_score", "alike"), ("bart_score", "apart")])
-def test_rationales_are_compared_run_by_run(name: str, of: str, told: tuple, loops: Loops) -> None:
-    table = told[0]["table2"]
+def test_rationales_are_compared_run_by_run(name: str, of: str, reported: tuple, loops: Loops) -> None:
+    table = reported[0]["table2"]
     teacher: dict[str, list[str]] = {}
     for verdict in loops.verdicts:
         if verdict["judge"] == "gpt" and verdict["valid"]:
@@ -234,9 +234,9 @@ def test_rationales_are_compared_run_by_run(name: str, of: str, told: tuple, loo
         assert cell["sd"] == pytest.approx(stdev(values))
 
 
-def test_differences_are_of_the_same_responses_and_cases(told: tuple, loops: Loops) -> None:
+def test_differences_are_of_the_same_responses_and_cases(reported: tuple, loops: Loops) -> None:
     for judge in ("gpt", "base", "lazy"):
-        cells = row_of(told[0]["table2"], judge)["cells"]
+        cells = row_of(reported[0]["table2"], judge)["cells"]
         ours = [run for training in TRAININGS["ours"] for run in loops.runs(training)]
         shared = set.intersection(*map(set, [*loops.runs(judge), *ours]))
         for name in ("spearman", "pearson"):
@@ -249,7 +249,7 @@ def test_differences_are_of_the_same_responses_and_cases(told: tuple, loops: Loo
         assert cells["triple_accuracy"]["difference"]["value"] == pytest.approx(one - two)
 
 
-def test_p_values_are_those_of_the_paired_t_test(told: tuple, loops: Loops) -> None:
+def test_p_values_are_those_of_the_paired_t_test(reported: tuple, loops: Loops) -> None:
     """Scipy's test of one difference that is a mean over cases."""
     pairs = list(combinations(MODELS, 2))
 
@@ -258,14 +258,14 @@ def test_p_values_are_those_of_the_paired_t_test(told: tuple, loops: Loops) -> N
 
     ours = np.mean([right(run) for training in TRAININGS["ours"] for run in loops.runs(training)], axis=0)
     for judge in ("gpt", "base", "lazy"):
-        found = row_of(told[0]["table2"], judge)["cells"]["pairwise_accuracy"]["p"]
+        found = row_of(reported[0]["table2"], judge)["cells"]["pairwise_accuracy"]["p"]
         expected = stats.ttest_rel(np.mean([right(run) for run in loops.runs(judge)], axis=0), ours)
         # 200 resamples know a standard error to about 5 %.
         assert stats.t.isf(found / 2, len(ours) - 1) == pytest.approx(abs(expected.statistic), rel=0.15)
 
 
-def test_p_values_are_adjusted_within_each_column(told: tuple) -> None:
-    table, seen = told[0]["table2"], 0
+def test_p_values_are_adjusted_within_each_column(reported: tuple) -> None:
+    table, seen = reported[0]["table2"], 0
     assert table["columns"] == COLUMNS
     for name in COLUMNS:
         cells = [row["cells"][name] for row in table["rows"] if row["judge"] != "ours"]
@@ -280,8 +280,8 @@ def test_p_values_are_adjusted_within_each_column(told: tuple) -> None:
     assert seen > 12
 
 
-def test_the_marks_of_ours_are_of_its_correlations(told: tuple) -> None:
-    cells = row_of(told[0]["table2"], "ours")["cells"]
+def test_the_marks_of_ours_are_of_its_correlations(reported: tuple) -> None:
+    cells = row_of(reported[0]["table2"], "ours")["cells"]
     for name in COLUMNS:
         assert "difference" not in cells[name]
         assert ("p" in cells[name]) == (name in ("spearman", "pearson"))
@@ -289,8 +289,8 @@ def test_the_marks_of_ours_are_of_its_correlations(told: tuple) -> None:
     assert cells["spearman"]["p"] < 0.001
 
 
-def test_choices_have_no_correlations_and_no_rationales_and_say_why(told: tuple) -> None:
-    found, page = told
+def test_choices_have_no_correlations_and_no_rationales_and_say_why(reported: tuple) -> None:
+    found, page = reported
     cells = row_of(found["table2"], "pairs: correctness")["cells"]
     assert cells["spearman"]["mean"]["reason"] == "this judge gives choices, no scores"
     assert "no rationale" in cells["bert_score"]["mean"]["reason"]
@@ -301,8 +301,8 @@ def test_choices_have_no_correlations_and_no_rationales_and_say_why(told: tuple)
     assert "N/A, the teacher itself: gpt, BERTScore (F1), BARTScore." in page
 
 
-def test_a_run_that_lacks_verdicts_is_wrong_there_and_it_is_said(told: tuple, loops: Loops) -> None:
-    found = told[0]
+def test_a_run_that_lacks_verdicts_is_wrong_there_and_it_is_said(reported: tuple, loops: Loops) -> None:
+    found = reported[0]
     assert any("lazy, run 1: no verdict on 6 of 60 cases, for example" in note for note in found["notes"])
     values = row_of(found["table2"], "lazy")["cells"]["pairwise_accuracy"]["values"]
     assert values[1] < values[0]
@@ -373,8 +373,8 @@ class Tables(HTMLParser):
             self.into.append(data)
 
 
-def test_the_table_can_be_read_without_seeing_it(told: tuple) -> None:
-    page = told[1]
+def test_the_table_can_be_read_without_seeing_it(reported: tuple) -> None:
+    page = reported[1]
     section = page[page.index('<h2 id="table2">') : page.index("How this was made")]
     tables = Tables(section).found
     assert len(tables) == 2  # figures, differences
@@ -386,15 +386,15 @@ def test_the_table_can_be_read_without_seeing_it(told: tuple) -> None:
             assert [(tag, scope) for tag, scope, _ in line] == [("th", "row")] + [("td", None)] * (len(head) - 1)
     shown = {"".join(line[0][2]): ["".join(cell[2]) for cell in line] for line in tables[0]["lines"]}
     assert list(shown) == ["evaluation model", "gpt", "ours (ours)", "base", "lazy", "pairs: correctness"]
-    assert shown["gpt"][1:5] == ["3 runs", f"{100 * row_of(told[0]['table2'], 'gpt')['valid']:.0f} %", "N/A", "N/A"]
-    cell = row_of(told[0]["table2"], "base")["cells"]["triple_accuracy"]
+    assert shown["gpt"][1:5] == ["3 runs", f"{100 * row_of(reported[0]['table2'], 'gpt')['valid']:.0f} %", "N/A", "N/A"]
+    cell = row_of(reported[0]["table2"], "base")["cells"]["triple_accuracy"]
     mean = cell["mean"]
     value, low, high, sd = (f"{100 * each:.2f}" for each in (mean["value"], mean["low"], mean["high"], cell["sd"]))
     assert shown["base"][-1] == f"{value} ± {sd}{cell['mark']} [{low}, {high}]"
 
 
-def test_the_caption_says_what_the_papers_says_and_how_the_tests_were_made(told: tuple) -> None:
-    found, page = told
+def test_the_caption_says_what_the_papers_says_and_how_the_tests_were_made(reported: tuple) -> None:
+    found, page = reported
     icc = found["people"]["reliability"]["mean of the criteria"]
     assert "In this table * is p < 0.001, † p < 0.01, § p < 0.05. For ours: the correlation with people" in page
     assert "The tests are t-tests, two-sided and paired" in page
@@ -433,7 +433,7 @@ def test_judges_can_be_chosen_with_their_trainings(study: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "message"),
     [
         (
             ["--compare_to", "mine"],
@@ -447,8 +447,8 @@ def test_judges_can_be_chosen_with_their_trainings(study: Path, tmp_path: Path) 
         (["--teacher_verdicts", "pairs"], "pairs: no valid verdict with a rationale on any case"),
     ],
 )
-def test_unknown_names_get_one_line(more: list[str], told: str, study: Path, tmp_path: Path) -> None:
-    assert told in error_line(report(study, tmp_path / "out", "--ratings", study / "ratings.jsonl", *more))
+def test_unknown_names_get_one_line(more: list[str], message: str, study: Path, tmp_path: Path) -> None:
+    assert message in error_line(report(study, tmp_path / "out", "--ratings", study / "ratings.jsonl", *more))
     assert not (tmp_path / "out").exists()
 
 
