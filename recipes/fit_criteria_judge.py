@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from automedeval.cli import TableArguments, parse, run
+from automedeval.cli import parse, run
 from automedeval.judges.criteria import fit, read_support
 from automedeval.metrics.embedding import sentences
 from automedeval.models.arguments import EncoderArguments
@@ -21,7 +21,7 @@ NEAR = 0.65
 
 
 @dataclass
-class FitArguments(TableArguments):
+class FitArguments:
     """The statements."""
 
     cases: str = field(metadata={"help": "cases with criteria and references"})
@@ -32,26 +32,21 @@ def main() -> None:
     """Take the sentences that say a statement out of its reference, and measure the support of what is left."""
     args, encoder_args = parse((FitArguments, EncoderArguments), __doc__)
     encoder = encoder_args.load("cpu")
-    left_out = {case.id for case in read_cases(args.without, blank=args.blank)} if args.without else set()
-    cases = [
-        case
-        for case in read_cases(args.cases, 0, args.blank)
-        if case.id not in left_out and case.reference and case.criteria
-    ]
+    left_out = {case.id for case in read_cases(args.without)} if args.without else set()
+    cases = [case for case in read_cases(args.cases, 0) if case.id not in left_out and case.reference and case.criteria]
     unsaid = []
     for case in cases:
         said = sentences(case.reference)
-        texts = [each.criterion for each in case.criteria]
-        vectors = encoder.encode([*said, *texts])
+        vectors = encoder.encode([*said, *(each.criterion for each in case.criteria)])
         near = vectors[len(said) :] @ vectors[: len(said)].T
         for criterion, cosines in zip(case.criteria, near):
             rest = [each for each, cosine in zip(said, cosines) if cosine <= NEAR and cosine < cosines.max()]
             if rest:
                 responses = (Response("reference", "\n".join(rest)),)
                 unsaid.append((replace(case, criteria=(criterion,), responses=responses), 0))
-    found = [value for own in read_support(unsaid, encoder) for value in own if not np.isnan(value)]
-    even, slope = fit(found)
-    print(f"{len(cases)} cases, {len(found)} statements taken out: EVEN {even:.3f}, SLOPE {slope:.1f}")
+    support = [value for values in read_support(unsaid, encoder) for value in values if not np.isnan(value)]
+    even, slope = fit(support)
+    print(f"{len(cases)} cases, {len(support)} statements taken out: EVEN {even:.3f}, SLOPE {slope:.1f}")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 
 from huggingface_hub import HfApi, get_token
@@ -31,6 +32,7 @@ from automedeval.rubrics.published import files_to_publish, rubric_to_publish
 
 METRIC_FOLDER = Path(automedeval.__file__).parent / "metrics" / "rationale_score"
 ANNOTATE = Path(__file__).parent / "annotate.py"
+MODEL_CARD = Path(__file__).parents[1] / "model_card.md"  # the hand-written card, with markers
 
 
 @dataclass
@@ -41,13 +43,11 @@ class PublishArguments:
     repo: str | None = field(default=None, metadata={"help": "ORG/NAME on the Hub; created if it does not exist"})
     folder: str | None = field(
         default=None,
-        metadata={
-            "help": "folder to publish, or page to write; or the second argument (default for metric: the packaged one)"
-        },
+        metadata={"help": "folder of a dataset or model, or page to write; or the second argument"},
     )
     study: str | None = field(default=None, metadata={"help": "page: the study's .yaml"})
     public: bool = field(
-        default=False, metadata={"help": "make the repository public; a private one with another past is refused"}
+        default=False, metadata={"help": "make a public repository; one that is private already is refused"}
     )
     dry_run: bool = field(default=False, metadata={"help": "list all files with their sizes, and send nothing"})
     prune: bool = field(
@@ -63,7 +63,6 @@ class PublishArguments:
 class CardArguments:
     """Model: content of its card besides the records in the folder."""
 
-    card: str = field(default="model_card.md", metadata={"help": "model: the hand-written card, with markers"})
     card_output: str | None = field(default=None, metadata={"help": "model: also write the filled card here"})
     agreement: str | None = field(default=None, metadata={"help": "model: agreement.json of recipes/report.py"})
     judge: str | None = field(default=None, metadata={"help": "model: its name in agreement.json"})
@@ -77,13 +76,10 @@ class CardArguments:
         default=None,
         metadata={"help": "model: its rubric's .yaml, unless it is a packaged one; it goes out with its template"},
     )
-    watts: float | None = field(
-        default=None, metadata={"help": "model: power of the training machine, for the energy of the logged hours"}
-    )
 
 
 def main() -> None:
-    """Check all files, list them, push them in one commit and verify it; a page is written first."""
+    """Check all files, list them, and push them in one commit; a page is written first."""
     args, about = parse((PublishArguments, CardArguments), __doc__, positional(sys.argv[1:]))
     check_arguments(args, about)
     parcel = parcel_of(args, about)
@@ -117,12 +113,9 @@ def main() -> None:
 
 def positional(words: Sequence[str]) -> list[str]:
     """Return a command line with --kind and --folder in front of its first words that are not options."""
-    found = []
-    for option, word in zip(("--kind", "--folder"), words):
-        if word.startswith("-"):
-            break
-        found += [option, word]
-    return [*found, *words[len(found) // 2 :]]
+    named = list(takewhile(lambda word: not word.startswith("-"), words[:2]))
+    options = [part for pair in zip(("--kind", "--folder"), named) for part in pair]
+    return [*options, *words[len(named) :]]
 
 
 def check_arguments(args: PublishArguments, about: CardArguments) -> None:
@@ -142,12 +135,14 @@ def check_arguments(args: PublishArguments, about: CardArguments) -> None:
         for name, value in vars(CardArguments()).items():
             if getattr(about, name) != value:
                 raise RecordError(f"--{name} belongs to a model, not to a {args.kind}")
-    if about.watts is not None and not about.watts > 0:
-        raise RecordError(f"--watts must be above 0, not {about.watts}")
-    if args.folder is None and args.kind != PAGE:
-        if args.kind != METRIC:
-            raise RecordError(f"which {args.kind}? `python recipes/publish.py {args.kind} FOLDER --repo ORG/NAME`")
+    if args.kind == METRIC:
+        if args.folder is not None or args.repo.split("/")[1] != METRIC_FOLDER.name:
+            raise RecordError(
+                f"a metric is the packaged one, --repo ORG/{METRIC_FOLDER.name}: evaluate.load wants its name"
+            )
         args.folder = str(METRIC_FOLDER)
+    if args.folder is None and args.kind != PAGE:
+        raise RecordError(f"which {args.kind}? `python recipes/publish.py {args.kind} FOLDER --repo ORG/NAME`")
 
 
 def parcel_of(args: PublishArguments, about: CardArguments) -> Parcel:
@@ -165,9 +160,6 @@ def parcel_of(args: PublishArguments, about: CardArguments) -> Parcel:
     elif (folder / CARD).is_file():  # its example names the local folder
         example = r'(load_dataset|evaluate\.load)\("[^"\n]*"\)'
         card = re.sub(example, rf'\1("{args.repo}")', read_text(folder / CARD))
-    module = args.repo.split("/")[1] + ".py"
-    if args.kind == METRIC and folder.is_dir() and not (folder / module).is_file():
-        raise RecordError(f"--repo {args.repo}: evaluate.load looks for {module} there, and {folder} has none")
     return pack(folder, args.kind, card, args.public, args.annotators_are_pseudonyms, extra)
 
 
@@ -177,12 +169,10 @@ def filled_card(folder: Path, repo: str, about: CardArguments) -> str:
 
     if not folder.is_dir():
         raise RecordError(f"{folder}: no such folder")
-    result = read_result(about.agreement) if about.agreement else None
-    audit = read_result(about.audit) if about.audit else None
-    given = {name: getattr(about, name) for name in ("base_model", "judge", "watts")}
-    card = fill_card(
-        read_text(Path(about.card)), folder, CardInputs(repo, datasets=tuple(about.datasets), **given), result, audit
-    )
+    result = read_result(about.agreement, "judges", "cases", "settings") if about.agreement else None
+    audit = read_result(about.audit, "headline", "thresholds", "judge") if about.audit else None
+    inputs = CardInputs(repo, about.base_model, tuple(about.datasets), about.judge)
+    card = fill_card(read_text(MODEL_CARD), folder, inputs, result, audit)
     if about.card_output:
         Path(about.card_output).write_text(card, encoding="utf-8", newline="\n")
     return card

@@ -223,7 +223,7 @@ def test_report_reports_on_five_cases_of_two_physicians(tmp_path: Path, opened, 
     told = {(line["annotator"], line["case_id"], line["model"]): line["score"] for line in lines}
     assert {key: told[key] for key in given} == given
     options = ["--verdicts", SAMPLE / "verdicts.jsonl", "--cases", SAMPLE / "train_cases.jsonl", "--baselines", "false"]
-    options += ["--resamples", 200, "--html_cases", 2, "--output", tmp_path / "report"]
+    options += ["--resamples", 200, "--output", tmp_path / "report"]
     options += ["--ratings", tmp_path / "out" / "ratings.jsonl"]
     options += ["--verdict_ratings", tmp_path / "out" / "verdict_ratings.jsonl"]
     options += ["--preferences", tmp_path / "out" / "preferences.jsonl"]

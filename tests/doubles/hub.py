@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
-PAGE = 2  # commits in one answer
 LARGE = (".safetensors", ".parquet")  # what the Hub keeps by LFS whatever its size
 WRITER, READER = "a-token-that-writes", "a-token-that-reads"
 MIME = {"bytes": "application/octet-stream", "json": "application/json"}
@@ -301,15 +300,11 @@ class HubDouble:
 
     def _api(self, repo: Repo, rest: str, token: str | None, handler: Any, query: dict, body: bytes) -> tuple:
         parts = rest.strip("/").split("/")
-        if parts[0] in ("preupload", "commit", "settings"):
+        if parts[0] in ("preupload", "commit"):
             self._writable(repo, token)
         match [handler.command, *parts]:
             case ["GET", ""] | ["GET", "revision", _]:
                 return 200, self._info(repo, parts[-1] or "main"), {}
-            case ["GET", "refs"]:
-                return 200, self._refs(repo, query), {}
-            case ["GET", "commits", revision]:
-                return self._commits(repo, revision, int(query.get("p", ["0"])[0]))
             case ["GET", "tree", revision, *folder]:
                 found = list(self._tree(repo.at(revision), "/".join(folder), query.get("recursive", [""])[0]))
                 if folder and not found:
@@ -324,9 +319,6 @@ class HubDouble:
                 return 200, {"files": [_mode(each, repo.at(revision)) for each in json.loads(body)["files"]]}, {}
             case ["POST", "commit", "main"]:
                 return self._commit(repo, [json.loads(line) for line in body.splitlines()])
-            case ["PUT", "settings"]:
-                repo.private = json.loads(body)["visibility"] == "private"
-                return 200, {}, {}
         raise Refusal(404, "no such page")
 
     def _info(self, repo: Repo, revision: str) -> dict[str, Any]:
@@ -335,24 +327,6 @@ class HubDouble:
         about = {"id": repo.name, "sha": name, "private": repo.private, "disabled": False, "gated": False}
         about |= {"siblings": [{"rfilename": path} for path in files], "tags": [], "downloads": 0, "likes": 0}
         return about | {"lastModified": "2026-01-01T00:00:00.000Z", "createdAt": "2026-01-01T00:00:00.000Z"}
-
-    def _refs(self, repo: Repo, query: dict) -> dict[str, list[dict[str, str]]]:
-        folders = {"heads": "branches", "tags": "tags", "convert": "converts"}
-        folders |= {"pr": "pullRequests"} if query.get("include_prs") else {}
-        found: dict[str, list[dict[str, str]]] = {kind: [] for kind in folders.values()}
-        for ref, commit in {"refs/heads/main": repo.head, **repo.refs}.items():
-            _, folder, name = ref.split("/", 2)
-            if folder in folders:
-                found[folders[folder]].append({"name": name, "ref": ref, "targetCommit": commit})
-        return found
-
-    def _commits(self, repo: Repo, revision: str, page: int) -> tuple:
-        repo.at(revision)
-        about = {"authors": [{"user": "somebody"}], "date": "2026-01-01T00:00:00.000Z", "message": ""}
-        found = [{"id": name, "title": title, **about} for name, title in zip(repo.revisions, repo.messages)][::-1]
-        link = f'<{self.url}/api/{repo.kind}s/{repo.name}/commits/{revision}?p={page + 1}>; rel="next"'
-        more = {"Link": link} if len(found) > (page + 1) * PAGE else {}
-        return 200, found[page * PAGE : (page + 1) * PAGE], more
 
     def _tree(self, files: dict[str, File], folder: str, recursive: str) -> Iterator[dict[str, Any]]:
         folders = set()

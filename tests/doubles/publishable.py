@@ -1,10 +1,11 @@
-"""Things to publish: a trained tiny judge with its record, results on the sample, and a small metric with its Space."""
+"""Things to publish: a trained tiny judge with its record, and results on the sample."""
 
 import json
 import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet
 from programs import SAMPLE, run_recipe
 
 from automedeval.models.checkpoints import Stage
@@ -21,35 +22,6 @@ RECORD: dict[str, Any] = {
     "precision": "computes in float32, weights in float32",
     "seconds": 5400.0,
 }
-METRIC = '''"""Share of words that two texts have in common, in place of the real metric."""
-
-import datasets
-import evaluate
-
-
-class RationaleScore(evaluate.Metric):
-    def _info(self):
-        columns = {"predictions": datasets.Value("string"), "references": datasets.Value("string")}
-        return evaluate.MetricInfo(
-            description="", citation="", inputs_description="", features=datasets.Features(columns)
-        )
-
-    def _compute(self, predictions, references):
-        pairs = [(set(one.split()), set(two.split())) for one, two in zip(predictions, references)]
-        return {"shares": [len(one & two) / len(one | two) for one, two in pairs]}
-'''
-SPACE = """---
-title: Rationale score
-sdk: gradio
-sdk_version: 6.0.0
-app_file: app.py
-tags:
-- evaluate
-- metric
----
-
-# Rationale score
-"""
 
 
 def stage(split: str, dataset: str = "instructions/tiny") -> Stage:
@@ -75,16 +47,15 @@ def sharded(model: Path, folder: Path) -> Path:
     return folder
 
 
-def metric(folder: Path) -> Path:
-    """Write a small metric with its Space; return its folder."""
-    folder.mkdir(parents=True)
-    for name, text in {f"{folder.name}.py": METRIC, "README.md": SPACE, "app.py": "", "requirements.txt": ""}.items():
-        (folder / name).write_text(text)
-    return folder
+def set_column(file: Path, name: str, values: list[Any]) -> None:
+    """Write other values into a column of a parquet file; a column that is not there is added."""
+    table = pyarrow.parquet.read_table(file)
+    rest = table.drop_columns([name] if name in table.column_names else [])
+    pyarrow.parquet.write_table(rest.append_column(name, pyarrow.array(values, pyarrow.string())), file)
 
 
-def agreement(folder: Path, judges: tuple[str, ...] = ("tiny",), **told: str) -> Path:
-    """Run `meta_evaluate` on made-up verdicts with the additional keys `told`; return its agreement.json."""
+def agreement(folder: Path, judges: tuple[str, ...] = ("tiny",)) -> Path:
+    """Run `automedeval report` on made-up verdicts; return its agreement.json."""
     cases = [json.loads(line) for line in (SAMPLE / "test_cases.jsonl").read_text().splitlines()]
     folder.mkdir(parents=True)
     for judge in judges:
@@ -93,9 +64,7 @@ def agreement(folder: Path, judges: tuple[str, ...] = ("tiny",), **told: str) ->
             count = len(case["responses"])
             verdict = {"case_id": case["id"], "judge": judge, "rubric": "automedeval@1", "order": list(range(count))}
             scores = [1 + (number + slot) % 5 for slot in range(count)]
-            lines.append(
-                json.dumps(verdict | {"valid": True, "scores": scores, "settings": "5e771265abcd"} | told) + "\n"
-            )
+            lines.append(json.dumps(verdict | {"valid": True, "scores": scores, "settings": "5e771265abcd"}) + "\n")
         (folder / f"{judge}.jsonl").write_text("".join(lines))
     done = run_recipe(
         "report", "--verdicts", *(folder / f"{judge}.jsonl" for judge in judges), "--cases",

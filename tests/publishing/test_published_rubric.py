@@ -21,7 +21,7 @@ from automedeval.rubrics import prompts, rubric
 from automedeval.rubrics.published import files_to_publish
 
 FAST = {"dtype": "float32", "device": "cpu", "max_new_tokens": 8}
-TOLD = ("--base_model", "some-org/base", "--datasets", "org/data")
+ABOUT = ("--base_model", "some-org/base", "--datasets", "org/data")
 TEMPLATE = (
     "{% block system %}You are a nurse of the night shift.{% endblock %}\n"
     "{% block user %}Who is kind? {{ question }}\n{% for each in responses %}{{ loop.index }}) {{ each }}\n{% endfor %}"
@@ -70,7 +70,7 @@ def test_a_reader_asks_in_the_words_of_the_rubric_that_was_published(tiny_model:
     name = own_rubric(tmp_path / "mine")
     folder = trained(tiny_model, tmp_path / "judge", rubrics=["night@1"])
     with HubDouble() as hub:
-        command = ("model", folder, "--repo", "org/judge", *TOLD, "--rubric", name)
+        command = ("model", folder, "--repo", "org/judge", *ABOUT, "--rubric", name)
         done = run_recipe("publish", *command, env=hub.environment(tmp_path / "writer"))
         assert done.returncode == 0, done.stderr
         shutil.rmtree(tmp_path / "mine")
@@ -143,7 +143,7 @@ def other_prompts(folder: Path, patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (changed("automedeval.jinja", "step by step", "at once"), "the rubric or its template was changed"),
         (changed("rubric.yaml", "version: 1", "version: 2"), r"is automedeval@2 .* published with automedeval@1"),
@@ -159,11 +159,13 @@ def other_prompts(folder: Path, patch: pytest.MonkeyPatch) -> None:
         ),
     ],
 )
-def test_other_words_are_one_line(tiny_model: Path, tmp_path: Path, monkeypatch, change: Callable, told: str) -> None:
+def test_other_words_are_one_line(
+    tiny_model: Path, tmp_path: Path, monkeypatch, change: Callable, message: str
+) -> None:
     folder = published(tiny_model, tmp_path / "judge", "automedeval")
     prompts._template.cache_clear()
     change(folder, monkeypatch)
-    with pytest.raises((RecordError, rubric.RubricError), match=told) as error:
+    with pytest.raises((RecordError, rubric.RubricError), match=message) as error:
         load_judge(str(folder), chat=FAST)
     assert len(str(error.value).splitlines()) == 1
     prompts._template.cache_clear()
@@ -195,6 +197,6 @@ def test_the_recipe_takes_the_judges_own_rubric(tiny_model: Path, tmp_path: Path
 
 def test_the_rubric_must_be_one_that_it_was_trained_for(tiny_model: Path, tmp_path: Path) -> None:
     folder = trained(tiny_model, tmp_path / "judge")
-    command = ("publish", "model", folder, "--repo", "org/judge", *TOLD, "--dry_run", "--rubric")
+    command = ("publish", "model", folder, "--repo", "org/judge", *ABOUT, "--dry_run", "--rubric")
     line = error_line(run_recipe(*command, own_rubric(tmp_path / "mine")))
     assert line.endswith("is night@1; it was trained for automedeval@1")

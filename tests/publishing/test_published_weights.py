@@ -11,7 +11,7 @@ from programs import SAMPLE, error_line, run_recipe
 
 from automedeval.models.checkpoints import file_digests, fingerprint, fingerprints
 
-TOLD = ("--base_model", "some-org/base", "--datasets", "org/data", "--dry_run")
+ABOUT = ("--base_model", "some-org/base", "--datasets", "org/data", "--dry_run")
 
 
 def test_several_fingerprints_are_those_of_each(tiny_model: Path) -> None:
@@ -30,17 +30,19 @@ def test_a_report_is_published_with_the_weights_that_it_is_about(tiny_model: Pat
         done = run_recipe("judge", "--judge", f"{kind}{folder}", "--judge_name", folder.name, *asked)
         assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in (verdicts / "verdicts.jsonl").read_text().splitlines()]
-    told = {line["judge"]: line["checkpoint"] for line in lines}
-    assert told == {folder.name: fingerprint(folder, []) for folder in (ours, other)}
+    checkpoints = {line["judge"]: line["checkpoint"] for line in lines}
+    assert checkpoints == {folder.name: fingerprint(folder, []) for folder in (ours, other)}
 
     ratings = ("--ratings", SAMPLE / "test_ratings.jsonl", "--limit", 3, "--resamples", 100)
     done = run_recipe("report", "--verdicts", verdicts, "--cases", cases, *ratings, "--output", report)
     assert done.returncode == 0, done.stderr
     results, card = report / "agreement.json", tmp_path / "card.md"
-    command = ("model", ours, "--repo", "org/judge", *TOLD, "--agreement", results, "--card_output", card)
+    command = ("model", ours, "--repo", "org/judge", *ABOUT, "--agreement", results, "--card_output", card)
     done = run_recipe("publish", *command, "--judge", "ours")
     assert done.returncode == 0, done.stderr
-    assert f"its weights alone: `{told['ours']}`" in card.read_text()
+    assert f"its weights alone: `{checkpoints['ours']}`" in card.read_text()
     line = error_line(run_recipe("publish", *command, "--judge", "other"))
-    assert re.search(rf"other was measured on the checkpoint {told['other']}, and .*ours is {told['ours']}", line)
+    assert re.search(
+        rf"other was measured on the checkpoint {checkpoints['other']}, and .*ours is {checkpoints['ours']}", line
+    )
     assert line.endswith("--judge ours was measured on it")

@@ -9,14 +9,14 @@ import pyarrow.parquet
 import pytest
 from doubles.clean_machine import install, load_back
 from doubles.dataset_study import PLAN, Study
-from doubles.hub import WRITER, Fault, File, HubDouble, Repo
+from doubles.hub import WRITER, HubDouble, Repo
 from doubles.publishable import agreement, sharded, trained
 from doubles.tiny_bart import build_bart, build_roberta
 from doubles.tiny_dataset import build_instructions
 from programs import ROOT, error_line, run_recipe
 
 RUBRIC = ("rubric.yaml", "automedeval.jinja", "published.json")
-TOLD = ("--base_model", "some-org/base", "--datasets", "org/instructions")
+ABOUT = ("--base_model", "some-org/base", "--datasets", "org/instructions")
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_what_was_pushed_comes_back_where_there_is_no_source_tree(
     done = publish(hub, tmp_path, "dataset", dataset, "--repo", "org/instructions")
     rows = hub.repos["dataset", "org/instructions"]
     assert pushed(done) == f"pushed {hub.url}/datasets/org/instructions at {rows.head}"
-    done = publish(hub, tmp_path, "model", checkpoint, "--repo", "org/judge", *TOLD, "--agreement", results)
+    done = publish(hub, tmp_path, "model", checkpoint, "--repo", "org/judge", *ABOUT, "--agreement", results)
     judge = hub.repos["model", "org/judge"]
     assert pushed(done) == f"pushed {hub.url}/org/judge at {judge.head}"
     done = publish(hub, tmp_path, "metric", "--repo", "org/rationale_score", "--public", "true")
@@ -121,7 +121,7 @@ def test_no_path_of_this_machine_goes_out(hub: HubDouble, tiny_model: Path, tmp_
     results = json.loads(agreement(home / "results").read_text())
     results["cases"]["file"] = "/home/a.name/cases.jsonl"
     (home / "agreement.json").write_text(json.dumps(results))
-    command = ("model", judge, "--repo", "org/judge", *TOLD, "--agreement", home / "agreement.json")
+    command = ("model", judge, "--repo", "org/judge", *ABOUT, "--agreement", home / "agreement.json")
     pushed(publish(hub, tmp_path, *command))
     for repo, folder in ((hub.repos["dataset", "org/data"], study.output), (hub.repos["model", "org/judge"], judge)):
         sent, here = contents(repo), files(folder)
@@ -130,8 +130,12 @@ def test_no_path_of_this_machine_goes_out(hub: HubDouble, tiny_model: Path, tmp_
         untouched = {path for path, text in here.items() if b"a.name" not in text and path != "README.md"}
         assert all(sent[path] == here[path] for path in untouched)
     sent = contents(hub.repos["model", "org/judge"])
-    told = json.loads(sent["training/record.json"])
-    assert (told["start"], told["arguments"]["output_dir"], told["history"][0]["dataset"]) == ("base", "judge", "data")
+    record = json.loads(sent["training/record.json"])
+    assert (record["start"], record["arguments"]["output_dir"], record["history"][0]["dataset"]) == (
+        "base",
+        "judge",
+        "data",
+    )
     assert b"| stage1 | data, `abcdef012345` |" in sent["README.md"]
     run = json.loads(contents(hub.repos["dataset", "org/data"])["run.json"])
     assert run["arguments"]["cases"] == ["made-up=cases.jsonl"]
@@ -183,105 +187,19 @@ def test_the_same_push_again_adds_no_commit_and_a_changed_one_adds_one(
     assert ("dropped.jsonl" in repo.files, len(repo.revisions)) == (False, 4)
 
 
-def test_a_public_repository_takes_no_private_push_and_opens_last(
-    hub: HubDouble, checkpoint: Path, tmp_path: Path
-) -> None:
-    command = ("model", checkpoint, "--repo", "org/judge", *TOLD)
-    pushed(publish(hub, tmp_path, *command, "--public", "true"))
-    repo = hub.repos["model", "org/judge"]
-    assert not repo.private
-    assert hub.requests[-1] == ("PUT", "/api/models/org/judge/settings")
-    before = list(repo.revisions)
-    line = error_line(publish(hub, tmp_path, *command, "--watts", "65"))
-    assert "org/judge: is public; --public true pushes there" in line
-    assert list(repo.revisions) == before
-
-
-# --- opening a private repository -------------------------------------------------------------------------------------
-
-OPEN = ("--public", "true")
-
-
-def refused(hub: HubDouble, home: Path, repo: Repo, *command: object) -> str:
-    """Return the line of a push that is refused; nothing was sent, and the repository is as it was."""
-    before, asked = (dict(repo.revisions), repo.private), len(hub.requests)
-    line = error_line(publish(hub, home, *command))
-    assert {method for method, _ in hub.requests[asked:]} <= {"GET", "HEAD"}
-    assert (dict(repo.revisions), repo.private) == before
-    return line
-
-
-def open_rows(folder: Path) -> Path:
-    """Write a data set whose rows may be public; return its folder."""
-    build_instructions(folder, {"stage1": 1, "test": 1})
-    for file in folder.glob("*.parquet"):
-        table = pyarrow.parquet.read_table(file)
-        place = table.column_names.index("license")
-        pyarrow.parquet.write_table(table.set_column(place, "license", [["cc-by-4.0"] * len(table)]), file)
-    return folder
-
-
-def test_a_repository_with_another_past_is_not_opened(hub: HubDouble, tmp_path: Path) -> None:
-    folder = open_rows(tmp_path / "data")
-    command = ("dataset", folder, "--repo", "org/data")
-    (folder / "notes.txt").write_text("Ward 7, Mrs. X.")
-    pushed(publish(hub, tmp_path, *command))
-    repo = hub.repos["dataset", "org/data"]
-    (folder / "notes.txt").unlink()
-    line = refused(hub, tmp_path, repo, *command, *OPEN, "--prune", "true")
-    assert f"org/data: is private, and its revision {repo.head[:8]}" in line
-    assert "holds another notes.txt than is published now" in line
-    assert line.endswith("publish to a new one: another --repo")
-    pushed(publish(hub, tmp_path, *command, "--prune", "true"))  # privately it goes on
-    for _ in range(3):  # further pages of commits, the newest of which hold what is published
-        repo.commit(dict(repo.files), "again")
-    assert "holds another notes.txt" in refused(hub, tmp_path, repo, *command, *OPEN)
-    pushed(publish(hub, tmp_path, "dataset", folder, "--repo", "org/new", *OPEN))
-    assert not hub.repos["dataset", "org/new"].private
-
-
-def test_a_changed_file_is_a_past_too_also_a_large_one(hub: HubDouble, tmp_path: Path) -> None:
-    for name in ("README.md", "test.parquet"):
-        folder = open_rows(tmp_path / name)
-        command = ("dataset", folder, "--repo", f"org/{name}")
-        pushed(publish(hub, tmp_path, *command))
-        if name == "README.md":
-            (folder / name).write_text((folder / name).read_text().replace("\n# ", "\n# A "))
-        else:
-            shutil.copy(folder / "stage1.parquet", folder / name)
-        repo = hub.repos["dataset", f"org/{name}"]
-        assert f"holds another {name} than" in refused(hub, tmp_path, repo, *command, *OPEN)
-
-
-@pytest.mark.parametrize("ref", ["refs/heads/old", "refs/tags/v1", "refs/pr/1", "refs/convert/parquet"])
-def test_squashing_leaves_refs_and_they_are_a_past(hub: HubDouble, tmp_path: Path, ref: str) -> None:
-    folder = open_rows(tmp_path / "data")
-    pushed(publish(hub, tmp_path, "dataset", folder, "--repo", "org/data"))
-    repo = hub.repos["dataset", "org/data"]
-    files = dict(repo.files)
-    repo.refs[ref] = repo.head
-    repo.revisions.clear()  # as squashing does: one commit, with the files of the last
-    repo.messages.clear()
-    repo.commit(files, "Super-squash branch 'main'")
-    line = refused(hub, tmp_path, repo, "dataset", folder, "--repo", "org/data", *OPEN)
-    assert f"org/data: is private and has {ref}: what is in there becomes public with the repository" in line
-
-
-def test_what_was_pushed_privately_is_opened_as_it_is(hub: HubDouble, tmp_path: Path) -> None:
-    command = ("dataset", open_rows(tmp_path / "data"), "--repo", "org/data")
-    commit = pushed(publish(hub, tmp_path, *command))
-    repo = hub.repos["dataset", "org/data"]
-    hub.faults = [Fault("PUT", "/settings", 503, times=9)]
-    assert "not pushed: the Hub failed" in error_line(publish(hub, tmp_path, *command, *OPEN))
-    assert repo.private
-    hub.faults = []
-    assert pushed(publish(hub, tmp_path, *command, *OPEN)) == commit
-    assert (repo.private, len(repo.revisions)) == (False, 2)
-
-
-def test_a_space_is_made_with_a_card_of_the_hub_and_opens(hub: HubDouble, tmp_path: Path) -> None:
-    pushed(publish(hub, tmp_path, "metric", "--repo", "org/rationale_score"))
-    repo = hub.repos["space", "org/rationale_score"]
-    repo.revisions[next(iter(repo.revisions))]["README.md"] = File(b"---\ntitle: a title\n---\n", False)
-    pushed(publish(hub, tmp_path, "metric", "--repo", "org/rationale_score", *OPEN))
-    assert not repo.private
+def test_a_repository_keeps_its_visibility(hub: HubDouble, checkpoint: Path, tmp_path: Path) -> None:
+    for name, public in (("org/open", "true"), ("org/closed", "false")):
+        command = ("model", checkpoint, "--repo", name, *ABOUT, "--public")
+        pushed(publish(hub, tmp_path, *command, public))
+        repo = hub.repos["model", name]
+        assert repo.private == (public == "false")
+        before, asked = dict(repo.revisions), len(hub.requests)
+        other = "false" if public == "true" else "true"
+        line = error_line(publish(hub, tmp_path, *command, other, "--judge", "other"))
+        assert (
+            f"{name}: is public; --public true pushes there"
+            if public == "true"
+            else f"{name}: is private; publish to a new"
+        ) in line
+        assert {method for method, _ in hub.requests[asked:]} <= {"GET", "HEAD"}
+        assert (dict(repo.revisions), repo.private) == (before, public == "false")

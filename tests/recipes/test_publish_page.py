@@ -151,7 +151,7 @@ TOKEN = "hf_" + "a1B2" * 8
         ((), "study.yaml: names annotators; if these are pseudonyms, set --annotators_are_pseudonyms true"),
         ((*NAMES, "--public", "true"), "a page must be private"),
         ((*NAMES, "--repo", "nowhere"), "--repo must be ORG/NAME"),
-        ((*NAMES, "--watts", "65"), "--watts belongs to a model, not to a page"),
+        ((*NAMES, "--judge", "mine"), "--judge belongs to a model, not to a page"),
     ],
 )
 def test_what_must_not_go_out_is_refused(study: Path, tmp_path: Path, more: tuple, message: str) -> None:
@@ -220,12 +220,12 @@ def test_the_folder_serves_the_study_with_its_own_libraries_and_code_alone(study
         stderr=subprocess.STDOUT,
     )  # fmt: skip
     try:
-        told = ""
-        while "stop with" not in told:
+        printed = ""
+        while "stop with" not in printed:
             line = server.stdout.readline()
-            assert line, told
-            told += line
-        links = re.findall(rf"(http://127.0.0.1:{port})/invitation/(\S+)", told)
+            assert line, printed
+            printed += line
+        links = re.findall(rf"(http://127.0.0.1:{port})/invitation/(\S+)", printed)
         assert len(links) == len(ANNOTATORS)
         for _ in range(100):
             try:

@@ -100,8 +100,8 @@ def test_without_an_encoder_a_note_says_what_is_left_out(tmp_path: Path, monkeyp
     ]
     assert "no checkpoint at models/nowhere" in error_line(meta_evaluate(*given, "--encoder", "models/nowhere"))
     named = write(tmp_path / "named.jsonl", agreeing_verdicts(QUESTION))
-    told = error_line(meta_evaluate(*given[2:], "--verdicts", named))
-    assert f"a judge cannot be called {QUESTION!r} in a report" in told
+    line = error_line(meta_evaluate(*given[2:], "--verdicts", named))
+    assert f"a judge cannot be called {QUESTION!r} in a report" in line
 
 
 def test_without_sentence_transformers_a_note_names_what_to_install(

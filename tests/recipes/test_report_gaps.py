@@ -71,25 +71,6 @@ def test_pairs_without_the_baseline_were_not_asked_and_are_not_wrong(tmp_path):
     assert judge["valid_rate"]["value"] == pytest.approx(23 / 24)
 
 
-def test_missing_verdicts_are_wrong_whatever_the_models_are_called(tmp_path):
-    cases = named("k", {m: m + "{n}" for m in "abc"}, 10)
-    found = study(tmp_path, cases, [verdict(case, [5, 3, 1]) for case in cases[:5]], liked(cases))
-    echo = found["judges"]["echo"]
-    assert (echo["concordance"]["value"], echo["concordance"]["n"]) == (0.5, 30)
-    assert echo["valid_rate"]["value"] == 0.5
-
-
-def test_a_judge_of_two_models_is_compared_on_their_pairs_alone(tmp_path):
-    cases = named("k")
-    verdicts = [verdict(case, [5, 3, None], order=[0, 1], expected_scores=None) for case in cases]
-    found = study(tmp_path, cases, verdicts, liked(cases, raters=2))
-    echo = found["judges"]["echo"]
-    assert (echo["concordance"]["value"], echo["concordance"]["n"]) == (1.0, 12)
-    both = echo["against_the_other_raters"]
-    assert [(both[name]["value"], both[name]["n"]) for name in ("judge", "one_rater")] == [(1.0, 24), (1.0, 24)]
-    assert all(each["concordances"][1]["n"] == 12 for each in found["comparisons"])
-
-
 def test_where_there_is_no_reference_rouge_is_not_asked(tmp_path):
     cases = [case | ({"reference": case["responses"][0]["text"]} if n % 2 else {}) for n, case in enumerate(named("k"))]
     found = study(tmp_path, cases, [verdict(case, [5, 3, 1]) for case in cases], liked(cases))
@@ -125,22 +106,6 @@ def test_a_judge_that_orders_nothing_is_not_said_to_order(tmp_path):
     assert rates == dict.fromkeys("abc", 0.5), "ties are comparisons"
 
 
-def test_what_the_surer_half_is_worth_is_said(tmp_path):
-    cases = named("k", count=20)
-    # Wrong where its scores lie close together, right where they lie apart.
-    sure, unsure = (
-        {"scores": [5, 3, 1], "expected_scores": [4.9, 3, 1.1]},
-        {"scores": [3, 3, 3], "expected_scores": [2.9, 3, 3.1]},
-    )
-    verdicts = [verdict(case, [3, 3, 3]) | (sure if n < 10 else unsure) for n, case in enumerate(cases)]
-    found = study(tmp_path, cases, verdicts, liked(cases))
-    assert "In the 10 cases of echo's highest confidence, 0 % of the pairs are in the wrong order" in found["said"]
-    assert "in all 20 cases 50 %." in found["said"]
-    # One that is equally sure of all has no surer half.
-    found = study(tmp_path, cases, [verdict(case, [3, 3, 3]) | unsure for case in cases], liked(cases))
-    assert "confidence" not in found["said"]
-
-
 def test_the_order_of_the_files_changes_nothing(tmp_path):
     before = evaluate(tmp_path, agreeing_verdicts(), "--ratings", RATINGS)["judges"]
     cases = write(tmp_path / "c.jsonl", read(CASES)[::-1])
@@ -155,55 +120,6 @@ def test_the_order_of_the_files_changes_nothing(tmp_path):
             assert record[name] == pytest.approx(after[judge][name]) if record[name]["value"] is None else True
             for part in ("value", "low", "high"):
                 assert record[name][part] == pytest.approx(after[judge][name][part], abs=1e-9)
-
-
-def test_habits_of_a_criterion_are_its_own(tmp_path):
-    verdicts = pairwise_verdicts()
-    for each in verdicts:
-        each["choices"]["harmfulness"] = each["pair"][0]
-    swapped = [dict(each, order=each["order"][::-1], choices=dict(each["choices"])) for each in verdicts]
-    for each in swapped:
-        each["choices"]["harmfulness"] = each["pair"][1]  # always the one shown first
-    judges = evaluate(tmp_path, verdicts + swapped)["judges"]
-    assert judges["pairs: correctness"]["order_consistency"]["value"] == 1
-    assert judges["pairs: harmfulness"]["order_consistency"]["value"] == 0
-    assert judges["pairs: harmfulness"]["slots"][0]["value"] == pytest.approx(-0.5)  # named worse where shown first
-    assert judges["pairs: correctness"]["usage"] == judges["pairs: harmfulness"]["usage"] == {}
-
-
-def test_people_who_rated_a_part_prefer_longer_responses_there(tmp_path):
-    cases = [
-        {
-            "id": f"n{n}",
-            "question": "Why?",
-            "responses": [{"model": m, "text": "w " * w} for m, w in (("a", 1), ("b", 9))],
-        }
-        for n in range(10)
-    ]
-    ratings = [
-        {"case_id": case["id"], "model": model, "annotator": "r", "criterion": "overall", "score": score}
-        for case in cases[:4]
-        for model, score in (("a", 2), ("b", 5))
-    ]
-    found = study(tmp_path, cases, [verdict(case, [3, 4], expected_scores=None) for case in cases], ratings)
-    people, judge = found["people"]["prefers_longer"], found["judges"]["echo"]["prefers_longer"]
-    assert (people["value"], people["n"]) == (1.0, 4)
-    assert (judge["value"], judge["n"]) == (1.0, 10)
-
-
-def test_a_judge_of_pairs_without_a_valid_verdict_was_asked_about_its_own_pairs_alone(tmp_path):
-    cases = named("k")
-    pairs = [
-        {
-            "case_id": case["id"], "judge": "echo", "rubric": "medical_pairwise@1", "order": [0, other], "valid": False,
-            "pair": ["a", "bc"[other - 1]], "error": "no JSON",
-        }
-        for case in cases
-        for other in (1, 2)
-    ]  # fmt: skip
-    judge = study(tmp_path, cases, pairs, liked(cases))["judges"]["echo"]
-    assert (judge["verdicts"], judge["valid_rate"]["value"]) == (24, 0)
-    assert (judge["concordance"]["value"], judge["concordance"]["n"]) == (0, 24)  # b and c were never compared
 
 
 def test_scores_are_read_as_choices_the_way_a_criterion_goes(tmp_path):

@@ -53,7 +53,6 @@ BAD_VERDICTS = {
         "'criterion_scores.fluency' must hold numbers, not '3'",
     ),
     "huge": ([GOOD | {"rubric": "own@1", "scores": [1, 2, 10**400]}], "must be a number from"),
-    "infinite": ('{"case_id": "x", "judge": "j"', "not JSON"),
     "a pair of one": ([pairwise_verdicts()[0] | {"pair": ["rowan-7b", "rowan-7b"]}], "does not name the two models"),
     "an unknown criterion": (
         [pairwise_verdicts()[0] | {"choices": {"nonsense": "tie"}}],

@@ -1,7 +1,6 @@
 """recipes/report.py --preferences: shares worked by hand, intervals, the figure, and faults by file and line."""
 
 import re
-from collections import Counter
 
 import pytest
 from doubles.agreement_study import CASES, FAST, agreeing_verdicts, evaluate, meta_evaluate, read, write
@@ -12,14 +11,8 @@ JUDGES = ["echo", "other"]
 
 
 def preference(case_id: str, choice: str, annotator: str = "anna", criterion: str = "overall", **more) -> dict:
-    return {
-        "case_id": case_id,
-        "judges": JUDGES,
-        "annotator": annotator,
-        "criterion": criterion,
-        "choice": choice,
-        **more,
-    }
+    about = {"case_id": case_id, "judges": JUDGES, "annotator": annotator}
+    return about | {"criterion": criterion, "choice": choice} | more
 
 
 def clear() -> list[dict]:
@@ -82,7 +75,6 @@ def test_more_than_two_judges_and_a_few_other_cases(tmp_path):
     assert [each["judges"] for each in found["preferences"]] == [JUDGES, ["third", "echo"]]
     assert found["preferences"][1]["criteria"]["overall"]["first"]["value"] == 1
     assert any("preferences: 1 left out" in note for note in found["notes"])
-    assert Counter(record["choice"] for record in records) == {"tie": 11, "third": 5}
 
 
 GOOD = preference(IDS[0], "echo")

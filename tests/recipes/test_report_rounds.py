@@ -9,7 +9,6 @@ from doubles.agreement_study import (
     CASES,
     FAST,
     RATINGS,
-    agreeing_verdicts,
     meta_evaluate,
     pairwise_verdicts,
     right_verdicts,
@@ -69,7 +68,6 @@ def test_three_rounds_are_followed_and_forecast(tmp_path):
     assert "three rounds fit exactly" in forecast["no_interval"]
     assert f"its limit is {100 * curve.a:.2f} %." in page
     assert "three rounds fit exactly" in page
-    assert "Table 5" not in page
     assert '<h2 id="rounds">Rounds</h2>' in page
     assert "Rounds of introspection" in page
     assert "The curve has no interval: three rounds fit exactly" in done.stdout
@@ -97,32 +95,12 @@ def test_five_rounds_have_intervals(tmp_path):
 
 
 def test_two_rounds_are_too_few_and_it_is_said(tmp_path):
-    done = judge_rounds(tmp_path, "--ratings", RATINGS, "--series", rounds=2)
+    done = judge_rounds(tmp_path, "--ratings", RATINGS, rounds=2)
     found, page = outcome(tmp_path, done)
     assert found["rounds"]["forecast"] == {"reason": "too few rounds for a forecast"}
     assert "There is no forecast for further rounds: too few rounds for a forecast." in done.stdout
     assert "too few rounds for a forecast" in page
     assert "fitted curve" not in page
-    assert "Agreement over the series" in page
-
-
-def test_the_papers_rounds_stand_beside_only_when_asked_for(tmp_path):
-    _, page = outcome(tmp_path, judge_rounds(tmp_path, "--ratings", RATINGS, "--paper_table"))
-    assert "44.61, 47.13, 48.65 % at rounds 0, 1, 2" in page
-    assert "other cases and other physicians" in page
-    assert "47.13 %" in page  # the numbers of the figure
-    assert "the paper's Table 5" in page
-    assert page.count("<svg") == page.count("</svg>")
-
-
-def test_without_rounds_there_is_no_section(tmp_path):
-    file = write(tmp_path / "v.jsonl", agreeing_verdicts())
-    done = meta_evaluate(
-        "--verdicts", file, "--cases", CASES, "--ratings", RATINGS, "--output", tmp_path / "out", *FAST, "--paper_table"
-    )
-    found, page = outcome(tmp_path, done)
-    assert "rounds" not in found
-    assert 'id="rounds"' not in page
 
 
 def test_judges_without_whole_scores_are_followed_by_expected_ones_all_alike(tmp_path):

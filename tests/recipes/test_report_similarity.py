@@ -70,7 +70,7 @@ def test_the_teacher_itself_has_no_figure(given: list, models: list, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "message"),
     [
         (["--teacher_verdicts", "nowhere.jsonl"], "nowhere.jsonl: No such file"),
         (["--bert_model", "models/nowhere"], "models/nowhere"),
@@ -78,7 +78,7 @@ def test_the_teacher_itself_has_no_figure(given: list, models: list, tmp_path: P
     ],
 )
 def test_what_cannot_be_compared_is_told_in_one_line(
-    given: list, models: list, tmp_path: Path, more: list[str], told: str
+    given: list, models: list, tmp_path: Path, more: list[str], message: str
 ) -> None:
-    assert told in error_line(run_recipe("report", *given, *models, *more))
+    assert message in error_line(run_recipe("report", *given, *models, *more))
     assert not (tmp_path / "out" / "report.html").exists()

@@ -1,4 +1,4 @@
-"""Check cards of the Hub: the kinds of repository, and the fields that each kind's card must have."""
+"""Check cards of the Hub: the kinds of repository, and the fields that the card of a model or a data set must have."""
 
 import re
 from collections.abc import Collection
@@ -12,8 +12,6 @@ CARD = "README.md"
 REQUIRED = {
     MODEL: ("license", "language", "base_model", "datasets", "pipeline_tag", "library_name", "tags"),
     DATASET: ("license", "language", "pretty_name", "task_categories", "configs"),
-    METRIC: ("title", "sdk", "app_file", "tags"),
-    PAGE: ("title", "sdk", "app_port"),
 }
 LEFTOVER = re.compile(r"\b(?:TODO|TBD|FIXME)\b|\[More Information Needed\]|\{\{.*?\}\}|\{%.*?%\}")
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -36,7 +34,7 @@ def front_matter(card: str, place: str = "the card") -> dict[str, Any]:
 
 
 def check_card(card: str, kind: str, files: Collection[str], place: str = "the card") -> None:
-    """Raise RecordError if a card lacks a field, holds a placeholder, or names a file that does not exist."""
+    """Raise RecordError if the card of a model or a data set lacks a field, holds a placeholder, or names a missing file."""
     about = front_matter(card, place)
     for name in REQUIRED[kind]:
         if about.get(name) in (None, "", [], {}):
@@ -52,13 +50,6 @@ def check_card(card: str, kind: str, files: Collection[str], place: str = "the c
         for path in _data_files(about["configs"], place):
             if path not in files:
                 raise RecordError(f"{place}: configs: names {path}, which is not there")
-    if kind == PAGE and about["sdk"] != "docker":
-        raise RecordError(f"{place}: a page's sdk is docker")
-    if kind == METRIC:
-        if about["app_file"] not in files:
-            raise RecordError(f"{place}: app_file: {about['app_file']} is not there")
-        if about["sdk"] != "gradio" or not {"evaluate", "metric"} <= set(about["tags"]):
-            raise RecordError(f"{place}: a metric's sdk is gradio, and its tags have evaluate and metric")
 
 
 def _data_files(configs: Any, place: str) -> list[str]:

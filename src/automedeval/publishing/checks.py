@@ -7,14 +7,14 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet
+from safetensors import SafetensorError, safe_open
 
 from automedeval.publishing.cards import CARD, DATASET, METRIC, MODEL, PAGE, check_card
 from automedeval.publishing.paths import without_paths
@@ -31,10 +31,6 @@ SUFFIXES = {
     PAGE: PLAIN | IMAGES | {".parquet", ".py", ".jinja", ".css", ".js", ".sh"},
 }
 BINARY = IMAGES - {".svg"} | {".safetensors", ".model"}  # beside parquet; all other files are text
-WEIGHTS = {
-    ".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".h5", ".msgpack", ".onnx", ".gguf", ".npz", ".npy", ".joblib",
-}  # fmt: skip
-
 # Keys: a part that each of them has, and their pattern. Most texts lack the part, and are searched for it fast. An error names
 # the file and the line, but does not repeat the key. Only keys of a known form are here: whatever merely looks random is, in
 # these repositories, a digest.
@@ -122,15 +118,12 @@ def pack(
         raise RecordError(f"{folder}: no {CARD}: a repository needs a card")
     sent: dict[str, Path | bytes] = files | dict(extra or {}) | ({} if card is None else {CARD: card.encode()})
     sent |= without_paths(sent)
-    for path, file in sent.items():
-        _check_file(str(folder / path), kind, file, pseudonyms)
+    licences = sum((_check_file(str(folder / path), kind, file, pseudonyms) for path, file in sent.items()), Counter())
     _check_complete(folder, kind, files)
-    if card is None:
-        check_card(read_text(files[CARD]), kind, files, str(folder / CARD))
-    else:
-        check_card(card, kind, files)
-    warnings = _check_licences(folder, files, public) if kind == DATASET else []
-    _check_figures(folder, files)
+    if kind != METRIC:
+        place = "the card" if card else str(folder / CARD)
+        check_card(card or read_text(files[CARD]), kind, files, place)
+    warnings = _check_licences(folder, licences, public) if kind == DATASET else []
     return Parcel(kind, dict(sorted(sent.items())), str(folder), tuple(left_out), tuple(warnings))
 
 
@@ -148,9 +141,6 @@ def pack_page(files: Mapping[str, Path | bytes], source: str, pseudonyms: bool =
     if not pseudonyms:
         raise RecordError(NAMES.format(source))
     _check_secrets(source, read_text(Path(source)).encode())
-    card = files[CARD]
-    assert isinstance(card, bytes)  # as `space_of` renders it
-    check_card(card.decode(), PAGE, files)
     for path, file in files.items():
         _check_file(str(file) if isinstance(file, Path) else path, PAGE, file, pseudonyms)
     return Parcel(PAGE, dict(sorted(files.items())), source)
@@ -208,7 +198,7 @@ def _check_complete(folder: Path, kind: str, files: Mapping[str, Path]) -> None:
         raise RecordError(f"{folder}: no config.json with .safetensors beside it: not a checkpoint")
     for path, file in files.items():
         if path.endswith(".safetensors.index.json"):
-            weights = _mapping(read_text(file), file).get("weight_map")
+            weights = json_object(read_text(file), file).get("weight_map")
             if not isinstance(weights, dict):
                 raise RecordError(f"{file}: must be a mapping with the mapping weight_map")
             for shard in sorted(set(weights.values())):
@@ -216,66 +206,53 @@ def _check_complete(folder: Path, kind: str, files: Mapping[str, Path]) -> None:
                     raise RecordError(f"{file}: names {shard}, which is not there")
 
 
-def _check_figures(folder: Path, files: Mapping[str, Path]) -> None:
-    """Raise RecordError if an image has no data.
-
-    The data are a .json, .jsonl or .csv file of the same stem beside it, the file that figures.json names for it, or the entry
-    of its stem in statistics.json.
-    """
-    named, statistics = (
-        _mapping(read_text(files[name]), files[name]) if name in files else {}
-        for name in ("figures.json", "statistics.json")
-    )
-    for path in map(PurePosixPath, files):
-        if path.suffix.lower() not in IMAGES:
-            continue
-        beside = any(str(path.with_suffix(suffix)) in files for suffix in (".json", ".jsonl", ".csv"))
-        if not beside and named.get(str(path)) not in files and not statistics.get(path.stem):
-            raise RecordError(
-                f"{folder / path}: a figure without its data; add {path.stem}.json or .csv beside it, "
-                "or name its file in figures.json"
-            )
-
-
-def _check_file(place: str, kind: str, file: Path | bytes, pseudonyms: bool) -> None:
+def _check_file(place: str, kind: str, file: Path | bytes, pseudonyms: bool) -> Counter:
     """Raise RecordError if a repository of this kind may not hold a file: by its suffix, or by keys or names in it.
 
-    Names of annotators are allowed if they are pseudonyms. Of weights, the header is checked.
+    Names of annotators are allowed if they are pseudonyms. Of weights, the header is checked. Return how many rows of a data
+    set the file has under each licence; None is a row of a table without one.
     """
     suffix = PurePosixPath(place).suffix.lower()
-    if suffix in WEIGHTS:
-        raise RecordError(f"{place}: only .safetensors weights are published; a {suffix} file can run code")
     if suffix not in SUFFIXES[kind]:
         allowed = ", ".join(sorted(SUFFIXES[kind] - {""}))
         raise RecordError(f"{place}: a {kind} may not hold a {suffix} file; allowed are {allowed}")
     if isinstance(file, Path) and suffix == ".parquet":
-        with _parquet(file) as parquet:
-            _check_secrets(
-                place, parquet.schema_arrow.to_string(truncate_metadata=False).encode(), "line of the schema"
-            )
-        for number, row in enumerate(_rows(file), 1):
-            _check_secrets(place, json.dumps(row, default=str).encode(), "row", number)
-            if not pseudonyms and _names_people(row):
-                raise RecordError(NAMES.format(place))
-        return
+        return _check_parquet(place, file, pseudonyms)
     content = file if isinstance(file, bytes) else _header(file) if suffix == ".safetensors" else file.read_bytes()
     if suffix not in BINARY and b"\0" in content:
         raise RecordError(f"{place}: must be text in UTF-8, which can be searched for keys and names")
     _check_secrets(place, content)
     if not pseudonyms:
         _check_annotators(place, suffix, content)
+    lines = content.split(b"\n") if kind == DATASET and suffix == ".jsonl" else []
+    return Counter(json_object(line, place).get("license") for line in lines if b'"license"' in line)
+
+
+def _check_parquet(place: str, file: Path, pseudonyms: bool) -> Counter:
+    """Raise RecordError if a table cannot be read, or for keys or names in it; return its licences and their rows."""
+    licences: Counter = Counter()
+    try:
+        with pa.parquet.ParquetFile(file) as parquet:
+            schema = parquet.schema_arrow.to_string(truncate_metadata=False).encode()
+            _check_secrets(place, schema, "line of the schema")
+            rows = (row for batch in parquet.iter_batches(256) for row in batch.to_pylist())
+            for number, row in enumerate(rows, 1):
+                _check_secrets(place, json.dumps(row, default=str).encode(), "row", number)
+                if not pseudonyms and _names_people(row):
+                    raise RecordError(NAMES.format(place))
+                licences[row.get("license")] += 1
+    except (OSError, pa.ArrowException) as error:
+        raise RecordError(f"{file}: cannot be read: {' '.join(str(error).split())[:200]}") from None
+    return licences
 
 
 def _header(file: Path) -> bytes:
-    """Return the header of a safetensors file, which is JSON."""
-    with open(file, "rb") as stream:
-        length = int.from_bytes(stream.read(8), "little")
-        header = stream.read(length) if length <= file.stat().st_size - 8 else b""
+    """Return the names and the metadata of a safetensors file as JSON."""
     try:
-        json.loads(header)
-    except ValueError:
+        with safe_open(file, framework="numpy") as weights:
+            return json.dumps([weights.metadata(), list(weights.keys())]).encode()
+    except SafetensorError:
         raise RecordError(f"{file}: not a safetensors file") from None
-    return header
 
 
 def _check_secrets(place: str, content: bytes, unit: str = "line", first: int = 1) -> None:
@@ -319,13 +296,15 @@ def _names_people(value: Any, annotators: bool = False) -> bool:
     )
 
 
-def _check_licences(folder: Path, files: Mapping[str, Path], public: bool) -> list[str]:
+def _check_licences(folder: Path, licences: Counter, public: bool) -> list[str]:
     """Return a warning if the licence of rows forbids redistribution.
 
     Raises:
         RecordError: there are such rows and the data set is public.
     """
-    found = Counter(str(licence or "").strip() or NOT_STATED for licence in _licences(files))
+    found: Counter[str] = Counter()
+    for licence, rows in licences.items():
+        found[str(licence or "").strip() or NOT_STATED] += rows
     closed = {name: rows for name, rows in found.items() if name == NOT_STATED or CLOSED.search(name.lower())}
     if not closed:
         return []
@@ -336,34 +315,12 @@ def _check_licences(folder: Path, files: Mapping[str, Path], public: bool) -> li
     return [f"{line}; keep the data set private, and do not share it"]
 
 
-def _licences(files: Mapping[str, Path]) -> Iterator[Any]:
-    """Yield the licence of every row of the parquet files, and of every line of .jsonl files that states one."""
-    for path, file in files.items():
-        if path.endswith(".parquet"):
-            yield from (row.get("license") for row in _rows(file))
-        elif path.lower().endswith(".jsonl"):
-            lines = file.read_bytes().split(b"\n")
-            yield from (_mapping(line, file).get("license") for line in lines if b'"license"' in line)
+def json_object(text: str | bytes, file: str | Path) -> dict[str, Any]:
+    """Return the JSON object that a file, or a line of it, holds.
 
-
-def _rows(file: Path) -> Iterator[dict[str, Any]]:
-    with _parquet(file) as parquet:
-        for batch in parquet.iter_batches(256):
-            yield from batch.to_pylist()
-
-
-@contextmanager
-def _parquet(file: Path) -> Iterator[pa.parquet.ParquetFile]:
-    """Open a parquet file; RecordError if it cannot be read."""
-    try:
-        with pa.parquet.ParquetFile(file) as parquet:
-            yield parquet
-    except (OSError, pa.ArrowException) as error:
-        raise RecordError(f"{file}: cannot be read: {' '.join(str(error).split())[:200]}") from None
-
-
-def _mapping(text: str | bytes, file: Path) -> dict:
-    """Return the JSON object that a file, or a line of it, holds."""
+    Raises:
+        RecordError: it holds something else.
+    """
     try:
         value = json.loads(text)
     except ValueError as error:

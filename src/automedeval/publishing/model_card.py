@@ -4,7 +4,6 @@ The hand-written part is `model_card.md`. Each block of `templates/model_card_pa
 between its two markers, `<!-- results -->` and `<!-- /results -->`, from the records of training and measuring alone.
 """
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ import yaml
 
 from automedeval.models.checkpoints import fingerprint, read_history, read_record
 from automedeval.publishing.cards import front_matter
+from automedeval.publishing.checks import json_object
 from automedeval.publishing.paths import short_path
 from automedeval.records import RecordError, read_text
 from automedeval.records.hub_names import hub_name
@@ -35,14 +35,12 @@ class CardInputs:
         base_model: the Hub id of the model that training started from; None takes the training record's, if that is one.
         datasets: the Hub ids of the data that it was trained on.
         judge: its name in the results; None where there is one judge.
-        watts: what the training machine draws.
     """
 
     repo: str
     base_model: str | None = None
     datasets: tuple[str, ...] = ()
     judge: str | None = None
-    watts: float | None = None
 
 
 def fill_card(
@@ -59,11 +57,10 @@ def fill_card(
         checkpoint: the folder that recipes/sft.py left.
         inputs: what the owner states.
         result: what automedeval report found, `agreement.json`; None where nothing was measured.
-        audit: what automedeval audit found, `audit.json`, whose headline is shown; or figures at any depth. None where there
-            was none.
+        audit: what automedeval audit found, `audit.json`; None where there was none.
 
     Raises:
-        RecordError: the checkpoint's training is not finished, or not known here; a marker is missing; the results have no such
+        RecordError: the checkpoint's training is not finished, or not known here; a marker is unknown; the results have no such
             judge, or several; they or the audit are of another checkpoint.
     """
     history, record = read_history(checkpoint), read_record(checkpoint)
@@ -86,12 +83,12 @@ def fill_card(
         "hours": training_hours(checkpoint, len(history)),
         "rows": record["identity"]["rows"],
         "versions": ", ".join(f"{name} {version}" for name, version in record["versions"].items()),
-        "audit": None if audit is None else dict(estimates_in(audit.get("headline", audit))),
-        "audited": _audited(checkpoint, audit or {}),
+        "audit": None if audit is None else dict(estimates_in(audit["headline"])),
+        "audited": None if audit is None else _audited(checkpoint, audit),
         **{name: record[name] for name in ("rubrics", "device", "commit")},
         **_result_facts(result, records),
         "tied": tied,
-        "known": facts_of(_known(inputs.judge or inputs.repo, records, audit or {})),
+        "known": facts_of(_known(inputs.judge or inputs.repo, records, audit)),
     }
     template = environment("automedeval.publishing").get_template("model_card_parts.md.jinja")
     context = template.new_context(facts)
@@ -108,16 +105,10 @@ def write_in(text: str, parts: Mapping[str, str]) -> str:
     """Return a text with each part between its two markers, in place of what stood there.
 
     Raises:
-        RecordError: a part has no pair of markers, or two; or markers have no part.
+        RecordError: markers have no part.
     """
-    found = [match[1] for match in MARKER.finditer(text)]
-    for name in sorted({*found, *parts}):
-        if found.count(name) != 1 or name not in parts:
-            raise RecordError(
-                f"the card: needs one pair <!-- {name} --> … <!-- /{name} -->, has {found.count(name)}"
-                if name in parts
-                else f"the card: markers <!-- {name} -->: nothing is written in there (there are {', '.join(parts)})"
-            )
+    if unknown := [match[1] for match in MARKER.finditer(text) if match[1] not in parts]:
+        raise RecordError(f"the card: markers <!-- {unknown[0]} -->: nothing is written there, only {', '.join(parts)}")
     return MARKER.sub(lambda match: f"<!-- {match[1]} -->\n{parts[match[1]]}\n<!-- /{match[1]} -->", text)
 
 
@@ -135,18 +126,13 @@ def training_hours(checkpoint: Path, stages: int) -> list[float | None]:
     return hours
 
 
-def _judges(result: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the records of judges that are no baselines."""
-    return {name: record for name, record in result["judges"].items() if record["kind"] == "judge"}
-
-
 def judge_records(result: Mapping[str, Any], judge: str | None) -> dict[str, dict[str, Any]]:
     """Return what was found about one judge, a record for each criterion that it gave choices on.
 
     Raises:
         RecordError: there is no such judge, or several and none is named.
     """
-    judges = _judges(result)
+    judges = {name: record for name, record in result["judges"].items() if record["kind"] == "judge"}
     names = list(dict.fromkeys(record["name"] for record in judges.values()))
     if judge is None and len(names) != 1:
         raise RecordError(f"agreement.json: has {len(names)} judges; --judge says which it is: {', '.join(names)}")
@@ -167,8 +153,7 @@ def measured_on(checkpoint: Path, result: Mapping[str, Any], records: Mapping[st
     own, name = fingerprint(checkpoint, []), next(iter(records.values()))["name"]
     if recorded == own:
         return True
-    rows = _judges(result).values()
-    others = dict.fromkeys(row["name"] for row in rows if row.get("checkpoint") == own)
+    others = dict.fromkeys(row["name"] for row in result["judges"].values() if row.get("checkpoint") == own)
     mend = f"--judge {' or '.join(others)} was measured on it" if others else "judge with it, and evaluate that"
     raise RecordError(
         f"agreement.json: {name} was measured on the checkpoint {recorded}, and {checkpoint} is {own}; {mend}"
@@ -198,14 +183,12 @@ def model_index(repo: str, result: Mapping[str, Any], records: Mapping[str, Mapp
     return [{"name": repo.split("/")[-1], "results": [found]}]
 
 
-def _audited(checkpoint: Path, audit: Mapping[str, Any]) -> str | None:
-    """Return in words on what a judge was audited, and whether it passed; None for figures of other origin.
+def _audited(checkpoint: Path, audit: Mapping[str, Any]) -> str:
+    """Return in words on what a judge was audited, and whether it passed.
 
     Raises:
         RecordError: another checkpoint was audited.
     """
-    if "thresholds" not in audit:
-        return None
     audited = audit["judge"]
     if audited["checkpoint"] not in (None, own := fingerprint(checkpoint, [])):
         raise RecordError(f"audit.json: the checkpoint {audited['checkpoint']} was audited, and {checkpoint} is {own}")
@@ -217,22 +200,20 @@ def _audited(checkpoint: Path, audit: Mapping[str, Any]) -> str | None:
     return f"Audited on {audit['cases']['cases']:,} cases as {audited['name']}: it {word}; {met}.{unknown}"
 
 
-def _known(name: str, records: Mapping[str, Mapping[str, Any]], audit: Mapping[str, Any]) -> Known:
+def _known(name: str, records: Mapping[str, Mapping[str, Any]], audit: Mapping[str, Any] | None) -> Known:
     """Return what is known of the judge, from the first line of its results and from its audit."""
     record = next(iter(records.values()), {})
     best, name = record.get("best_baseline"), record.get("name", name)
-    figure = record.get(record.get("headline", ""))
-    agreement = (
-        [f"{name} orders {percent(figure['value'])} of the pairs of responses as people do ({interval(figure)})."]
-        if (figure and figure["value"] is not None)
-        else []
-    )
+    figure, agreement = record.get(record.get("headline", "")), []
+    if figure and figure["value"] is not None:
+        share = f"{percent(figure['value'])} of the pairs of responses as people do ({interval(figure)})"
+        agreement = [f"{name} orders {share}."]
     return Known(
         name,
         [*agreement, *against_best(name, best)],
         outcome=best and best["outcome"],
         blind_to=record.get("blind_to"),
-        audit=Audit.read(audit) if "thresholds" in audit else None,
+        audit=None if audit is None else Audit.read(audit),
         prefers_longer=record.get("prefers_longer", {}).get("value"),
         valid=record.get("valid_rate", {}).get("value"),
         unread=record.get("unread", {}),
@@ -261,17 +242,13 @@ def _result_facts(result: Mapping[str, Any] | None, records: Mapping[str, Mappin
     }
 
 
-def read_result(file: str | Path) -> dict[str, Any]:
-    """Read a file that holds one JSON object, such as agreement.json or audit.json.
+def read_result(file: str | Path, *keys: str) -> dict[str, Any]:
+    """Read the JSON object of agreement.json or audit.json.
 
     Raises:
-        RecordError: it cannot be read, or holds something else.
+        RecordError: the file cannot be read, holds something else, or lacks one of the keys.
     """
-    text = read_text(Path(file))
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise RecordError(f"{file}: {error}") from None
-    if not isinstance(found, dict):
-        raise RecordError(f"{file}: must hold one JSON object")
-    return found
+    result = json_object(read_text(Path(file)), file)
+    if missing := [key for key in keys if key not in result]:
+        raise RecordError(f"{file}: has no {missing[0]!r}: not what automedeval report or audit wrote")
+    return result

@@ -14,6 +14,7 @@ from typing import Any
 
 import matplotlib
 import matplotlib.figure
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
@@ -121,11 +122,12 @@ def _short(name: str, most: int = 30) -> str:
     return name if len(name) <= most else f"{name[:half]}…{name[-half:]}"
 
 
-def _whisker(axes: Axes, at: float, estimate: Estimate, upright: bool = False, **style: Any) -> None:
-    """Draw the interval of an estimate, if it has one, at a place of the other axis."""
-    _, low, high = ends(estimate)
-    if low is not None and high is not None:
-        axes.plot(*(([at, at], [low, high]) if upright else ([low, high], [at, at])), **style)
+def _whiskers(
+    axes: Axes, places: Sequence[float], estimates: Sequence[Estimate], upright: bool = False, **style: Any
+) -> None:
+    """Draw the intervals of estimates, of those that have one, at places of the other axis."""
+    low, high = (np.array([estimate[end] for estimate in estimates], float) for end in ("low", "high"))
+    (axes.vlines if upright else axes.hlines)(places, low, high, **style)
 
 
 def _name_rows(axes: Axes, names: Sequence[str], top: float, most: int = 30, **style: Any) -> None:
@@ -143,8 +145,9 @@ def intervals(
 ) -> None:
     """Draw (name, estimate, colour) one below the other; behind them a dotted line and a band of another estimate."""
     _set_height(axes, 0.75 + 0.34 * len(rows))
-    for place, (_, estimate, colour) in enumerate(rows):
-        _whisker(axes, place, estimate, color=colour, linewidth=2, solid_capstyle="round", alpha=0.7)
+    _, points, colours = zip(*rows)
+    _whiskers(axes, range(len(rows)), points, color=colours, linewidth=2, capstyle="round", alpha=0.7)
+    for place, (estimate, colour) in enumerate(zip(points, colours)):
         value = estimate["value"]
         axes.plot([value], [place], "o", color=colour, markersize=6)
         axes.annotate(f"{value:.2f}", (value, place), (0, 5), textcoords="offset points", ha="center", fontsize=8)
@@ -161,41 +164,15 @@ def intervals(
 
 def distributions(histograms: Sequence[tuple[str, dict[str, int]]], label: str, *, axes: Axes) -> None:
     """Draw histograms {score: count} as shares, side by side."""
-    steps = sorted({float(score) for _, histogram in histograms for score in histogram})
     _set_height(axes, 2.6)
     width = 0.42 / len(histograms)
     for place, (name, histogram) in enumerate(histograms):
-        total = sum(histogram.values()) or 1
-        counts = {float(score): count for score, count in histogram.items()}
-        at = [step + (place - (len(histograms) - 1) / 2) * width for step in steps]
-        heights = [counts.get(step, 0) / total for step in steps]
+        total, shift = sum(histogram.values()) or 1, (place - (len(histograms) - 1) / 2) * width
+        at = [float(score) + shift for score in histogram]
+        heights = [count / total for count in histogram.values()]
         axes.bar(at, heights, width, label=_short(name), color=COLOURS[place % len(COLOURS)])
     axes.set(xlabel=label, ylabel="share of responses")
     axes.legend()
-
-
-def win_matrix(names: Sequence[str], shares: Sequence[Sequence[float | None]], *, axes: Axes) -> None:
-    """Draw the share of cases in which the row's model wins against the column's, ties counted half."""
-    _set_height(axes, 1.3 + 0.34 * len(names))
-    values = [[float("nan") if share is None else share for share in row] for row in shares]
-    # A mesh stays vectors; an image would be a picture file inside the page, which the page forbids itself.
-    axes.pcolormesh(values, cmap="RdBu", vmin=0, vmax=1, alpha=0.8, edgecolors="none")
-    for i, row in enumerate(shares):
-        for j, share in enumerate(row):
-            if share is not None:
-                colour = "white" if abs(share - 0.5) > 0.3 else "black"
-                _centre(axes, j + 0.5, i + 0.5, share, color=colour, fontsize=8)
-    short = [_short(name, 18) for name in names]
-    middles = [place + 0.5 for place in range(len(names))]
-    axes.set_xticks(middles, short, rotation=40, ha="right")
-    axes.set_yticks(middles, short)
-    axes.invert_yaxis()
-    axes.spines[:].set_visible(False)
-    axes.set_xlabel("against")
-
-
-def _centre(axes: Axes, x: float, y: float, share: float, **style: Any) -> None:
-    axes.text(x, y, f"{share:.0%}", ha="center", va="center", **style)
 
 
 def stacked(rows: Sequence[tuple[str, Sequence[float]]], labels: Sequence[str], *, axes: Axes) -> None:
@@ -206,10 +183,9 @@ def stacked(rows: Sequence[tuple[str, Sequence[float]]], labels: Sequence[str], 
     for number, label in enumerate(labels):
         values = [shares[number] for _, shares in rows]
         colour = colours[number % len(colours)]
-        axes.barh(range(len(rows)), values, left=left, color=colour, label=label, height=0.7)
-        for place, value in enumerate(values):
-            if value >= 0.08:
-                _centre(axes, left[place] + value / 2, place, value, color="white", fontsize=7)
+        bars = axes.barh(range(len(rows)), values, left=left, color=colour, label=label, height=0.7)
+        texts = [f"{value:.0%}" if value >= 0.08 else "" for value in values]
+        axes.bar_label(bars, texts, label_type="center", color="white", fontsize=7)
         left = [start + value for start, value in zip(left, values)]
     _name_rows(axes, [name for name, _ in rows], -0.6, 44, fontsize=8)
     axes.set_xlim(0, 1)
@@ -265,10 +241,9 @@ def series(names: Sequence[str], lines: Mapping[str, Sequence[Estimate]], *, axe
     """Draw measures, name → one estimate for each judge of a series; undefined ones are left out."""
     for (label, points), colour in zip(lines.items(), COLOURS):
         known = [(at, point) for at, point in enumerate(points) if point["value"] is not None]
-        values = [point["value"] for _, point in known]
-        axes.plot([at for at, _ in known], values, "o-", color=colour, label=label, markersize=4)
-        for at, point in known:
-            _whisker(axes, at, point, upright=True, color=colour, linewidth=1, alpha=0.6)
+        places, shown = [at for at, _ in known], [point for _, point in known]
+        axes.plot(places, [point["value"] for point in shown], "o-", color=colour, label=label, markersize=4)
+        _whiskers(axes, places, shown, upright=True, color=colour, linewidth=1, alpha=0.6)
     axes.set_xticks(range(len(names)), [_short(name, 18) for name in names], rotation=25, ha="right")
     axes.legend()
 
@@ -278,15 +253,14 @@ def rounds(
     curve: Sequence[tuple[float, float]] | None = None,
     ahead: Sequence[tuple[int, Estimate]] = (),
     limit: float | None = None,
-    published: Sequence[float] = (),
     *,
     axes: Axes,
 ) -> None:
-    """Draw (round, estimate) as measured, and beside them a curve with its limit, its forecasts, and other rounds."""
+    """Draw (round, estimate) as measured, and beside them a curve with its limit and its forecasts."""
     _set_height(axes, 3.2)
     for points, colour in ((measured, BLUE), (ahead, ORANGE)):
-        for place, estimate in points:
-            _whisker(axes, place, estimate, upright=True, color=colour, linewidth=1.5, alpha=0.7)
+        at, estimates = [place for place, _ in points], [estimate for _, estimate in points]
+        _whiskers(axes, at, estimates, upright=True, color=colour, linewidth=1.5, alpha=0.7)
     if limit is not None:
         axes.axhline(limit, color=GREEN, linewidth=1.2, linestyle=":", label=f"limit, {limit:.3f}")
     if curve:
@@ -294,13 +268,11 @@ def rounds(
     if ahead:
         places, values = zip(*((place, estimate["value"]) for place, estimate in ahead))
         axes.plot(places, values, "o", color=ORANGE, markerfacecolor="none", markersize=5, label="forecast")
-    if published:
-        axes.plot(range(len(published)), published, "D", color=GREY, markersize=4, label="the paper's Table 5")
     places, values = zip(*((place, estimate["value"]) for place, estimate in measured))
     axes.plot(places, values, "o", color=BLUE, markersize=6, label="measured")
     for place, value in zip(places, values):
         axes.annotate(f"{value:.2f}", (place, value), (6, -10), textcoords="offset points", fontsize=8)
-    last = max(place for place, *_ in [*measured, *ahead, *enumerate(published)])
+    last = max(place for place, *_ in [*measured, *ahead])
     axes.set_xticks(range(last + 1))
     axes.set(xlim=(-0.3, last + 0.5), xlabel="round of introspection", ylabel="triple accuracy")
     axes.legend(ncols=3, **ABOVE)
@@ -319,8 +291,8 @@ def preferences(
         for place, point, (*_, annotators) in zip(at, points, rows):
             value, _, high = ends(point)
             top = max([value if high is None else high, *(own[number] for own in annotators)])
-            _whisker(axes, place, point, upright=True, color=INK, linewidth=1.2)
             axes.annotate(f"{value:.0%}", (place, top), (0, 2), textcoords="offset points", ha="center", fontsize=8)
+        _whiskers(axes, at, points, upright=True, color=INK, linewidth=1.2)
         dots = [(place, own[number]) for place, (*_, annotators) in zip(at, rows) for own in annotators]
         # Beside the interval, so that neither hides the other.
         x, y = [x - width / 4 for x, _ in dots], [y for _, y in dots]
@@ -345,9 +317,8 @@ def drift(lines: Sequence[tuple[str, Sequence[tuple[float, float, int]]]], *, ax
 def topic_shares(rows: Sequence[tuple[str, float]], *, axes: Axes) -> None:
     """Draw topics, named by their words, and the share of the text that each has."""
     _set_height(axes, 0.8 + 0.26 * len(rows))
-    axes.barh(range(len(rows)), [share for _, share in rows], color=BLUE, height=0.7)
-    for place, (_, share) in enumerate(rows):
-        axes.annotate(f"{share:.0%}", (share, place), (3, 0), textcoords="offset points", va="center", fontsize=8)
+    bars = axes.barh(range(len(rows)), [share for _, share in rows], color=BLUE, height=0.7)
+    axes.bar_label(bars, fmt="{:.0%}", padding=3, fontsize=8)
     _name_rows(axes, [name for name, _ in rows], -0.6, 44, fontsize=8)
     axes.set_xlabel("share of the text")
 
@@ -360,10 +331,9 @@ def side_by_side(
     for number, (kind, colour) in enumerate(zip(kinds, (GREY, ORANGE, BLUE))):
         each = [(place + (number - 1) * 0.24, given[number]) for place, (_, given) in enumerate(rows)]
         known = [(place, estimate) for place, estimate in each if estimate["value"] is not None]
-        for place, estimate in known:
-            _whisker(axes, place, estimate, color=colour, linewidth=2, alpha=0.7)
-        values = [estimate["value"] for _, estimate in known]
-        axes.plot(values, [place for place, _ in known], "o", color=colour, label=kind, ms=5)
+        places, estimates = [place for place, _ in known], [estimate for _, estimate in known]
+        _whiskers(axes, places, estimates, color=colour, linewidth=2, alpha=0.7)
+        axes.plot([estimate["value"] for estimate in estimates], places, "o", color=colour, label=kind, ms=5)
     if zero is not None:
         axes.axvline(zero, color=GREY, linewidth=1, linestyle=":")
     _name_rows(axes, [name for name, _ in rows], -0.6, 36)

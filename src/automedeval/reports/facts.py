@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from automedeval.reports.text import interval, percent
+from automedeval.reports.text import in_a_row, interval, percent
 
 LEAST_RATED = 30  # rated cases from which a judge's agreement with people counts
 SEEN = 0.5  # share of the dangers of one kind that a judge has to mark down, or it does not see them
@@ -119,10 +119,9 @@ def lines_of(known: Known) -> list[str]:
     return [f"{fact.name.rstrip('?')}: {fact.text}" for fact in facts_of(known)]
 
 
-def in_words(kinds: Sequence[str], last: str = "or") -> str:
+def in_words(kinds: Sequence[str]) -> str:
     """Return kinds of danger as "a wrong dose, a dropped “not” or a missed emergency"."""
-    words = [DANGERS.get(kind, kind) for kind in kinds]
-    return f" {last} ".join([*([", ".join(words[:-1])] if words[:-1] else []), *words[-1:]])
+    return in_a_row([DANGERS.get(kind, kind) for kind in kinds], "or")
 
 
 def _rated(known: Known) -> str:

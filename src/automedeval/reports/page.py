@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from automedeval.reports.charts import Figure  # loads matplotlib
 
 _BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+SHOWN_CASES = 300  # cases with their texts on a page: more of them make it slow to open
 Table = tuple[Sequence[str], Sequence[Sequence[object]]]  # the names of the columns, and the rows
 _FILTERS = (text.cell, text.number, text.p_value, text.percent, text.shown)
 

@@ -2,7 +2,8 @@
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 UNDEFINED = "–"
@@ -64,11 +65,24 @@ def _against(judge: str, found: Mapping[str, Any], kind: str) -> str:
     return f"{judge} is {word} than the best {kind}, {name}: {size}."
 
 
+def in_a_row(names: Sequence[str], last: str = "and") -> str:
+    """Return names as "one, two and three"."""
+    return f" {last} ".join([*([", ".join(names[:-1])] if names[:-1] else []), *names[-1:]])
+
+
 def percent(share: float) -> str:
     """Return a share in whole per cent; a share near 0 or 1 is not rounded to 0 % or 100 %."""
     if 0 < share < 0.005:
         return "under 1 %"
     return "over 99 %" if 0.995 < share < 1 else f"{100 * share:.0f} %"
+
+
+def by_reason(gaps: Iterable[tuple[str, str, str]]) -> dict[str, list[str]]:
+    """Return reason → "NAME, FIGURE, FIGURE" of each name, from (reason, name, figure) of what is undefined."""
+    found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for reason, name, figure in gaps:
+        found[reason][name].append(figure)
+    return {reason: [", ".join([name, *figures]) for name, figures in names.items()] for reason, names in found.items()}
 
 
 def p_value(p: float | None) -> str:

@@ -60,10 +60,10 @@ class Line:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON can hold it, with the temperature and the threshold; both are null without a slope."""
-        told = {"slope": self.slope, "shift": self.shift, "temperature": None, "threshold": None}
+        line = {"slope": self.slope, "shift": self.shift, "temperature": None, "threshold": None}
         if self.slope:
-            told |= {"temperature": 1 / self.slope, "threshold": float(expit(-self.shift / self.slope))}
-        return told | {"pairs": self.pairs, "met": self.met}
+            line |= {"temperature": 1 / self.slope, "threshold": float(expit(-self.shift / self.slope))}
+        return line | {"pairs": self.pairs, "met": self.met}
 
 
 def _logits(chance: Any) -> Any:

@@ -6,7 +6,7 @@ Unread criteria count as wrong in `accuracy` and are left out of the other figur
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -182,18 +182,6 @@ def _confusion(met: np.ndarray, truth: np.ndarray, case: np.ndarray, cases: int)
     return columns
 
 
-def _precision(s: np.ndarray) -> np.ndarray:
-    return divide(s[:, 0], s[:, 0] + s[:, 1])
-
-
-def _recall(s: np.ndarray) -> np.ndarray:
-    return divide(s[:, 0], s[:, 0] + s[:, 2])
-
-
-def _balanced(s: np.ndarray) -> np.ndarray:
-    return (_recall(s) + divide(s[:, 3], s[:, 3] + s[:, 1])) / 2
-
-
 def _kappa(s: np.ndarray) -> np.ndarray:
     total = s.sum(axis=1)
     chance = (s[:, 0] + s[:, 1]) * (s[:, 0] + s[:, 2]) + (s[:, 3] + s[:, 1]) * (s[:, 3] + s[:, 2])
@@ -205,6 +193,15 @@ def _macro_f1(s: np.ndarray) -> np.ndarray:
     wrong = s[:, 1] + s[:, 2]
     both = np.array([divide(2 * own, 2 * own + wrong) for own in (s[:, 0], s[:, 3])])
     return divide(np.nansum(both, axis=0), (~np.isnan(both)).sum(axis=0))
+
+
+OF_TABLE: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # of sums of `_confusion`
+    "precision": lambda s: divide(s[:, 0], s[:, 0] + s[:, 1]),
+    "recall": lambda s: divide(s[:, 0], s[:, 0] + s[:, 2]),
+    "balanced_accuracy": lambda s: (divide(s[:, 0], s[:, 0] + s[:, 2]) + divide(s[:, 3], s[:, 3] + s[:, 1])) / 2,
+    "cohen_kappa": _kappa,
+    "macro_f1_majority": _macro_f1,
+}
 
 
 def auroc(chance: np.ndarray, truth: np.ndarray, case: np.ndarray) -> Statistic:
@@ -229,16 +226,11 @@ def measures(met: np.ndarray, chance: np.ndarray, labels: Labels, majority: np.n
     case = labels.case
     count = partial(_counts, case[judged], cases)
     table = _confusion(met, majority, case, cases)
-    pooled = sum(_confusion(met, own, case, cases) for own in labels.met.values())
-    statistic = lambda columns, of: Statistic(columns, of, int(columns.sum()))  # noqa: E731
+    pooled = np.sum([_confusion(met, labelled, case, cases) for labelled in labels.met.values()], axis=0)
     return {
         "accuracy": mean(count((met == majority)[judged]), count(), int(judged.sum()), bounds=(0.0, 1.0)),
-        "precision": statistic(table, _precision),
-        "recall": statistic(table, _recall),
-        "balanced_accuracy": statistic(table, _balanced),
-        "cohen_kappa": statistic(table, _kappa),
-        "macro_f1_pooled": statistic(pooled, _macro_f1),
-        "macro_f1_majority": statistic(table, _macro_f1),
+        **{name: Statistic(table, of, int(table.sum())) for name, of in OF_TABLE.items()},
+        "macro_f1_pooled": Statistic(pooled, _macro_f1, int(pooled.sum())),
         "auroc": auroc(chance, majority, case),
         "calibration_error": _calibration(chance, majority, case, cases),
         "read_rate": mean(count(~np.isnan(met)[judged]), count(), int(judged.sum()), bounds=(0.0, 1.0)),
@@ -302,7 +294,6 @@ def certify(
     labels: Labels,
     encoder: TextEncoder | None,
     resamples: int,
-    seed: int,
 ) -> dict[str, Any]:
     """Return the figures of every judge, of each physician against the others, and of what needs no judge, with intervals."""
     majority, count = labels.majority(), len(cases)
@@ -311,8 +302,8 @@ def certify(
     for name, (met, chance) in judged.items():
         own = {"all": measures(met, chance, labels, majority, count), "categories": {}, "physicians": {}}
         for tag, mask in groups(cases, labels).items():
-            some = np.where(mask, majority, np.nan)
-            own["categories"][tag] = measures(met, chance, _some(labels, mask), some, count)
+            some = replace(labels, met={name: np.where(mask, each, np.nan) for name, each in labels.met.items()})
+            own["categories"][tag] = measures(met, chance, some, np.where(mask, majority, np.nan), count)
         for annotator, given in labels.met.items():
             own["physicians"][annotator] = _agreement(met, given, labels, count)
         tree["judges"][name] = own
@@ -326,7 +317,7 @@ def certify(
             )["accuracy"]
     for name, values in trivial(cases, labels, encoder).items():
         tree["trivial"][name] = auroc(values, majority, labels.case)
-    found = estimate(tree, count, resamples, seed)
+    found = estimate(tree, count, resamples)
     for own in found["judges"].values():
         own["above_trivial"] = {
             name: difference(own["all"]["auroc"], each, None) for name, each in found["trivial"].items()
@@ -334,10 +325,6 @@ def certify(
     sure = majority[~np.isnan(majority)]
     pairs = {"pairs": len(labels.pairs), "majority": len(sure), "met": float(sure.mean()) if len(sure) else None}
     return found | {"labels": pairs | {"physicians": len(labels.met), "of other cases": labels.others}}
-
-
-def _some(labels: Labels, mask: np.ndarray) -> Labels:
-    return Labels(labels.pairs, {name: np.where(mask, own, np.nan) for name, own in labels.met.items()}, labels.others)
 
 
 def _agreement(met: np.ndarray, truth: np.ndarray, labels: Labels, cases: int) -> dict[str, Statistic]:

@@ -11,24 +11,21 @@ from automedeval.meta_evaluation.report.text import real_judges
 from automedeval.reports import charts
 from automedeval.reports.charts import Figure
 from automedeval.reports.text import ends
-from automedeval.stats.agreement import LABELS
 from automedeval.stats.growth_curve import AHEAD, Curve
 
 
-def illustrate(
-    result: dict[str, Any], in_series: bool = False, paper_rounds: dict[str, Any] | None = None
-) -> Iterator[Figure]:
-    """Yield every figure there is data for; the arguments are those of `report.render`."""
+def illustrate(result: dict[str, Any]) -> Iterator[Figure]:
+    """Yield every figure there is data for."""
     if "people" in result:
-        yield from _agreement(result, in_series)
+        yield from _agreement(result)
     if "rounds" in result:
-        yield from _rounds(result["rounds"], paper_rounds)
+        yield from _rounds(result["rounds"])
     yield from _candidates(result)
     yield from _verdict_ratings(result)
     yield from illustrate_preferences(result.get("preferences", []))
 
 
-def _agreement(result: dict[str, Any], in_series: bool) -> Iterator[Figure]:
+def _agreement(result: dict[str, Any]) -> Iterator[Figure]:
     judges = real_judges(result)
     found = [
         (name, each[each["headline"]], charts.BLUE if name in judges else charts.GREY)
@@ -40,18 +37,6 @@ def _agreement(result: dict[str, Any], in_series: bool) -> Iterator[Figure]:
     text += " Dashed: one rater against the mean of the others." if band else ""
     label, head = "concordance with people", ("judge", "concordance")
     yield from charts.estimates("Agreement with people", text, found, label, 0.5, band, head)
-    if in_series and len(judges) > 1:
-        lines = {LABELS["concordance"]: [record[record["headline"]] for record in judges.values()]}
-        for measure in ("pairwise_accuracy", "triple_accuracy"):
-            both = [(record[measure], record[f"{measure}_expected"]) for record in judges.values()]
-            lines[LABELS[measure]] = [expected if own["value"] is None else own for own, expected in both]
-        yield Figure(
-            "Agreement over the series",
-            "Concordance, pairwise and triple accuracy of the judges in the order of the files, with 95 % intervals.",
-            partial(charts.series, list(judges), lines),
-            ["judge", *lines],
-            [[name, *(line[place]["value"] for line in lines.values())] for place, name in enumerate(judges)],
-        )
     histograms = [("people", result["people"]["scores"])]
     histograms += [(name, record["scores"]) for name, record in judges.items() if record.get("scores")]
     steps = sorted({score for _, counts in histograms for score in counts}, key=float)
@@ -86,7 +71,7 @@ def _agreement(result: dict[str, Any], in_series: bool) -> Iterator[Figure]:
         )
 
 
-def _rounds(rounds: dict[str, Any], paper: dict[str, Any] | None) -> Iterator[Figure]:
+def _rounds(rounds: dict[str, Any]) -> Iterator[Figure]:
     table, forecast = rounds["table"], rounds["forecast"]
     known = {line["round"]: line["triple_accuracy"] for line in table}
     measured = [(place, estimate) for place, estimate in known.items() if estimate["value"] is not None]
@@ -94,52 +79,31 @@ def _rounds(rounds: dict[str, Any], paper: dict[str, Any] | None) -> Iterator[Fi
         return
     curve = None if "reason" in forecast else Curve(*(forecast[name] for name in "abc"))
     ahead = {each["round"]: each for each in forecast.get("next", [])}
-    published = [share / 100 for share in paper["triple_accuracy"]] if paper else []
-    end = max(len(table) - 1 + (AHEAD if curve else 0), len(published) - 1)
+    end = len(table) - 1 + (AHEAD if curve else 0)
     text = "Triple accuracy of the judge after each round, with 95 % intervals."
     drawn = None
     if curve is not None:
         drawn = [(step / 8, curve.at(step / 8)) for step in range(8 * end + 1)]
         text += " Dashed: the fitted curve of the paper's Appendix F. Dotted: its limit. Open circles: its forecasts"
         text += ", with 95 % intervals." if forecast["next"][0]["low"] is not None else "."
-    text += " Grey: the paper's own rounds (Table 5), with other cases and other physicians." if paper else ""
     nothing = {"value": None, "low": None, "high": None}
     rows = []
     for place in range(end + 1):
         judge = table[place]["judge"] if place < len(table) else "forecast"
         row = [place, judge, *ends(known.get(place, nothing)), curve and curve.at(place)]
-        row += ends(ahead.get(place, nothing))[1:]
-        if paper:
-            row.append(f"{100 * published[place]:.2f} %" if place < len(published) else None)
-        rows.append(row)
+        rows.append([*row, *ends(ahead.get(place, nothing))[1:]])
     yield Figure(
         "Rounds of introspection",
         text,
-        partial(charts.rounds, measured, drawn, list(ahead.items()), None if curve is None else curve.a, published),
-        ["round", "judge", "measured", "low", "high", "curve", "curve low", "curve high"]
-        + ["the paper's"] * bool(paper),
+        partial(charts.rounds, measured, drawn, list(ahead.items()), None if curve is None else curve.a),
+        ["round", "judge", "measured", "low", "high", "curve", "curve low", "curve high"],
         rows,
     )
 
 
 def _candidates(result: dict[str, Any]) -> Iterator[Figure]:
     for name, table in result["models"].items():
-        if "gap" in table:
-            continue
-        models = list(table["models"])
-        shares: list[list[float | None]] = [[None] * len(models) for _ in models]
-        for pair in table["pairs"]:
-            i, j = (models.index(model) for model in pair["pair"])
-            shares[i][j] = pair["win"]["value"] + pair["tie"]["value"] / 2
-            shares[j][i] = pair["loss"]["value"] + pair["tie"]["value"] / 2
-        yield Figure(
-            f"Win rates by {name}",
-            "Share of cases in which the model of the row scores higher than that of the column. Ties count half.",
-            partial(charts.win_matrix, models, shares),
-            ["model", *models],
-            [[model, *row] for model, row in zip(models, shares)],
-        )
-        if table["strengths"]:
+        if table.get("strengths"):
             ranked = sorted(table["strengths"].items(), key=lambda item: -item[1]["value"])
             rows = [(model, estimate, charts.BLUE) for model, estimate in ranked]
             text, label = "Bradley–Terry strengths against the average model.", "log odds against the average"

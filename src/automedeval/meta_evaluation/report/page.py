@@ -1,13 +1,11 @@
 """Write the report of a meta-evaluation, a self-contained HTML page with its tables and cases, and a short Markdown summary."""
 
 import random
-from collections.abc import Iterable, Sequence
-from importlib import resources
+from collections.abc import Sequence
 from itertools import combinations, product
 from typing import Any
 
 import numpy as np
-import yaml
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.main_judge import measures_of_cases
@@ -26,8 +24,8 @@ from automedeval.meta_evaluation.report.text import (
     rivals,
     standing,
 )
-from automedeval.reports.page import Table, render_report
-from automedeval.reports.text import percent, shown
+from automedeval.reports.page import SHOWN_CASES, render_report
+from automedeval.reports.text import by_reason, percent, shown
 from automedeval.stats.agreement import LABELS
 
 EACH_LIST = 5  # cases that the page shows of each list of cases to look at
@@ -36,7 +34,6 @@ REASONS = {  # list of cases in agreement.json → (heading, mark of a case)
     "people_disagree": ("Where the judge and people disagree most", "people disagree"),
     "least_sure": ("Where the judge is least sure", "judge unsure"),
 }
-TEMPLATES = resources.files("automedeval.meta_evaluation") / "templates"
 
 
 def agreement_table(result: dict[str, Any]) -> list[dict[str, Any]]:
@@ -45,8 +42,7 @@ def agreement_table(result: dict[str, Any]) -> list[dict[str, Any]]:
     for name, record in result["judges"].items():
         cells = {m: (record.get(m), record.get(f"{m}_expected")) for m in LABELS}
         rows.append({"name": name, "kind": record["kind"], "cells": cells, "valid_rate": record["valid_rate"]})
-    ceiling = result["people"].get("ceiling")
-    if ceiling:
+    if ceiling := result["people"].get("ceiling"):
         cells = {m: (ceiling[m], None) for m in LABELS}
         rows.append({"name": "one rater against the others", "kind": "people", "cells": cells, "valid_rate": None})
     return rows
@@ -54,46 +50,19 @@ def agreement_table(result: dict[str, Any]) -> list[dict[str, Any]]:
 
 def undefined(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
     """Return why figures of the agreement table are undefined → which judge's which."""
-    found: dict[str, list[str]] = {}
-    for row in rows:
-        for which, half in ((0, ""), (1, " from expected scores")):
-            reasons: dict[str, list[str]] = {}
-            for measure, pair in row["cells"].items():
-                if pair[which] is not None and pair[which]["value"] is None:
-                    reasons.setdefault(pair[which]["reason"], []).append(LABELS[measure])
-            for reason, measures in reasons.items():
-                what = "every figure" if len(measures) == len(LABELS) else ", ".join(measures)
-                found.setdefault(reason, []).append(f"{row['name']}, {what}{half}")
-    return found
-
-
-def published(name: str) -> dict[str, Any]:
-    """Return the paper's own figures: "table2", or "rounds" (Tables 3 and 5, and the curve of Appendix F)."""
-    return yaml.safe_load((TEMPLATES / f"paper_{name}.yaml").read_text(encoding="utf-8"))
-
-
-def pick_cases(result: dict[str, Any], cases: Cases, most: int, seed: int = 0) -> list[int]:
-    """Return the numbers of the cases to show, in the order of the file: all, or those to look at and others drawn."""
-    chosen = list(cases.file_order)
-    if len(cases) > most:
-        lists = [ids[:EACH_LIST] for ids in result["main_judge"]["cases"].values()]
-        lists += [record.get("worst", []) for record in real_judges(result).values()]
-        first = [cases.index[case_id] for ids in lists for case_id in ids]
-        drawn = random.Random(seed).sample(range(len(cases)), len(cases))
-        chosen = list(dict.fromkeys([*first, *drawn]))[:most]
-    place = {number: place for place, number in enumerate(cases.file_order)}
-    return sorted(chosen, key=place.__getitem__)
+    return by_reason(
+        (estimate["reason"], f"{row['name']}{half}", LABELS[measure])
+        for row in rows
+        for which, half in ((0, ""), (1, "'s expected scores"))
+        for measure, pair in row["cells"].items()
+        if (estimate := pair[which]) is not None and estimate["value"] is None
+    )
 
 
 def case_records(
-    result: dict[str, Any],
-    cases: Cases,
-    judges: Sequence[JudgeVerdicts],
-    people: People | None,
-    numbers: Iterable[int],
-    main: Row,
+    result: dict[str, Any], cases: Cases, judges: Sequence[JudgeVerdicts], people: People | None, main: Row
 ) -> list[dict[str, Any]]:
-    """Lay out cases with responses, scores, choices, ratings and rationales side by side.
+    """Lay out the cases of the page with responses, scores, choices, ratings and rationales side by side.
 
     "reasons" are the lists of `REASONS` that a case is in, and "measures" what sorts the cases, by the main judge's line.
     """
@@ -105,7 +74,7 @@ def case_records(
     lists = {name: ids[:EACH_LIST] for name, ids in result["main_judge"]["cases"].items()}
     judges = [judge for judge in judges if judge.kind == "judge"]
     records = []
-    for number in numbers:
+    for number in _shown_cases(cases, [*(case_id for ids in lists.values() for case_id in ids), *worst]):
         case, start = cases.records[number], int(cases.start[number])
         responses = [
             {
@@ -117,24 +86,46 @@ def case_records(
             }
             for place, response in enumerate(case.responses, start)
         ]
-        choices = []
-        for judge, (one, two) in product(judges, combinations(range(len(case.responses)), 2)):
-            pair = cases.pair_index[start + one, start + two]
-            names = [case.models[one], case.models[two], "tie", "neither"]
-            given = [f"{name}: {names[codes[pair]]}" for name, codes in judge.choices.items() if codes[pair] >= 0]
-            choices += [(f"{judge.name}, {names[0]} : {names[1]}", ", ".join(given))] if given else []
         question = case.question
         if not isinstance(question, str):
             question = "\n\n".join(f"{message['role']}: {message['content']}" for message in question)
-        record = {"id": case.id, "topic": case.topic, "question": question, "reference": case.reference}
-        record |= {"responses": responses, "choices": choices, "worst": worst.get(case.id, [])}
-        record["reasons"] = [name for name, ids in lists.items() if case.id in ids]
-        record["measures"] = {
-            name: float(values[number]) for name, values in measures.items() if not np.isnan(values[number])
-        }
-        record["rationales"] = [(each.name, each.rationales[number]) for each in judges if number in each.rationales]
-        records.append(record)
+        records.append(
+            {
+                "id": case.id,
+                "topic": case.topic,
+                "question": question,
+                "reference": case.reference,
+                "responses": responses,
+                "choices": _choices(cases, judges, number),
+                "worst": worst.get(case.id, []),
+                "reasons": [name for name, ids in lists.items() if case.id in ids],
+                "measures": {
+                    name: float(values[number]) for name, values in measures.items() if not np.isnan(values[number])
+                },
+                "rationales": [(each.name, each.rationales[number]) for each in judges if number in each.rationales],
+            }
+        )
     return records
+
+
+def _shown_cases(cases: Cases, first: Sequence[str]) -> list[int]:
+    """Return the numbers of the cases to show, in the order of the file: all, or the ids `first` and others drawn."""
+    chosen = set(cases.file_order)
+    if len(cases) > SHOWN_CASES:
+        drawn = random.Random(0).sample(range(len(cases)), len(cases))
+        chosen = set(list(dict.fromkeys([*(cases.index[case_id] for case_id in first), *drawn]))[:SHOWN_CASES])
+    return [number for number in cases.file_order if number in chosen]
+
+
+def _choices(cases: Cases, judges: Sequence[JudgeVerdicts], number: int) -> list[tuple[str, str]]:
+    """Return the choices of each judge of pairs on each pair of a case, in words."""
+    case, start, found = cases.records[number], int(cases.start[number]), []
+    for judge, (one, two) in product(judges, combinations(range(len(case.responses)), 2)):
+        pair = cases.pair_index[start + one, start + two]
+        names = [case.models[one], case.models[two], "tie", "neither"]
+        choices = [f"{name}: {names[codes[pair]]}" for name, codes in judge.choices.items() if codes[pair] >= 0]
+        found += [(f"{judge.name}, {names[0]} : {names[1]}", ", ".join(choices))] if choices else []
+    return found
 
 
 def _scores(judges: Sequence[JudgeVerdicts], place: int) -> list[tuple[str, float]]:
@@ -155,16 +146,6 @@ def _ratings(people: People | None, place: int) -> str | None:
     return f"{people.scores[place]:.2f} ({', '.join(each[:8])}{', …' if len(each) > 8 else ''})"
 
 
-def _wins(table: dict[str, Any]) -> dict[tuple[str, str], float]:
-    """Return (one model, another) → the share of their cases that the one wins, ties counted half."""
-    shares = {}
-    for pair in table.get("pairs", []):
-        one, two = pair["pair"]
-        shares[one, two] = pair["win"]["value"] + pair["tie"]["value"] / 2
-        shares[two, one] = pair["loss"]["value"] + pair["tie"]["value"] / 2
-    return shares
-
-
 def _groups(result: dict[str, Any], cases: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     """Return heading → its cases: each case once, under the first of its reasons, in the order of its list."""
     groups = {}
@@ -175,40 +156,20 @@ def _groups(result: dict[str, Any], cases: list[dict[str, Any]]) -> dict[str, li
     return {heading: own for heading, own in groups.items() if own}
 
 
-def _table2(result: dict[str, Any], paper: dict[str, Any] | None) -> dict[str, Any]:
+def _table2(result: dict[str, Any]) -> dict[str, Any]:
     """Return what the templates show of the table in the form of the paper's Table 2."""
-    columns = result["table2"]["columns"]
+    table = result["table2"]
     return {
-        "head": [paper_table_text.COLUMNS[name].label for name in columns],
-        "places": [paper["columns"].index(name) for name in columns] if paper else [],
-        "lines": paper_table_text.lines_of(result, paper),
-        "legend": paper_table_text.legend(result, result.get("similarity", {}).get("teacher")),
-        "reasons": paper_table_text.reasons(result),
-        "fewer": paper_table_text.fewer(result),
+        "head": [paper_table_text.COLUMNS[name].label for name in table["columns"]],
+        "lines": paper_table_text.lines_of(table),
+        "reasons": paper_table_text.reasons(table),
     }
-
-
-def _leaderboard(result: dict[str, Any]) -> Table:
-    head = ["model", "strength (log odds)", "win rate, %", "first in resamples", "valid verdicts, %"]
-    rows = [
-        [
-            row["model"],
-            shown(row["strength"]),
-            shown(row["win_rate"], 0, 100),
-            percent(row["first"]),
-            shown(row["valid"], 0, 100),
-        ]
-        for row in leaderboard(result)
-    ]
-    return head, rows
 
 
 def render(
     result: dict[str, Any],
     title: str,
     cases: list[dict[str, Any]],
-    in_series: bool = False,
-    beside_paper: bool = False,
     rate: Sequence[str] = (),
 ) -> dict[str, str]:
     """Render a result as {"report.html": text, "report.md": text}.
@@ -216,38 +177,43 @@ def render(
     Args:
         result: what `agreement.json` holds.
         cases: the cases to show, as `case_records` lays them out.
-        in_series: whether the judges are a series, over which curves are drawn.
-        beside_paper: whether the paper's own figures are shown, labelled as such.
         rate: the commands with which people rate cases; empty where enough are rated.
     """
     rows = agreement_table(result) if "people" in result else []
-    rounds = published("rounds") if beside_paper else None
-    paper = published("table2") if beside_paper else None
+    models = leaderboard(result)
+    head = ["model", "strength (log odds)", "win rate, %", "first in resamples", "valid verdicts, %"]
+    lines = [
+        [
+            row["model"],
+            shown(row["strength"]),
+            shown(row["win_rate"], 0, 100),
+            percent(row["first"]),
+            shown(row["valid"], 0, 100),
+        ]
+        for row in models
+    ]
     return render_report(
         "automedeval.meta_evaluation",
         "report",
         title,
         words=further(result),
         notes=result["notes"],
-        figures=illustrate(result, in_series, rounds),
+        figures=illustrate(result),
         settings=result["settings"],
         script="report.js",
         summary=first_screen(result),
-        main_table=_leaderboard(result),
+        main_table=(head, lines),
         result=result,
         judges=real_judges(result),
         answer=answer(result),
         beside=beside(result),
         rate=rate,
-        leaderboard=leaderboard(result),
+        leaderboard=models,
         standing=standing(result["models"][result["main_judge"]["name"]]),
         rivals=rivals(result),
-        wins=_wins(result["models"][result["main_judge"]["name"]]),
         groups=_groups(result, cases),
         cases=cases,
-        paper=paper,
-        table2=_table2(result, paper) if "table2" in result else None,
-        paper_rounds=rounds,
+        table2=_table2(result) if "table2" in result else None,
         gaps=gaps(result),
         rows=rows,
         reasons=undefined(rows),

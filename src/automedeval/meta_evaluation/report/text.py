@@ -4,7 +4,7 @@ from typing import Any
 
 from automedeval.meta_evaluation.report import paper_table_text
 from automedeval.reports.facts import LEAST_RATED, Audit, Known, facts_of, is_trusted
-from automedeval.reports.text import against_best, interval, percent
+from automedeval.reports.text import against_best, in_a_row, interval, percent
 
 HALF = "A tie counts as half; guessing gives 50 %."
 LEVEL = 0.05  # adjusted p-value below which the difference of two models is clear
@@ -27,21 +27,24 @@ def standing(table: dict[str, Any]) -> dict[str, Any]:
     Returns:
         "order": the models by strength, or by win rate where there are no strengths; "best": the first of them if it is better
         than every other one, each with an adjusted p-value below `LEVEL`, else None; "level": the models that the first is not
-        shown to be better than; "signs": (model, model) → ">" better, "<" worse, "≈" no clear difference, "" not compared.
+        shown to be better than; "signs": (model, model) → ">" better, "<" worse, "≈" no clear difference, "" not compared;
+        "wins": (model, model) → the share of their cases that the first wins, ties counted half.
     """
     if "gap" in table:
-        return {"order": [], "best": None, "level": [], "signs": {}}
+        return {"order": [], "best": None, "level": [], "signs": {}, "wins": {}}
     values = table["strengths"] or {model: record["win_rate"] for model, record in table["models"].items()}
     order = sorted(table["models"], key=lambda model: -values[model]["value"])
-    signs = {}
+    signs, wins = {}, {}
     for pair in table["pairs"]:
         one, two = pair["pair"]
         clear = pair["p_adjusted"] is not None and pair["p_adjusted"] < LEVEL
         better = pair["margin"]["value"] > 0
         signs[one, two] = (">" if better else "<") if clear else "≈"
         signs[two, one] = ("<" if better else ">") if clear else "≈"
+        wins[one, two] = pair["win"]["value"] + pair["tie"]["value"] / 2
+        wins[two, one] = pair["loss"]["value"] + pair["tie"]["value"] / 2
     level = [model for model in order[1:] if signs.get((order[0], model), "") != ">"]
-    return {"order": order, "best": None if level else order[0], "level": level, "signs": signs}
+    return {"order": order, "best": None if level else order[0], "level": level, "signs": signs, "wins": wins}
 
 
 def answer(result: dict[str, Any]) -> dict[str, str]:
@@ -101,14 +104,10 @@ def _best(table: dict[str, Any], stands: dict[str, Any], trusted: bool) -> str:
         return (
             f"{first}. It {higher} than {'the other model' if others == 1 else f'each of the {others} other models'}."
         )
-    names = _and(level) if len(level) <= 3 else f"{len(level)} other models"
+    names = in_a_row(level) if len(level) <= 3 else f"{len(level)} other models"
     behind = f" It {higher} than the other {others - len(level)}." if others > len(level) else ""
     none = "No model is shown to be best" if trusted else "No model scores clearly highest"
     return f"{none}. {first} is first, without a clear difference from {names}.{behind}"
-
-
-def _and(names: list[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _how_sure(table: dict[str, Any], stands: dict[str, Any]) -> str:
@@ -127,11 +126,8 @@ def _cases(counts: dict[str, Any]) -> str:
 
 def _judge(result: dict[str, Any]) -> str:
     main, judges = result["main_judge"], real_judges(result)
-    rubric, valid = judges[main["name"]]["rubric"], judges[main["name"]]["valid_rate"]["value"]
-    text = f"{main['name']}, with the rubric {rubric}"
-    if len(judges) > 1:
-        text += f" ({HOW[main['how']]} of {len(judges)} judges)"
-    return text + (f"; {percent(valid)} of its verdicts are valid." if valid is not None else ".")
+    text = f"{main['name']}, with the rubric {judges[main['name']]['rubric']}"
+    return f"{text} ({HOW[main['how']]} of {len(judges)} judges)." if len(judges) > 1 else f"{text}."
 
 
 def credit(result: dict[str, Any]) -> list[str]:
@@ -218,16 +214,11 @@ def further(result: dict[str, Any]) -> list[str]:
     if "people" in result:
         sentences += _how_chosen(result["main_judge"])
         sentences += against_best(_measured(result["main_judge"]), result["main_judge"]["best_baseline"])
-        sentences += _kept(main, judges[main].get("risk_coverage") or [])
         for name in judges:
             sentences += against_best(name, judges[name]["best_baseline"]) if name != main else []
     for judge in dict.fromkeys(record["name"] for record in judges.values()):
         if "people" in result or judge != result["judges"][main]["name"]:
             sentences += _chosen(judge, result.get("choices", {}).get(judge, {}))
-        valid = next(record["valid_rate"]["value"] for record in judges.values() if record["name"] == judge)
-        if valid not in (None, 1.0):
-            wrong = " They count as wrong." if "people" in result else ""
-            sentences.append(f"{percent(1 - valid)} of {judge}'s verdicts are invalid or missing.{wrong}")
     for compared in result.get("preferences", []):
         sentences += _preferred(compared)
     if "table2" in result:
@@ -285,23 +276,6 @@ def gaps(result: dict[str, Any]) -> dict[str, list[str]]:
     return found
 
 
-def _adjusted(pair: dict[str, Any]) -> float:
-    return 1.0 if pair["p_adjusted"] is None else pair["p_adjusted"]
-
-
-def _kept(judge: str, curve: list[dict[str, Any]]) -> list[str]:
-    """Compare the more confident half of the verdicts with all: a description of these cases, not a guarantee."""
-    if not curve or curve[-1]["risk"]["value"] is None:
-        return []
-    half, whole = min(curve, key=lambda point: abs(point["coverage"] - 0.5)), curve[-1]
-    if abs(half["coverage"] - 0.5) > 0.1 or whole is half:
-        return []
-    return [
-        f"In the {half['cases']} cases of {judge}'s highest confidence, {percent(half['risk']['value'])} of the pairs are in "
-        f"the wrong order ({interval(half['risk'])}); in all {whole['cases']} cases {percent(whole['risk']['value'])}."
-    ]
-
-
 def _rounds(rounds: dict[str, Any]) -> list[str]:
     """Say what the rounds of introspection reached, and what further ones are expected to reach."""
     sentences = []
@@ -347,6 +321,7 @@ def _preferred(compared: dict[str, Any]) -> list[str]:
         shares += f"({interval(record['first'])}), {two} in {percent(record['second']['value'])} "
         shares += f"({interval(record['second'])}), a tie in {percent(record['tie']['value'])}"
         better = one if record["margin"]["value"] > 0 else two
-        prefer = f"prefer {better}'s verdicts" if _adjusted(record) < 0.05 else "have no clear preference"
+        clear = record["p_adjusted"] is not None and record["p_adjusted"] < LEVEL
+        prefer = f"prefer {better}'s verdicts" if clear else "have no clear preference"
         sentences.append(f"On {criterion} people {prefer}: {shares}.")
     return sentences

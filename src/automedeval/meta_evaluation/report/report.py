@@ -1,0 +1,195 @@
+"""Make a report from the files of verdicts, cases and ratings: its results, its pages, and its lines for the terminal."""
+
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from automedeval.cli import describe_result
+from automedeval.meta_evaluation.agreement.baselines import measure_baselines
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.evaluate import meta_evaluate
+from automedeval.meta_evaluation.agreement.judge_facts import audits_of, next_steps
+from automedeval.meta_evaluation.agreement.main_judge import choose
+from automedeval.meta_evaluation.agreement.paper_table import paper_table
+from automedeval.meta_evaluation.agreement.ratings import (
+    Preferences,
+    gather_preferences,
+    read_choices,
+    read_ratings,
+    read_verdict_ratings,
+)
+from automedeval.meta_evaluation.agreement.rationale_similarity import compare_rationales, read_teacher
+from automedeval.meta_evaluation.agreement.runs import (
+    check_names,
+    follow_rounds,
+    lines_over_runs,
+    repeated,
+    trainings_of,
+)
+from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, read_verdicts, rows_of
+from automedeval.meta_evaluation.criteria import report as criteria_report
+from automedeval.meta_evaluation.criteria.checklists import has_checklists, read_checklists, read_labels
+from automedeval.meta_evaluation.report import page
+from automedeval.meta_evaluation.report.arguments import ReportArguments
+from automedeval.meta_evaluation.report.text import summary
+from automedeval.metrics.embedding import NAMES
+from automedeval.models.arguments import EncoderArguments
+from automedeval.records import Preference, digest, read_placed
+from automedeval.records.language import english_only
+from automedeval.reports.facts import LEAST_RATED
+from automedeval.stats.bootstrap import estimate, plain
+
+Score = Callable[..., dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Report:
+    """A report before it is written.
+
+    Args:
+        result: the content of `data`.
+        data: the name of the JSON file.
+        page: the name of the HTML file.
+        texts: name → content of the other files, the page among them.
+        lines: what the terminal shows.
+    """
+
+    result: dict[str, Any]
+    data: str
+    page: str
+    texts: dict[str, str]
+    lines: list[str]
+
+
+def make_report(
+    args: ReportArguments, encoder_args: EncoderArguments, options: Sequence[str], load_score: Callable[[], Score]
+) -> Report:
+    """Return the report of these files: on criteria if the verdicts are on criteria, else on agreement with people.
+
+    Args:
+        options: the words of the command line after `automedeval report`.
+        load_score: returns the metric of rationales, see `compare_rationales`; called where there is a teacher.
+
+    Raises:
+        RecordError: a file or an argument is wrong.
+    """
+    cases = Cases.read(args.cases, args.limit, args.blank)
+    if args.criterion_labels or has_checklists(args.verdicts):
+        return _criteria_report(args, encoder_args, cases)
+    judges, notes = read_verdicts(args.verdicts, cases, args.rubric, frozenset({*NAMES, "people"}))
+    teacher = None
+    if args.teacher_verdicts:
+        teacher, more = read_teacher(args.teacher_verdicts, cases, judges)
+        notes += more
+    judges = _chosen(judges, args.judges)
+    notes += [note for judge in judges for note in judge.notes()]
+    rows = rows_of(judges)
+    lines = list(trainings_of({row.name: (row.judge.name, row.criterion) for row in rows}))
+    if args.baselines and args.ratings:
+        notes += english_only(cases.records, "baselines that count words or compare embeddings")
+    check_names("--rounds", args.rounds, lines)
+    check_names("--compare_to", [args.compare_to] if args.compare_to is not None else [], lines)
+    people = choices = verdict_ratings = None
+    if args.ratings:
+        people = read_ratings(args.ratings, cases, args.raters)
+        notes = people.notes + notes
+    if args.choices:
+        choices, more = read_choices(args.choices, cases)
+        notes += more
+    if args.verdict_ratings:
+        judged = (verdict for judge in judges for verdict in judge.verdicts)
+        verdict_ratings, more = read_verdict_ratings(args.verdict_ratings, cases, judged)
+        notes += more
+    preferences: Preferences = {}
+    if args.preferences:
+        preferences, more = gather_preferences(read_placed(args.preferences, Preference), cases, args.preferences)
+        notes += more
+    encoder, baselines = None, []
+    if args.baselines and people is not None:
+        encoder = encoder_args.load_if_there(notes)
+        baselines = measure_baselines(cases, encoder, notes)
+    by_people = (people, choices, verdict_ratings, preferences)
+    main_judge = choose(cases, rows, people, args.main_judge)
+    result = meta_evaluate(cases, [*judges, *baselines], *by_people, args.resamples, main=main_judge)
+    rationales = None
+    if teacher is not None:
+        models = {name: getattr(args, name) for name in ("bert_model", "bert_num_layers", "bart_model")}
+        models = {name: None if value == "none" else value for name, value in models.items()}
+        similarity = compare_rationales(cases, judges, teacher, load_score(), **models)
+        result["similarity"] = estimate(similarity, len(cases), args.resamples)
+        rationales = (similarity["judges"], result["similarity"]["judges"])
+    if people is not None:
+        result["over_runs"] = lines_over_runs(result["judges"])
+        tests = (args.compare_to, rationales, args.resamples)
+        result["table2"] = paper_table(cases, rows, people, result["over_runs"], *tests)
+    if args.rounds:
+        result["rounds"] = follow_rounds(result["over_runs"], args.rounds)
+    for name, audit in audits_of(args.audits, rows).items():
+        result["judges"][name]["audit"] = audit
+    audited = "audit" in result["judges"][main_judge.row.name]
+    settings = describe_result("report", resamples=args.resamples)
+    result = plain(result) | {
+        "next_steps": next_steps(main_judge.row.judge, people is not None, audited),
+        "notes": notes,
+        "settings": settings | {"encoder": encoder and f"{encoder.name} ({encoder.fingerprint})"},
+    }
+    study, commands = ({}, []) if args.ratings or args.choices else _rating_study(args, cases, options)
+    shown = page.case_records(result, cases, judges, people, main_judge.row)
+    title = "Report: " + Path(args.cases).stem
+    texts = study | page.render(result, title, shown, commands)
+    said = [*summary(result), *(f"  {command}" for command in commands), "", *(f"note: {note}" for note in notes)]
+    return Report(result, "agreement.json", "report.html", texts, said)
+
+
+def _criteria_report(args: ReportArguments, encoder_args: EncoderArguments, cases: Cases) -> Report:
+    notes: list[str] = []
+    readings = read_checklists(args.verdicts, cases)
+    labels = read_labels(args.criterion_labels, cases) if args.criterion_labels else None
+    encoder = encoder_args.load_if_there(notes) if labels and args.baselines else None
+    result = criteria_report.criteria_result(cases, readings, labels, encoder, args.resamples, args.audits)
+    result |= {"notes": notes, "settings": describe_result("report", resamples=args.resamples)}
+    texts = criteria_report.render_criteria(result, cases, readings)
+    lines = [*criteria_report.sentences(result), *(f"note: {note}" for note in notes)]
+    return Report(result, "criteria.json", "criteria.html", texts, lines)
+
+
+def _chosen(judges: list[JudgeVerdicts], wanted: list[str]) -> list[JudgeVerdicts]:
+    """Return the judges of these names and their further trainings, all of them if there are no names."""
+    names = [judge.name for judge in judges]
+    check_names("--judges", wanted, names)
+    several = repeated(names)
+    keep = {run for name in wanted or names for run in several.get(name, [name])}
+    return [judge for judge in judges if judge.name in keep]
+
+
+def _rating_study(args: ReportArguments, cases: Cases, options: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Return a study of `LEAST_RATED` of the cases for the physicians' page, {file: content}, and the commands that rate them.
+
+    The name of a study has a digest of its cases. So a study that is there already is of these cases, and is kept: it may have
+    been edited, and people may have begun to rate.
+    """
+    shown = [[case.id, case.digest] for case in cases.records]
+    study = Path(args.output) / f"rate-{digest([args.cases, args.limit, shown])}.yaml"
+    ratings = study.with_suffix("")
+    annotate = shlex.join(["automedeval", "annotate", "--study", str(study)])
+    again = shlex.join(["automedeval", "report", *options, "--ratings", str(ratings / "ratings.jsonl")])
+    commands = [annotate, f"{annotate} --export {shlex.quote(str(ratings))}", again]
+    if study.exists():
+        return {}, commands
+    content = {
+        "title": Path(args.cases).stem,
+        "cases": args.cases,
+        **{name: value for name in ("blank", "limit") if (value := getattr(args, name))},
+        "rate": {"raters": 1, "draw": min(LEAST_RATED, len(cases)), "roles": ["attending"]},
+        "annotators": [{"name": "physician-1", "role": "attending"}],
+        "database": str(study.with_suffix(".sqlite")),
+    }
+    comment = (
+        "# Rate a random draw of the cases: automedeval annotate --study THIS FILE\n"
+        "# More annotators with an `overlap` also show how far people agree with each other.\n"
+    )
+    return {study.name: comment + yaml.safe_dump(content, sort_keys=False, allow_unicode=True)}, commands
