@@ -280,14 +280,14 @@ class Partners:
             if piece["settings"] != self.fingerprint:
                 raise RecordError(
                     f"{journal.path} holds discussions of other partners, or on another data set or judge "
-                    f"({piece['settings']}, now {self.fingerprint}): choose another --discussion"
+                    f"({piece['settings']}, now {self.fingerprint}): choose another --output"
                 )
             if (discussion := found.get(piece["case_id"])) is None:
                 continue
             if piece["digest"] != discussion.mistake.digest:
                 raise RecordError(
                     f"{journal.path} holds a discussion of case {piece['case_id']!r} as it was before its texts or verdicts "
-                    "changed: choose another --discussion"
+                    "changed: choose another --output"
                 )
             discussion.add(piece)
             self._chat(piece["role"]).accepted |= not piece["error"]
