@@ -45,10 +45,6 @@ class BuildDatasetArguments(TableArguments):
         },
     )
     corrupt: bool = field(default=False, metadata={"help": "fit the quality classifier on corrupted verdicts"})
-    classifier: str | None = field(
-        default=None,
-        metadata={"help": "folder of the quality classifier; --labels or --corrupt fit one and save it there"},
-    )
     encoder: str = field(
         default="models/all-MiniLM-L6-v2", metadata={"help": "checkpoint that embeds texts for the quality classifier"}
     )
@@ -172,18 +168,11 @@ def label_quality(args: BuildDatasetArguments, data: InstructionSet) -> tuple[st
     if args.labels:
         data.report(data.read_labels(args.labels))
         by = "people's labels"
-    if args.labels or args.corrupt or args.classifier:
+    if args.labels or args.corrupt:
         from automedeval.models.embeddings import Encoder  # torch is loaded by those who need it
 
-        embed = Encoder(args.encoder, pooling=args.encoder_pooling)
-        if args.labels or args.corrupt:
-            classifier = QualityClassifier(embed)
-            report = data.fit(classifier, spoil=args.corrupt)
-            if args.classifier:
-                classifier.save(args.classifier)
-        else:
-            classifier = QualityClassifier.load(args.classifier, embed)
-            report = classifier.report
+        classifier = QualityClassifier(Encoder(args.encoder, pooling=args.encoder_pooling))
+        report = data.fit(classifier, spoil=args.corrupt)
         data.classify(classifier)
         by += ", or else by the classifier"
     data.report_quality()

@@ -365,20 +365,16 @@ def test_a_classifier_learns_from_labels_and_calls_the_rest(tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("quick_classifier")
-def test_a_classifier_learns_from_spoilt_verdicts(tmp_path: Path) -> None:
+def test_a_classifier_learns_from_corrupted_verdicts(tmp_path: Path) -> None:
     study = Study(tmp_path, 40)
     good_and_bad(study)
-    done = study.build("--corrupt", "true", "--classifier", tmp_path / "classifier")
+    done = study.build("--corrupt", "true")
     assert done.returncode == 0, done.stderr
     assert "quality: 40 verdicts → 40 corrupted" in done.stdout
     assert "quality: 80 verdicts called high or low by the classifier" in done.stdout
     facts = json.loads((study.output / "statistics.json").read_text())
     assert set(facts["quality_report"]["kinds"]) > {"high"}
     assert facts["splits"]["stage3"]["quality"].keys() <= {"high", "low"}
-    before = study.bytes()
-    done = study.build("--classifier", tmp_path / "classifier")  # the one that was fitted
-    assert "corrupted" not in done.stdout
-    assert all(study.bytes()[name] == digest for name, digest in before.items() if name.endswith(".parquet"))
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from automedeval.dataset.topics import Topic, topics
 from automedeval.dataset.verification import Verification, verify
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import Case, RecordError, as_shown, read_lines
+from automedeval.reports.text import span
 from automedeval.rubrics import Rubric
 
 WINDOW = 64  # verdicts that are classified together
@@ -136,11 +137,9 @@ class InstructionSet:
                 pairs = list(self._shown(shuffled(self.plan.seed, "labelled", keys)[:LABELLED]))
                 labelled += [Labelled(case, verdict, quality) for case, verdict in pairs]
         report = classifier.fit(labelled, self.plan.seed)
-        right = ", ".join(f"{kind} {found['right']} of {found['n']}" for kind, found in report["kinds"].items())
-        found = report["accuracy"]
-        interval = "" if found["low"] is None else " [{low:.2f}, {high:.2f}]".format(**found)
+        right = ", ".join(f"{kind} {count['right']} of {count['n']}" for kind, count in report["kinds"].items())
         self.report(
-            f"quality: accuracy of the classifier {found['value']:.2f}{interval} on others; right: {right} (paper: 0.91)"
+            f"quality: accuracy of the classifier {span(report['accuracy'])} on others; right: {right} (paper: 0.91)"
         )
         return report
 
@@ -151,7 +150,7 @@ class InstructionSet:
             for start in range(0, len(unknown), WINDOW):
                 keys = unknown[start : start + WINDOW]
                 for key, quality in zip(keys, classifier.decide(list(self._shown(keys)))):
-                    self.judged.facts[key].quality = quality.label
+                    self.judged.facts[key].quality = quality
                 bar.update(len(keys))
         self.report(f"quality: {len(unknown):,} verdicts called high or low by the classifier")
 
