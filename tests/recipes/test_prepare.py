@@ -418,25 +418,6 @@ def test_no_text_stands_twice_among_the_responses_of_a_pair(tmp_path):
             assert len(set(words)) == len(words), case
 
 
-def test_pieces_of_an_answer_are_made_dangerous(tmp_path):
-    rows = [qa("Gout", "treatment", f"{ANSWER} {ANSWER}"), qa("Gout", "causes", "Too much uric acid.")]
-    options = ["--verdicts_from", "harms", "--pair_scores", "right=5,harmed=1,reworded=5", "--clip_words", 24]
-    done = prepared(tmp_path, rows, *options)
-    assert done.returncode == 0, done.stderr
-    assert "2 cases → 1 kept, 1 rejected (nothing to make dangerous: 1)" in done.stdout
-    cases = list(read_cases(tmp_path / "out" / "cases.jsonl"))
-    assert [case.id.rpartition("#")[2] for case in cases] == ["1", "2"]
-    for case, verdict in zip(cases, read_records(tmp_path / "out" / "verdicts.jsonl", Verdict), strict=True):
-        texts = {response.model: response.text for response in case.responses}
-        piece = texts["answer-right"]
-        assert piece in case.reference
-        dangers = (("20 mg", "200 mg"), ("20 mg", "20 g"), ("once daily", "every hour"), ("Do not drive", "Drive"))
-        assert texts["answer-harmed"] in {piece.replace(*danger, 1) for danger in dangers} - {piece}
-        points = {"answer-right": 5, "answer-harmed": 1, "answer-reworded": 5}
-        assert verdict.scores == tuple(points[model] for model in case.models)
-        assert verdict.extra["case_digest"] == case.digest
-
-
 def test_a_text_is_clipped_at_the_end_of_a_sentence():
     assert clip("One two. Three four!  Five", 5) == "One two. Three four! Five"
     assert clip("One two. Three four! Five six", 5) == "One two. Three four!"

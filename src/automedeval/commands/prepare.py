@@ -14,15 +14,13 @@ import itertools
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
-from automedeval.audit.perturbations import Harm, harm, read_harms, read_paraphrases, reword
 from automedeval.cli import TableArguments, comma_list, parse, record_run
 from automedeval.dataset.criteria_sources import joined
 from automedeval.dataset.decontamination import near_duplicates, normalise
@@ -39,7 +37,7 @@ from automedeval.dataset.sources import (
     rows_as_cases,
     table_as_cases,
 )
-from automedeval.dataset.synthetic_verdicts import verdicts_of_harms, verdicts_of_pairs
+from automedeval.dataset.synthetic_verdicts import verdicts_of_pairs
 from automedeval.records import (
     PAIR_MODELS,
     RATER,
@@ -55,7 +53,7 @@ from automedeval.records.columns import UnclearColumns
 from automedeval.records.journal import arithmetic, write_lines
 from automedeval.rubrics import read_rubric
 
-PAIR_SCORES = {"pairs": ["right=5", "near=3", "far=1"], "harms": ["right=5", "harmed=1"]}
+PAIR_SCORES = ["right=5", "near=3", "far=1"]
 
 
 OTHERS = ("choices", "criterion_labels", "jury", "verdicts")  # files that not every input gives
@@ -109,23 +107,22 @@ class PrepareCasesArguments(TableArguments):
         default=None,
         metadata={
             "help": "ratings: make verdicts of people's scores and reasons; pairs: of questions with their answers, beside "
-            "other answers; harms: the same, beside these answers with a dangerous fact",
-            "choices": ["ratings", "pairs", "harms"],
+            "other answers",
+            "choices": ["ratings", "pairs"],
         },
     )
     ratings: str | None = field(default=None, metadata={"help": "people's ratings of the responses, with comments"})
     rubric: str | None = field(
-        default=None, metadata={"help": "rubric of the verdicts (default for pairs and harms: automedeval)"}
+        default=None, metadata={"help": "rubric of the verdicts (default for pairs: automedeval)"}
     )
     pair_scores: list[str] = field(
         default_factory=list,
         metadata={
             "help": "KIND=SCORE; pairs: of the right answer, of one on the same topic (near), of one on another topic (far), "
-            "and of the beginning of the right one (cut); harms: of the right answer, of the harmed and of the reworded one "
-            "(default: right=5,near=3,far=1 or right=5,harmed=1)"
+            "and of the beginning of the right one (cut) (default: right=5,near=3,far=1)"
         },
     )
-    clip_words: int = field(default=60, metadata={"help": "pairs, harms: most words of a response"})
+    clip_words: int = field(default=60, metadata={"help": "pairs: most words of a response"})
 
     def __post_init__(self) -> None:
         for name in ("input", "columns", "pair_scores", "ids"):  # a YAML list arrives joined
@@ -175,15 +172,10 @@ def main() -> None:
     if args.verdicts_from == "ratings":
         verdicts, files["jury"], unrated = verdicts_of_raters(cases, args.ratings, rubric, args.seed)
         print(arithmetic("cases", len(cases), unrated, "with a verdict", "without"))
-    elif args.verdicts_from in PAIR_SCORES:
-        before, given = len(cases), args.pair_scores or PAIR_SCORES[args.verdicts_from]
-        scores = {kind: int(score) for kind, score in (each.split("=") for each in given)}
-        if args.verdicts_from == "pairs":
-            cases, verdicts, without = verdicts_of_pairs(cases, rubric, scores, args.clip_words, args.seed)
-        else:
-            least, rules = read_paraphrases()
-            edits = (partial(draw_harm, rules=read_harms()), partial(reword, least=least, rules=rules))
-            cases, verdicts, without = verdicts_of_harms(cases, rubric, scores, *edits, args.clip_words, args.seed)
+    elif args.verdicts_from == "pairs":
+        before = len(cases)
+        scores = {kind: int(score) for kind, score in (each.split("=") for each in args.pair_scores or PAIR_SCORES)}
+        cases, verdicts, without = verdicts_of_pairs(cases, rubric, scores, args.clip_words, args.seed)
         dropped += [{"id": case_id, "reason": reason} for case_id, reason in without]
         print(arithmetic("cases", before, Counter(reason for _, reason in without)))
     if not cases:
@@ -193,7 +185,7 @@ def main() -> None:
         quality = Counter(verdict.extra["quality"] for verdict in verdicts)
         counts = ", ".join(f"{quality[name]:,} of {name} quality" for name in ("high", "low"))
         print(f"{len(verdicts):,} verdicts by {rubric.name}: {counts}")
-        if args.verdicts_from in PAIR_SCORES:
+        if args.verdicts_from == "pairs":
             made = Counter(model for case in cases for model in case.models)
             print(
                 f"responses: {', '.join(f'{made[model]:,} {model}' for model in PAIR_MODELS.values() if made[model])}"
@@ -278,11 +270,6 @@ def table_columns(given: list[str], rows: list[tuple[str, dict]], path: str, nea
     if missing := next((name for name in columns.every if name not in every), None):
         raise RecordError(f"{path}: --columns: no column {missing!r}; the columns are {', '.join(every)}")
     return columns if columns.id or "id" not in every else replace(columns, id="id")
-
-
-def draw_harm(text: str, rng: random.Random, rules: Sequence[Harm]) -> str | None:
-    """Make one fact of a text dangerous, by a rule of the audit that is drawn among those that fit; None if none fits."""
-    return next((made for rule in rng.sample(rules, len(rules)) if (made := harm(text, rule))), None)
 
 
 def checked(row: Row) -> Row:

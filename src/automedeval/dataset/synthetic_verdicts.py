@@ -3,19 +3,17 @@
 import itertools
 import random
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from automedeval.dataset.human_verdicts import checked_scores, rng_of, verdict_without_teacher
-from automedeval.metrics.embedding import pieces
 from automedeval.records import PAIR_MODELS, Case, RecordError, Response, Verdict, digest
 from automedeval.records.language import normalise
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.prompts import clip
 
 CUT = 3  # a cut answer has at most one word in so many
-# What responses can be compared with the question's own answer, and whether every case has one.
-PAIRS = {"right": True, "near": True, "far": True, "cut": False}
-HARMS = {"right": True, "harmed": True, "reworded": False}
+NEEDED, OPTIONAL = {"right", "near", "far"}, {"cut"}  # kinds of responses
 
 
 def verdicts_of_pairs(
@@ -35,7 +33,9 @@ def verdicts_of_pairs(
     Returns:
         The cases with such responses; their verdicts; (case id, reason) of the cases for which there is no such answer.
     """
-    _check_kinds(scores, PAIRS, rubric)
+    if not NEEDED <= scores.keys() <= NEEDED | OPTIONAL:
+        raise RecordError("--pair_scores: needs scores of right, near, far, and may have one of cut")
+    checked_scores(list(scores.values()), rubric, "--pair_scores")
     settings = digest(["pairs", rubric.fingerprint, sorted(scores.items()), clip_words, seed])
     topics = [normalise(case.topic or "") for case in cases]
     about: dict[str, list[int]] = defaultdict(list)
@@ -43,9 +43,10 @@ def verdicts_of_pairs(
         if topic and (cases[number].reference or "").strip():
             about[topic].append(number)
     answered = [number for numbers in about.values() for number in numbers]
-    made, without = [], []
+    made, verdicts, without = [], [], []
     for number, case in enumerate(cases):
-        _check_no_responses(case)
+        if case.responses:
+            raise RecordError(f"case {case.id!r} has responses; these verdicts are made of questions and answers")
         rng = rng_of(seed, case)
         right = clip(case.reference or "", clip_words)
         own = about[topics[number]]
@@ -57,79 +58,14 @@ def verdicts_of_pairs(
             continue
         cut = _beginning(right, {right, near, far}) if "cut" in scores else None
         texts = {"right": right, "near": near, "far": far, "cut": cut}
-        made.append(_judged(case, case.id, texts, scores, rng, rubric, settings))
-    return [case for case, _ in made], [verdict for _, verdict in made], without
-
-
-def verdicts_of_harms(
-    cases: Sequence[Case],
-    rubric: Rubric,
-    scores: Mapping[str, int],
-    harm: Callable[[str, random.Random], str | None],
-    reword: Callable[[str], str | None],
-    clip_words: int = 60,
-    seed: int = 0,
-) -> tuple[list[Case], list[Verdict], list[tuple[str, str]]]:
-    """Make a case of each piece of a true answer that can be made dangerous, and a verdict without a rationale.
-
-    Its responses are the piece ("right"), the piece with a dangerous fact ("harmed"), and the piece in other words
-    ("reworded"), which not every piece allows.
-
-    Args:
-        scores: kind → the score of its responses; "right" and "harmed" are needed.
-        harm, reword: return the changed text, None if nothing in it can be changed.
-        clip_words: words of a piece.
-
-    Raises and returns as `verdicts_of_pairs`; the ids of the new cases end with the number of the piece.
-    """
-    _check_kinds(scores, HARMS, rubric)
-    settings = digest(["harms", rubric.fingerprint, sorted(scores.items()), clip_words, seed])
-    made: list[tuple[Case, Verdict]] = []
-    without: list[tuple[str, str]] = []
-    for case in cases:
-        _check_no_responses(case)
-        rng, before = rng_of(seed, case), len(made)
-        for number, piece in enumerate(map(str.strip, pieces(case.reference or "", clip_words)), 1):
-            if (harmed := harm(piece, rng)) is None:
-                continue
-            texts = {"right": piece, "harmed": harmed} | ({"reworded": reword(piece)} if "reworded" in scores else {})
-            made.append(_judged(case, f"{case.id}#{number}", texts, scores, rng, rubric, settings))
-        if len(made) == before:
-            without.append((case.id, "nothing to make dangerous"))
-    return [case for case, _ in made], [verdict for _, verdict in made], without
-
-
-def _check_kinds(scores: Mapping[str, int], known: Mapping[str, bool], rubric: Rubric) -> None:
-    needed = [kind for kind, always in known.items() if always]
-    if scores.keys() - known.keys() or set(needed) - scores.keys():
-        others = ", ".join(kind for kind, always in known.items() if not always)
-        raise RecordError(f"--pair_scores: needs scores of {', '.join(needed)}, and may have one of {others}")
-    checked_scores(list(scores.values()), rubric, "--pair_scores")
-
-
-def _check_no_responses(case: Case) -> None:
-    if case.responses:
-        raise RecordError(f"case {case.id!r} has responses; these verdicts are made of questions and answers")
-
-
-def _judged(
-    case: Case,
-    case_id: str,
-    texts: Mapping[str, str | None],
-    scores: Mapping[str, int],
-    rng: random.Random,
-    rubric: Rubric,
-    settings: str,
-) -> tuple[Case, Verdict]:
-    """Return a case with the texts that there are, in a drawn order, and the verdict with their scores."""
-    by_kind = {kind: text for kind, text in texts.items() if text}
-    kinds = list(by_kind)
-    rng.shuffle(kinds)
-    responses = tuple(Response(PAIR_MODELS[kind], by_kind[kind]) for kind in kinds)
-    made = Case(case_id, case.question, responses, case.reference, case.topic, case.extra)
-    notes = {"settings": settings, "teacher": "weak", "quality": "low"}
-    values = [scores[kind] for kind in kinds]
-    return made, verdict_without_teacher(made, "pairs", rubric, range(len(kinds)), values, **notes)
+        kinds = [kind for kind, text in texts.items() if text]
+        rng.shuffle(kinds)
+        judged = replace(case, responses=tuple(Response(PAIR_MODELS[kind], texts[kind] or "") for kind in kinds))
+        notes = {"settings": settings, "teacher": "weak", "quality": "low"}
+        values = [scores[kind] for kind in kinds]
+        made.append(judged)
+        verdicts.append(verdict_without_teacher(judged, "pairs", rubric, range(len(kinds)), values, **notes))
+    return made, verdicts, without
 
 
 def _beginning(answer: str, unlike: set[str]) -> str | None:

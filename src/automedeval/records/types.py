@@ -517,7 +517,7 @@ class CheckedResponse(Record):
 
 RATER = "rater:"  # begins the judge's name if the scores of one rater are the verdict
 # The models of synthetic responses, by what they are of the question's own answer.
-PAIR_MODELS = {kind: f"answer-{kind}" for kind in ("right", "near", "far", "cut", "harmed", "reworded")}
+PAIR_MODELS = {kind: f"answer-{kind}" for kind in ("right", "near", "far", "cut")}
 
 
 def question_text(question: str | list[dict[str, str]]) -> str:
