@@ -9,7 +9,6 @@ Writes OUTPUT/{stage1,stage2,stage3,test}.parquet with a card, statistics.json, 
 folder is replaced as a whole when everything is written.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,8 @@ from automedeval.dataset.folder import DatasetFolder
 from automedeval.dataset.quality import QualityClassifier
 from automedeval.dataset.teacher_verdicts import JudgedCases
 from automedeval.dataset.topics import TOPICS
-from automedeval.records import Case, RecordError, check_least, read_cases
+from automedeval.models.tokenization import PromptEncoder
+from automedeval.records import RecordError, check_least, read_cases
 from automedeval.records.journal import Journal, write_whole
 from automedeval.reports.charts import svg_file, topic_shares
 from automedeval.rubrics import packaged_rubrics, read_rubric
@@ -104,7 +104,7 @@ def main() -> None:
     for rubric in map(read_rubric, args.rubrics):
         if rubrics.setdefault(rubric.name, rubric).fingerprint != rubric.fingerprint:
             raise RecordError(f"--rubrics: there is another rubric {rubric.name}; change the id or raise the version")
-    encoder = prompt_encoder(args)
+    encoder = PromptEncoder.from_checkpoint(args.tokenizer, args.chat_template_path) if args.tokenizer else None
     with DatasetFolder(args.output) as folder:
         scratch, place = folder.scratch / "texts.db", folder.scratch
         with Journal(place / "dropped.jsonl") as dropped, JudgedCases(scratch, dropped) as judged:
@@ -114,7 +114,8 @@ def main() -> None:
             verification = data.verify(args.verdict_ratings)
             quality_by, quality_report = label_quality(args, data)
             assignment = data.assign()
-            data.compare(assignment, evaluation_cases(args), args.on_leak == "drop")
+            evaluation = (case for path in args.evaluation_cases for case in read_cases(path, blank=args.blank))
+            data.compare(assignment, evaluation, args.on_leak == "drop")
             splits, written = data.write(
                 assignment, place, rubrics, encoder, args.max_length, args.reference_as_response
             )
@@ -146,20 +147,6 @@ def main() -> None:
         record_run(place / "run.json", args)
         folder.publish()
     print(f"instructions {facts['fingerprint']}: {args.output}")
-
-
-def evaluation_cases(args: BuildDatasetArguments) -> Iterator[Case]:
-    """Yield the cases of --evaluation_cases."""
-    return (case for path in args.evaluation_cases for case in read_cases(path, blank=args.blank))
-
-
-def prompt_encoder(args: BuildDatasetArguments) -> Any:
-    """Return the encoder that counts a row's tokens, None without --tokenizer."""
-    if not args.tokenizer:
-        return None
-    from automedeval.models.tokenization import PromptEncoder
-
-    return PromptEncoder.from_checkpoint(args.tokenizer, args.chat_template_path)
 
 
 def label_quality(args: BuildDatasetArguments, data: InstructionSet) -> tuple[str, dict[str, Any] | None]:

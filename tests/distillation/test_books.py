@@ -57,12 +57,6 @@ def test_cuts_stand_at_the_ends_of_sentences_and_overlap(tmp_path: Path) -> None
     ]
 
 
-def test_a_passage_never_leaves_its_section(tmp_path: Path) -> None:
-    file = tmp_path / "b.md"
-    file.write_text("## A\nOne.\n\n## B\nTwo.\n", encoding="utf-8")
-    assert [one.text for one in passages(file)] == ["One.", "Two."]
-
-
 words = st.text(st.sampled_from("abcdefgh"), min_size=1, max_size=30)
 sentences = st.lists(
     st.lists(words, min_size=1, max_size=12).map(lambda some: " ".join(some).capitalize() + "."), min_size=1

@@ -181,15 +181,12 @@ def test_the_last_complete_one_of_question_and_verdict_counts(text, asks):
     assert questions_of(Answer(text), RUBRIC, 2) == asks
 
 
-def test_a_question_after_a_verdict_counts_only_while_the_teacher_may_ask():
-    text = f"{VERDICT}\n[Question]: What is rest?"
-    assert questions_of(Answer(text), RUBRIC, 2, may_ask=False) == []
-    assert questions_of(Answer("[Question]: What is rest?"), RUBRIC, 2, may_ask=False) == ["What is rest?"]
-
-
-def test_a_question_that_was_cut_off_is_none():
-    assert questions_of(Answer("[Question]: What is the da", truncated=True), RUBRIC, 2) == []
-    assert questions_of(Answer("[Question]: What is it?", truncated=True), RUBRIC, 2) == ["What is it?"]
+def test_no_question_is_read_from_a_last_verdict_or_a_broken_off_message():
+    asked = Answer("[Question]: What is rest?")
+    assert questions_of(Answer(f"{VERDICT}\n{asked.text}"), RUBRIC, 2, may_ask=False) == []
+    assert questions_of(asked, RUBRIC, 2, may_ask=False) == ["What is rest?"]
+    assert questions_of(replace(asked, text=asked.text[:-1], truncated=True), RUBRIC, 2) == []
+    assert questions_of(replace(asked, truncated=True), RUBRIC, 2) == ["What is rest?"]
 
 
 @given(st.text(alphabet="[]Question:What is?\n*Score Doctor 12:points.~<|>", max_size=300) | st.text())

@@ -1,6 +1,5 @@
 """recipes/distill.py: teachers judge cases, from recordings, from an endpoint and from a checkpoint."""
 
-import json
 import os
 import signal
 import subprocess
@@ -215,31 +214,12 @@ def test_a_killed_run_goes_on_to_the_same_file(distill, tmp_path):
         assert by_case(tmp_path / "out") == by_case(tmp_path / "whole")
 
 
-def test_the_reference_is_scored_as_a_response(distill):
-    with EndpointDouble(answer(VERDICT)) as endpoint:
-        shown = ["--reference_as_response", "true"]
-        refused, _ = distill(endpoint.url, *shown)
-        assert "has 4 responses to show" in error_line(refused)
-        done, verdicts = distill(endpoint.url, *shown, "--models", "juniper-7b,rowan-7b", limit=1)
-        assert done.returncode == 0, done.stderr
-        assert verdicts[0].extra["models"][-1] == "reference"
-        assert sorted(score or 0 for score in verdicts[0].scores) == [0, 2, 4, 5]
-
-
 def test_a_dry_run_counts_and_asks_nothing(distill):
     with EndpointDouble(asks_once) as endpoint:
         done, verdicts = distill(endpoint.url, "--dry_run", "true", "--price_in", 2, "--price_out", 8)
         assert "6 cases, 0 judged already, 6 to 24 calls" in done.stdout
         assert "which cost at most 0.0" in done.stdout
         assert endpoint.asked == verdicts == []
-
-
-def test_spending_stops_in_front_of_the_limit(distill):
-    with EndpointDouble(answer(VERDICT, usage={"prompt_tokens": 1500, "completion_tokens": 50})) as endpoint:
-        prices = ["--price_in", 1, "--price_out", 10, "--max_new_tokens", 100, "--max_cost", 0.012, "--concurrency", 1]
-        done, verdicts = distill(endpoint.url, *prices)
-        assert "--max_cost 0.012" in error_line(done)
-        assert 0 < len(verdicts) == len(endpoint.asked) < 6
 
 
 @pytest.mark.parametrize(
@@ -267,15 +247,6 @@ def test_other_settings_want_another_folder(distill):
         for change in (["--questions", 2], ["--knowledge", "none"], ["--seed", 1], ["--teacher", "weak"]):
             done, _ = distill(endpoint.url, *change, limit=1)
             assert "choose another --output" in error_line(done)
-
-
-def test_a_checkpoint_teaches(tmp_path, tiny_model):
-    arguments = ["--teacher", "weak", "--judge", tiny_model, "--cases", TRAIN, "--limit", 2, "--max_new_tokens", 4]
-    done = run_recipe("distill", *arguments, "--store", "books", "--output", tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "2 cases → 2 verdicts (2 new)" in done.stdout
-    (line, _) = (tmp_path / "verdicts.jsonl").read_text().splitlines()
-    assert json.loads(line)["judge"] == "tiny-judge"
 
 
 def test_the_benchmark_compares_chains_with_algorithm_1_and_the_ideal():

@@ -14,7 +14,7 @@ from automedeval.records.rows import filled
 
 MUST_HAVE, NICE_TO_HAVE = 1.0, 0.5  # points of K-QA's statements
 UNKNOWN_POINTS = 1.0  # HealthBench's meta-evaluation does not say them
-THEME, CATEGORY = "theme:", "physician_agreed_category:"  # how HealthBench begins its tags
+THEME = "theme:"  # how HealthBench begins the tag of a topic
 
 
 def _of(row: dict, name: str, *kinds: type) -> Any:
@@ -54,21 +54,16 @@ def _criteria(entries: Sequence[dict], text: str = "criterion") -> tuple[CaseCri
     return tuple(found)
 
 
-def _tagged(tags: Sequence[Any], beginning: str) -> str | None:
-    return next(
-        (tag.removeprefix(beginning) for tag in tags if isinstance(tag, str) and tag.startswith(beginning)), None
-    )
-
-
 def healthbench(row: dict) -> Case:
     """Return the case of a record of HealthBench; its theme is the topic, its ideal completion the reference."""
     ideal = _of(row, "ideal_completions_data", dict, type(None)) if "ideal_completions_data" in row else None
     reference = _of(ideal, "ideal_completion", str, type(None)) if ideal else None
     tags = row.get("example_tags") or []
+    themes = [tag.removeprefix(THEME) for tag in tags if isinstance(tag, str) and tag.startswith(THEME)]
     kept = {"example_tags": tags} if tags else {}
     criteria = _criteria(_objects(row, "rubrics"))
     name = str(row.get("prompt_id") or "")
-    return Case(name, _messages(row, "prompt"), (), reference, _tagged(tags, THEME), kept, criteria)
+    return Case(name, _messages(row, "prompt"), (), reference, themes[0] if themes else None, kept, criteria)
 
 
 def professional(row: dict) -> Case:

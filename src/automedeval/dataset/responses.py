@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from automedeval.models.arguments import parse_model
-from automedeval.models.base import Answer, Messages, Prompt
+from automedeval.models.base import Messages, Prompt
 from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.records import Case, RecordError, Response, digest, read_cases, read_records
 from automedeval.records.journal import Journal, Processes, write_lines
@@ -140,11 +140,6 @@ def set_up(chat: Any, local: bool, system: str | None) -> str:
     return digest(settings)
 
 
-def question_digest(case: Case) -> str:
-    """Return twelve hexadecimal digits over a case's question."""
-    return digest(case.question)
-
-
 def respond(
     chat: Any, name: str, settings: str, cases: Sequence[Case], done: set[str], system: str | None = None
 ) -> Iterator[Generated]:
@@ -160,10 +155,12 @@ def respond(
             continue
         if answer.error and not answer.refused:
             raise RecordError(f"case {case.id!r}: {name} gave no answer: {answer.error}")
-        text = "" if answer.error else response_text(answer)
+        # No white space around it, and no half of a character where it was cut off. Control tokens in it stay: they are data,
+        # and whatever puts them into a prompt defuses them (`PromptEncoder`, `defuse`).
+        text = "" if answer.error else (answer.text.rstrip("\ufffd") if answer.truncated else answer.text).strip()
         chat.accepted = chat.accepted or not answer.error
-        about = question_digest(case)
-        yield Generated(case.id, name, text, answer.truncated, answer.usage, settings, about, answer.error)
+        asked = digest(case.question)
+        yield Generated(case.id, name, text, answer.truncated, answer.usage, settings, asked, answer.error)
 
 
 def response_log(folder: Path, name: str, settings: str, processes: Processes) -> Log:
@@ -209,16 +206,8 @@ def answered(log: Log, cases: Sequence[Case]) -> dict[str, Generated]:
     Raises:
         RecordError: a response with other settings, or to a question that has changed since.
     """
-    done = log.done({case.id: question_digest(case) for case in cases})
+    done = log.done({case.id: digest(case.question) for case in cases})
     return {record.case_id: record for record in log.records() if record.key in done}
-
-
-def response_text(answer: Answer) -> str:
-    """Return an answer's text without white space around it, and without half a character where it was cut off.
-
-    Control tokens in it stay: they are data, and whatever puts them into a prompt defuses them (`PromptEncoder`, `defuse`).
-    """
-    return answer.text.rstrip("\ufffd").strip() if answer.truncated else answer.text.strip()
 
 
 def summary(name: str, found: Sequence[Generated], responses: int, seconds: float) -> str:

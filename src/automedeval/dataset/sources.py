@@ -23,7 +23,7 @@ from automedeval.records.yaml_file import YamlFile
 
 EXCLUSIONS = resources.files("automedeval.dataset") / "templates" / "exclusions.yaml"
 FIELDS = ("question", "reference", "topic")
-CASES = ("cases", "feedbackqa", "alpacare")  # layouts whose rows are cases
+
 # Instructions that only announce a question; any other one is part of the question.
 GENERIC_INSTRUCTION = re.compile(
     r"(?:please )?answer (?:this|the(?: following)?|these) (?:medical )?questions?(?: truthfully)?"
@@ -89,17 +89,15 @@ def _joined(row: dict, *keys: str) -> str:
     return "\n\n".join(text for key in keys if (text := _text(row, key).strip()))
 
 
-def _columns(
-    row: dict,
-    question: str,
-    reference: str | None = None,
-    topics: Sequence[str] = (),
-    kept: Sequence[str] = (),
-) -> Case:
-    """Return the case of a row by the names of its columns; the first topic that is not blank counts."""
-    topic = next(filter(filled, (_text(row, name) for name in topics)), None)
+def _medquad(row: dict) -> Case:
+    topic = next(filter(filled, (_text(row, name) for name in ("focus", "qtype"))), None)
+    kept = ("qtype", "collection", "url")  # the licence requires the page's address
     extra = {name: row[name] for name in kept if row.get(name) is not None}
-    return Case(_row_id(row), _text(row, question), (), reference and _text(row, reference), topic, extra)
+    return Case(_row_id(row), _text(row, "question"), (), _text(row, "answer"), topic, extra)
+
+
+def _medtext(row: dict) -> Case:
+    return Case(_row_id(row), _text(row, "Prompt"), (), _text(row, "Completion"))
 
 
 def _instruction(row: dict) -> Case:
@@ -130,11 +128,6 @@ def _pandalm_choices(row: dict, case: Case) -> tuple[dict[str, Any], ...]:
     return tuple(found)
 
 
-_case = partial(Case.from_dict, least_responses=0)
-# The licence requires the page's address.
-_medquad = partial(
-    _columns, question="question", reference="answer", topics=("focus", "qtype"), kept=("qtype", "collection", "url")
-)
 # In the order in which they are recognised: layouts with more keys first.
 LAYOUTS = {
     layout.name: layout
@@ -166,12 +159,7 @@ LAYOUTS = {
             beside=("Free_form_answer", "ICD_10_diag", "Sources"),
         ),
         Layout("wikidoc", ("instruction", "input", "output"), _instruction, beside=("id",)),
-        Layout(
-            "medtext",
-            ("Prompt", "Completion"),
-            partial(_columns, question="Prompt", reference="Completion"),
-            beside=("id",),
-        ),
+        Layout("medtext", ("Prompt", "Completion"), _medtext, beside=("id",)),
         Layout(
             "pandalm",
             ("question", "responses", "annotators"),
@@ -179,7 +167,13 @@ LAYOUTS = {
             _pandalm_choices,
             beside=("id", "source", "input", "preference", "unanimous"),
         ),
-        *(Layout(name, ("id", "question", "responses"), _case, keeps_id=True, beside=None) for name in CASES),
+        Layout(
+            "cases",
+            ("id", "question", "responses"),
+            partial(Case.from_dict, least_responses=0),
+            keeps_id=True,
+            beside=None,
+        ),
         Layout("criteria", ("id", "question", "criteria"), criteria_sources.questions, keeps_id=True, beside=None),
         Layout(
             "criteria_table",

@@ -25,7 +25,6 @@ class Fact:
     """One verdict without its texts; `row` is its number in the SQLite file, `digest` that of the verdict."""
 
     judge: str
-    rubric: str
     quality: str | None
     row: int
     digest: str
@@ -110,8 +109,10 @@ class JudgedCases(AbstractContextManager):
                     self._drop(key, verdict.judge, reason, reasons)
                     continue
                 ranks[key] = rank
-                quality, row = _quality(verdict, place), self._insert(verdict)
-                self.facts[key] = Fact(verdict.judge, verdict.rubric, quality, row, verdict.digest)
+                quality = verdict.extra.get("quality")
+                if quality not in (None, "high", "low"):
+                    raise RecordError(f"{place}: 'quality' must be high, low or null, not {quality!r}")
+                self.facts[key] = Fact(verdict.judge, quality, self._insert(verdict), verdict.digest)
         self._database.execute("COMMIT")
         if not self.facts:
             raise RecordError(f"{arithmetic('verdicts', read, reasons)}: no verdict is left")
@@ -182,10 +183,3 @@ class JudgedCases(AbstractContextManager):
 def _name(case_id: str) -> str:
     """Return an id as SQLite can store it: JSON can hold lone surrogates, which SQLite refuses."""
     return json.dumps(case_id)
-
-
-def _quality(verdict: Verdict, place: str) -> str | None:
-    quality = verdict.extra.get("quality")
-    if quality not in (None, "high", "low"):
-        raise RecordError(f"{place}: 'quality' must be high, low or null, not {quality!r}")
-    return quality

@@ -179,18 +179,15 @@ def overview(verdicts: Iterable[Verdict], cases: int, new: int) -> str:
     total = ended.total()
     there = ", ".join(f"{name} {ended[name]:,}" for name in ENDED)
     spread = ", ".join(f"{number} call{'s' * (number > 1)}: {count:,}" for number, count in sorted(calls.items()))
-    lines = [
-        f"{cases:,} cases → {total:,} verdicts ({new:,} new), {cases - total:,} missing",
-        f"  {total:,} verdicts → {valid:,} valid, {total - valid:,} invalid; valid rate {valid / total:.3f}"
-        if total
-        else "",
-        f"  ended: {there}",
-        spread and f"  {spread}",
-        f"  {questions:,} questions asked and {passages:,} passages found",
-        f"  {marked:,} rationales seem to credit a doctor with another's words: for physicians to see first"
-        if marked
-        else "",
-        *(f"  invalid, {count:,}: {error}" for error, count in errors.most_common(8)),
-        f"  tokens: {tokens['prompt_tokens']:,} read, {tokens['completion_tokens']:,} written",
-    ]
-    return "\n".join(filter(None, lines))
+    lines = [f"{cases:,} cases → {total:,} verdicts ({new:,} new), {cases - total:,} missing"]
+    if total:
+        rate = f"valid rate {valid / total:.3f}"
+        lines += [f"  {total:,} verdicts → {valid:,} valid, {total - valid:,} invalid; {rate}", f"  {spread}"]
+    lines += [f"  ended: {there}", f"  {questions:,} questions asked and {passages:,} passages found"]
+    if marked:
+        lines.append(
+            f"  {marked:,} rationales seem to credit a doctor with another's words: for physicians to see first"
+        )
+    lines += [f"  invalid, {count:,}: {error}" for error, count in errors.most_common(8)]
+    lines.append(f"  tokens: {tokens['prompt_tokens']:,} read, {tokens['completion_tokens']:,} written")
+    return "\n".join(lines)

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 
 from automedeval.models.base import Answer, Prompt, SequentialChat
 from automedeval.records import Case, Rating, RecordError, digest, read_records
@@ -35,8 +36,7 @@ class RuleOnRatings(SequentialChat):
             given[rating.case_id, rating.model][rating.annotator].append(rating.score)
         if not given:
             raise RecordError(f"{self.path}: the file is empty")
-        means = {key: [sum(scores) / len(scores) for scores in by.values()] for key, by in given.items()}
-        self._means = {key: sum(each) / len(each) for key, each in means.items()}
+        self._means = {key: fmean(map(fmean, by_annotator.values())) for key, by_annotator in given.items()}
         self._fingerprint = digest(sorted((*key, mean) for key, mean in self._means.items()))
 
     def check(self, cases: Iterable[Case]) -> None:
