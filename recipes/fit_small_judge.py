@@ -279,17 +279,17 @@ def certified(sets: Sequence[Rated], scale: Scale, args: FitArguments) -> tuple[
     if not len(confidence):
         raise RecordError(f"--certify {args.certify}: no case with a pair that people ordered")
     sequence = selective.thresholds(np.concatenate(fresh), len(confidence), args.abstain_at, args.delta)
-    found = selective.certify(confidence, errors, sequence, args.abstain_at, args.delta).to_dict()
-    kept = float((confidence >= found["threshold"]).mean()) if found["threshold"] is not None else 0.0
+    certificate = selective.certify(confidence, errors, sequence, args.abstain_at, args.delta).to_dict()
+    kept = float((confidence >= certificate["threshold"]).mean()) if certificate["threshold"] is not None else 0.0
     print(
         f"abstention: at most {args.abstain_at:g} of the pairs wrong, at delta {args.delta:g}: "
         + (
-            f"from a gap of {found['threshold']:.3g} of the scale on, {kept:.0%} of {len(confidence)} cases"
+            f"from a gap of {certificate['threshold']:.3g} of the scale on, {kept:.0%} of {len(confidence)} cases"
             if kept
-            else found["reason"]
+            else certificate["reason"]
         )
     )
-    return found["threshold"], found | {"kept": kept}
+    return certificate["threshold"], certificate | {"kept": kept}
 
 
 if __name__ == "__main__":

@@ -126,8 +126,8 @@ def with_an_order(scored: list[Scored]) -> list[Scored]:
 def lists_of(scored: list[Scored], encoder: Encoder) -> list[dict[str, Any]]:
     """Return a row for each case: its question, the pieces of its scored responses that are read, and their scores."""
     long = [case for case, _ in scored if any(len(pieces(response.text)) > 1 for response in case.responses)]
-    found = iter(nearest(long, encoder, [QUESTION])[QUESTION])
-    near = {case.id: [next(found).piece for _ in case.responses] for case in long}
+    nearest_pieces = iter(nearest(long, encoder, [QUESTION])[QUESTION])
+    near = {case.id: [next(nearest_pieces).piece for _ in case.responses] for case in long}
     rows = []
     for case, scores in scored:
         texts = near.get(case.id) or ["".join(pieces(response.text)) for response in case.responses]

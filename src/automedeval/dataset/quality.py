@@ -69,10 +69,10 @@ class QualityClassifier:
         """
         train, held_out = draw(labelled, seed, PER_QUALITY, TEST)
         for quality in QUALITIES:
-            found, measured = _count(train, quality), _count(held_out, quality)
-            if found < FEWEST or not measured:
+            trained, measured = _count(train, quality), _count(held_out, quality)
+            if trained < FEWEST or not measured:
                 raise RecordError(
-                    f"{found} verdicts of {quality} quality to train on and {measured} to test on: at least {FEWEST} and 1 "
+                    f"{trained} verdicts of {quality} quality to train on and {measured} to test on: at least {FEWEST} and 1 "
                     "of each quality are needed, on different cases"
                 )
         groups = np.array([one.case.id for one in train])
@@ -118,8 +118,8 @@ class QualityClassifier:
                 texts.setdefault(text, len(texts))
         vectors = np.asarray(self.embed.encode(list(texts)), dtype=np.float64)
         vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-        found = {text: vectors[row] for text, row in texts.items()}
-        return [_Features(case, verdict, found) for case, verdict in pairs]
+        vector_of = {text: vectors[row] for text, row in texts.items()}
+        return [_Features(case, verdict, vector_of) for case, verdict in pairs]
 
 
 class _Features:

@@ -84,19 +84,19 @@ def candidate_names(candidates: Sequence[str], names: Sequence[str] = ()) -> lis
     """
     if names and len(names) != len(candidates):
         raise RecordError(f"--names gives {len(names)} names for {len(candidates)} candidates")
-    found = list(names)
+    chosen = list(names)
     for model in candidates:
         kind, name = parse_model(model)
         if kind == "openai":
-            found += [] if names else [name]
+            chosen += [] if names else [name]
         else:  # before anything is generated: the last candidate may be loaded a day later
             folder = checkpoint_folder(model)
-            found += [] if names else [folder.resolve().name if Path(model).exists() else model]
-    for name in found:
-        if found.count(name) > 1:
+            chosen += [] if names else [folder.resolve().name if Path(model).exists() else model]
+    for name in chosen:
+        if chosen.count(name) > 1:
             raise RecordError(f"two candidates are called {name!r}: tell them apart by --names")
         Response.from_dict({"model": name, "text": ""})
-    return found
+    return chosen
 
 
 def question_messages(case: Case, system: str | None = None) -> Messages:
@@ -210,15 +210,17 @@ def answered(log: Log, cases: Sequence[Case]) -> dict[str, Generated]:
     return {record.case_id: record for record in log.records() if record.key in done}
 
 
-def summary(name: str, found: Sequence[Generated], responses: int, seconds: float) -> str:
+def summary(name: str, records: Sequence[Generated], responses: int, seconds: float) -> str:
     """Return the counts of a candidate's answers, `responses` of them new, of empty and cut-off ones, and of their tokens."""
-    prompts = sum(one.usage.get("prompt_tokens", 0) for one in found)
-    answers = sum(one.usage.get("completion_tokens", 0) for one in found)
-    empty, cut = sum(not one.text for one in found), sum(one.truncated for one in found)
-    text = f"{name}: {len(found):,} responses ({responses:,} new), {empty:,} empty, {cut:,} cut off at --max_new_tokens"
+    prompts = sum(one.usage.get("prompt_tokens", 0) for one in records)
+    answers = sum(one.usage.get("completion_tokens", 0) for one in records)
+    empty, cut = sum(not one.text for one in records), sum(one.truncated for one in records)
+    text = (
+        f"{name}: {len(records):,} responses ({responses:,} new), {empty:,} empty, {cut:,} cut off at --max_new_tokens"
+    )
     text += f", {prompts:,} tokens of prompts, {answers:,} of answers"
     text += f", {responses / seconds:.2f} responses/s" if responses and seconds else ""
-    refused = Counter(one.error for one in found if one.error)
+    refused = Counter(one.error for one in records if one.error)
     return "\n".join([text, *(f"  empty, {count}: {error}" for error, count in refused.items())])
 
 
@@ -257,6 +259,8 @@ def write_cases(path: Path, cases: Sequence[Case], answered: Sequence[dict[str, 
     """Write the cases whole, each with the responses it had and, behind them, those of the candidates in their order."""
     records = []
     for case in cases:
-        new = tuple(Response(found[case.id].model, found[case.id].text) for found in answered if case.id in found)
+        new = tuple(
+            Response(by_case[case.id].model, by_case[case.id].text) for by_case in answered if case.id in by_case
+        )
         records.append(replace(case, responses=case.responses + new).to_dict())
     write_lines(path, records)

@@ -116,16 +116,16 @@ def _pandalm(row: dict) -> Case:
 
 def _pandalm_choices(row: dict, case: Case) -> tuple[dict[str, Any], ...]:
     words = {0: "tie", **dict(enumerate(case.models, 1))}
-    found = []
+    choices = []
     if not isinstance(row["annotators"], list):
         raise RecordError(f"'annotators' must be a list of 0 (tie), 1 or 2, not {json.dumps(row['annotators'])}")
     for number, code in enumerate(row["annotators"], 1):
         if not isinstance(code, int | float) or code not in words:
             raise RecordError(f"'annotators' must hold 0 (tie), 1 or 2, not {code!r}")
         names = {"annotator": f"annotator-{number}", "criterion": "overall", "choice": words[int(code)]}
-        found.append({"case_id": case.id, "pair": case.models, **names})
-        Choice.from_dict(found[-1])
-    return tuple(found)
+        choices.append({"case_id": case.id, "pair": case.models, **names})
+        Choice.from_dict(choices[-1])
+    return tuple(choices)
 
 
 # In the order in which they are recognised: layouts with more keys first.
@@ -312,18 +312,18 @@ def read_exclusions(path: str | Path | None = None) -> list[Exclusion]:
     content = YamlFile(str(file)).read(file)
     if not isinstance(content, list):
         raise RecordError(f"{file}: must be a list of patterns")
-    found: list[Exclusion] = []
+    exclusions: list[Exclusion] = []
     for number, entry in enumerate(content, 1):
         place = f"{file}: pattern {number}"
         if not isinstance(entry, dict) or set(entry) != {"name", "field", "pattern", "why"}:
             raise RecordError(f"{place}: must have the keys name, field, pattern and why")
         if entry["field"] not in FIELDS:
             raise RecordError(f"{place}: field must be one of {', '.join(FIELDS)}, not {entry['field']!r}")
-        if entry["name"] in [exclusion.name for exclusion in found]:
+        if entry["name"] in [exclusion.name for exclusion in exclusions]:
             raise RecordError(f"{place}: the name {entry['name']!r} came before")
         try:
             pattern = re.compile(str(entry["pattern"]), re.IGNORECASE)
         except re.error as error:
             raise RecordError(f"{place}: {entry['pattern']!r} is no regular expression: {error}") from None
-        found.append(Exclusion(str(entry["name"]), entry["field"], pattern))
-    return found
+        exclusions.append(Exclusion(str(entry["name"]), entry["field"], pattern))
+    return exclusions

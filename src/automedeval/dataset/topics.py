@@ -58,8 +58,8 @@ def topics(cases: Iterable[Case], number: int = TOPICS, seed: int = 0, words: in
     weights = model.fit_transform(counts)
     shares = np.ravel(counts.sum(axis=1)) @ weights / counts.sum()
     names = counter.get_feature_names_out()
-    found = []
+    fitted = []
     for share, row in zip(shares.tolist(), model.components_):
         top = sorted(range(len(names)), key=lambda at: (-row[at], names[at]))[:words]
-        found.append(Topic(tuple(str(names[at]) for at in top), share))
-    return sorted(found, key=lambda topic: (-topic.share, topic.words))
+        fitted.append(Topic(tuple(str(names[at]) for at in top), share))
+    return sorted(fitted, key=lambda topic: (-topic.share, topic.words))

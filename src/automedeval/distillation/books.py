@@ -174,9 +174,9 @@ def find_books(paths: Sequence[str | Path]) -> tuple[list[Book], Counter[str]]:
         if not path.is_dir():
             files.append(path)
             continue
-        found = sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
-        files += [file for file in found if file.suffix.lower() in SUFFIXES]
-        skipped.update(file.suffix.lower() or file.name for file in found if file.suffix.lower() not in SUFFIXES)
+        inside = sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
+        files += [file for file in inside if file.suffix.lower() in SUFFIXES]
+        skipped.update(file.suffix.lower() or file.name for file in inside if file.suffix.lower() not in SUFFIXES)
     files = list(dict.fromkeys(files))
     if not files:
         raise RecordError(f"{', '.join(map(str, paths))}: no book; a book is one of {', '.join(SUFFIXES)}")
@@ -284,11 +284,11 @@ def _cut(sentence: str, count: Callable[[Sequence[str]], list[int]], tokens: int
         step = len(word) if count([word])[0] <= tokens else max(1, tokens // 4)
         words += [word[at : at + step] for at in range(0, len(word), step)]
     sizes, start, size = count(words), 0, 0
-    for at, own in enumerate(sizes):
-        if at > start and size + own > tokens:
+    for at, tokens_of_word in enumerate(sizes):
+        if at > start and size + tokens_of_word > tokens:
             parts.append((" ".join(words[start:at]), size))
             start, size = at, 0
-        size += own
+        size += tokens_of_word
     return [*parts, (" ".join(words[start:]), size)] if words else parts
 
 

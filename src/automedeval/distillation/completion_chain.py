@@ -173,7 +173,7 @@ def overview(verdicts: Iterable[Verdict], cases: int, new: int) -> str:
         valid += verdict.valid
         marked += bool(chain.get("misattributions"))
         questions += len(chain["knowledge"])
-        passages += sum(len(found["passages"]) for found in chain["knowledge"])
+        passages += sum(len(answer["passages"]) for answer in chain["knowledge"])
         if not verdict.valid:
             errors[verdict.error] += 1
     total = ended.total()

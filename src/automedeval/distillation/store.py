@@ -55,12 +55,12 @@ class KnowledgeBase:
         Returns:
             for each query its passages with their scores: the cosine of passage and query.
         """
-        found = []
+        results = []
         for query, vector in zip(queries, self.encoder.encode(queries)):
             scores = self._vectors @ vector  # one by one: a score does not depend on the other queries
-            nearest = np.argsort(-scores, kind="stable")[:limit] if any(map(str.isalnum, query)) else []
-            found.append([replace(self.passages[index], score=float(scores[index])) for index in nearest])
-        return found
+            nearest = np.argsort(-scores, kind="stable")[: limit if any(map(str.isalnum, query)) else 0]
+            results.append([replace(self.passages[index], score=float(scores[index])) for index in nearest])
+        return results
 
 
 class StoreWriter(AbstractContextManager):
