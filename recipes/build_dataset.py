@@ -50,11 +50,7 @@ class BuildDatasetArguments(TableArguments):
     )
     encoder_pooling: str | None = field(
         default=None,
-        metadata={
-            "help": "how a checkpoint without modules.json makes one vector of a text's tokens: cls, mean, or "
-            "pooler (supervised SimCSE); not for a checkpoint of sentence-transformers, which says it itself",
-            "choices": ["cls", "mean", "pooler"],
-        },
+        metadata={"help": "pooling of an encoder without modules.json", "choices": ["cls", "mean", "pooler"]},
     )
     tokenizer: str | None = field(
         default=None,

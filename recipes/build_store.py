@@ -25,11 +25,7 @@ class BuildStoreArguments:
     store: str = field(metadata={"help": "folder of the store"})
     encoder_pooling: str | None = field(
         default=None,
-        metadata={
-            "help": "how a checkpoint without modules.json makes one vector of a text's tokens: cls, mean, or "
-            "pooler (supervised SimCSE); not for a checkpoint of sentence-transformers, which says it itself",
-            "choices": ["cls", "mean", "pooler"],
-        },
+        metadata={"help": "pooling of an encoder without modules.json", "choices": ["cls", "mean", "pooler"]},
     )
     passage_tokens: int = field(default=200, metadata={"help": "longest passage, in tokens of the encoder"})
     overlap_tokens: int = field(default=40, metadata={"help": "most tokens repeated from the passage before"})

@@ -222,21 +222,14 @@ class InstructionSet:
             split → statistics, and number of rows by `folder.origin`.
         """
         splits, reasons = {}, dict[Key, str | None]()
+        options = (self.plan.seed, reference_as_response)
         origins: Counter[tuple] = Counter()
         for name, chosen in assignment.splits.items():
             keys = [key for key in chosen if key in self.judged.facts]
             reasons |= dict.fromkeys(keys)
             pairs = zip(keys, self.judged.pairs(tqdm(keys, desc=name, unit="row")))
             rows = (
-                instruction(
-                    case,
-                    verdict,
-                    rubrics[verdict.rubric],
-                    key[1],
-                    self.judged.facts[key].quality,
-                    self.plan.seed,
-                    reference_as_response,
-                )
+                instruction(case, verdict, rubrics[verdict.rubric], key[1], self.judged.facts[key].quality, *options)
                 for key, (case, verdict) in pairs
             )
             written = write_rows(folder / f"{name}.parquet", rows, encoder, max_length, rubrics)

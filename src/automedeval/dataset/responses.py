@@ -215,10 +215,8 @@ def summary(name: str, records: Sequence[Generated], responses: int, seconds: fl
     prompts = sum(one.usage.get("prompt_tokens", 0) for one in records)
     answers = sum(one.usage.get("completion_tokens", 0) for one in records)
     empty, cut = sum(not one.text for one in records), sum(one.truncated for one in records)
-    text = (
-        f"{name}: {len(records):,} responses ({responses:,} new), {empty:,} empty, {cut:,} cut off at --max_new_tokens"
-    )
-    text += f", {prompts:,} tokens of prompts, {answers:,} of answers"
+    text = f"{name}: {len(records):,} responses ({responses:,} new), {empty:,} empty, {cut:,} cut off at --max_new_tokens, "
+    text += f"{prompts:,} tokens of prompts, {answers:,} of answers"
     text += f", {responses / seconds:.2f} responses/s" if responses and seconds else ""
     refused = Counter(one.error for one in records if one.error)
     return "\n".join([text, *(f"  empty, {count}: {error}" for error, count in refused.items())])
