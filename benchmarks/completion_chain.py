@@ -28,7 +28,6 @@ from rows import Results, add_json
 
 from automedeval.distillation.books import Passage
 from automedeval.distillation.completion_chain import CompletionChain
-from automedeval.distillation.store import SharedSearch
 from automedeval.judges.judge import Judge
 from automedeval.models.endpoint import OpenAIChat
 from automedeval.records import Case, Response
@@ -36,7 +35,7 @@ from automedeval.reports.text import format_table
 
 QUESTION = "[Question]: What is the usual dose?"
 VERDICT = "Analyze:\nStep 1: A dose.\nScore: Doctor 1: 4 points. Doctor 2: 2 points."
-PASSAGES = [Passage(str(number), "A book", "medical", "Doses", number, "A dose. " * 100, 0.5) for number in range(3)]
+PASSAGES = [Passage(str(number), "A book", "Doses", number, "A dose. " * 100, 0.5) for number in range(3)]
 
 
 class Server(ThreadingHTTPServer):
@@ -93,12 +92,12 @@ def endpoint(delay: float) -> Iterator[str]:
 def rate(url: str, cases: Sequence[Case], in_flight: int, search: float) -> float:
     """Return the cases/s of chains over these cases, `in_flight` of them at once."""
 
-    def books(questions: Sequence[str], limit: int) -> list[list[Passage]]:
+    def books(questions: Sequence[str]) -> list[list[Passage]]:
         time.sleep(search)
-        return [PASSAGES[:limit] for _ in questions]
+        return [PASSAGES for _ in questions]
 
     chat = OpenAIChat("m", base_url=url, concurrency=in_flight, max_retries=0)
-    chain = CompletionChain(Judge(chat), "strong", SharedSearch(books, 3))
+    chain = CompletionChain(Judge(chat), "strong", books)
     start = time.perf_counter()
     verdicts = list(chain.verdicts(map(chain.plan, cases)))
     seconds = time.perf_counter() - start

@@ -5,14 +5,13 @@
 
 AUTOMEDEVAL_DATA names the folder with openstax/ and medquad/. Three parts:
 
-index       passages/s of building an embedded store in a folder, cutting and storing included, against one
+index       passages/s of building a store in a folder, cutting and storing included, against one
             `SentenceTransformer.encode` of the same passages at its defaults; target 1.5 times as fast.
-latency     milliseconds of one search in the embedded store at several sizes, without the encoding of the query, which
-            stands beside it. The vectors are drawn, which changes nothing: every passage is compared.
+latency     milliseconds of one search in the store at several sizes, without the encoding of the query, which stands
+            beside it. The vectors are drawn, which changes nothing: every passage is compared.
 retrieval   MedQuAD questions against a store of their answers, answers to other questions, and passages of OpenStax. A hit
             is any passage of an answer to the very question. recall@5 and the mean reciprocal rank (of ranks up to 10), with
-            95 % intervals over questions, for meaning and words. `--tuning` takes other questions, to choose
-            settings on.
+            95 % intervals over questions. `--tuning` takes other questions, to choose settings on.
 
 The exit status is 0 whether a target is met or not.
 """
@@ -33,11 +32,11 @@ from rows import Results, add_json
 from sentence_transformers import SentenceTransformer
 
 from automedeval.distillation.books import Book, Chunking, Passage
-from automedeval.distillation.store import MODES, KnowledgeBase
+from automedeval.distillation.store import KnowledgeBase, StoreWriter
 from automedeval.models.embeddings import Encoder
 from automedeval.records import read_lines
 from automedeval.reports.text import format_table
-from automedeval.stats.bootstrap import bootstrap, difference, ratio
+from automedeval.stats.bootstrap import bootstrap, ratio
 
 ROOT = Path(__file__).parents[1]
 PARTS = ("index", "latency", "retrieval")
@@ -80,8 +79,8 @@ def index(book: Book, encoder: Encoder, peer_model: str, count: int, repeats: in
     encoder.encode(texts[:32])
     ours, theirs = [], []
     for _ in range(repeats):  # in turns: what else the machine does meets both
-        with tempfile.TemporaryDirectory() as folder, KnowledgeBase(folder, encoder, chunking=CHUNKING) as base:
-            ours.append(seconds_of(lambda: base.add(passages)) + cutting * len(passages))
+        with tempfile.TemporaryDirectory() as folder, StoreWriter(folder, encoder, None, CHUNKING) as store:
+            ours.append(seconds_of(lambda: store.add(passages)) + cutting * len(passages))
         theirs.append(seconds_of(lambda: peer.encode(texts)))
     own, other = (len(passages) / statistics.median(times) for times in (ours, theirs))
     found = results.add("indexing", own, "passages/s", "SentenceTransformer.encode alone", own / other, 1.5)
@@ -99,23 +98,27 @@ def index(book: Book, encoder: Encoder, peer_model: str, count: int, repeats: in
     )
 
 
+def store_of(passages: list[Passage], encoder: Encoder | Drawn) -> KnowledgeBase:
+    with tempfile.TemporaryDirectory() as folder:
+        with StoreWriter(folder, encoder, None, CHUNKING) as store:
+            store.add(passages)
+        return KnowledgeBase(folder, encoder)
+
+
 def latency(book: Book, encoder: Encoder, questions: list[str], sizes: list[int], results: Results) -> str:
     real = book.passages(lambda texts: [round(1.35 * len(text.split())) for text in texts], CHUNKING)
     rows = []
     encoding = [seconds_of(lambda: encoder.encode([question])) for question in questions]  # noqa: B023
     results.add("encoding of a question", 1000 * statistics.median(encoding), "ms")
     for size in sizes:
-        base = KnowledgeBase(":memory:", Drawn(), chunking=CHUNKING)
         copies = [
-            Passage.of(f"{one.book} {number // len(real)}", one.kind, one.section, one.page, one.text)
+            Passage.of(f"{one.book} {number // len(real)}", one.section, one.page, one.text)
             for number, one in ((number, real[number % len(real)]) for number in range(size))
         ]
-        base.add(copies)
-        row = {"passages": f"{len(base):,}"}
-        for mode in MODES:
-            times = [seconds_of(lambda: base.search([question], mode=mode)) for question in questions]  # noqa: B023
-            results.add(f"search by {mode}, {size:,} passages", 1000 * statistics.median(times), "ms")
-            row[f"{mode}, ms"] = f"{1000 * statistics.median(times):.1f}"
+        base = store_of(copies, Drawn())
+        times = [seconds_of(lambda: base.search([question])) for question in questions]  # noqa: B023
+        results.add(f"search, {size:,} passages", 1000 * statistics.median(times), "ms")
+        row = {"passages": f"{size:,}", "search, ms": f"{1000 * statistics.median(times):.1f}"}
         rows.append(row | {"encoding, ms": f"{1000 * statistics.median(encoding):.1f}"})
     return format_table(rows) + f"\nmedians of {len(questions)} questions, one after the other"
 
@@ -138,7 +141,7 @@ def answer_passages(
     for question in questions:
         file = folder / "answer.txt"
         file.write_text("\n\n".join(answers[question]), encoding="utf-8")
-        found[question] = Book(file, "medical").passages(encoder.count, CHUNKING)
+        found[question] = Book(file).passages(encoder.count, CHUNKING)
     return found
 
 
@@ -149,37 +152,24 @@ def retrieval(book: Book, encoder: Encoder, medquad: Path, args: argparse.Namesp
     others = questions[2 * args.questions :][: args.others]
     with tempfile.TemporaryDirectory() as folder:
         cut = answer_passages([*asked, *others], answers, encoder, Path(folder))
-    base = KnowledgeBase(":memory:", encoder, chunking=CHUNKING)
-    base.add([passage for passages in cut.values() for passage in passages])
-    base.add(slice_of(book.passages(encoder.count, CHUNKING), args.openstax))
-    statistics_, names = [], []
-    for mode in MODES:
-        ranks = []
-        for question, found in zip(asked, base.search(asked, DEPTH, mode)):
-            right = {passage.id for passage in cut[question]}
-            ranks.append(next((rank for rank, one in enumerate(found, 1) if one.id in right), None))
-        ones = np.ones(len(asked))
-        hits = np.array([rank is not None and rank <= 5 for rank in ranks], dtype=float)
-        reciprocal = np.array([1 / rank if rank else 0.0 for rank in ranks])
-        statistics_ += [ratio(hits, ones), ratio(reciprocal, ones, len(asked))]
-        names.append(mode)
-    estimates = bootstrap(statistics_, len(asked))
-    rows, notes = [], []
-    for number, mode in enumerate(names):
-        recall, rank = estimates[2 * number : 2 * number + 2]
-        shown = {"recall@5": recall, "MRR@10": rank}
-        for name, one in shown.items():
-            results.add(f"{name}, {mode}, interval {one.low:.3f} to {one.high:.3f}", one.value, "")
-        rows.append(
-            {"search": mode} | {name: f"{one.value:.3f} [{one.low:.3f}, {one.high:.3f}]" for name, one in shown.items()}
-        )
-        for measure, name in enumerate(shown):
-            gap = difference(estimates[measure], estimates[2 * number + measure])
-            if number:
-                notes.append(f"{name}, {names[0]} − {mode}: {gap.value:+.3f} [{gap.low:+.3f}, {gap.high:+.3f}]")
+    passages = [passage for passages in cut.values() for passage in passages]
+    base = store_of([*passages, *slice_of(book.passages(encoder.count, CHUNKING), args.openstax)], encoder)
+    ranks = []
+    for question, found in zip(asked, base.search(asked, DEPTH)):
+        right = {passage.id for passage in cut[question]}
+        ranks.append(next((rank for rank, one in enumerate(found, 1) if one.id in right), None))
+    ones = np.ones(len(asked))
+    hits = np.array([rank is not None and rank <= 5 for rank in ranks], dtype=float)
+    reciprocal = np.array([1 / rank if rank else 0.0 for rank in ranks])
+    estimates = bootstrap([ratio(hits, ones), ratio(reciprocal, ones, len(asked))], len(asked))
+    shown = dict(zip(("recall@5", "MRR@10"), estimates))
+    for name, one in shown.items():
+        results.add(f"{name}, interval {one.low:.3f} to {one.high:.3f}", one.value, "")
+    row = {name: f"{one.value:.3f} [{one.low:.3f}, {one.high:.3f}]" for name, one in shown.items()}
     what = "other questions, for tuning" if args.tuning else "questions that nothing was chosen on"
-    results.note(f"Retrieval: {len(asked)} {what}; {len(base):,} passages in the store.")
-    return "\n".join([format_table(rows), *notes, f"{len(asked)} {what}; {len(base):,} passages in the store"])
+    size = f"{len(asked)} {what}; {len(base.passages):,} passages in the store"
+    results.note(f"Retrieval: {size}.")
+    return f"{format_table([row])}\n{size}"
 
 
 def main() -> None:
@@ -204,7 +194,7 @@ def main() -> None:
         sys.exit("AUTOMEDEVAL_DATA does not name the folder that holds openstax/ and medquad/")
     medquad = Path(data, "medquad", "medquad.jsonl")
     (file,) = Path(data, "openstax").glob("*.jsonl")
-    book, encoder = Book(file, "medical"), Encoder(args.encoder)
+    book, encoder = Book(file), Encoder(args.encoder)
     work = {
         "index": lambda: index(book, encoder, args.encoder, args.passages, args.repeats, results),
         "latency": lambda: latency(book, encoder, read_medquad(medquad)[0][: args.queries], args.sizes, results),

@@ -9,7 +9,6 @@ Writes OUTPUT/{stage1,stage2,stage3,test}.parquet with a card, statistics.json, 
 folder is replaced as a whole when everything is written.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,8 @@ from automedeval.dataset.folder import DatasetFolder
 from automedeval.dataset.quality import QualityClassifier
 from automedeval.dataset.teacher_verdicts import JudgedCases
 from automedeval.dataset.topics import TOPICS
-from automedeval.records import Case, RecordError, check_least, read_cases
+from automedeval.models.tokenization import PromptEncoder
+from automedeval.records import RecordError, check_least, read_cases
 from automedeval.records.journal import Journal, write_whole
 from automedeval.reports.charts import svg_file, topic_shares
 from automedeval.rubrics import packaged_rubrics, read_rubric
@@ -45,20 +45,12 @@ class BuildDatasetArguments(TableArguments):
         },
     )
     corrupt: bool = field(default=False, metadata={"help": "fit the quality classifier on corrupted verdicts"})
-    classifier: str | None = field(
-        default=None,
-        metadata={"help": "folder of the quality classifier; --labels or --corrupt fit one and save it there"},
-    )
     encoder: str = field(
         default="models/all-MiniLM-L6-v2", metadata={"help": "checkpoint that embeds texts for the quality classifier"}
     )
     encoder_pooling: str | None = field(
         default=None,
-        metadata={
-            "help": "how a checkpoint without modules.json makes one vector of a text's tokens: cls, mean, or "
-            "pooler (supervised SimCSE); not for a checkpoint of sentence-transformers, which says it itself",
-            "choices": ["cls", "mean", "pooler"],
-        },
+        metadata={"help": "pooling of an encoder without modules.json", "choices": ["cls", "mean", "pooler"]},
     )
     tokenizer: str | None = field(
         default=None,
@@ -108,7 +100,7 @@ def main() -> None:
     for rubric in map(read_rubric, args.rubrics):
         if rubrics.setdefault(rubric.name, rubric).fingerprint != rubric.fingerprint:
             raise RecordError(f"--rubrics: there is another rubric {rubric.name}; change the id or raise the version")
-    encoder = prompt_encoder(args)
+    encoder = PromptEncoder.from_checkpoint(args.tokenizer, args.chat_template_path) if args.tokenizer else None
     with DatasetFolder(args.output) as folder:
         scratch, place = folder.scratch / "texts.db", folder.scratch
         with Journal(place / "dropped.jsonl") as dropped, JudgedCases(scratch, dropped) as judged:
@@ -118,7 +110,8 @@ def main() -> None:
             verification = data.verify(args.verdict_ratings)
             quality_by, quality_report = label_quality(args, data)
             assignment = data.assign()
-            data.compare(assignment, evaluation_cases(args), args.on_leak == "drop")
+            evaluation = (case for path in args.evaluation_cases for case in read_cases(path, blank=args.blank))
+            data.compare(assignment, evaluation, args.on_leak == "drop")
             splits, written = data.write(
                 assignment, place, rubrics, encoder, args.max_length, args.reference_as_response
             )
@@ -152,38 +145,17 @@ def main() -> None:
     print(f"instructions {facts['fingerprint']}: {args.output}")
 
 
-def evaluation_cases(args: BuildDatasetArguments) -> Iterator[Case]:
-    """Yield the cases of --evaluation_cases."""
-    return (case for path in args.evaluation_cases for case in read_cases(path, blank=args.blank))
-
-
-def prompt_encoder(args: BuildDatasetArguments) -> Any:
-    """Return the encoder that counts a row's tokens, None without --tokenizer."""
-    if not args.tokenizer:
-        return None
-    from automedeval.models.tokenization import PromptEncoder
-
-    return PromptEncoder.from_checkpoint(args.tokenizer, args.chat_template_path)
-
-
 def label_quality(args: BuildDatasetArguments, data: InstructionSet) -> tuple[str, dict[str, Any] | None]:
     """Label the quality of every verdict (Appendix B); return the origin of the labels, and the classifier's report."""
     by, report = "the label that came with the verdict", None
     if args.labels:
         data.report(data.read_labels(args.labels))
         by = "people's labels"
-    if args.labels or args.corrupt or args.classifier:
+    if args.labels or args.corrupt:
         from automedeval.models.embeddings import Encoder  # torch is loaded by those who need it
 
-        embed = Encoder(args.encoder, pooling=args.encoder_pooling)
-        if args.labels or args.corrupt:
-            classifier = QualityClassifier(embed)
-            report = data.fit(classifier, spoil=args.corrupt)
-            if args.classifier:
-                classifier.save(args.classifier)
-        else:
-            classifier = QualityClassifier.load(args.classifier, embed)
-            report = classifier.report
+        classifier = QualityClassifier(Encoder(args.encoder, pooling=args.encoder_pooling))
+        report = data.fit(classifier, spoil=args.corrupt)
         data.classify(classifier)
         by += ", or else by the classifier"
     data.report_quality()

@@ -7,7 +7,6 @@
 Appends to OUTPUT/verdicts.jsonl as verdicts come; the same command again does only the cases that are missing.
 """
 
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -47,14 +46,6 @@ class DistillArguments(TableArguments):
             "its answers number the responses in that order"
         },
     )
-    score_decoding: str = field(
-        default="free",
-        metadata={
-            "help": "free: scores are parsed from the text that the teacher writes; constrained: each score is the likeliest "
-            "of the allowed values, which only a checkpoint can give",
-            "choices": ["free", "constrained"],
-        },
-    )
     rubric: str = field(default="automedeval", metadata={"help": "a rubric with a score line, packaged or your .yaml"})
     seed: int = field(default=0, metadata={"help": "seed of the orders and of sampling"})
     limit: int | None = field(default=None, metadata={"help": "judge only so many cases, the first ones"})
@@ -66,46 +57,41 @@ class DistillArguments(TableArguments):
         kind, _ = parse_model(self.judge)
         if kind == "recording" and self.shuffle:
             raise RecordError("a recording numbers the responses in the file's order: --shuffle false")
-        if self.score_decoding == "constrained" and kind != "checkpoint":
-            raise RecordError("--score_decoding constrained needs a checkpoint")
 
 
 def main() -> None:
     """Let the teacher judge what is missing, then count how its chains ended."""
     args, books, chat_args = parse((DistillArguments, KnowledgeArguments, ChatArguments), __doc__)
-    with ExitStack() as opened:
-        chain = chain_of(args, books, chat_args, opened)
-        requests = Requests(args.cases, args.limit, lambda case: [chain.plan(case)], blank=args.blank)
-        if table := table_of(args.cases, blank=args.blank):
-            print(f"{args.cases}: {'; '.join(table.notes)}")
-        log = verdict_log(Path(args.output), chain.judge, chain.fingerprint)
-        if args.dry_run:
-            log.join_parts()
-            print(chain.dry_run(requests, log.done(requests.digests)))
-            return
-        with log:
-            record_run(log.run_file, args, books, chat_args)
-            done = log.done(requests.digests)
-            expect_answers(chain.judge, log)
-            log.fill(chain.verdicts(requests, done), len(requests) - len(done))
-    found = (verdict for verdict in log.records() if verdict.case_id in requests.digests)
-    print(f"{args.teacher} teacher, {' by '.join(log.author)}: {overview(found, len(requests), log.new)}")
+    chain = chain_of(args, books, chat_args)
+    requests = Requests(args.cases, args.limit, lambda case: [chain.plan(case)], blank=args.blank)
+    if table := table_of(args.cases, blank=args.blank):
+        print(f"{args.cases}: {'; '.join(table.notes)}")
+    log = verdict_log(Path(args.output), chain.judge, chain.fingerprint)
+    if args.dry_run:
+        log.join_parts()
+        print(chain.dry_run(requests, log.done(requests.digests)))
+        return
+    with log:
+        record_run(log.run_file, args, books, chat_args)
+        done = log.done(requests.digests)
+        expect_answers(chain.judge, log)
+        log.fill(chain.verdicts(requests, done), len(requests) - len(done))
+    judged = (verdict for verdict in log.records() if verdict.case_id in requests.digests)
+    print(f"{args.teacher} teacher, {' by '.join(log.author)}: {overview(judged, len(requests), log.new)}")
     print(f"verdicts: {log.path}")
     print_notes(chain.judge.chat.notes())
     refuse_failures(chain.judge)
 
 
-def chain_of(
-    args: DistillArguments, books: KnowledgeArguments, chat_args: ChatArguments, opened: ExitStack
-) -> CompletionChain:
-    """Return the teacher, with the books that it may ask, which are closed with `opened`."""
+def chain_of(args: DistillArguments, books: KnowledgeArguments, chat_args: ChatArguments) -> CompletionChain:
+    """Return the teacher, with the books that it may ask."""
     kind, file = parse_model(args.judge)
     recorded = kind == "recording"
     chat = RecordedChat(file, args.teacher, books.knowledge) if recorded else chat_args.load(args.judge, args.seed)
     models = [name.strip() for name in args.models.split(",")] if args.models is not None else None
-    options = {"seed": args.seed, "models": models, "name": args.judge_name}
-    judge = Judge(chat, args.rubric, score_decoding=args.score_decoding, **options)
-    search, store = books.open(chat_args.device, opened)
+    options = {"seed": args.seed, "models": models, "name": args.judge_name, "score_decoding": "free"}
+    judge = Judge(chat, args.rubric, **options)
+    search, store = books.open(chat_args.device)
     shown = {"reference_as_response": args.reference_as_response, "shuffle": args.shuffle}
     return CompletionChain(judge, args.teacher, search, books.questions, store=store, **shown)
 

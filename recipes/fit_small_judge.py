@@ -4,8 +4,7 @@
 
 Learns the weights of the features from the pairs that people put in an order, and the scale from their scores: once without
 references, and once with the best answer of each case as the reference of its other ones. Prints what each feature and all of
-them reach on every set, by cross-fitting over cases, with a 95 % interval; with --beside also how much more that is than with
-another adapter. Certifies from which gap between scores on the judge
+them reach on every set, by cross-fitting over cases, with a 95 % interval. Certifies from which gap between scores on the judge
 need not abstain, on cases of which nothing was learnt. Writes a folder for recipes/judge.py --judge small:OUTPUT.
 """
 
@@ -50,10 +49,6 @@ class FitArguments(TableArguments):
     ratings: list[str] = field(metadata={"help": "people's ratings of them, one file for each of --cases"})
     rubric: str = field(metadata={"help": "rubric of the ratings' scale: a packaged one, or your own .yaml file"})
     output: str = field(metadata={"help": "folder of the small judge"})
-    beside: list[str] = field(
-        default_factory=list,
-        metadata={"help": "folders of other runs, whose adapters are measured in the place of --relevance"},
-    )
     seen: str | None = field(
         default=None,
         metadata={"help": "regular expression; cases whose id has it taught the adapter, and are left out"},
@@ -75,7 +70,7 @@ class FitArguments(TableArguments):
     device: str = field(default="auto", metadata={"help": "cpu, cuda, cuda:N, mps, or auto: a GPU if there is one"})
 
     def __post_init__(self) -> None:
-        for name in ("cases", "ratings", "beside"):
+        for name in ("cases", "ratings"):
             setattr(self, name, comma_list(getattr(self, name)))
         if len(self.ratings) != len(self.cases):
             raise RecordError(f"{len(self.cases)} files of --cases and {len(self.ratings)} of --ratings")
@@ -85,15 +80,11 @@ class FitArguments(TableArguments):
 
 @dataclass
 class Rated:
-    """Rated responses: their features, people's scores as shares of their scale, and the cases.
-
-    `features` are float [responses, FEATURES], `others` the same with each other adapter, by its folder.
-    """
+    """Rated responses: their features, people's scores as shares of their scale, and the cases."""
 
     name: str
     scale: str  # one of SCALES
-    features: np.ndarray
-    others: dict[str, np.ndarray]
+    features: np.ndarray  # float [responses, FEATURES]
     shares: np.ndarray
     panel: Panel
     ids: Sequence[str]
@@ -104,23 +95,7 @@ class Rated:
         rows = cases[self.panel.case]
         panel = Panel.of_sizes(np.bincount(self.panel.case, minlength=self.panel.cases)[cases])
         ids = [name for name, kept in zip(self.ids, cases) if kept]
-        others = {name: features[rows] for name, features in self.others.items()}
-        rest = (self.shares[rows], panel, ids, self.learnt[cases])
-        return Rated(self.name, self.scale, self.features[rows], others, *rest)
-
-
-class CachedEncoder:
-    """An encoder that keeps the vectors of the texts that it was given last, for several readers of the same cases."""
-
-    def __init__(self, encoder: Any):
-        self.encoder, self.dimensions, self.texts, self.vectors = encoder, encoder.dimensions, None, None
-        self.reads = encoder.reads
-
-    def encode_tokens(self, texts: list[str]) -> Any:
-        """Return what the encoder's `encode_tokens` does."""
-        if texts != self.texts:
-            self.texts, self.vectors = texts, list(self.encoder.encode_tokens(texts))
-        return self.vectors
+        return Rated(self.name, self.scale, self.features[rows], self.shares[rows], panel, ids, self.learnt[cases])
 
 
 def main() -> None:
@@ -133,8 +108,8 @@ def main() -> None:
         raise RecordError(f"{output}: holds files that are no small judge; choose another --output")
     base = checkpoint_folder(encoder_args.place)
     encoder = encoder_args.load(args.device)
-    adapters = [Path(folder) / "adapter" for folder in (args.relevance, *args.beside)]
-    networks = CachedEncoder(encoder), [load_cross_encoder(base, each, encoder.device) for each in adapters]
+    adapter = Path(args.relevance) / "adapter"
+    networks = encoder, load_cross_encoder(base, adapter, encoder.device)
     sets = [one for files in zip(args.cases, args.ratings) for one in rated(*files, args, rubric.scale, networks)]
     scales = {}
     for name in SCALES:
@@ -154,7 +129,7 @@ def main() -> None:
         certain, facts["certificate"] = certified(sets, scales["question"], args)
     facts |= {name: getattr(args, name) for name in ("only", "seen", "certify")}
     output.mkdir(parents=True, exist_ok=True)
-    shutil.copytree(adapters[0], output / ADAPTER, dirs_exist_ok=True)
+    shutil.copytree(adapter, output / ADAPTER, dirs_exist_ok=True)
     write_small_judge(output, SmallJudgeModel(scales, certain), base, facts)
     record_run(output / "run.json", args, encoder_args)
     print(f"small judge: {output}")
@@ -177,23 +152,22 @@ def rated(path: str, ratings: str, args: FitArguments, scale: tuple[int, int], n
     both = [case for _, case in sorted(both, key=itemgetter(0))]
     features = read(both, networks, name)
     rows = np.repeat([case.reference is not None for case in both], [len(case.responses) for case in both])
-    found = [kept(name, "question", cases.records, features[:, ~rows], shares, args)]
+    sets = [kept(name, "question", cases.records, features[~rows], shares, args)]
     if beside:
-        found.append(kept(f"{name}, beside the best answer", "reference", beside, features[:, rows], left, args))
-    for each in found:
+        sets.append(kept(f"{name}, beside the best answer", "reference", beside, features[rows], left, args))
+    for each in sets:
         print(f"{each.name}: {len(each.shares):,} rated responses, {each.learnt.sum():,} cases to learn from")
-    return found
+    return sets
 
 
 def read(cases: Sequence[Case], networks: Sequence[Any], name: str) -> np.ndarray:
-    """Return the features of every response with each of the adapters: float [adapters, responses, FEATURES]."""
-    (encoder, cross_encoders), found = networks, []
+    """Return the features of every response: float [responses, FEATURES]."""
+    features = []
     with tqdm(total=len(cases), unit="case", desc=name) as bar:
         for start in range(0, len(cases), CHUNK):
-            some = cases[start : start + CHUNK]
-            found.append(np.stack([read_responses(some, encoder, each) for each in cross_encoders]))
+            features.append(read_responses(cases[start : start + CHUNK], *networks))
             bar.update(len(cases[start : start + CHUNK]))
-    return np.concatenate(found, axis=1)
+    return np.concatenate(features)
 
 
 def beside_the_best(cases: Cases, shares: np.ndarray) -> tuple[list[Case], np.ndarray]:
@@ -217,14 +191,12 @@ def kept(
     """Return a set without the responses that have no words or no rating; features as `read`."""
     panel = Panel.of_sizes([len(case.responses) for case in cases])
     columns = [FEATURES.index(each) for each in SCALES[scale]]
-    known = ~np.isnan(shares) & ~np.isnan(features[0][:, columns]).any(axis=1)
+    known = ~np.isnan(shares) & ~np.isnan(features[:, columns]).any(axis=1)
     sizes = np.bincount(panel.case[known], minlength=len(cases))
     ids = [case.id for case, size in zip(cases, sizes) if size]
     free = [not (args.certify and re.search(args.certify, each)) for each in ids]
     learnt = np.array([may and (args.only is None or bool(re.search(args.only, each))) for each, may in zip(ids, free)])
-    own, *others = features[:, known]
-    rest = (shares[known], Panel.of_sizes(sizes[sizes > 0]), ids, learnt)
-    return Rated(name, scale, own, dict(zip(args.beside, others)), *rest)
+    return Rated(name, scale, features[known], shares[known], Panel.of_sizes(sizes[sizes > 0]), ids, learnt)
 
 
 def fitted(names: Sequence[str], parts: Sequence[Rated]) -> Scale:
@@ -253,17 +225,12 @@ def cross_fitted(one: Rated, sets: Sequence[Rated], names: Sequence[str]) -> np.
 def measured(one: Rated, sets: Sequence[Rated], scale: tuple[int, int]) -> dict[str, Any]:
     """Return the concordance of each feature and of the cross-fitted judge with people, and its calibration error in points.
 
-    "less" has how much lower the concordance of the judge is without a feature, paired, and "beside" with another adapter.
+    "less" has how much lower the concordance of the judge is without a feature, paired.
     """
     names = SCALES[one.scale]
     everything = cross_fitted(one, sets, names)
     values = {name: one.features[:, FEATURES.index(name)] for name in names} | {"all": everything}
-    changed = {"less": {}, "beside": {}}
-    for left_out in names:
-        changed["less"][left_out] = cross_fitted(one, sets, [name for name in names if name != left_out])
-    for other in one.others:
-        with_other = {each.name: replace(each, features=each.others[other]) for each in sets}
-        changed["beside"][other] = cross_fitted(with_other[one.name], list(with_other.values()), names)
+    without = {left_out: cross_fitted(one, sets, [name for name in names if name != left_out]) for left_out in names}
     relations = one.panel.relations(one.shares)
 
     def concordances(scores: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -272,25 +239,18 @@ def measured(one: Rated, sets: Sequence[Rated], scale: tuple[int, int]) -> dict[
             for name, each in scores.items()
         }
 
-    tree: dict[str, Any] = concordances(values) | {name: concordances(each) for name, each in changed.items()}
+    tree: dict[str, Any] = concordances(values) | {"less": concordances(without)}
     points, people = (scale[0] + (scale[1] - scale[0]) * each for each in (everything, one.shares))
     tree["calibration_error"] = calibration_error(points, people, one.panel.case)
-    found = estimate(tree, one.panel.cases)
-    paired = {
-        name: {each: difference(found["all"], value).to_dict() for each, value in found.pop(name).items()}
-        for name in changed
-    }
-    alone: dict[str, Any] = {name: each.to_dict() for name, each in found.items()}
-    print(f"{one.name}: {told(alone)}")
-    print(f"  all, less without: {told(paired['less'])}")
-    if one.others:
-        print(f"  all, less with: {told(paired['beside'])}")
-    else:
-        del paired["beside"]
-    return alone | paired
+    estimates = estimate(tree, one.panel.cases)
+    less = {name: difference(estimates["all"], each).to_dict() for name, each in estimates.pop("less").items()}
+    figures: dict[str, Any] = {name: each.to_dict() for name, each in estimates.items()}
+    print(f"{one.name}: {spans(figures)}")
+    print(f"  all, less without: {spans(less)}")
+    return figures | {"less": less}
 
 
-def told(figures: dict[str, Any]) -> str:
+def spans(figures: dict[str, Any]) -> str:
     """Return figures with their intervals on one line."""
     return ", ".join(f"{name} {span(each)}" for name, each in figures.items())
 
@@ -317,17 +277,17 @@ def certified(sets: Sequence[Rated], scale: Scale, args: FitArguments) -> tuple[
     if not len(confidence):
         raise RecordError(f"--certify {args.certify}: no case with a pair that people ordered")
     sequence = selective.thresholds(np.concatenate(fresh), len(confidence), args.abstain_at, args.delta)
-    found = selective.certify(confidence, errors, sequence, args.abstain_at, args.delta).to_dict()
-    kept = float((confidence >= found["threshold"]).mean()) if found["threshold"] is not None else 0.0
+    certificate = selective.certify(confidence, errors, sequence, args.abstain_at, args.delta).to_dict()
+    kept = float((confidence >= certificate["threshold"]).mean()) if certificate["threshold"] is not None else 0.0
     print(
         f"abstention: at most {args.abstain_at:g} of the pairs wrong, at delta {args.delta:g}: "
         + (
-            f"from a gap of {found['threshold']:.3g} of the scale on, {kept:.0%} of {len(confidence)} cases"
+            f"from a gap of {certificate['threshold']:.3g} of the scale on, {kept:.0%} of {len(confidence)} cases"
             if kept
-            else found["reason"]
+            else certificate["reason"]
         )
     )
-    return found["threshold"], found | {"kept": kept}
+    return certificate["threshold"], certificate | {"kept": kept}
 
 
 if __name__ == "__main__":

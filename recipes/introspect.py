@@ -10,7 +10,6 @@ messages and the jury's queue, jury.jsonl, are in OUTPUT.discussion/; the same c
 wait for the jury, nothing is written to OUTPUT and the exit status is 1, unless --waiting says what becomes of their rows.
 """
 
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -70,7 +69,6 @@ class IntrospectArguments(TableArguments):
             "help": "show responses in the slots of the training row; false: in the order of the case, as recordings need it"
         },
     )
-    discussion: str | None = field(default=None, metadata={"help": "work folder (default: OUTPUT.discussion)"})
     jury: str | None = field(default=None, metadata={"help": "file with the jury's decisions, beside the queue"})
     readings: bool = field(
         default=False,
@@ -130,15 +128,15 @@ def main() -> None:
     this = Round(dataset, recorded, args.waiting)
     this.report(*lines)
     encoder = PromptEncoder.from_checkpoint(args.tokenizer, args.tokenizer_template) if args.tokenizer else None
-    work = Path(args.discussion or f"{args.output.rstrip('/')}.discussion")
+    work = Path(f"{args.output.rstrip('/')}.discussion")
     queue, known = work / "jury.jsonl", {each.case.id: each for each in recorded}
-    with ExitStack() as opened, Journal(work / "discussion.jsonl") as journal:
+    with Journal(work / "discussion.jsonl") as journal:
         # The jury's decisions are read before any model is asked, so that faulty input fails at once.
         read_jury(args, queue, known)
         discussions, names = [], {"suggester": "nobody", "reviewer": "nobody"}
         if args.partners == "both" and mistakes:
             about = [dataset.statistics["fingerprint"], judge.name, judge.settings or ""]
-            partners = partners_of(args, books, chat_args, about, mistakes, opened)
+            partners = partners_of(args, books, chat_args, about, mistakes)
             names = {"suggester": partners.suggester.name, "reviewer": partners.reviewer.name}
             discussions = partners.open(mistakes, journal)
             if args.dry_run:
@@ -207,9 +205,8 @@ def partners_of(
     chat_args: ChatArguments,
     about: list[str],
     mistakes: list[Mistake],
-    opened: ExitStack,
 ) -> Partners:
-    """Return both partners, with the suggesting model's reference books, which are closed with `opened`."""
+    """Return both partners, with the suggesting model's reference books."""
 
     def partner(model: str, role: str) -> Any:
         kind, file = parse_model(model)
@@ -226,7 +223,7 @@ def partners_of(
     reviewer = partner(args.reviewer, "review") if recorded or args.reviewer != args.suggester else suggester
     if parse_model(args.suggester)[0] == parse_model(args.reviewer)[0] == "openai":
         reviewer.budget = suggester.budget  # --max_cost limits both together
-    search, store = books.open(chat_args.device, opened)
+    search, store = books.open(chat_args.device)
     return Partners(
         suggester,
         reviewer,

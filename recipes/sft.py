@@ -34,7 +34,7 @@ from automedeval.cli import describe_run, run
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint, read_history, read_record
 from automedeval.models.precision import bfloat16_missing
 from automedeval.models.tokenization import PromptEncoder
-from automedeval.records import RecordError
+from automedeval.records import RecordError, digest
 from automedeval.records.hub_names import hub_commits
 from automedeval.training.checkpointing import WholeCheckpoints
 from automedeval.training.completion_logits import read_trained_positions
@@ -43,7 +43,6 @@ from automedeval.training.stages import (
     begin,
     check_rows,
     check_start,
-    digest,
     finish,
     plain,
     read_rows,

@@ -34,6 +34,7 @@ from automedeval.records.readers import read_placed
 from automedeval.training.adapter import train_adapter
 from automedeval.training.stages import refuse_unused
 
+Scored = tuple[Case, list[float | None]]  # a case and the scores of its responses, None where one has none
 LORA = {"r": 16, "lora_alpha": 32, "lora_dropout": 0.05}  # rank, scale and dropout of the adapter
 
 
@@ -87,8 +88,8 @@ def main() -> None:
     print(train_adapter(args, training, base, rows, loss, LORA, start=start))
 
 
-def scored_cases(args: ListArguments) -> Iterator[tuple[Case, list[float | None]]]:
-    """Yield cases with the scores of their responses, None where one has none."""
+def scored_cases(args: ListArguments) -> Iterator[Scored]:
+    """Yield cases with the scores of their responses."""
     if args.verdicts:
         cases = {case.id: case for path in args.cases for case in read_cases(path, blank=args.blank)}
         for path in args.verdicts:
@@ -107,9 +108,7 @@ def scored_cases(args: ListArguments) -> Iterator[tuple[Case, list[float | None]
             yield case, [None if score != score else score for score in own]  # NaN
 
 
-def without_leaks(
-    scored: list[tuple[Case, list[float | None]]], args: ListArguments
-) -> list[tuple[Case, list[float | None]]]:
+def without_leaks(scored: list[Scored], args: ListArguments) -> list[Scored]:
     """Return the cases that repeat no evaluation case; print the arithmetic."""
     evaluation = Evaluation(case for path in args.evaluation_cases for case in read_cases(path, blank=args.blank))
     leaks = {case_id: kind for case_id, kind, _ in evaluation.leaks(case for case, _ in scored)}
@@ -117,29 +116,24 @@ def without_leaks(
     return [each for each in scored if each[0].id not in leaks]
 
 
-def with_an_order(scored: list[tuple[Case, list[float | None]]]) -> list[tuple[Case, list[float | None]]]:
+def with_an_order(scored: list[Scored]) -> list[Scored]:
     """Return the cases with two different scores; print the arithmetic."""
     kept = [each for each in scored if len({score for score in each[1] if score is not None}) > 1]
     print(arithmetic("cases", len(scored), {"no two different scores": len(scored) - len(kept)}))
     return kept
 
 
-def lists_of(scored: list[tuple[Case, list[float | None]]], encoder: Encoder) -> list[dict[str, Any]]:
+def lists_of(scored: list[Scored], encoder: Encoder) -> list[dict[str, Any]]:
     """Return a row for each case: its question, the pieces of its scored responses that are read, and their scores."""
     long = [case for case, _ in scored if any(len(pieces(response.text)) > 1 for response in case.responses)]
-    found = iter(nearest(long, encoder, [QUESTION])[QUESTION])
-    near = {case.id: [next(found).piece for _ in case.responses] for case in long}
+    nearest_pieces = iter(nearest(long, encoder, [QUESTION])[QUESTION])
+    near = {case.id: [next(nearest_pieces).piece for _ in case.responses] for case in long}
     rows = []
     for case, scores in scored:
         texts = near.get(case.id) or ["".join(pieces(response.text)) for response in case.responses]
         known = [(text, float(score)) for text, score in zip(texts, scores) if text and score is not None]
-        rows.append(
-            {
-                "query": question_text(case.question),
-                "docs": [text for text, _ in known],
-                "labels": [score for _, score in known],
-            }
-        )
+        texts, labels = ([pair[at] for pair in known] for at in (0, 1))
+        rows.append({"query": question_text(case.question), "docs": texts, "labels": labels})
     return rows
 
 

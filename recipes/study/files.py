@@ -18,7 +18,7 @@ MODELS = {
 # Arguments that name files or folders, some of them as NAME=FILE.
 FILES = {
     "input", "ids", "books", "store", "cases", "verdicts", "ratings", "verdict_ratings", "choices", "preferences", "labels",
-    "classifier", "plan", "evaluation_cases", "rubric", "rubrics", "exclusions", "dataset", "fit", "jury", "probabilities",
+    "plan", "evaluation_cases", "rubric", "rubrics", "exclusions", "dataset", "fit", "jury", "probabilities",
     "chat_template_path", "tokenizer_template", "teacher_verdicts", "attack_file", "harm_file", "thresholds", "agreement",
     "audit", "folder", "study", "card",
 }  # fmt: skip

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from automedeval.dataset.corruption import KINDS, corrupt, share_line
-from automedeval.records import Case, RecordError, Response, Verdict
+from automedeval.records import Case, Response, Verdict
 from automedeval.rubrics.rationale import split_steps
 
 WORDS = ["rest", "water", "aspirin", "heat", "sleep", "salt", "tea", "ice"]
@@ -38,6 +38,7 @@ GOOD = [verdict(one) for one in CASES.values()]
 
 def test_the_kinds_have_equal_shares() -> None:
     worse = corrupt(GOOD, CASES, seed=1)
+    assert worse != corrupt(GOOD, CASES, seed=2)
     assert Counter(one.extra["corruption"] for one in worse) == dict.fromkeys(KINDS, 10)
     assert [one.case_id for one in worse] == [one.case_id for one in GOOD]
     assert share_line(40, worse) == (
@@ -116,13 +117,6 @@ def test_nothing_is_made_of_nothing() -> None:
     assert share_line(3, worse).endswith("2 left out")
 
 
-def test_what_is_unknown_is_refused() -> None:
-    with pytest.raises(RecordError, match=r"'typos'.*swapped_doctors"):
-        corrupt(GOOD, CASES, seed=0, kinds=["typos"])
-    with pytest.raises(RecordError, match="'c0'"):
-        corrupt(GOOD, {}, seed=0)
-
-
 @given(st.integers(), st.lists(st.sampled_from(GOOD), max_size=12, unique_by=lambda one: one.case_id))
 def test_the_seed_decides_and_nothing_comes_back_as_it_was(seed: int, some: list[Verdict]) -> None:
     worse = corrupt(some, CASES, seed)
@@ -130,7 +124,3 @@ def test_the_seed_decides_and_nothing_comes_back_as_it_was(seed: int, some: list
     was = {one.case_id: one for one in some}
     assert len(worse) == len(some)
     assert all((one.rationale, one.scores) != (was[one.case_id].rationale, was[one.case_id].scores) for one in worse)
-
-
-def test_another_seed_gives_other_faults() -> None:
-    assert corrupt(GOOD, CASES, seed=1) != corrupt(GOOD, CASES, seed=2)

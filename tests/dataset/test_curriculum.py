@@ -181,7 +181,6 @@ def test_a_plan_that_asks_for_more_than_there_is_names_both_numbers(tmp_path: Pa
             {"stages": {"s": [{"teacher": "weak", "take": 1, "quality": "good"}]}},
             "stages.s[0].quality: 'good' is not one of high, low, any",
         ),
-        ({"verification": {"scale": [0, 5]}}, "verification.scale: must be [0, 1] or [1, 5]"),
         (
             {"stages": {name: [{"teacher": "weak", "take": "rest"}] for name in ("one", "two")}},
             "one and two both take the rest of weak",
@@ -211,14 +210,9 @@ def test_a_share_is_rounded_down_and_exact(take: str, there: int, number: int) -
 
 
 @pytest.mark.parametrize("study", ["automedeval-13b", "automedeval-135m"])
-def test_every_studys_plan_is_read(study: str) -> None:
-    plan = read_plan(ROOT / "recipes" / "runs" / study / "plan.yaml")
-    assert list(plan.stages) == ["stage1", "stage2", "stage3"]
-    assert [part.teacher for part in plan.teachers] == ["strong", "weak"]
-
-
-@pytest.mark.parametrize("study", ["automedeval-13b", "automedeval-135m"])
 def test_vanilla_tuning_has_the_studys_own_test_cases_and_the_strong_teacher_alone(study: str) -> None:
     plan, vanilla = (read_plan(ROOT / "recipes" / "runs" / study / name) for name in ("plan.yaml", "plan_vanilla.yaml"))
+    assert list(plan.stages) == ["stage1", "stage2", "stage3"]
+    assert [part.teacher for part in plan.teachers] == ["strong", "weak"]
     assert (vanilla.seed, vanilla.test, vanilla.verification) == (plan.seed, plan.test, plan.verification)
     assert {part.teacher for parts in vanilla.stages.values() for part in parts} == {"strong"}

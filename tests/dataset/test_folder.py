@@ -66,13 +66,12 @@ def test_what_is_no_data_set_is_left_alone(tmp_path: Path) -> None:
 
 def row_of(number: int, **more) -> dict:
     messages = [{"role": "user", "content": f"question {number}"}]
-    row = dict.fromkeys(SCHEMA.names) | {
-        "prompt": messages,
-        "completion": messages,
-        "case_id": str(number),
-        "order": [1, 0],
-    }
-    return row | {"models": ["a", "b"], "teacher": "strong", "rubric": "automedeval@1", "judge": "t"} | more
+    row = dict.fromkeys(SCHEMA.names) | {"prompt": messages, "completion": messages, "case_id": str(number)}
+    return (
+        row
+        | {"order": [1, 0], "models": ["a", "b"], "teacher": "strong", "rubric": "automedeval@1", "judge": "t"}
+        | more
+    )
 
 
 class Numbers:

@@ -1,16 +1,14 @@
-"""The quality classifier: what it learns, what it saves, and what it refuses."""
+"""The quality classifier: what it learns, and what it refuses."""
 
 import hashlib
 import json
 import re
-import zipfile
 from collections import Counter
 from dataclasses import dataclass, replace
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-import skops.io
 
 from automedeval.dataset.corruption import KINDS, corrupt
 from automedeval.dataset.quality import Labelled, QualityClassifier, draw
@@ -63,15 +61,18 @@ SOME = labelled(75)
 PAIRS = [(one.case, one.verdict) for one in labelled(20, seed=9)]
 
 
+Fitted = tuple[QualityClassifier, dict[str, Any]]
+
+
 @pytest.fixture(scope="module")
-def fitted() -> QualityClassifier:
+def fitted() -> Fitted:
+    """Return a classifier and its report."""
     classifier = QualityClassifier(WordEncoder())
-    classifier.fit(SOME, seed=3)
-    return classifier
+    return classifier, classifier.fit(SOME, seed=3)
 
 
-def test_what_was_made_worse_is_found(fitted: QualityClassifier) -> None:
-    report = fitted.report
+def test_corrupted_verdicts_are_recognised(fitted: Fitted) -> None:
+    _, report = fitted
     assert report["accuracy"]["value"] >= 0.8
     assert 0.5 < report["accuracy"]["low"] <= report["accuracy"]["value"] <= report["accuracy"]["high"]
     confusion = report["confusion"]
@@ -84,29 +85,31 @@ def test_what_was_made_worse_is_found(fitted: QualityClassifier) -> None:
     json.dumps(report)
 
 
-def test_new_verdicts_are_decided(fitted: QualityClassifier) -> None:
-    decided = fitted.decide(PAIRS)
+def test_new_verdicts_are_decided(fitted: Fitted) -> None:
+    classifier, _ = fitted
+    decided = classifier.decide(PAIRS)
     truth = ["high"] * 20 + ["low"] * 20
-    assert sum(quality.label == is_ for quality, is_ in zip(decided, truth)) >= 30
-    assert all((quality.value > 0) == (quality.label == "high") for quality in decided)
-    assert fitted.decide([]) == []
-    assert fitted.decide(PAIRS[3:4])[0].value == pytest.approx(decided[3].value, abs=1e-6)
+    assert sum(quality == expected for quality, expected in zip(decided, truth)) >= 30
+    assert classifier.decide([]) == []
+    assert classifier.decide(PAIRS[3:4]) == decided[3:4]
 
 
-def test_the_seed_decides(fitted: QualityClassifier) -> None:
+def test_the_same_seed_gives_the_same_classifier(fitted: Fitted) -> None:
+    classifier, report = fitted
     again = QualityClassifier(WordEncoder())
-    assert again.fit(SOME, seed=3) == fitted.report
-    assert again.decide(PAIRS) == fitted.decide(PAIRS)
+    assert again.fit(SOME, seed=3) == report
+    assert again.decide(PAIRS) == classifier.decide(PAIRS)
 
 
-def test_a_verdict_of_fewer_steps_or_scores_is_decided(fitted: QualityClassifier) -> None:
+def test_a_verdict_with_fewer_steps_or_scores_is_decided(fitted: Fitted) -> None:
     case, verdict = PAIRS[0]
     one = replace(case, responses=case.responses[:1])
     alone = replace(verdict, order=(0,), scores=(4,), rationale="Step 2: Fine.")
     odd = [(case, replace(verdict, rationale=text)) for text in ("No step at all.", None, "", "Step 3: Half a")]
     odd += [(case, replace(verdict, scores=None)), (case, replace(verdict, scores=(None, 1, 5))), (one, alone)]
-    assert all(np.isfinite(quality.value) for quality in fitted.decide(odd))
-    assert fitted.decide(odd)[1].label == "low"
+    decided = fitted[0].decide(odd)
+    assert len(decided) == 7
+    assert decided[1] == "low"
 
 
 def test_no_case_is_in_both_parts() -> None:
@@ -117,54 +120,6 @@ def test_no_case_is_in_both_parts() -> None:
         assert Counter(one.quality for one in train) == {"high": 90, "low": 90}
         assert Counter(one.quality for one in test) == {"high": 20, "low": 20}
     assert draw(twice, 0, 90, 40) != draw(twice, 1, 90, 40)
-
-
-def test_what_is_saved_comes_back(fitted: QualityClassifier, tmp_path: Path) -> None:
-    fitted.save(tmp_path / "new" / "quality")
-    loaded = QualityClassifier.load(tmp_path / "new" / "quality", WordEncoder(name="moved"))
-    assert loaded.decide(PAIRS) == fitted.decide(PAIRS)
-    assert loaded.report == fitted.report
-    with zipfile.ZipFile(tmp_path / "new" / "quality" / "quality.skops") as archive:
-        assert not [name for name in archive.namelist() if name.endswith((".pkl", ".pickle"))]
-
-
-def test_another_encoder_is_refused(fitted: QualityClassifier, tmp_path: Path) -> None:
-    fitted.save(tmp_path)
-    with pytest.raises(RecordError, match=r"encoder words \(f1\), not words \(f2\)"):
-        QualityClassifier.load(tmp_path, WordEncoder(fingerprint="f2"))
-
-
-def test_other_features_are_refused(fitted: QualityClassifier, tmp_path: Path) -> None:
-    fitted.save(tmp_path)
-    file = tmp_path / "quality.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"features": 0}))
-    with pytest.raises(RecordError, match="version 0"):
-        QualityClassifier.load(tmp_path, WordEncoder())
-
-
-def test_halves_of_two_classifiers_are_refused(fitted: QualityClassifier, tmp_path: Path) -> None:
-    fitted.save(tmp_path)
-    skops.io.dump({"machine": None, "tone": None}, tmp_path / "quality.skops")
-    with pytest.raises(RecordError, match=r"quality\.skops: does not belong to"):
-        QualityClassifier.load(tmp_path, WordEncoder())
-
-
-def test_a_foreign_type_is_refused(fitted: QualityClassifier, tmp_path: Path) -> None:
-    fitted.save(tmp_path)
-    skops.io.dump({"machine": WordEncoder(), "tone": None}, tmp_path / "quality.skops")
-    with pytest.raises(RecordError, match="WordEncoder"):
-        QualityClassifier.load(tmp_path, WordEncoder())
-
-
-@pytest.mark.parametrize("name", ["quality.skops", "quality.json"])
-def test_what_is_broken_or_missing_is_said(fitted: QualityClassifier, tmp_path: Path, name: str) -> None:
-    fitted.save(tmp_path)
-    (tmp_path / name).write_bytes(b"{")
-    with pytest.raises(RecordError, match="cannot be read"):
-        QualityClassifier.load(tmp_path, WordEncoder())
-    (tmp_path / name).unlink()
-    with pytest.raises(RecordError, match=f"{name}: No such file"):
-        QualityClassifier.load(tmp_path, WordEncoder())
 
 
 def test_what_cannot_be_learnt_is_refused() -> None:
@@ -181,15 +136,9 @@ def test_what_cannot_be_learnt_is_refused() -> None:
     same_case = [replace(one, case=SOME[0].case) for one in SOME]
     with pytest.raises(RecordError, match="different cases"):
         classifier.fit(same_case, seed=0)
-    with pytest.raises(RecordError, match="high or low, not 'middling'"):
-        replace(SOME[0], quality="middling")
-    with pytest.raises(RecordError, match="has not been trained"):
-        classifier.decide(PAIRS)
-    with pytest.raises(RecordError, match="has not been trained"):
-        classifier.save("nowhere")
 
 
-def test_an_invalid_verdict_is_refused(fitted: QualityClassifier) -> None:
+def test_an_invalid_verdict_is_refused(fitted: Fitted) -> None:
     case, verdict = PAIRS[0]
     with pytest.raises(RecordError, match=f"{case.id!r} is invalid"):
-        fitted.decide([(case, replace(verdict, valid=False))])
+        fitted[0].decide([(case, replace(verdict, valid=False))])

@@ -66,9 +66,7 @@ def test_a_row_is_recognised_and_becomes_a_case(layout, row, case):
 
 
 def test_a_case_stays_as_it_is_and_a_page_keeps_its_address():
-    for layout in ("cases", "feedbackqa", "alpacare"):
-        (made,) = cases_of(CASE, layout=LAYOUTS[layout])
-        assert made == Case.from_dict(CASE)
+    assert cases_of(CASE, layout=LAYOUTS["cases"]) == [Case.from_dict(CASE)]
     (made,) = cases_of(MEDQUAD)
     assert (made.id, made.extra) == ("set-7/1-2", {"qtype": "symptoms", "url": "u"})
 

@@ -35,6 +35,8 @@ def written(folder: Path, *ratings: dict) -> str:
     [
         ({}, [1, 1], False),
         ({}, [1, 0], True),
+        ({}, [1], False),
+        ({"scale": [1, 5]}, [1], True),  # the worst of a declared scale
         ({"fails": "majority"}, [1, 0], False),
         ({"fails": "majority"}, [0, 1, 0], True),
         ({"fails": "mean", "fail_below": 0.5}, [1, 0], False),
@@ -131,14 +133,6 @@ def test_a_faulty_rating_is_refused_by_line(tmp_path: Path, ratings: list[dict],
     with pytest.raises(RecordError) as caught:
         verify(written(tmp_path, *ratings), VERDICTS, Rule())
     assert told in str(caught.value)
-
-
-def test_one_is_the_worst_of_a_declared_scale_of_five(tmp_path: Path) -> None:
-    file = written(tmp_path, rating(score=1))
-    assert verify(file, VERDICTS, Rule()).failures["c1", "t", "aaa"] == ()
-    assert verify(file, VERDICTS, Rule.read(YamlFile("plan"), {"scale": [1, 5]})).failures["c1", "t", "aaa"] == (
-        "knowledge",
-    )
 
 
 @pytest.mark.parametrize(

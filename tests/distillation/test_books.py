@@ -17,8 +17,8 @@ def count(texts: list[str]) -> list[int]:
     return [sum(-(-len(word) // 8) for word in text.split()) for text in texts]
 
 
-def passages(file: Path, tokens: int = 200, overlap: int = 40, kind: str = "medical") -> list[Passage]:
-    return Book(file, kind).passages(count, Chunking(tokens, overlap))
+def passages(file: Path, tokens: int = 200, overlap: int = 40) -> list[Passage]:
+    return Book(file).passages(count, Chunking(tokens, overlap))
 
 
 def test_markdown_keeps_title_and_headings(tmp_path: Path) -> None:
@@ -57,12 +57,6 @@ def test_cuts_stand_at_the_ends_of_sentences_and_overlap(tmp_path: Path) -> None
     ]
 
 
-def test_a_passage_never_leaves_its_section(tmp_path: Path) -> None:
-    file = tmp_path / "b.md"
-    file.write_text("## A\nOne.\n\n## B\nTwo.\n", encoding="utf-8")
-    assert [one.text for one in passages(file)] == ["One.", "Two."]
-
-
 words = st.text(st.sampled_from("abcdefgh"), min_size=1, max_size=30)
 sentences = st.lists(
     st.lists(words, min_size=1, max_size=12).map(lambda some: " ".join(some).capitalize() + "."), min_size=1
@@ -90,9 +84,8 @@ def test_a_passage_is_known_by_its_content_alone(tmp_path: Path) -> None:
         (tmp_path / name).write_text("One.\n\nTwo.", encoding="utf-8")
     first, other, again = (passages(tmp_path / name)[0] for name in ("a.txt", "b.txt", "a.txt"))
     assert first.id == again.id != other.id  # another book
-    assert passages(tmp_path / "a.txt", kind="evaluation")[0].id != first.id
     assert first.to_dict() | {"id": ""} == {
-        "id": "", "book": "a", "kind": "medical", "section": "", "page": None, "text": "One. Two.", "score": None
+        "id": "", "book": "a", "section": "", "page": None, "text": "One. Two.", "score": None
     }  # fmt: skip
 
 
@@ -114,7 +107,7 @@ def test_json_lines_keep_book_section_and_page(tmp_path: Path) -> None:
 def test_pdf_keeps_pages_and_drops_running_heads(tmp_path: Path) -> None:
     pages = [[f"Running head {number}", f"Page {number} says some-", "thing.", str(number)] for number in range(1, 5)]
     file = write_pdf(tmp_path / "b.pdf", [*pages[:3], [], pages[3]])
-    book = Book(file, "medical")
+    book = Book(file)
     found = book.passages(count, Chunking(5, 0))
     assert [(one.page, one.text) for one in found] == [
         (1, "Page 1 says something."), (2, "Page 2 says something."), (3, "Page 3 says something."),
@@ -126,7 +119,7 @@ def test_pdf_keeps_pages_and_drops_running_heads(tmp_path: Path) -> None:
 def test_lines_of_the_same_form_at_both_ends_of_a_few_pages_stay(tmp_path: Path) -> None:
     tables = [[f"Dose {number} mg.", "Daily.", f"Dose {number + 1} mg."] for number in (1, 3)]
     file = write_pdf(tmp_path / "b.pdf", [*tables, *([f"Text {letter}."] for letter in "abc")])
-    assert [one.text for one in Book(file, "medical").passages(count, Chunking(40, 0))] == [
+    assert [one.text for one in Book(file).passages(count, Chunking(40, 0))] == [
         "Dose 1 mg. Daily. Dose 2 mg. Dose 3 mg. Daily. Dose 4 mg. Text a. Text b. Text c."
     ]
 
@@ -165,32 +158,24 @@ def test_what_cannot_be_read_is_told(tmp_path: Path, name: str, content: bytes, 
 
 def test_locked_and_scanned_pdfs_are_told(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="the PDF is encrypted"):
-        Book(write_pdf(tmp_path / "a.pdf", [["Secret."]], password="key"), "medical")
+        Book(write_pdf(tmp_path / "a.pdf", [["Secret."]], password="key"))
     with pytest.raises(RecordError, match="holds no text: 2 pages without text"):
         passages(write_pdf(tmp_path / "b.pdf", [[], []]))
 
 
-def test_books_are_found_in_folders_and_sorted_by_kind(tmp_path: Path) -> None:
+def test_books_are_found_in_folders(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
-    for name in ("b.txt", "a.md", "deep/Evaluation.md", "guidelines.txt", "notes.docx", ".hidden.md"):
+    for name in ("b.txt", "a.md", "deep/c.md", "notes.docx", ".hidden.md"):
         (tmp_path / name).write_text("text.", encoding="utf-8")
-    books, passed = find_books([tmp_path], {"b.txt": "evaluation"})
-    assert [(book.file.name, book.kind) for book in books] == [
-        ("a.md", "medical"), ("b.txt", "evaluation"), ("Evaluation.md", "evaluation"), ("guidelines.txt", "evaluation"),
-    ]  # fmt: skip
-    assert passed == {".docx": 1}
-    assert len(find_books([tmp_path, tmp_path / "a.md"], {})[0]) == 4  # the same file counts once
+    books, skipped = find_books([tmp_path, tmp_path / "a.md"])  # the same file counts once
+    assert [book.file.name for book in books] == ["a.md", "b.txt", "c.md"]
+    assert skipped == {".docx": 1}
 
 
-def test_wrong_names_and_kinds_are_told(tmp_path: Path) -> None:
+def test_wrong_books_and_sizes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="no book"):
-        find_books([tmp_path], {})
-    (tmp_path / "a.md").write_text("text.", encoding="utf-8")
-    with pytest.raises(RecordError, match=r"no book is called 'b.md'; found a.md"):
-        find_books([tmp_path], {"b.md": "medical"})
-    with pytest.raises(RecordError, match="medical or evaluation, not 'law'"):
-        find_books([tmp_path], {"a.md": "law"})
+        find_books([tmp_path])
     with pytest.raises(RecordError, match="no such file"):
-        find_books([tmp_path / "c.md"], {})
+        find_books([tmp_path / "c.md"])
     with pytest.raises(RecordError, match="less than --passage_tokens 10, not 10"):
         Chunking(10, 10)

@@ -1,8 +1,6 @@
 """The chain of questions and passages that leads a teacher to its verdict."""
 
 import json
-import threading
-import time
 from dataclasses import replace
 
 import pytest
@@ -13,7 +11,6 @@ from programs import SAMPLE
 
 from automedeval.distillation.books import Passage
 from automedeval.distillation.completion_chain import CompletionChain, overview
-from automedeval.distillation.store import SharedSearch
 from automedeval.judges.judge import Judge
 from automedeval.models.base import Answer, Chat, Prompt
 from automedeval.models.endpoint import OpenAIChat
@@ -31,16 +28,16 @@ ASKS = ["[Question]: What is rest?", "[Question]: What is waiting?", "[Question]
 
 
 class FakeBooks:
-    """Stands in for KnowledgeBase.search: finds for every question one passage of its own and one that all share."""
+    """Search that finds for every question one passage of its own and one that all share."""
 
     def __init__(self):
         self.searches = []
 
-    def __call__(self, questions, limit):
+    def __call__(self, questions):
         self.searches.append(list(questions))
-        shared = Passage("0", "Basics", "medical", "", None, "Shared.", 0.5)
+        shared = Passage("0", "Basics", "", None, "Shared.", 0.5)
         return [
-            [replace(shared, id=normalise(question), page=7, score=1 / 3, text=question), shared][:limit]
+            [replace(shared, id=normalise(question), page=7, score=1 / 3, text=question), shared]
             for question in questions
         ]
 
@@ -56,8 +53,7 @@ def teach(tmp_path):
         file.write_text("".join(json.dumps(line) + "\n" for line in lines))
         found = FakeBooks()
         options = {"shuffle": False, **options}
-        search = SharedSearch(found, 3) if books else None
-        chain = CompletionChain(Judge(RecordedChat(file, "strong")), "strong", search, **options)
+        chain = CompletionChain(Judge(RecordedChat(file, "strong")), "strong", found if books else None, **options)
         (verdict,) = chain.verdicts([chain.plan(case)])
         assert set(verdict.extra) == {
             *("models", "case_digest", "settings", "teacher", "knowledge", "rounds", "ended", "transcript"),
@@ -90,7 +86,7 @@ def test_what_is_found_is_shown_as_data_and_recorded(teach):
     assert first["query"] == "What is a ~~~ b"
     assert [passage["id"] for passage in second["passages"]] == ["what is rest", "0"]
     assert second["passages"][0] == {
-        **{"id": "what is rest", "book": "Basics", "kind": "medical", "section": "", "page": 7},
+        **{"id": "what is rest", "book": "Basics", "section": "", "page": 7},
         **{"score": 0.3333, "text": "What is rest?"},
     }
     assert fenced("Basics, page 7:\nWhat is a ~~~ b") in said_to(verdict)[1]
@@ -185,15 +181,12 @@ def test_the_last_complete_one_of_question_and_verdict_counts(text, asks):
     assert questions_of(Answer(text), RUBRIC, 2) == asks
 
 
-def test_told_to_judge_a_verdict_is_a_verdict_whatever_follows():
-    text = f"{VERDICT}\n[Question]: What is rest?"
-    assert questions_of(Answer(text), RUBRIC, 2, may_ask=False) == []
-    assert questions_of(Answer("[Question]: What is rest?"), RUBRIC, 2, may_ask=False) == ["What is rest?"]
-
-
-def test_a_question_that_was_cut_off_is_none():
-    assert questions_of(Answer("[Question]: What is the da", truncated=True), RUBRIC, 2) == []
-    assert questions_of(Answer("[Question]: What is it?", truncated=True), RUBRIC, 2) == ["What is it?"]
+def test_no_question_is_read_from_a_last_verdict_or_a_broken_off_message():
+    asked = Answer("[Question]: What is rest?")
+    assert questions_of(Answer(f"{VERDICT}\n{asked.text}"), RUBRIC, 2, may_ask=False) == []
+    assert questions_of(asked, RUBRIC, 2, may_ask=False) == ["What is rest?"]
+    assert questions_of(replace(asked, text=asked.text[:-1], truncated=True), RUBRIC, 2) == []
+    assert questions_of(replace(asked, truncated=True), RUBRIC, 2) == ["What is rest?"]
 
 
 @given(st.text(alphabet="[]Question:What is?\n*Score Doctor 12:points.~<|>", max_size=300) | st.text())
@@ -261,7 +254,7 @@ def test_a_case_that_cannot_be_shown_is_named():
 
 
 def test_every_setting_changes_the_fingerprint():
-    books = SharedSearch(FakeBooks())
+    books = FakeBooks()
     settings = [{}, {"search": books}, {"search": books, "questions": 2}, {"search": books, "store": "x"}]
     settings += [{"shuffle": False}, {"reference_as_response": True}, {"models": ["alder"]}]
     assert len({chain_without(RecordedChatLike(), **options).fingerprint for options in settings}) == len(settings)
@@ -285,21 +278,12 @@ def scripted(body):
     return answer(VERDICT, delay=0.1)
 
 
-def test_cases_run_at_once_and_share_the_books(monkeypatch):
+def test_cases_run_at_once(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "a-key")
-    turns, books = threading.Lock(), FakeBooks()
-
-    def one_at_a_time(questions, limit):
-        assert turns.acquire(blocking=False), "two threads search at once"
-        time.sleep(0.02)
-        found = books(questions, limit)
-        turns.release()
-        return found
-
     cases = [Case(f"c{n}", f"case {n} ?", CASE.responses) for n in range(24)]
     with EndpointDouble(scripted) as endpoint:
         chat = OpenAIChat("m", base_url=endpoint.url, concurrency=12)
-        chain = CompletionChain(Judge(chat), "weak", SharedSearch(one_at_a_time, 3))
+        chain = CompletionChain(Judge(chat), "weak", FakeBooks())
         verdicts = list(chain.verdicts(map(chain.plan, cases)))
     assert endpoint.most_at_once > 6
     assert sorted(verdict.case_id for verdict in verdicts) == sorted(case.id for case in cases)
@@ -308,38 +292,13 @@ def test_cases_run_at_once_and_share_the_books(monkeypatch):
         assert verdict.extra["knowledge"][0]["query"] == f"What is {verdict.case_id[1:]}?"
         assert verdict.extra["knowledge"][0]["passages"][0]["text"] == f"What is {verdict.case_id[1:]}?"
         assert verdict.usage == {"prompt_tokens": 200, "completion_tokens": 20}, "both calls count"
-    assert len(books.searches) < len(cases), "questions that wait are searched together"
-
-
-def test_books_that_break_are_heard_of_by_everybody_who_waits():
-    started = threading.Event()
-
-    def broken(questions, limit):
-        started.set()
-        time.sleep(0.1)
-        raise RecordError("the store is gone")
-
-    search, heard = SharedSearch(broken), []
-
-    def ask(question):
-        try:
-            search([question])
-        except RecordError as error:
-            heard.append(str(error))
-
-    threads = [threading.Thread(target=ask, args=(f"q{number}",)) for number in range(5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(5)
-    assert heard == ["the store is gone"] * 5
 
 
 def test_a_checkpoint_is_led_in_rounds(tiny_model):
     from automedeval.models.local import LocalChat
 
     chat = LocalChat(str(tiny_model), max_new_tokens=8, device="cpu", dtype="float32")
-    chain = chain_without(chat, search=SharedSearch(FakeBooks()))
+    chain = chain_without(chat, search=FakeBooks())
     requests = [chain.plan(case) for case in list(read_cases(SAMPLE / "train_cases.jsonl"))[:4]]
     verdicts = {verdict.case_id: verdict for verdict in chain.verdicts(requests)}
     assert len(verdicts) == 4

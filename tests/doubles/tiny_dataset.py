@@ -1,6 +1,7 @@
 """A small instruction data set in the format of recipes/build_dataset.py, for tests that train."""
 
 import itertools
+import json
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -59,3 +60,8 @@ def build_instructions(folder: Path, sizes: Mapping[str, int], **statistics: Any
     facts["rubrics"] = {"automedeval@1": read_rubric("automedeval").fingerprint}
     write_card(folder, facts | statistics)
     return folder
+
+
+def losses(output: Path) -> list[float]:
+    """Return the logged losses of a finished training."""
+    return [json.loads(line)["loss"] for line in (output / "training/losses.jsonl").read_text().splitlines()]

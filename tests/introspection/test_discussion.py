@@ -50,6 +50,9 @@ def mistake_of(number=0, rationale=True):
     return Mistake(recorded, "relations", verdict_of(case, (1, 1, 1)))
 
 
+ROW_ORDER = mistake_of().recorded.order
+
+
 @pytest.fixture
 def discuss(tmp_path):
     """Return what leads the discussion of one mistake by scripts, in the slots of its row, and gives it back."""
@@ -65,11 +68,6 @@ def discuss(tmp_path):
         return discussions[0], *chats
 
     return lead
-
-
-@pytest.fixture
-def row_order():
-    return mistake_of().recorded.order
 
 
 def in_row(order, values):
@@ -148,24 +146,24 @@ def shown_revision(order, scores=(4, 3, 3)):
     return f"{rationale_of(MODELS, order, 'poor')}\n{slot_line(in_row(order, scores))}"
 
 
-def test_accepted_at_once_and_rewritten(discuss, row_order) -> None:
+def test_accepted_at_once_and_rewritten(discuss) -> None:
     said, suggester, reviewer, reviser = discuss(
-        [shown_suggestion(row_order)], ["Review: accept"], reviser=[shown_revision(row_order)]
+        [shown_suggestion(ROW_ORDER)], ["Review: accept"], reviser=[shown_revision(ROW_ORDER)]
     )
     assert said.consensus
     assert said.accepted[0] == 1
     assert said.next_step is None
-    assert said.revised.scores == in_row(row_order, (4, 3, 3))
-    assert said.revised.rationale == rationale_of(MODELS, row_order, "poor")
+    assert said.revised.scores == in_row(ROW_ORDER, (4, 3, 3))
+    assert said.revised.rationale == rationale_of(MODELS, ROW_ORDER, "poor")
     asked, review = suggester.shown[0][1]["content"], reviewer.shown[0][1]["content"]
     for text in (asked, review):
-        assert slot_line(in_row(row_order, RECORD)) in text
+        assert slot_line(in_row(ROW_ORDER, RECORD)) in text
         assert "Verdict 2, the judge's:" in text
         assert "What helps with complaint 0?" in text
     assert "[Question]" not in asked
     assert "The second is too high." in review
     assert "Suggestion: [what to change" not in review
-    assert slot_line(in_row(row_order, (4, 3, 3))) in reviser.shown[0][-1]["content"]
+    assert slot_line(in_row(ROW_ORDER, (4, 3, 3))) in reviser.shown[0][-1]["content"]
     assert "Doctor 1" in reviser.shown[0][1]["content"]
 
 
@@ -176,14 +174,14 @@ def test_kept_verdicts_are_not_rewritten(discuss) -> None:
     assert said.revised is None
 
 
-def test_an_objection_is_heard_in_the_next_exchange(discuss, row_order) -> None:
+def test_an_objection_is_heard_in_the_next_exchange(discuss) -> None:
     first, second = (
-        shown_suggestion(row_order, text, scores) for text, scores in (("A.", (3, 2, 5)), ("B.", (4, 3, 3)))
+        shown_suggestion(ROW_ORDER, text, scores) for text, scores in (("A.", (3, 2, 5)), ("B.", (4, 3, 3)))
     )
     said, suggester, reviewer, _ = discuss(
         [first, second],
         ["Review: object\nThat misses the dose.", "Review: accept"],
-        reviser=[shown_revision(row_order)],
+        reviser=[shown_revision(ROW_ORDER)],
     )
     assert said.consensus
     assert said.accepted[0] == 2
@@ -195,18 +193,18 @@ def test_an_objection_is_heard_in_the_next_exchange(discuss, row_order) -> None:
     assert "Suggestion: B." in reviewer.shown[1][3]["content"]
 
 
-def test_without_agreement_it_ends_after_three_exchanges(discuss, row_order) -> None:
-    said, suggester, reviewer, _ = discuss([shown_suggestion(row_order)] * 4, ["Review: object\nNo."] * 4)
+def test_without_agreement_it_ends_after_three_exchanges(discuss) -> None:
+    said, suggester, reviewer, _ = discuss([shown_suggestion(ROW_ORDER)] * 4, ["Review: object\nNo."] * 4)
     assert not said.consensus
     assert said.next_step is None
     assert len(suggester.shown) == len(reviewer.shown) == 3
     assert said.silent is None
 
 
-def test_unreadable_messages_use_up_exchanges(discuss, row_order) -> None:
-    good = shown_suggestion(row_order)
+def test_unreadable_messages_use_up_exchanges(discuss) -> None:
+    good = shown_suggestion(ROW_ORDER)
     said, suggester, reviewer, _ = discuss(
-        ["Dunno.", good, good], ["Fine by me.", "Review: accept"], reviser=[shown_revision(row_order)]
+        ["Dunno.", good, good], ["Fine by me.", "Review: accept"], reviser=[shown_revision(ROW_ORDER)]
     )
     assert said.consensus
     assert said.accepted[0] == 3
@@ -237,8 +235,8 @@ def test_a_partner_that_never_answers_in_the_format_is_named(discuss, suggester,
         (lambda order: "I would rather not.", "no score line"),
     ],
 )
-def test_a_rewriting_that_does_not_hold_goes_to_the_jury(discuss, row_order, change, said) -> None:
-    found, *_ = discuss([shown_suggestion(row_order)], ["Review: accept"], reviser=[change(row_order)])
+def test_a_rewriting_that_does_not_hold_goes_to_the_jury(discuss, change, said) -> None:
+    found, *_ = discuss([shown_suggestion(ROW_ORDER)], ["Review: accept"], reviser=[change(ROW_ORDER)])
     assert found.revised is not None
     assert found.next_step is None
     assert found.revised.error == said
@@ -260,16 +258,16 @@ def test_a_row_without_rationale_stays_without(discuss) -> None:
 
 
 def books(questions):
-    return [[Passage(question, "B", "medical", "S", 1, f"About {question}", 0.123456)] for question in questions]
+    return [[Passage(question, "B", "S", 1, f"About {question}", 0.123456)] for question in questions]
 
 
-def test_the_suggesting_model_asks_and_the_reviewing_one_does_not(discuss, row_order) -> None:
-    good = shown_suggestion(row_order)
+def test_the_suggesting_model_asks_and_the_reviewing_one_does_not(discuss) -> None:
+    good = shown_suggestion(ROW_ORDER)
     asks = ["[Question]: What is a dose?", "[Question]: What is a dose?", good, "[Question]: What is rest?", good]
     said, suggester, reviewer, _ = discuss(
         asks,
         ["Review: object\nNo.", "Review: accept"],
-        reviser=[shown_revision(row_order)],
+        reviser=[shown_revision(ROW_ORDER)],
         search=books,
         questions=3,
     )
@@ -351,7 +349,7 @@ def test_partners_need_a_score_line(tmp_path) -> None:
         Partners(Scripted(), Scripted()).open([other], journal)
 
 
-def test_the_rule_on_ratings_looks_at_order_alone(tmp_path, discuss, row_order) -> None:
+def test_the_rule_on_ratings_looks_at_order_alone(tmp_path) -> None:
     lessons = Lessons(tmp_path)
     ratings = [("ash", 4, "a"), ("ash", 5, "b"), ("birch", 1, "a"), ("cedar", 1, "a")]
     about = {"case_id": "case-0", "criterion": "relevancy"}

@@ -1,7 +1,6 @@
 """A round's data set: which verdicts are revised, by whom, and what stays as it was."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
 from doubles.introspection_study import (
@@ -17,8 +16,7 @@ from doubles.introspection_study import (
 from programs import error_line
 
 from automedeval.dataset.folder import read_dataset
-from automedeval.introspection.discussion import Suggestion
-from automedeval.introspection.round import refuse_silence, revised_row
+from automedeval.introspection.round import revised_row
 from automedeval.records import RecordError
 from automedeval.rubrics.grammar import ParsedAnswer, parse_verdict, reads_back
 from automedeval.rubrics.prompts import judge_messages
@@ -237,16 +235,6 @@ def test_a_case_that_waits_can_be_left_out(lessons) -> None:
     assert "wait for the jury and keep" not in done.stdout
 
 
-def test_an_earlier_round_is_not_replaced_while_cases_wait(lessons) -> None:
-    lessons.misjudge(0, (3, 3, 3))
-    assert lessons.introspect("--partners", "none", "--waiting", "leave_out").returncode == 0
-    before = (lessons.output / "train.parquet").read_bytes()
-    assert "1 case waits" in error_line(lessons.introspect("--partners", "none"))
-    assert (lessons.output / "train.parquet").read_bytes() == before
-    told = error_line(lessons.introspect("--partners", "none", "--waiting", "never"))
-    assert "--waiting" in told
-
-
 def test_the_jurys_answers_may_come_in_a_copy(lessons) -> None:
     for number in (0, 1):
         lessons.misjudge(number, (3, 3, 3))
@@ -301,23 +289,6 @@ def test_a_second_round_follows_the_first(lessons) -> None:
     (record,) = lessons.read("round2/revisions.jsonl")
     assert record["old_verdict"]["judge"] == "consensus"
     assert record["old_verdict"]["scores"] == [5, 1, 1]
-
-
-def test_a_round_of_nobody_who_answers_is_refused() -> None:
-    def said(silent, role, text):
-        piece = {"case_id": "c1", "text": text, "error": None}
-        return SimpleNamespace(silent=silent, pieces={(role, 1): piece}, suggestions={1: Suggestion("no")})
-
-    names = {"suggester": "model-s", "reviewer": "model-r"}
-    deaf = said("reviewer", "review", "Looks fine\nto me.")
-    with pytest.raises(
-        RecordError, match="the reviewer model-r never answered in the form of a review, in 2 of 2 disc"
-    ):
-        refuse_silence([deaf, deaf], names)
-    with pytest.raises(RecordError, match=r"case 'c1': 'Looks fine to me\.'"):
-        refuse_silence([deaf, said("suggester", "suggestion", "Hm."), deaf], names)
-    refuse_silence([deaf, said(None, "review", "Review: accept")], names)
-    refuse_silence([], names)
 
 
 def test_folders_that_hold_no_data_set_are_refused(lessons, tmp_path) -> None:

@@ -55,10 +55,9 @@ def small(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     cases = write(output.with_name("cases.jsonl"), read(SAMPLE / "train_cases.jsonl")[:15])  # texts take long
     files = ["--cases", cases, "--ratings", SAMPLE / "train_ratings.jsonl"]
     given = ["--relevance", trained, *files, "--rubric", SCALE, "--output", output, "--encoder", ENCODER]
-    done = run_recipe("fit_small_judge", *given, "--device", "cpu", "--beside", trained)
+    done = run_recipe("fit_small_judge", *given, "--device", "cpu")
     assert done.returncode == 0, done.stderr
     assert "relevance 0." in done.stdout
-    assert f"all, less with: {trained} 0.00" in done.stdout
     return output
 
 
@@ -146,21 +145,6 @@ def test_the_best_answer_is_the_reference_of_the_other_ones(small: Path) -> None
     _, measured = json.loads((small / "judge.json").read_text())["sets"].values()
     for name, hits in right.items():
         assert measured[name]["value"] == pytest.approx(fmean(hits), abs=1e-9)
-
-
-def test_another_adapter_is_measured_as_if_it_had_been_fitted() -> None:
-    """Planted: people follow what one adapter says, and less what the other says."""
-    recipe, rng = runpy.run_path(str(ROOT / "recipes" / "fit_small_judge.py")), np.random.default_rng(0)
-    quality = rng.uniform(0.2, 0.8, 180)
-    own, other = (rng.normal(quality[:, None], noise, (180, len(FEATURES))) for noise in (0.2, 0.6))
-    panel, ids = Panel.of_sizes([3] * 60), [str(number) for number in range(60)]
-    rest = (quality, panel, ids, np.ones(60, bool))
-    one = recipe["Rated"]("set", "question", own, {"noisy": other}, *rest)
-    two = recipe["Rated"]("set", "question", other, {}, *rest)
-    found, alone = (recipe["measured"](each, [each], (1, 5)) for each in (one, two))
-    assert found["beside"]["noisy"]["value"] == pytest.approx(found["all"]["value"] - alone["all"]["value"], abs=1e-12)
-    assert found["beside"]["noisy"]["low"] > 0
-    assert "beside" not in alone
 
 
 def test_fitting_has_its_own_faults_in_one_line(trained: Path, small: Path, tmp_path: Path) -> None:

@@ -38,12 +38,8 @@ def test_four_splits_are_loaded_as_trl_reads_them(study: Study) -> None:
     slot = row["order"].index(best) + 1
     assert f"Doctor {slot}: 4 points." in row["completion"][0]["content"]
     assert f"Doctor {slot}:\n~~~\n{case.responses[best].text}" in row["prompt"][1]["content"]
-    assert (row["teacher"], row["judge"], row["source"], row["license"]) == (
-        "strong",
-        "judge-strong",
-        "made-up",
-        "cc0-1.0",
-    )
+    known = {name: row[name] for name in ("teacher", "judge", "source", "license")}
+    assert list(known.values()) == ["strong", "judge-strong", "made-up", "cc0-1.0"]
     everyone = [case_id for rows in splits.values() for case_id in rows["case_id"]]
     assert sorted(everyone) == sorted(case.id for case in study.cases)
     statistics = json.loads((study.output / "statistics.json").read_text())
@@ -230,20 +226,6 @@ def test_leaks_are_refused_or_left_out(study: Study) -> None:
     assert sorted(trained) == sorted(f"case-{at}" for at in range(3, 20))
 
 
-@pytest.mark.parametrize("first", [0x4E00, 0x0E01, 0x1780], ids=["Chinese", "Thai", "Khmer"])
-def test_leaks_are_found_where_words_have_no_spaces(study: Study, first: int) -> None:
-    copied, own = ("".join(map(chr, random.Random(seed).choices(range(first, first + 30), k=80))) for seed in (1, 2))
-    study.cases[0] = case_of(0, responses=(Response("ash", f"{own[:20]}, {copied[5:75]}."), Response("birch", own)))
-    study.cases[1] = case_of(1, responses=(Response("ash", own), Response("birch", f"{own[40:]} {copied[:20]}.")))
-    for name in study.verdicts:
-        study.verdicts[name][:2] = [verdict_of(case, name) for case in study.cases[:2]]
-    others = study.write("evaluation.jsonl", [case_of(50, responses=(Response("oak", copied),))])
-    study.plan = PLAN | {"test": {"file": str(study.write("ids.jsonl", study.cases[20:])), "teacher": "strong"}}
-    line = error_line(study.build("--evaluation_cases", others))
-    # Of the 69 runs of twelve letters of the evaluation text, the first case holds 59 and the second 9.
-    assert "1 of 20 training cases leak (text of an evaluation case: 1); case 'case-0': " in line
-
-
 def test_a_training_case_that_repeats_a_test_case_leaks(study: Study) -> None:
     study.cases[5] = case_of(5, question=study.cases[20].question)
     for name in study.verdicts:
@@ -257,9 +239,8 @@ def test_the_texts_of_a_test_file_are_compared_under_any_id(study: Study) -> Non
     study.plan = PLAN | {"test": {"file": str(study.write("apart.jsonl", apart)), "teacher": "strong"}}
     told = "error: 2 of 24 training cases leak (question of an evaluation case: 2); case 'case-0': repeats"
     assert error_line(study.build()).startswith(f"{told} the question of 'apart-case-0'")
-    study.write("apart.jsonl", [apart[0], {"id": "case-1"}, {"id": "nowhere"}])
-    told = "apart.jsonl:3: case 'nowhere' is in no file of --cases, and has no 'question' here"
-    assert told in error_line(study.build())
+    study.write("apart.jsonl", [apart[0], {"id": "case-1"}])
+    assert "apart.jsonl:2: 'question' is missing" in error_line(study.build())
     study.write("apart.jsonl", [{**apart[0], "question": ["What?"]}])
     assert "apart.jsonl:1: " in error_line(study.build())
 
@@ -365,20 +346,16 @@ def test_a_classifier_learns_from_labels_and_calls_the_rest(tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("quick_classifier")
-def test_a_classifier_learns_from_spoilt_verdicts(tmp_path: Path) -> None:
+def test_a_classifier_learns_from_corrupted_verdicts(tmp_path: Path) -> None:
     study = Study(tmp_path, 40)
     good_and_bad(study)
-    done = study.build("--corrupt", "true", "--classifier", tmp_path / "classifier")
+    done = study.build("--corrupt", "true")
     assert done.returncode == 0, done.stderr
     assert "quality: 40 verdicts → 40 corrupted" in done.stdout
     assert "quality: 80 verdicts called high or low by the classifier" in done.stdout
     facts = json.loads((study.output / "statistics.json").read_text())
     assert set(facts["quality_report"]["kinds"]) > {"high"}
     assert facts["splits"]["stage3"]["quality"].keys() <= {"high", "low"}
-    before = study.bytes()
-    done = study.build("--classifier", tmp_path / "classifier")  # the one that was fitted
-    assert "corrupted" not in done.stdout
-    assert all(study.bytes()[name] == digest for name, digest in before.items() if name.endswith(".parquet"))
 
 
 @pytest.mark.parametrize(
@@ -408,22 +385,6 @@ def test_an_unknown_rubric_and_a_short_plan_are_refused(study: Study) -> None:
     rubric.write_text(packaged.replace("max_responses: 3", "max_responses: 4"))
     assert "there is another rubric automedeval@1" in error_line(study.build("--rubrics", rubric))
     assert "must be NAME=LICENCE, not 'mit'" in error_line(study.build("--licenses", "mit"))
-
-
-def test_a_folder_that_holds_something_else_is_left_alone(study: Study) -> None:
-    study.output.mkdir()
-    (study.output / "thesis.txt").write_text("years of work")
-    assert "is not an instruction data set" in error_line(study.build())
-    assert (study.output / "thesis.txt").read_text() == "years of work"
-
-
-def test_a_build_that_fails_leaves_the_former_data_set_and_nothing_else(study: Study) -> None:
-    assert study.build().returncode == 0
-    before = study.bytes()
-    assert "nothing.jsonl" in error_line(study.build("--cases", study.folder / "nothing.jsonl"))
-    assert study.bytes() == before
-    left = {file.name for file in study.folder.iterdir() if file.name.startswith(".")}
-    assert left == {".instructions.lock"}
 
 
 @pytest.mark.parametrize("none", [{}, {"source": None, "license": None}, {"source": "", "license": ""}])

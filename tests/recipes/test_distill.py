@@ -1,6 +1,5 @@
 """recipes/distill.py: teachers judge cases, from recordings, from an endpoint and from a checkpoint."""
 
-import json
 import os
 import signal
 import subprocess
@@ -17,50 +16,45 @@ RECORDING = ROOT / "recipes" / "runs" / "automedeval-135m" / "teacher.jsonl"
 TRAIN = SAMPLE / "train_cases.jsonl"
 VERDICT = "Analyze:\nStep 1: Help.\nScore: Doctor 1: 4 points. Doctor 2: 2 points. Doctor 3: 5 points."
 BOOKS = '''
-import time
+from types import SimpleNamespace
 from automedeval.distillation.books import Passage
 
 
-class FakeEncoder:
-    fingerprint = "fake"
-
-    def __init__(self, model, device, dtype, pooling=None):
-        pass
+def FakeEncoder(model, device, dtype, pooling=None):
+    return SimpleNamespace(fingerprint="fake")
 
 
 class FakeKnowledgeBase:
     """Stands in for KnowledgeBase: finds for every question a passage that repeats it."""
 
-    advice = None
+    passages = [None]
     opened = []
 
-    def __init__(self, store, encoder, url, collection):
+    def __init__(self, store, encoder):
+        self.encoder = encoder
         self.opened.append(store)
 
-    def __len__(self):
-        return 1
+    def search(self, queries, limit):
+        return [[Passage(query, "Book", "S", 1, query, 0.5)] for query in queries]
 
-    def __enter__(self):
-        return self
 
-    def __exit__(self, *_):
-        pass
+def put_in_place():
+    from automedeval.distillation import store
+    from automedeval.models import embeddings
 
-    def search(self, queries, limit, mode):
-        return [[Passage(query, mode, "medical", "S", 1, query, 0.5)] for query in queries]
+    embeddings.Encoder, store.KnowledgeBase = FakeEncoder, FakeKnowledgeBase
+    store.read_settings = lambda folder: {"pooling": None}
 '''
 
 
 @pytest.fixture(autouse=True)
 def books(monkeypatch, tmp_path):
     """Put fake books in the place of the store; return which stores were opened."""
+    for target in ("models.embeddings.Encoder", "distillation.store.KnowledgeBase", "distillation.store.read_settings"):
+        monkeypatch.setattr(f"automedeval.{target}", None)  # so that all are put back afterwards
     names = {}
     exec(BOOKS, names)
-    for module, name, fake in (
-        ("models.embeddings", "Encoder", names["FakeEncoder"]),
-        ("distillation.store", "KnowledgeBase", names["FakeKnowledgeBase"]),
-    ):
-        monkeypatch.setattr(f"automedeval.{module}.{name}", fake)
+    names["put_in_place"]()
     monkeypatch.setenv("OPENAI_API_KEY", "a-key")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
@@ -154,16 +148,6 @@ def test_a_chain_asks_an_endpoint_and_a_second_run_its_cache(distill, tmp_path):
         assert len(cached) == 6
 
 
-def test_the_search_is_dense_unless_another_one_is_asked_for_and_the_two_are_never_mixed(distill):
-    with EndpointDouble(asks_once) as endpoint:
-        done, verdicts = distill(endpoint.url, limit=1)
-        assert verdicts[0].extra["knowledge"][0]["passages"][0]["book"] == "dense"
-        done, verdicts = distill(endpoint.url, "--search", "bm25", limit=1)
-        assert "with other weights, wording or settings" in error_line(done)
-        done, verdicts = distill(endpoint.url, "--search", "bm25", output="bm25", limit=1)
-        assert verdicts[0].extra["knowledge"][0]["passages"][0]["book"] == "bm25"
-
-
 def test_an_endpoint_that_dies_in_the_middle_loses_nothing(distill, tmp_path):
     with EndpointDouble(asks_once) as endpoint:
         distill(endpoint.url, "--cache", "off", output="whole")
@@ -181,20 +165,21 @@ def test_an_endpoint_that_dies_in_the_middle_loses_nothing(distill, tmp_path):
 
 
 def test_a_prompt_that_is_refused_in_the_middle_of_a_chain_is_one_invalid_verdict(distill):
+    asked_twice = []
+
     def refuses_one(body):
-        messages = body["messages"]
-        questions.add(messages[1]["content"])
-        if len(messages) > 2 and messages[1]["content"] == min(questions):
-            return error(400, "Input rejected")
+        case = body["messages"][1]["content"]
+        if len(body["messages"]) > 2:
+            asked_twice.append(case)
+            if case == asked_twice[0]:
+                return error(400, "Input rejected")
         return asks_once(body)
 
-    questions = set()
-    with EndpointDouble(refuses_one) as endpoint:
-        distill(endpoint.url, "--concurrency", 1, limit=1)
-        first, questions = questions, set()  # only later cases are refused from now on
+    with EndpointDouble(asks_once) as endpoint:
+        distill(endpoint.url, limit=1)
+        endpoint.script = [refuses_one]
         done, verdicts = distill(endpoint.url, "--concurrency", 6)
         assert done.returncode == 0, done.stderr
-        assert first
     wrong = [verdict for verdict in verdicts if not verdict.valid]
     assert (len(verdicts), len(wrong)) == (6, 1)
     assert wrong[0].error == "the endpoint answered 400: Input rejected"
@@ -212,9 +197,7 @@ def test_a_killed_run_goes_on_to_the_same_file(distill, tmp_path):
         arguments = ["--teacher", "strong", "--judge", "openai:m", "--base_url", endpoint.url, "--cases", str(TRAIN)]
         arguments += ["--store", "books", "--limit", "6", "--output", str(tmp_path / "out"), "--max_retries", "0"]
         code = (
-            f"{BOOKS}\nimport runpy, sys\n"
-            "from automedeval.distillation import store\nfrom automedeval.models import embeddings\n"
-            "embeddings.Encoder, store.KnowledgeBase = FakeEncoder, FakeKnowledgeBase\n"
+            f"{BOOKS}\nput_in_place()\nimport runpy, sys\n"
             f"sys.argv = {[recipe, *arguments, '--cache', 'off', '--concurrency', '2']!r}\n"
             f"runpy.run_path({recipe!r}, run_name='__main__')"
         )
@@ -232,31 +215,12 @@ def test_a_killed_run_goes_on_to_the_same_file(distill, tmp_path):
         assert by_case(tmp_path / "out") == by_case(tmp_path / "whole")
 
 
-def test_the_reference_is_scored_as_a_response(distill):
-    with EndpointDouble(answer(VERDICT)) as endpoint:
-        shown = ["--reference_as_response", "true"]
-        refused, _ = distill(endpoint.url, *shown)
-        assert "has 4 responses to show" in error_line(refused)
-        done, verdicts = distill(endpoint.url, *shown, "--models", "juniper-7b,rowan-7b", limit=1)
-        assert done.returncode == 0, done.stderr
-        assert verdicts[0].extra["models"][-1] == "reference"
-        assert sorted(score or 0 for score in verdicts[0].scores) == [0, 2, 4, 5]
-
-
 def test_a_dry_run_counts_and_asks_nothing(distill):
     with EndpointDouble(asks_once) as endpoint:
         done, verdicts = distill(endpoint.url, "--dry_run", "true", "--price_in", 2, "--price_out", 8)
         assert "6 cases, 0 judged already, 6 to 24 calls" in done.stdout
         assert "which cost at most 0.0" in done.stdout
         assert endpoint.asked == verdicts == []
-
-
-def test_spending_stops_in_front_of_the_limit(distill):
-    with EndpointDouble(answer(VERDICT, usage={"prompt_tokens": 1500, "completion_tokens": 50})) as endpoint:
-        prices = ["--price_in", 1, "--price_out", 10, "--max_new_tokens", 100, "--max_cost", 0.012, "--concurrency", 1]
-        done, verdicts = distill(endpoint.url, *prices)
-        assert "--max_cost 0.012" in error_line(done)
-        assert 0 < len(verdicts) == len(endpoint.asked) < 6
 
 
 @pytest.mark.parametrize(
@@ -284,36 +248,6 @@ def test_other_settings_want_another_folder(distill):
         for change in (["--questions", 2], ["--knowledge", "none"], ["--seed", 1], ["--teacher", "weak"]):
             done, _ = distill(endpoint.url, *change, limit=1)
             assert "choose another --output" in error_line(done)
-
-
-def test_a_checkpoint_teaches(tmp_path, tiny_model):
-    arguments = ["--teacher", "weak", "--judge", tiny_model, "--cases", TRAIN, "--limit", 2, "--max_new_tokens", 4]
-    done = run_recipe("distill", *arguments, "--store", "books", "--output", tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "2 cases → 2 verdicts (2 new)" in done.stdout
-    (line, _) = (tmp_path / "verdicts.jsonl").read_text().splitlines()
-    assert json.loads(line)["judge"] == "tiny-judge"
-
-
-@pytest.mark.parametrize("knowledge", ["chain", "none"])
-def test_a_checkpoint_that_cannot_write_scores_has_them_laid_down(tmp_path, tiny_model, knowledge):
-    arguments = ["--teacher", "weak", "--judge", tiny_model, "--cases", TRAIN, "--limit", 2, "--max_new_tokens", 4]
-    arguments += ["--knowledge", knowledge, *(["--store", "books"] if knowledge == "chain" else [])]
-    done = run_recipe("distill", *arguments, "--score_decoding", "constrained", "--output", tmp_path)
-    assert done.returncode == 0, done.stderr
-    for line in (tmp_path / "verdicts.jsonl").read_text().splitlines():
-        verdict = json.loads(line)
-        assert verdict["valid"]
-        assert len(verdict["scores"]) == 3
-        assert verdict["rounds"] == (2 if knowledge == "chain" else 1)
-        assert verdict["ended"] == "verdict"
-    assert "2 valid, 0 invalid" in done.stdout
-
-
-def test_only_a_checkpoint_has_its_scores_laid_down(tmp_path):
-    arguments = ["--teacher", "weak", "--judge", "openai:gpt", "--cases", TRAIN, "--knowledge", "none"]
-    done = run_recipe("distill", *arguments, "--score_decoding", "constrained", "--output", tmp_path)
-    assert "needs a checkpoint" in error_line(done)
 
 
 def test_the_benchmark_compares_chains_with_algorithm_1_and_the_ideal():

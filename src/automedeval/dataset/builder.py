@@ -7,8 +7,9 @@ import itertools
 import json
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ from automedeval.dataset.teacher_verdicts import Fact, JudgedCases
 from automedeval.dataset.topics import Topic, topics
 from automedeval.dataset.verification import Verification, verify
 from automedeval.models.tokenization import PromptEncoder
-from automedeval.records import Case, RecordError, as_shown, read_lines
+from automedeval.records import Case, RecordError, as_shown, read_cases, read_lines
+from automedeval.reports.text import span
 from automedeval.rubrics import Rubric
 
 WINDOW = 64  # verdicts that are classified together
@@ -136,11 +138,9 @@ class InstructionSet:
                 pairs = list(self._shown(shuffled(self.plan.seed, "labelled", keys)[:LABELLED]))
                 labelled += [Labelled(case, verdict, quality) for case, verdict in pairs]
         report = classifier.fit(labelled, self.plan.seed)
-        right = ", ".join(f"{kind} {found['right']} of {found['n']}" for kind, found in report["kinds"].items())
-        found = report["accuracy"]
-        interval = "" if found["low"] is None else " [{low:.2f}, {high:.2f}]".format(**found)
+        right = ", ".join(f"{kind} {count['right']} of {count['n']}" for kind, count in report["kinds"].items())
         self.report(
-            f"quality: accuracy of the classifier {found['value']:.2f}{interval} on others; right: {right} (paper: 0.91)"
+            f"quality: accuracy of the classifier {span(report['accuracy'])} on others; right: {right} (paper: 0.91)"
         )
         return report
 
@@ -151,7 +151,7 @@ class InstructionSet:
             for start in range(0, len(unknown), WINDOW):
                 keys = unknown[start : start + WINDOW]
                 for key, quality in zip(keys, classifier.decide(list(self._shown(keys)))):
-                    self.judged.facts[key].quality = quality.label
+                    self.judged.facts[key].quality = quality
                 bar.update(len(keys))
         self.report(f"quality: {len(unknown):,} verdicts called high or low by the classifier")
 
@@ -166,33 +166,17 @@ class InstructionSet:
             + ", ".join(f"{teacher} {quality} {count:,}" for (teacher, quality), count in sorted(counts.items()))
         )
 
-    def assign(self) -> Assignment:
-        """Assign the verdicts to splits by the plan (section 3.2).
+    @cached_property
+    def test_cases(self) -> list[Case]:
+        """Return the cases of the plan's test file, which need not be in a file of --cases; none without a test file."""
+        return list(read_cases(self.plan.test_file, 0)) if self.plan.test_file else []
 
-        Raises:
-            RecordError: a line of the plan's test file without an id, or with a case whose texts are in no file.
-        """
-        test_ids = []
-        for place, record in read_lines(self.plan.test_file) if self.plan.test_file else ():
-            case_id = record.get("id", record.get("case_id"))
-            if not isinstance(case_id, str):
-                raise RecordError(f"{place}: has no 'id'")
-            if record.get("question") is None and self.judged.case(case_id) is None:
-                # Without its texts, training cases that repeat it would not be found.
-                raise RecordError(f"{place}: case {case_id!r} is in no file of --cases, and has no 'question' here")
-            test_ids.append(case_id)
-        assignment = assign(self.plan, {key: fact.quality for key, fact in self.judged.facts.items()}, test_ids)
+    def assign(self) -> Assignment:
+        """Assign the verdicts to splits by the plan (section 3.2)."""
+        qualities = {key: fact.quality for key, fact in self.judged.facts.items()}
+        assignment = assign(self.plan, qualities, [case.id for case in self.test_cases])
         self.report(*assignment.lines)
         return assignment
-
-    def _test_cases(self) -> Iterator[Case]:
-        """Yield the cases of the plan's test file that have a question there; they need not be in a file of --cases."""
-        for place, record in read_lines(self.plan.test_file) if self.plan.test_file else ():
-            if record.get("question") is not None:
-                try:
-                    yield Case.from_dict({"id": record.get("case_id"), **record}, least_responses=0)
-                except RecordError as error:
-                    raise RecordError(f"{place}: {error}") from None
 
     def compare(self, assignment: Assignment, others: Iterable[Case], drop: bool) -> None:
         """Find training cases that repeat evaluation cases, and drop them.
@@ -204,7 +188,7 @@ class InstructionSet:
         Raises:
             RecordError: there are such cases, and `drop` is False.
         """
-        evaluation = Evaluation(itertools.chain(self.judged.cases(assignment.apart), self._test_cases(), others))
+        evaluation = Evaluation(itertools.chain(self.judged.cases(assignment.apart), self.test_cases, others))
         training = assignment.training
         cases = self.judged.cases(case_id for case_id, _ in training)
         cases = tqdm(cases, desc="leakage", total=len(training), unit="case")
@@ -238,11 +222,16 @@ class InstructionSet:
             split → statistics, and number of rows by `folder.origin`.
         """
         splits, reasons = {}, dict[Key, str | None]()
+        options = (self.plan.seed, reference_as_response)
         origins: Counter[tuple] = Counter()
         for name, chosen in assignment.splits.items():
             keys = [key for key in chosen if key in self.judged.facts]
             reasons |= dict.fromkeys(keys)
-            rows = (self._row(key, rubrics, reference_as_response) for key in tqdm(keys, desc=name, unit="row"))
+            pairs = zip(keys, self.judged.pairs(tqdm(keys, desc=name, unit="row")))
+            rows = (
+                instruction(case, verdict, rubrics[verdict.rubric], key[1], self.judged.facts[key].quality, *options)
+                for key, (case, verdict) in pairs
+            )
             written = write_rows(folder / f"{name}.parquet", rows, encoder, max_length, rubrics)
             reasons |= {keys[number]: reason for number, reason in written.rejected.items()}
             splits[name] = written.statistics
@@ -251,13 +240,6 @@ class InstructionSet:
         if encoder is None:
             self.report("rows: no --tokenizer is given, so no length was checked")
         return splits, origins
-
-    def _row(self, key: Key, rubrics: Mapping[str, Rubric], reference_as_response: bool | None) -> dict[str, Any]:
-        case, verdict = self.judged.pair(key)
-        quality = self.judged.facts[key].quality
-        return instruction(
-            case, verdict, rubrics[verdict.rubric], key[1], quality, self.plan.seed, reference_as_response
-        )
 
     def unrated_rows(self, assignment: Assignment) -> int:
         """Return how many rows have a verdict that no physician rated."""

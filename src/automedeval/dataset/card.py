@@ -45,27 +45,27 @@ def card_facts(splits: Mapping[str, Mapping[str, Any]], written: Mapping[tuple, 
 def known_faults(facts: Mapping[str, Any]) -> list[str]:
     """Return the known faults of a data set, from the facts of its card."""
     rows = sum(split["rows"] for split in facts["splits"].values())
-    found = ["The verdicts are a teacher's, and a model trained on them learns the teacher's faults with them."]
+    faults = ["The verdicts are a teacher's, and a model trained on them learns the teacher's faults with them."]
     if facts["unrated"]:
         of = "of the data set that it was made of" if "round" in facts else f"of {rows:,} rows"
-        found.append(f"No physician rated {facts['unrated']:,} verdicts {of}; they count as passed.")
+        faults.append(f"No physician rated {facts['unrated']:,} verdicts {of}; they count as passed.")
     unknown = sum(split["quality"].get("not stated", 0) for split in facts["splits"].values())
     if unknown:
-        found.append(f"The quality of {unknown:,} of {rows:,} rows is not stated.")
+        faults.append(f"The quality of {unknown:,} of {rows:,} rows is not stated.")
     unlicensed = sum(row["rows"] for row in facts["sources"] if row["license"] == "not stated")
     if unlicensed:
-        found.append(
+        faults.append(
             f"The licence of {unlicensed:,} of {rows:,} rows is not stated; do not pass these on before it is."
         )
     if facts["tokenizer"] is None:
-        found.append("Lengths were not checked; some rows may be too long to train on.")
+        faults.append("Lengths were not checked; some rows may be too long to train on.")
     if unresolved := facts.get("counts", {}).get("unresolved"):
         what = "rows are left out" if facts.get("waiting") == "leave_out" else "verdicts are unchanged"
-        found.append(f"{unresolved:,} of the judge's mistakes are unresolved; their {what}.")
+        faults.append(f"{unresolved:,} of the judge's mistakes are unresolved; their {what}.")
     empty = [name for name, split in facts["splits"].items() if not split["rows"]]
     if empty:
-        found.append(f"Without a single row: {', '.join(empty)}.")
-    return found
+        faults.append(f"Without a single row: {', '.join(empty)}.")
+    return faults
 
 
 def write_card(folder: Path, statistics: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from automedeval.records import Case, RecordError, Verdict
+from automedeval.records import Case, Verdict
 from automedeval.rubrics.rationale import permute, split_steps, without_step
 
 Pools = dict[tuple[str | None, int], list[Verdict]]  # by judge, or of all judges, and by the number of doctors
@@ -30,21 +30,12 @@ def corrupt(
     kinds and the choices within a kind.
 
     Returns:
-        The corrupted verdicts in the order of the given ones, each with {"corruption": kind} in `extra`, and without raw text,
+        The corrupted verdicts in the order of the verdicts, each with {"corruption": kind} in `extra`, and without raw text,
         transcript and expected scores.
-
-    Raises:
-        RecordError: an unknown kind, or a verdict on a case that is not in `cases`.
     """
-    kinds = list(KINDS) if kinds is None else list(kinds)
-    for kind in kinds:
-        if kind not in KINDS:
-            raise RecordError(f"no kind of corruption is called {kind!r}; known are {', '.join(KINDS)}")
-    given = list(verdicts)
-    for verdict in given:
-        if verdict.case_id not in cases:
-            raise RecordError(f"a verdict is on the case {verdict.case_id!r}, which is not among the cases")
-    readable = {at: verdict for at, verdict in enumerate(given) if verdict.valid and (verdict.rationale or "").strip()}
+    kinds = list(KINDS if kinds is None else kinds)
+    every = list(verdicts)
+    readable = {at: verdict for at, verdict in enumerate(every) if verdict.valid and (verdict.rationale or "").strip()}
     pools: Pools = defaultdict(list)
     for verdict in readable.values():
         pools[verdict.judge, len(verdict.order)].append(verdict)
@@ -53,7 +44,7 @@ def corrupt(
     rng = random.Random(seed)
     tie_break = rng.sample(kinds, len(kinds))
     used = dict.fromkeys(tie_break, 0)
-    turn = rng.sample(range(len(given)), len(given))
+    turn = rng.sample(range(len(every)), len(every))
     chosen: dict[int, Verdict] = {}
     # Verdicts with the fewest options first.
     for index in sorted(filter(options.get, turn), key=lambda index: len(options[index])):
@@ -65,9 +56,9 @@ def corrupt(
 
 def share_line(verdicts: int, corrupted: Sequence[Verdict]) -> str:
     """Return the line that reports a corruption: "40 verdicts → 38 corrupted (cut_off: 10, …), 2 left out"."""
-    found = [verdict.extra["corruption"] for verdict in corrupted]
-    shares = ", ".join(f"{kind}: {found.count(kind):,}" for kind in KINDS if kind in found)
-    return f"{verdicts:,} verdicts → {len(found):,} corrupted ({shares}), {verdicts - len(found):,} left out"
+    kinds = [verdict.extra["corruption"] for verdict in corrupted]
+    shares = ", ".join(f"{kind}: {kinds.count(kind):,}" for kind in KINDS if kind in kinds)
+    return f"{verdicts:,} verdicts → {len(kinds):,} corrupted ({shares}), {verdicts - len(kinds):,} left out"
 
 
 def _options(verdict: Verdict, case: Case, others: Pools, seed: int, kinds: Sequence[str]) -> dict[str, Verdict]:
@@ -90,11 +81,11 @@ def _swap_doctors(verdict: Verdict, case: Case, others: Pools, rng: random.Rando
     rationale, count = verdict.rationale or "", len(verdict.order)
     steps = split_steps(rationale)
     texts = [case.responses[index].text for index in verdict.order]
-    found = [steps.get(slot + 1) for slot in range(count)]
+    by_slot = [steps.get(slot + 1) for slot in range(count)]
     pairs = [
         (i, j)
         for i, j in itertools.combinations(range(count), 2)
-        if texts[i] != texts[j] and found[i] and found[j] and found[i] != found[j]
+        if texts[i] != texts[j] and by_slot[i] and by_slot[j] and by_slot[i] != by_slot[j]
     ]
     if not pairs:
         return None

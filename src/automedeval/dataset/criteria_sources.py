@@ -14,7 +14,7 @@ from automedeval.records.rows import filled
 
 MUST_HAVE, NICE_TO_HAVE = 1.0, 0.5  # points of K-QA's statements
 UNKNOWN_POINTS = 1.0  # HealthBench's meta-evaluation does not say them
-THEME, CATEGORY = "theme:", "physician_agreed_category:"  # how HealthBench begins its tags
+THEME = "theme:"  # how HealthBench begins the tag of a topic
 
 
 def _of(row: dict, name: str, *kinds: type) -> Any:
@@ -29,11 +29,11 @@ def _of(row: dict, name: str, *kinds: type) -> Any:
 
 
 def _objects(row: dict, name: str) -> list[dict]:
-    found = _of(row, name, list)
-    for number, each in enumerate(found, 1):
+    entries = _of(row, name, list)
+    for number, each in enumerate(entries, 1):
         if not isinstance(each, dict):
             raise RecordError(f"{name!r}, entry {number}: must be an object, not {str(each)[:60]!r}")
-    return found
+    return entries
 
 
 def _messages(row: dict, name: str) -> list[dict[str, str]]:
@@ -42,22 +42,16 @@ def _messages(row: dict, name: str) -> list[dict[str, str]]:
 
 def _criteria(entries: Sequence[dict], text: str = "criterion") -> tuple[CaseCriterion, ...]:
     """Return the criteria of a list that has them under the key `text`, beside `points` and perhaps `tags`."""
-    found = []
+    criteria = []
     for number, entry in enumerate(entries, 1):
         if not _of(entry, text, str).strip():
             continue
-        given = {"criterion": entry[text], "points": _of(entry, "points", int, float), "tags": entry.get("tags") or []}
+        record = {"criterion": entry[text], "points": _of(entry, "points", int, float), "tags": entry.get("tags") or []}
         try:
-            found.append(CaseCriterion.from_dict(given))
+            criteria.append(CaseCriterion.from_dict(record))
         except RecordError as error:
             raise RecordError(f"criterion {number}: {error}") from None
-    return tuple(found)
-
-
-def _tagged(tags: Sequence[Any], beginning: str) -> str | None:
-    return next(
-        (tag.removeprefix(beginning) for tag in tags if isinstance(tag, str) and tag.startswith(beginning)), None
-    )
+    return tuple(criteria)
 
 
 def healthbench(row: dict) -> Case:
@@ -65,10 +59,11 @@ def healthbench(row: dict) -> Case:
     ideal = _of(row, "ideal_completions_data", dict, type(None)) if "ideal_completions_data" in row else None
     reference = _of(ideal, "ideal_completion", str, type(None)) if ideal else None
     tags = row.get("example_tags") or []
+    themes = [tag.removeprefix(THEME) for tag in tags if isinstance(tag, str) and tag.startswith(THEME)]
     kept = {"example_tags": tags} if tags else {}
     criteria = _criteria(_objects(row, "rubrics"))
     name = str(row.get("prompt_id") or "")
-    return Case(name, _messages(row, "prompt"), (), reference, _tagged(tags, THEME), kept, criteria)
+    return Case(name, _messages(row, "prompt"), (), reference, themes[0] if themes else None, kept, criteria)
 
 
 def professional(row: dict) -> Case:
@@ -99,13 +94,13 @@ def physicians(row: dict, case: Case) -> tuple[dict[str, Any], ...]:
     if not case.criteria:
         return ()
     about = {"case_id": case.id, "model": case.models[0], "criterion": case.criteria[0].criterion}
-    found = []
+    records = []
     for label, name in zip(labels, names):
         if label not in (True, False):
             raise RecordError(f"'binary_labels' must hold true and false, not {label!r}")
-        found.append(about | {"annotator": str(name), "label": "met" if label else "not_met"})
-        CriterionLabel.from_dict(found[-1])
-    return tuple(found)
+        records.append(about | {"annotator": str(name), "label": "met" if label else "not_met"})
+        CriterionLabel.from_dict(records[-1])
+    return tuple(records)
 
 
 def kqa(row: dict) -> Case:
@@ -141,8 +136,8 @@ def table(row: dict) -> Case:
         raise RecordError(fault)
     tags = [tag.strip() for tag in (_of(cells, "tags", str, type(None)) or "").split(";") if tag.strip()]
     criteria = _criteria([{"criterion": row["criterion"], "points": points, "tags": tags}])
-    given = {"model": cells["model"] or "", "text": cells["response"] or ""}
-    responses = (Response.from_dict(given),) if any(given.values()) else ()
+    answer = {"model": cells["model"] or "", "text": cells["response"] or ""}
+    responses = (Response.from_dict(answer),) if any(answer.values()) else ()
     question = _of(row, "question", str)
     if "id" in row and not filled(row["id"]):
         raise RecordError("'id' is blank, and the table has ids: fill it in, or remove the column")
@@ -153,7 +148,7 @@ def table(row: dict) -> Case:
 def without_words(row: dict) -> int:
     """Return how many criteria of a record have no words, and are left out."""
     lists = (row.get(name) for name in ("rubrics", "rubric_items", "criteria", "Must_have", "Nice_to_have"))
-    entries = [each for found in lists if isinstance(found, list) for each in found]
+    entries = [each for entry in lists if isinstance(entry, list) for each in entry]
     entries += [row[name] for name in ("rubric", "criterion") if name in row]
     texts = (each.get("criterion", each.get("criterion_text")) if isinstance(each, dict) else each for each in entries)
     return sum(isinstance(text, str) and not text.strip() for text in texts)
@@ -185,9 +180,9 @@ def _difference(whole: Case, part: Case) -> str | None:
     for name in ("question", "reference", "topic"):
         if len({key_of(each) for case in (whole, part) if (each := getattr(case, name))}) > 1:
             return f"not the same {name}"
-    for own, other, key in ((whole.criteria, part.criteria, "criterion"), (whole.responses, part.responses, "model")):
-        known = {getattr(each, key): each for each in own}
+    for first, other, key in ((whole.criteria, part.criteria, "criterion"), (whole.responses, part.responses, "model")):
+        by_name = {getattr(each, key): each for each in first}
         for each in other:
-            if known.get(getattr(each, key), each) != each:
+            if by_name.get(getattr(each, key), each) != each:
                 return f"the {key} {getattr(each, key)[:60]!r} is not the same"
     return None

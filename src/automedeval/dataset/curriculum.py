@@ -146,7 +146,7 @@ def assign(plan: Plan, verdicts: Mapping[Key, str | None], test_ids: Iterable[st
     if unknown and any(part.quality != "any" for part in every):
         raise RecordError(
             f"{plan.place}: asks for quality, and {unknown:,} of {len(verdicts):,} verdicts have none: "
-            "give --labels, --corrupt true or --classifier"
+            "give --labels or --corrupt true"
         )
     apart = set(test_ids)
     pool = [case for (case, teacher), quality in verdicts.items() if plan.test.accepts(teacher, quality)]

@@ -31,14 +31,14 @@ def _word_hash(word: str) -> int:
 
 def shingles(normalised: str, words: int = WORDS) -> np.ndarray:
     """Return the distinct shingles of a normalised text: uint64 [n], ascending; a text of fewer words is one shingle."""
-    found = normalised.split()
-    if not found:
+    tokens = normalised.split()
+    if not tokens:
         return np.empty(0, np.uint64)
-    length = min(words, len(found))
-    values = np.fromiter(map(_word_hash, found), np.uint64, len(found))
+    length = min(words, len(tokens))
+    values = np.fromiter(map(_word_hash, tokens), np.uint64, len(tokens))
     # The sum of word hashes, each times an odd number that depends on its place, depends on the order of the words.
     factors = [pow(0x9E3779B97F4A7C15, 2 * place + 1, 1 << 64) for place in range(length)]
-    runs = len(found) - length + 1
+    runs = len(tokens) - length + 1
     total = np.zeros(runs, np.uint64)
     for place, factor in enumerate(factors):
         total += values[place : place + runs] * np.uint64(factor)
@@ -66,12 +66,12 @@ class ShingleIndex:
         """
         hashes = shingles(normalise(text), self.words)
         starts, ends = (np.searchsorted(self._hashes, hashes, side) for side in ("left", "right"))
-        found = ends > starts
-        if not found.any():
+        held_here = ends > starts
+        if not held_here.any():
             return 0.0, 0.0
-        owners = np.concatenate([self._owners[start:end] for start, end in zip(starts[found], ends[found])])
+        owners = np.concatenate([self._owners[start:end] for start, end in zip(starts[held_here], ends[held_here])])
         held = np.bincount(owners) / self._sizes[: owners.max() + 1].clip(1)
-        return float(found.mean()), float(held.max())
+        return float(held_here.mean()), float(held.max())
 
 
 def near_duplicates(texts: Sequence[str], threshold: float = 0.9, words: int = 3, known: int = 0) -> list[int | None]:
@@ -107,11 +107,11 @@ def near_duplicates(texts: Sequence[str], threshold: float = 0.9, words: int = 3
         size = len(ranks)
         prefix = ranks[: size - math.ceil(threshold * size - _ROUNDING) + 1].tolist()
         candidates = {other for rank in prefix for other in holders.get(rank, ())}
-        own = set(ranks.tolist()) if candidates else set()
+        ranks_of_text = set(ranks.tolist()) if candidates else set()
         for other in sorted(candidates):
             if min(size, len(sets[other])) < threshold * max(size, len(sets[other])) - _ROUNDING:
                 continue
-            common = len(own.intersection(sets[other].tolist()))
+            common = len(ranks_of_text.intersection(sets[other].tolist()))
             if common >= threshold * (size + len(sets[other]) - common) - _ROUNDING:
                 repeats[number] = other
                 break
@@ -141,15 +141,15 @@ class Evaluation:
 
     def leaks(self, cases: Iterable[Case]) -> Iterator[tuple[str, str, str]]:
         """Yield (case id, kind of leak, what is repeated) for each training case that leaks; only the first kind found."""
-        cases, known = iter(cases), len(self._ids)
+        cases, count = iter(cases), len(self._ids)
         while window := list(itertools.islice(cases, WINDOW)):
             questions = [*self._questions, *(question_text(case.question) for case in window)]
-            for case, earlier in zip(window, near_duplicates(questions, SIMILAR, known=known)[known:]):
-                if earlier is not None and earlier < known:
+            for case, earlier in zip(window, near_duplicates(questions, SIMILAR, known=count)[count:]):
+                if earlier is not None and earlier < count:
                     kind, what = "question of an evaluation case", f"repeats the question of {self._ids[earlier]!r}"
                     yield case.id, kind, what
-                elif (found := self._shared(case)) is not None:
-                    yield case.id, "text of an evaluation case", found
+                elif (repeated := self._shared(case)) is not None:
+                    yield case.id, "text of an evaluation case", repeated
                 elif (model := holder_of_reference(case)) is not None:
                     yield case.id, "reference in a response", f"the response of {model!r} holds the reference"
 
@@ -158,9 +158,9 @@ class Evaluation:
         for name, text in (texts | {"the reference": case.reference or ""}).items():
             if not _long(normalise(text)):  # a text of fewer words than a shingle occurs elsewhere by chance
                 continue
-            own, held = self._index.shared(text)
-            if own > MOST_SHARED:
-                return f"{name} shares {own:.0%} of its runs of {WORDS} words with evaluation cases"
+            share, held = self._index.shared(text)
+            if share > MOST_SHARED:
+                return f"{name} shares {share:.0%} of its runs of {WORDS} words with evaluation cases"
             if held > MOST_SHARED:
                 return f"{name} holds {held:.0%} of the runs of {WORDS} words of an evaluation text"
         return None

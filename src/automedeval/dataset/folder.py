@@ -127,16 +127,14 @@ class DatasetFolder:
         for rest in (self.scratch, self._old):
             if rest.exists():
                 shutil.rmtree(rest)
-        if self.place.exists() and not self._replaceable():
+        known = (self.place / "statistics.json").exists()
+        if self.place.exists() and not known and not (self.place.is_dir() and not any(self.place.iterdir())):
             self._lock.release()
             raise RecordError(
                 f"{self.place}: is not an instruction data set, and is not replaced; choose another --output"
             )
         self.scratch.mkdir()
         return self
-
-    def _replaceable(self) -> bool:
-        return self.place.is_dir() and (not any(self.place.iterdir()) or (self.place / "statistics.json").exists())
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self.scratch.exists():
@@ -196,7 +194,8 @@ def write_rows(
                 ):
                     rejected[place] = "completion cannot be read back"
                 else:
-                    kept.append({name: _storable(value) for name, value in row.items()})
+                    # Lone surrogates, which JSON can hold and parquet cannot, become question marks.
+                    kept.append(json.loads(json.dumps(row, ensure_ascii=False).encode("utf-8", "replace")))
                     digest.update(json.dumps(row, sort_keys=True).encode())
                     for name, counter in counts.items():
                         counter[row[name] or "not stated"] += 1
@@ -219,14 +218,3 @@ def origin(row: Mapping[str, Any]) -> tuple[str, str, str, str, str, bool]:
     """Return a row's source, licence, teacher, judge and rubric, and whether the reference is one of its responses."""
     source, license = (row[name] or "not stated" for name in ("source", "license"))
     return source, license, row["teacher"], row["judge"], row["rubric"], row["models"][-1] == REFERENCE
-
-
-def _storable(value: Any) -> Any:
-    """Replace lone surrogates, which JSON can hold and parquet cannot, by question marks."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode("utf-8")
-    if isinstance(value, list):
-        return [_storable(each) for each in value]
-    if isinstance(value, dict):
-        return {name: _storable(each) for name, each in value.items()}
-    return value

@@ -50,7 +50,7 @@ def read_reasons(path: str, cases: Sequence[Case], rubric: Rubric) -> dict[str, 
             a second criterion, or no rating of any of these cases.
     """
     models = {case.id: case.models for case in cases}
-    found: dict[str, dict[str, dict[str, Rating]]] = defaultdict(lambda: defaultdict(dict))
+    reasons: dict[str, dict[str, dict[str, Rating]]] = defaultdict(lambda: defaultdict(dict))
     criterion = None
     for place, rating in check_ratings(read_placed(path, Rating), models):
         criterion = criterion or rating.criterion
@@ -58,10 +58,10 @@ def read_reasons(path: str, cases: Sequence[Case], rubric: Rubric) -> dict[str, 
             both = f"{criterion!r} and {rating.criterion!r}"
             raise RecordError(f"{place}: a verdict has one score for a response, and these have the criteria {both}")
         checked_scores([rating.score], rubric, place)
-        found[rating.case_id][rating.annotator][rating.model] = rating
-    if not found:
+        reasons[rating.case_id][rating.annotator][rating.model] = rating
+    if not reasons:
         raise RecordError(f"{path}: no rating of any of these {len(cases)} cases")
-    return found
+    return reasons
 
 
 def stepwise(reasons: Sequence[str | None]) -> str:
@@ -97,12 +97,12 @@ def verdicts_of_raters(
         The verdicts; the other raters' scores and reasons in the layout of jury.jsonl, undecided; reason → number of cases
         without a verdict.
     """
-    given = read_reasons(path, cases, rubric)
+    reasons_of = read_reasons(path, cases, rubric)
     settings = digest(["ratings", rubric.fingerprint, seed])
     verdicts, jury = [], []
     without: Counter[str] = Counter()
     for case in cases:
-        raters = given.get(case.id, {})
+        raters = reasons_of.get(case.id, {})
         complete = [
             name
             for name in sorted(raters)

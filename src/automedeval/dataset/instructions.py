@@ -15,13 +15,6 @@ from automedeval.rubrics.prompts import judge_messages
 from automedeval.rubrics.slots import by_slot, choice_names, renamed
 
 
-def shuffled_slots(order: Sequence[int], case_id: str, seed: int) -> list[int]:
-    """Return an order shuffled by the seed and the case's id."""
-    order = list(order)
-    random.Random(f"{seed}:{case_id}".encode("utf-8", "backslashreplace")).shuffle(order)
-    return order
-
-
 def instruction(
     case: Case,
     verdict: Verdict,
@@ -57,9 +50,9 @@ def instruction(
     # Paper: slots are permuted, and the doctors in the rationale renumbered; otherwise the judge learns slot = model. What a
     # rationale says of "A" and "B" cannot be told from other words, so these stay as the judge saw them.
     if rubric.scale or not rationale:
-        order = shuffled_slots(order, case.id, seed)
-    told = renamed(rationale, verdict.order, order, rubric.slot_word) if rationale else None
-    reading = _reading(case, verdict, rubric, order, told)
+        random.Random(f"{seed}:{case.id}".encode("utf-8", "backslashreplace")).shuffle(order)
+    shown_rationale = renamed(rationale, verdict.order, order, rubric.slot_word) if rationale else None
+    reading = _reading(case, verdict, rubric, order, shown_rationale)
     texts = [case.responses[index].text for index in order]
     prompt = judge_messages(rubric, case.question, texts, case.reference, rationale=bool(rationale))
     return {

@@ -6,17 +6,13 @@ words. So there are more features here: how close each step is to its response, 
 `rubrics.misattribution` marks.
 """
 
-import hashlib
-import json
 import random
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import sklearn
-import skops.io
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.linear_model import Ridge
@@ -26,7 +22,6 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from automedeval.records import Case, RecordError, Verdict, question_text
-from automedeval.records.journal import write_json, write_whole
 from automedeval.rubrics.misattribution import misattributions, terms
 from automedeval.rubrics.rationale import split_steps
 from automedeval.stats import bootstrap
@@ -35,7 +30,7 @@ if TYPE_CHECKING:  # slow to import
     from automedeval.models.embeddings import Encoder
 
 QUALITIES = ("low", "high")
-FEATURES = 1  # version of the features: a classifier with another version is refused
+PER_QUALITY, TEST = 200, 100  # Paper: 200 verdicts of each quality to train on, 100 others to measure on (Appendix B)
 FOLDS = 5
 FEWEST = 20  # verdicts of a quality to train on: with fewer, a grid search chooses by chance
 PENALTIES = (0.1, 1.0, 10.0)
@@ -52,38 +47,18 @@ class Labelled:
     quality: str
     kind: str | None = None
 
-    def __post_init__(self) -> None:
-        if self.quality not in QUALITIES:
-            raise RecordError(f"{_shown(self.verdict)}: quality must be high or low, not {self.quality!r}")
-
-
-class Quality(NamedTuple):
-    """A verdict's class, "high" or "low", and its signed distance from the decision border (positive is high)."""
-
-    label: str
-    value: float
-
 
 class QualityClassifier:
-    """Tell verdicts of high quality from those of low quality.
-
-    `embed` turns texts into vectors; its fingerprint is saved with the classifier.
-    """
+    """Tell verdicts of high quality from those of low quality; `embed` turns texts into vectors."""
 
     def __init__(self, embed: "Encoder"):
         self.embed = embed
-        self.report: dict[str, Any] = {}
-        self._machine: Pipeline | None = None
-        self._tone: Ridge | None = None
 
-    def fit(self, labelled: Iterable[Labelled], seed: int, per_quality: int = 200, test: int = 100) -> dict[str, Any]:
+    def fit(self, labelled: Iterable[Labelled], seed: int) -> dict[str, Any]:
         """Train on verdicts drawn from `labelled`, and measure on others, on other cases; `seed` decides draw and folds.
 
         Args:
-            labelled: verdicts of known quality, at least `FEWEST` of each to train on.
-            per_quality: most verdicts of each quality to train on (Appendix B: 200).
-            test: verdicts to measure on, half of each quality (Appendix B: 100); fewer in proportion if `per_quality` is not
-                met.
+            labelled: verdicts of quality "high" or "low", at least `FEWEST` of each to train on.
 
         Returns:
             The report. On the test: "accuracy" with its interval over cases, "confusion" {true: {predicted: count}}, "kinds"
@@ -92,12 +67,12 @@ class QualityClassifier:
         Raises:
             RecordError: one quality only, too few verdicts, or an invalid one.
         """
-        train, held_out = draw(labelled, seed, per_quality, test)
+        train, held_out = draw(labelled, seed, PER_QUALITY, TEST)
         for quality in QUALITIES:
-            found, measured = _count(train, quality), _count(held_out, quality)
-            if found < FEWEST or not measured:
+            trained, measured = _count(train, quality), _count(held_out, quality)
+            if trained < FEWEST or not measured:
                 raise RecordError(
-                    f"{found} verdicts of {quality} quality to train on and {measured} to test on: at least {FEWEST} and 1 "
+                    f"{trained} verdicts of {quality} quality to train on and {measured} to test on: at least {FEWEST} and 1 "
                     "of each quality are needed, on different cases"
                 )
         groups = np.array([one.case.id for one in train])
@@ -115,7 +90,7 @@ class QualityClassifier:
         decided = self.decide([(one.case, one.verdict) for one in held_out])
         chosen = {name.removeprefix("svc__"): value for name, value in search.best_params_.items() if "svc__" in name}
         components = getattr(search.best_params_["blocks__instruction"], "n_components", 0)
-        self.report = {
+        return {
             **_measures(held_out, decided),
             "parameters": {**chosen, "components": components},
             "cross_validation": round(float(search.best_score_), 4),
@@ -124,86 +99,27 @@ class QualityClassifier:
             "seed": seed,
             "encoder": self.embed.name,
         }
-        return self.report
 
-    def decide(self, pairs: Sequence[tuple[Case, Verdict]]) -> list[Quality]:
-        """Return the quality of each (case, verdict); raise RecordError for an invalid one, and without a fit or load."""
-        machine, tone = self._parts()
+    def decide(self, pairs: Sequence[tuple[Case, Verdict]]) -> list[str]:
+        """Return the quality of each (case, verdict) after `fit`: "high" or "low"; raise RecordError for an invalid one."""
         if not pairs:
             return []
-        features = np.array([each.features(tone) for each in self._read(pairs)])
-        values = machine.decision_function(features)
-        return [Quality(QUALITIES[int(value > 0)], float(value)) for value in values]
-
-    def save(self, folder: str | Path) -> None:
-        """Write the classifier into a folder: quality.skops, and quality.json with its encoder and its report."""
-        machine, tone = self._parts()
-        folder = Path(folder)
-        archive = skops.io.dumps({"machine": machine, "tone": tone})
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RecordError(f"{folder}: {error.strerror or error}") from None
-        write_whole(folder / "quality.skops", archive)
-        known = {
-            "features": FEATURES,
-            "encoder": self.embed.name,
-            "encoder_fingerprint": self.embed.fingerprint,
-            "archive": hashlib.sha256(archive).hexdigest(),
-            "scikit-learn": sklearn.__version__,
-            "report": self.report,
-        }
-        write_json(folder / "quality.json", known)
-
-    @classmethod
-    def load(cls, folder: str | Path, embed: "Encoder") -> "QualityClassifier":
-        """Read a classifier from a folder. No code in it is run: types that skops does not trust are refused.
-
-        Raises:
-            RecordError: there is no classifier, it holds untrusted types, or its encoder or features are others.
-        """
-        file = Path(folder) / "quality.skops"
-        try:
-            known = dict(json.loads((Path(folder) / "quality.json").read_text(encoding="utf-8")))
-            archive = file.read_bytes()
-            untrusted = skops.io.get_untrusted_types(data=archive)
-            parts = {} if untrusted else skops.io.loads(archive, trusted=[])
-        except OSError as error:
-            raise RecordError(f"{error.filename or folder}: {error.strerror or error}") from None
-        except Exception as error:  # noqa: BLE001 - a broken archive makes zipfile, json and skops raise what they like
-            raise RecordError(f"{folder}: cannot be read: {' '.join(str(error).split())[:200]}") from None
-        if untrusted:
-            raise RecordError(f"{file}: holds the type {untrusted[0]}, which is no part of a quality classifier")
-        if known.get("archive") != hashlib.sha256(archive).hexdigest():
-            raise RecordError(f"{file}: does not belong to the quality.json beside it; train the classifier again")
-        if known.get("features") != FEATURES:
-            raise RecordError(f"{folder}: features of version {known.get('features')}, not {FEATURES}; train it again")
-        if known.get("encoder_fingerprint") != embed.fingerprint:
-            raise RecordError(
-                f"{folder}: was trained with the encoder {known.get('encoder')} ({known.get('encoder_fingerprint')}), "
-                f"not {embed.name} ({embed.fingerprint})"
-            )
-        classifier = cls(embed)
-        classifier.report = known.get("report", {})
-        classifier._machine, classifier._tone = parts["machine"], parts["tone"]
-        return classifier
-
-    def _parts(self) -> tuple[Pipeline, Ridge]:
-        if self._machine is None or self._tone is None:
-            raise RecordError("the quality classifier has not been trained; fit it, or load one")
-        return self._machine, self._tone
+        features = np.array([each.features(self._tone) for each in self._read(pairs)])
+        return [QUALITIES[int(high)] for high in self._machine.predict(features)]
 
     def _read(self, pairs: Sequence[tuple[Case, Verdict]]) -> list["_Features"]:
         texts: dict[str, int] = {}
         for case, verdict in pairs:
             if not verdict.valid:
-                raise RecordError(f"{_shown(verdict)} is invalid; only valid ones have a quality")
+                raise RecordError(
+                    f"the verdict of {verdict.judge} on the case {verdict.case_id!r} is invalid; only valid ones have a quality"
+                )
             for text in _texts(case, verdict):
                 texts.setdefault(text, len(texts))
         vectors = np.asarray(self.embed.encode(list(texts)), dtype=np.float64)
         vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-        found = {text: vectors[row] for text, row in texts.items()}
-        return [_Features(case, verdict, found) for case, verdict in pairs]
+        vector_of = {text: vectors[row] for text, row in texts.items()}
+        return [_Features(case, verdict, vector_of) for case, verdict in pairs]
 
 
 class _Features:
@@ -338,21 +254,17 @@ def _search(width: int, verdicts: int, seed: int) -> GridSearchCV:
     )
 
 
-def _measures(held_out: Sequence[Labelled], decided: Sequence[Quality]) -> dict[str, Any]:
-    hits = [one.quality == found.label for one, found in zip(held_out, decided)]
-    cases = {case_id: row for row, case_id in enumerate(dict.fromkeys(one.case.id for one in held_out))}
-    rows = [cases[one.case.id] for one in held_out]
+def _measures(held_out: Sequence[Labelled], decided: Sequence[str]) -> dict[str, Any]:
+    hits = [one.quality == quality for one, quality in zip(held_out, decided)]
+    places = {case_id: place for place, case_id in enumerate(dict.fromkeys(one.case.id for one in held_out))}
+    rows = [places[one.case.id] for one in held_out]
     right, total = np.bincount(rows, hits), np.bincount(rows)
-    confusion = {quality: dict.fromkeys(QUALITIES, 0) for quality in QUALITIES}
+    pairs = Counter((one.quality, quality) for one, quality in zip(held_out, decided))
+    confusion = {truth: {quality: pairs[truth, quality] for quality in QUALITIES} for truth in QUALITIES}
     kinds: dict[str, dict[str, int]] = {}
-    for one, found, hit in zip(held_out, decided, hits):
-        confusion[one.quality][found.label] += 1
+    for one, hit in zip(held_out, hits):
         kind = kinds.setdefault(one.kind or one.quality, {"right": 0, "n": 0})
         kind["right"] += int(hit)
         kind["n"] += 1
-    accuracy = bootstrap.estimate({"accuracy": bootstrap.ratio(right, total)}, len(cases))["accuracy"]
+    accuracy = bootstrap.estimate({"accuracy": bootstrap.ratio(right, total)}, len(total))["accuracy"]
     return {"accuracy": accuracy.to_dict(), "confusion": confusion, "kinds": dict(sorted(kinds.items()))}
-
-
-def _shown(verdict: Verdict) -> str:
-    return f"the verdict of {verdict.judge} on the case {verdict.case_id!r}"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from automedeval.models.arguments import parse_model
-from automedeval.models.base import Answer, Messages, Prompt
+from automedeval.models.base import Messages, Prompt
 from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.records import Case, RecordError, Response, digest, read_records
 from automedeval.records.journal import Journal, Processes, write_lines
@@ -84,19 +84,19 @@ def candidate_names(candidates: Sequence[str], names: Sequence[str] = ()) -> lis
     """
     if names and len(names) != len(candidates):
         raise RecordError(f"--names gives {len(names)} names for {len(candidates)} candidates")
-    found = list(names)
+    chosen = list(names)
     for model in candidates:
         kind, name = parse_model(model)
         if kind == "openai":
-            found += [] if names else [name]
+            chosen += [] if names else [name]
         else:  # before anything is generated: the last candidate may be loaded a day later
             folder = checkpoint_folder(model)
-            found += [] if names else [folder.resolve().name if Path(model).exists() else model]
-    for name in found:
-        if found.count(name) > 1:
+            chosen += [] if names else [folder.resolve().name if Path(model).exists() else model]
+    for name in chosen:
+        if chosen.count(name) > 1:
             raise RecordError(f"two candidates are called {name!r}: tell them apart by --names")
         Response.from_dict({"model": name, "text": ""})
-    return found
+    return chosen
 
 
 def question_messages(case: Case, system: str | None = None) -> Messages:
@@ -140,11 +140,6 @@ def set_up(chat: Any, local: bool, system: str | None) -> str:
     return digest(settings)
 
 
-def question_digest(case: Case) -> str:
-    """Return twelve hexadecimal digits over a case's question."""
-    return digest(case.question)
-
-
 def respond(
     chat: Any, name: str, settings: str, cases: Sequence[Case], done: set[str], system: str | None = None
 ) -> Iterator[Generated]:
@@ -160,10 +155,12 @@ def respond(
             continue
         if answer.error and not answer.refused:
             raise RecordError(f"case {case.id!r}: {name} gave no answer: {answer.error}")
-        text = "" if answer.error else response_text(answer)
+        # No white space around it, and no half of a character where it was cut off. Control tokens in it stay: they are data,
+        # and whatever puts them into a prompt defuses them (`PromptEncoder`, `defuse`).
+        text = "" if answer.error else (answer.text.rstrip("\ufffd") if answer.truncated else answer.text).strip()
         chat.accepted = chat.accepted or not answer.error
-        about = question_digest(case)
-        yield Generated(case.id, name, text, answer.truncated, answer.usage, settings, about, answer.error)
+        asked = digest(case.question)
+        yield Generated(case.id, name, text, answer.truncated, answer.usage, settings, asked, answer.error)
 
 
 def response_log(folder: Path, name: str, settings: str, processes: Processes) -> Log:
@@ -209,27 +206,19 @@ def answered(log: Log, cases: Sequence[Case]) -> dict[str, Generated]:
     Raises:
         RecordError: a response with other settings, or to a question that has changed since.
     """
-    done = log.done({case.id: question_digest(case) for case in cases})
+    done = log.done({case.id: digest(case.question) for case in cases})
     return {record.case_id: record for record in log.records() if record.key in done}
 
 
-def response_text(answer: Answer) -> str:
-    """Return an answer's text without white space around it, and without half a character where it was cut off.
-
-    Control tokens in it stay: they are data, and whatever puts them into a prompt defuses them (`PromptEncoder`, `defuse`).
-    """
-    return answer.text.rstrip("\ufffd").strip() if answer.truncated else answer.text.strip()
-
-
-def summary(name: str, found: Sequence[Generated], responses: int, seconds: float) -> str:
+def summary(name: str, records: Sequence[Generated], responses: int, seconds: float) -> str:
     """Return the counts of a candidate's answers, `responses` of them new, of empty and cut-off ones, and of their tokens."""
-    prompts = sum(one.usage.get("prompt_tokens", 0) for one in found)
-    answers = sum(one.usage.get("completion_tokens", 0) for one in found)
-    empty, cut = sum(not one.text for one in found), sum(one.truncated for one in found)
-    text = f"{name}: {len(found):,} responses ({responses:,} new), {empty:,} empty, {cut:,} cut off at --max_new_tokens"
-    text += f", {prompts:,} tokens of prompts, {answers:,} of answers"
+    prompts = sum(one.usage.get("prompt_tokens", 0) for one in records)
+    answers = sum(one.usage.get("completion_tokens", 0) for one in records)
+    empty, cut = sum(not one.text for one in records), sum(one.truncated for one in records)
+    text = f"{name}: {len(records):,} responses ({responses:,} new), {empty:,} empty, {cut:,} cut off at --max_new_tokens, "
+    text += f"{prompts:,} tokens of prompts, {answers:,} of answers"
     text += f", {responses / seconds:.2f} responses/s" if responses and seconds else ""
-    refused = Counter(one.error for one in found if one.error)
+    refused = Counter(one.error for one in records if one.error)
     return "\n".join([text, *(f"  empty, {count}: {error}" for error, count in refused.items())])
 
 
@@ -248,6 +237,8 @@ def write_cases(path: Path, cases: Sequence[Case], answered: Sequence[dict[str, 
     """Write the cases whole, each with the responses it had and, behind them, those of the candidates in their order."""
     records = []
     for case in cases:
-        new = tuple(Response(found[case.id].model, found[case.id].text) for found in answered if case.id in found)
+        new = tuple(
+            Response(by_case[case.id].model, by_case[case.id].text) for by_case in answered if case.id in by_case
+        )
         records.append(replace(case, responses=case.responses + new).to_dict())
     write_lines(path, records)

@@ -22,7 +22,6 @@ from automedeval.records.rows import filled, read_rows
 from automedeval.records.yaml_file import YamlFile
 
 EXCLUSIONS = resources.files("automedeval.dataset") / "templates" / "exclusions.yaml"
-CASES = ("cases", "feedbackqa", "alpacare")  # layouts whose rows are cases
 # Instructions that only announce a question; any other one is part of the question.
 GENERIC_INSTRUCTION = re.compile(
     r"(?:please )?answer (?:this|the(?: following)?|these) (?:medical )?questions?(?: truthfully)?"
@@ -88,17 +87,15 @@ def _joined(row: dict, *keys: str) -> str:
     return "\n\n".join(text for key in keys if (text := _text(row, key).strip()))
 
 
-def _columns(
-    row: dict,
-    question: str,
-    reference: str | None = None,
-    topics: Sequence[str] = (),
-    kept: Sequence[str] = (),
-) -> Case:
-    """Return the case of a row by the names of its columns; the first topic that is not blank counts."""
-    topic = next(filter(filled, (_text(row, name) for name in topics)), None)
+def _medquad(row: dict) -> Case:
+    topic = next(filter(filled, (_text(row, name) for name in ("focus", "qtype"))), None)
+    kept = ("qtype", "collection", "url")  # the licence requires the page's address
     extra = {name: row[name] for name in kept if row.get(name) is not None}
-    return Case(_row_id(row), _text(row, question), (), reference and _text(row, reference), topic, extra)
+    return Case(_row_id(row), _text(row, "question"), (), _text(row, "answer"), topic, extra)
+
+
+def _medtext(row: dict) -> Case:
+    return Case(_row_id(row), _text(row, "Prompt"), (), _text(row, "Completion"))
 
 
 def _instruction(row: dict) -> Case:
@@ -117,23 +114,18 @@ def _pandalm(row: dict) -> Case:
 
 def _pandalm_choices(row: dict, case: Case) -> tuple[dict[str, Any], ...]:
     words = {0: "tie", **dict(enumerate(case.models, 1))}
-    found = []
+    choices = []
     if not isinstance(row["annotators"], list):
         raise RecordError(f"'annotators' must be a list of 0 (tie), 1 or 2, not {json.dumps(row['annotators'])}")
     for number, code in enumerate(row["annotators"], 1):
         if not isinstance(code, int | float) or code not in words:
             raise RecordError(f"'annotators' must hold 0 (tie), 1 or 2, not {code!r}")
         names = {"annotator": f"annotator-{number}", "criterion": "overall", "choice": words[int(code)]}
-        found.append({"case_id": case.id, "pair": case.models, **names})
-        Choice.from_dict(found[-1])
-    return tuple(found)
+        choices.append({"case_id": case.id, "pair": case.models, **names})
+        Choice.from_dict(choices[-1])
+    return tuple(choices)
 
 
-_case = partial(Case.from_dict, least_responses=0)
-# The licence requires the page's address.
-_medquad = partial(
-    _columns, question="question", reference="answer", topics=("focus", "qtype"), kept=("qtype", "collection", "url")
-)
 # In the order in which they are recognised: layouts with more keys first.
 LAYOUTS = {
     layout.name: layout
@@ -165,12 +157,7 @@ LAYOUTS = {
             beside=("Free_form_answer", "ICD_10_diag", "Sources"),
         ),
         Layout("wikidoc", ("instruction", "input", "output"), _instruction, beside=("id",)),
-        Layout(
-            "medtext",
-            ("Prompt", "Completion"),
-            partial(_columns, question="Prompt", reference="Completion"),
-            beside=("id",),
-        ),
+        Layout("medtext", ("Prompt", "Completion"), _medtext, beside=("id",)),
         Layout(
             "pandalm",
             ("question", "responses", "annotators"),
@@ -178,7 +165,13 @@ LAYOUTS = {
             _pandalm_choices,
             beside=("id", "source", "input", "preference", "unanimous"),
         ),
-        *(Layout(name, ("id", "question", "responses"), _case, keeps_id=True, beside=None) for name in CASES),
+        Layout(
+            "cases",
+            ("id", "question", "responses"),
+            partial(Case.from_dict, least_responses=0),
+            keeps_id=True,
+            beside=None,
+        ),
         Layout("criteria", ("id", "question", "criteria"), criteria_sources.questions, keeps_id=True, beside=None),
         Layout(
             "criteria_table",

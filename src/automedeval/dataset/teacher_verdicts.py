@@ -25,7 +25,6 @@ class Fact:
     """One verdict without its texts; `row` is its number in the SQLite file, `digest` that of the verdict."""
 
     judge: str
-    rubric: str
     quality: str | None
     row: int
     digest: str
@@ -74,8 +73,8 @@ class JudgedCases(AbstractContextManager):
         """
         self._database.execute("BEGIN")
         digests: dict[str, str] = {}
-        for given in cases:
-            source, path = named_file(given)
+        for named in cases:
+            source, path = named_file(named)
             for case in read_cases(path, blank=blank):
                 if case.id in digests:
                     raise RecordError(f"{path}: the id {case.id!r} stands in another file already")
@@ -110,8 +109,10 @@ class JudgedCases(AbstractContextManager):
                     self._drop(key, verdict.judge, reason, reasons)
                     continue
                 ranks[key] = rank
-                quality, row = _quality(verdict, place), self._insert(verdict)
-                self.facts[key] = Fact(verdict.judge, verdict.rubric, quality, row, verdict.digest)
+                quality = verdict.extra.get("quality")
+                if quality not in (None, "high", "low"):
+                    raise RecordError(f"{place}: 'quality' must be high, low or null, not {quality!r}")
+                self.facts[key] = Fact(verdict.judge, quality, self._insert(verdict), verdict.digest)
         self._database.execute("COMMIT")
         if not self.facts:
             raise RecordError(f"{arithmetic('verdicts', read, reasons)}: no verdict is left")
@@ -140,8 +141,8 @@ class JudgedCases(AbstractContextManager):
 
     def case(self, case_id: str) -> Case | None:
         """Return one case with its texts, None if there is no case with this id."""
-        found = self._database.execute("SELECT text FROM cases WHERE id = ?", (_name(case_id),)).fetchone()
-        return None if found is None else Case.from_dict(json.loads(found[0]))
+        row = self._database.execute("SELECT text FROM cases WHERE id = ?", (_name(case_id),)).fetchone()
+        return None if row is None else Case.from_dict(json.loads(row[0]))
 
     def cases(self, case_ids: Iterable[str]) -> Iterator[Case]:
         """Yield cases with their texts, one at a time; unknown ids are skipped."""
@@ -160,10 +161,10 @@ class JudgedCases(AbstractContextManager):
 
     def digests(self) -> dict[tuple[str, str], set[str]]:
         """Return (case id, judge) → the digests of the verdicts; ratings of verdicts refer to them so."""
-        found: dict[tuple[str, str], set[str]] = defaultdict(set)
+        by_verdict: dict[tuple[str, str], set[str]] = defaultdict(set)
         for (case_id, _), fact in self.facts.items():
-            found[case_id, fact.judge].add(fact.digest)
-        return found
+            by_verdict[case_id, fact.judge].add(fact.digest)
+        return by_verdict
 
     def filter(self, what: str, reason: Callable[[Key, Fact], str | None], keys: Iterable[Key] | None = None) -> str:
         """Reject the verdicts, all or those with these keys, for which there is a reason; return the line that reports it."""
@@ -182,10 +183,3 @@ class JudgedCases(AbstractContextManager):
 def _name(case_id: str) -> str:
     """Return an id as SQLite can store it: JSON can hold lone surrogates, which SQLite refuses."""
     return json.dumps(case_id)
-
-
-def _quality(verdict: Verdict, place: str) -> str | None:
-    quality = verdict.extra.get("quality")
-    if quality not in (None, "high", "low"):
-        raise RecordError(f"{place}: 'quality' must be high, low or null, not {quality!r}")
-    return quality

@@ -4,7 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from automedeval.records import Case, RecordError, question_text
+import numpy as np
+
+from automedeval.records import Case, question_text
 
 # Paper: six groups of topics are named: disease, medicine, diagnostics, treatment, prevention measures, medical books.
 TOPICS = 6
@@ -26,10 +28,8 @@ def topics(cases: Iterable[Case], number: int = TOPICS, seed: int = 0, words: in
 
     Memory grows with the cases: pass a sample if there are many. The same cases in the same order and seed give the same
     topics. There are fewer than `number` topics, or none, if there are not enough cases or words; `words` is the number of top
-    words of each. A number below 1 is a RecordError.
+    words of each.
     """
-    if number < 1:
-        raise RecordError(f"the number of topics must be at least 1, not {number}")
     from sklearn.decomposition import LatentDirichletAllocation  # slow to import
     from sklearn.feature_extraction.text import CountVectorizer
 
@@ -56,12 +56,10 @@ def topics(cases: Iterable[Case], number: int = TOPICS, seed: int = 0, words: in
         random_state=seed,
     )
     weights = model.fit_transform(counts)
-    lengths = [float(length) for length in counts.dot([1] * counts.shape[1])]
+    shares = np.ravel(counts.sum(axis=1)) @ weights / counts.sum()
     names = counter.get_feature_names_out()
-    total = sum(lengths)
-    found = []
-    for column, row in enumerate(model.components_):
-        share = sum(weight * length for weight, length in zip(weights[:, column].tolist(), lengths)) / total
+    fitted = []
+    for share, row in zip(shares.tolist(), model.components_):
         top = sorted(range(len(names)), key=lambda at: (-row[at], names[at]))[:words]
-        found.append(Topic(tuple(str(names[at]) for at in top), share))
-    return sorted(found, key=lambda topic: (-topic.share, topic.words))
+        fitted.append(Topic(tuple(str(names[at]) for at in top), share))
+    return sorted(fitted, key=lambda topic: (-topic.share, topic.words))

@@ -1,11 +1,7 @@
-"""Reference books to passages: PDF, Markdown, plain text and JSON Lines, cut at the ends of sentences.
-
-There are two kinds of books: medical knowledge, and guidance on evaluating a physician's answer (paper, Table 6).
-"""
+"""Reference books (paper, Table 6) to passages: PDF, Markdown, plain text and JSON Lines, cut at the ends of sentences."""
 
 import json
 import re
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,11 +9,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from automedeval.records import RecordError, read_placed
+from automedeval.records import RecordError, digest, read_placed
 
-KINDS = ("medical", "evaluation")
 SUFFIXES = (".pdf", ".md", ".markdown", ".txt", ".jsonl")
-_IDS = uuid.UUID("6b5f7d0e-0f5b-5c1e-9d53-3c1a5d8f2f10")  # any constant
 # A sentence ends at one of .!? and closing marks, if a sentence can begin after it and no abbreviation is before it.
 _END = re.compile(r"[.!?]+[\"'”’)\]]*(?=\s+[\"'“‘(\[]?[A-Z0-9À-ÖØ-Þ])")
 _ABBREVIATION = re.compile(
@@ -29,20 +23,18 @@ _ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+|\s*\|")
 
 @dataclass(frozen=True)
 class Passage:
-    """A piece of a book. `id` is a UUID computed from all other fields except the score."""
+    """A piece of a book. `id` is the digest of all other fields except the score."""
 
     id: str
     book: str
-    kind: str
     section: str
     page: int | None
     text: str
     score: float | None = None
 
     @classmethod
-    def of(cls, book: str, kind: str, section: str, page: int | None, text: str) -> "Passage":
-        content = json.dumps([book, kind, section, page, text], ensure_ascii=False)
-        return cls(str(uuid.uuid5(_IDS, content)), book, kind, section, page, text)
+    def of(cls, book: str, section: str, page: int | None, text: str) -> "Passage":
+        return cls(digest([book, section, page, text]), book, section, page, text)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the passage as verdicts record it."""
@@ -95,21 +87,18 @@ class Chunking:
 
 @dataclass
 class Book:
-    """One file of `SUFFIXES`, "medical" or "evaluation"; faults are found when it is opened, before anything is stored.
+    """One file of `SUFFIXES`; faults are found when it is opened, before anything is stored.
 
     `passages` sets `pages_without_text`, the number of pages of a PDF without text (scans, pictures).
 
     Raises:
-        RecordError: no such file, another suffix, another kind, or a PDF that cannot be read or is encrypted.
+        RecordError: no such file, another suffix, or a PDF that cannot be read or is encrypted.
     """
 
     file: Path
-    kind: str
     pages_without_text: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise RecordError(f"{self.file}: the kind of a book is {' or '.join(KINDS)}, not {self.kind!r}")
         if not self.file.is_file():
             raise RecordError(f"{self.file}: no such file")
         if self.file.suffix.lower() not in SUFFIXES:
@@ -166,22 +155,18 @@ class Book:
                 parts = [(text, size)] if size <= chunking.tokens else _cut(text, count, chunking.tokens)
                 pieces += [(part, tokens, block.page) for part, tokens in parts]
             for page, text in _pack(pieces, chunking):
-                passages.append(Passage.of(book or self.file.stem, self.kind, section, page, text))
+                passages.append(Passage.of(book or self.file.stem, section, page, text))
         return passages
 
 
-def find_books(paths: Sequence[str | Path], kinds: dict[str, str]) -> tuple[list[Book], Counter[str]]:
+def find_books(paths: Sequence[str | Path]) -> tuple[list[Book], Counter[str]]:
     """Open files, and the files inside folders (recursively) in the order of their names.
-
-    Args:
-        kinds: the kind of a book by file name. Other files are of the kind "evaluation" if the name contains "evaluat" or
-            "guideline", else "medical".
 
     Returns:
         the books, and the number of skipped files inside folders, by suffix.
 
     Raises:
-        RecordError: a fault of `Book`, a name in `kinds` that no file has, or no book at all.
+        RecordError: a fault of `Book`, or no book at all.
     """
     files: list[Path] = []
     skipped: Counter[str] = Counter()
@@ -189,20 +174,13 @@ def find_books(paths: Sequence[str | Path], kinds: dict[str, str]) -> tuple[list
         if not path.is_dir():
             files.append(path)
             continue
-        found = sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
-        files += [file for file in found if file.suffix.lower() in SUFFIXES]
-        skipped.update(file.suffix.lower() or file.name for file in found if file.suffix.lower() not in SUFFIXES)
+        inside = sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
+        files += [file for file in inside if file.suffix.lower() in SUFFIXES]
+        skipped.update(file.suffix.lower() or file.name for file in inside if file.suffix.lower() not in SUFFIXES)
     files = list(dict.fromkeys(files))
     if not files:
         raise RecordError(f"{', '.join(map(str, paths))}: no book; a book is one of {', '.join(SUFFIXES)}")
-    unknown = sorted(set(kinds) - {file.name for file in files})
-    if unknown:
-        raise RecordError(f"--kinds: no book is called {unknown[0]!r}; found {', '.join(file.name for file in files)}")
-    return [Book(file, kinds.get(file.name) or _kind(file.name.lower())) for file in files], skipped
-
-
-def _kind(name: str) -> str:
-    return "evaluation" if "evaluat" in name or "guideline" in name else "medical"
+    return [Book(file) for file in files], skipped
 
 
 def _open_pdf(file: Path):
@@ -306,11 +284,11 @@ def _cut(sentence: str, count: Callable[[Sequence[str]], list[int]], tokens: int
         step = len(word) if count([word])[0] <= tokens else max(1, tokens // 4)
         words += [word[at : at + step] for at in range(0, len(word), step)]
     sizes, start, size = count(words), 0, 0
-    for at, own in enumerate(sizes):
-        if at > start and size + own > tokens:
+    for at, tokens_of_word in enumerate(sizes):
+        if at > start and size + tokens_of_word > tokens:
             parts.append((" ".join(words[start:at]), size))
             start, size = at, 0
-        size += own
+        size += tokens_of_word
     return [*parts, (" ".join(words[start:]), size)] if words else parts
 
 

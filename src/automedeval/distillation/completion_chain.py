@@ -23,11 +23,10 @@ from typing import Any
 from automedeval.distillation.books import Passage
 from automedeval.judges.judge import Judge
 from automedeval.judges.requests import Request, plan_requests
-from automedeval.models.base import Answer, Dialogue, Prompt, own_text
+from automedeval.models.base import Dialogue, Prompt, own_text
 from automedeval.records import REFERENCE, Case, RecordError, Response, Verdict, digest
 from automedeval.records.language import normalise
 from automedeval.rubrics import Rubric
-from automedeval.rubrics.grammar import answer_parts, parse_verdict
 from automedeval.rubrics.misattribution import misattributions
 from automedeval.rubrics.prompts import chain_messages, template_fingerprint
 from automedeval.rubrics.questions import Search, find_passages, questions_of
@@ -41,8 +40,8 @@ class CompletionChain:
 
     Args:
         judge: the teacher's chat, rubric, seed and name, and the models whose responses are shown. A prompt that exceeds the
-            context window gives an invalid verdict, whatever `on_overlong` is. With `score_decoding` "constrained" (only for
-            checkpoints) the scores of the last call are chosen among the allowed values.
+            context window gives an invalid verdict, whatever `on_overlong` is. Its `score_decoding` is "free": the scores are
+            read from the teacher's text.
         teacher: "strong" or "weak" (paper: GPT-4, ChatGPT).
         search: questions → passages; None is the paper's ablation, in which the teacher judges without asking.
         questions: T of Algorithm 1, the largest number of rounds of questions.
@@ -108,17 +107,11 @@ class CompletionChain:
         usage: Counter[str] = Counter()
         seen: set[str] = set()
         ended, may_ask = None, self.questions > 0
-        constrained = self.judge.score_decoding == "constrained"
         for call in itertools.count(1):
             messages = chain_messages(rubric, case.question, texts, case.reference, asked, may_ask)
-            laid_down = constrained and not may_ask
-            parts = tuple(answer_parts(rubric, len(texts))) if laid_down else None
-            answer = yield Prompt(messages, parts, label=f"{rubric.name}:{rubric.fingerprint}", key=(case.id, call))
+            answer = yield Prompt(messages, label=f"{rubric.name}:{rubric.fingerprint}", key=(case.id, call))
             usage.update(answer.usage)
-            questions = [] if laid_down else questions_of(answer, rubric, len(texts), may_ask)
-            if constrained and may_ask and not questions and not self._judged(answer, len(texts)):
-                may_ask = False  # neither a question nor a verdict: the next call constrains the verdict
-                continue
+            questions = questions_of(answer, rubric, len(texts), may_ask)
             if not questions or not may_ask:
                 break
             new = [question for question in questions if normalise(question) not in seen]
@@ -164,10 +157,6 @@ class CompletionChain:
         text = f"{cases} cases, {len(done)} judged already, {calls}, about {tokens:,} prompt tokens in the first ones"
         return text + (f", which cost at most {cost:.2f}" if cost else "")
 
-    def _judged(self, answer: Answer, slots: int) -> bool:
-        text = own_text(answer.text)
-        return bool(answer.error) or parse_verdict(text, self.rubric, slots, truncated=answer.truncated).valid
-
 
 def overview(verdicts: Iterable[Verdict], cases: int, new: int) -> str:
     """Summarise the chains of `cases` cases, `new` of them judged in this run: how they ended, calls, questions, tokens."""
@@ -184,24 +173,21 @@ def overview(verdicts: Iterable[Verdict], cases: int, new: int) -> str:
         valid += verdict.valid
         marked += bool(chain.get("misattributions"))
         questions += len(chain["knowledge"])
-        passages += sum(len(found["passages"]) for found in chain["knowledge"])
+        passages += sum(len(answer["passages"]) for answer in chain["knowledge"])
         if not verdict.valid:
             errors[verdict.error] += 1
     total = ended.total()
     there = ", ".join(f"{name} {ended[name]:,}" for name in ENDED)
     spread = ", ".join(f"{number} call{'s' * (number > 1)}: {count:,}" for number, count in sorted(calls.items()))
-    lines = [
-        f"{cases:,} cases → {total:,} verdicts ({new:,} new), {cases - total:,} missing",
-        f"  {total:,} verdicts → {valid:,} valid, {total - valid:,} invalid; valid rate {valid / total:.3f}"
-        if total
-        else "",
-        f"  ended: {there}",
-        spread and f"  {spread}",
-        f"  {questions:,} questions asked and {passages:,} passages found",
-        f"  {marked:,} rationales seem to credit a doctor with another's words: for physicians to see first"
-        if marked
-        else "",
-        *(f"  invalid, {count:,}: {error}" for error, count in errors.most_common(8)),
-        f"  tokens: {tokens['prompt_tokens']:,} read, {tokens['completion_tokens']:,} written",
-    ]
-    return "\n".join(filter(None, lines))
+    lines = [f"{cases:,} cases → {total:,} verdicts ({new:,} new), {cases - total:,} missing"]
+    if total:
+        rate = f"valid rate {valid / total:.3f}"
+        lines += [f"  {total:,} verdicts → {valid:,} valid, {total - valid:,} invalid; {rate}", f"  {spread}"]
+    lines += [f"  ended: {there}", f"  {questions:,} questions asked and {passages:,} passages found"]
+    if marked:
+        lines.append(
+            f"  {marked:,} rationales seem to credit a doctor with another's words: for physicians to see first"
+        )
+    lines += [f"  invalid, {count:,}: {error}" for error, count in errors.most_common(8)]
+    lines.append(f"  tokens: {tokens['prompt_tokens']:,} read, {tokens['completion_tokens']:,} written")
+    return "\n".join(lines)

@@ -97,11 +97,11 @@ def read_review(answer: Answer) -> Review:
     if answer.error:
         return Review(answer.error)
     text = own_text(answer.text)
-    found = list(_REVIEW.finditer(text))
-    if not found:
+    reviews = list(_REVIEW.finditer(text))
+    if not reviews:
         return Review("no line that reads 'Review: accept' or 'Review: object'")
-    accepts = found[-1][1].casefold() == "accept"
-    reason = text[found[-1].end() :].strip() or text[: found[-1].start()].strip()
+    accepts = reviews[-1][1].casefold() == "accept"
+    reason = text[reviews[-1].end() :].strip() or text[: reviews[-1].start()].strip()
     return Review(None, accepts, "" if accepts else reason)
 
 
@@ -264,7 +264,7 @@ class Partners:
         Raises:
             RecordError: a rubric without a score line; a message of other partners, settings, texts or verdicts.
         """
-        found = {}
+        discussions = {}
         for mistake in mistakes:
             recorded = mistake.recorded
             if recorded.rubric.grammar != "score_line":
@@ -273,25 +273,25 @@ class Partners:
                     "mistake to the jury"
                 )
             order = recorded.order if self.shuffle else tuple(sorted(recorded.order))
-            found[recorded.case.id] = Discussion(mistake, order, self.exchanges)
+            discussions[recorded.case.id] = Discussion(mistake, order, self.exchanges)
         for piece in journal.records():
             if piece.get("role") not in ROLES:
                 continue
             if piece["settings"] != self.fingerprint:
                 raise RecordError(
                     f"{journal.path} holds discussions of other partners, or on another data set or judge "
-                    f"({piece['settings']}, now {self.fingerprint}): choose another --discussion"
+                    f"({piece['settings']}, now {self.fingerprint}): choose another --output"
                 )
-            if (discussion := found.get(piece["case_id"])) is None:
+            if (discussion := discussions.get(piece["case_id"])) is None:
                 continue
             if piece["digest"] != discussion.mistake.digest:
                 raise RecordError(
                     f"{journal.path} holds a discussion of case {piece['case_id']!r} as it was before its texts or verdicts "
-                    "changed: choose another --discussion"
+                    "changed: choose another --output"
                 )
             discussion.add(piece)
             self._chat(piece["role"]).accepted |= not piece["error"]
-        return list(found.values())
+        return list(discussions.values())
 
     def lead(self, discussions: Sequence[Discussion], journal: Journal) -> Iterator[dict[str, Any]]:
         """Lead discussions to their end; append every message to the journal, and yield it.

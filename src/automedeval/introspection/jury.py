@@ -27,7 +27,6 @@ from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, reads_back
 from automedeval.rubrics.slots import choice_names, reordered
 
 DECIDED = "decided"  # folder beside the queue for the export of the physicians' page
-KEYS = ("case_id", "judge", "annotator", "decision", "rationale", "scores")
 
 
 @dataclass(frozen=True)
@@ -201,8 +200,8 @@ def write_queue(path: Path, undecided: Sequence[Mistake], lines: Mapping[str, di
     filled = {name: line for name, line in lines.items() if any(line.get(key) is not None for key in answers)}
     for mistake in undecided:
         recorded = mistake.recorded
-        values = (recorded.case.id, recorded.row["judge"], None, None, None, None)
-        blank = dict(zip(KEYS, values)) | ({} if recorded.rubric.scale else {"choices": None})
+        blank = {"case_id": recorded.case.id, "judge": recorded.row["judge"]}
+        blank |= dict.fromkeys(name for name in answers if name != "choices" or not recorded.rubric.scale)
         blank |= {"order": list(recorded.order), "models": recorded.case.models, "digest": _digest(recorded)}
         open_line = lines.get(recorded.case.id, blank)
         # An empty line is replaced if the answers or the verdict changed.

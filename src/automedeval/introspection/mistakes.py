@@ -121,10 +121,10 @@ def read_recorded(
     Raises:
         RecordError: no rows; a row whose case is missing, changed or repeated; an unknown rubric; a faulty completion.
     """
-    found: dict[str, Recorded] = {}
+    recorded: dict[str, Recorded] = {}
     for row in rows:
         where = f"{place}: case {row['case_id']!r}"
-        if row["case_id"] in found:
+        if row["case_id"] in recorded:
             raise RecordError(f"{where} stands in two training rows")
         if row["case_id"] not in cases:
             raise RecordError(f"{where} is in no file of --cases")
@@ -141,10 +141,10 @@ def read_recorded(
         prompt = judge_messages(rubric, case.question, texts, case.reference, reading.rationale is not None)
         if prompt != row["prompt"]:
             raise RecordError(f"{where}: its texts, or the rubric's wording, have changed since the data set was built")
-        found[case.id] = Recorded(row, given, case, rubric, reading)
-    if not found:
+        recorded[case.id] = Recorded(row, given, case, rubric, reading)
+    if not recorded:
         raise RecordError(f"{place}: not a single training row")
-    return list(found.values())
+    return list(recorded.values())
 
 
 def read_judge(path: str, recorded: Sequence[Recorded], name: str | None = None) -> RoundJudge:
@@ -158,12 +158,12 @@ def read_judge(path: str, recorded: Sequence[Recorded], name: str | None = None)
         RecordError: no verdict of this judge; several judges and no name; several settings; a verdict that is repeated or does
             not fit its case; a training case without a verdict (Algorithm 2 judges them all).
     """
-    known = {each.case.id: each for each in recorded}
-    found: dict[str, dict[str, list[Verdict]]] = defaultdict(lambda: defaultdict(list))
+    by_case = {each.case.id: each for each in recorded}
+    by_judge: dict[str, dict[str, list[Verdict]]] = defaultdict(lambda: defaultdict(list))
     settings: dict[str, set[str | None]] = defaultdict(set)
     seen: dict[tuple, str] = {}
     for place, verdict in read_placed(path, Verdict):
-        one = known.get(verdict.case_id)
+        one = by_case.get(verdict.case_id)
         if one is None or verdict.rubric != one.rubric.name or (name is not None and verdict.judge != name):
             continue
         if one.rubric.mode == "pairwise" and set(verdict.order) != set(one.order):
@@ -174,19 +174,19 @@ def read_judge(path: str, recorded: Sequence[Recorded], name: str | None = None)
         seen[key] = place
         _check(verdict, one, place)
         settings[verdict.judge].add(verdict.extra.get("settings"))
-        found[verdict.judge][verdict.case_id].append(verdict)
+        by_judge[verdict.judge][verdict.case_id].append(verdict)
     rubrics = ", ".join(sorted({each.rubric.name for each in recorded}))
-    if not found:
+    if not by_judge:
         who = "any judge" if name is None else f"the judge {name!r}"
-        raise RecordError(f"{path}: no verdict of {who} by {rubrics} on any of the {len(known):,} training cases")
-    if len(found) > 1:
-        raise RecordError(f"{path}: verdicts of {', '.join(sorted(found))}: choose one with --judge_name")
-    ((judge, verdicts),) = found.items()
+        raise RecordError(f"{path}: no verdict of {who} by {rubrics} on any of the {len(by_case):,} training cases")
+    if len(by_judge) > 1:
+        raise RecordError(f"{path}: verdicts of {', '.join(sorted(by_judge))}: choose one with --judge_name")
+    ((judge, verdicts),) = by_judge.items()
     if len(settings[judge]) > 1:
         raise RecordError(f"{path}: verdicts of {judge} with different weights, wording or settings")
-    if missing := [case_id for case_id in known if case_id not in verdicts]:
+    if missing := [case_id for case_id in by_case if case_id not in verdicts]:
         raise RecordError(
-            f"{path}: {judge} has not judged {len(missing):,} of the {len(known):,} training cases, the first "
+            f"{path}: {judge} has not judged {len(missing):,} of the {len(by_case):,} training cases, the first "
             f"{missing[0]!r}: judge them all"
         )
     return RoundJudge(judge, next(iter(settings[judge])), dict(verdicts))

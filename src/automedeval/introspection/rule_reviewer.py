@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 
 from automedeval.models.base import Answer, Prompt, SequentialChat
 from automedeval.records import Case, Rating, RecordError, digest, read_records
@@ -30,13 +31,12 @@ class RuleOnRatings(SequentialChat):
     name: str = field(default="rule on ratings", init=False)
 
     def __post_init__(self) -> None:
-        given: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        scores: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
         for rating in read_records(self.path, Rating):
-            given[rating.case_id, rating.model][rating.annotator].append(rating.score)
-        if not given:
+            scores[rating.case_id, rating.model][rating.annotator].append(rating.score)
+        if not scores:
             raise RecordError(f"{self.path}: the file is empty")
-        means = {key: [sum(scores) / len(scores) for scores in by.values()] for key, by in given.items()}
-        self._means = {key: sum(each) / len(each) for key, each in means.items()}
+        self._means = {key: fmean(map(fmean, by_annotator.values())) for key, by_annotator in scores.items()}
         self._fingerprint = digest(sorted((*key, mean) for key, mean in self._means.items()))
 
     def check(self, cases: Iterable[Case]) -> None:

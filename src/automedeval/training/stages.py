@@ -4,7 +4,6 @@ A checkpoint that was trained here has a folder `training/`. Its `record.json` d
 since the base model, and `finished` is true once the weights are complete. TRL does the training; it is not imported here.
 """
 
-import hashlib
 import json
 import shutil
 from collections.abc import Mapping, Sequence
@@ -271,14 +270,6 @@ def remove_checkpoints(output: Path) -> None:
     """Remove the checkpoints that a run could resume from."""
     for folder in output.glob("checkpoint-*"):
         shutil.rmtree(folder)
-
-
-def digest(rows: Sequence[Mapping[str, Sequence[int]]]) -> str:
-    """Return a fingerprint of tokenized rows, twelve hexadecimal digits."""
-    found = hashlib.sha256()
-    for row in rows:
-        found.update(json.dumps([row["input_ids"], row["labels"]]).encode())
-    return found.hexdigest()[:12]
 
 
 def _short(value: Any) -> str:
