@@ -137,10 +137,8 @@ def test_an_export_replaces_no_files_of_others(tmp_path: Path, opened) -> None:
     """Ratings that somebody wrote by hand, and the answers of another study, would be overwritten or removed."""
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
-    rated, compared = (
-        opened(a_study(tmp_path / "one", rate={"judges": []})),
-        opened(a_study(tmp_path / "other", rate=None, prefer={"judges": ["x", "y"]})),
-    )
+    rated = opened(a_study(tmp_path / "one", rate={"judges": []}))
+    compared = opened(a_study(tmp_path / "other", rate=None, prefer={"judges": ["x", "y"]}))
     for store in (rated, compared):
         finish(store, store.next("ann"))
     write_lines(tmp_path / "ratings.jsonl", [{"case_id": "by hand"}])
@@ -244,9 +242,8 @@ def test_build_dataset_reads_the_ratings_of_verdicts(tmp_path: Path, opened) -> 
         send(store, task, {"scores": dict.fromkeys(ASKED, 5) | ({"knowledge": 2} if bad else {}), "tags": tags})
     write_export(store, tmp_path / "out")
     built.plan = built.plan | {"verification": {"scale": [1, 5], "fail_below": 3, "fails": "any"}}
-    built.verdicts["strong"][7] = verdict_of_teacher(
-        built.cases[7], "strong", rationale="Judged again, in other words."
-    )
+    again = verdict_of_teacher(built.cases[7], "strong", rationale="Judged again, in other words.")
+    built.verdicts["strong"][7] = again
     done = built.build("--verdict_ratings", tmp_path / "out" / "verdict_ratings.jsonl")
     assert done.returncode == 0, done.stderr
     assert "knowledge: 21 of 23 verdicts meet it" in done.stdout

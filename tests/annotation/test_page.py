@@ -286,14 +286,8 @@ def test_a_task_of_another_is_not_there(store: Store) -> None:
     for path in ("/tasks/1", "/tasks/999", f"/tasks/{10**30}"):
         answer = other.client.get(path)
         assert (answer.status_code, "There is no such task for you." in answer.text) == (404, True)
-    for path in (
-        RESPONSES,
-        f"{RESPONSES}/draft",
-        "/tasks/1/skip",
-        "/tasks/2/decision",
-        "/tasks/2/verdict-2",
-        "/tasks/2/x/draft",
-    ):
+    others = (RESPONSES, f"{RESPONSES}/draft", "/tasks/1/skip")
+    for path in (*others, "/tasks/2/decision", "/tasks/2/verdict-2", "/tasks/2/x/draft"):
         answer = other.post(path, follow=False, **other.fill(), reason="no")
         assert answer.status_code == 404, path
     assert stored(store) == []
@@ -333,11 +327,8 @@ def test_a_form_without_its_token_stores_nothing(store: Store) -> None:
 
 def test_every_answer_has_the_security_headers(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     someone = physician(store)
-    found = [
-        someone.client.get(path)
-        for path in ("/", "/tasks/1", "/nowhere", "/tasks/7", "/page.css", "/coordinator/login")
-    ]
-    found.append(someone.client.get("/next"))
+    paths = ("/", "/tasks/1", "/nowhere", "/tasks/7", "/page.css", "/coordinator/login", "/next")
+    found = [someone.client.get(path) for path in paths]
     found.append(someone.client.put("/tasks/1", data={"csrf": ""}))
     found.append(someone.post(RESPONSES, csrf="wrong"))
     found.append(someone.client.post(RESPONSES, content=b"x" * (BODY_LIMIT + 1)))

@@ -178,24 +178,6 @@ def test_after_an_hour_a_task_goes_to_another_and_nothing_is_lost(open_store, cl
     assert Counter(answer.annotator for answer in store.answers()) == {"ann": 2, "bob": 2}
 
 
-def test_nobody_reaches_anothers_task(open_store) -> None:
-    store = open_store()
-    task = store.next("ann")
-    for number in (task.id, 999, 2**70):
-        for attempt in (
-            lambda number=number: store.assignment("bob", number),
-            lambda number=number: store.answer("bob", number, "responses", filled(task), 0, 1.0),
-            lambda number=number: store.keep_draft("bob", number, "responses", {}),
-            lambda number=number: store.skip("bob", number, "why", 0),
-        ):
-            with pytest.raises(NotYours):
-                attempt()
-    with pytest.raises(NotYours):
-        store.next("eve")
-    assert not list(store.answers())
-    assert store.assignment("ann", task.id) == task
-
-
 # --- several at once --------------------------------------------------------------------------------------------------
 
 WORKER = """

@@ -168,9 +168,7 @@ class CoordinatorLogin:
 
     def _refusal(self, left: float) -> tuple[str, int]:
         seconds = math.ceil(left)
-        wait = (
-            f"{math.ceil(seconds / 60)} minutes" if seconds > 90 else f"{seconds} second{'' if seconds == 1 else 's'}"
-        )
+        wait = f"{math.ceil(seconds / 60)} minutes" if seconds > 90 else f"{seconds} s"
         return f"Too many attempts failed. Please wait {wait}; until then no password from here is looked at.", seconds
 
     def entered(self, request: Request) -> bool:

@@ -213,7 +213,9 @@ class _Reader(YamlFile):
                     self.fail(
                         f"{plan.kind}.draw", f"must be from 1 to the {len(ids):,} cases to draw from, not {plan.draw}"
                     )
-                ids = drawn(ids, plan.draw, f"{seed}:draw:{plan.kind}")
+                # Paper: Appendix E has "87 randomly selected test samples". The order of the file does not change the draw.
+                chosen = set(random.Random(f"{seed}:draw:{plan.kind}").sample(sorted(ids), plan.draw))
+                ids = [case_id for case_id in ids if case_id in chosen]
             if order == "random":
                 ids = random.Random(f"{seed}:order").sample(ids, len(ids))
             able = sum(each.role in plan.roles for each in annotators)
@@ -347,13 +349,3 @@ class _Reader(YamlFile):
             there = f"there are {', '.join(known)}" if known else "there is none of any judge"
             self.fail(f"{inside}judges", f"no valid verdict with a rationale of {missing[0]!r} on these cases; {there}")
         return Plan(kind, raters, overlap, roles, judges, draw)
-
-
-def drawn(case_ids: Sequence[str], count: int, seed: str) -> list[str]:
-    """Return `count` of the cases, drawn at random without replacement, in the given order.
-
-    The draw depends on the ids and the seed alone, not on the order of the files.
-    """
-    # Paper: Appendix E has "87 randomly selected test samples".
-    chosen = set(random.Random(seed).sample(sorted(case_ids), count))
-    return [case_id for case_id in case_ids if case_id in chosen]
