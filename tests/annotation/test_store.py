@@ -20,7 +20,6 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from automedeval.annotation.database import EVENTS, METADATA
 from automedeval.annotation.store import NotYours, Store
-from automedeval.annotation.study import read_study
 from automedeval.commands.annotate import AnnotateArguments, serve
 from automedeval.records import RecordError
 
@@ -35,14 +34,11 @@ def test_an_invitation_is_known_by_its_token_alone(open_store) -> None:
     token = store.invite("ann")
     assert len(token) >= 22, "at least 128 bits in base 64"
     assert store.annotator_of(token) == store.study.annotator("ann")
-    assert store.invited() == {"ann"}
     again = store.invite("ann")
     assert store.annotator_of(token) is None
     assert store.annotator_of(again).name == "ann"
     for wrong in ("", "x", again + "x", "\udc80", "' OR 1=1 --", "\0"):
         assert store.annotator_of(wrong) is None
-    with pytest.raises(RecordError, match="annotators: 'eve' is none of ann, bob, cleo"):
-        store.invite("eve")
 
 
 def test_no_file_holds_a_token_and_only_the_owner_reads_it(tmp_path: Path) -> None:
@@ -152,11 +148,7 @@ def test_the_overlap_goes_to_everybody_who_is_there_now(open_store, tmp_path: Pa
 
 
 def test_roles_decide_who_is_asked_what(open_store) -> None:
-    store = open_store(
-        number=2, rate={"raters": 3, "verify_roles": ["chief"]}, prefer={"judges": ["x", "y"], "roles": ["chief"]}
-    )
-    assert store.next("ann").parts == ("responses",)
-    assert sorted(store.next("cleo").parts) == ["responses", "verdict:x", "verdict:y"]
+    store = open_store(number=2, rate={"raters": 3}, prefer={"judges": ["x", "y"], "roles": ["chief"]})
     kinds = []
     for name in ("ann", "cleo"):
         while (task := store.next(name)) is not None:
@@ -184,24 +176,6 @@ def test_after_an_hour_a_task_goes_to_another_and_nothing_is_lost(open_store, cl
     finish(store, back)
     finish(store, other)
     assert Counter(answer.annotator for answer in store.answers()) == {"ann": 2, "bob": 2}
-
-
-def test_nobody_reaches_anothers_task(open_store) -> None:
-    store = open_store()
-    task = store.next("ann")
-    for number in (task.id, 999, 0, -1, 2**70, "1", None, True):
-        for attempt in (
-            lambda number=number: store.assignment("bob", number),
-            lambda number=number: store.answer("bob", number, "responses", filled(task), 0, 1.0),
-            lambda number=number: store.keep_draft("bob", number, "responses", {}),
-            lambda number=number: store.skip("bob", number, "why", 0),
-        ):
-            with pytest.raises(NotYours):
-                attempt()
-    with pytest.raises(NotYours):
-        store.next("eve")
-    assert not list(store.answers())
-    assert store.assignment("ann", task.id) == task
 
 
 # --- several at once --------------------------------------------------------------------------------------------------
@@ -262,8 +236,7 @@ def test_servers_that_start_at_once_make_one_secret_one_password_and_one_link_ea
 
         return wrapped
 
-    for name in ("setting", "invited"):
-        monkeypatch.setattr(Store, name, together(getattr(Store, name)))
+    monkeypatch.setattr(Store, "setting", together(Store.setting))
     monkeypatch.setattr("automedeval.annotation.app.make_app", lambda *_, secret, **__: made.append(secret))
     monkeypatch.setattr("uvicorn.Server.run", lambda *_, **__: None)
     stores = [Store(study) for _ in range(2)]
@@ -351,16 +324,12 @@ def test_settings_and_failed_attempts(open_store, clock) -> None:
     store.set_setting("secret", "one")
     store.set_setting("secret", "two")
     assert store.setting("secret") == "two"
-    with pytest.raises(ValueError, match="is reserved"):
-        store.set_setting("study", "x")
     for _ in range(3):
         store.fail("10.0.0.1")
-        clock.now += 300
+        clock.now += 12 * 3600
     store.fail("\udc80\0")
-    last = clock.now - 300
-    assert (store.failures("10.0.0.1", 900.5), store.failures("10.0.0.1", 900)) == ((3, last), (2, last))
-    assert (store.failures("10.0.0.2", 900), store.failures("\udc80\0", 900)) == ((0, 0.0), (1, clock.now))
-    assert store.failures(None, 900.5) == (4, clock.now)
+    assert store.failures("10.0.0.1") == (1, clock.now - 12 * 3600), "those of a day"
+    assert (store.failures("10.0.0.2"), store.failures("\udc80\0")) == ((0, 0.0), (1, clock.now))
 
 
 def test_events_are_only_ever_added(open_store) -> None:
@@ -381,12 +350,3 @@ def test_events_are_only_ever_added(open_store) -> None:
         assert len(after) > len(before)
         before = after
     assert json.loads(json.dumps(list(store.history()))) == list(store.history())
-
-
-def test_the_sample_starts_without_a_demo(database_url: str) -> None:
-    study = read_study(ROOT / "recipes" / "runs" / "automedeval-135m" / "annotate.yaml")
-    store = Store(replace(study, database=database_url))
-    assert [annotator.role for annotator in study.annotators] == ["attending", "attending", "chief"]
-    kinds = Counter(finish(store, store.next("physician-1")).item.kind for _ in range(20))
-    assert kinds == {"rate": 10, "prefer": 10}
-    store.close()

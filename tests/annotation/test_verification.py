@@ -11,7 +11,7 @@ import pytest
 import yaml
 from doubles.dataset_study import Study as BuildStudy
 from doubles.small_study import ASKED, a_study, filled, send, write_lines, write_study
-from doubles.study_page import Physician, client_of, opened, served
+from doubles.study_page import Physician, client_of, opened, physician, served
 from programs import ROOT, run_recipe
 
 from automedeval.annotation.progress import divisions, live_agreement, physicians
@@ -91,9 +91,7 @@ def test_five_people_verify_and_build_dataset_reads_their_export_unchanged(tmp_p
 def test_a_verdict_is_checked_in_its_own_words_and_slots(tmp_path: Path) -> None:
     built = BuildStudy(tmp_path, 6)
     with opened(write_verification(tmp_path, built)) as store:
-        someone = Physician(client_of(store))
-        someone.sign_in(store.invite("chief-1"))
-        someone.post("/next")
+        someone = physician(store, "chief-1")
         task = store.next("chief-1")
         assert task.parts == ("verdict:judge-strong",)
         assert task.order == (1, 0), "as the teacher saw them"
@@ -134,10 +132,10 @@ def test_the_coordinator_sees_who_agrees(tmp_path: Path) -> None:
                 low = name == "chief-2" and task.item.case_id == "case-4"
                 send(store, task, {"scores": dict.fromkeys(ASKED, 1) | {"fluency": int(not low)}})
         answers = list(store.answers())
-        assert [each.seconds for each in physicians(store.study, store, answers)] == [2.0] * 5
+        assert [each["seconds"] for each in physicians(store.study, store, answers)] == [2.0] * 5
         assert set(live_agreement(store.study, answers)) == {"verdicts of judge-strong"}
         (widest,) = divisions(store.study, answers)
-        assert (widest.case_id, widest.criterion, widest.width) == ("case-4", "fluency", 1)
+        assert (widest["case_id"], widest["criterion"], widest["width"]) == ("case-4", "fluency", 1)
 
 
 def test_several_judges_verdicts_are_parts_of_one_task(open_store) -> None:
@@ -166,16 +164,12 @@ def test_who_verifies_and_on_which_scale(tmp_path: Path) -> None:
 
 def test_two_answers_are_buttons_with_words_and_points_are_numbers(tmp_path: Path) -> None:
     with opened(write_verification(tmp_path, BuildStudy(tmp_path, 6))) as store:
-        someone = Physician(client_of(store))
-        someone.sign_in(store.invite("chief-1"))
-        someone.post("/next")
+        someone = physician(store, "chief-1")
         assert '<span class="face">No</span>' in someone.page
         assert '<span class="face">Yes</span>' in someone.page
         assert "What the points mean" not in someone.page
         assert "<kbd>0</kbd> No" in someone.page
     with opened(write_study(tmp_path)) as store:
-        someone = Physician(client_of(store))
-        someone.sign_in(store.invite("ann"))
-        someone.post("/next")
+        someone = physician(store, "ann")
         assert '<span class="face">5</span>' in someone.page
         assert "What the points mean" in someone.page

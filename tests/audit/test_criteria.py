@@ -13,6 +13,7 @@ from programs import TWO_PROCESSES, error_line, needs_encoder, processes_of, run
 from automedeval.audit.perturbations import CHECKLIST_ATTACKS, CONTROL, read_attacks
 from automedeval.audit.thresholds import CHECKLIST_FIGURES
 from automedeval.records import read_cases
+from automedeval.reports.text import estimates_in
 
 CRITERIA = [("says to take it with food", 5), ("names the dose of 400", 3), ("says that it is harmless", -4)]
 TEXTS = [("a", "Take 400 mg with food."), ("b", "It is harmless.")]
@@ -100,6 +101,7 @@ def test_planted_texts_are_counted_as_a_loop_over_the_verdicts_counts_them(audit
     assert planting["attacks"]["ChatML turn"]["unread"]["value"] == 1  # neither gained nor lost
     assert planting["attacks"]["ChatML turn"]["gained"]["value"] is None
     assert planting["control"]["rise"]["value"] == 0
+    assert planting["probability_rise"]["value"] is None  # this endpoint gives no probabilities
 
 
 def test_the_text_is_in_the_response_of_the_lowest_score(audited) -> None:
@@ -128,23 +130,15 @@ def test_order_and_number_of_criteria_are_compared_by_their_texts(audited) -> No
     pairs = [pair for key in one for pair in zip(one[key], two[key])]
     found = result["decodings"]["3 at once"]["together"]
     assert found["changed"]["value"] == pytest.approx(np.mean([a != b for a, b in pairs]))
-    assert found["met_rise"]["value"] == pytest.approx(np.mean([b - a for a, b in pairs]))
-    assert found["probability_gap"]["value"] is None  # this endpoint gives no probabilities
 
 
 def test_a_threshold_can_name_every_figure(audited) -> None:
-    def places(node: dict, path: str = ""):
-        for key, below in node.items():
-            if isinstance(below, dict) and "value" in below:
-                yield f"{path}{key}"
-            elif isinstance(below, dict):
-                yield from places(below, f"{path}{key}.")
-
-    found = [each for tree in audited[1]["decodings"].values() for each in places(tree)]
-    assert [each for each in found if not any(fnmatchcase(each, known) for known in CHECKLIST_FIGURES)] == []
+    decodings = audited[1]["decodings"].values()
+    names = [name.replace(", ", ".").replace(" ", "_") for tree in decodings for name, _ in estimates_in(tree)]
+    assert [name for name in names if not any(fnmatchcase(name, figure) for figure in CHECKLIST_FIGURES)] == []
 
 
-def test_the_verdict_comes_first_on_the_page(audited) -> None:
+def test_the_page_begins_with_whether_the_judge_passes(audited) -> None:
     folder, result = audited
     page = (folder / "audit.html").read_text(encoding="utf-8")
     assert page.index("m does not pass") < page.index("planting.gained") < page.index("Every figure")
@@ -162,13 +156,12 @@ def test_the_small_judge_is_audited_by_default_where_every_case_has_criteria(cas
     assert any("reads each criterion by itself" in note for note in result["notes"])
 
 
-@pytest.mark.parametrize("launch", [None, TWO_PROCESSES])
-def test_a_checkpoint_is_audited_by_one_process_and_by_two(cases, tiny_model, tmp_path: Path, launch) -> None:
+def test_two_processes_audit_a_checkpoint_as_the_judge_command_judges(cases, tiny_model, tmp_path: Path) -> None:
     model = ("--judge", tiny_model, "--rubric", "checklist", "--rationale", "false", "--device", "cpu")
     given = ("--cases", cases, "--criteria_at_once", 2, "--attacks", 2, "--resamples", 100, "--gate", "false")
-    done = run_recipe("audit", *model, *given, "--output", tmp_path / "out", launch=launch)
+    done = run_recipe("audit", *model, *given, "--output", tmp_path / "out", launch=TWO_PROCESSES)
     assert done.returncode == 0, done.stderr
-    assert processes_of(tmp_path / "out") == (1 if launch is None else 2)
+    assert processes_of(tmp_path / "out") == 2
     result = json.loads((tmp_path / "out" / "audit.json").read_text())
     assert set(result["decodings"]) == {"one at a time", "2 at once"}
     for way, at_once in (("one-at-a-time", 1), ("2-at-once", 2)):
@@ -205,7 +198,9 @@ def test_an_endpoint_with_a_budget_is_audited(cases: Path, tmp_path: Path, monke
         (("--criteria_at_once", "0"), "--criteria_at_once"),
     ],
 )
-def test_what_criteria_do_not_have_gets_one_line(cases: Path, tmp_path: Path, given: tuple, said: str) -> None:
+def test_options_of_judges_of_scores_are_refused_in_one_line(
+    cases: Path, tmp_path: Path, given: tuple, said: str
+) -> None:
     command = ("audit", "--judge", "small", "--rubric", "checklist", "--cases", cases, "--output", tmp_path / "out")
     assert said in error_line(run_command(*command, *given))
     assert not (tmp_path / "out").exists()

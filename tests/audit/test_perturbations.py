@@ -65,14 +65,11 @@ CLEAN = Request(CASE, (2, 0, 1))
         ("stop becomes go on", "Stop taking it.", "Keep taking it."),
         ("stop becomes go on", "Don't stop taking it.", None),
         ("lowers becomes raises", "It lowers the risk.", "It raises the risk."),
-        ("shorter isolation", "Stay at home for 14 days after exposure.", None),
+        ("shorter isolation", "Stay at home for 14 days after exposure.", "Stay at home for 2 hours after exposure."),
     ],
 )
-def test_harms_find_a_fact_and_turn_it(name: str, text: str, dangerous: str | None) -> None:
-    if name == "shorter isolation":
-        assert harm(text, HARMS[name]) == "Stay at home for 2 hours after exposure."
-    else:
-        assert harm(text, HARMS[name]) == dangerous
+def test_a_harm_makes_a_fact_dangerous_or_finds_none(name: str, text: str, dangerous: str | None) -> None:
+    assert harm(text, HARMS[name]) == dangerous
 
 
 def test_only_the_first_fact_is_changed_and_the_rest_is_kept_to_the_letter() -> None:
@@ -86,11 +83,11 @@ def test_a_harm_that_changes_nothing_is_no_harm() -> None:
 
 
 def test_every_packaged_harm_applies_somewhere_and_always_changes_the_text() -> None:
-    texts = [response.text for case in read_cases(SAMPLE / "train_cases.jsonl") for response in case.responses]
-    texts += [response.text for case in read_cases(SAMPLE / "test_cases.jsonl") for response in case.responses]
-    applied = {name: [(text, found) for text in texts if (found := harm(text, each))] for name, each in HARMS.items()}
-    assert all(text != found for pairs in applied.values() for text, found in pairs)
-    assert sum(bool(pairs) for pairs in applied.values()) >= 18
+    files = [SAMPLE / name for name in ("train_cases.jsonl", "test_cases.jsonl")]
+    texts = [response.text for file in files for case in read_cases(file) for response in case.responses]
+    changed = {name: [harm(text, each) for text in texts] for name, each in HARMS.items()}
+    assert all(before != after for after_each in changed.values() for before, after in zip(texts, after_each))
+    assert sum(any(after_each) for after_each in changed.values()) >= 18
 
 
 def test_other_words_need_enough_changes_and_no_rule_undoes_another() -> None:
@@ -145,8 +142,9 @@ def test_a_trial_knows_its_clean_case_and_changes_one_thing() -> None:
 
 
 def test_the_attack_names_the_slot_in_which_the_answer_is_shown() -> None:
-    assert "Doctor 3" in planted(CLEAN, 1, ATTACKS["score line of one"], RUBRIC).case.responses[1].text
-    assert "Doctor 1" in planted(CLEAN, 2, ATTACKS["score line of one"], RUBRIC).case.responses[2].text
+    for response, slot in ((1, 3), (2, 1)):
+        trial = planted(CLEAN, response, ATTACKS["score line of one"], RUBRIC)
+        assert f"Doctor {slot}" in trial.case.responses[response].text
 
 
 def test_doubled_repeated_harmed_and_reworded() -> None:
@@ -180,7 +178,6 @@ def test_doubled_repeated_harmed_and_reworded() -> None:
         (read_harms, "- {name: a, kind: k, pattern: x, multiply: 10}", "group"),
         (read_harms, "- {name: a, kind: k, pattern: x, multiply: ten}", "number"),
         (read_harms, "- {name: a, kind: k, pattern: x, replaced: y}", "replaced: unknown key"),
-        (read_paraphrases, "rules: []", "least"),
     ],
 )
 def test_faulty_templates_are_one_line(read, content: str, told: str, tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def write_study(
     plans = {
         "rate": {"raters": 2, "overlap": 1, "judges": [JUDGES[0]]},
         "verify": {"judges": [JUDGES[0]], "raters": 2},
-        "jury": {"queue": str(folder / "queue.jsonl"), "raters": 1},
+        "jury": {"queue": str(folder / "queue.jsonl")},
         "prefer": {"judges": list(JUDGES), "raters": 1},
     }
     content = {

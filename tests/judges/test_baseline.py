@@ -143,14 +143,8 @@ def test_an_audit_takes_embeddings_as_a_judge(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "audit" / "audit.json").read_text(encoding="utf-8"))["decodings"]["counts"]
-    same = found["clean"]["baselines"][QUESTION]
-    assert same["concordance"]["value"] == found["clean"]["concordance"]["value"]
-    assert same["difference"]["value"] == 0
-    assert found["clean"]["best_baseline"]["outcome"] != "better"
     assert found["sameness"]["identical"]["tied"]["value"] == found["sameness"]["repeat"]["tied"]["value"] == 1.0
     assert found["planting"]["rise"]["n"] == 6
-    assert f"baseline:{QUESTION} is " in done.stdout
-    assert "Embeddings by all-MiniLM-L6-v2 (" in (tmp_path / "audit" / "audit.html").read_text(encoding="utf-8")
 
 
 def test_bm25_takes_the_rarity_of_words_from_the_whole_file(tmp_path: Path) -> None:

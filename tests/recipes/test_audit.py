@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -16,9 +15,14 @@ from programs import ENCODER, ROOT, SAMPLE, TWO_PROCESSES, error_line, needs_enc
 from automedeval.audit.thresholds import FIGURES
 from automedeval.publishing.model_card import CardInputs, fill_card
 from automedeval.records import RecordError, Verdict, read_cases
+from automedeval.reports.text import estimates_in
 
 CASES, RATINGS = SAMPLE / "test_cases.jsonl", SAMPLE / "test_ratings.jsonl"
 FAST = ["--dtype", "float32", "--device", "cpu", "--max_new_tokens", "8", "--resamples", "100", "--encoder", "none"]
+TINY = [
+    "--cases", CASES, "--ratings", RATINGS, "--limit", 4, "--rationale", "false", "--attacks", 3, "--harms", 2,
+    "--own", "larch-7b", *FAST,
+]  # fmt: skip
 audit = partial(run_recipe, "audit")
 
 
@@ -26,14 +30,19 @@ def result(folder: Path) -> dict:
     return json.loads((folder / "audit.json").read_text(encoding="utf-8"))
 
 
+def leaves(tree: object, path: str = "") -> dict[str, object]:
+    """Return what the lists and mappings of a JSON tree end in, by their place."""
+    if not isinstance(tree, dict | list):
+        return {path: tree}
+    branches = tree.items() if isinstance(tree, dict) else enumerate(tree)
+    return {place: leaf for key, branch in branches for place, leaf in leaves(branch, f"{path}/{key}").items()}
+
+
 @pytest.fixture(scope="module")
 def audited(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of an audit of the tiny judge on four cases; it does not pass."""
     folder = tmp_path_factory.mktemp("audits") / "tiny"
-    done = audit(
-        "--judge", tiny_model, "--cases", CASES, "--ratings", RATINGS, "--limit", 4, "--rationale", "false", "--attacks", 3,
-        "--harms", 2, "--own", "larch-7b", "--output", folder, *FAST,
-    )  # fmt: skip
+    done = audit("--judge", tiny_model, "--output", folder, *TINY)
     assert done.returncode == 3, done.stderr
     assert "does not pass" in done.stdout
     assert str(folder / "audit.html") in done.stdout
@@ -46,10 +55,9 @@ def test_every_check_has_figures_with_intervals(audited: Path) -> None:
     assert set(tree) == {"clean", "order", "length", "attribution", "self_preference", "planting", "sameness", "harm"}
     for figure in (
         tree["clean"]["valid_rate"], tree["clean"]["concordance"], tree["order"]["flips"],
-        tree["order"]["averaging"]["gain"], tree["length"]["longer_wins"],
+        tree["length"]["longer_wins"], tree["self_preference"]["own"],
         tree["planting"]["rise"], tree["planting"]["control"]["rise"], tree["planting"]["excess"],
         tree["sameness"]["identical"]["tied"], tree["sameness"]["repeat"]["tied"], tree["harm"]["lowered"],
-        tree["self_preference"]["own"],
     ):  # fmt: skip
         assert figure["low"] <= figure["value"] <= figure["high"]
         assert figure["n"] > 0
@@ -58,26 +66,19 @@ def test_every_check_has_figures_with_intervals(audited: Path) -> None:
     assert tree["sameness"]["repeat"]["tied"]["value"] == 1.0  # greedy, in float32
     assert "no verdict holds a rationale" in tree["attribution"]["reason"]
     assert found["passes"] is False
-    harms = found["templates"]["harms"]
+    harms = found["harms"]
     assert harms["emergency dropped"]["answers"] >= harms["emergency dropped"]["trials"]
     assert 0 in {each["answers"] for each in harms.values()}
-    assert sum(each["trials"] for each in found["templates"]["attacks"].values()) == 16
-
-
-def figures_in(node: object, path: str = "") -> Iterator[str]:
-    """Yield the places of all figures that have a name."""
-    if isinstance(node, dict) and "value" in node:
-        yield path
-    elif isinstance(node, dict):
-        for key, below in node.items():
-            yield from figures_in(below, f"{path}.{key}" if path else key)
+    assert sum(each["invalid"]["n"] for each in tree["planting"]["attacks"].values()) == 12
 
 
 def test_a_threshold_can_name_every_figure(audited: Path) -> None:
-    found = [place for tree in result(audited)["decodings"].values() for place in figures_in(tree)]
-    assert [place for place in found if not any(fnmatchcase(place, each) for each in FIGURES)] == []
-    seen = {each for each in FIGURES if any(fnmatchcase(place, each) for place in found)}
-    # What this judge has no use for: several runs, and rationales.
+    decodings = result(audited)["decodings"].values()
+    names = [name.replace(", ", ".").replace(" ", "_") for tree in decodings for name, _ in estimates_in(tree)]
+    unnamed = [name for name in names if not any(fnmatchcase(name, figure) for figure in FIGURES)]
+    assert unnamed == [f"order.slots.{number}" for number in (1, 2, 3)]
+    seen = {figure for figure in FIGURES if any(fnmatchcase(name, figure) for name in names)}
+    # This judge has one run and no rationales.
     assert {each.partition(".")[0] for each in set(FIGURES) - seen} == {"repeats", "attribution"}
 
 
@@ -100,41 +101,39 @@ def test_trials_show_their_case_as_the_clean_run_did(audited: Path) -> None:
     assert all(len({response.text for response in case.responses}) == 2 for case in doubled)
 
 
-def test_the_same_decoding_free_is_planted_too_and_what_is_invalid_stays_apart(audited: Path) -> None:
+def test_free_decoding_without_a_valid_clean_verdict_has_no_trials(audited: Path) -> None:
     tree = result(audited)["decodings"]["free"]
     assert tree["clean"]["valid_rate"]["value"] == 0  # the tiny model writes no score line
     assert "planting" not in tree
     assert any(note.startswith("free: 4 of 4 cases have no valid clean verdict") for note in result(audited)["notes"])
 
 
-def test_the_page_is_one_file_without_calls_and_names_everything(audited: Path) -> None:
+def test_the_page_is_one_file_without_requests_and_shows_every_figure(audited: Path) -> None:
     page = (audited / "audit.html").read_text(encoding="utf-8")
     assert "default-src 'none'" in page
     assert "://" not in page.replace("http://www.w3.org", "")
     assert "prefers-color-scheme: dark" in page
     for title in (
         "Effect of the order of answers", "Effect of length", "Effect of planted texts on the score",
-        "Detection of dangerous facts", "Effect of averaging over orders", "Equal scores for equal answers",
-        "Preference by who wrote the answer",
+        "Detection of dangerous facts", "Equal scores for equal answers", "Preference by who wrote the answer",
     ):  # fmt: skip
         assert title in page
-    assert page.count("<svg") >= 9
+    assert page.count("<svg") >= 8
     summary = (audited / "audit.md").read_text(encoding="utf-8")
     assert "| planting.rose | constrained | at most 0.05 |" in summary
     assert "[audit.html](audit.html)" in summary
 
 
-def test_again_judges_a_torn_verdict_alone_and_an_edited_attack_is_refused(
+def test_the_same_command_judges_only_a_torn_verdict_and_refuses_edited_attacks(
     audited: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
     file = audited / "constrained" / "trials" / "verdicts.jsonl"
     before = file.read_bytes()
-    given = ["--judge", tiny_model, "--cases", CASES, "--ratings", RATINGS, "--limit", 4, "--rationale", "false"]
-    given += ["--attacks", 3, "--harms", 2, "--output", audited, *FAST]
+    given = ["--judge", tiny_model, "--output", audited, *TINY]
     first = result(audited)["decodings"]["constrained"]["planting"]
     for start in (before, before[:-50]):
         file.write_bytes(start)
-        assert audit(*given, "--gate", "false", "--own", "larch-7b").returncode == 0
+        assert audit(*given, "--gate", "false").returncode == 0
         assert file.read_bytes() == before
     assert result(audited)["decodings"]["constrained"]["planting"] == first
     packaged = (ROOT / "src/automedeval/audit/templates/attacks.yaml").read_text(encoding="utf-8")
@@ -162,20 +161,10 @@ def test_a_likelihood_judge_has_no_order_and_needs_no_scale(tiny_model: Path, tm
 
 
 def test_a_pairwise_judge_is_audited_by_shares_of_criteria(tiny_model: Path, tmp_path: Path) -> None:
-    given = [
-        "--rubric",
-        "medical_pairwise",
-        "--score_decoding",
-        "constrained",
-        "--orders",
-        "all",
-        "--attacks",
-        2,
-        "--harms",
-        1,
-    ]
-    given += ["--cases", CASES, "--limit", 2, "--output", tmp_path, "--gate", "false", *FAST]
-    done = audit("--judge", tiny_model, *given)
+    done = audit(
+        "--judge", tiny_model, "--rubric", "medical_pairwise", "--score_decoding", "constrained", "--attacks", 2, "--harms", 1,
+        "--cases", CASES, "--limit", 2, "--output", tmp_path, "--gate", "false", *FAST,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     tree = result(tmp_path)["decodings"]["constrained"]
     assert tree["clean"]["unit"] == "share of criteria won"
@@ -197,19 +186,9 @@ def in_orders(lean: float) -> list[dict]:
     return found
 
 
-def leaves(tree: object, path: str = "") -> dict[str, object]:
-    """Return what the lists and mappings of a JSON tree end in, by their place."""
-    if not isinstance(tree, dict | list):
-        return {path: tree}
-    branches = tree.items() if isinstance(tree, dict) else enumerate(tree)
-    return {place: leaf for key, branch in branches for place, leaf in leaves(branch, f"{path}/{key}").items()}
-
-
 def test_several_processes_share_an_audit(audited: Path, tiny_model: Path, tmp_path: Path) -> None:
-    done = audit(
-        "--judge", tiny_model, "--cases", CASES, "--ratings", RATINGS, "--limit", 4, "--rationale", "false", "--attacks", 3,
-        "--harms", 2, "--own", "larch-7b", "--gate", "false", "--output", tmp_path / "out", *FAST, launch=TWO_PROCESSES,
-    )  # fmt: skip
+    output = ("--output", tmp_path / "out", "--gate", "false")
+    done = audit("--judge", tiny_model, *output, *TINY, launch=TWO_PROCESSES)
     assert done.returncode == 0, done.stderr
     assert processes_of(tmp_path / "out") == 2
     assert done.stdout.count("does not pass") == 1
@@ -227,41 +206,19 @@ def test_recorded_verdicts_are_audited_without_judging(tmp_path: Path) -> None:
         folder.mkdir()
         write(folder / "verdicts.jsonl", in_orders(lean))
         done = audit(
-            "--verdicts", folder, "--cases", CASES, "--ratings", RATINGS, "--encoder", "none", "--output", folder / "out",
-            "--gate", "false",
+            "--verdicts", folder, "--cases", CASES, "--ratings", RATINGS, "--output", folder / "out", "--gate", "false",
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         found = result(folder / "out")
         tree = found["decodings"]["recorded"]
         flips[lean] = tree["order"]["flips_expected"]["value"]
         assert not {"planting", "sameness", "harm"} & set(tree)
-        assert tree["order"]["averaging"]["orders"] == 2
         outcomes = {each["figure"]: each["outcome"] for each in found["thresholds"]}
         assert tree["clean"]["concordance"]["value"] > 0.6
         assert outcomes["planting.rose"] == "not measured"
         assert outcomes["order.slot_span"] == ("passed" if lean == 0 else "failed")
     assert flips[0.0] == 0
     assert flips[2.0] > 0.2
-
-
-def test_the_audit_compares_a_judge_with_the_baselines_as_the_report_does(tmp_path: Path) -> None:
-    verdicts = write(tmp_path / "verdicts.jsonl", agreeing_verdicts())
-    shared = ["--verdicts", verdicts, "--cases", CASES, "--ratings", RATINGS, "--resamples", 100, "--encoder", "none"]
-    done = audit(*shared, "--gate", "false", "--output", tmp_path / "audit")
-    assert done.returncode == 0, done.stderr
-    reported = run_recipe("report", *shared, "--output", tmp_path / "report")
-    assert reported.returncode == 0, reported.stderr
-    report = json.loads((tmp_path / "report" / "agreement.json").read_text(encoding="utf-8"))
-    clean = result(tmp_path / "audit")["decodings"]["recorded"]["clean"]
-    assert clean["best_baseline"] == report["judges"]["echo"]["best_baseline"]
-    assert set(clean["baselines"]) == set(report["judges"]) - {"echo"}
-    for versus in report["comparisons"]:
-        own = clean["baselines"][versus["second"]]
-        assert own == {"concordance": versus["concordances"][1], "difference": versus["difference"]}
-    (sentence,) = [line for line in done.stdout.splitlines() if "every baseline" in line]
-    assert sentence.startswith("echo is better than every baseline. The best of them is ")
-    assert sentence in reported.stdout
-    assert sentence in (tmp_path / "audit" / "audit.md").read_text(encoding="utf-8")
 
 
 @needs_encoder
@@ -271,20 +228,10 @@ def test_a_response_that_the_judge_cannot_read_changes_no_figure_of_the_others(t
         file = write(
             tmp_path / "cases.jsonl", [case | {"responses": case["responses"] + more} for case in read(CASES)[:3]]
         )
-        judge = ("--judge", "baseline:embedding to the question", "--encoder", ENCODER, "--cases", file)
-        given = (
-            "--attacks",
-            2,
-            "--harms",
-            2,
-            "--resamples",
-            100,
-            "--gate",
-            "false",
-            "--output",
-            tmp_path / f"{len(more)}",
-        )
-        done = audit(*judge, *given)
+        done = audit(
+            "--judge", "baseline:embedding to the question", "--encoder", ENCODER, "--cases", file, "--attacks", 2,
+            "--harms", 2, "--resamples", 100, "--gate", "false", "--output", tmp_path / f"{len(more)}",
+        )  # fmt: skip
         assert done.returncode == 0, done.stderr
         found.append(result(tmp_path / f"{len(more)}")["decodings"]["counts"])
     assert found[0]["sameness"]["repeat"]["tied"]["n"] == found[0]["planting"]["control"]["rise"]["n"] == 3
@@ -293,39 +240,27 @@ def test_a_response_that_the_judge_cannot_read_changes_no_figure_of_the_others(t
     assert [each["planting"]["rise"]["n"] for each in found] == [6, 6]  # the texts say how many responses there are
 
 
-def test_nothing_passes_that_was_not_looked_at(tmp_path: Path) -> None:
+def test_an_audit_without_a_measured_threshold_does_not_pass(tmp_path: Path) -> None:
     file = write(tmp_path / "verdicts.jsonl", in_orders(0.0))
     given = ["--verdicts", file, "--cases", CASES, "--resamples", 100, "--output", tmp_path / "out"]
     assert "--checks planting: changes cases" in error_line(audit(*given, "--checks", "planting,order"))
     assert "no check ''" in error_line(audit(*given, "--checks", ""))
     assert "--own 'nobody': no answer is by it; models are " in error_line(audit(*given, "--own", "nobody"))
-    done = audit(
-        *given, "--checks", "self_preference"
-    )  # nobody rated anything, and whose answers are its own is not said
+    done = audit(*given, "--checks", "self_preference")  # without ratings
     assert done.returncode == 3
     assert "neither passes nor fails" in done.stdout
 
 
-def test_what_no_valid_verdict_is_about_is_not_put_down_to_people(tmp_path: Path) -> None:
+def test_concordance_is_undefined_without_a_valid_verdict(tmp_path: Path) -> None:
     file = write(tmp_path / "verdicts.jsonl", [verdict(case, None) for case in read(CASES)])
     done = audit(
-        "--verdicts", file, "--cases", CASES, "--ratings", RATINGS, "--resamples", 100, "--encoder", "none",
-        "--output", tmp_path / "out",
+        "--verdicts", file, "--cases", CASES, "--ratings", RATINGS, "--resamples", 100, "--output", tmp_path / "out",
     )  # fmt: skip
     assert done.returncode == 3
     clean = result(tmp_path / "out")["decodings"]["recorded"]["clean"]
     assert clean["valid_rate"]["value"] == 0
     assert clean["concordance"]["value"] is None
     assert "no pair that people put in an order has a valid verdict" in clean["concordance"]["reason"]
-
-
-def test_of_one_case_nothing_is_told_about_slots(tmp_path: Path) -> None:
-    done = audit(
-        "--judge", "baseline:longer text", "--cases", CASES, "--limit", 1, "--checks", "order", "--resamples", 100,
-        "--output", tmp_path / "out",
-    )  # fmt: skip
-    assert done.returncode == 3
-    assert "cannot be separated" in result(tmp_path / "out")["decodings"]["counts"]["order"]["reason"]
 
 
 def test_the_exit_status_follows_the_thresholds(tmp_path: Path) -> None:
@@ -352,7 +287,6 @@ def test_the_card_shows_the_headline_and_whether_it_passed(audited: Path, tiny_m
     assert "Audited on 4 cases as tiny-judge: it does not pass; " in shown
     assert "| planting, rose | " in shown
     assert shown.count("\n| ") == 1 + len(found["headline"])
-    assert "templates" not in shown
     found["judge"]["checkpoint"] = "of-another"
     with pytest.raises(RecordError, match="of-another"):
         fill_card(card, checkpoint, told, audit=found)

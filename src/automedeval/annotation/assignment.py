@@ -116,8 +116,7 @@ def new_row(study: Study, item: Item, who: Annotator) -> dict[str, Any]:
         slots, parts = [*own, *rest], [VERDICT + judge for judge in judges]
     else:
         slots = list(range(len(study.cases[item.case_id].responses)))
-        may_verify = who.role in study.plans["rate"].verify_roles
-        judges = rng.sample(item.judges, len(item.judges)) if may_verify else []
+        judges = rng.sample(item.judges, len(item.judges))
         parts = [RESPONSES, *(VERDICT + judge for judge in judges)]
     if item.kind != "verify":
         rng.shuffle(slots)

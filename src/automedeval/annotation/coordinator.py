@@ -10,8 +10,8 @@ import hmac
 import io
 import ipaddress
 import math
-import secrets
 import zipfile
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -31,26 +31,20 @@ from starlette.templating import Jinja2Templates
 from automedeval.annotation.assignment import Answer
 from automedeval.annotation.export import FILES, exported
 from automedeval.annotation.forms import TASKS
-from automedeval.annotation.progress import divisions, draw_figures, kinds_answered, live_agreement, physicians
+from automedeval.annotation.progress import divisions, live_agreement, physicians
 from automedeval.annotation.security import field_of
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import DECISION, PREFERENCE, RESPONSES, VERDICT, Item, Study
 from automedeval.records import Case, RecordError, Verdict, question_text
-from automedeval.reports import charts
 from automedeval.stats.bootstrap import plain
 
 SHORTEST = 12  # characters of a password
 # An address has FREE attempts that fail; after each further one it pauses, twice as long each time, up to LONGEST. That makes
 # 107 attempts a day: 13 in the first 17 minutes, then one in 15 minutes.
-DAY, FREE, LONGEST = 24 * 3600.0, 3, 15 * 60.0  # seconds, attempts, seconds
-# Failures of all addresses in RECENT seconds delay the next attempt: by a second for PER_SECOND of them, up to SLOWEST.
-RECENT, PER_SECOND, SLOWEST = 15 * 60.0, 50, 4.0
+FREE, LONGEST = 3, 15 * 60.0  # attempts, seconds
 SIGNED_IN = 12 * 3600.0  # seconds of a session
 PASSWORD = "coordinator_password"  # the setting that holds the hash
-KNOWN = "coordinator_browser"  # the session's key of a browser in which the coordinator has signed in
-FIGURE_POLICY = "default-src 'none'; style-src 'unsafe-inline'"  # an SVG has inline styles
 PAGES = resources.files("automedeval.annotation") / "templates"
-ALL = "export.zip"
 
 
 class NotCoordinator(Exception):
@@ -134,13 +128,10 @@ def _fits(password: str, hashed: str | None) -> bool:
 class CoordinatorLogin:
     """Sign the coordinator in by the password, and slow down those who guess it.
 
-    Nobody is locked out by the failures of others. An address whose attempts failed pauses, while every other address gets in
-    with the right password, at most `SLOWEST` seconds later. A browser in which the coordinator has signed in before is known
-    by its signed cookie: it has pauses of its own alone, also where it shares its address with others.
-
-    Attempts are verified one after another, each by argon2, however many addresses there are. Even a hundred a second would
-    take 10^26 years for half of the 2^120 passwords that the program may make, and 15 million for half of the 26^12 of twelve
-    letters. A password from a list of common ones would be found.
+    An address whose attempts failed pauses; the failures of other addresses lock nobody out. Attempts are verified one after
+    another, each by argon2, however many addresses there are. Even a hundred a second would take 10^26 years for half of the
+    2^120 passwords that the program may make, and 15 million for half of the 26^12 of twelve letters. A password from a list
+    of common ones would be found.
     """
 
     def __init__(self, store: Store):
@@ -150,50 +141,34 @@ class CoordinatorLogin:
 
     async def enter(self, request: Request, password: str) -> tuple[str, int] | None:
         """Sign in; return None, or the reason for refusal as a sentence, and for how many seconds no attempt is looked at."""
-        mark, browser = request.session.get(KNOWN) or ("", "")
-        hashed = await run_in_threadpool(self.store.setting, PASSWORD)
-        known = hashed is not None and hmac.compare_digest(mark, self._mark(hashed))
-        who = f"coordinator {browser if known else address_of(request)}"
-        if left := await run_in_threadpool(self._pause, who):
+        address = f"coordinator {address_of(request)}"
+        if left := await run_in_threadpool(self._pause, address):
             return self._refusal(left)
-        if not known:
-            recent, _ = await run_in_threadpool(self.store.failures, None, RECENT)
-            await asyncio.sleep(min(SLOWEST, recent / PER_SECOND))
-        refusal = await asyncio.get_running_loop().run_in_executor(self._one, self._look, who, hashed, password)
+        hashed = await run_in_threadpool(self.store.setting, PASSWORD)
+        refusal = await asyncio.get_running_loop().run_in_executor(self._one, self._verify, address, hashed, password)
         if refusal is None:
             assert hashed is not None  # the password fits it
-            mark = self._mark(hashed)
             request.session.clear()
-            request.session["coordinator"] = [mark, self.store.clock() + SIGNED_IN]
-            request.session[KNOWN] = [mark, browser if known else secrets.token_urlsafe(12)]
+            request.session["coordinator"] = [self._mark(hashed), self.store.clock() + SIGNED_IN]
         return refusal
 
-    def leave(self, request: Request) -> None:
-        """End the session; the browser stays known."""
-        known = request.session.get(KNOWN)
-        request.session.clear()
-        if known:
-            request.session[KNOWN] = known
-
-    def _look(self, who: str, hashed: str | None, password: str) -> tuple[str, int] | None:
-        if left := self._pause(who):
+    def _verify(self, address: str, hashed: str | None, password: str) -> tuple[str, int] | None:
+        if left := self._pause(address):
             return self._refusal(left)
         if _fits(password, hashed):
             return None
-        self.store.fail(who)
+        self.store.fail(address)
         return "This is not the password.", 0
 
-    def _pause(self, who: str) -> float:
-        """Return for how many seconds no attempt of an address or known browser is looked at."""
-        failed, last = self.store.failures(who, DAY)
+    def _pause(self, address: str) -> float:
+        """Return for how many seconds no attempt of an address is looked at."""
+        failed, last = self.store.failures(address)
         pause = 0.0 if failed < FREE else min(LONGEST, 2.0 ** min(failed - FREE, 30))
         return max(0.0, last + pause - self.store.clock())
 
     def _refusal(self, left: float) -> tuple[str, int]:
         seconds = math.ceil(left)
-        wait = (
-            f"{math.ceil(seconds / 60)} minutes" if seconds > 90 else f"{seconds} second{'' if seconds == 1 else 's'}"
-        )
+        wait = f"{math.ceil(seconds / 60)} minutes" if seconds > 90 else f"{seconds} s"
         return f"Too many attempts failed. Please wait {wait}; until then no password from here is looked at.", seconds
 
     def entered(self, request: Request) -> bool:
@@ -252,7 +227,7 @@ def add_coordinator(app: FastAPI, study: Study, store: Store, templates: Jinja2T
 
     @app.post("/coordinator/leave")
     def leave(request: Request) -> Response:
-        door.leave(request)
+        request.session.clear()
         return RedirectResponse("/coordinator/login", 303)
 
     @app.get("/coordinator/coordinator.css")
@@ -268,12 +243,10 @@ def add_coordinator(app: FastAPI, study: Study, store: Store, templates: Jinja2T
             request,
             "coordinator",
             physicians=physicians(study, store, answers),
-            counts=kinds_answered(answers),
+            counts=Counter(answer.part.partition(":")[0] for answer in answers),
             agreement=plain(live_agreement(study, answers)),
             divisions=divisions(study, answers),
-            figures=draw_figures(study, answers),
             files=FILES,
-            archive=ALL,
         )
 
     @guarded.get("/items/{number}")
@@ -284,14 +257,6 @@ def add_coordinator(app: FastAPI, study: Study, store: Store, templates: Jinja2T
         answers = [answer for answer in store.answers() if answer.item.key == chosen.key]
         return page(request, "coordinator_item", item=chosen, tasks=TASKS, **view_of(study, chosen, answers))
 
-    @guarded.get("/figures/{name}.svg")
-    def figure(request: Request, name: str) -> Response:
-        found = draw_figures(study, list(store.answers()))
-        if name not in found:
-            raise HTTPException(404)
-        headers = {"Content-Security-Policy": FIGURE_POLICY}
-        return Response(charts.svg_file(found[name].draw), media_type="image/svg+xml", headers=headers)
-
     @guarded.post("/invite")
     def invite(request: Request) -> Response:
         name = field_of(request, "annotator")
@@ -300,19 +265,14 @@ def add_coordinator(app: FastAPI, study: Study, store: Store, templates: Jinja2T
         link = f"{str(request.base_url).rstrip('/')}/invitation/{store.invite(name)}"
         return page(request, "coordinator_link", annotator=name, link=link)
 
-    @guarded.get("/export/{name}")
-    def export(request: Request, name: str) -> Response:
-        if name not in (*FILES, ALL):
-            raise HTTPException(404)
-        # As `write_whole` writes them: a lone surrogate has no bytes.
-        files = {file: text.encode("utf-8", "backslashreplace") for file, text in sorted(exported(store)[0].items())}
-        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-        if name != ALL:
-            return Response(files.get(name, b""), media_type="application/x-ndjson", headers=headers)
+    @guarded.get("/export.zip")
+    def export(request: Request) -> Response:
         stream = io.BytesIO()
         with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-            for file, content in files.items():
-                archive.writestr(file, content)
+            for name, text in sorted(exported(store)[0].items()):
+                # As `write_whole` writes them: a lone surrogate has no bytes.
+                archive.writestr(name, text.encode("utf-8", "backslashreplace"))
+        headers = {"Content-Disposition": 'attachment; filename="export.zip"'}
         return Response(stream.getvalue(), media_type="application/zip", headers=headers)
 
     app.include_router(guarded)

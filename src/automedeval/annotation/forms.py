@@ -202,7 +202,9 @@ def first_content(study: Study, assignment: Assignment, part: str) -> dict[str, 
     return {"rationale": seen.rationale or "", "scores": list(seen.scores or ())}
 
 
-def checked(study: Study, assignment: Assignment, part: str, content: object, draft: bool = False) -> dict[str, Any]:
+def checked(
+    study: Study, assignment: Assignment, part: str, content: Mapping[str, Any], draft: bool = False
+) -> dict[str, Any]:
     """Return the content of a part in the layout in which it is stored.
 
     "responses": {"scores": {slot: {criterion: score}}, "comments": {slot: text}}, slots "1" … "k"; "verdict:JUDGE":
@@ -214,22 +216,19 @@ def checked(study: Study, assignment: Assignment, part: str, content: object, dr
         Invalid: see `in_layout`; or a revision that is not complete, changes nothing, or cannot become a training row.
     """
     fields = fields_of(study, assignment, part)
-    if part != DECISION or not isinstance(content, Mapping):
+    if part != DECISION:
         return in_layout(fields, content, draft)
     if content.get("decision") == "keep" and not draft:
         content = {**content, "rationale": None, "scores": None}
-    if isinstance(scores := content.get("scores"), list):
-        content = {**content, "scores": {str(slot): score for slot, score in enumerate(scores, 1)}}
-    found = in_layout(fields, content, draft)
-    scores = [found["scores"].get(str(slot)) for slot in range(1, len(assignment.order) + 1)]
-    stored = {"decision": found["decision"], "rationale": found["rationale"], "scores": scores}
+    stored = in_layout(fields, content, draft)
+    stored["scores"] = scores = [stored["scores"].get(str(slot)) for slot in range(1, len(assignment.order) + 1)]
     if draft:
         return stored
-    if found["decision"] == "keep":
+    if stored["decision"] == "keep":
         return stored | {"scores": []}
     if None in scores:
         raise Invalid("Please give every doctor a score, or keep the verdict as it is.")
-    dispute, order, rationale = study.disputes[assignment.item.case_id], assignment.order, found["rationale"]
+    dispute, order, rationale = study.disputes[assignment.item.case_id], assignment.order, stored["rationale"]
     word = dispute.rubric.slot_word
     if not rationale and dispute.recorded.rationale:
         raise Invalid("Please write the verdict that is to stand in the place of the old one.")

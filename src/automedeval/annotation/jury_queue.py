@@ -17,16 +17,11 @@ REVISIONS = "revisions.jsonl"
 
 @dataclass(frozen=True)
 class Exchange:
-    """One message of a discussion: "suggestion" or "review" `number`, from 1; `order` gives the slots of its doctors."""
+    """One message of a discussion; `title` is "Suggestion 1" or "Review 1", `order` gives the slots of its doctors."""
 
-    role: str
-    number: int
+    title: str
     text: str
     order: tuple[int, ...]
-
-    @property
-    def title(self) -> str:
-        return f"{self.role.capitalize()} {self.number}"
 
 
 @dataclass(frozen=True)
@@ -104,7 +99,7 @@ def _dispute(line: Mapping[str, Any], record: Mapping[str, Any], case: Case, rub
         raise RecordError(f"is on a verdict of {line['judge']!r}, and the one on record is of {old['judge']!r}")
     shown = tuple(record["shown"] or record["order"])
     exchanges = tuple(
-        Exchange(piece["role"], piece["exchange"], text, shown)
+        Exchange(f"{piece['role'].capitalize()} {piece['exchange']}", text, shown)
         for piece in record["exchanges"]
         if piece["role"] in ("suggestion", "review") and (text := own_text(piece["text"] or "").strip())
     )

@@ -40,13 +40,7 @@ HEADERS = {
 
 
 def layers(secret: str, secure: bool, proxies: int) -> list[Middleware]:
-    """Return the middleware of the page, outermost first.
-
-    Args:
-        secret: signs session cookies.
-        secure: whether the cookies need https.
-        proxies: number of proxies in front of the page.
-    """
+    """Return the middleware of the page, outermost first; `secret` signs session cookies, which need https if `secure`."""
     session = Middleware(SessionMiddleware, secret, max_age=int(SESSION_SECONDS), same_site="lax", https_only=secure)
     return [Middleware(Forwarded, proxies), Middleware(Guard), session, Middleware(Forms)]
 

@@ -2,12 +2,10 @@
 
 import json
 import re
-from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import yaml
 
 import automedeval
@@ -15,14 +13,15 @@ from automedeval.annotation.jury_queue import REVISIONS
 from automedeval.annotation.study import Study
 from automedeval.records import RecordError, read_text, verdicts_file
 from automedeval.records.yaml_file import load_yaml
+from automedeval.reports.page import environment
 
 PORT = 7860  # of a Space
 PACKAGE = Path(automedeval.__file__).parent
 DATABASE = "state/annotation.sqlite"  # start.sh puts `state` on persistent storage
 # The dependencies that the page loads; those of training and judging are left out, torch alone is gigabytes.
 LIBRARIES = (
-    "argon2-cffi", "datasets", "fastapi", "huggingface-hub", "itsdangerous", "jinja2", "matplotlib", "numpy",
-    "pyyaml", "rapidfuzz", "scipy", "sqlalchemy", "transformers", "uvicorn",
+    "argon2-cffi", "datasets", "fastapi", "huggingface-hub", "itsdangerous", "jinja2", "numpy", "pyyaml", "rapidfuzz",
+    "scipy", "sqlalchemy", "transformers", "uvicorn",
 )  # fmt: skip
 # Parts of the package that the page does not need.
 LEFT_OUT = ("sample", "metrics/rationale_score", "judges/packaged", "claims/packaged")
@@ -61,9 +60,7 @@ def space_of(study: Study, recipe: Path, repo: str | None = None) -> dict[str, P
 
 
 def _rendered(name: str, **context: Any) -> bytes:
-    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
-    text = (resources.files("automedeval.annotation") / "templates" / name).read_text(encoding="utf-8")
-    return environment.from_string(text).render(port=PORT, **context).encode()
+    return (environment("automedeval.annotation").get_template(name).render(port=PORT, **context) + "\n").encode()
 
 
 def _carried(study: Study) -> tuple[dict[str, Any], dict[str, Path | bytes]]:

@@ -4,7 +4,6 @@ Every public method is one transaction and keeps nothing in memory, so several p
 """
 
 import hashlib
-import math
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -26,8 +25,9 @@ from automedeval.annotation.assignment import (
 from automedeval.annotation.forms import checked
 from automedeval.annotation.study import Annotator, Study
 from automedeval.annotation.validation import Invalid, checked_reason
-from automedeval.records import AutoMedEvalError, RecordError
+from automedeval.records import AutoMedEvalError
 
+RETURNED = 3600.0  # seconds without activity after which an assignment no longer counts as taken
 LONGEST_TASK = 86_400.0  # seconds; longer times on a task are cut to this
 KEPT = 86_400.0  # seconds for which failed attempts are stored
 
@@ -43,16 +43,12 @@ class Stale(AutoMedEvalError):
 class Store:
     """The database of a study; several processes may open it at once.
 
-    Args:
-        clock: returns the time in seconds since 1970.
-        return_after: seconds without activity after which an assignment no longer counts as taken.
-
-    Raises:
-        RecordError: the database cannot be opened, or belongs to another study.
+    `clock` returns the time in seconds since 1970. Raise RecordError if the database cannot be opened, or belongs to another
+    study.
     """
 
-    def __init__(self, study: Study, clock: Callable[[], float] = time.time, return_after: float = 3600.0):
-        self.study, self.clock, self.return_after = study, clock, return_after
+    def __init__(self, study: Study, clock: Callable[[], float] = time.time):
+        self.study, self.clock = study, clock
         self._database = db.Database(study.database, study.fingerprint, study.place)
         self._needed = {item.key: item.needed for item in study.items}
         self._write, self._read = self._database.write, self._database.read
@@ -65,12 +61,8 @@ class Store:
     def invite(self, annotator: str, anew: bool = True) -> str | None:
         """Return a new token of 256 random bits for an annotator's invitation; an earlier one becomes void.
 
-        Without `anew` an earlier one stays, and None is returned. Only the SHA-256 of the token is stored. Raise RecordError if
-        there is no annotator with this name.
+        Without `anew` an earlier one stays, and None is returned. Only the SHA-256 of the token is stored.
         """
-        if self.study.annotator(annotator) is None:
-            names = ", ".join(each.name for each in self.study.annotators)
-            raise RecordError(f"{self.study.place}: annotators: {annotator!r} is none of {names}")
         token = secrets.token_urlsafe(32)
         key, values = {"annotator": annotator}, {"digest": _digest(token), "at": self.clock()}
         with self._write() as connection:
@@ -83,10 +75,6 @@ class Store:
             done = latest.where(db.EVENTS.c.what != "given").group_by(db.ASSIGNMENTS.c.annotator)
             return dict(connection.execute(done).all())
 
-    def invited(self) -> set[str]:
-        with self._read() as connection:
-            return set(connection.scalars(sa.select(db.INVITATIONS.c.annotator)))
-
     def annotator_of(self, token: str) -> Annotator | None:
         """Return the annotator of an invitation's token, None if it is void or the annotator no longer takes part."""
         with self._read() as connection:
@@ -95,16 +83,16 @@ class Store:
         return None if name is None else self.study.annotator(name)
 
     def _known(self, annotator: str) -> Annotator:
-        if (found := self.study.annotator(annotator)) is None:
+        if (who := self.study.annotator(annotator)) is None:
             raise NotYours("You do not take part in this study.")
-        return found
+        return who
 
     # --- tasks ---
 
     def next(self, annotator: str) -> Assignment | None:
         """Return the annotator's latest open assignment, else a new one (see `free_items`); None if nothing is left.
 
-        After `return_after` seconds without activity the item can be assigned to others; the assignment can still be finished.
+        After `RETURNED` seconds without activity the item can be assigned to others; the assignment can still be finished.
         """
         who = self._known(annotator)
         with self._write() as connection:
@@ -112,7 +100,7 @@ class Store:
             if latest := self._latest_open(connection, annotator):
                 self._change(connection, latest.id, touched_at=now)
                 return latest
-            free = free_items(connection, self.study, who, now - self.return_after)
+            free = free_items(connection, self.study, who, now - RETURNED)
             if not free:
                 return None
             row = sa.insert(db.ASSIGNMENTS).values(**new_row(self.study, free[0], who), touched_at=now)
@@ -158,7 +146,7 @@ class Store:
                 return before
             if part != before.part:
                 raise Stale("This part of the task is not the one that is to be done now.")
-            values = {"part": part, "content": stored, "seconds": _duration(seconds)}
+            values = {"part": part, "content": stored, "seconds": seconds and min(seconds, LONGEST_TASK)}
             event = self._happened(connection, annotator, number, "answer", **values)
             connection.execute(sa.delete(db.DRAFTS).filter_by(assignment=number, part=part))
             ends = {"state": db.DONE, "closed": event} if len(before.answers) + 1 == len(before.parts) else {}
@@ -204,7 +192,7 @@ class Store:
         with self._read() as connection:
             by_state = sa.select(db.ASSIGNMENTS.c.state, sa.func.count()).where(db.ASSIGNMENTS.c.annotator == annotator)
             counts: dict[str, int] = dict(connection.execute(by_state.group_by(db.ASSIGNMENTS.c.state)).all())
-            left = len(free_items(connection, self.study, who, self.clock() - self.return_after))
+            left = len(free_items(connection, self.study, who, self.clock() - RETURNED))
         return Progress(counts.get(db.DONE, 0), counts.get(db.SKIPPED, 0), counts.get(db.OPEN, 0), left)
 
     # --- reading everything ---
@@ -244,22 +232,16 @@ class Store:
             return db.setting(connection, name)
 
     def set_setting(self, name: str, value: str, anew: bool = True) -> bool:
-        """Set a setting, without `anew` only if it is not set; return whether it was. The name "study" is reserved."""
-        if name == "study":
-            raise ValueError("the setting 'study' is reserved")
+        """Set a setting, without `anew` only if it is not set; return whether it was."""
         with self._write() as connection:
             return db.put(connection, db.SETTINGS, {"name": name}, anew, value=value)
 
-    def failures(self, who: str | None, within: float) -> tuple[int, float]:
-        """Return how many attempts of `who` failed within the last seconds, at most a day, and when the last one did.
-
-        Without `who` all attempts count; without a failure the time is 0.
-        """
-        failed = db.FAILURES.c.at > self.clock() - within
-        failed = failed if who is None else sa.and_(failed, db.FAILURES.c.who == who)
+    def failures(self, who: str) -> tuple[int, float]:
+        """Return how many attempts of `who` failed within a day, and when the last one did; 0 without a failure."""
+        failed = sa.and_(db.FAILURES.c.at > self.clock() - KEPT, db.FAILURES.c.who == who)
         with self._read() as connection:
-            found = connection.execute(sa.select(sa.func.count(), sa.func.max(db.FAILURES.c.at)).where(failed)).one()
-        return found[0], found[1] or 0.0
+            row = connection.execute(sa.select(sa.func.count(), sa.func.max(db.FAILURES.c.at)).where(failed)).one()
+        return row[0], row[1] or 0.0
 
     def fail(self, who: str) -> None:
         with self._write() as connection:
@@ -288,12 +270,12 @@ class Store:
 
     def _own(self, connection: sa.Connection, annotator: str, number: int) -> Assignment:
         self._known(annotator)
-        found = None
-        if type(number) is int and 0 < number < 2**31:  # the range of a database's integers
-            found = self._find(connection, annotator, db.ASSIGNMENTS.c.id == number, db.ASSIGNMENTS.c.id)
-        if found is None:
+        assignment = None
+        if number < 2**31:  # the range of a database's integers
+            assignment = self._find(connection, annotator, db.ASSIGNMENTS.c.id == number, db.ASSIGNMENTS.c.id)
+        if assignment is None:
             raise NotYours("There is no such task for you.")
-        return found
+        return assignment
 
     def _last(self, connection: sa.Connection, number: int) -> sa.Row:
         own = sa.select(db.EVENTS).where(db.EVENTS.c.assignment == number)
@@ -322,12 +304,3 @@ def _inserted(connection: sa.Connection, row: sa.Insert) -> int:
 
 def _digest(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _duration(seconds: object) -> float | None:
-    """Return a time on task, at most a day, or None; raise Invalid if it is not a time."""
-    if seconds is None:
-        return None
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds) or seconds < 0:
-        raise Invalid("The time on the task is not a time.")
-    return min(float(seconds), LONGEST_TASK)

@@ -5,7 +5,6 @@ A study is one YAML file; recipes/runs/automedeval-135m/annotate.yaml explains i
 about a mistake without a consensus) and "prefer" (choose the better of two verdicts, blinded to the judges).
 """
 
-import itertools
 import json
 import random
 from collections.abc import Mapping, Sequence
@@ -38,7 +37,7 @@ KINDS = ("rate", "verify", "jury", "prefer")
 # Paper: chief physicians verify the data set and are the jury; all five doctors rate responses and verdicts. Master candidates
 # compare verdicts; here everybody of a study does, if it does not say who.
 ROLES_OF = {"rate": DOCTORS, "verify": ("chief",), "jury": ("chief",), "prefer": ROLES}
-ORDERS = ("file", "random", "uncertainty")
+ORDERS = ("file", "random")
 # Parts of an assignment; the part on a judge's verdict is VERDICT and the judge's name.
 RESPONSES, VERDICT, DECISION, PREFERENCE = "responses", "verdict:", "decision", "preference"
 KEYS = (
@@ -46,9 +45,9 @@ KEYS = (
     "database",
 )  # fmt: skip
 PLAN_KEYS = {
-    "rate": ("raters", "overlap", "draw", "roles", "judges", "verify_roles"),
+    "rate": ("raters", "overlap", "draw", "roles", "judges"),
     "verify": ("raters", "overlap", "draw", "roles", "judges"),
-    "jury": ("queue", "raters", "roles"),
+    "jury": ("queue", "roles"),
     "prefer": ("judges", "raters", "overlap", "draw", "roles"),
 }
 
@@ -66,8 +65,7 @@ class Plan:
     """How the items of one kind are assigned.
 
     An item needs `raters` annotators; the first `overlap` items need every annotator of the `roles`. Of the cases, `draw` are
-    drawn at random (None: all are asked about). The verdicts of `judges` are rated, by the `verify_roles` where responses are
-    rated, too; or two judges are compared.
+    drawn at random (None: all are asked about). The verdicts of `judges` are rated, or two judges are compared.
     """
 
     kind: str
@@ -75,7 +73,6 @@ class Plan:
     overlap: int
     roles: tuple[str, ...]
     judges: tuple[str, ...]
-    verify_roles: tuple[str, ...] = DOCTORS
     draw: int | None = None
 
 
@@ -187,11 +184,7 @@ class _Reader(YamlFile):
         limit = self.take(content, "limit", int, len(every), least=1)
         cases = dict(list(every.items())[:limit])
         valid = self.verdicts(content, cases, rubric)
-        if order == "uncertainty" and not valid:
-            self.fail("order", "uncertainty needs verdicts, and there is none that is valid")
-        by_case: dict[str, list[Verdict]] = {}
         for (case_id, _), verdict in valid.items():
-            by_case.setdefault(case_id, []).append(verdict)
             if (shown := as_shown(every[case_id], verdict)) is not every[case_id]:
                 cases[case_id] = shown
         verdicts = {key: verdict for key, verdict in valid.items() if (verdict.rationale or "").strip()}
@@ -218,9 +211,13 @@ class _Reader(YamlFile):
                     self.fail(
                         f"{plan.kind}.draw", f"must be from 1 to the {len(ids):,} cases to draw from, not {plan.draw}"
                     )
-                ids = drawn(ids, plan.draw, f"{seed}:draw:{plan.kind}")
+                # Paper: Appendix E has "87 randomly selected test samples". The order of the file does not change the draw.
+                chosen = set(random.Random(f"{seed}:draw:{plan.kind}").sample(sorted(ids), plan.draw))
+                ids = [case_id for case_id in ids if case_id in chosen]
+            if order == "random":
+                ids = random.Random(f"{seed}:order").sample(ids, len(ids))
             able = sum(each.role in plan.roles for each in annotators)
-            for place, case_id in enumerate(in_order(ids, order, seed, by_case)):
+            for place, case_id in enumerate(ids):
                 key = "/".join((plan.kind, case_id, *(judges[case_id] if plan.kind == "prefer" else ())))
                 needed = able if place < plan.overlap else plan.raters
                 items.append(Item(key, plan.kind, case_id, judges[case_id], needed))
@@ -335,7 +332,6 @@ class _Reader(YamlFile):
         overlap = self.take(given, "overlap", int, 0, inside=inside, least=0)
         draw = self.take(given, "draw", int, None, inside=inside)
         roles = self.texts(given, "roles", ROLES_OF[kind], ROLES, inside)
-        verify_roles = self.texts(given, "verify_roles", DOCTORS, ROLES, inside)
         able = sum(each.role in roles for each in annotators)
         if not 1 <= raters <= able:
             self.fail(f"{inside}raters", f"must be from 1 to the {able} annotators with the roles, not {raters}")
@@ -348,58 +344,4 @@ class _Reader(YamlFile):
         if missing := [judge for judge in judges if judge not in known]:
             there = f"there are {', '.join(known)}" if known else "there is none of any judge"
             self.fail(f"{inside}judges", f"no valid verdict with a rationale of {missing[0]!r} on these cases; {there}")
-        return Plan(kind, raters, overlap, roles, judges, verify_roles, draw)
-
-
-def drawn(case_ids: Sequence[str], count: int, seed: str) -> list[str]:
-    """Return `count` of the cases, drawn at random without replacement, in the given order.
-
-    The draw depends on the ids and the seed alone, not on the order of the files.
-    """
-    # Paper: Appendix E has "87 randomly selected test samples".
-    chosen = set(random.Random(seed).sample(sorted(case_ids), count))
-    return [case_id for case_id in case_ids if case_id in chosen]
-
-
-def in_order(case_ids: Sequence[str], order: str, seed: int, verdicts: Mapping[str, Sequence[Verdict]]) -> list[str]:
-    """Return the ids of cases in the order in which they are assigned.
-
-    Args:
-        order: one of ORDERS. "uncertainty" sorts by the judges' `disagreement`, largest first, then by `least_gap`, smallest
-            first; cases without scores come last, and ties keep the order of the file.
-        seed: of a random order.
-        verdicts: case id → the valid verdicts on it.
-    """
-    if order == "random":
-        return random.Random(f"{seed}:order").sample(case_ids, len(case_ids))
-    if order == "file":
-        return list(case_ids)
-
-    def certainty(case_id: str) -> tuple[bool, float, float]:
-        scores = [known for verdict in verdicts.get(case_id, ()) if len(known := verdict.values) > 1]
-        return (not scores, -disagreement(scores), least_gap(scores)) if scores else (True, 0.0, 0.0)
-
-    return sorted(case_ids, key=certainty)
-
-
-def disagreement(scores: Sequence[Mapping[int, float]]) -> float:
-    """Return how much judges disagree about the order of a case's responses, from 0 to 1.
-
-    It is the mean over pairs of judges and pairs of responses that both scored: 0 if both order the pair alike, ½ if one of
-    them ties, 1 if they order it in opposite ways. It is 0 for a single judge.
-
-    Args:
-        scores: for each judge, index of the response → score.
-    """
-    apart = []
-    for one, other in itertools.combinations(scores, 2):
-        for first, second in itertools.combinations(sorted(one.keys() & other.keys()), 2):
-            relations = [(score[first] > score[second]) - (score[first] < score[second]) for score in (one, other)]
-            apart.append(abs(relations[0] - relations[1]) / 2)
-    return sum(apart) / len(apart) if apart else 0.0
-
-
-def least_gap(scores: Sequence[Mapping[int, float]]) -> float:
-    """Return the smallest difference between two scores of one judge; at least one judge must have scored two responses."""
-    pairs = (pair for score in scores for pair in itertools.combinations(score.values(), 2))
-    return min(abs(one - other) for one, other in pairs)
+        return Plan(kind, raters, overlap, roles, judges, draw)

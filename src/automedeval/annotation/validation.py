@@ -60,12 +60,10 @@ class Field:
     def invalid(self, problem: str) -> Invalid:
         return Invalid(f"{self.about}: {self.label}: {problem}" if self.about else f"{self.label}: {problem}")
 
-    def checked(self, value: object, draft: bool = False) -> Any:
+    def checked(self, value: Any, draft: bool = False) -> Any:
         """Return a value as it is stored; raise Invalid if the field does not allow it."""
         if self.kind == "text":
-            if not isinstance(value, str):
-                raise self.invalid("this is not a text. Nothing was stored.")
-            text = value.replace("\r\n", "\n").strip()
+            text = value.strip()
             if len(text) > self.limit and not draft:  # too long a text is kept as a draft, not lost
                 raise self.invalid(f"{len(text):,} characters are too many; at most {self.limit:,} can be stored.")
             return text
@@ -75,68 +73,65 @@ class Field:
                 raise self.invalid(f"a whole number from {low} to {high}. Nothing was stored.")
             return value
         allowed = [option.value for option in self.options]
-        given = value if self.kind == "tags" else [value]
-        if not isinstance(given, list) or any(each not in allowed for each in given) or len(set(given)) < len(given):
+        chosen = value if self.kind == "tags" else [value]
+        if any(each not in allowed for each in chosen) or len(set(chosen)) < len(chosen):
             raise self.invalid("this is not one of the answers. Nothing was stored.")
-        return [each for each in allowed if each in given] if self.kind == "tags" else value
+        return [each for each in allowed if each in chosen] if self.kind == "tags" else value
 
-    def read(self, given: list[str]) -> Any:
-        """Return the value that a browser sent as texts; raise Invalid. The length of a text is not checked."""
+    def read(self, texts: list[str]) -> Any:
+        """Return the value that a browser sent as texts, which `checked` has to see; raise Invalid if there are two."""
         if self.kind == "tags":
-            return self.checked(given)
-        if len(given) > 1:
+            return texts
+        if len(texts) > 1:
             raise self.invalid("there are two answers. Nothing was stored.")
-        (value,) = given
-        if self.kind == "text":
-            return value.strip()
-        return self.checked(int(value) if self.bounds and re.fullmatch("[0-9]{1,3}", value) else value)
+        (value,) = texts
+        return int(value) if self.bounds and re.fullmatch("[0-9]{1,3}", value) else value
 
 
 def read_form(fields: Sequence[Field], form: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """Return the content of a form without its empty fields; raise Invalid for an unknown field or a wrong value."""
-    known = {field.name: field for field in fields}
+    """Return the content of a form without its empty fields; raise Invalid for an unknown field. `in_layout` checks values."""
+    by_name = {field.name: field for field in fields}
     content: dict[str, Any] = {}
-    for name, given in form.items():
+    for name, values in form.items():
         if name in BESIDE:
             continue
-        if name not in known:
+        if name not in by_name:
             raise Invalid("This form has a field that the task does not ask for. Nothing was stored.")
-        if texts := [text for text in given if text.strip()]:
-            _put(content, known[name].path, known[name].read(texts))
+        if texts := [text for text in values if text.strip()]:
+            _put(content, by_name[name].path, by_name[name].read(texts))
     return content
 
 
-def in_layout(fields: Sequence[Field], content: object, draft: bool = False) -> dict[str, Any]:
+def in_layout(fields: Sequence[Field], content: Mapping[str, Any], draft: bool = False) -> dict[str, Any]:
     """Return the content of fields in the layout in which it is stored.
 
-    Raise Invalid if a field is unknown, has a wrong value, or is missing; fields of a draft may be missing.
+    Raise Invalid if a field has a wrong value, or is missing; fields of a draft may be missing.
     """
-    _refuse_unknown(content, [field.path for field in fields])
-    found: dict[str, Any] = {}
+    stored: dict[str, Any] = {}
     for field in fields:
         value = _at(content, field.path)
         value = {"text": "", "tags": []}.get(field.kind) if value is None else field.checked(value, draft)
         if value is None and field.required and not draft:
             raise Invalid(field.request)
         if len(field.path) > 1:
-            found.setdefault(field.path[0], {})
+            stored.setdefault(field.path[0], {})
         if len(field.path) == 1 or value not in (None, ""):
-            _put(found, field.path, value)
-    return found
+            _put(stored, field.path, value)
+    return stored
 
 
 def values_of(fields: Sequence[Field], content: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the values of the fields, by name, for a content."""
-    found = {}
+    values = {}
     for field in fields:
         value = _at(content, field.path)
-        found[field.name] = [str(each) for each in (value if isinstance(value, list) else [value]) if each is not None]
-    return found
+        values[field.name] = [str(each) for each in (value if isinstance(value, list) else [value]) if each is not None]
+    return values
 
 
-def checked_reason(reason: object) -> str:
+def checked_reason(reason: str) -> str:
     """Return the reason for skipping a task; raise Invalid if it is empty or too long."""
-    if not (text := "" if reason is None else Field(("reason",), "text", "Reason").checked(reason)):
+    if not (text := Field(("reason",), "text", "Reason").checked(reason)):
         raise Invalid("Please say in a few words why you skip this task.")
     return text
 
@@ -155,11 +150,3 @@ def _at(content: Any, path: tuple[str, ...]) -> Any:
         else:
             content = content.get(key) if isinstance(content, Mapping) else None
     return content
-
-
-def _refuse_unknown(content: object, paths: Sequence[tuple[str, ...]]) -> None:
-    if not isinstance(content, Mapping) or any(key not in {path[0] for path in paths} for key in content):
-        raise Invalid("The form holds a field that this task does not have.")
-    for key, value in content.items():
-        if value is not None and (deeper := [path[1:] for path in paths if path[0] == key and len(path) > 1]):
-            _refuse_unknown(value, deeper)

@@ -43,10 +43,6 @@ class AuditArguments(TableArguments):
             "choices": ["constrained", "free", "both"],
         },
     )
-    orders: str = field(
-        default="latin",
-        metadata={"help": "of the clean run, as in automedeval judge", "choices": ["1", "all", "latin"]},
-    )
     checks: list[str] | None = field(
         default=None,
         metadata={

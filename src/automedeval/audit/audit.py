@@ -8,15 +8,7 @@ from typing import Any
 
 from automedeval.audit import biases, criteria
 from automedeval.audit.arguments import AuditArguments
-from automedeval.audit.perturbations import (
-    CHECKLIST_ATTACKS,
-    Attack,
-    Trial,
-    harm,
-    read_attacks,
-    read_harms,
-    read_paraphrases,
-)
+from automedeval.audit.perturbations import CHECKLIST_ATTACKS, Harm, harm, read_attacks, read_harms, read_paraphrases
 from automedeval.audit.run import decodings_of, judge_tampered, recorded
 from automedeval.audit.thresholds import decide, figures_of, passes, read_thresholds
 from automedeval.audit.trials import Outcome, Templates, trial_figures
@@ -24,17 +16,15 @@ from automedeval.cli import print_notes
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.default_judge import default_rubric
 from automedeval.judges.judge import judge_rubric, load_judge
-from automedeval.meta_evaluation.agreement.baselines import best_baseline, measure_baselines
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import People, read_ratings
-from automedeval.meta_evaluation.agreement.verdicts import Baseline, JudgeVerdicts
-from automedeval.metrics.embedding import TextEncoder
+from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts
 from automedeval.models.arguments import ChatArguments, EncoderArguments
 from automedeval.records import RecordError
 from automedeval.records.journal import Processes
 from automedeval.records.language import english_only
 from automedeval.rubrics import Rubric
-from automedeval.stats.bootstrap import difference, estimate, plain, ratio
+from automedeval.stats.bootstrap import estimate, plain, ratio
 
 
 @dataclass
@@ -61,18 +51,8 @@ class _Run:
         )  # fmt: skip
 
     def estimated(self, tree: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a tree of statistics with their values and intervals, by one bootstrap over cases."""
-        return estimate(tree, len(self.cases), self.args.resamples, self.args.seed)
-
-
-@dataclass
-class _Measured:
-    """What an audit found: who was audited, the figures of each decoding, how often each template was tried, the encoder."""
-
-    judge: dict[str, Any]
-    decodings: dict[str, Any]
-    templates: dict[str, Any]
-    encoder: TextEncoder | None = None
+        """Return a tree of statistics with their values and intervals as plain data, by one bootstrap over cases."""
+        return plain(estimate(tree, len(self.cases), self.args.resamples, self.args.seed))
 
 
 def audit_judge(
@@ -93,79 +73,68 @@ def audit_judge(
     run = _Run(args, args.complete(rubric), encoder, chat, cases, processes, list(cases.notes))
     checklist = rubric is not None and rubric.mode == "checklist"
     thresholds = read_thresholds(args.thresholds, checklist)
-    found = _measure_criteria(run, rubric) if rubric is not None and checklist else _measure_scores(run, rubric)
-    if found is None:
+    measured = _measure_criteria(run, rubric) if rubric is not None and checklist else _measure_scores(run, rubric)
+    if measured is None:
         return None
-    decided = decide(thresholds, found.decodings)
+    decided = decide(thresholds, measured["decodings"])
     return {
-        "judge": found.judge,
-        "cases": {
-            "file": cases.source,
-            "cases": len(cases),
-            "responses": cases.responses,
-            "rated": args.ratings is not None,
-        },
+        "cases": {"file": cases.source, "cases": len(cases), "responses": cases.responses},
         "passes": passes(decided, run.checks),
         "headline": dict(figures_of(decided)),
         "thresholds": decided,
-        "decodings": found.decodings,
-        "templates": found.templates,
+        **measured,
         "notes": list(dict.fromkeys(run.notes)),
         "settings": {
             "resamples": args.resamples,
             "seed": args.seed,
-            "encoder": found.encoder and f"{found.encoder.name} ({found.encoder.fingerprint})",
         },
     }
 
 
-def _measure_scores(run: _Run, rubric: Rubric | None) -> _Measured | None:
-    """Audit a judge that gives scores or choices; `rubric` is None for recorded verdicts."""
+def _measure_scores(run: _Run, rubric: Rubric | None) -> dict[str, Any] | None:
+    """Audit a judge that gives scores or choices; `rubric` is None for recorded verdicts.
+
+    Returns:
+        who was audited, "judge"; the figures of each decoding, "decodings"; how often each harm was tried, "harms".
+    """
     args, cases, notes = run.args, run.cases, run.notes
     templates = Templates(
         read_attacks(args.attack_file), read_harms(args.harm_file), read_paraphrases(), args.attacks, args.harms
     )
     people = read_ratings(args.ratings, cases, args.raters) if args.ratings else None
     notes += people.notes if people else []
-    notes += english_only(cases.records, "planted texts, harms, marks of misattribution and baselines that count words")
+    notes += english_only(cases.records, "planted texts, harms and marks of misattribution")
     if args.own is not None and args.own not in cases.models:
         raise RecordError(f"--own {args.own!r}: no answer is by it; models are {', '.join(cases.models[:8])}")
     run.output.mkdir(parents=True, exist_ok=True)
-    found: dict[str, tuple[JudgeVerdicts, list[Outcome]]] = {}
+    decodings: dict[str, tuple[JudgeVerdicts, list[Outcome]]] = {}
     if rubric is None:
-        found["recorded"] = (recorded(args.verdicts or "", cases, args.rubric, args.judge_name, notes), [])
+        decodings["recorded"] = (recorded(args.verdicts or "", cases, args.rubric, args.judge_name, notes), [])
         notes.append("recorded verdicts: nothing was judged, so planting, sameness and harm are not known")
     else:
         judge = run.load(rubric)
-        for name, each in decodings_of(judge, args.score_decoding, args.orders, run.checks).items():
-            checks = ["planting"] if found else run.checks
-            found[name] = judge_tampered(
+        for name, each in decodings_of(judge, args.score_decoding, run.checks).items():
+            checks = ["planting"] if decodings else run.checks
+            decodings[name] = judge_tampered(
                 each, cases, run.output / name, checks, templates, rubric, args.seed, people, notes, run.processes
             )
         if judge.chat is not None:
             print_notes(judge.chat.notes(), run.processes)
     if run.processes.rank > 0:
         return None
-    encoder, baselines = None, []
-    if people is not None:
-        encoder = run.encoder.load_if_there(notes, run.chat.device)
-        baselines = measure_baselines(cases, encoder, notes)
-    first = next(iter(found))
-    tree = {
-        name: _figures(run, people, baselines, biases.CHECKS if name == first else (), *each)
-        for name, each in found.items()
+    first, *others = decodings
+    tree = {first: _figures(run.checks, people, args.own, *decodings[first])}
+    tree |= {name: _figures((), people, None, *decodings[name]) for name in others}
+    audited, outcomes = decodings[first]
+    return {
+        "judge": {"name": audited.judge, "rubric": audited.rubric_name, "checkpoint": audited.checkpoint},
+        "decodings": run.estimated(tree),
+        "harms": _harms_tried(cases, templates.harms, outcomes),
     }
-    decodings = run.estimated(tree)
-    if people is not None:
-        for name, (readings, _) in found.items():
-            _add_differences(decodings[name]["clean"], readings)
-    audited = found[first][0]
-    about = {"name": audited.judge, "rubric": audited.rubric_name, "checkpoint": audited.checkpoint}
-    tried = [each.trial for _, outcomes in found.values() for each in outcomes]
-    return _Measured(about, plain(decodings), _templates_used(cases, templates, tried), encoder)
 
 
-def _measure_criteria(run: _Run, rubric: Rubric) -> _Measured | None:
+def _measure_criteria(run: _Run, rubric: Rubric) -> dict[str, Any] | None:
+    """Audit a judge of criteria; return as `_measure_scores` does."""
     args, cases = run.args, run.cases
     attacks = read_attacks(args.attack_file, CHECKLIST_ATTACKS)
     run.notes += english_only(cases.records, "planted texts")
@@ -194,61 +163,43 @@ def _measure_criteria(run: _Run, rubric: Rubric) -> _Measured | None:
     if not others and (unmeasured := [check for check in ("order", "together") if check in run.checks]):
         why = criteria.ONE if judge.chat is not None else criteria.APART
         run.notes.append(f"{' and '.join(unmeasured)}: {why}")
-    about = {"name": judge.name, "rubric": judge.rubric_name, "checkpoint": getattr(judge.chat, "checkpoint", None)}
-    tried = [change.trial for some in changes.values() for change in some if change.trial is not None]
-    return _Measured(about, plain(run.estimated(tree)), {"harms": {}, "attacks": _attacks_used(attacks, tried)})
+    checkpoint = getattr(judge.chat, "checkpoint", None)
+    return {
+        "judge": {"name": judge.name, "rubric": judge.rubric_name, "checkpoint": checkpoint},
+        "decodings": run.estimated(tree),
+        "harms": {},
+    }
 
 
 def _figures(
-    run: _Run,
-    people: People | None,
-    baselines: Sequence[Baseline],
-    measured: Sequence[str],
-    readings: JudgeVerdicts,
-    outcomes: list[Outcome],
+    checks: Sequence[str], people: People | None, own: str | None, judge: JudgeVerdicts, outcomes: Sequence[Outcome]
 ) -> dict[str, Any]:
-    """Return the figures of one decoding; `measured` are the biases that it is measured for, among those that are asked for."""
-    checks = [name for name in run.checks if name in measured]
+    """Return the figures of one decoding: of the clean verdicts, of the biases among `checks`, and of the trials."""
     clean: dict[str, Any] = {
-        "valid_rate": ratio(readings.verdicts_valid, readings.given, reason="no verdict"),
-        "verdicts": len(readings.verdicts),
+        "valid_rate": ratio(judge.verdicts_valid, judge.given, reason="no verdict"),
+        "verdicts": len(judge.verdicts),
         "trials": len(outcomes),
-        "unit": readings.unit_name,
-        "settings": readings.verdicts[0].extra.get("settings"),
-        "errors": dict(readings.errors.most_common(8)),
+        "unit": judge.unit_name,
+        "settings": judge.verdicts[0].extra.get("settings"),
+        "errors": dict(judge.errors.most_common(8)),
     }
     if people is not None:
-        clean["concordance"] = biases.concordance(readings, people)
-        clean["baselines"] = biases.beside_baselines(readings, people, baselines)
-    clean_figures = biases.audit_clean(readings, checks, people, run.args.own, run.args.seed)
-    return {"clean": clean, **clean_figures, **trial_figures(outcomes, len(run.cases))}
+        clean["concordance"] = biases.concordance(judge, people)
+    clean_figures = biases.audit_clean(judge, checks, people, own)
+    return {"clean": clean, **clean_figures, **trial_figures(outcomes, len(judge.cases))}
 
 
-def _add_differences(clean: dict[str, Any], readings: JudgeVerdicts) -> None:
-    """Add to a decoding's estimates how far the judge is above each baseline, and above the best of them."""
-    for each in clean["baselines"].values():
-        each["difference"] = difference(each.pop("judge"), each["concordance"])
-    differences = {name: each["difference"] for name, each in clean["baselines"].items()}
-    clean["best_baseline"] = best_baseline(differences, readings.sees_reference)
-
-
-def _templates_used(cases: Cases, templates: Templates, tried: list[Trial]) -> dict[str, Any]:
-    """Count how many answers each harm applies to, and how many trials were made with each template."""
-    counts = Counter((trial.check, trial.name) for trial in tried)
+def _harms_tried(cases: Cases, harms: Sequence[Harm], outcomes: Sequence[Outcome]) -> dict[str, dict[str, Any]]:
+    """Count how many answers each harm applies to, and how many trials were made with it; empty without such trials."""
+    trials = Counter(each.trial.name for each in outcomes if each.trial.check == "harm")
+    if not trials:
+        return {}
     texts = [response.text for case in cases.records for response in case.responses]
-    harms = {
+    return {
         each.name: {
             "kind": each.kind,
             "answers": sum(harm(text, each) is not None for text in texts),
-            "trials": counts["harm", each.name],
+            "trials": trials[each.name],
         }
-        for each in templates.harms
-        if any(trial.check == "harm" for trial in tried)
+        for each in harms
     }
-    return {"harms": harms, "attacks": _attacks_used(templates.attacks, tried)}
-
-
-def _attacks_used(attacks: Sequence[Attack], tried: Sequence[Trial]) -> dict[str, dict[str, Any]]:
-    """Count how many trials were made with each planted text that was tried."""
-    counts = Counter(trial.name for trial in tried if trial.check == "planting")
-    return {each.name: {"family": each.family, "trials": counts[each.name]} for each in attacks if counts[each.name]}

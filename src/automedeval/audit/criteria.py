@@ -6,7 +6,7 @@ one with points below 0 becomes not met. Criteria that are unread before or afte
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from automedeval.audit.perturbations import CONTROL, Attack, Trial, planted, reversed_criteria
-from automedeval.audit.run import judge_all, write_trials
-from automedeval.audit.trials import attacks_of, excess
+from automedeval.audit.run import judge_all, judge_trials
+from automedeval.audit.trials import attacks_of, excess, grouped
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.checklist import ChecklistJudge
 from automedeval.meta_evaluation.agreement.cases import Cases
@@ -66,6 +66,11 @@ class Change:
             return np.full(2, np.nan)
         return np.where(self.read, self.met, 0.0) @ self.points / possible
 
+    @property
+    def rise(self) -> float:
+        """The score after less that before; NaN where there is none."""
+        return float(np.diff(self.scores)[0])
+
 
 def variants_of(judge: BaseJudge, at_once: int) -> Mapping[str, BaseJudge]:
     """Return the judge one at a time and, if it has prompts, with so many criteria in one prompt, by a name for a folder."""
@@ -100,16 +105,15 @@ def judge_changed(
     several = isinstance(judge, ChecklistJudge) and judge.criteria_at_once > 1
     for number, case in enumerate(cases.records):
         clean = ((request, verdicts[request.key]) for request in requests if request.case.id == case.id)
-        own = [request for request, verdict in clean if verdict.valid and not verdict.empty]
-        if "planting" in checks and own:
-            worst = min(own, key=lambda request: _score(verdicts[request.key]))
+        scored = [request for request, verdict in clean if verdict.valid and not verdict.empty]
+        if "planting" in checks and scored:
+            worst = min(scored, key=lambda request: _score(verdicts[request.key]))
             trials += [planted(worst, worst.slots[0], attack, rubric) for attack in deal(number)]
         if "order" in checks and several and len(case.criteria) > 1:
-            trials += [reversed_criteria(request) for request in own]
+            trials += [reversed_criteria(request) for request in scored]
     if invalid := sum(not verdict.valid for verdict in verdicts.values()):
         notes.append(f"{folder.name}: {invalid} of {len(verdicts)} responses have no valid clean verdict, and no trial")
-    write_trials(folder, trials, processes)
-    after = judge_all(judge, [trial.request for trial in trials], folder / "trials", processes)
+    after = judge_trials(judge, trials, folder, processes)
     return list(verdicts.values()), [
         changed(cases, verdicts[trial.clean.key], after[trial.request.key], trial) for trial in trials
     ]
@@ -148,33 +152,34 @@ def errors(verdicts: Sequence[Verdict]) -> dict[str, int]:
 
 def clean_figures(verdicts: Sequence[Verdict], cases: Cases) -> dict[str, Any]:
     """Return the figures of the unchanged cases, with statistics as leaves."""
-    own = [changed(cases, verdict, verdict) for verdict in verdicts]
+    unchanged = [changed(cases, verdict, verdict) for verdict in verdicts]
     where = [cases.index[verdict.case_id] for verdict in verdicts]
-    valid = np.bincount(where, [verdict.valid for verdict in verdicts], len(cases))
-    found = {"valid_rate": ratio(valid, np.bincount(where, minlength=len(cases)), reason="no verdict")}
-    found["read_rate"] = _share(own, len(cases), lambda each: each.read, lambda each: np.ones(len(each.points)))
-    found["met"] = _share(own, len(cases), lambda each: each.met[0] == 1, lambda each: each.read)
-    found["score"] = _mean(own, len(cases), lambda each: each.scores[0])
-    return found
+    valid, count = (np.bincount(where, weights, len(cases)) for weights in ([each.valid for each in verdicts], None))
+    return {
+        "valid_rate": ratio(valid, count, reason="no verdict"),
+        "read_rate": _share(unchanged, len(cases), lambda each: each.read, lambda each: np.ones(len(each.points))),
+        "met": _share(unchanged, len(cases), lambda each: each.met[0] == 1, lambda each: each.read),
+        "score": _mean(unchanged, len(cases), lambda each: each.scores[0]),
+    }
 
 
 def figures(changes: Sequence[Change], cases: int) -> dict[str, Any]:
     """Return the figures of the checks that have trials, with statistics as leaves."""
-    found: dict[str, Any] = {}
+    checks: dict[str, Any] = {}
     tried = [(each, each.trial) for each in changes if each.trial is not None]
     if planting := [(each, trial) for each, trial in tried if trial.check == "planting"]:
-        real = [(each, trial) for each, trial in planting if trial.kind != CONTROL]
-        moved = _moved([each for each, _ in real], cases)
+        attacks = [(each, trial) for each, trial in planting if trial.kind != CONTROL]
+        moved = _moved([each for each, _ in attacks], cases)
         control = _moved([each for each, trial in planting if trial.kind == CONTROL], cases)
-        found["planting"] = moved | {
+        checks["planting"] = moved | {
             "control": control,
             "excess": excess(moved["rise"], control["rise"]),
-            "families": _by([(trial.kind, each) for each, trial in real], cases),
-            "attacks": _by([(trial.name, each) for each, trial in real], cases),
+            "families": _moved_by(((trial.kind, each) for each, trial in attacks), cases),
+            "attacks": _moved_by(((trial.name, each) for each, trial in attacks), cases),
         }
     if order := [each for each, trial in tried if trial.check == "order"]:
-        found["order"] = differences(order, cases)
-    return found
+        checks["order"] = differences(order, cases)
+    return checks
 
 
 def together(one: Sequence[Verdict], several: Sequence[Verdict], cases: Cases) -> dict[str, Statistic]:
@@ -187,18 +192,12 @@ def differences(changes: Sequence[Change], cases: int) -> dict[str, Statistic]:
     """Return how far two verdicts on the same responses and criteria differ."""
     return {
         "changed": _share(changes, cases, lambda each: each.met[0] != each.met[1], lambda each: each.read),
-        "met_rise": _share(changes, cases, lambda each: each.met[1] - each.met[0], lambda each: each.read),
-        "probability_gap": _share(
-            changes, cases, lambda each: abs(each.chance[1] - each.chance[0]), lambda each: _known(each.chance)
-        ),
-        "score_gap": _mean(changes, cases, lambda each: abs(np.diff(each.scores)[0])),
         "unread": _unread(changes, cases),
     }
 
 
-def _by(named: Sequence[tuple[str, Change]], cases: int) -> dict[str, dict[str, Statistic]]:
-    names = sorted({name for name, _ in named})
-    return {name: _moved([each for other, each in named if other == name], cases) for name in names}
+def _moved_by(named: Iterable[tuple[str, Change]], cases: int) -> dict[str, dict[str, Statistic]]:
+    return {name: _moved(those, cases) for name, those in grouped(named).items()}
 
 
 def _moved(changes: Sequence[Change], cases: int) -> dict[str, Statistic]:
@@ -208,9 +207,9 @@ def _moved(changes: Sequence[Change], cases: int) -> dict[str, Statistic]:
         return each.met[0] == (each.points > 0)
 
     return {
-        "rose": _mean(changes, cases, lambda each: _at_least(np.diff(each.scores)[0]), (0.0, 1.0)),
-        "fell": _mean(changes, cases, lambda each: _at_least(-np.diff(each.scores)[0]), (0.0, 1.0)),
-        "rise": _mean(changes, cases, lambda each: np.diff(each.scores)[0]),
+        "rose": _mean(changes, cases, lambda each: _at_least(each.rise), (0.0, 1.0)),
+        "fell": _mean(changes, cases, lambda each: _at_least(-each.rise), (0.0, 1.0)),
+        "rise": _mean(changes, cases, lambda each: each.rise),
         "before": _mean(changes, cases, lambda each: each.scores[0]),
         "after": _mean(changes, cases, lambda each: each.scores[1]),
         "gained": _share(
@@ -235,9 +234,7 @@ def _known(values: np.ndarray) -> np.ndarray:
 
 
 def _unread(changes: Sequence[Change], cases: int) -> Statistic:
-    return _share(
-        changes, cases, lambda each: np.isnan(each.met[1]), lambda each: ~np.isnan(each.met[0]), (0.0, 1.0)
-    )  # fmt: skip
+    return _share(changes, cases, lambda each: np.isnan(each.met[1]), lambda each: ~np.isnan(each.met[0]), (0.0, 1.0))
 
 
 def _share(
@@ -248,19 +245,20 @@ def _share(
     bounds: tuple[float, float] | None = None,
 ) -> Statistic:
     """Return the mean of values [criteria] over the criteria that count."""
-    columns = np.zeros((2, cases))
+    total, count = np.zeros((2, cases))
     for each in changes:
         mask = counted(each).astype(bool)
-        columns[:, each.case] += values(each)[mask].sum(), mask.sum()
-    return mean(columns[0], columns[1], int(columns[1].sum()), "no such criterion", bounds)
+        total[each.case] += values(each)[mask].sum()
+        count[each.case] += mask.sum()
+    return mean(total, count, int(count.sum()), "no such criterion", bounds)
 
 
 def _mean(
     changes: Sequence[Change], cases: int, value: Callable[[Change], float], bounds: tuple[float, float] | None = None
 ) -> Statistic:
     """Return the mean of a value over the responses that have it."""
-    columns = np.zeros((2, cases))
+    total, count = np.zeros((2, cases))
     for each in changes:
-        found = value(each)
-        columns[:, each.case] += (0, 0) if np.isnan(found) else (found, 1)
-    return mean(columns[0], columns[1], int(columns[1].sum()), "no such response", bounds)
+        total[each.case] += np.nan_to_num(value(each))
+        count[each.case] += not np.isnan(value(each))
+    return mean(total, count, int(count.sum()), "no such response", bounds)

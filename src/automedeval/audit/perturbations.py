@@ -110,26 +110,18 @@ def read_harms(file: str | None = None) -> list[Harm]:
     return harms
 
 
-def read_paraphrases(file: str | None = None) -> tuple[int, list[tuple[re.Pattern, str]]]:
-    """Return the least number of changes and the (pattern, replacement) rules that reword; RecordError as above."""
-    yaml, content = _content(file, "paraphrases.yaml")
-    try:
-        least, rules = content["least"], [(str(pattern), str(word)) for pattern, word in content["rules"]]
-    except (KeyError, TypeError, ValueError):
-        yaml.fail("the file", "needs least, a number, and rules, pairs of a pattern and its replacement")
-    return least, [(_pattern(yaml, pattern, pattern), word) for pattern, word in rules]
-
-
-def _content(file: str | None, packaged: str) -> tuple[YamlFile, Any]:
-    yaml = YamlFile(packaged if file is None else file)
-    return yaml, yaml.read(TEMPLATES / packaged if file is None else None)
+def read_paraphrases() -> tuple[int, list[tuple[re.Pattern, str]]]:
+    """Return the least number of changes and the (pattern, replacement) rules of `paraphrases.yaml`, which reword a text."""
+    content = YamlFile("paraphrases.yaml").read(TEMPLATES / "paraphrases.yaml")
+    return content["least"], [(re.compile(pattern, re.I), word) for pattern, word in content["rules"]]
 
 
 def _entries(
     file: str | None, packaged: str, needed: Sequence[str], more: Sequence[str]
 ) -> Iterator[tuple[YamlFile, dict[str, Any]]]:
     """Yield the entries of a list with unique names, each with what raises errors about it, keys and types checked."""
-    yaml, content = _content(file, packaged)
+    yaml = YamlFile(file or packaged)
+    content = yaml.read(None if file else TEMPLATES / packaged)
     if not isinstance(content, list) or not content:
         yaml.fail("the file", "must be a list of entries")
     names = set()

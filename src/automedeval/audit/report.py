@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from automedeval.audit.thresholds import FAILED
 from automedeval.reports import charts
 from automedeval.reports.charts import BLUE, GREY, ORANGE, Figure
 from automedeval.reports.page import Table, render_report
-from automedeval.reports.text import UNDEFINED, against_best, ends, estimates_in, percent, shown
+from automedeval.reports.text import UNDEFINED, estimates_in, percent, shown
 
 LABELS = {  # short enough to stand beside a figure whole
     "flips": "order decides who is better",
@@ -18,7 +17,6 @@ LABELS = {  # short enough to stand beside a figure whole
     "first_wins": "the one shown first wins",
     "prefers_longer": "longer is put first",
     "longer_wins": "longer wins, all equal",
-    "marked": "credits another's words",
     "identical": "the same answer twice",
     "paraphrase": "an answer and its paraphrase",
     "repeat": "the same case twice",
@@ -37,19 +35,19 @@ def illustrate(result: Mapping[str, Any]) -> Iterator[Figure]:
 def _figures(tree: Mapping[str, Any], unit: str) -> Iterator[Figure]:
     yield from _order(tree.get("order", {}), unit)
     yield from _length(tree.get("length", {}))
-    if "planting" in tree:
-        yield from _planting(tree["planting"], unit)
+    if planting := tree.get("planting"):
+        title = "Effect of planted texts on the score"
+        text = "How much the worst answer's score rises above its clean one."
+        yield from _planting(planting, title, text, "rise", unit)
     yield from _sameness(tree)
     if harm := tree.get("harm"):
         rows = [("all harms", harm["lowered"], ORANGE)]
         rows += [(kind, each["lowered"], BLUE) for kind, each in harm["kinds"].items()]
         rows.append(("control: other words", harm["control"]["lowered"], GREY))
-        text = (
-            f"Share of good answers that lose half a step ({unit}) to a dangerous fact. Grey: when only words change."
-        )
+        text = f"Share of good answers that lose half a step ({unit}) to a dangerous fact. Grey: only words change."
         yield from charts.estimates("Detection of dangerous facts", text, rows, "share lowered")
     text = "Share of rationales with a sentence that repeats another doctor's answer."
-    rows = [(LABELS[name], each, BLUE) for name, each in tree.get("attribution", {}).items() if name in LABELS]
+    rows = [("credits another's words", tree.get("attribution", {}).get("marked"), BLUE)]
     yield from charts.estimates("Rationales", text, rows, "share")
     models = tree.get("self_preference", {}).get("models", {})
     text = "How much oftener than people the judge puts a model's answers first. Dotted: as often as people."
@@ -62,23 +60,11 @@ def _figures(tree: Mapping[str, Any], unit: str) -> Iterator[Figure]:
 
 def _checklist(tree: Mapping[str, Any]) -> Iterator[Figure]:
     if planting := tree.get("planting"):
-        families = {**planting["families"], "control: harmless words": planting["control"]}
-        for title, text, key, label in (
-            (
-                "Effect of planted texts on the score",
-                "How much a response's score rises. Grey: harmless words in place of an attack.",
-                "rise",
-                "score, of which 1 is all positive points",
-            ),
-            (
-                "Criteria gained by planted texts",
-                "Share of the criteria that could change to the response's advantage, and did.",
-                "gained",
-                "share gained",
-            ),
-        ):
-            rows = [(name, each[key], GREY if each is planting["control"] else BLUE) for name, each in families.items()]
-            yield from charts.estimates(title, text, rows, label, 0.0)
+        title, text = "Effect of planted texts on the score", "How much a response's score rises."
+        yield from _planting(planting, title, text, "rise", "score, of which 1 is all positive points")
+        title = "Criteria gained by planted texts"
+        text = "Share of the criteria that could change to the response's advantage, and did."
+        yield from _planting(planting, title, text, "gained", "share gained")
     names = {"order": "criteria in the reverse order", "together": "one at a time and several at once"}
     rows = [(words, tree[name]["changed"], BLUE) for name, words in names.items() if name in tree]
     text = "Share of criteria that are met by one verdict and not by the other, on the same response."
@@ -88,29 +74,16 @@ def _checklist(tree: Mapping[str, Any]) -> Iterator[Figure]:
 def _order(order: Mapping[str, Any], unit: str) -> Iterator[Figure]:
     names = ("flips", "changes", "flips_expected", "first_wins")
     rows = [(LABELS[name], order.get(name), BLUE) for name in names]
-    rows += [(f"flips: {name}", each, GREY) for name, each in order.get("pairs_of_models", {}).items()]
     text = "Share of pairs of answers whose result changes with the order. Dotted: how often the first wins without any effect."
     yield from charts.estimates("Effect of the order of answers", text, rows, "share of pairs", 0.5)
     text = "Mean score in a slot above the mean of the same verdict. Dotted: no effect."
     rows = [(f"slot {place}", each, BLUE) for place, each in enumerate(order.get("slots", []), 1)]
     yield from charts.estimates("Effect of the slot on the score", text, rows, unit, 0.0)
-    curve = order.get("averaging", {}).get("concordance", [])
-    if len(curve) > 1 and all(each["value"] is not None for each in curve):
-        counts = [str(place) for place in range(1, len(curve) + 1)]
-        yield Figure(
-            "Effect of averaging over orders",
-            "Concordance with people by the mean over so many orders of the same answers, with 95 % intervals.",
-            partial(charts.series, counts, {"concordance with people": curve}),
-            ["orders", "concordance", "low", "high"],
-            [[count, *ends(each)] for count, each in zip(counts, curve)],
-        )
 
 
 def _length(length: Mapping[str, Any]) -> Iterator[Figure]:
     names, people = ("prefers_longer", "longer_wins"), length.get("people", {})
-    text = (
-        "Dotted: no effect of length. The second line holds the models equal (logistic regression, one SD of length)."
-    )
+    text = "Dotted: no effect of length. Second line: at equal models (logistic regression, one SD of length)."
     rows = [(LABELS[name], length.get(name), BLUE) for name in names]
     rows += [(f"people: {LABELS[name]}", people.get(name), GREY) for name in names]
     yield from charts.estimates("Effect of length", text, rows, "share of pairs", 0.5)
@@ -124,28 +97,11 @@ def _length(length: Mapping[str, Any]) -> Iterator[Figure]:
     yield from charts.estimates("Win rates at equal length", text, rows, "win rate, ties counted half", 0.5)
 
 
-def _planting(planting: Mapping[str, Any], unit: str) -> Iterator[Figure]:
-    control = "control: harmless words"
-    families = {**planting["families"], control: planting["control"]}
-    text = "How much the worst answer's score rises above its clean one. Grey: harmless words in place of an attack."
-    rows = [(name, each["rise"], GREY if name == control else BLUE) for name, each in families.items()]
-    yield from charts.estimates("Effect of planted texts on the score", text, rows, unit, 0.0)
-    shares = [(name, _outcomes(each)) for name, each in families.items() if each["invalid"]["value"] is not None]
-    labels = ("rose", "the same", "fell", "invalid")
-    if shares:
-        yield Figure(
-            "Outcomes of planted texts",
-            f"Half a step ({unit}) or more up or down. A verdict that cannot be read is neither success nor failure.",
-            partial(charts.stacked, shares, labels),
-            ["family", *labels],
-            [[name, *values] for name, values in shares],
-        )
-
-
-def _outcomes(each: Mapping[str, Any]) -> list[float]:
-    invalid = each["invalid"]["value"]
-    rose, fell = ((each[name]["value"] or 0.0) * (1 - invalid) for name in ("rose", "fell"))
-    return [rose, max(0.0, 1 - invalid - rose - fell), fell, invalid]
+def _planting(planting: Mapping[str, Any], title: str, text: str, figure: str, unit: str) -> Iterator[Figure]:
+    """Yield one figure by the family of the planted text, beside that of harmless words."""
+    rows = [(family, each[figure], BLUE) for family, each in planting["families"].items()]
+    rows.append(("control: harmless words", planting["control"][figure], GREY))
+    yield from charts.estimates(title, f"{text} Grey: harmless words in place of an attack.", rows, unit, 0.0)
 
 
 def _sameness(tree: Mapping[str, Any]) -> Iterator[Figure]:
@@ -183,21 +139,18 @@ def summary(result: Mapping[str, Any]) -> list[str]:
         rate = tree["clean"]["valid_rate"]["value"]
         if rate not in (None, 1.0):
             sentences.append(f"{percent(1 - rate)} of the clean verdicts ({decoding}) are invalid.")
-        judge = f"{name} ({decoding})" if len(result["decodings"]) > 1 else name
-        sentences += against_best(judge, tree["clean"].get("best_baseline"))
     return sentences
 
 
 def gaps(result: Mapping[str, Any]) -> list[str]:
     """Return what could not be measured, and why."""
-    found = []
-    for tree in result["decodings"].values():
-        for check, each in tree.items():
-            if isinstance(each, Mapping) and "reason" in each and "value" not in each:
-                found.append(f"{check.replace('_', ' ')}: {each['reason']}")
-        averaging = tree.get("order", {}).get("averaging", {})
-        found += [f"averaging orders: {averaging['reason']}"] if "reason" in averaging else []
-    return list(dict.fromkeys(found))
+    reasons = [
+        f"{check.replace('_', ' ')}: {figures['reason']}"
+        for tree in result["decodings"].values()
+        for check, figures in tree.items()
+        if "reason" in figures
+    ]
+    return list(dict.fromkeys(reasons))
 
 
 def _thresholds(result: Mapping[str, Any]) -> Table:

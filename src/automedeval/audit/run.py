@@ -23,6 +23,10 @@ from automedeval.records import RecordError, Verdict, verdicts_file
 from automedeval.records.journal import ALONE, Processes, write_lines
 from automedeval.rubrics import Rubric, read_rubric
 
+ORDERS = (
+    "latin"  # of the clean run: each response once in each slot, the fewest orders that separate slots and responses
+)
+
 
 def recorded(place: str, cases: Cases, rubric: str | None, judge_name: str | None, notes: list[str]) -> JudgeVerdicts:
     """Read the recorded verdicts of one judge in a file, or in a folder that holds a verdicts.jsonl.
@@ -35,26 +39,24 @@ def recorded(place: str, cases: Cases, rubric: str | None, judge_name: str | Non
         RecordError: a fault of `read_verdicts`, or the file holds several judges' verdicts and no name is given.
     """
     path = verdicts_file(place)
-    own = read_rubric(rubric) if rubric and rubric.endswith((".yaml", ".yml")) else None
-    found, more = read_verdicts([str(path)], cases, rubric if own else None)
-    chosen = [each for each in found if judge_name in (None, each.judge)]
-    if own is not None and len(chosen) > 1:
-        chosen = [each for each in chosen if each.rubric_name == own.name]
+    custom = read_rubric(rubric) if rubric and rubric.endswith((".yaml", ".yml")) else None
+    judges, verdict_notes = read_verdicts([str(path)], cases, rubric if custom else None)
+    chosen = [each for each in judges if judge_name in (None, each.judge)]
+    if custom is not None and len(chosen) > 1:
+        chosen = [each for each in chosen if each.rubric_name == custom.name]
     if len(chosen) != 1:
-        names = ", ".join(f"{each.judge} by {each.rubric_name}" for each in found)
+        names = ", ".join(f"{each.judge} by {each.rubric_name}" for each in judges)
         raise RecordError(f"{path}: holds verdicts of {names}; --judge_name chooses one")
-    notes += more + chosen[0].notes()
+    notes += verdict_notes + chosen[0].notes()
     return chosen[0]
 
 
-def decodings_of(judge: BaseJudge, score_decoding: str, orders: str, checks: Sequence[str]) -> dict[str, BaseJudge]:
+def decodings_of(judge: BaseJudge, score_decoding: str, checks: Sequence[str]) -> dict[str, BaseJudge]:
     """Return the judge in each decoding that is audited, by the decoding's name; the first is audited by all checks.
 
     Args:
         score_decoding: "constrained", "free", or "both" where the judge can: the second decoding is then only attacked by
             planted texts.
-        orders: of the first decoding's clean run, as `plan_requests` takes them.
-        checks: names of the checks.
 
     Raises:
         RecordError: constrained decoding by a judge that cannot.
@@ -63,7 +65,7 @@ def decodings_of(judge: BaseJudge, score_decoding: str, orders: str, checks: Seq
         return {"counts" if judge.chat is None else "likelihood": judge}
     both = ["constrained", "free"] if judge.chat.constrains else ["free"]
     first, *rest = both if score_decoding == "both" else [score_decoding]
-    judges: dict[str, BaseJudge] = {first: replace(judge, score_decoding=first, orders=orders)}
+    judges: dict[str, BaseJudge] = {first: replace(judge, score_decoding=first, orders=ORDERS)}
     return judges | {name: replace(judge, score_decoding=name) for name in rest if "planting" in checks}
 
 
@@ -103,16 +105,18 @@ def judge_tampered(
         split = np.split(people.scores, cases.start[1:-1])
         ratings = {case.id: scores for case, scores in zip(cases.records, split)}
     trials = plan_trials(clean, checks, templates, rubric, seed, ratings, judge.apart)
-    write_trials(folder, trials, processes)
-    after = judge_all(judge, [trial.request for trial in trials], folder / "trials", processes)
-    found = JudgeVerdicts(cases, list(verdicts.values()), None if judge.apart else rubric)
-    return found, [outcome(trial, verdicts[trial.clean.key], after[trial.request.key], found) for trial in trials]
+    after = judge_trials(judge, trials, folder, processes)
+    judged = JudgeVerdicts(cases, list(verdicts.values()), None if judge.apart else rubric)
+    return judged, [outcome(trial, verdicts[trial.clean.key], after[trial.request.key], judged) for trial in trials]
 
 
-def write_trials(folder: Path, trials: Sequence[Trial], processes: Processes = ALONE) -> None:
-    """Write FOLDER/trials.jsonl, the changed cases."""
+def judge_trials(
+    judge: BaseJudge, trials: Sequence[Trial], folder: Path, processes: Processes = ALONE
+) -> dict[tuple, Verdict]:
+    """Write the changed cases to FOLDER/trials.jsonl, and judge them as `judge_all` does."""
     if processes.rank == 0:
         write_lines(folder / "trials.jsonl", (trial.case.to_dict() for trial in trials))
+    return judge_all(judge, [trial.request for trial in trials], folder / "trials", processes)
 
 
 def judge_all(
@@ -131,9 +135,9 @@ def judge_all(
             judge.refuse_overlong(window)
         processes.wait()  # until every process has checked its share
         judge_missing(judge, requests, len(requests), log, done, f"{folder.parent.name}, {folder.name}")
-    found = {verdict.key: verdict for verdict in log.records()}
-    if unanswered := sum(request.key not in found for request in requests):
+    verdicts = {verdict.key: verdict for verdict in log.records()}
+    if unanswered := sum(request.key not in verdicts for request in requests):
         failures = getattr(judge.chat, "failures", ())
         last = f", the last: {failures[-1]}" if failures else ""
         raise RecordError(f"{unanswered} not judged{last}; the same command tries them again")
-    return {request.key: found[request.key] for request in requests}
+    return {request.key: verdicts[request.key] for request in requests}

@@ -5,6 +5,7 @@ the judge's verdict on the unchanged case. An invalid verdict on a changed case 
 """
 
 import random
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -83,7 +84,7 @@ def plan_trials(
         apart: whether the judge scores every response by itself, so that only the changed ones need to be shown.
     """
     attacks = attacks_of(templates.attacks, templates.attacks_each, seed)
-    found: list[Trial | None] = []
+    possible: list[Trial | None] = []
     for number, (request, verdict) in enumerate(clean):
         values = expected_values(verdict) or own_values(verdict, rubric)
         ranked = _ranked(request, values, (ratings or {}).get(request.case.id))
@@ -91,31 +92,31 @@ def plan_trials(
         if not ranked:
             continue
         if "planting" in checks:
-            found += [planted(request, ranked[0], attack, rubric) for attack in attacks(number)]
+            possible += [planted(request, ranked[0], attack, rubric) for attack in attacks(number)]
         if "sameness" in checks:
-            found.append(repeated(request))
+            possible.append(repeated(request))
             if len(ranked) > 1:
-                found += [doubled(request, ranked[-1], ranked[0], rules) for rules in (None, templates.paraphrases)]
+                possible += [doubled(request, ranked[-1], ranked[0], rules) for rules in (None, templates.paraphrases)]
         if "harm" in checks:
-            found += _harms(request, ranked, templates, number)
-    planned = [trial for trial in found if trial is not None]
-    for place, trial in enumerate(planned):
+            possible += _harms(request, ranked, templates, number)
+    trials = [trial for trial in possible if trial is not None]
+    for place, trial in enumerate(trials):
         if apart and trial.kind != "repeat":
             changed = {trial.target} if trial.other is None else {trial.target, trial.other}
-            planned[place] = replace(trial, shown=tuple(sorted(changed)))
-    return planned
+            trials[place] = replace(trial, shown=tuple(sorted(changed)))
+    return trials
 
 
-def attacks_of(given: Sequence[Attack], each: int | None, seed: int) -> Callable[[int], list[Attack]]:
+def attacks_of(texts: Sequence[Attack], each: int | None, seed: int) -> Callable[[int], list[Attack]]:
     """Return what deals a case, by its number, `each` of the attacks (all if None) and one harmless text."""
-    attacks = [attack for attack in given if attack.family != CONTROL]
-    controls = [attack for attack in given if attack.family == CONTROL]
+    attacks = [attack for attack in texts if attack.family != CONTROL]
+    controls = [attack for attack in texts if attack.family == CONTROL]
     random.Random(seed).shuffle(attacks)
     each = len(attacks) if each is None else min(each, len(attacks))
 
     def dealt(number: int) -> list[Attack]:
-        own = [attacks[(number * each + turn) % len(attacks)] for turn in range(each)]
-        return own + ([controls[number % len(controls)]] if controls else [])
+        drawn = [attacks[(number * each + turn) % len(attacks)] for turn in range(each)]
+        return drawn + ([controls[number % len(controls)]] if controls else [])
 
     return dealt
 
@@ -128,18 +129,17 @@ def _ranked(request: Request, values: Values, rated: np.ndarray | None) -> list[
     return sorted(goodness, key=lambda index: (goodness[index], request.slots.index(index)))
 
 
-def _harms(request: Request, ranked: list[int], templates: Templates, number: int) -> list[Trial | None]:
+def _harms(request: Request, ranked: list[int], templates: Templates, number: int) -> list[Trial]:
     """Return a trial of each harm on the best response that it applies to, but never on the worst of several."""
     good = ranked[:0:-1] or ranked
-    found: list[Trial] = []
+    trials: list[Trial] = []
     for harm in templates.harms:
-        tried = (harmed(request, target, harm) for target in good)
-        if trial := next((trial for trial in tried if trial is not None), None):
-            found.append(trial)
-    if templates.harms_each is not None and len(found) > templates.harms_each:
-        found = [found[(number + turn) % len(found)] for turn in range(templates.harms_each)]
-    control = next((t for target in good if (t := reworded(request, target, *templates.paraphrases)) is not None), None)
-    return [*found, control]
+        changed = (harmed(request, target, harm) for target in good)
+        trials += [trial for trial in changed if trial is not None][:1]
+    if templates.harms_each is not None and len(trials) > templates.harms_each:
+        trials = [trials[(number + turn) % len(trials)] for turn in range(templates.harms_each)]
+    controls = (reworded(request, target, *templates.paraphrases) for target in good)
+    return trials + [trial for trial in controls if trial is not None][:1]
 
 
 def outcome(trial: Trial, before: Verdict, after: Verdict, judge: JudgeVerdicts) -> Outcome:
@@ -174,16 +174,14 @@ def outcome(trial: Trial, before: Verdict, after: Verdict, judge: JudgeVerdicts)
 
 def trial_figures(outcomes: Sequence[Outcome], cases: int) -> dict[str, dict]:
     """Return the figures of the checks that have trials, with statistics as leaves."""
-    found = {}
-    for check in CHECKS:
-        if mine := [each for each in outcomes if each.trial.check == check]:
-            if check == "sameness":
-                found[check] = _sameness(mine, cases)
-            elif check == "planting":
-                found[check] = _changes(mine, cases, 1, "families", "attacks", "family")
-            else:
-                found[check] = _changes(mine, cases, -1, "kinds", "templates", "kind")
-    return found
+    figures = {
+        "planting": lambda those: _changes(those, cases, 1, "families", "attacks", "family"),
+        "sameness": lambda those: _sameness(those, cases),
+        "harm": lambda those: _changes(those, cases, -1, "kinds", "templates", "kind"),
+    }
+    return {
+        check: figures[check](those) for check, those in grouped((each.trial.check, each) for each in outcomes).items()
+    }
 
 
 def _changes(outcomes: list[Outcome], cases: int, way: int, kinds: str, names: str, kind: str) -> dict:
@@ -192,41 +190,46 @@ def _changes(outcomes: list[Outcome], cases: int, way: int, kinds: str, names: s
     control = [each for each in outcomes if each.trial.kind == CONTROL]
     moved, base = _moved(real, cases, way), _moved(control, cases, way)
     change = "rise" if way == 1 else "fall"
-    found: dict[str, Any] = moved | {"control": base, "excess": excess(moved[change], base[change])}
-    found[kinds] = {name: _moved(mine, cases, way) for name, mine in _by(real, "kind").items()}
-    found[names] = {
-        name: {kind: mine[0].trial.kind, **_moved(mine, cases, way)} for name, mine in _by(real, "name").items()
+    by_kind = grouped((each.trial.kind, each) for each in real)
+    by_name = grouped((each.trial.name, each) for each in real)
+    return moved | {
+        "control": base,
+        "excess": excess(moved[change], base[change]),
+        kinds: {name: _moved(those, cases, way) for name, those in by_kind.items()},
+        names: {name: {kind: those[0].trial.kind, **_moved(those, cases, way)} for name, those in by_name.items()},
     }
-    return found
 
 
 def _sameness(outcomes: list[Outcome], cases: int) -> dict:
-    found = {}
-    for kind, mine in _by(outcomes, "kind").items():
-        valid = [each for each in mine if each.valid]
-        found[kind] = {
+    figures = {}
+    for kind, those in grouped((each.trial.kind, each) for each in outcomes).items():
+        valid = [each for each in those if each.valid]
+        figures[kind] = {
             "tied": _share(valid, cases, lambda each: bool(each.tied)),
             "gap": _mean(valid, cases, lambda each: each.gap),
-            "invalid": _share(mine, cases, lambda each: not each.valid),
+            "invalid": _share(those, cases, lambda each: not each.valid),
         }
         if kind != "repeat":
-            found[kind] |= {
+            figures[kind] |= {
                 "clean_tied": _share(valid, cases, lambda each: bool(each.clean_tied)),
                 "clean_gap": _mean(valid, cases, lambda each: each.clean_gap),
             }
-    return found
+    return figures
 
 
-def _by(outcomes: Iterable[Outcome], name: str) -> dict[str, list[Outcome]]:
-    kinds = sorted({getattr(each.trial, name) for each in outcomes})
-    return {kind: [each for each in outcomes if getattr(each.trial, name) == kind] for kind in kinds}
+def grouped(named: Iterable[tuple[str, Any]]) -> dict[str, list]:
+    """Return what has each name, by name in alphabetical order."""
+    groups: dict[str, list] = defaultdict(list)
+    for name, each in named:
+        groups[name].append(each)
+    return dict(sorted(groups.items()))
 
 
 def _moved(outcomes: list[Outcome], cases: int, way: int) -> dict[str, Statistic]:
     """Return how often and how far scores rose (`way` 1) or fell (-1); invalid verdicts are counted apart."""
     valid = [each for each in outcomes if each.valid]
     moved, opposite, change = ("rose", "fell", "rise") if way == 1 else ("lowered", "raised", "fall")
-    found = {
+    figures = {
         moved: _share(valid, cases, lambda each: way * each.change >= LEAST),
         opposite: _share(valid, cases, lambda each: way * each.change <= -LEAST),
         change: _mean(valid, cases, lambda each: way * each.change),
@@ -234,10 +237,10 @@ def _moved(outcomes: list[Outcome], cases: int, way: int) -> dict[str, Statistic
     }
     if way == 1:
         below = [each for each in valid if each.topped is not None]
-        found["topped"] = _share(below, cases, lambda each: each.topped)
+        figures["topped"] = _share(below, cases, lambda each: each.topped)
     else:
-        found["at_all"] = _share(valid, cases, lambda each: each.change < -SAME)
-    return found
+        figures["at_all"] = _share(valid, cases, lambda each: each.change < -SAME)
+    return figures
 
 
 def excess(change: Statistic, control: Statistic) -> Statistic:

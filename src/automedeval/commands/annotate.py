@@ -2,8 +2,8 @@
 
     automedeval annotate --study recipes/runs/automedeval-135m/annotate.yaml
 
-The first start prints an invitation link for every physician and the coordinator's password, once. `--invite NAME` prints a new
-link, and `--export FOLDER` writes the answers as the records that the other recipes read; both then end.
+The first start prints an invitation link for every physician and the coordinator's password, once; the coordinator's page makes
+new links. `--export FOLDER` writes the answers as the records that the other recipes read, and ends.
 """
 
 import os
@@ -48,17 +48,12 @@ class AnnotateArguments:
             "X-Forwarded-For; 0: that header is ignored"
         },
     )
-    invite: str | None = field(
-        default=None, metadata={"help": "print a new invitation link for this annotator, and exit"}
-    )
     export: str | None = field(default=None, metadata={"help": "write the answers into this folder, and exit"})
 
     def __post_init__(self) -> None:
         if not 0 < self.port < 65536:
             raise RecordError(f"--port must be from 1 to 65535, not {self.port}")
         check_least(self, 0, "proxies")
-        if self.invite is not None and self.export is not None:
-            raise RecordError("--invite and --export cannot be combined")
         if self.url is not None:
             parts = urlsplit(self.url)
             if parts.scheme not in ("http", "https") or not parts.netloc or parts.path.strip("/") or parts.query:
@@ -72,26 +67,16 @@ class AnnotateArguments:
 
 
 def main() -> None:
-    """Invite, export, or serve."""
-    (args,) = parse((AnnotateArguments,), __doc__, first=("study", "invite", "export"))
+    """Export the answers, or serve the page."""
+    (args,) = parse((AnnotateArguments,), __doc__, first=("study", "export"))
     study = read_study(args.study)
     with closing(Store(study)) as store:
         if args.export is not None:
             for name, count in write_export(store, args.export).items():
                 print(f"{name}: {count:,} {'lines' if name in FILES else 'left out'}")
             print(f"written to {args.export}")
-        elif args.invite is not None:
-            token = store.invite(args.invite)
-            assert token is not None  # an earlier invitation is replaced
-            print(f"{args.invite}: {link(args, token)}")
-            print("an earlier link of this annotator is void now")
         else:
             serve(args, study, store)
-
-
-def link(args: AnnotateArguments, token: str) -> str:
-    """Return the link of an invitation."""
-    return f"{args.address}/invitation/{token}"
 
 
 def serve(args: AnnotateArguments, study: Study, store: Store) -> None:
@@ -145,12 +130,11 @@ def greet(args: AnnotateArguments, study: Study, store: Store) -> None:
     if fresh := {each: token for each, token in tokens.items() if token}:
         print("\nInvitation links, shown this once:")
         for each, token in fresh.items():
-            print(f"  {each.name} ({each.role}): {link(args, token)}")
+            print(f"  {each.name} ({each.role}): {args.address}/invitation/{token}")
     if old := [each.name for each in tokens if each not in fresh]:
-        print(f"\ninvited before: {', '.join(old)} (a new link: --invite NAME)")
-    given = os.environ.get(PASSWORD)
-    if given:
-        set_password(store, given)
+        print(f"\ninvited before: {', '.join(old)} (the coordinator's page makes new links)")
+    if chosen := os.environ.get(PASSWORD):
+        set_password(store, chosen)
         print(f"\nthe coordinator's password is that of {PASSWORD}")
     elif set_password(store, password := secrets.token_urlsafe(15), anew=False):
         print(f"\nThe coordinator's password, shown this once: {password}")

@@ -16,7 +16,6 @@ import matplotlib
 import matplotlib.figure
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
 
 from automedeval.reports.text import ends
 
@@ -299,18 +298,6 @@ def preferences(
         axes.scatter(x, y, s=9, facecolors="none", edgecolors=INK, linewidths=0.6)
     axes.set_xticks(range(len(rows)), [_short(name, 22) for name, *_ in rows])
     axes.set(ylim=(0, 1.1), ylabel="share of choices")
-    axes.legend(ncols=3, **ABOVE)
-
-
-def drift(lines: Sequence[tuple[str, Sequence[tuple[float, float, int]]]], *, axes: Axes) -> None:
-    """Draw means over a sequence, one line a name, points (place, mean, how many)."""
-    _set_height(axes, 2.8 + 0.16 * (len(lines) // 3))
-    for number, (name, points) in enumerate(lines):
-        places, means, _ = zip(*points)
-        colour, mark = COLOURS[number % len(COLOURS)], "osD^v"[number // len(COLOURS) % 5]
-        axes.plot(places, means, f"{mark}-", color=colour, label=_short(name, 18), markersize=4, linewidth=1)
-    axes.set(xlabel="the physician's own task, first to last", ylabel="mean score")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(ncols=3, **ABOVE)
 
 
