@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from study.steps import NAMES, Step, StudyError, comma_list, judge_name, output_of, read_yaml
+from study.steps import NAMES, TEMPLATES, Step, StudyError, comma_list, judge_name, read_yaml
 
 # Arguments that name models, as folders, Hub ids or KIND:MODEL.
 MODELS = {
@@ -24,7 +24,6 @@ FILES = {
 }  # fmt: skip
 FOR_PEOPLE = {"report", "compare", "audit", "publish"}  # recipes whose output no step has to read
 NOT_PATHS = {"repo", "base_model", "base_url"}  # of the Hub, or of an endpoint
-TEMPLATES = {"chat_template_path", "tokenizer_template"}  # "none" takes a template back
 OWN = ("src", "recipes", "accelerate_configs", "model_card.md")  # what the repository holds
 PLANS = "plans"  # where a rehearsal puts its plans, with small counts
 
@@ -68,14 +67,14 @@ class Lists(NamedTuple):
     Attributes:
         brings: what the user brings, by path.
         leaves: what each variant leaves: path → what it is.
-        sizes: counts for the estimate.
+        cases: the questions that a teacher judges; a rehearsal makes the counts of the plan smaller in proportion.
         then: what to try when the study has ended, each with its command.
-        listed: the keys of a study that lists its steps, see `Study`; else empty.
+        listed: the keys of a study that lists its steps, see `listed_steps`; else empty.
     """
 
     brings: dict[str, UserFile]
     leaves: dict[str, dict[str, str]]
-    sizes: dict[str, Any]
+    cases: int
     then: dict[str, str]
     listed: dict[str, Any]
 
@@ -93,12 +92,12 @@ def read_lists(folder: Path, root: Path) -> Lists:
     """
     file = folder / "study.yaml"
     content, listing = read_yaml(file), {"of", "place", "steps"}
-    if unknown := content.keys() - {"brings", "leaves", "sizes", "then", *listing}:
+    if unknown := content.keys() - {"brings", "leaves", "cases", "then", *listing}:
         raise StudyError(f"{file}: unknown key {min(unknown)!r}")
     listed = {key: content[key] for key in listing & content.keys()}
     if listed and listing - listed.keys():
         raise StudyError(f"{file}: of, place and steps belong together: {min(listing - listed.keys())} is missing")
-    other = read_lists(root / listed["of"], root) if listed else Lists({}, {}, {}, {}, {})
+    other = read_lists(root / listed["of"], root) if listed else Lists({}, {}, 0, {}, {})
     brings, needed = dict(other.brings), {"what", "get", "stand_in"}
     for path, about in content.get("brings", {}).items():
         if not isinstance(about, dict) or needed - about.keys() or about.keys() - needed - {"of", "hub"}:
@@ -108,28 +107,27 @@ def read_lists(folder: Path, root: Path) -> Lists:
         variant: left if isinstance(left, dict) else dict.fromkeys(left, "")
         for variant, left in content.get("leaves", {}).items()
     }
-    return Lists(brings, leaves, content.get("sizes", other.sizes), content.get("then", {}), listed)
+    return Lists(brings, leaves, content.get("cases", other.cases), content.get("then", {}), listed)
 
 
 def reads(step: Step) -> Iterator[Read]:
     """Yield what a step reads; a data set's split is a file of it."""
-    recipe, arguments = Path(step.recipe).stem, step.arguments
+    arguments = step.arguments
     if "--config_file" in step.launch:
         words = list(step.launch)
         machine = words[words.index("--config_file") + 1]
         yield Read(machine, "--config_file")
         if Path(machine).is_file() and (deepspeed := read_yaml(Path(machine)).get("deepspeed_config")):
             yield Read(deepspeed["deepspeed_config_file"], "deepspeed_config_file")
-    if recipe == "sft":
+    if step.recipe == "sft":
         parts = [(part["path"], part["split"]) for part in arguments.get("datasets", ())]
         parts = parts or [(arguments["dataset_name"], arguments["dataset_train_split"])]
         for path, split in parts:
             yield Read(f"{path}/{split}.parquet", "dataset_name")
-    output, _ = output_of(step)
     for argument, value in arguments.items():
-        if argument not in MODELS | FILES or argument == output or value is None:
+        if argument not in MODELS | FILES or argument == step.output[0] or value is None:
             continue
-        if argument == "judge" and recipe in ("publish", "calibrate"):  # a name in verdicts or reports
+        if argument == "judge" and step.recipe in ("publish", "calibrate"):  # a name in verdicts or reports
             continue
         for entry in value if isinstance(value, list) else [value]:
             if path := _path(argument, str(entry)):
@@ -165,15 +163,14 @@ def _path(argument: str, value: str) -> str | None:
 
 def writes(step: Step) -> list[str]:
     """Return the paths that a step writes."""
-    argument, names = output_of(step)
+    argument, names = step.output
     if argument is None:
         return []
     place = str(step.arguments[argument]).rstrip("/")
     found = [f"{place}/{name}" if name else place for name in names]
-    if Path(step.recipe).stem == "build_dataset":
-        stages = (
-            read_yaml(Path(step.arguments["plan"])).get("stages", {}) if Path(step.arguments["plan"]).is_file() else {}
-        )
+    if step.recipe == "build_dataset":
+        plan = Path(step.arguments["plan"])
+        stages = read_yaml(plan).get("stages", {}) if plan.is_file() else {}
         found += [f"{place}/{split}.parquet" for split in (*stages, "test")]
     return found
 
@@ -191,7 +188,7 @@ def faults(steps: Sequence[Step], lists: Lists, variant: str | None) -> list[str
     taken = set()
     for step in steps:
         for name, value in step.arguments.items():
-            known = MODELS | FILES | NOT_PATHS | {output_of(step)[0], "datasets", "dataset_name"}
+            known = MODELS | FILES | NOT_PATHS | {step.output[0], "datasets", "dataset_name"}
             if name not in known and isinstance(value, str) and "/" in value:
                 found.append(f"{step.file}: {name}: {value} looks like a path, and nobody knows who writes it")
         for path, argument in reads(step):
@@ -207,9 +204,9 @@ def faults(steps: Sequence[Step], lists: Lists, variant: str | None) -> list[str
             else:
                 found.append(f"{place}: no earlier step writes it, and study.yaml does not list it as brought")
         by |= dict.fromkeys(writes(step), step)
-        if Path(step.recipe).stem == "judge":
+        if step.recipe == "judge":
             judges.add(judge_name(step.arguments))
-        for argument in NAMES if Path(step.recipe).stem == "report" else ():
+        for argument in NAMES if step.recipe == "report" else ():
             for name in comma_list(step.arguments.get(argument, [])):
                 if "/" not in name and name not in judges:
                     found.append(f"{step.file}: {argument}: {name} is no judge of an earlier step")
@@ -218,8 +215,8 @@ def faults(steps: Sequence[Step], lists: Lists, variant: str | None) -> list[str
     if variant is None:  # a variant makes again what the study has, and reads a part of it
         found += [f"study.yaml: brings {path}, which no step reads" for path in lists.brings if path not in taken]
         for step in steps:
-            if Path(step.recipe).stem not in FOR_PEOPLE and taken.isdisjoint(writes(step)):
-                found.append(f"{step.file}: {output_of(step)[0]}: {writes(step)[0]} is read by no step")
+            if step.recipe not in FOR_PEOPLE and taken.isdisjoint(writes(step)):
+                found.append(f"{step.file}: {step.output[0]}: {writes(step)[0]} is read by no step")
     left = lists.leaves.get(variant or "study", {})
     found += [f"study.yaml: leaves {path}, which no step writes" for path in left if path not in by]
     return list(dict.fromkeys(found))
