@@ -1,7 +1,7 @@
 """Measure the knowledge store: how fast it is built, how fast it answers, and what it finds.
 
     AUTOMEDEVAL_DATA=../data python benchmarks/knowledge.py
-    AUTOMEDEVAL_DATA=../data python benchmarks/knowledge.py --passages 512 --sizes 10000 --others 500 --parts index retrieval
+    AUTOMEDEVAL_DATA=../data python benchmarks/knowledge.py --passages 512 --sizes 10000 --parts index latency
 
 AUTOMEDEVAL_DATA names the folder with openstax/ and medquad/. Three parts:
 
@@ -11,15 +11,13 @@ latency     milliseconds of one search in the embedded store at several sizes, w
             stands beside it. The vectors are drawn, which changes nothing: every passage is compared.
 retrieval   MedQuAD questions against a store of their answers, answers to other questions, and passages of OpenStax. A hit
             is any passage of an answer to the very question. recall@5 and the mean reciprocal rank (of ranks up to 10), with
-            95 % intervals over questions, for meaning and words. `--tuning` takes other questions, to choose
-            settings on.
+            95 % intervals over questions, for meaning and words. No setting was chosen on these questions.
 
 The exit status is 0 whether a target is met or not.
 """
 
 import argparse
 import os
-import platform
 import random
 import statistics
 import sys
@@ -36,12 +34,15 @@ from automedeval.distillation.books import Book, Chunking, Passage
 from automedeval.distillation.store import MODES, KnowledgeBase
 from automedeval.models.embeddings import Encoder
 from automedeval.records import read_lines
-from automedeval.reports.text import format_table
 from automedeval.stats.bootstrap import bootstrap, difference, ratio
 
 ROOT = Path(__file__).parents[1]
 PARTS = ("index", "latency", "retrieval")
+REPEATS = 3  # of the index part
+QUERIES = 20  # of each size of the latency part
 DEPTH = 10  # passages that a search of the retrieval part returns
+OTHERS = 1000  # questions whose answers are in the store of the retrieval part, too
+OPENSTAX = 1000  # passages of it there
 CHUNKING = Chunking()
 
 
@@ -70,7 +71,7 @@ def slice_of(passages: list[Passage], count: int, seed: int = 0) -> list[Passage
     return [passages[index] for index in chosen]
 
 
-def index(book: Book, encoder: Encoder, peer_model: str, count: int, repeats: int, results: Results) -> str:
+def index(book: Book, encoder: Encoder, peer_model: str, count: int, results: Results) -> None:
     whole = book.passages(encoder.count, CHUNKING)
     cutting = seconds_of(lambda: book.passages(encoder.count, CHUNKING)) / len(whole)
     passages = slice_of(whole, count)
@@ -79,45 +80,34 @@ def index(book: Book, encoder: Encoder, peer_model: str, count: int, repeats: in
     peer.encode(texts[:32])
     encoder.encode(texts[:32])
     ours, theirs = [], []
-    for _ in range(repeats):  # in turns: what else the machine does meets both
+    for _ in range(REPEATS):  # in turns: what else the machine does meets both
         with tempfile.TemporaryDirectory() as folder, KnowledgeBase(folder, encoder, chunking=CHUNKING) as base:
             ours.append(seconds_of(lambda: base.add(passages)) + cutting * len(passages))
         theirs.append(seconds_of(lambda: peer.encode(texts)))
     own, other = (len(passages) / statistics.median(times) for times in (ours, theirs))
-    found = results.add("indexing", own, "passages/s", "SentenceTransformer.encode alone", own / other, 1.5)
-    results.note(f"Indexing: {len(passages):,} passages, medians of {repeats} runs; encoder in {encoder.dtype}.")
-    row = {
-        "passages": len(passages),
-        "store, passages/s": f"{own:.1f}",
-        "encode alone, passages/s": f"{other:.1f}",
-        "ratio": f"{own / other:.2f}",
-        "target": found["target"],
-        "met": "yes" if found["met"] else "no",
-    }
-    return (
-        format_table([row]) + f"\nencoder in {encoder.dtype} on {encoder.device}, {encoder.batch_tokens} tokens a batch"
+    results.add("indexing", own, "passages/s", "SentenceTransformer.encode alone", own / other, 1.5)
+    results.note(
+        f"Indexing: {len(passages):,} passages, medians of {REPEATS} runs; encoder in {encoder.dtype} on {encoder.device}, "
+        f"{encoder.batch_tokens} tokens a batch."
     )
 
 
-def latency(book: Book, encoder: Encoder, questions: list[str], sizes: list[int], results: Results) -> str:
+def latency(book: Book, encoder: Encoder, questions: list[str], sizes: list[int], results: Results) -> None:
     real = book.passages(lambda texts: [round(1.35 * len(text.split())) for text in texts], CHUNKING)
-    rows = []
     encoding = [seconds_of(lambda: encoder.encode([question])) for question in questions]  # noqa: B023
     results.add("encoding of a question", 1000 * statistics.median(encoding), "ms")
     for size in sizes:
         base = KnowledgeBase(":memory:", Drawn(), chunking=CHUNKING)
-        copies = [
-            Passage.of(f"{one.book} {number // len(real)}", one.kind, one.section, one.page, one.text)
-            for number, one in ((number, real[number % len(real)]) for number in range(size))
-        ]
-        base.add(copies)
-        row = {"passages": f"{len(base):,}"}
+        base.add(
+            [
+                Passage.of(f"{one.book} {number // len(real)}", one.kind, one.section, one.page, one.text)
+                for number, one in ((number, real[number % len(real)]) for number in range(size))
+            ]
+        )
         for mode in MODES:
             times = [seconds_of(lambda: base.search([question], mode=mode)) for question in questions]  # noqa: B023
             results.add(f"search by {mode}, {size:,} passages", 1000 * statistics.median(times), "ms")
-            row[f"{mode}, ms"] = f"{1000 * statistics.median(times):.1f}"
-        rows.append(row | {"encoding, ms": f"{1000 * statistics.median(encoding):.1f}"})
-    return format_table(rows) + f"\nmedians of {len(questions)} questions, one after the other"
+    results.note(f"Search: medians of {len(questions)} questions, one after the other.")
 
 
 def read_medquad(file: Path) -> tuple[list[str], dict[str, list[str]]]:
@@ -142,17 +132,15 @@ def answer_passages(
     return found
 
 
-def retrieval(book: Book, encoder: Encoder, medquad: Path, args: argparse.Namespace, results: Results) -> str:
+def retrieval(book: Book, encoder: Encoder, medquad: Path, count: int, results: Results) -> None:
     questions, answers = read_medquad(medquad)
-    first = args.questions if args.tuning else 0  # the first so many are for the figure alone
-    asked = questions[first : first + args.questions]
-    others = questions[2 * args.questions :][: args.others]
+    asked, others = questions[:count], questions[2 * count :][:OTHERS]
     with tempfile.TemporaryDirectory() as folder:
         cut = answer_passages([*asked, *others], answers, encoder, Path(folder))
     base = KnowledgeBase(":memory:", encoder, chunking=CHUNKING)
     base.add([passage for passages in cut.values() for passage in passages])
-    base.add(slice_of(book.passages(encoder.count, CHUNKING), args.openstax))
-    statistics_, names = [], []
+    base.add(slice_of(book.passages(encoder.count, CHUNKING), OPENSTAX))
+    figures = {}
     for mode in MODES:
         ranks = []
         for question, found in zip(asked, base.search(asked, DEPTH, mode)):
@@ -161,25 +149,15 @@ def retrieval(book: Book, encoder: Encoder, medquad: Path, args: argparse.Namesp
         ones = np.ones(len(asked))
         hits = np.array([rank is not None and rank <= 5 for rank in ranks], dtype=float)
         reciprocal = np.array([1 / rank if rank else 0.0 for rank in ranks])
-        statistics_ += [ratio(hits, ones), ratio(reciprocal, ones, len(asked))]
-        names.append(mode)
-    estimates = bootstrap(statistics_, len(asked))
-    rows, notes = [], []
-    for number, mode in enumerate(names):
-        recall, rank = estimates[2 * number : 2 * number + 2]
-        shown = {"recall@5": recall, "MRR@10": rank}
-        for name, one in shown.items():
-            results.add(f"{name}, {mode}, interval {one.low:.3f} to {one.high:.3f}", one.value, "")
-        rows.append(
-            {"search": mode} | {name: f"{one.value:.3f} [{one.low:.3f}, {one.high:.3f}]" for name, one in shown.items()}
-        )
-        for measure, name in enumerate(shown):
-            gap = difference(estimates[measure], estimates[2 * number + measure])
-            if number:
-                notes.append(f"{name}, {names[0]} − {mode}: {gap.value:+.3f} [{gap.low:+.3f}, {gap.high:+.3f}]")
-    what = "other questions, for tuning" if args.tuning else "questions that nothing was chosen on"
-    results.note(f"Retrieval: {len(asked)} {what}; {len(base):,} passages in the store.")
-    return "\n".join([format_table(rows), *notes, f"{len(asked)} {what}; {len(base):,} passages in the store"])
+        figures[mode, "recall@5"] = ratio(hits, ones)
+        figures[mode, "MRR@10"] = ratio(reciprocal, ones, len(asked))
+    estimates = dict(zip(figures, bootstrap(list(figures.values()), len(asked))))
+    for (mode, name), one in estimates.items():
+        results.add(f"{name}, {mode}, interval {one.low:.3f} to {one.high:.3f}", one.value, "")
+        if mode != MODES[0]:
+            gap = difference(estimates[MODES[0], name], one)
+            results.note(f"{name}, {MODES[0]} − {mode}: {gap.value:+.3f} [{gap.low:+.3f}, {gap.high:+.3f}].")
+    results.note(f"Retrieval: {len(asked)} questions that nothing was chosen on; {len(base):,} passages in the store.")
 
 
 def main() -> None:
@@ -187,15 +165,10 @@ def main() -> None:
     parser.add_argument("--encoder", default=str(ROOT / "models" / "all-MiniLM-L6-v2"), help="(default: %(default)s)")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure (default: all)")
     parser.add_argument("--passages", type=int, default=2000, help="index: passages of OpenStax (default: %(default)s)")
-    parser.add_argument("--repeats", type=int, default=3, help="index: how often each is timed (default: %(default)s)")
     parser.add_argument(
         "--sizes", type=int, nargs="+", default=[10_000, 50_000], help="latency: (default: %(default)s)"
     )
-    parser.add_argument("--queries", type=int, default=20, help="latency: searches of each (default: %(default)s)")
     parser.add_argument("--questions", type=int, default=500, help="retrieval: (default: %(default)s)")
-    parser.add_argument("--others", type=int, default=1000, help="retrieval: other answers (default: %(default)s)")
-    parser.add_argument("--openstax", type=int, default=1000, help="retrieval: its passages (default: %(default)s)")
-    parser.add_argument("--tuning", action="store_true", help="retrieval: other questions, to choose settings on")
     add_json(parser)
     args = parser.parse_args()
     results = Results("Knowledge store", args.json)
@@ -205,14 +178,13 @@ def main() -> None:
     medquad = Path(data, "medquad", "medquad.jsonl")
     (file,) = Path(data, "openstax").glob("*.jsonl")
     book, encoder = Book(file, "medical"), Encoder(args.encoder)
-    work = {
-        "index": lambda: index(book, encoder, args.encoder, args.passages, args.repeats, results),
-        "latency": lambda: latency(book, encoder, read_medquad(medquad)[0][: args.queries], args.sizes, results),
-        "retrieval": lambda: retrieval(book, encoder, medquad, args, results),
-    }
-    for part in args.parts:
-        print(f"{part}\n{work[part]()}\n", flush=True)
-    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, {time.strftime('%Y-%m-%d')}")
+    if "index" in args.parts:
+        index(book, encoder, args.encoder, args.passages, results)
+    if "latency" in args.parts:
+        latency(book, encoder, read_medquad(medquad)[0][:QUERIES], args.sizes, results)
+    if "retrieval" in args.parts:
+        retrieval(book, encoder, medquad, args.questions, results)
+    results.show()
     results.write()
 
 

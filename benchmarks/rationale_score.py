@@ -20,7 +20,6 @@ metric's own BERTScore is its default as long as it meets its target here, a rat
 import argparse
 import json
 import os
-import platform
 import random
 import statistics
 import sys
@@ -34,7 +33,6 @@ from judge_memory import peak
 from rows import Results, add_json
 
 from automedeval.records import read_lines
-from automedeval.reports.text import format_table
 
 ROOT = Path(__file__).parents[1]
 EQUAL = {"bert": 1e-5, "bart": 1e-4}  # largest difference in float32
@@ -54,6 +52,7 @@ BART = {"d_model": 768, "encoder_layers": 6, "decoder_layers": 6}
 BART |= {f"{side}_attention_heads": 12 for side in ("encoder", "decoder")}
 BART |= {f"{side}_ffn_dim": 3072 for side in ("encoder", "decoder")}
 VOCABULARY = 50265  # of both
+BATCH_TOKENS = 2048  # of the metric
 
 
 def comments(file: Path, count: int) -> list[tuple[str, str]]:
@@ -111,7 +110,7 @@ def published_bart(folder: str) -> Callable[[list[str], list[str]], list[float]]
     return score
 
 
-def run(part: str, who: str, dtype: str, folder: Path, layers: int, batch_tokens: int) -> None:
+def run(part: str, who: str, dtype: str, folder: Path, layers: int) -> None:
     """Score the pairs once, in this process, and write numbers and seconds into the folder."""
     import bert_score
 
@@ -125,7 +124,7 @@ def run(part: str, who: str, dtype: str, folder: Path, layers: int, batch_tokens
             chosen = {"bert_model": None, "bart_model": model}
 
         def score(predictions: list[str], references: list[str]) -> list[float]:
-            options = {"dtype": dtype, "device": "cpu", "batch_tokens": batch_tokens} | chosen
+            options = {"dtype": dtype, "device": "cpu", "batch_tokens": BATCH_TOKENS} | chosen
             found = rationale_score(predictions, references, **options)
             return found["bart_score"] if part == "bart" else found["bert_score"]["f1"]
 
@@ -144,44 +143,33 @@ def run(part: str, who: str, dtype: str, folder: Path, layers: int, batch_tokens
     (folder / "found.json").write_text(json.dumps({"seconds": seconds, "figures": figures}), encoding="utf-8")
 
 
-def measure(part: str, folder: Path, args: argparse.Namespace, results: Results) -> list[dict[str, str]]:
-    """Run everybody in turns and return the part's table."""
+def measure(part: str, folder: Path, args: argparse.Namespace, results: Results) -> None:
+    """Run everybody in turns, and add the part's rows."""
     sides = [side for side in TARGETS if side[0] == part]
     times, peaks, figures = defaultdict(list), defaultdict(list), {}
     for _ in range(args.repeats):
         for side in sides:
-            command = [sys.executable, __file__, "--run", *side, str(folder), "--batch_tokens", str(args.batch_tokens)]
+            command = [sys.executable, __file__, "--run", *side, str(folder)]
             peaks[side].append(peak(command + ["--tiny"] * args.tiny, folder / "log"))
             found = json.loads((folder / "found.json").read_text(encoding="utf-8"))
             times[side].append(found["seconds"])
             figures[side] = found["figures"]
-    peer, rows = sides[0], []
+    peer = sides[0]
     for side in sides:
         apart = max(abs(one - two) for one, two in zip(figures[side], figures[peer]))
         if side[2] == "float32" and apart > EQUAL[part]:
             sys.exit(f"{part}: the numbers are {apart:.2g} apart in float32, and may be {EQUAL[part]:g}")
         seconds, memory = statistics.median(times[side]), statistics.median(peaks[side])
-        row = {"row": PEERS[part] if side == peer else "ours", "dtype": side[2], "seconds": f"{seconds:.2f}"}
-        row |= {"pairs/s": f"{len(figures[side]) / seconds:.1f}", "peak, MB": f"{memory:.0f}"}
-        told = f"{PEERS[part] if side == peer else 'ours, ' + part}, {side[2]}"
+        name = f"{PEERS[part] if side == peer else 'ours, ' + part}, {side[2]}"
         if side == peer:
-            results.add(told, seconds, "s")
-            results.add(f"{told}, peak memory", memory, "MB")
+            results.add(name, seconds, "s")
+            results.add(f"{name}, peak memory", memory, "MB")
         else:
             ratio, held = statistics.median(times[peer]) / seconds, memory / statistics.median(peaks[peer])
             limit = EQUAL[part] if side[2] == "float32" else NEAR
-            fast = results.add(told, seconds, "s", PEERS[part], ratio, TARGETS[side])
-            small = results.add(f"{told}, peak memory", held, f"× that of {PEERS[part]}", most=1)
-            near = results.add(f"{told}, largest difference from {PEERS[part]}", apart, "", most=limit)
-            row |= {"ratio": f"{ratio:.2f}", "target": f">= {TARGETS[side]}", "met": said(fast["met"])}
-            row |= {"memory": f"{held:.3f}", "memory target": "<= 1", "memory met": said(small["met"])}
-            row |= {"apart": f"{apart:.1e}", "apart target": f"<= {limit:g}", "apart met": said(near["met"])}
-        rows.append(row)
-    return rows
-
-
-def said(met: bool) -> str:
-    return "yes" if met else "no"
+            results.add(name, seconds, "s", PEERS[part], ratio, TARGETS[side])
+            results.add(f"{name}, peak memory", held, f"× that of {PEERS[part]}", most=1)
+            results.add(f"{name}, largest difference from {PEERS[part]}", apart, "", most=limit)
 
 
 def main() -> None:
@@ -190,7 +178,6 @@ def main() -> None:
     add("--pairs", type=int, default=500, help="pairs of comments (default: %(default)s)")
     add("--repeats", type=int, default=3, help="how often each runs (default: %(default)s)")
     add("--parts", nargs="+", choices=list(PEERS), default=list(PEERS), help="what to measure (default: all)")
-    add("--batch_tokens", type=int, default=2048, help="of the metric (default: %(default)s)")
     add("--tiny", action="store_true", help="models of two or three narrow layers: to try this program")
     add("--run", nargs=4, metavar=("PART", "WHO", "DTYPE", "FOLDER"), help=argparse.SUPPRESS)
     add_json(parser)
@@ -200,7 +187,7 @@ def main() -> None:
         if part == "build":
             build(Path(folder), args.tiny)
         else:
-            run(part, who, dtype, Path(folder), 2 if args.tiny else 10, args.batch_tokens)
+            run(part, who, dtype, Path(folder), 2 if args.tiny else 10)
         return
     data = os.environ.get("AUTOMEDEVAL_DATA")
     if not data:
@@ -212,16 +199,16 @@ def main() -> None:
         folder = Path(other if "t5" in name else name)
         (folder / "pairs.json").write_text(json.dumps(pairs), encoding="utf-8")
         # in a process of its own: what this one holds would count in the memory of the others
-        command = [sys.executable, __file__, "--run", "build", "-", "-", name, *["--tiny"] * args.tiny]
+        command = [sys.executable, __file__, "--run", "build", "-", "-", str(folder), *["--tiny"] * args.tiny]
         peak(command, folder / "log")
         words = statistics.mean(len(text.split()) for pair in pairs for text in pair)
-        print(
-            f"{len(pairs)} pairs of comments, {words:.1f} words on average, {len(set(sum(pairs, ())))} distinct texts"
+        results.note(
+            f"{len(pairs)} pairs of comments, {words:.1f} words on average, {len(set(sum(pairs, ())))} distinct texts; "
+            f"medians of {args.repeats} runs."
         )
-        results.note(f"{len(pairs)} pairs of comments, {words:.1f} words on average; medians of {args.repeats} runs.")
         for part in args.parts:
-            print(f"\n{part}\n{format_table(measure(part, folder, args, results))}", flush=True)
-    print(f"\n{platform.processor() or platform.machine()}, {os.cpu_count()} cores, {time.strftime('%Y-%m-%d')}")
+            measure(part, folder, args, results)
+    results.show()
     results.write()
 
 

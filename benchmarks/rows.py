@@ -11,6 +11,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from automedeval.reports.text import format_table
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("automedeval", "torch", "transformers", "trl", "numpy")
 BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16", "sve_bf16"}  # as in `automedeval.models.precision`, which loads torch
@@ -58,6 +60,20 @@ class Results:
     def note(self, text: str) -> None:
         """Add a sentence that belongs to the rows: a limit that was found, the size of the input."""
         self.notes.append(text)
+
+    def show(self) -> None:
+        """Print the rows as a table, and the notes below it."""
+        met = {True: "yes", False: "no", None: None}
+        names = {
+            "name": "measured",
+            "value": "value",
+            "unit": "unit",
+            "ratio": "ratio",
+            "peer": "of",
+            "target": "target",
+        }
+        print(format_table([{names[key]: row[key] for key in names} | {"met": met[row["met"]]} for row in self.rows]))
+        print(*self.notes, sep="\n")
 
     def write(self) -> None:
         """Print how long the run took, and write the file."""

@@ -2,17 +2,15 @@
 
     python benchmarks/training_memory.py
     python benchmarks/training_memory.py --tokens 1200 --utilisation 0.3
-    python benchmarks/training_memory.py --check docs/train.md
 
 Parameters are counted on models of the right shape that hold no data, adapters with the settings of their YAML. Memory is
 what DeepSpeed's own estimator gives for weights, gradients and optimizer states under ZeRO-3; activations are not in it.
-Hours follow from a utilisation that is assumed, not measured. Printed is Markdown; --check compares it with what stands in a
-document.
+Hours follow from a utilisation that is assumed, not measured. Printed is Markdown, the tables of
+docs/train.md.
 """
 
 import argparse
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,6 @@ import yaml
 from transformers import LlamaConfig, LlamaForCausalLM
 
 RECIPES = Path(__file__).parents[1] / "recipes" / "runs"
-MARKERS = ("<!-- training_memory -->", "<!-- /training_memory -->")
 GPUS = (1, 2, 4, 8)
 SHAPES = {  # what a checkpoint's config.json says; the tokenizers' sizes included
     "135M": {
@@ -193,14 +190,6 @@ def gb(size: float) -> str:
     return f"{size / 1e9:,.1f}"
 
 
-def standing(document: str) -> str | None:
-    """Return what stands between the markers of a document, None for one that has none."""
-    first, last = MARKERS
-    if first not in document or last not in document:
-        return None
-    return document.partition(first)[2].partition(last)[0].strip()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=8611, help="training rows (default: %(default)s, the paper's)")
@@ -208,20 +197,8 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=900, help="tokens of a mean row (default: %(default)s)")
     parser.add_argument("--utilisation", type=float, default=0.4, help="share of the peak (default: %(default)s)")
     parser.add_argument("--peak", type=float, default=312.0, help="TFLOP/s of a GPU (default: %(default)s)")
-    parser.add_argument(
-        "--check", metavar="FILE", help=f"compare with what stands there between {' and '.join(MARKERS)}"
-    )
     args = parser.parse_args()
-    printed = tables(args.rows, args.epochs, args.tokens, args.utilisation, args.peak)
-    if args.check is None:
-        print(printed, end="")
-        return
-    found = standing(Path(args.check).read_text(encoding="utf-8"))
-    if found is None:
-        sys.exit(f"{args.check}: no {MARKERS[0]} … {MARKERS[1]}")
-    if found != printed.strip():
-        sys.exit(f"{args.check}: not what this program prints; paste its output between the markers")
-    print(f"{args.check}: as printed here")
+    print(tables(args.rows, args.epochs, args.tokens, args.utilisation, args.peak), end="")
 
 
 if __name__ == "__main__":

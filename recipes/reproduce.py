@@ -162,7 +162,7 @@ def run(steps: Sequence[Step], lists: Lists, place: Path, rehearsal: Rehearsal |
     if print_errors(base_faults(steps, environment)):
         return 1
     for number, step in enumerate(steps, 1):
-        for user_file in (lists.brings[read.path] for read in reads(step) if read.path in lists.brings):
+        for user_file in (lists.brings[path] for path, _ in reads(step) if path in lists.brings):
             if rehearsal:
                 rehearsal.bring(user_file, step.arguments.get("judges") or ())
             if user_file.of and not user_file.there(place):

@@ -28,13 +28,6 @@ OWN = ("src", "recipes", "accelerate_configs", "model_card.md")  # what the repo
 PLANS = "plans"  # where a rehearsal puts its plans, with small counts
 
 
-class Read(NamedTuple):
-    """A file that a step reads, and the argument that names it."""
-
-    path: str
-    argument: str
-
-
 @dataclass(frozen=True)
 class UserFile:
     """A file that the user brings.
@@ -80,7 +73,7 @@ class Lists(NamedTuple):
 
     def read_by(self, steps: Sequence[Step]) -> "Lists":
         """Return the lists with only what these steps read of what the user brings."""
-        taken = {read.path for step in steps for read in reads(step)}
+        taken = {path for step in steps for path, _ in reads(step)}
         return self._replace(brings={path: each for path, each in self.brings.items() if path in taken})
 
 
@@ -110,20 +103,20 @@ def read_lists(folder: Path, root: Path) -> Lists:
     return Lists(brings, leaves, content.get("cases", other.cases), content.get("then", {}), listed)
 
 
-def reads(step: Step) -> Iterator[Read]:
-    """Yield what a step reads; a data set's split is a file of it."""
+def reads(step: Step) -> Iterator[tuple[str, str]]:
+    """Yield (path, argument) for every file that a step reads; a data set's split is a file of it."""
     arguments = step.arguments
     if "--config_file" in step.launch:
         words = list(step.launch)
         machine = words[words.index("--config_file") + 1]
-        yield Read(machine, "--config_file")
+        yield machine, "--config_file"
         if Path(machine).is_file() and (deepspeed := read_yaml(Path(machine)).get("deepspeed_config")):
-            yield Read(deepspeed["deepspeed_config_file"], "deepspeed_config_file")
+            yield deepspeed["deepspeed_config_file"], "deepspeed_config_file"
     if step.recipe == "sft":
         parts = [(part["path"], part["split"]) for part in arguments.get("datasets", ())]
         parts = parts or [(arguments["dataset_name"], arguments["dataset_train_split"])]
         for path, split in parts:
-            yield Read(f"{path}/{split}.parquet", "dataset_name")
+            yield f"{path}/{split}.parquet", "dataset_name"
     for argument, value in arguments.items():
         if argument not in MODELS | FILES or argument == step.output[0] or value is None:
             continue
@@ -131,7 +124,7 @@ def reads(step: Step) -> Iterator[Read]:
             continue
         for entry in value if isinstance(value, list) else [value]:
             if path := _path(argument, str(entry)):
-                yield Read(path, argument)
+                yield path, argument
 
 
 def keys(steps: Sequence[Step]) -> dict[str, Step]:

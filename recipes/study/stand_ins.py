@@ -17,6 +17,7 @@ from typing import Any
 from study.files import UserFile
 
 SAMPLE = Path("src/automedeval/sample")
+TEXTS = SAMPLE / "train_cases.jsonl"  # what the tokenizers learn from
 CASES = 60  # questions in the place of wikidoc
 TEST_CASES = 12  # questions in the place of MedText
 WINDOW = 4096  # tokens
@@ -85,11 +86,8 @@ def _wikidoc(place: Path) -> Iterator[dict[str, Any]]:
     for case in _read(place / SAMPLE / "train_cases.jsonl")[:CASES]:
         yield {"instruction": "Answer this question truthfully", "input": case["question"], "output": case["reference"]}
     # One row that the exclusion patterns reject (Appendix A).
-    yield {
-        "instruction": "Answer this question truthfully",
-        "input": "The text is to be rephrased.",
-        "output": "No text.",
-    }
+    rejected = {"input": "The text is to be rephrased.", "output": "No text."}
+    yield {"instruction": "Answer this question truthfully"} | rejected
 
 
 def _medtext(place: Path) -> Iterator[dict[str, Any]]:
@@ -159,10 +157,6 @@ def _ratings(cases: Path, place: Path) -> Iterator[dict[str, Any]]:
                 yield rating | {"case_id": case["id"], "model": response["model"]}
 
 
-def _texts(place: Path) -> list[str]:
-    return [str(place / SAMPLE / "train_cases.jsonl")]
-
-
 def _llama(folder: Path, place: Path, chat: bool = False) -> None:
     """Save a Llama of two layers and random weights; the name of its folder decides the weights."""
     import torch
@@ -178,7 +172,7 @@ def _llama(folder: Path, place: Path, chat: bool = False) -> None:
     trainer = trainers.BpeTrainer(
         vocab_size=2000, special_tokens=special, initial_alphabet=alphabet, show_progress=False
     )
-    backend.train(_texts(place), trainer)
+    backend.train([str(place / TEXTS)], trainer)
     names = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>", "pad_token": "<unk>"}
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=WINDOW, **names)
     if chat:
@@ -214,18 +208,11 @@ def _bert(folder: Path, place: Path) -> None:
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     backend = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     backend.normalizer, backend.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
-    backend.train(
-        _texts(place), trainers.WordPieceTrainer(vocab_size=2000, special_tokens=special, show_progress=False)
-    )
+    trainer = trainers.WordPieceTrainer(vocab_size=2000, special_tokens=special, show_progress=False)
+    backend.train([str(place / TEXTS)], trainer)
     ends = [(token, backend.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
     backend.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ends)
-    names = {
-        "pad_token": "[PAD]",
-        "unk_token": "[UNK]",
-        "cls_token": "[CLS]",
-        "sep_token": "[SEP]",
-        "mask_token": "[MASK]",
-    }
+    names = {f"{token.strip('[]').lower()}_token": token for token in special}
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=256, **names)
     tokenizer.save_pretrained(folder)
     torch.manual_seed(0)
@@ -241,7 +228,7 @@ def _bart(folder: Path, place: Path) -> None:
 
     learned = ByteLevelBPETokenizer()
     special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    learned.train(_texts(place), vocab_size=2000, special_tokens=special, show_progress=False)
+    learned.train([str(place / TEXTS)], vocab_size=2000, special_tokens=special, show_progress=False)
     model = json.loads(learned.to_str())["model"]
     merges = [tuple(pair) for pair in model["merges"]]
     tokenizer = RobertaTokenizer(vocab=model["vocab"], merges=merges, model_max_length=WINDOW)

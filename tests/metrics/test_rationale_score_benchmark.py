@@ -21,7 +21,7 @@ def test_every_side_is_measured_against_the_published_program(tmp_path: Path) ->
             for rater, text in enumerate((TEXTS[number % 5], TEXTS[number % 4], "")):
                 rating = {"case_id": f"case-{number}", "model": "m", "annotator": f"rater-{rater}", "comment": text}
                 stream.write(json.dumps(rating) + "\n")
-    options = ["--tiny", "--pairs", "9", "--repeats", "1", "--parts", "bart"]
+    options = ["--tiny", "--pairs", "9", "--repeats", "1", "--parts", "bart", "--json", str(tmp_path / "measured.json")]
     command = [sys.executable, str(ROOT / "benchmarks" / "rationale_score.py"), *options]
     environment = os.environ | {
         "AUTOMEDEVAL_DATA": str(tmp_path),
@@ -30,16 +30,13 @@ def test_every_side_is_measured_against_the_published_program(tmp_path: Path) ->
     }
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("9 pairs of comments")
-    lines = [line.split() for line in done.stdout.splitlines() if "float" in line]
-    ours = {line[1]: line for line in lines if line[0] == "ours"}
-    assert ours.keys() == {"float32", "bfloat16"}
-    for dtype, target in (("float32", "2.0"), ("bfloat16", "4.0")):
-        _, _, seconds, rate, held, ratio, sign, least, met, *memory = ours[dtype]
-        assert float(seconds) >= 0
-        assert float(rate) > 0
-        assert float(held) > 0
-        assert (sign, least) == (">=", target)
-        assert met == ("yes" if float(ratio) >= float(target) else "no")
-        assert memory[1:3] == ["<=", "1"]
-        assert memory[-1] == "yes", "the numbers are near"
+    record = json.loads((tmp_path / "measured.json").read_text(encoding="utf-8"))
+    rows = {row["name"]: row for row in record["rows"]}
+    for dtype, target in (("float32", ">= 2"), ("bfloat16", ">= 4")):
+        speed, memory = rows[f"ours, bart, {dtype}"], rows[f"ours, bart, {dtype}, peak memory"]
+        assert speed["ratio"] > 0
+        assert speed["target"] == target
+        assert memory["target"] == "<= 1"
+        near = rows[f"ours, bart, {dtype}, largest difference from BARTScore as published"]
+        assert near["met"], "the numbers are near"
+    assert record["notes"][0].startswith("9 pairs of comments")

@@ -1,7 +1,5 @@
 """The plan of a study: its steps in order, where each starts, what an ablation changes, and where every path leads."""
 
-import contextlib
-import io
 import json
 import os
 import re
@@ -19,7 +17,7 @@ from unittest import mock
 import pytest
 import yaml
 from doubles.tiny_model import CHAT_TEMPLATE, build_tiny_model
-from programs import ROOT
+from programs import ROOT, run_here
 
 SMALL, PAPER = "recipes/runs/automedeval-135m", "recipes/runs/automedeval-13b"
 DEMO = "recipes/runs/demo"
@@ -37,28 +35,17 @@ VARIANTS = {
 
 
 def reproduce(*arguments: object) -> subprocess.CompletedProcess:
-    """Run the documented command."""
-    command = ["bash", "recipes/reproduce.sh", *map(str, arguments)]
-    environment = {"PYTHON": sys.executable, "PATH": "/usr/bin:/bin", "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment, timeout=300)
-
-
-def quickly(*arguments: object) -> tuple[int, str]:
-    """Run the program in this process; return its exit status and what it printed as errors."""
-    out, err, here = io.StringIO(), io.StringIO(), Path.cwd()
-    words = ["reproduce.py", *map(str, arguments)]
-    try:
-        with (
-            contextlib.redirect_stdout(out),
-            contextlib.redirect_stderr(err),
-            mock.patch("sys.argv", words),
-            mock.patch("sys.path", [str(ROOT / "recipes"), *sys.path]),
-            pytest.raises(SystemExit) as stop,
-        ):
-            runpy.run_path(str(ROOT / "recipes" / "reproduce.py"), run_name="__main__")
-    finally:
-        os.chdir(here)
-    return stop.value.code, err.getvalue()
+    """Run the program in this process, without any key in the environment."""
+    program, here = str(ROOT / "recipes" / "reproduce.py"), Path.cwd()
+    os.chdir(ROOT)
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+    with (
+        mock.patch.dict(os.environ, environment, clear=True),
+        mock.patch("sys.path", [str(ROOT / "recipes"), *sys.path]),
+    ):
+        done = run_here([program, *map(str, arguments)], lambda: runpy.run_path(program, run_name="__main__"))
+    os.chdir(here)
+    return done
 
 
 def plan(*arguments: object) -> list[list[str]]:
@@ -141,36 +128,57 @@ def test_the_demo_from_top_to_bottom() -> None:
     assert printed.count("== ") == len(commands) + 1  # and what one brings
 
 
+LISTED = f"of: {SMALL}\nplace: demo\nsteps: "
+
+
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("file", "content", "message"),
     [
-        ({"place": None}, "of, place and steps belong together: place is missing"),
+        ("study", f"of: {SMALL}\nsteps: []", "of, place and steps belong together: place is missing"),
+        ("study", LISTED + "[{run: stage9, about: none}]", f"steps: there is no {SMALL}/stage9.yaml"),
+        ("study", LISTED + "[{run: stage1}]", "steps: each has the keys run and about, and may have with"),
+        ("study", LISTED + "[{run: stage1, about: x, wiht: {}}]", "steps: each has the keys run and about"),
+        ("study", LISTED + "[stage1]", "steps: each has the keys run and about"),
         (
-            {"steps": [{"run": "stage9", "about": "none"}]},
-            "steps: there is no recipes/runs/automedeval-135m/stage9.yaml",
+            "study",
+            LISTED + "[{run: stage1, about: x}]",
+            "instructions/sample/stage1.parquet: no earlier step writes it",
         ),
-        ({"steps": [{"run": "stage1"}]}, "steps: each has the keys run and about, and may have with"),
-        ({"steps": [{"run": "stage1", "about": "x", "wiht": {}}]}, "steps: each has the keys run and about"),
-        ({"steps": ["stage1"]}, "steps: each has the keys run and about"),
-        ({"steps": [{"run": "stage1", "about": "x"}]}, "instructions/sample/stage1.parquet: no earlier step writes it"),
+        ("judges", "judges: [models/x]", "entry 1 of judges must be a mapping of arguments, with judge: MODEL"),
+        (
+            "judges",
+            "judges: [{rubric: pandalm}]",
+            "entry 1 of judges must be a mapping of arguments, with judge: MODEL",
+        ),
+        ("judges", "judges: {judge: models/x}", "must have the keys every, a mapping of arguments, and judges, a list"),
+        ("judges", "jugdes: []", "must have the keys every, a mapping of arguments, and judges, a list"),
+        (
+            "judges",
+            "judges: [{judge: models/x}, {judge: a/x}]",
+            "two judges are called x; give one of them a judge_name",
+        ),
+        (
+            "judges",
+            "judges: [{judge: models/x}]",
+            "models/x: no earlier step writes it, and study.yaml does not list it",
+        ),
+        ("judges", "- a", "must be a mapping of arguments to values"),
     ],
 )
-def test_a_faulty_list_of_steps_is_told_in_a_line(tmp_path: Path, change: dict[str, Any], message: str) -> None:
-    folder = tmp_path / "demo"
-    folder.mkdir()
-    content = {"of": SMALL, "place": "demo", "steps": []} | change
-    content = {key: value for key, value in content.items() if value is not None}
-    (folder / "study.yaml").write_text(yaml.safe_dump(content))
-    status, errors = quickly(folder, "--dry_run")
-    assert status == 1
-    assert message in errors.splitlines()[0]
+def test_a_faulty_list_is_told_in_a_line(tmp_path: Path, file: str, content: str, message: str) -> None:
+    folder = tmp_path / "automedeval-135m"
+    shutil.copytree(ROOT / SMALL, folder)
+    (folder / f"{file}.yaml").write_text(content)
+    done = reproduce(folder, "--dry_run")
+    assert done.returncode == 1
+    assert message in done.stderr.splitlines()[0]
 
 
 def test_a_study_that_lists_its_steps_takes_no_option_that_changes_them() -> None:
     for option in (["--runs", 2], ["--ablation", "vanilla"], ["--base", "models/x"], ["--judges", "none"]):
-        status, errors = quickly(DEMO, *option, "--dry_run")
-        assert (status, len(errors.splitlines())) == (1, 1)
-        assert "lists its steps: of the options it takes --dry_run and --rehearse alone" in errors
+        done = reproduce(DEMO, *option, "--dry_run")
+        assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+        assert "lists its steps: of the options it takes --dry_run and --rehearse alone" in done.stderr
 
 
 @pytest.mark.parametrize("folder", [SMALL, PAPER])
@@ -249,28 +257,6 @@ def test_every_endpoints_model_is_the_snapshot_that_the_paper_names() -> None:
     assert set(annotate["prefer"]["judges"]) <= {"introspection2"} | named
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("judges: [models/x]", "entry 1 of judges must be a mapping of arguments, with judge: MODEL"),
-        ("judges: [{rubric: pandalm}]", "entry 1 of judges must be a mapping of arguments, with judge: MODEL"),
-        ("judges: {judge: models/x}", "must have the keys every, a mapping of arguments, and judges, a list"),
-        ("jugdes: []", "must have the keys every, a mapping of arguments, and judges, a list"),
-        ("judges: [{judge: models/x}, {judge: a/x}]", "two judges are called x; give one of them a judge_name"),
-        ("judges: [{judge: models/x}]", "models/x: no earlier step writes it, and study.yaml does not list it"),
-        ("- a", "must be a mapping of arguments to values"),
-    ],
-)
-def test_a_faulty_list_of_judges_is_one_line(tmp_path: Path, content: str, message: str) -> None:
-    folder = tmp_path / "automedeval-135m"
-    shutil.copytree(ROOT / SMALL, folder)
-    (folder / "judges.yaml").write_text(content)
-    status, errors = quickly(folder, "--dry_run")
-    assert status == 1
-    assert message in errors
-    assert len(errors.splitlines()) == 1
-
-
 def test_several_runs_differ_in_seed_and_place() -> None:
     commands = plan(SMALL, "--runs", 2, "--ablation", "no_introspection")
     runs = of(commands, "sft")
@@ -302,6 +288,9 @@ def test_an_ablation_changes_what_its_name_says(folder: str, ablation: str, trai
     if "dataset_name" in runs[0]:
         assert runs[0]["dataset_name"] == built["output"]
     assert ("plan_vanilla" in str(built["plan"])) == (ablation == "vanilla")
+    if dataset and folder == PAPER:  # no test case of the study is trained on
+        assert "cases/test/cases.jsonl" in built["evaluation_cases"]
+        assert built["on_leak"] == "drop"
     # Neither teachers nor suggestions have the books.
     taught = [each["knowledge"] for each in of(commands, "distill")]
     assert taught == ["chain"] * 2 + ["none"] * 2 * (ablation == "no_chain")
@@ -322,13 +311,6 @@ def test_the_judge_of_a_round_reads_the_rows_of_its_data_set() -> None:
         rounds = of(commands, "introspect")
         assert [each["dataset"] for each in training] == [each["dataset"] for each in rounds]
         assert [each["output"] for each in training] == [each["verdicts"] for each in rounds]
-
-
-def test_an_ablation_trains_on_no_test_case_of_the_study() -> None:
-    for ablation in ("no_chain", "vanilla"):
-        built = of(plan(PAPER, "--ablation", ablation), "build_dataset")[-1]
-        assert "cases/test/cases.jsonl" in built["evaluation_cases"]
-        assert built["on_leak"] == "drop"
 
 
 def test_adapters_are_trained_stage_by_stage() -> None:
@@ -404,12 +386,7 @@ def test_a_base_that_cannot_be_trained_is_named_before_the_first_step(tmp_path: 
 
 
 def test_the_studys_own_base_is_checked_before_the_first_step(tmp_path: Path) -> None:
-    folder = tmp_path / "automedeval-135m"
-    shutil.copytree(ROOT / SMALL, folder)
-    base = build_tiny_model(tmp_path / "base", chat_template=None)
-    for file in folder.glob("*.yaml"):
-        file.write_text(file.read_text().replace("models/SmolLM2-135M-Instruct", str(base)))
-    done = reproduce(folder)
+    done = reproduce(with_other_base(tmp_path, build_tiny_model(tmp_path / "base", chat_template=None)))
     assert done.returncode == 1
     assert "what a base needs is missing or wrong: no chat template" in done.stderr
     assert "==" not in done.stdout
@@ -478,23 +455,26 @@ def test_every_broken_path_is_named(tmp_path: Path) -> None:
         first = {"lora": "lora", "vanilla": "vanilla", "vanilla_all": "vanilla", "no_curriculum": "no_curriculum"}
         order = sorted(VARIANTS, key=lambda variant: variant != first.get(file.stem, "study"))
         for variant in order:
-            status, errors = quickly(folder, *VARIANTS[variant], "--dry_run")
-            if status:
+            done = reproduce(folder, *VARIANTS[variant], "--dry_run")
+            if done.returncode:
                 break
-        if status != 1 or not (broken in errors or path in errors):
-            missed.append((name, key, path, errors))
+        if done.returncode != 1 or not (broken in done.stderr or path in done.stderr):
+            missed.append((name, key, path, done.stderr))
         file.write_text(whole)
     assert missed == [], "\n".join(map(str, missed))
 
 
+def with_other_base(folder: Path, base: object) -> Path:
+    """Copy the small study with another path of its base into a folder; return the study's folder."""
+    copy = folder / "automedeval-135m"
+    shutil.copytree(ROOT / SMALL, copy)
+    for file in copy.glob("*.yaml"):
+        file.write_text(file.read_text().replace("models/SmolLM2-135M-Instruct", str(base)))
+    return copy
+
+
 def test_what_is_missing_is_named_before_the_first_step(tmp_path: Path) -> None:
-    folder = tmp_path / "automedeval-135m"
-    shutil.copytree(ROOT / SMALL, folder)
-    lists = folder / "study.yaml"
-    lists.write_text(lists.read_text().replace("models/SmolLM2", "models/no-such"))
-    for file in folder.glob("*.yaml"):
-        file.write_text(file.read_text().replace("models/SmolLM2", "models/no-such"))
-    done = reproduce(folder)
+    done = reproduce(with_other_base(tmp_path, "models/no-such-135M-Instruct"))
     assert done.returncode == 1
     message = "error: models/no-such-135M-Instruct is missing: the base model. To get it: python recipes/get_models.py"
     assert message in done.stderr
@@ -553,13 +533,6 @@ def test_a_step_that_fails_ends_the_study(tmp_path: Path) -> None:
 
 def test_the_document_lists_every_decision_about_the_paper() -> None:
     listed = (ROOT / "docs" / "reproducing.md").read_text(encoding="utf-8").partition("## Decisions")[2]
-    source = ROOT / "src" / "automedeval"
-    marked = [
-        file.relative_to(source) for file in source.rglob("*.py") if "# Paper:" in file.read_text(encoding="utf-8")
-    ]
-    marked += [
-        file.relative_to(ROOT)
-        for file in (ROOT / "recipes").rglob("*.py")
-        if "# Paper:" in file.read_text(encoding="utf-8")
-    ]
-    assert [str(file) for file in marked if f"`{file}`" not in listed] == []
+    for folder, root in ((ROOT / "src" / "automedeval", ROOT / "src" / "automedeval"), (ROOT / "recipes", ROOT)):
+        marked = [file for file in folder.rglob("*.py") if "# Paper:" in file.read_text(encoding="utf-8")]
+        assert [str(file) for file in marked if f"`{file.relative_to(root)}`" not in listed] == []
