@@ -12,26 +12,20 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from rows import figure
+
 from automedeval.reports.text import cell
 
 ROOT = Path(__file__).parents[1]
 HEAD = """# Performance
 
-Speed and memory as the [benchmarks](../benchmarks/README.md) measured them. `make benchmark` measures again, and
-`python benchmarks/page.py` writes this page from `benchmarks/results/`; it is not edited by hand. How well a judge agrees with
-people is on another page, [results](results.md).
+Speed and memory as the [benchmarks](../benchmarks/README.md) measured them; agreement with people is in the
+[results](results.md). `python benchmarks/page.py` writes this page from `benchmarks/results/`.
 
-A ratio says how many times as good as the peer a figure is, in the same run on the same machine. A target holds for the ratio,
-or for the value where there is no ratio.
+A ratio says how many times as good as the peer a figure is, in the same run. A target holds for the ratio, or for the value
+where there is no ratio.
 """
 COLUMNS = ("measured", "value", "ratio", "target", "met")
-
-
-def figure(value: float) -> str:
-    """Return a number with three significant digits; a count keeps all of its own."""
-    if value == int(value) and abs(value) < 1e9:
-        return f"{int(value):,}"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def cells(row: dict[str, Any]) -> list[str]:

@@ -64,15 +64,12 @@ class Results:
     def show(self) -> None:
         """Print the rows as a table, and the notes below it."""
         met = {True: "yes", False: "no", None: None}
-        names = {
-            "name": "measured",
-            "value": "value",
-            "unit": "unit",
-            "ratio": "ratio",
-            "peer": "of",
-            "target": "target",
-        }
-        print(format_table([{names[key]: row[key] for key in names} | {"met": met[row["met"]]} for row in self.rows]))
+        table = [
+            {"measured": row["name"], "value": figure(row["value"]), "unit": row["unit"], "ratio": row["ratio"]}
+            | {"of": row["peer"], "target": row["target"], "met": met[row["met"]]}
+            for row in self.rows
+        ]
+        print(format_table(table, most=len(table)))
         print(*self.notes, sep="\n")
 
     def write(self) -> None:
@@ -88,6 +85,13 @@ class Results:
         record |= {"versions": versions(), "commit": commit(), "rows": self.rows, "notes": self.notes}
         self.file.parent.mkdir(parents=True, exist_ok=True)
         self.file.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def figure(value: float) -> str:
+    """Return a number with three significant digits; a count keeps all of its own."""
+    if value == int(value) and abs(value) < 1e9:
+        return f"{int(value):,}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

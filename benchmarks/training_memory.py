@@ -21,29 +21,14 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 RECIPES = Path(__file__).parents[1] / "recipes" / "runs"
 GPUS = (1, 2, 4, 8)
-SHAPES = {  # what a checkpoint's config.json says; the tokenizers' sizes included
-    "135M": {
-        "hidden_size": 576,
-        "intermediate_size": 1536,
-        "num_hidden_layers": 30,
-        "num_attention_heads": 9,
-        "num_key_value_heads": 3,
-        "vocab_size": 49152,
-        "tie_word_embeddings": True,
-    },
-    "13B": {
-        "hidden_size": 5120,
-        "intermediate_size": 13824,
-        "num_hidden_layers": 40,
-        "num_attention_heads": 40,
-        "vocab_size": 32000,
-    },
+LLAMA = {  # what the config.json of LLaMA-13B says; the tokenizer's size included
+    "hidden_size": 5120,
+    "intermediate_size": 13824,
+    "num_hidden_layers": 40,
+    "num_attention_heads": 40,
+    "vocab_size": 32000,
 }
-RUNS = {  # the YAML whose numbers count, and the shape of its model
-    "135M": ("automedeval-135m/stage1.yaml", "135M"),
-    "13B": ("automedeval-13b/stage1.yaml", "13B"),
-    "13B, LoRA": ("automedeval-13b/lora.yaml", "13B"),
-}
+RUNS = {"13B": "automedeval-13b/stage1.yaml", "13B, LoRA": "automedeval-13b/lora.yaml"}  # the YAMLs whose numbers count
 OFFLOADS = {"nothing": (False, False), "optimizer": (True, False), "optimizer and parameters": (True, True)}
 
 
@@ -94,10 +79,9 @@ class Run:
 
 def count(name: str) -> Run:
     """Count the parameters of a run on a model without data."""
-    file, shape = RUNS[name]
-    arguments = yaml.safe_load((RECIPES / file).read_text(encoding="utf-8"))
+    arguments = yaml.safe_load((RECIPES / RUNS[name]).read_text(encoding="utf-8"))
     with torch.device("meta"):
-        model = LlamaForCausalLM(LlamaConfig(**SHAPES[shape]))
+        model = LlamaForCausalLM(LlamaConfig(**LLAMA))
         parameters = trained = sum(each.numel() for each in model.parameters())
         largest = max(sum(each.numel() for each in part.parameters(recurse=False)) for part in model.modules())
         if arguments.get("use_peft"):

@@ -25,7 +25,7 @@ def load(*options: str) -> str:
 def test_what_was_confirmed_survives_five_kills() -> None:
     printed = load("--kills", "5")
     for row in ("saves that are lost", "saves that are stored twice"):
-        assert re.search(rf"^{row} +0\.000 .* yes$", printed, re.M)
+        assert re.search(rf"^{row} +0 .* yes$", printed, re.M)
     (counts,) = re.findall(
         r"^(\d+) kills \(SIGKILL\) .*: (\d+) saves confirmed, (\d+) stored without a confirmation", printed, re.M
     )
@@ -40,7 +40,7 @@ def test_a_small_load_is_all_there_once() -> None:
     printed = load()
     assert "240 ratings confirmed in 40 saves; 240 in the export" in printed
     for row in ("ratings that are lost", "ratings that are stored twice"):
-        assert re.search(rf"^{row} +0\.000 .* yes$", printed, re.M)
+        assert re.search(rf"^{row} +0 .* yes$", printed, re.M)
     assert re.search(r"^save, 95 of 100 take at most +\d.* (yes|no)$", printed, re.M)
 
 
