@@ -30,7 +30,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from study.base import check_command, with_base
-from study.files import Lists, UserFile, faults, keys, read_lists, reads
+from study.files import Lists, faults, keys, read_lists, reads
 from study.logs import last_lines, run_logged
 from study.plan import ABLATIONS, Options, Study, listed_steps
 from study.rehearsal import Rehearsal
@@ -154,7 +154,8 @@ def run(steps: Sequence[Step], lists: Lists, place: Path, rehearsal: Rehearsal |
         environment = rehearsal.environment()
     else:
         environment = os.environ
-        errors = [f"{each.path} is missing: {each.what}. To get it: {each.get}" for each in missing(lists, place)]
+        due = (each for each in lists.brings.values() if not (each.hub or each.of or each.there(place)))
+        errors = [f"{each.path} is missing: {each.what}. To get it: {each.get}" for each in due]
         errors += [f"{name} is not set: the key with which {step.about}" for name, step in missing_keys(steps).items()]
         if print_errors(errors):
             return 1
@@ -196,12 +197,6 @@ def conclude(lists: Lists, variant: str | None) -> None:
         print("\n== what to try next")
         for what, command in lists.then.items():
             print(f"{what}:\n  {command}")
-
-
-def missing(lists: Lists, place: Path) -> list[UserFile]:
-    """Return what the user has to bring before the first step, and has not."""
-    due = (each for each in lists.brings.values() if not each.hub and not each.of)
-    return [each for each in due if not each.there(place)]
 
 
 def missing_keys(steps: Sequence[Step]) -> dict[str, Step]:

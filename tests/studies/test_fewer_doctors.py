@@ -20,16 +20,13 @@ def rated_on_the_page(folder: Path, cases: Path, limit: int | None = None) -> li
     study = {
         "title": "Few doctors",
         "cases": str(cases),
-        "limit": limit,
         "rate": {"raters": 1, "judges": []},
         "order": "file",
         "annotators": [{"name": "made-up", "role": "attending"}],
         "database": str(folder / "answers.sqlite"),
     }
     folder.mkdir()
-    (folder / "study.yaml").write_text(
-        yaml.safe_dump({key: value for key, value in study.items() if value is not None})
-    )
+    (folder / "study.yaml").write_text(yaml.safe_dump(study | ({"limit": limit} if limit else {})))
     means = people_means()
     store = Store(read_study(folder / "study.yaml"))
     by_id = {case["id"]: case for case in read(cases)}
