@@ -97,13 +97,13 @@ class Page:
         self.process = subprocess.Popen(
             [*command, "--port", str(self.port)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
-        told = ""
-        while "stop with" not in told:
+        printed = ""
+        while "stop with" not in printed:
             line = self.process.stdout.readline()
             if not line:
-                raise SystemExit(f"the page did not start:\n{told}")
-            told += line
-        self.links |= dict(re.findall(r"^ +(\S+) \(\w+\): \S+(/invitation/\S+)$", told, re.M))
+                raise SystemExit(f"the page did not start:\n{printed}")
+            printed += line
+        self.links |= dict(re.findall(r"^ +(\S+) \(\w+\): \S+(/invitation/\S+)$", printed, re.M))
         while True:
             try:
                 httpx.get(self.address, timeout=60)
@@ -194,8 +194,8 @@ class Physician:
         if answer.status_code != 303:
             raise SystemExit(f"{path}: {answer.status_code}: {answer.text[:2000]}")
         _, _, task, part = path.split("/")
-        told = {"physician": self.name, "task": int(task), "part": part.partition("-")[0], "scores": scores}
-        self.log.confirmed.append(told)
+        answered = {"physician": self.name, "task": int(task), "part": part.partition("-")[0], "scores": scores}
+        self.log.confirmed.append(answered)
         return answer.headers["location"]
 
 
@@ -247,7 +247,7 @@ def drive_here(order: dict) -> None:
 
 def stored(study: Path) -> list[dict]:
     """Return every answer in the database, laid out as the clients remember theirs."""
-    found = []
+    answers = []
     with closing(Store(read_study(study))) as store:
         for event in store.history():
             if event["what"] == "answer":
@@ -260,9 +260,9 @@ def stored(study: Path) -> list[dict]:
                     }
                 else:
                     flat = {f"scores-{name}": str(score) for name, score in scores.items()}
-                told = {"physician": event["annotator"], "task": event["assignment"], "part": part, "scores": flat}
-                found.append(told)
-    return found
+                answer = {"physician": event["annotator"], "task": event["assignment"], "part": part, "scores": flat}
+                answers.append(answer)
+    return answers
 
 
 def compare(confirmed: Sequence[dict], found: Sequence[dict]) -> tuple[int, int]:

@@ -169,12 +169,12 @@ def main() -> None:
     for name, study in STUDIES.items():
         for judge in JUDGES:
             found = simulate(study, judge, args.rated, args.unrated, args.draws)
-            told = f"{name}, {judge} judge"
-            results.add(f"{told}: coverage", found["both"], "", least=COVERAGE[0], most=COVERAGE[1])
+            row = f"{name}, {judge} judge"
+            results.add(f"{row}: coverage", found["both"], "", least=COVERAGE[0], most=COVERAGE[1])
             for kind in ("classical", "naive"):
-                results.add(f"{told}: coverage, {ALONE[kind]} alone", found[kind], "")
-            results.add(f"{told}: width", found["width"], "× that of the ratings alone", most=WIDTH)
-            results.add(f"{told}: worth, median", found["worth"], "rated cases without a judge")
+                results.add(f"{row}: coverage, {ALONE[kind]} alone", found[kind], "")
+            results.add(f"{row}: width", found["width"], "× that of the ratings alone", most=WIDTH)
+            results.add(f"{row}: worth, median", found["worth"], "rated cases without a judge")
     results.note(f"{args.draws:,} draws of {args.rated} rated and {args.unrated:,} unrated cases, 95 % intervals.")
     results.show()
     results.write()

@@ -129,14 +129,14 @@ def reads(step: Step) -> Iterator[tuple[str, str]]:
 
 def keys(steps: Sequence[Step]) -> dict[str, Step]:
     """Return the environment variables that hold the keys of endpoints, each with the first step that needs it."""
-    found: dict[str, Step] = {}
+    needed: dict[str, Step] = {}
     for step in steps:
         models = (str(step.arguments.get(name)) for name in ("judge", "suggester", "reviewer"))
         # A server of one's own may need no key.
-        own = "base_url" in step.arguments and "api_key_env" not in step.arguments
-        if not own and any(model.startswith("openai:") for model in models):
-            found.setdefault(step.arguments.get("api_key_env", "OPENAI_API_KEY"), step)
-    return found
+        own_server = "base_url" in step.arguments and "api_key_env" not in step.arguments
+        if not own_server and any(model.startswith("openai:") for model in models):
+            needed.setdefault(step.arguments.get("api_key_env", "OPENAI_API_KEY"), step)
+    return needed
 
 
 def _path(argument: str, value: str) -> str | None:
@@ -160,12 +160,12 @@ def writes(step: Step) -> list[str]:
     if argument is None:
         return []
     place = str(step.arguments[argument]).rstrip("/")
-    found = [f"{place}/{name}" if name else place for name in names]
+    paths = [f"{place}/{name}" if name else place for name in names]
     if step.recipe == "build_dataset":
         plan = Path(step.arguments["plan"])
         stages = read_yaml(plan).get("stages", {}) if plan.is_file() else {}
-        found += [f"{place}/{split}.parquet" for split in (*stages, "test")]
-    return found
+        paths += [f"{place}/{split}.parquet" for split in (*stages, "test")]
+    return paths
 
 
 def faults(steps: Sequence[Step], lists: Lists, variant: str | None) -> list[str]:
@@ -174,42 +174,44 @@ def faults(steps: Sequence[Step], lists: Lists, variant: str | None) -> list[str
     Args:
         variant: the ablation, "lora", or None for the study itself.
     """
-    found, by, later, judges = [], {}, {}, set()
+    errors, writers, later, judges = [], {}, {}, set()
     for step in steps:
         for path in writes(step):
             later.setdefault(path, step)
     taken = set()
     for step in steps:
         for name, value in step.arguments.items():
-            known = MODELS | FILES | NOT_PATHS | {step.output[0], "datasets", "dataset_name"}
-            if name not in known and isinstance(value, str) and "/" in value:
-                found.append(f"{step.file}: {name}: {value} looks like a path, and nobody knows who writes it")
+            path_names = MODELS | FILES | NOT_PATHS | {step.output[0], "datasets", "dataset_name"}
+            if name not in path_names and isinstance(value, str) and "/" in value:
+                errors.append(f"{step.file}: {name}: {value} looks like a path, and is no argument that names files")
         for path, argument in reads(step):
             whose = f" ({step.about})" if argument in step.changes else ""
             place = f"{step.file}{whose}: {argument}: {path}"
             taken.add(path)
-            if path in by or path in lists.brings:
+            if path in writers or path in lists.brings:
                 continue
             if path in later:
-                found.append(f"{place} is written later than it is read, by {later[path].file.name}")
+                errors.append(f"{place} is written later than it is read, by {later[path].file.name}")
             elif Path(path).parts[0] in (*OWN, PLANS):
-                found += [] if Path(path).exists() else [f"{place}: there is no such file"]
+                errors += [] if Path(path).exists() else [f"{place}: there is no such file"]
             else:
-                found.append(f"{place}: no earlier step writes it, and study.yaml does not list it as brought")
-        by |= dict.fromkeys(writes(step), step)
+                errors.append(f"{place}: no earlier step writes it, and study.yaml does not list it as brought")
+        writers |= dict.fromkeys(writes(step), step)
         if step.recipe == "judge":
             judges.add(judge_name(step.arguments))
         for argument in NAMES if step.recipe == "report" else ():
             for name in comma_list(step.arguments.get(argument, [])):
                 if "/" not in name and name not in judges:
-                    found.append(f"{step.file}: {argument}: {name} is no judge of an earlier step")
+                    errors.append(f"{step.file}: {argument}: {name} is no judge of an earlier step")
     for path, brought in lists.brings.items():
-        found += [f"study.yaml: {path} is of {file}, which no step writes" for file in brought.of if file not in by]
+        errors += [
+            f"study.yaml: {path} is of {file}, which no step writes" for file in brought.of if file not in writers
+        ]
     if variant is None:  # a variant makes again what the study has, and reads a part of it
-        found += [f"study.yaml: brings {path}, which no step reads" for path in lists.brings if path not in taken]
+        errors += [f"study.yaml: brings {path}, which no step reads" for path in lists.brings if path not in taken]
         for step in steps:
             if step.recipe not in FOR_PEOPLE and taken.isdisjoint(writes(step)):
-                found.append(f"{step.file}: {step.output[0]}: {writes(step)[0]} is read by no step")
+                errors.append(f"{step.file}: {step.output[0]}: {writes(step)[0]} is read by no step")
     left = lists.leaves.get(variant or "study", {})
-    found += [f"study.yaml: leaves {path}, which no step writes" for path in left if path not in by]
-    return list(dict.fromkeys(found))
+    errors += [f"study.yaml: leaves {path}, which no step writes" for path in left if path not in writers]
+    return list(dict.fromkeys(errors))

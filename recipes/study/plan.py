@@ -173,16 +173,18 @@ class Study:
 
     def _renaming(self, run: int = 0, shared: bool = False) -> Renaming:
         """Return the names of a run; `shared`: of what the study itself and its variants have in common."""
-        own: dict[str, tuple[str, ...]] = {}  # what is added to a name → the YAMLs that it is added for
+        patterns_of: dict[str, tuple[str, ...]] = {}  # what is added to a name → the YAMLs that it is added for
         if self.variant and not shared:
-            own[f"-{self.variant}"] = OWN[self.variant]
+            patterns_of[f"-{self.variant}"] = OWN[self.variant]
         if self.options.base:
-            own[f"-{Path(self.options.base).name}"] = OWN_OF_BASE
+            patterns_of[f"-{Path(self.options.base).name}"] = OWN_OF_BASE
         if run:
-            own[f"-run{run + 1}"] = OWN_OF_RUN
+            patterns_of[f"-run{run + 1}"] = OWN_OF_RUN
         names = Renaming()
         for file in self.folder.glob("*.yaml"):
-            fitting = [name for name, patterns in own.items() if any(fnmatch(file.stem, each) for each in patterns)]
+            fitting = [
+                name for name, patterns in patterns_of.items() if any(fnmatch(file.stem, each) for each in patterns)
+            ]
             if added := "".join(fitting):
                 step = Step(file, "")
                 path = step.arguments[str(step.output[0])]

@@ -49,7 +49,7 @@ class Rehearsal:
     def adapt(self, step: Step) -> Step:
         """Return a step with small numbers, doubles in the place of endpoints, and two CPU processes in the place of GPUs."""
         changes = dict(self.smaller.get(step.recipe, {}))
-        own = {name: value for name, value in step.changes.items() if name not in ENDPOINT}
+        kept = {name: value for name, value in step.changes.items() if name not in ENDPOINT}
         for name, value in step.arguments.items():
             if isinstance(value, str) and value.startswith("openai:"):
                 self.doubled.add(value.removeprefix("openai:"))
@@ -62,7 +62,7 @@ class Rehearsal:
         start = [CPUS if word == GPUS else word for word in step.launch]
         if "--num_processes" in start:  # one process does as many rows
             start = ["python"]
-        return replace(step, changes={**own, **changes}, start=tuple(start))
+        return replace(step, changes={**kept, **changes}, start=tuple(start))
 
     def _small_plan(self, file: Path) -> str:
         """Write a plan with counts in proportion to the rehearsal's cases; return its path."""

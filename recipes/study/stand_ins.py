@@ -115,13 +115,13 @@ def _shown(file: Path, judge: str) -> dict[str, Any]:
     """Return a judge's verdict on each case that physicians are shown: the first by run and order with a rationale."""
     from automedeval.records import Verdict, read_records
 
-    found: dict[str, Verdict] = {}
+    shown: dict[str, Verdict] = {}
     for verdict in read_records(file, Verdict):
         if verdict.judge == judge and verdict.valid and verdict.rationale:
-            first = found.setdefault(verdict.case_id, verdict)
+            first = shown.setdefault(verdict.case_id, verdict)
             if (verdict.run, verdict.order) < (first.run, first.order):
-                found[verdict.case_id] = verdict
-    return found
+                shown[verdict.case_id] = verdict
+    return shown
 
 
 def _verdict_ratings(file: Path, judges: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -150,10 +150,10 @@ def _ratings(cases: Path, place: Path) -> Iterator[dict[str, Any]]:
     rated: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for rating in _read(place / SAMPLE / "test_ratings.jsonl"):
         rated.setdefault((rating["case_id"], rating["model"]), []).append(rating)
-    given = itertools.cycle(rated.values())
+    ratings = itertools.cycle(rated.values())
     for case in _read(cases):
         for response in case["responses"]:
-            for rating in next(given):
+            for rating in next(ratings):
                 yield rating | {"case_id": case["id"], "model": response["model"]}
 
 

@@ -61,11 +61,11 @@ def test_cases_that_the_judge_asks_for_are_rated_and_weigh_in(tmp_path: Path) ->
     both = write(tmp_path / "both.jsonl", ratings + more)
     done = run_recipe("compare", *given, "--ratings", both, "--probabilities", chances)
     assert done.returncode == 0, done.stderr
-    found = json.loads((tmp_path / "out" / "comparison.json").read_text(encoding="utf-8"))
-    assert (found["cases"]["rated_cases"], found["cases"]["weighted"]) == (20, True)
+    comparison = json.loads((tmp_path / "out" / "comparison.json").read_text(encoding="utf-8"))
+    assert (comparison["cases"]["rated_cases"], comparison["cases"]["weighted"]) == (20, True)
     means = people_means()
     for model in MODELS:
-        estimate = found["models"][model]["mean"]["good"]["prediction_powered"]
+        estimate = comparison["models"][model]["mean"]["good"]["prediction_powered"]
         truth = sum(means[case["id"], model] for case in read(CASES)) / 30
         assert estimate["value"] == pytest.approx(truth, abs=0.35)
 

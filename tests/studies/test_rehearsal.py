@@ -159,7 +159,7 @@ def test_the_card_of_the_model_has_the_studys_own_figures(rehearsed: tuple[Path,
     command = [sys.executable, "recipes/publish.py", "--config", f"{RUN}/publish_model.yaml"]
     card = tmp_path / "card.md"
     subprocess.run([*command, "--card_output", card], cwd=folder, check=True, capture_output=True)
-    found = read(folder / "reports" / "wikidoc" / "agreement.json")["judges"]["introspection2"]["pairwise_accuracy"]
+    accuracy = read(folder / "reports" / "wikidoc" / "agreement.json")["judges"]["introspection2"]["pairwise_accuracy"]
     text = card.read_text(encoding="utf-8")
-    assert "| Pairwise accuracy | {value:.2f} [{low:.2f}, {high:.2f}]".format(**found) in text
+    assert "| Pairwise accuracy | {value:.2f} [{low:.2f}, {high:.2f}]".format(**accuracy) in text
     assert "Audited on 3 cases as introspection2" in text
