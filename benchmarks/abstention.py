@@ -6,8 +6,8 @@
 Every draw makes rated cases of two to four responses and fresh ones, whose pairs are wrong by a law that is known: so the true
 risk at any threshold is known too. Pairs of a case are mostly right or wrong together. The rows are laws: a judge that knows
 when it is right; one that guesses; one whose risk is a hair above the allowed one everywhere, so that every certificate of it
-is false; one whose surest verdicts are the worst; one that is right up to a point and guesses beyond it. The columns are what
-is promised, and two ways that look like it: counting all pairs as if they were independent, and keeping all that is seen to
+is false; one whose surest verdicts are the worst; one that is right up to a point and guesses beyond it. Each has what is
+promised, and two ways that look like it: counting all pairs as if they were independent, and keeping all that is seen to
 have the allowed share of errors. The exit status is 0 whether the promise is kept or not.
 """
 
@@ -18,12 +18,14 @@ import numpy as np
 from rows import Results, add_json
 from scipy.special import bdtr
 
-from automedeval.reports.text import format_table
 from automedeval.stats import selective
 
 FRESH = 400
 TOGETHER = 0.8  # the share of cases whose pairs are all right or all wrong
 GRID = 100_000
+DELTA = 0.1  # how often a promise may be false
+WAYS = ("", ", all pairs as if independent", ", as seen")  # what is promised, and two ways that look like it
+LIMITS = (DELTA, None, None)
 
 Law = Callable[[np.ndarray], np.ndarray]
 
@@ -54,14 +56,14 @@ def draw(law: Law, cases: int, rng: np.random.Generator) -> tuple[np.ndarray, np
     return 1 - at, wrong, there, rng.random(FRESH)
 
 
-def choices(law: Law, cases: int, risk: float, delta: float, rng: np.random.Generator) -> list[float | None]:
+def choices(law: Law, cases: int, risk: float, rng: np.random.Generator) -> list[float | None]:
     """Return the thresholds that the promise, and the two that look like it, choose in one draw; None keeps nothing."""
     confidence, wrong, there, fresh = draw(law, cases, rng)
-    sequence = selective.thresholds(fresh, cases, risk, delta)
+    sequence = selective.thresholds(fresh, cases, risk, DELTA)
     drawn = (rng.random(cases) * there.sum(axis=1)).astype(int)
-    promised = selective.certify(confidence, wrong[np.arange(cases), drawn], sequence, risk, delta)["threshold"]
+    promised = selective.certify(confidence, wrong[np.arange(cases), drawn], sequence, risk, DELTA)["threshold"]
     case, _ = np.nonzero(there)
-    pooled = selective.certify(confidence[case], wrong[there], sequence, risk, delta)["threshold"]
+    pooled = selective.certify(confidence[case], wrong[there], sequence, risk, DELTA)["threshold"]
     seen = [level for level in sequence if wrong[there & (confidence >= level)[:, None]].mean() <= risk]
     return [promised, pooled, min(seen) if seen else None]
 
@@ -72,41 +74,30 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=10_000)
     parser.add_argument("--cases", type=int, default=200, help="rated ones")
     parser.add_argument("--risk", type=float, default=0.1)
-    parser.add_argument("--delta", type=float, default=0.1)
-    parser.add_argument("--seed", type=int, default=0)
     add_json(parser)
     args = parser.parse_args()
-    rows, results = [], Results("Certified abstention", args.json)
+    results = Results("Certified abstention", args.json)
     for name, law in laws(args.risk).items():
-        rng, risks = np.random.default_rng(args.seed), true_risks(law)
-        broken, kept = np.zeros((2, 3))
+        rng, risks = np.random.default_rng(0), true_risks(law)
+        broken, kept = np.zeros((2, len(WAYS)))
         for _ in range(args.draws):
-            for way, threshold in enumerate(choices(law, args.cases, args.risk, args.delta, rng)):
+            for way, threshold in enumerate(choices(law, args.cases, args.risk, rng)):
                 if threshold is not None:
                     place = min(GRID, max(1, round((1 - threshold) * GRID)))
                     broken[way] += risks[place - 1] > args.risk
                     kept[way] += place / GRID
-        # How likely so many false promises are, if one in 1/delta is the truth.
-        noise = 1 - bdtr(broken[0] - 1, args.draws, args.delta) if broken[0] else 1.0
-        likely = results.add(f"{name}: false promises", broken[0] / args.draws, "of the draws", most=args.delta)
-        likely["met"] = bool(noise > 1e-3)
-        rows.append(
-            {
-                "judge": name,
-                "false promises": broken[0] / args.draws,
-                "limit": args.delta,
-                "met": "yes" if likely["met"] else "no",
-                "kept": kept[0] / args.draws,
-                "all pairs: false": broken[1] / args.draws,
-                "kept ": kept[1] / args.draws,
-                "as seen: false": broken[2] / args.draws,
-                "kept  ": kept[2] / args.draws,
-            }
-        )
-    print(f"{args.draws} draws of {args.cases} rated and {FRESH} fresh cases, at most {args.risk:g} wrong")
-    print(format_table(rows))
-    results.note(f"{args.draws:,} draws of {args.cases} rated cases.")
+        # How likely so many false promises are, if one in 1/DELTA is the truth.
+        noise = 1 - bdtr(broken[0] - 1, args.draws, DELTA) if broken[0] else 1.0
+        for way, about in enumerate(WAYS):
+            promises = results.add(
+                f"{name}: false promises{about}", broken[way] / args.draws, "of the draws", most=LIMITS[way]
+            )
+            if not way:
+                promises["met"] = bool(noise > 1e-3)
+            results.add(f"{name}: kept{about}", kept[way] / args.draws, "of the verdicts")
+    results.note(f"{args.draws:,} draws of {args.cases} rated and {FRESH} fresh cases, at most {args.risk:g} wrong.")
     results.note("A share that is above the limit by chance (p > 0.001) meets it.")
+    results.show()
     results.write()
 
 

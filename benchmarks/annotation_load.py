@@ -2,7 +2,7 @@
 
     python benchmarks/annotation_load.py
     python benchmarks/annotation_load.py --kills 100
-    python benchmarks/annotation_load.py --small
+    python benchmarks/annotation_load.py --physicians 6 --ratings 240 --think 0.01
 
 The page is the real one, served by `recipes/annotate.py` on SQLite; physicians are clients in another process, who follow their
 invitations, read the forms and send them back, token and all. A rating is one number: a task of three responses and a verdict
@@ -18,7 +18,6 @@ The exit status is 1 if something was lost or is there twice, and 0 whether the 
 import argparse
 import asyncio
 import json
-import os
 import random
 import re
 import signal
@@ -42,7 +41,6 @@ from rows import Results, add_json
 from automedeval.annotation.export import write_export
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import read_study
-from automedeval.reports.text import format_table
 
 ROOT = Path(__file__).parents[1]
 LIMIT = 100.0  # milliseconds that 95 of 100 saves stay below
@@ -99,13 +97,13 @@ class Page:
         self.process = subprocess.Popen(
             [*command, "--port", str(self.port)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
-        told = ""
-        while "stop with" not in told:
+        printed = ""
+        while "stop with" not in printed:
             line = self.process.stdout.readline()
             if not line:
-                raise SystemExit(f"the page did not start:\n{told}")
-            told += line
-        self.links |= dict(re.findall(r"^ +(\S+) \(\w+\): \S+(/invitation/\S+)$", told, re.M))
+                raise SystemExit(f"the page did not start:\n{printed}")
+            printed += line
+        self.links |= dict(re.findall(r"^ +(\S+) \(\w+\): \S+(/invitation/\S+)$", printed, re.M))
         while True:
             try:
                 httpx.get(self.address, timeout=60)
@@ -196,8 +194,8 @@ class Physician:
         if answer.status_code != 303:
             raise SystemExit(f"{path}: {answer.status_code}: {answer.text[:2000]}")
         _, _, task, part = path.split("/")
-        told = {"physician": self.name, "task": int(task), "part": part.partition("-")[0], "scores": scores}
-        self.log.confirmed.append(told)
+        answered = {"physician": self.name, "task": int(task), "part": part.partition("-")[0], "scores": scores}
+        self.log.confirmed.append(answered)
         return answer.headers["location"]
 
 
@@ -249,7 +247,7 @@ def drive_here(order: dict) -> None:
 
 def stored(study: Path) -> list[dict]:
     """Return every answer in the database, laid out as the clients remember theirs."""
-    found = []
+    answers = []
     with closing(Store(read_study(study))) as store:
         for event in store.history():
             if event["what"] == "answer":
@@ -262,9 +260,9 @@ def stored(study: Path) -> list[dict]:
                     }
                 else:
                     flat = {f"scores-{name}": str(score) for name, score in scores.items()}
-                told = {"physician": event["annotator"], "task": event["assignment"], "part": part, "scores": flat}
-                found.append(told)
-    return found
+                answer = {"physician": event["annotator"], "task": event["assignment"], "part": part, "scores": flat}
+                answers.append(answer)
+    return answers
 
 
 def compare(confirmed: Sequence[dict], found: Sequence[dict]) -> tuple[int, int]:
@@ -286,25 +284,10 @@ def exported(study: Path, folder: Path) -> int:
 # --- the measurements -------------------------------------------------------------------------------------------------
 
 
-def disk(folder: Path, writes: int = 200) -> str:
-    """Say how long it takes until a small write is on the disk: every save waits for that once or twice."""
-    times = []
-    with open(folder / "disk", "wb") as file:
-        for _ in range(writes):
-            file.write(bytes(4096))
-            file.flush()
-            started = time.perf_counter()
-            os.fdatasync(file.fileno())
-            times.append(1000 * (time.perf_counter() - started))
-    times.sort()
-    return f"{times[writes // 2]:.1f} ms (median), {times[int(0.95 * writes)]:.1f} ms (p95)"
-
-
 def load(folder: Path, physicians: int, ratings: int, think: float, results: Results) -> int:
     """Measure saves while everybody works; return how many answers are lost or there twice."""
     cases = -(-ratings // NUMBERS)
     page = Page(write_study(folder, physicians, cases))
-    print(f"a write of 4 KB is on this disk after {disk(folder)}")
     page.start()
     order = {"address": page.address, "links": page.links, "think": think, "log": str(folder / "log.json")}
     started = time.perf_counter()
@@ -317,25 +300,18 @@ def load(folder: Path, physicians: int, ratings: int, think: float, results: Res
     found = stored(page.study)
     lost, twice = compare(log["confirmed"], found)
     held = exported(page.study, folder / "export")
-    rows = []
     for kind, limit in (("save", LIMIT), ("page", None)):
         times = sorted(1000 * each for each in log["seconds"][kind])
-        at = lambda share, times=times: times[min(len(times) - 1, int(share * len(times)))]  # noqa: E731
-        row = {"request": kind, "count": len(times), "a second": len(times) / seconds, "median, ms": at(0.5)}
-        row |= {"p95, ms": at(0.95), "p99, ms": at(0.99), "most, ms": times[-1]}
-        found = results.add(f"{kind}, 95 of 100 take at most", at(0.95), "ms", most=limit)
-        results.add(f"{kind}, median", at(0.5), "ms")
-        rows.append(row | ({"limit, ms": limit, "met": "yes" if found["met"] else "no"} if limit else {}))
-    print(f"{physicians} physicians at once, {think:g} s at a form, {seconds:.0f} s on {os.cpu_count()} cores, SQLite")
-    print(format_table(rows))
+        for percentile, most in ((95, limit), (50, None), (99, None)):
+            time_taken = times[min(len(times) - 1, len(times) * percentile // 100)]
+            results.add(f"{kind}, {percentile} of 100 take at most", time_taken, "ms", most=most)
+        results.add(f"{kind}s", len(times) / seconds, "a second")
     confirmed = sum(len(each["scores"]) for each in log["confirmed"])
-    refusals = sum(log["refused"].values())
-    print(f"{confirmed:,} ratings confirmed in {len(log['confirmed']):,} saves; {held:,} in the export")
-    print(f"requests refused: {refusals}")
-    print(f"lost: {lost}; there twice: {twice}")
     results.add("ratings that are lost", lost, "", most=0)
     results.add("ratings that are stored twice", twice, "", most=0)
-    results.note(f"{physicians} physicians at once, {think:g} s at a form; {confirmed:,} ratings confirmed.")
+    results.note(f"{physicians} physicians at once, {think:g} s at a form, {seconds:.0f} s; SQLite.")
+    results.note(f"{confirmed:,} ratings confirmed in {len(log['confirmed']):,} saves; {held:,} in the export.")
+    results.note(f"Requests refused: {sum(log['refused'].values())}.")
     return lost + twice + (held != confirmed)
 
 
@@ -359,12 +335,12 @@ def kills(folder: Path, physicians: int, times: int, results: Results) -> int:
     done = asyncio.run(all_of_it())
     found = stored(page.study)
     lost, twice = compare(log.confirmed, found)
-    row = {"kills": done, "saves confirmed": len(log.confirmed), "stored unconfirmed": len(found) - len(log.confirmed)}
-    print(f"SIGKILL of the page while {physicians} physicians save")
-    print(format_table([row | {"lost": lost, "there twice": twice}]))
     results.add("saves that are lost", lost, "", most=0)
     results.add("saves that are stored twice", twice, "", most=0)
-    results.note(f"{done} kills (SIGKILL) while {physicians} physicians save: {len(log.confirmed):,} saves confirmed.")
+    results.note(
+        f"{done} kills (SIGKILL) while {physicians} physicians save: {len(log.confirmed):,} saves confirmed, "
+        f"{len(found) - len(log.confirmed):,} stored without a confirmation."
+    )
     return lost + twice
 
 
@@ -375,21 +351,19 @@ def main() -> None:
     parser.add_argument("--ratings", type=int, default=20_000, help="how many numbers are stored, at least")
     parser.add_argument("--think", type=float, default=2.0, help="seconds that a physician looks at a form, on average")
     parser.add_argument("--kills", type=int, default=0, help="kill the page so many times, in the place of measuring")
-    parser.add_argument("--small", action="store_true", help="a few physicians and ratings: does it run?")
     parser.add_argument("--drive", action="store_true", help=argparse.SUPPRESS)
     add_json(parser)
     args = parser.parse_args()
     if args.drive:
         drive_here(json.load(sys.stdin))
         return
-    if args.small:
-        args.physicians, args.ratings, args.think = 6, 240, 0.01
     results = Results("Physicians' page, killed" if args.kills else "Physicians' page under load", args.json)
     with tempfile.TemporaryDirectory() as scratch:
         if args.kills:
             wrong = kills(Path(scratch), args.physicians, args.kills, results)
         else:
             wrong = load(Path(scratch), args.physicians, args.ratings, args.think, results)
+    results.show()
     results.write()
     sys.exit(1 if wrong else 0)
 

@@ -11,18 +11,16 @@ limit is met or not.
 
 import argparse
 import json
-import os
 import random
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+from judge_memory import peak
 from rows import Results, add_json
 
 from automedeval.records import Case, Response, Verdict
-from automedeval.reports.text import format_table
 
 ROOT = Path(__file__).parents[1]
 GROWTH = 2.0  # limit: ten times the cases may take so many times the memory
@@ -62,55 +60,28 @@ def write_study(folder: Path, number: int) -> None:
                 print(json.dumps(verdict.to_dict()), file=verdicts)
 
 
-def build(folder: Path, tokenizer: str | None) -> tuple[float, float]:
-    """Run the recipe; return its seconds and its peak memory in MB."""
-    command = [sys.executable, str(ROOT / "recipes" / "build_dataset.py"), "--cases", str(folder / "cases.jsonl")]
-    command += ["--verdicts", str(folder / "verdicts.jsonl"), "--plan", str(folder / "plan.yaml"), "--on_leak", "drop"]
-    command += ["--output", str(folder / "instructions"), *(["--tokenizer", tokenizer] if tokenizer else [])]
-    started = time.perf_counter()
-    with open(folder / "log", "w") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT)
-        _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    seconds = time.perf_counter() - started
-    if process.returncode:
-        raise SystemExit((folder / "log").read_text())
-    return seconds, usage.ru_maxrss / 1e3
-
-
 def main() -> None:
     """Build a small and a large data set and print one table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--small", type=int, default=10_000, help="cases of the small data set")
     parser.add_argument("--large", type=int, default=100_000, help="cases of the large one")
-    parser.add_argument("--tokenizer", help="checkpoint by which rows are counted in tokens too")
     add_json(parser)
     args = parser.parse_args()
-    results = Results("Building a data set", args.json)
-    rows = []
+    results, peaks = Results("Building a data set", args.json), []
     for number in (args.small, args.large):
         with tempfile.TemporaryDirectory() as scratch:
             folder = Path(scratch)
             write_study(folder, number)
             size = sum(file.stat().st_size for file in folder.glob("*.jsonl")) / 1e6
-            seconds, memory = build(folder, args.tokenizer)
-            results.add(f"{number:,} cases, {size:.0f} MB", seconds, "s")
-            results.add(f"{number:,} cases, {size:.0f} MB, peak memory", memory, "MB")
-            rows.append(
-                {
-                    "cases": number,
-                    "input, MB": size,
-                    "seconds": seconds,
-                    "cases/s": number / seconds,
-                    "peak memory, MB": memory,
-                }
-            )
-    print(format_table(rows))
-    growth = rows[1]["peak memory, MB"] / rows[0]["peak memory, MB"]
-    per_case = 1e3 * (rows[1]["peak memory, MB"] - rows[0]["peak memory, MB"]) / max(args.large - args.small, 1)
-    found = results.add("growth of memory", growth, f"× that of {args.small:,} cases", most=GROWTH)
-    met = "yes" if found["met"] else "no"
-    print(f"memory grows {growth:.3f}-fold, {per_case:.2f} KB a case; limit {GROWTH}; met: {met}")
+            command = [sys.executable, str(ROOT / "recipes" / "build_dataset.py"), "--on_leak", "drop"]
+            for name in ("cases.jsonl", "verdicts.jsonl", "plan.yaml"):
+                command += [f"--{Path(name).stem}", str(folder / name)]
+            started = time.perf_counter()
+            peaks.append(peak([*command, "--output", str(folder / "instructions")], folder / "log"))
+            results.add(f"{number:,} cases, {size:.0f} MB", time.perf_counter() - started, "s")
+            results.add(f"{number:,} cases, {size:.0f} MB, peak memory", peaks[-1], "MB")
+    results.add("growth of memory", peaks[1] / peaks[0], f"× that of {args.small:,} cases", most=GROWTH)
+    results.show()
     results.write()
 
 

@@ -1,16 +1,12 @@
 """Measure how fast completion chains run at an endpoint that takes its time, against the ideal and against Algorithm 1.
 
     python benchmarks/completion_chain.py
-    python benchmarks/completion_chain.py --cases 64 --in_flight 16 --delay 0.2 --one_by_one 2
+    python benchmarks/completion_chain.py --cases 64 --in_flight 16 --delay 0.2
 
 A local endpoint answers every request after `delay` seconds: a case's first message with a question, its second with a
-verdict. It runs in a process of its own; the books are searched in `search` seconds, however many questions come at once.
-
-(a)  Algorithm 1 as it is written, one case after the other, on a few cases;
-(b)  this project, `in_flight` cases at once; target 95 % of the ideal, and 55 times the cases/s of (a);
-(c)  the ideal: `in_flight` cases at once, two answers each, and nothing else that takes time.
-
-The exit status is 0 whether targets are met or not.
+verdict. It runs in a process of its own. Compared are Algorithm 1 as it is written, one case after the other; this project,
+`in_flight` cases at once; and the ideal, `in_flight` cases at once, two answers each, and nothing else that takes time. The
+exit status is 0 whether targets are met or not.
 """
 
 import argparse
@@ -31,8 +27,9 @@ from automedeval.distillation.completion_chain import CompletionChain
 from automedeval.judges.judge import Judge
 from automedeval.models.endpoint import OpenAIChat
 from automedeval.records import Case, Response
-from automedeval.reports.text import format_table
 
+SEARCH = 0.01  # seconds that a search of the books takes, however many questions come at once
+ONE_BY_ONE = 5  # cases that are judged one after the other
 QUESTION = "[Question]: What is the usual dose?"
 VERDICT = "Analyze:\nStep 1: A dose.\nScore: Doctor 1: 4 points. Doctor 2: 2 points."
 PASSAGES = [Passage(str(number), "A book", "Doses", number, "A dose. " * 100, 0.5) for number in range(3)]
@@ -89,11 +86,11 @@ def endpoint(delay: float) -> Iterator[str]:
         process.join()
 
 
-def rate(url: str, cases: Sequence[Case], in_flight: int, search: float) -> float:
+def rate(url: str, cases: Sequence[Case], in_flight: int) -> float:
     """Return the cases/s of chains over these cases, `in_flight` of them at once."""
 
     def books(questions: Sequence[str]) -> list[list[Passage]]:
-        time.sleep(search)
+        time.sleep(SEARCH)
         return [PASSAGES for _ in questions]
 
     chat = OpenAIChat("m", base_url=url, concurrency=in_flight, max_retries=0)
@@ -109,13 +106,10 @@ def rate(url: str, cases: Sequence[Case], in_flight: int, search: float) -> floa
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add(
-        "--cases", type=int, default=1024, help="cases that (b) judges; of few, the time to connect shows (%(default)s)"
-    )
-    add("--in_flight", type=int, default=64, help="cases at once (%(default)s)")
-    add("--delay", type=float, default=1.0, help="seconds that an answer takes (%(default)s)")
-    add("--search", type=float, default=0.01, help="seconds that a search of the books takes (%(default)s)")
-    add("--one_by_one", type=int, default=5, help="cases that (a) judges (%(default)s)")
+    # of few cases the time to connect shows
+    add("--cases", type=int, default=1024, help="cases that are judged at once (default: %(default)s)")
+    add("--in_flight", type=int, default=64, help="cases at once (default: %(default)s)")
+    add("--delay", type=float, default=1.0, help="seconds that an answer takes (default: %(default)s)")
     add_json(parser)
     args = parser.parse_args()
     results = Results("Completion chains", args.json)
@@ -124,27 +118,17 @@ def main() -> None:
     responses = tuple(Response(f"model-{number}", text) for number, text in enumerate(texts))
     cases = [Case(f"c{number}", f"What helps against {number}? " * 5, responses) for number in range(args.cases)]
     with endpoint(args.delay) as url:
-        rate(url, cases[:1], 1, 0.0)  # imports, the first connection
-        slow = rate(url, cases[: args.one_by_one], 1, args.search)
-        fast = rate(url, cases, args.in_flight, args.search)
+        rate(url, cases[:1], 1)  # imports, the first connection
+        slow = rate(url, cases[:ONE_BY_ONE], 1)
+        fast = rate(url, cases, args.in_flight)
     ideal = args.in_flight / (2 * args.delay)
-    rows = [
-        {"row": "(a) Algorithm 1, one by one", "cases": args.one_by_one, "cases/s": f"{slow:.2f}"},
-        {"row": "(b) chains at once", "cases": args.cases, "cases/s": f"{fast:.2f}"},
-        {"row": "(c) ideal", "cases": args.cases, "cases/s": f"{ideal:.2f}"},
-    ]
-    print(f"{os.cpu_count()} cores, answers after {args.delay:g} s, {args.in_flight} cases at once")
-    print(format_table(rows))
     results.add("Algorithm 1, one case after the other", slow, "cases/s")
-    for name, peer, ratio, least in (
-        ("(b)/(c)", "the ideal", fast / ideal, 0.95),
-        ("(b)/(a)", "one case after the other", fast / slow, 55),
-    ):
-        found = results.add("chains at once", fast, "cases/s", peer, ratio, least)
-        print(f"{name} {ratio:.3g}, target {found['target']}, met: {'yes' if found['met'] else 'no'}")
+    results.add("chains at once", fast, "cases/s", "the ideal", fast / ideal, 0.95)
+    results.add("chains at once", fast, "cases/s", "one case after the other", fast / slow, 55)
     results.note(
         f"{args.cases:,} cases, {args.in_flight} at once, of one question each; answers after {args.delay:g} s."
     )
+    results.show()
     results.write()
 
 

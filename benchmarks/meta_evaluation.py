@@ -10,24 +10,23 @@ status is 0 whether a limit is met or not.
 """
 
 import argparse
-import json
 import resource
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
-from judge_memory import WORDS
+from judge_memory import peak
 from rows import Results, add_json
 from scipy.stats import spearmanr
+from synthetic import write_study
 
-from automedeval.reports.text import format_table
 from automedeval.stats import agreement, bootstrap
 from automedeval.stats.agreement import Panel
 
 ROOT = Path(__file__).parents[1]
+LOOPED = 20  # resamples of the usual loop that are timed
 
 
 def synthetic(cases: int) -> tuple[Panel, np.ndarray, np.ndarray]:
@@ -56,41 +55,6 @@ def looped(panel: Panel, people: np.ndarray, judge: np.ndarray, rank: bool, resa
     return (time.perf_counter() - started) / resamples
 
 
-def write_study(folder: Path, cases: int, people: np.ndarray, judge: np.ndarray) -> None:
-    """Write cases, ratings and verdicts with texts of a usual length."""
-    rng = np.random.default_rng(2)
-    text = lambda length: " ".join(rng.choice(WORDS, length))  # noqa: E731
-    with (
-        open(folder / "cases.jsonl", "w", encoding="utf-8") as case_file,
-        open(folder / "ratings.jsonl", "w", encoding="utf-8") as rating_file,
-        open(folder / "verdicts.jsonl", "w", encoding="utf-8") as verdict_file,
-    ):
-        models = ["model-a", "model-b", "model-c"]
-        for number in range(cases):
-            responses = [{"model": model, "text": text(120)} for model in models]
-            case = {
-                "id": f"case-{number}",
-                "question": text(30),
-                "reference": text(100),
-                "topic": f"topic {number % 20}",
-            }
-            print(json.dumps(case | {"responses": responses}), file=case_file)
-            rows = slice(3 * number, 3 * number + 3)
-            for rater in range(3):
-                for model, score in zip(models, np.clip(np.round(people[rows] + rng.normal(0, 0.5, 3)), 1, 5)):
-                    rating = {
-                        "case_id": case["id"],
-                        "model": model,
-                        "annotator": f"rater-{rater}",
-                        "criterion": "overall",
-                    }
-                    print(json.dumps(rating | {"score": float(score)}), file=rating_file)
-            expected = np.clip(judge[rows], 1, 5)
-            verdict = {"case_id": case["id"], "judge": "synthetic", "rubric": "automedeval@1", "order": [0, 1, 2]}
-            verdict |= {"valid": True, "scores": np.round(expected).astype(int).tolist(), "rationale": text(150)}
-            print(json.dumps(verdict | {"expected_scores": expected.tolist()}), file=verdict_file)
-
-
 def main() -> None:
     """Time everything once and print one table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -103,53 +67,41 @@ def main() -> None:
     relation, judged = panel.relations(people), panel.relations(judge)
     means = agreement.accuracies(panel, relation, judged) | agreement.correlations(panel, people, judge)
     ranks = {"spearman": means.pop("spearman")}
-    rows = []
     for name, statistics, limit in (("mean measures", means, 10.0), ("rank correlation", ranks, 60.0)):
         started = time.perf_counter()
         bootstrap.bootstrap(list(statistics.values()), args.cases, args.resamples)
         seconds = time.perf_counter() - started
-        peer = looped(panel, people, judge, name != "mean measures", 20) * args.resamples
-        results.add(f"bootstrap of {len(statistics)} {name}", seconds, "s", most=limit)
-        results.add(
-            f"bootstrap of {len(statistics)} {name}", seconds, "s", "the usual loop over resamples", peer / seconds
-        )
-        rows.append(
-            {"run": f"{len(statistics)} {name}", "seconds": seconds, "limit": limit, "met": "yes" if seconds < limit else "no",
-             "the usual loop, s": peer, "ratio": peer / seconds}
-        )  # fmt: skip
+        peer = looped(panel, people, judge, name != "mean measures", LOOPED) * args.resamples
+        name = f"bootstrap of {len(statistics)} {name}"
+        results.add(name, seconds, "s", most=limit)
+        results.add(name, seconds, "s", "the usual loop over resamples", peer / seconds)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        write_study(folder, args.cases, people, judge)
-        command = [sys.executable, str(ROOT / "recipes" / "report.py"), "--verdicts", str(folder), "--cases"]
-        command += [
-            str(folder / "cases.jsonl"),
-            "--ratings",
-            str(folder / "ratings.jsonl"),
+        write_study(folder, args.cases, 3, [(0, 1, 2)])
+        # an encoder's time is its own: benchmarks/knowledge.py measures it
+        command = [
+            sys.executable,
+            str(ROOT / "recipes" / "report.py"),
+            "--encoder",
+            "none",
             "--output",
             str(folder / "out"),
-            "--encoder",
-            "none",  # an encoder's time is its own: benchmarks/knowledge.py measures it
         ]
+        for name in ("verdicts", "cases", "ratings"):
+            command += [f"--{name}", str(folder / f"{name}.jsonl")]
         started = time.perf_counter()
-        subprocess.run(command, check=True, capture_output=True, cwd=ROOT)
-        seconds = time.perf_counter() - started
+        whole = peak(command, folder / "log") / 1e3
+        results.add("the whole report", time.perf_counter() - started, "s", most=60)
         size = (folder / "out" / "report.html").stat().st_size / 1e6
-    rows.append({"run": "the whole report", "seconds": seconds, "limit": 60.0, "met": "yes" if seconds < 60 else "no"})
-    whole = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e6
-    results.add("the whole report", seconds, "s", most=60)
     results.add("peak memory of the bootstraps", memory, "GB", most=1)
     results.add("peak memory of the report", whole, "GB")
-    results.add("size of the report", size, "MB", most=15)
+    results.add("size of the report's HTML", size, "MB", most=15)
     results.note(
         f"{args.cases:,} cases of three responses, {args.resamples:,} resamples; the report with its default of them."
     )
-    results.note("The usual loop was timed over 20 resamples, with one accuracy and one correlation only.")
-    print(f"{args.cases} cases of three responses, {args.resamples} resamples (the report: its default)")
-    print(format_table(rows))
-    print(
-        f"peak memory: {memory:.2f} GB of the bootstraps (limit 1), {whole:.2f} GB of the report; HTML {size:.1f} MB (limit 15)"
-    )
+    results.note(f"The usual loop was timed over {LOOPED} resamples, with one accuracy and one correlation only.")
+    results.show()
     results.write()
 
 

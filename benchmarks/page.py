@@ -3,34 +3,29 @@
     python benchmarks/page.py
     python benchmarks/page.py --results benchmarks/results --output docs/performance.md
 
-Missed targets come first, then one table for each benchmark with its command, machine and date.
+Missed targets come first, then one table for each benchmark with its command and date.
 """
 
 import argparse
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
+
+from rows import figure
 
 from automedeval.reports.text import cell
 
 ROOT = Path(__file__).parents[1]
 HEAD = """# Performance
 
-Speed and memory as the [benchmarks](../benchmarks/README.md) measured them. `make benchmark` measures again, and
-`python benchmarks/page.py` writes this page from `benchmarks/results/`; it is not edited by hand. How well a judge agrees with
-people is on another page, [results](results.md).
+Speed and memory as the [benchmarks](../benchmarks/README.md) measured them; agreement with people is in the
+[results](results.md). `python benchmarks/page.py` writes this page from `benchmarks/results/`.
 
-A ratio says how many times as good as the peer a figure is, in the same run on the same machine. A target holds for the ratio,
-or for the value where there is no ratio.
+A ratio says how many times as good as the peer a figure is, in the same run. A target holds for the ratio, or for the value
+where there is no ratio.
 """
 COLUMNS = ("measured", "value", "ratio", "target", "met")
-
-
-def figure(value: float) -> str:
-    """Return a number with three significant digits; a count keeps all of its own."""
-    if value == int(value) and abs(value) < 1e9:
-        return f"{int(value):,}"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def cells(row: dict[str, Any]) -> list[str]:
@@ -52,43 +47,44 @@ def anchor(title: str) -> str:
     return "".join(letter for letter in title.lower().replace(" ", "-") if letter.isalnum() or letter == "-")
 
 
-def origin(record: dict[str, Any]) -> str:
-    """Return the machine, date and versions of a record in words."""
+def setting(record: dict[str, Any]) -> str:
+    """Return the machine and versions of a record in words."""
     machine = record["machine"]
     device = f", {machine['gpu']}" if machine["gpu"] else ""
     kind = "with" if machine["bfloat16"] else "without"
-    beside = (
-        "nothing else ran"
-        if record["idle"]
-        else f"other programs used {record['other_cores']:g} cores at the same time"
-    )
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
-    where = f"{machine['processor']}, {machine['cores']} cores {kind} bfloat16{device}"
-    took = f"{record['seconds']:.0f} s, {record['processor_seconds']:.0f} s of the processor"
-    return f"{record['date']}, {where}; {beside}; it took {took}. {versions}. Commit {record['commit']}."
+    return f"{machine['processor']}, {machine['cores']} cores {kind} bfloat16{device}; {versions}"
 
 
-def section(record: dict[str, Any]) -> str:
-    """Return the section of a benchmark."""
+def section(record: dict[str, Any], usual: str) -> str:
+    """Return the section of a benchmark; it names the machine and the versions where they are not the usual ones."""
     parts = [f"## {record['title']}", f"`{record['command']}`", table(COLUMNS, [cells(row) for row in record["rows"]])]
     if record["notes"]:
         parts.append("\n".join(f"- {note}" for note in record["notes"]))
-    return "\n\n".join([*parts, origin(record)])
+    others = "nothing else ran" if record["idle"] else f"other programs used {record['other_cores']:g} cores"
+    where = "" if setting(record) == usual else f" {setting(record)}."
+    took = f"{record['seconds']:.0f} s, {record['processor_seconds']:.0f} s of the processor; {others}"
+    return "\n\n".join([*parts, f"{record['date']}, {took}; commit {record['commit']}.{where}"])
 
 
 def page(records: list[dict[str, Any]]) -> str:
     """Return the page of these records as Markdown."""
     records = sorted(records, key=lambda record: record["title"])
+    (usual, _), *_ = Counter(map(setting, records)).most_common(1)
     missed = [
         [f"[{record['title']}](#{anchor(record['title'])})", *cells(row)[:-1], "yes" if record["idle"] else "no"]
         for record in records
         for row in record["rows"]
         if row["met"] is False
     ]
-    said = table(("benchmark", *COLUMNS[:-1], "idle machine"), missed) if missed else "None."
     count = sum(row["met"] is not None for record in records for row in record["rows"])
-    head = f"## Missed targets\n\n{len(missed)} of {count}:\n\n{said}" if missed else f"## Missed targets\n\n{said}"
-    return "\n\n".join([HEAD.strip(), head, *map(section, records)]) + "\n"
+    listed = (
+        f"{len(missed)} of {count}:\n\n{table(('benchmark', *COLUMNS[:-1], 'idle machine'), missed)}"
+        if missed
+        else "None."
+    )
+    sections = (section(record, usual) for record in records)
+    return "\n\n".join([HEAD.strip(), f"Machine: {usual}.", f"## Missed targets\n\n{listed}", *sections]) + "\n"
 
 
 def read(folder: Path) -> list[dict[str, Any]]:

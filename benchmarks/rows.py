@@ -11,6 +11,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from automedeval.reports.text import format_table
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("automedeval", "torch", "transformers", "trl", "numpy")
 BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16", "sve_bf16"}  # as in `automedeval.models.precision`, which loads torch
@@ -59,6 +61,17 @@ class Results:
         """Add a sentence that belongs to the rows: a limit that was found, the size of the input."""
         self.notes.append(text)
 
+    def show(self) -> None:
+        """Print the rows as a table, and the notes below it."""
+        met = {True: "yes", False: "no", None: None}
+        table = [
+            {"measured": row["name"], "value": figure(row["value"]), "unit": row["unit"], "ratio": row["ratio"]}
+            | {"of": row["peer"], "target": row["target"], "met": met[row["met"]]}
+            for row in self.rows
+        ]
+        print(format_table(table, most=len(table)))
+        print(*self.notes, sep="\n")
+
     def write(self) -> None:
         """Print how long the run took, and write the file."""
         seconds, own = time.perf_counter() - self.started, own_seconds() - self.own
@@ -72,6 +85,13 @@ class Results:
         record |= {"versions": versions(), "commit": commit(), "rows": self.rows, "notes": self.notes}
         self.file.parent.mkdir(parents=True, exist_ok=True)
         self.file.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def figure(value: float) -> str:
+    """Return a number with three significant digits; a count keeps all of its own."""
+    if value == int(value) and abs(value) < 1e9:
+        return f"{int(value):,}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

@@ -17,8 +17,7 @@ tokenized as `recipes/sft.py` does, in the same order, and with the activation c
 Arms take turns, forth and back, after a run that is not counted, and start from the checkpoint each time. The first update of
 a turn is not timed; the clock runs from its end to the end of the last, so that loading batches and a trainer's logging
 count, and its start does not. A ratio is the median over the turns of the ratio within a turn. The peak of memory is the
-process's resident set (Linux alone), or what torch allocated on a GPU. With `peak_flops`, model FLOP utilisation is
-6 × parameters × tokens/s over that. The exit status is 0 whether targets are met or not.
+process's resident set (Linux alone), or what torch allocated on a GPU. The exit status is 0 whether targets are met or not.
 """
 
 import argparse
@@ -64,7 +63,6 @@ class Meter(TrainerCallback):
         self.device = training.device
         self.passes: list[tuple[Any, Any, int]] = []  # rows, tokens, positions; tensors are read in the end
         self.ends: list[tuple[float, int]] = []  # when, and how many passes until then
-        self.parameters = 0
 
     def before_forward(self, network: torch.nn.Module, _: tuple, given: dict[str, Any]) -> None:
         mask, places = given.get("attention_mask"), given.get("position_ids")
@@ -82,8 +80,8 @@ class Meter(TrainerCallback):
         """Return what was measured after the first update; the rate is in tokens per second, rows are per update."""
         (start, first), *_, (end, last) = self.ends
         rows, tokens, positions = (sum(map(int, column)) for column in zip(*self.passes[first:last]))
-        shares = {"rows": rows / (len(self.ends) - 1), "padding": 1 - tokens / positions}
-        return {"rate": tokens / (end - start), "parameters": self.parameters, **shares}
+        updates = len(self.ends) - 1
+        return {"rate": tokens / (end - start), "rows": rows / updates, "padding": 1 - tokens / positions}
 
 
 def parse(arguments: Sequence[str]) -> tuple[SFTConfig, str]:
@@ -106,7 +104,6 @@ def train_with_trl(arguments: Sequence[str], tokenizer: Any, rows: Rows, as_reci
     trainer = SFTTrainer(start, training, train_dataset=data, processing_class=tokenizer, callbacks=[meter])
     trainer.remove_callback(PrinterCallback)  # this program's table is all that it prints
     trainer.model.register_forward_pre_hook(meter.before_forward, with_kwargs=True)
-    meter.parameters = trainer.model.num_parameters()
     if as_recipe and training.device.type == "cpu":
         read_trained_positions(trainer.model, trainer.model.base_model)
     trainer.train()
@@ -120,7 +117,6 @@ def train_bare(arguments: Sequence[str], tokenizer: Any, rows: Rows) -> Meter:
     network = AutoModelForCausalLM.from_pretrained(start, **training.model_init_kwargs).to(device).train()
     if training.gradient_checkpointing:
         network.gradient_checkpointing_enable(training.gradient_checkpointing_kwargs)
-    meter.parameters = network.num_parameters()
     optimizer = torch.optim.AdamW(network.parameters(), training.learning_rate, fused="fused" in training.optim)
     size, pad = training.per_device_train_batch_size, tokenizer.pad_token_id or 0
     update = size * training.gradient_accumulation_steps
@@ -157,7 +153,7 @@ def plan(options: argparse.Namespace, folder: str) -> tuple[dict[str, Callable[.
     common += ["--use_cpu", str(options.device == "cpu")]
     ours = ["--config", str(options.config), *common]
     given, _ = parse(ours)
-    update = options.rows_per_update or given.per_device_train_batch_size * given.gradient_accumulation_steps
+    update = given.per_device_train_batch_size * given.gradient_accumulation_steps
     splits = [split for split in read_statistics(options.dataset)["splits"] if split != TEST]
     found = read_rows([(options.dataset, split) for split in splits])[2]
     encoder = PromptEncoder.from_checkpoint(options.model, given.chat_template_path)
@@ -217,8 +213,6 @@ def measure(options: argparse.Namespace, folder: str, results: Results) -> None:
         line = {"arm": name, "rows/update": median(name, "rows"), "padding": f"{median(name, 'padding'):.1%}"}
         line |= {"tokens/s": f"{median(name):.0f}", "× (b)": median(name, of=DEFAULTS), "× (c)": median(name, of=BARE)}
         line["peak MB"] = f"{median(name, 'peak'):.0f}"
-        if options.peak_flops:
-            line["utilisation"] = f"{6 * median(name, 'parameters') * median(name) / options.peak_flops:.1%}"
         table.append(line)
         if name != OURS:
             results.add(name[4:], median(name), "tokens/s")
@@ -248,10 +242,8 @@ def main() -> None:
     add("--model", default=str(ROOT / "models/SmolLM2-135M-Instruct"), help="checkpoint folder (%(default)s)")
     add("--dataset", default=str(ROOT / "instructions/sample"), help="all its stages are read (%(default)s)")
     add("--device", choices=("cpu", "cuda"), default="cpu", help="what trains (%(default)s)")
-    add("--rows_per_update", type=int, help="rows that an update takes (those of --config)")
     add("--updates", type=int, default=1, help="updates timed in a turn (%(default)s)")
     add("--repeats", type=int, default=2, help="turns (%(default)s)")
-    add("--peak_flops", type=float, help="FLOP/s that the device can reach, for the utilisation")
     add_json(parser)
     options = parser.parse_args()
     results = Results("Training speed", options.json)

@@ -2,17 +2,15 @@
 
     python benchmarks/training_memory.py
     python benchmarks/training_memory.py --tokens 1200 --utilisation 0.3
-    python benchmarks/training_memory.py --check docs/train.md
 
 Parameters are counted on models of the right shape that hold no data, adapters with the settings of their YAML. Memory is
 what DeepSpeed's own estimator gives for weights, gradients and optimizer states under ZeRO-3; activations are not in it.
-Hours follow from a utilisation that is assumed, not measured. Printed is Markdown; --check compares it with what stands in a
-document.
+Hours follow from a utilisation that is assumed, not measured. Printed is Markdown, the tables of
+docs/train.md.
 """
 
 import argparse
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,31 +20,15 @@ import yaml
 from transformers import LlamaConfig, LlamaForCausalLM
 
 RECIPES = Path(__file__).parents[1] / "recipes" / "runs"
-MARKERS = ("<!-- training_memory -->", "<!-- /training_memory -->")
 GPUS = (1, 2, 4, 8)
-SHAPES = {  # what a checkpoint's config.json says; the tokenizers' sizes included
-    "135M": {
-        "hidden_size": 576,
-        "intermediate_size": 1536,
-        "num_hidden_layers": 30,
-        "num_attention_heads": 9,
-        "num_key_value_heads": 3,
-        "vocab_size": 49152,
-        "tie_word_embeddings": True,
-    },
-    "13B": {
-        "hidden_size": 5120,
-        "intermediate_size": 13824,
-        "num_hidden_layers": 40,
-        "num_attention_heads": 40,
-        "vocab_size": 32000,
-    },
+LLAMA = {  # what the config.json of LLaMA-13B says; the tokenizer's size included
+    "hidden_size": 5120,
+    "intermediate_size": 13824,
+    "num_hidden_layers": 40,
+    "num_attention_heads": 40,
+    "vocab_size": 32000,
 }
-RUNS = {  # the YAML whose numbers count, and the shape of its model
-    "135M": ("automedeval-135m/stage1.yaml", "135M"),
-    "13B": ("automedeval-13b/stage1.yaml", "13B"),
-    "13B, LoRA": ("automedeval-13b/lora.yaml", "13B"),
-}
+RUNS = {"13B": "automedeval-13b/stage1.yaml", "13B, LoRA": "automedeval-13b/lora.yaml"}  # the YAMLs whose numbers count
 OFFLOADS = {"nothing": (False, False), "optimizer": (True, False), "optimizer and parameters": (True, True)}
 
 
@@ -97,10 +79,9 @@ class Run:
 
 def count(name: str) -> Run:
     """Count the parameters of a run on a model without data."""
-    file, shape = RUNS[name]
-    arguments = yaml.safe_load((RECIPES / file).read_text(encoding="utf-8"))
+    arguments = yaml.safe_load((RECIPES / RUNS[name]).read_text(encoding="utf-8"))
     with torch.device("meta"):
-        model = LlamaForCausalLM(LlamaConfig(**SHAPES[shape]))
+        model = LlamaForCausalLM(LlamaConfig(**LLAMA))
         parameters = trained = sum(each.numel() for each in model.parameters())
         largest = max(sum(each.numel() for each in part.parameters(recurse=False)) for part in model.modules())
         if arguments.get("use_peft"):
@@ -193,14 +174,6 @@ def gb(size: float) -> str:
     return f"{size / 1e9:,.1f}"
 
 
-def standing(document: str) -> str | None:
-    """Return what stands between the markers of a document, None for one that has none."""
-    first, last = MARKERS
-    if first not in document or last not in document:
-        return None
-    return document.partition(first)[2].partition(last)[0].strip()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=8611, help="training rows (default: %(default)s, the paper's)")
@@ -208,20 +181,8 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=900, help="tokens of a mean row (default: %(default)s)")
     parser.add_argument("--utilisation", type=float, default=0.4, help="share of the peak (default: %(default)s)")
     parser.add_argument("--peak", type=float, default=312.0, help="TFLOP/s of a GPU (default: %(default)s)")
-    parser.add_argument(
-        "--check", metavar="FILE", help=f"compare with what stands there between {' and '.join(MARKERS)}"
-    )
     args = parser.parse_args()
-    printed = tables(args.rows, args.epochs, args.tokens, args.utilisation, args.peak)
-    if args.check is None:
-        print(printed, end="")
-        return
-    found = standing(Path(args.check).read_text(encoding="utf-8"))
-    if found is None:
-        sys.exit(f"{args.check}: no {MARKERS[0]} … {MARKERS[1]}")
-    if found != printed.strip():
-        sys.exit(f"{args.check}: not what this program prints; paste its output between the markers")
-    print(f"{args.check}: as printed here")
+    print(tables(args.rows, args.epochs, args.tokens, args.utilisation, args.peak), end="")
 
 
 if __name__ == "__main__":

@@ -68,20 +68,15 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        self._send(
-            {"object": "list", "data": [{"id": "double", "object": "model", "created": 0, "owned_by": "rehearsal"}]}
-        )
+        model = {"id": "double", "object": "model", "created": 0, "owned_by": "rehearsal"}
+        self._send({"object": "list", "data": [model]})
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         text = reply(body)
         tokens = [sum(len(each["content"].split()) for each in body["messages"]), len(text.split())]
-        choice = {
-            "index": 0,
-            "finish_reason": "stop",
-            "message": {"role": "assistant", "content": text},
-            "logprobs": None,
-        }
+        message = {"role": "assistant", "content": text}
+        choice = {"index": 0, "finish_reason": "stop", "message": message, "logprobs": None}
         usage = {"prompt_tokens": tokens[0], "completion_tokens": tokens[1], "total_tokens": sum(tokens)}
         answer = {"id": "rehearsal", "object": "chat.completion", "created": 0, "model": body["model"]}
         self._send(answer | {"choices": [choice], "usage": usage})

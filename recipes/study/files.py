@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from study.steps import NAMES, Step, StudyError, comma_list, judge_name, output_of, read_yaml
+from study.steps import NAMES, TEMPLATES, Step, StudyError, comma_list, judge_name, read_yaml
 
 # Arguments that name models, as folders, Hub ids or KIND:MODEL.
 MODELS = {
@@ -24,16 +24,8 @@ FILES = {
 }  # fmt: skip
 FOR_PEOPLE = {"report", "compare", "audit", "publish"}  # recipes whose output no step has to read
 NOT_PATHS = {"repo", "base_model", "base_url"}  # of the Hub, or of an endpoint
-TEMPLATES = {"chat_template_path", "tokenizer_template"}  # "none" takes a template back
 OWN = ("src", "recipes", "accelerate_configs", "model_card.md")  # what the repository holds
 PLANS = "plans"  # where a rehearsal puts its plans, with small counts
-
-
-class Read(NamedTuple):
-    """A file that a step reads, and the argument that names it."""
-
-    path: str
-    argument: str
 
 
 @dataclass(frozen=True)
@@ -68,20 +60,20 @@ class Lists(NamedTuple):
     Attributes:
         brings: what the user brings, by path.
         leaves: what each variant leaves: path → what it is.
-        sizes: counts for the estimate.
+        cases: the questions that a teacher judges; a rehearsal makes the counts of the plan smaller in proportion.
         then: what to try when the study has ended, each with its command.
-        listed: the keys of a study that lists its steps, see `Study`; else empty.
+        listed: the keys of a study that lists its steps, see `listed_steps`; else empty.
     """
 
     brings: dict[str, UserFile]
     leaves: dict[str, dict[str, str]]
-    sizes: dict[str, Any]
+    cases: int
     then: dict[str, str]
     listed: dict[str, Any]
 
     def read_by(self, steps: Sequence[Step]) -> "Lists":
         """Return the lists with only what these steps read of what the user brings."""
-        taken = {read.path for step in steps for read in reads(step)}
+        taken = {path for step in steps for path, _ in reads(step)}
         return self._replace(brings={path: each for path, each in self.brings.items() if path in taken})
 
 
@@ -93,12 +85,12 @@ def read_lists(folder: Path, root: Path) -> Lists:
     """
     file = folder / "study.yaml"
     content, listing = read_yaml(file), {"of", "place", "steps"}
-    if unknown := content.keys() - {"brings", "leaves", "sizes", "then", *listing}:
+    if unknown := content.keys() - {"brings", "leaves", "cases", "then", *listing}:
         raise StudyError(f"{file}: unknown key {min(unknown)!r}")
     listed = {key: content[key] for key in listing & content.keys()}
     if listed and listing - listed.keys():
         raise StudyError(f"{file}: of, place and steps belong together: {min(listing - listed.keys())} is missing")
-    other = read_lists(root / listed["of"], root) if listed else Lists({}, {}, {}, {}, {})
+    other = read_lists(root / listed["of"], root) if listed else Lists({}, {}, 0, {}, {})
     brings, needed = dict(other.brings), {"what", "get", "stand_in"}
     for path, about in content.get("brings", {}).items():
         if not isinstance(about, dict) or needed - about.keys() or about.keys() - needed - {"of", "hub"}:
@@ -108,44 +100,43 @@ def read_lists(folder: Path, root: Path) -> Lists:
         variant: left if isinstance(left, dict) else dict.fromkeys(left, "")
         for variant, left in content.get("leaves", {}).items()
     }
-    return Lists(brings, leaves, content.get("sizes", other.sizes), content.get("then", {}), listed)
+    return Lists(brings, leaves, content.get("cases", other.cases), content.get("then", {}), listed)
 
 
-def reads(step: Step) -> Iterator[Read]:
-    """Yield what a step reads; a data set's split is a file of it."""
-    recipe, arguments = Path(step.recipe).stem, step.arguments
+def reads(step: Step) -> Iterator[tuple[str, str]]:
+    """Yield (path, argument) for every file that a step reads; a data set's split is a file of it."""
+    arguments = step.arguments
     if "--config_file" in step.launch:
         words = list(step.launch)
         machine = words[words.index("--config_file") + 1]
-        yield Read(machine, "--config_file")
+        yield machine, "--config_file"
         if Path(machine).is_file() and (deepspeed := read_yaml(Path(machine)).get("deepspeed_config")):
-            yield Read(deepspeed["deepspeed_config_file"], "deepspeed_config_file")
-    if recipe == "sft":
+            yield deepspeed["deepspeed_config_file"], "deepspeed_config_file"
+    if step.recipe == "sft":
         parts = [(part["path"], part["split"]) for part in arguments.get("datasets", ())]
         parts = parts or [(arguments["dataset_name"], arguments["dataset_train_split"])]
         for path, split in parts:
-            yield Read(f"{path}/{split}.parquet", "dataset_name")
-    output, _ = output_of(step)
+            yield f"{path}/{split}.parquet", "dataset_name"
     for argument, value in arguments.items():
-        if argument not in MODELS | FILES or argument == output or value is None:
+        if argument not in MODELS | FILES or argument == step.output[0] or value is None:
             continue
-        if argument == "judge" and recipe in ("publish", "calibrate"):  # a name in verdicts or reports
+        if argument == "judge" and step.recipe in ("publish", "calibrate"):  # a name in verdicts or reports
             continue
         for entry in value if isinstance(value, list) else [value]:
             if path := _path(argument, str(entry)):
-                yield Read(path, argument)
+                yield path, argument
 
 
 def keys(steps: Sequence[Step]) -> dict[str, Step]:
     """Return the environment variables that hold the keys of endpoints, each with the first step that needs it."""
-    found: dict[str, Step] = {}
+    needed: dict[str, Step] = {}
     for step in steps:
         models = (str(step.arguments.get(name)) for name in ("judge", "suggester", "reviewer"))
         # A server of one's own may need no key.
-        own = "base_url" in step.arguments and "api_key_env" not in step.arguments
-        if not own and any(model.startswith("openai:") for model in models):
-            found.setdefault(step.arguments.get("api_key_env", "OPENAI_API_KEY"), step)
-    return found
+        own_server = "base_url" in step.arguments and "api_key_env" not in step.arguments
+        if not own_server and any(model.startswith("openai:") for model in models):
+            needed.setdefault(step.arguments.get("api_key_env", "OPENAI_API_KEY"), step)
+    return needed
 
 
 def _path(argument: str, value: str) -> str | None:
@@ -165,17 +156,16 @@ def _path(argument: str, value: str) -> str | None:
 
 def writes(step: Step) -> list[str]:
     """Return the paths that a step writes."""
-    argument, names = output_of(step)
+    argument, names = step.output
     if argument is None:
         return []
     place = str(step.arguments[argument]).rstrip("/")
-    found = [f"{place}/{name}" if name else place for name in names]
-    if Path(step.recipe).stem == "build_dataset":
-        stages = (
-            read_yaml(Path(step.arguments["plan"])).get("stages", {}) if Path(step.arguments["plan"]).is_file() else {}
-        )
-        found += [f"{place}/{split}.parquet" for split in (*stages, "test")]
-    return found
+    paths = [f"{place}/{name}" if name else place for name in names]
+    if step.recipe == "build_dataset":
+        plan = Path(step.arguments["plan"])
+        stages = read_yaml(plan).get("stages", {}) if plan.is_file() else {}
+        paths += [f"{place}/{split}.parquet" for split in (*stages, "test")]
+    return paths
 
 
 def faults(steps: Sequence[Step], lists: Lists, variant: str | None) -> list[str]:
@@ -184,42 +174,44 @@ def faults(steps: Sequence[Step], lists: Lists, variant: str | None) -> list[str
     Args:
         variant: the ablation, "lora", or None for the study itself.
     """
-    found, by, later, judges = [], {}, {}, set()
+    errors, writers, later, judges = [], {}, {}, set()
     for step in steps:
         for path in writes(step):
             later.setdefault(path, step)
     taken = set()
     for step in steps:
         for name, value in step.arguments.items():
-            known = MODELS | FILES | NOT_PATHS | {output_of(step)[0], "datasets", "dataset_name"}
-            if name not in known and isinstance(value, str) and "/" in value:
-                found.append(f"{step.file}: {name}: {value} looks like a path, and nobody knows who writes it")
+            path_names = MODELS | FILES | NOT_PATHS | {step.output[0], "datasets", "dataset_name"}
+            if name not in path_names and isinstance(value, str) and "/" in value:
+                errors.append(f"{step.file}: {name}: {value} looks like a path, and is no argument that names files")
         for path, argument in reads(step):
             whose = f" ({step.about})" if argument in step.changes else ""
             place = f"{step.file}{whose}: {argument}: {path}"
             taken.add(path)
-            if path in by or path in lists.brings:
+            if path in writers or path in lists.brings:
                 continue
             if path in later:
-                found.append(f"{place} is written later than it is read, by {later[path].file.name}")
+                errors.append(f"{place} is written later than it is read, by {later[path].file.name}")
             elif Path(path).parts[0] in (*OWN, PLANS):
-                found += [] if Path(path).exists() else [f"{place}: there is no such file"]
+                errors += [] if Path(path).exists() else [f"{place}: there is no such file"]
             else:
-                found.append(f"{place}: no earlier step writes it, and study.yaml does not list it as brought")
-        by |= dict.fromkeys(writes(step), step)
-        if Path(step.recipe).stem == "judge":
+                errors.append(f"{place}: no earlier step writes it, and study.yaml does not list it as brought")
+        writers |= dict.fromkeys(writes(step), step)
+        if step.recipe == "judge":
             judges.add(judge_name(step.arguments))
-        for argument in NAMES if Path(step.recipe).stem == "report" else ():
+        for argument in NAMES if step.recipe == "report" else ():
             for name in comma_list(step.arguments.get(argument, [])):
                 if "/" not in name and name not in judges:
-                    found.append(f"{step.file}: {argument}: {name} is no judge of an earlier step")
+                    errors.append(f"{step.file}: {argument}: {name} is no judge of an earlier step")
     for path, brought in lists.brings.items():
-        found += [f"study.yaml: {path} is of {file}, which no step writes" for file in brought.of if file not in by]
+        errors += [
+            f"study.yaml: {path} is of {file}, which no step writes" for file in brought.of if file not in writers
+        ]
     if variant is None:  # a variant makes again what the study has, and reads a part of it
-        found += [f"study.yaml: brings {path}, which no step reads" for path in lists.brings if path not in taken]
+        errors += [f"study.yaml: brings {path}, which no step reads" for path in lists.brings if path not in taken]
         for step in steps:
-            if Path(step.recipe).stem not in FOR_PEOPLE and taken.isdisjoint(writes(step)):
-                found.append(f"{step.file}: {output_of(step)[0]}: {writes(step)[0]} is read by no step")
+            if step.recipe not in FOR_PEOPLE and taken.isdisjoint(writes(step)):
+                errors.append(f"{step.file}: {step.output[0]}: {writes(step)[0]} is read by no step")
     left = lists.leaves.get(variant or "study", {})
-    found += [f"study.yaml: leaves {path}, which no step writes" for path in left if path not in by]
-    return list(dict.fromkeys(found))
+    errors += [f"study.yaml: leaves {path}, which no step writes" for path in left if path not in writers]
+    return list(dict.fromkeys(errors))

@@ -48,8 +48,8 @@ class Rehearsal:
 
     def adapt(self, step: Step) -> Step:
         """Return a step with small numbers, doubles in the place of endpoints, and two CPU processes in the place of GPUs."""
-        changes = dict(self.smaller.get(Path(step.recipe).stem, {}))
-        own = {name: value for name, value in step.changes.items() if name not in ENDPOINT}
+        changes = dict(self.smaller.get(step.recipe, {}))
+        kept = {name: value for name, value in step.changes.items() if name not in ENDPOINT}
         for name, value in step.arguments.items():
             if isinstance(value, str) and value.startswith("openai:"):
                 self.doubled.add(value.removeprefix("openai:"))
@@ -62,13 +62,13 @@ class Rehearsal:
         start = [CPUS if word == GPUS else word for word in step.launch]
         if "--num_processes" in start:  # one process does as many rows
             start = ["python"]
-        return replace(step, changes={**own, **changes}, start=tuple(start))
+        return replace(step, changes={**kept, **changes}, start=tuple(start))
 
     def _small_plan(self, file: Path) -> str:
         """Write a plan with counts in proportion to the rehearsal's cases; return its path."""
         if file.parts[0] == PLANS or not (self.place / file).is_file():
             return str(file)
-        share = CASES / self.lists.sizes["cases"]
+        share = CASES / self.lists.cases
 
         def small(value: Any) -> Any:
             if isinstance(value, dict):
@@ -92,7 +92,7 @@ class Rehearsal:
 
     def decide(self, step: Step) -> bool:
         """Play the jury of a round that waits for it, in the form of the page's export; return whether a case waited."""
-        if Path(step.recipe).stem != "introspect":
+        if step.recipe != "introspect":
             return False
         queue = self.place / f"{step.arguments['output']}.discussion" / "jury.jsonl"
         decided = queue.parent / "decided" / queue.name

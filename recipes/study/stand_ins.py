@@ -17,6 +17,7 @@ from typing import Any
 from study.files import UserFile
 
 SAMPLE = Path("src/automedeval/sample")
+TEXTS = SAMPLE / "train_cases.jsonl"  # what the tokenizers learn from
 CASES = 60  # questions in the place of wikidoc
 TEST_CASES = 12  # questions in the place of MedText
 WINDOW = 4096  # tokens
@@ -85,11 +86,8 @@ def _wikidoc(place: Path) -> Iterator[dict[str, Any]]:
     for case in _read(place / SAMPLE / "train_cases.jsonl")[:CASES]:
         yield {"instruction": "Answer this question truthfully", "input": case["question"], "output": case["reference"]}
     # One row that the exclusion patterns reject (Appendix A).
-    yield {
-        "instruction": "Answer this question truthfully",
-        "input": "The text is to be rephrased.",
-        "output": "No text.",
-    }
+    rejected = {"input": "The text is to be rephrased.", "output": "No text."}
+    yield {"instruction": "Answer this question truthfully"} | rejected
 
 
 def _medtext(place: Path) -> Iterator[dict[str, Any]]:
@@ -117,13 +115,13 @@ def _shown(file: Path, judge: str) -> dict[str, Any]:
     """Return a judge's verdict on each case that physicians are shown: the first by run and order with a rationale."""
     from automedeval.records import Verdict, read_records
 
-    found: dict[str, Verdict] = {}
+    shown: dict[str, Verdict] = {}
     for verdict in read_records(file, Verdict):
         if verdict.judge == judge and verdict.valid and verdict.rationale:
-            first = found.setdefault(verdict.case_id, verdict)
+            first = shown.setdefault(verdict.case_id, verdict)
             if (verdict.run, verdict.order) < (first.run, first.order):
-                found[verdict.case_id] = verdict
-    return found
+                shown[verdict.case_id] = verdict
+    return shown
 
 
 def _verdict_ratings(file: Path, judges: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -152,15 +150,11 @@ def _ratings(cases: Path, place: Path) -> Iterator[dict[str, Any]]:
     rated: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for rating in _read(place / SAMPLE / "test_ratings.jsonl"):
         rated.setdefault((rating["case_id"], rating["model"]), []).append(rating)
-    given = itertools.cycle(rated.values())
+    ratings = itertools.cycle(rated.values())
     for case in _read(cases):
         for response in case["responses"]:
-            for rating in next(given):
+            for rating in next(ratings):
                 yield rating | {"case_id": case["id"], "model": response["model"]}
-
-
-def _texts(place: Path) -> list[str]:
-    return [str(place / SAMPLE / "train_cases.jsonl")]
 
 
 def _llama(folder: Path, place: Path, chat: bool = False) -> None:
@@ -178,7 +172,7 @@ def _llama(folder: Path, place: Path, chat: bool = False) -> None:
     trainer = trainers.BpeTrainer(
         vocab_size=2000, special_tokens=special, initial_alphabet=alphabet, show_progress=False
     )
-    backend.train(_texts(place), trainer)
+    backend.train([str(place / TEXTS)], trainer)
     names = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>", "pad_token": "<unk>"}
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=WINDOW, **names)
     if chat:
@@ -214,18 +208,11 @@ def _bert(folder: Path, place: Path) -> None:
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     backend = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     backend.normalizer, backend.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
-    backend.train(
-        _texts(place), trainers.WordPieceTrainer(vocab_size=2000, special_tokens=special, show_progress=False)
-    )
+    trainer = trainers.WordPieceTrainer(vocab_size=2000, special_tokens=special, show_progress=False)
+    backend.train([str(place / TEXTS)], trainer)
     ends = [(token, backend.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
     backend.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ends)
-    names = {
-        "pad_token": "[PAD]",
-        "unk_token": "[UNK]",
-        "cls_token": "[CLS]",
-        "sep_token": "[SEP]",
-        "mask_token": "[MASK]",
-    }
+    names = {f"{token.strip('[]').lower()}_token": token for token in special}
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=256, **names)
     tokenizer.save_pretrained(folder)
     torch.manual_seed(0)
@@ -241,7 +228,7 @@ def _bart(folder: Path, place: Path) -> None:
 
     learned = ByteLevelBPETokenizer()
     special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    learned.train(_texts(place), vocab_size=2000, special_tokens=special, show_progress=False)
+    learned.train([str(place / TEXTS)], vocab_size=2000, special_tokens=special, show_progress=False)
     model = json.loads(learned.to_str())["model"]
     merges = [tuple(pair) for pair in model["merges"]]
     tokenizer = RobertaTokenizer(vocab=model["vocab"], merges=merges, model_max_length=WINDOW)

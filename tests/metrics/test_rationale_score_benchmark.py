@@ -21,7 +21,7 @@ def test_every_side_is_measured_against_the_published_program(tmp_path: Path) ->
             for rater, text in enumerate((TEXTS[number % 5], TEXTS[number % 4], "")):
                 rating = {"case_id": f"case-{number}", "model": "m", "annotator": f"rater-{rater}", "comment": text}
                 stream.write(json.dumps(rating) + "\n")
-    options = ["--tiny", "--pairs", "9", "--repeats", "1", "--parts", "bart"]
+    options = ["--tiny", "--pairs", "9", "--repeats", "1", "--parts", "bart", "--json", str(tmp_path / "measured.json")]
     command = [sys.executable, str(ROOT / "benchmarks" / "rationale_score.py"), *options]
     environment = os.environ | {"AUTOMEDEVAL_DATA": str(tmp_path), "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)}
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)

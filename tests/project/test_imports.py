@@ -19,31 +19,30 @@ def lint(folder: Path) -> subprocess.CompletedProcess:
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
 
+FLOORS = "A room imports only from the floors below its own"
+
+
 @pytest.mark.parametrize(
     ("room", "line", "contract"),
     [
-        ("", "", ""),
-        ("stats", "from automedeval.records import Case", "A room imports only from the floors below its own"),
-        ("audit", "from automedeval.training import stages", "A room imports only from the floors below its own"),
+        ("stats", "from automedeval.records import Case", FLOORS),
+        ("audit", "from automedeval.training import stages", FLOORS),
         ("rubrics", "import torch", "torch, transformers, openai and trl stay out"),
+        ("helpers", "", ""),  # a new room needs a floor
     ],
 )
 def test_a_breach_of_the_contract_fails(tmp_path: Path, room: str, line: str, contract: str) -> None:
     package = tmp_path / "automedeval"
     shutil.copytree(ROOT / "src" / "automedeval", package, ignore=shutil.ignore_patterns("__pycache__", "sample"))
-    if room:
-        with open(package / room / "__init__.py", "a", encoding="utf-8") as stream:
-            stream.write(f"\n{line}\n")
+    (package / room).mkdir(exist_ok=True)
+    with open(package / room / "__init__.py", "a", encoding="utf-8") as stream:
+        stream.write(f"\n{line}\n")
     done = lint(tmp_path)
-    assert done.returncode == bool(room), done.stdout + done.stderr
-    if room:
-        (broken,) = [each for each in done.stdout.splitlines() if each.endswith("BROKEN")]
+    assert done.returncode == 1, done.stdout + done.stderr
+    if contract:
+        (broken,) = [row for row in done.stdout.splitlines() if row.endswith("BROKEN")]
         assert broken.startswith(contract)
 
 
-def test_a_new_room_needs_a_floor(tmp_path: Path) -> None:
-    package = tmp_path / "automedeval"
-    shutil.copytree(ROOT / "src" / "automedeval", package, ignore=shutil.ignore_patterns("__pycache__", "sample"))
-    (package / "helpers").mkdir()
-    (package / "helpers" / "__init__.py").touch()
-    assert lint(tmp_path).returncode == 1
+def test_the_package_keeps_the_contract() -> None:
+    assert lint(ROOT / "src").returncode == 0

@@ -25,20 +25,6 @@ def test_the_site_builds_without_a_warning_and_loads_nothing_from_outside(tmp_pa
         assert '<link rel="stylesheet" href="http' not in text
 
 
-def test_every_document_is_in_the_navigation() -> None:
-    def files(entry: object) -> list[str]:
-        if isinstance(entry, str):
-            return [entry]
-        return [name for part in (entry.values() if isinstance(entry, dict) else entry) for name in files(part)]
-
-    class Loader(yaml.SafeLoader):
-        """Reads MkDocs' own tag as its list."""
-
-    Loader.add_constructor("!ENV", lambda loader, node: loader.construct_sequence(node))
-    navigation = yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), Loader)["nav"]
-    assert sorted(files(navigation)) == sorted(path.name for path in (ROOT / "docs").glob("*.md"))
-
-
 @needs_encoder
 def test_the_notebook_runs_from_top_to_bottom(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from programs import ENCODER, ROOT, needs_encoder
 
+from automedeval import packaged_rubrics
+
 SOURCE = ROOT / "src" / "automedeval"
 RECIPES = {path.stem for path in (ROOT / "recipes").glob("*.py") if path.stem != "__init__"}
 
@@ -84,21 +86,16 @@ def run_from(wheel: Path, folder: Path, code: str) -> list[str]:
 
 
 @needs_encoder
-def test_the_small_judge_of_the_wheel_judges(wheel: Path, tmp_path: Path) -> None:
+def test_rubrics_are_read_and_the_small_judge_judges_from_the_wheel_alone(wheel: Path, tmp_path: Path) -> None:
     code = (
         "from automedeval import Case, load_judge\n"
         "responses = [{'model': 'a', 'text': 'Ask a surgeon to remove it.'}, {'model': 'b', 'text': 'Paint the wall blue.'}]\n"
         "case = Case.from_dict({'id': 'one', 'question': 'Who removes an appendix?', 'responses': responses})\n"
         f"(verdict,) = load_judge('small', chat={{'device': 'cpu'}}, encoder={str(ENCODER)!r})([case])\n"
+        "print(*[automedeval.read_rubric(name).name for name in automedeval.packaged_rubrics()])\n"
         "print(*verdict.expected_scores)"
     )
-    first, second = map(float, run_from(wheel, tmp_path, code)[-1].split())
+    *_, rubrics, scores = run_from(wheel, tmp_path, code)
+    assert rubrics.split() == [f"{name}@1" for name in packaged_rubrics()]
+    first, second = map(float, scores.split())
     assert 1 <= second < first <= 5
-
-
-def test_a_rubric_is_read_from_the_wheel_alone(wheel: Path, tmp_path: Path) -> None:
-    code = "for name in automedeval.packaged_rubrics():\n    print(automedeval.read_rubric(name).name)"
-    assert run_from(wheel, tmp_path, code) == [
-        *("automedeval@1", "automedeval_guided@1", "checklist@1", "instruction_pairwise@1"),
-        *("just_eval_pairwise@1", "medical_pairwise@1", "pandalm@1"),
-    ]

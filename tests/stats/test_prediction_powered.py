@@ -142,27 +142,21 @@ def test_a_win_rate_of_all_or_nothing_has_the_exact_bound() -> None:
 
 @pytest.mark.parametrize("judge", ["good", "biased", "useless"])
 @pytest.mark.parametrize("figure", ["mean score", "clusters of 1 to 5", "win rate"])
-def test_intervals_hold_in_simulation(simulation: list[dict], figure: str, judge: str) -> None:
-    (row,) = [row for row in simulation if (row["figure"], row["judge"]) == (figure, judge)]
+def test_intervals_hold_in_simulation(simulation: dict[str, float], figure: str, judge: str) -> None:
+    name = f"{figure}, {judge} judge"
     # 600 draws: four standard errors of a coverage of 95 % are 3.6 points
-    assert 91.4 <= row["both"] <= 98.6
-    assert row["width"] <= 1.03
-    assert (row["width"] < 0.9) == (judge != "useless")
+    assert 0.914 <= simulation[f"{name}: coverage"] <= 0.986
+    assert simulation[f"{name}: width"] <= 1.03
+    assert (simulation[f"{name}: width"] < 0.9) == (judge != "useless")
     if judge == "biased":
-        assert row["naive"] < 50
+        assert simulation[f"{name}: coverage, judge alone"] < 0.5
 
 
 @pytest.fixture(scope="module")
-def simulation() -> list[dict]:
-    """Run the benchmark small, by its command, and read its table."""
+def simulation(tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
+    """Run the benchmark small, by its command; return its figures by their names."""
+    file = tmp_path_factory.mktemp("simulation") / "measured.json"
     command = [sys.executable, str(ROOT / "benchmarks" / "prediction_powered.py"), "--draws", "600", "--unrated", "400"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    done = subprocess.run([*command, "--json", str(file)], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    rows = []
-    for line in done.stdout.splitlines():
-        parts = line.split()
-        if parts and parts[-1] in ("yes", "no"):
-            numbers = dict(zip(("classical", "naive", "both", "width", "worth"), map(float, parts[-6:-1])))
-            rows.append({"figure": " ".join(parts[:-7]), "judge": parts[-7]} | numbers)
-    assert len(rows) == 9, json.dumps(rows)
-    return rows
+    return {row["name"]: row["value"] for row in json.loads(file.read_text())["rows"]}

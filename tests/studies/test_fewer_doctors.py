@@ -20,16 +20,13 @@ def rated_on_the_page(folder: Path, cases: Path, limit: int | None = None) -> li
     study = {
         "title": "Few doctors",
         "cases": str(cases),
-        "limit": limit,
         "rate": {"raters": 1, "judges": []},
         "order": "file",
         "annotators": [{"name": "made-up", "role": "attending"}],
         "database": str(folder / "answers.sqlite"),
     }
     folder.mkdir()
-    (folder / "study.yaml").write_text(
-        yaml.safe_dump({key: value for key, value in study.items() if value is not None})
-    )
+    (folder / "study.yaml").write_text(yaml.safe_dump(study | ({"limit": limit} if limit else {})))
     means = people_means()
     store = Store(read_study(folder / "study.yaml"))
     by_id = {case["id"]: case for case in read(cases)}
@@ -55,11 +52,11 @@ def test_few_ratings_correct_many_verdicts_and_the_queue_is_rated_on_the_page(tm
     given = ["--cases", CASES, "--verdicts", tmp_path / "good.jsonl", "--output", tmp_path / "out", "--ratings", first]
     done = run_recipe("compare", *given)
     assert done.returncode == 0, done.stderr
-    found = json.loads((tmp_path / "out" / "comparison.json").read_text(encoding="utf-8"))
-    assert found["cases"]["rated_cases"] == 20
+    comparison = json.loads((tmp_path / "out" / "comparison.json").read_text(encoding="utf-8"))
+    assert comparison["cases"]["rated_cases"] == 20
     means = people_means()
     for model in MODELS:
-        estimate = found["models"][model]["mean"]["good"]["prediction_powered"]
+        estimate = comparison["models"][model]["mean"]["good"]["prediction_powered"]
         truth = sum(means[case["id"], model] for case in read(CASES)) / 30
         assert estimate["value"] == pytest.approx(truth, abs=0.35)
 

@@ -41,7 +41,7 @@ pytest.importorskip("deepspeed")
 
 def start(folder: Path, log: Path, extensions: Path) -> subprocess.Popen:
     """Start the documented command, in a session of its own."""
-    command = ["bash", "recipes/reproduce.sh", RUN, "--rounds", "2", "--rehearse", str(folder)]
+    command = ["bash", "recipes/reproduce.sh", RUN, "--rehearse", str(folder)]
     environment = os.environ | {"PYTHON": sys.executable, "TORCH_EXTENSIONS_DIR": str(extensions)}
     with open(log, "ab") as stream:
         return subprocess.Popen(
@@ -121,32 +121,21 @@ def test_training_is_zero3_in_two_processes(rehearsed: tuple[Path, str]) -> None
         assert record["finished"]
         assert record["identity"]["processes"] == 2
         assert "deepspeed" in record["versions"]
-    assert [stage["splits"] for stage in record["history"]] == [
-        ["stage1"],
-        ["stage2"],
-        ["stage3"],
-        ["train"],
-        ["train"],
-    ]
+    splits = [split for stage in record["history"] for split in stage["splits"]]
+    assert splits == ["stage1", "stage2", "stage3", "train", "train"]
 
 
-def test_the_report_has_every_judge_and_the_rounds(rehearsed: tuple[Path, str]) -> None:
+def test_reports_tables_and_figures_are_of_all_judges_and_of_physicians(rehearsed: tuple[Path, str]) -> None:
     folder, _ = rehearsed
-    report = read(folder / "reports" / "wikidoc" / "agreement.json")
+    names = ("wikidoc", "table2", "table3", "figure4", "figure5")
+    report, table2, table3, figure4, figure5 = (read(folder / "reports" / name / "agreement.json") for name in names)
     assert {"MedLLaMA-13B", "likelihood:MedLLaMA-13B", *TRAINED, *OTHERS} <= report["judges"].keys()
-    assert report["rounds"]["names"] == ["stage3", "introspection1", "introspection2"]
-
-
-def test_the_tables_and_figures_are_of_all_judges_and_of_physicians(rehearsed: tuple[Path, str]) -> None:
-    folder, _ = rehearsed
-    table = read(folder / "reports" / "table2" / "agreement.json")["table2"]
-    names = {row["judge"] for row in table["rows"]}
-    assert {"MedLLaMA-13B", *TRAINED, *OTHERS} <= names
-    assert read(folder / "reports" / "table3" / "agreement.json")["rounds"]["names"] == ["stage3", *TRAINED[3:]]
-    assert "introspection2" in read(folder / "reports" / "figure4" / "agreement.json")["models"]
-    figure = read(folder / "reports" / "figure5" / "agreement.json")
-    assert figure["verdict_ratings"].keys() == {"introspection2"}
-    (compared,) = figure["preferences"]
+    assert {"MedLLaMA-13B", *TRAINED, *OTHERS} <= {row["judge"] for row in table2["table2"]["rows"]}
+    for rounds in (report, table3):
+        assert rounds["rounds"]["names"] == ["stage3", "introspection1", "introspection2"]
+    assert "introspection2" in figure4["models"]
+    assert figure5["verdict_ratings"].keys() == {"introspection2"}
+    (compared,) = figure5["preferences"]
     assert set(compared["judges"]) == {"introspection2", "double-of-gpt-4-turbo-2024-04-09"}
 
 
@@ -170,7 +159,7 @@ def test_the_card_of_the_model_has_the_studys_own_figures(rehearsed: tuple[Path,
     command = [sys.executable, "recipes/publish.py", "--config", f"{RUN}/publish_model.yaml"]
     card = tmp_path / "card.md"
     subprocess.run([*command, "--card_output", card], cwd=folder, check=True, capture_output=True)
-    found = read(folder / "reports" / "wikidoc" / "agreement.json")["judges"]["introspection2"]["pairwise_accuracy"]
+    accuracy = read(folder / "reports" / "wikidoc" / "agreement.json")["judges"]["introspection2"]["pairwise_accuracy"]
     text = card.read_text(encoding="utf-8")
-    assert "| Pairwise accuracy | {value:.2f} [{low:.2f}, {high:.2f}]".format(**found) in text
+    assert "| Pairwise accuracy | {value:.2f} [{low:.2f}, {high:.2f}]".format(**accuracy) in text
     assert "Audited on 3 cases as introspection2" in text

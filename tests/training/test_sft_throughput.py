@@ -21,18 +21,20 @@ def measure(*options: object) -> subprocess.CompletedProcess:
 
 def test_every_arm_is_measured_and_compared(tiny_model: Path, tmp_path: Path) -> None:
     data = build_instructions(tmp_path / "instructions", {"stage1": 4, "stage2": 3, "test": 1})
-    done = measure("--model", tiny_model, "--dataset", data, "--peak_flops", "1e9")
+    done = measure("--model", tiny_model, "--dataset", data)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     rates, ratios = {}, {}
     for name in ARMS:
         (line,) = [line for line in lines if re.match(re.escape(name) + r"  +\d", line)]
-        rows, padding, rate, *compared, _peak, utilisation = line.removeprefix(name).split()
+        rows, padding, rate, *compared, _peak = line.removeprefix(name).split()
         rates[name], ratios[name] = float(rate), [float(ratio) for ratio in compared]
         assert rates[name] > 0
         assert 0 <= float(padding.removesuffix("%")) < 100
-        assert float(utilisation.removesuffix("%")) > 0
-        assert float(rows) == 4 or name == "(d) ours, packed"  # whose rows come as they fit
+        if name != "(d) ours, packed":  # whose rows come as they fit
+            assert float(rows) == 4
+        else:
+            assert float(rows) >= 1
     for name in ARMS:  # one turn: its ratio is the ratio of its rates
         for base, ratio in zip(("(b) TRL's defaults", "(c) bare loop"), ratios[name]):
             assert math.isclose(ratio, rates[name] / rates[base], abs_tol=0.02)
