@@ -203,7 +203,8 @@ class SmallJudge(ApartJudge):
     def findings(self, cases: Sequence[Case]) -> Iterator[list[list[Finding]]]:
         """Yield, of each case, the findings of each response: an empty list for one without evidence."""
         if self.checker is None:
-            yield from ([[] for _ in case.responses] for case in cases)
+            for case in cases:
+                yield [[] for _ in case.responses]
             return
         evidence = [
             [
