@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from automedeval.cli import parse, run
+from automedeval.cli import TableArguments, parse, run
 from automedeval.judges.criteria import fit, read_support
 from automedeval.metrics.embedding import sentences
 from automedeval.models.arguments import EncoderArguments
@@ -21,7 +21,7 @@ NEAR = 0.65
 
 
 @dataclass
-class FitArguments:
+class FitArguments(TableArguments):
     """The statements."""
 
     cases: str = field(metadata={"help": "cases with criteria and references"})
@@ -32,8 +32,9 @@ def main() -> None:
     """Take the sentences that say a statement out of its reference, and measure the support of what is left."""
     args, encoder_args = parse((FitArguments, EncoderArguments), __doc__)
     encoder = encoder_args.load("cpu")
-    left_out = {case.id for case in read_cases(args.without)} if args.without else set()
-    cases = [case for case in read_cases(args.cases, 0) if case.id not in left_out and case.reference and case.criteria]
+    left_out = {case.id for case in read_cases(args.without, blank=args.blank)} if args.without else set()
+    every = read_cases(args.cases, 0, args.blank)
+    cases = [case for case in every if case.id not in left_out and case.reference and case.criteria]
     unsaid = []
     for case in cases:
         said = sentences(case.reference)
