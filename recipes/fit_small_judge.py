@@ -3,9 +3,10 @@
     python recipes/fit_small_judge.py --config recipes/runs/small-judge/fit.yaml
 
 Learns the weights of the features from the pairs that people put in an order, and the scale from their scores: once without
-references, and once with the best answer of each case as the reference of its other ones. Prints what each feature and all of
-them reach on every set, by cross-fitting over cases, with a 95 % interval. Certifies from which gap between scores on the judge
-need not abstain, on cases of which nothing was learnt. Writes a folder for recipes/judge.py --judge small:OUTPUT.
+references, and once beside the references of the cases; where cases have none, the best answer of a case is the reference of its
+other ones. Prints what each feature and all of them reach on every set, by cross-fitting over cases, with a 95 % interval.
+Certifies from which gap between scores on the judge need not abstain, on cases of which nothing was learnt. Writes a folder for
+recipes/judge.py --judge small:OUTPUT.
 """
 
 import re
@@ -24,7 +25,7 @@ from automedeval.judges.features import FEATURES, read_responses
 from automedeval.judges.small import ADAPTER, CHUNK, SCALES, Scale, SmallJudgeModel, write_small_judge
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import read_ratings
-from automedeval.meta_evaluation.calibration.scores import check_enough
+from automedeval.meta_evaluation.calibration.scores import FEWEST
 from automedeval.models.arguments import EncoderArguments
 from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.models.cross_encoder import load_cross_encoder
@@ -47,7 +48,11 @@ class FitArguments(TableArguments):
     relevance: str = field(metadata={"help": "folder of a run of recipes/train_cross_encoder.py"})
     cases: list[str] = field(metadata={"help": "files of rated cases"})
     ratings: list[str] = field(metadata={"help": "people's ratings of them, one file for each of --cases"})
-    rubric: str = field(metadata={"help": "rubric of the ratings' scale: a packaged one, or your own .yaml file"})
+    rubric: list[str] = field(
+        metadata={
+            "help": "rubrics of the ratings' scales: one for all, or one for each of --cases; packaged, or .yaml files"
+        }
+    )
     output: str = field(metadata={"help": "folder of the small judge"})
     seen: str | None = field(
         default=None,
@@ -70,10 +75,14 @@ class FitArguments(TableArguments):
     device: str = field(default="auto", metadata={"help": "cpu, cuda, cuda:N, mps, or auto: a GPU if there is one"})
 
     def __post_init__(self) -> None:
-        for name in ("cases", "ratings"):
+        for name in ("cases", "ratings", "rubric"):
             setattr(self, name, comma_list(getattr(self, name)))
-        if len(self.ratings) != len(self.cases):
-            raise RecordError(f"{len(self.cases)} files of --cases and {len(self.ratings)} of --ratings")
+        self.rubric *= len(self.cases) if len(self.rubric) == 1 else 1
+        if not len(self.ratings) == len(self.rubric) == len(self.cases):
+            counts = (
+                f"{len(self.cases)} files of --cases, {len(self.ratings)} of --ratings, {len(self.rubric)} of --rubric"
+            )
+            raise RecordError(counts)
         check_between(self, 0, 1, "abstain_at", "delta")
         check_patterns(self, "seen", "only", "certify")
 
@@ -84,6 +93,7 @@ class Rated:
 
     name: str
     scale: str  # one of SCALES
+    range: tuple[int, int]  # of people's scores
     features: np.ndarray  # float [responses, FEATURES]
     shares: np.ndarray
     panel: Panel
@@ -95,22 +105,26 @@ class Rated:
         rows = cases[self.panel.case]
         panel = Panel.of_sizes(np.bincount(self.panel.case, minlength=self.panel.cases)[cases])
         ids = [name for name, kept in zip(self.ids, cases) if kept]
-        return Rated(self.name, self.scale, self.features[rows], self.shares[rows], panel, ids, self.learnt[cases])
+        rest = (self.shares[rows], panel, ids, self.learnt[cases])
+        return Rated(self.name, self.scale, self.range, self.features[rows], *rest)
 
 
 def main() -> None:
     """Read the responses, learn, measure, certify, and write."""
     args, encoder_args = parse((FitArguments, EncoderArguments), __doc__)
-    rubric, output = read_rubric(args.rubric), Path(args.output)
-    if not rubric.scale:
-        raise RecordError(f"--rubric {args.rubric}: gives choices, not scores")
+    output, ranges = Path(args.output), []
+    for name in args.rubric:
+        if (scale := read_rubric(name).scale) is None:
+            raise RecordError(f"--rubric {name}: gives choices, not scores")
+        ranges.append(scale)
     if output.exists() and {each.name for each in output.iterdir()} - {ADAPTER, "judge.json", "run.json"}:
         raise RecordError(f"{output}: holds files that are no small judge; choose another --output")
     base = checkpoint_folder(encoder_args.place)
     encoder = encoder_args.load(args.device)
     adapter = Path(args.relevance) / "adapter"
     networks = encoder, load_cross_encoder(base, adapter, encoder.device)
-    sets = [one for files in zip(args.cases, args.ratings) for one in rated(*files, args, rubric.scale, networks)]
+    files = zip(args.cases, args.ratings, ranges)
+    sets = [one for path, ratings, scale in files for one in rated(path, ratings, args, scale, networks)]
     scales = {}
     for name in SCALES:
         try:
@@ -123,7 +137,7 @@ def main() -> None:
         weights = ", ".join(f"{each} {weight:.3g}" for each, weight in zip(scales[name].features, scales[name].weights))
         print(f"weights of what is read beside the {name}: {weights}")
     sets = [each for each in sets if each.scale in scales]
-    facts: dict[str, Any] = {"sets": {each.name: measured(each, sets, rubric.scale) for each in sets}}
+    facts: dict[str, Any] = {"sets": {each.name: measured(each, sets) for each in sets}}
     certain = None
     if args.certify is not None:
         certain, facts["certificate"] = certified(sets, scales["question"], args)
@@ -136,25 +150,31 @@ def main() -> None:
 
 
 def rated(path: str, ratings: str, args: FitArguments, scale: tuple[int, int], networks: Sequence[Any]) -> list[Rated]:
-    """Return the rated responses of a file of cases, without a reference, and beside the best one of their case."""
+    """Return the rated responses of a file of cases: beside the references that the cases have.
+
+    If no case has one, the responses are returned twice, without a reference and beside the best response of their case.
+    """
     every = list(read_cases(path, blank=args.blank))
     unseen = [case for case in every if not (args.seen and re.search(args.seen, case.id))]
-    cases = Cases([replace(case, reference=None) for case in unseen], path)
+    cases = Cases(unseen, path)
     print(arithmetic(f"{path}: cases", len(every), {"seen by the adapter": len(every) - len(cases)}))
     low, high = scale
     shares = (read_ratings(ratings, cases).scores - low) / (high - low)
     if np.nanmin(shares) < 0 or np.nanmax(shares) > 1:
         raise RecordError(f"{ratings}: a rating is off the scale {low} to {high}")
-    beside, left = beside_the_best(cases, shares)
     name = "/".join(Path(path).parts[-2:])
+    if any(case.reference for case in unseen):
+        features = read(cases.records, networks, name)
+        return [kept(f"{name}, beside references", "reference", cases.records, features, shares, scale, args)]
+    beside, left = beside_the_best(cases, shares)
     # A case and the same case with a reference are read one after the other: their texts are encoded once.
     both = [*enumerate(cases.records), *((cases.index[case.id], case) for case in beside)]
     both = [case for _, case in sorted(both, key=itemgetter(0))]
     features = read(both, networks, name)
     rows = np.repeat([case.reference is not None for case in both], [len(case.responses) for case in both])
-    sets = [kept(name, "question", cases.records, features[~rows], shares, args)]
+    sets = [kept(name, "question", cases.records, features[~rows], shares, scale, args)]
     if beside:
-        sets.append(kept(f"{name}, beside the best answer", "reference", beside, features[rows], left, args))
+        sets.append(kept(f"{name}, beside the best answer", "reference", beside, features[rows], left, scale, args))
     for each in sets:
         print(f"{each.name}: {len(each.shares):,} rated responses, {each.learnt.sum():,} cases to learn from")
     return sets
@@ -186,7 +206,13 @@ def beside_the_best(cases: Cases, shares: np.ndarray) -> tuple[list[Case], np.nd
 
 
 def kept(
-    name: str, scale: str, cases: Sequence[Case], features: np.ndarray, shares: np.ndarray, args: FitArguments
+    name: str,
+    scale: str,
+    cases: Sequence[Case],
+    features: np.ndarray,
+    shares: np.ndarray,
+    range_: tuple[int, int],
+    args: FitArguments,
 ) -> Rated:
     """Return a set without the responses that have no words or no rating; features as `read`."""
     panel = Panel.of_sizes([len(case.responses) for case in cases])
@@ -196,14 +222,17 @@ def kept(
     ids = [case.id for case, size in zip(cases, sizes) if size]
     free = [not (args.certify and re.search(args.certify, each)) for each in ids]
     learnt = np.array([may and (args.only is None or bool(re.search(args.only, each))) for each, may in zip(ids, free)])
-    return Rated(name, scale, features[known], shares[known], Panel.of_sizes(sizes[sizes > 0]), ids, learnt)
+    return Rated(name, scale, range_, features[known], shares[known], Panel.of_sizes(sizes[sizes > 0]), ids, learnt)
 
 
 def fitted(names: Sequence[str], parts: Sequence[Rated]) -> Scale:
     """Learn a scale of some features from several sets; RecordError if they have too few cases, or nothing to learn."""
     parts = [each for each in parts if len(each.shares)]
     shares = np.concatenate([[], *(each.shares for each in parts)])
-    check_enough(sum(each.panel.cases for each in parts), shares)
+    if (count := sum(each.panel.cases for each in parts)) < FEWEST:
+        raise RecordError(f"{count} rated cases; a small judge needs {FEWEST} at least")
+    if np.ptp(shares) == 0:
+        raise RecordError("every response has the same rating: there is nothing to learn")
     sizes = np.concatenate([np.bincount(each.panel.case) for each in parts])
     return Scale.fit(names, np.concatenate([each.features for each in parts]), shares, Panel.of_sizes(sizes))
 
@@ -222,7 +251,7 @@ def cross_fitted(one: Rated, sets: Sequence[Rated], names: Sequence[str]) -> np.
     return shares
 
 
-def measured(one: Rated, sets: Sequence[Rated], scale: tuple[int, int]) -> dict[str, Any]:
+def measured(one: Rated, sets: Sequence[Rated]) -> dict[str, Any]:
     """Return the concordance of each feature and of the cross-fitted judge with people, and its calibration error in points.
 
     "less" has how much lower the concordance of the judge is without a feature, paired.
@@ -240,7 +269,8 @@ def measured(one: Rated, sets: Sequence[Rated], scale: tuple[int, int]) -> dict[
         }
 
     tree: dict[str, Any] = concordances(values) | {"less": concordances(without)}
-    points, people = (scale[0] + (scale[1] - scale[0]) * each for each in (everything, one.shares))
+    low, high = one.range
+    points, people = (low + (high - low) * each for each in (everything, one.shares))
     tree["calibration_error"] = calibration_error(points, people, one.panel.case)
     estimates = estimate(tree, one.panel.cases)
     less = {name: difference(estimates["all"], each).to_dict() for name, each in estimates.pop("less").items()}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from automedeval.meta_evaluation.calibration.confidence import certified_digest
+from automedeval.meta_evaluation.calibration.abstention import certified_digest
 from datasets import load_dataset
 from doubles.tiny_model import build_tiny_model
 from programs import ENCODER, error_line, needs_encoder, run_command, run_recipe

@@ -266,7 +266,9 @@ def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> str
     for verdict in log.records():
         if verdict.case_id in shown and max(verdict.order) < len(shown[verdict.case_id].responses):
             extra = {
-                name: verdict.extra[name] for name in ("blind_to", "clipped", "truncated") if name in verdict.extra
+                name: verdict.extra[name]
+                for name in ("blind_to", "checked", "clipped", "truncated")
+                if name in verdict.extra
             }
             verdicts.append(replace(verdict, raw="", rationale=None, usage={}, extra=extra))
     table, known = rank(cases, verdicts, rubric, log.path) if verdicts else ([], None)

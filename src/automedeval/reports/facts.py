@@ -85,6 +85,7 @@ class Known:
         valid: the share of valid verdicts; None if not known.
         empty, unread: model → number of its responses that are empty, and that the judge could not read.
         steps: what to do next, in words or as commands.
+        contradicted: model → number of its answers with a statement that contradicts its evidence, and of those checked.
     """
 
     judge: str
@@ -100,6 +101,7 @@ class Known:
     empty: Mapping[str, int] = field(default_factory=dict)
     unread: Mapping[str, int] = field(default_factory=dict)
     steps: Sequence[str] = ()
+    contradicted: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
 def is_trusted(known: Known) -> bool:
@@ -152,11 +154,22 @@ def _blind(known: Known) -> str:
             which = "" if known.blind_to is None else f", which {known.judge} does not notice"
             parts.append(f"The audit did not try {in_words(untried)}{which}.")
         return " ".join(parts)
+    if known.contradicted:
+        return "A danger that no passage of the evidence speaks of, a missing warning, and most contradictions in other words."
     if known.blind_to is None:
         return f"Not known. No audit is given that shows whether {known.judge} notices {in_words(UNSEEN)}."
     if not known.blind_to:
         return ""
     return f"Whether a statement is true: {known.judge} does not notice {in_words(known.blind_to)}."
+
+
+def _contradicted(known: Known) -> str:
+    parts = [
+        f"{model} in {wrong} of {checked} answers"
+        for model, (wrong, checked) in sorted(known.contradicted.items(), key=lambda entry: -entry[1][0] / entry[1][1])
+    ]
+    more = [f"{len(parts) - SHOWN} more models less often"] if len(parts) > SHOWN else []
+    return f"By {known.judge}'s check: {'; '.join(parts[:SHOWN] + more)}. Read these answers first." if parts else ""
 
 
 def _length(known: Known) -> str:
@@ -192,6 +205,7 @@ def _steps(known: Known) -> str:
 
 
 FACTS: dict[str, Callable[[Known], str]] = {
+    "Contradicts its evidence": _contradicted,
     "Can the judge be believed?": _rated,
     "Audited?": _audited,
     "What it does not see": _blind,

@@ -136,6 +136,7 @@ def _habits(cases: Cases, row: Row, longer: np.ndarray) -> dict[str, Any]:
         "verdicts": int(judge.verdicts_due.sum()),
         "errors": dict(judge.errors.most_common(8)),
         "blind_to": judge.blind_to,
+        "contradicted": judge.contradicted_by_model,
         "empty": judge.by_model(cases.empty),
         "unread": judge.by_model(judge.unread),
         "usage": judge.usage if row.criterion in (None, *judge.criteria[:1]) else {},

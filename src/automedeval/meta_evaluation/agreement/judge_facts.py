@@ -82,6 +82,7 @@ def known_of_judge(cases: Cases, row: Row, first: str | None = None, **more: Any
         "longer": None if first is None else longer_comparisons(cases, relation, longer, cases.models.index(first)),
         "prefers_longer": float(np.mean((relation * longer)[told] + 1) / 2) if told.any() else None,
         "valid": float(given / due) if due else None,
+        "contradicted": judge.contradicted_by_model,
         "empty": judge.by_model(cases.empty),
         "unread": judge.by_model(judge.unread),
         "steps": next_steps(judge, "agreement" in more, "audit" in more),

@@ -175,6 +175,7 @@ def _valid_rates(cases: Cases, judge: JudgeVerdicts) -> dict[str, bootstrap.Stat
 def measures_of_cases(cases: Cases, row: Row, people: People | None) -> dict[str, np.ndarray]:
     """Return what makes cases worth reading: measure → float [cases], the higher the more; NaN where it is not known.
 
+    - contradicted: the number of responses with a statement that contradicts its evidence; only where statements were checked.
     - models_differ: the largest less the smallest score of a case; of a judge of pairs, pairs won less lost.
     - people_disagree: the pairs in another order than people's, weighted by the gap between people's scores.
     - least_sure: minus the mean gap between the expected scores of two responses; without these minus the share of pairs with
@@ -191,7 +192,14 @@ def measures_of_cases(cases: Cases, row: Row, people: People | None) -> dict[str
     low, high = np.full((2, len(cases)), np.nan)
     np.fmin.at(low, panel.case, values)
     np.fmax.at(high, panel.case, values)
-    found = {"models_differ": high - low}
+    found = {}
+    if checked := row.judge.contradicted:
+        wrong = np.full(len(cases), np.nan)
+        for (case_id, _), statements in checked.items():
+            number = cases.index[case_id]
+            wrong[number] = np.nan_to_num(wrong[number]) + bool(statements)
+        found["contradicted"] = wrong
+    found["models_differ"] = high - low
     if people is not None:
         rated, relation = row.rated(people), row.people_relations(people)
         first, second = panel.pairs

@@ -154,6 +154,25 @@ class JudgeVerdicts:
         """The kinds of danger that a judge made like this one cannot see; None where this is not known."""
         return next((verdict.extra["blind_to"] for verdict in self.verdicts if "blind_to" in verdict.extra), None)
 
+    @cached_property
+    def contradicted(self) -> dict[tuple[str, str], list[dict[str, Any]]]:
+        """(case, model) of every response that was checked → its statements that contradict its evidence."""
+        return {
+            (verdict.case_id, model): statements
+            for verdict in self.valid
+            for model, statements in verdict.extra.get("checked", {}).items()
+        }
+
+    @property
+    def contradicted_by_model(self) -> dict[str, list[int]]:
+        """Model → the number of its responses with a contradicted statement, and of those that were checked."""
+        counts: dict[str, list[int]] = {}
+        for (_, model), statements in sorted(self.contradicted.items()):
+            own = counts.setdefault(model, [0, 0])
+            own[0] += bool(statements)
+            own[1] += 1
+        return counts
+
     @property
     def sees_reference(self) -> bool | None:
         """Whether the judge is shown the reference; None where this is not known."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from automedeval.claims.report import marked
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.main_judge import measures_of_cases
 from automedeval.meta_evaluation.agreement.ratings import People
@@ -30,6 +31,7 @@ from automedeval.stats.agreement import LABELS
 
 EACH_LIST = 5  # cases that the page shows of each list of cases to look at
 REASONS = {  # list of cases in agreement.json → (heading, mark of a case)
+    "contradicted": ("Where an answer contradicts its evidence", "contradicted"),
     "models_differ": ("Where the models differ most", "models differ"),
     "people_disagree": ("Where the judge and people disagree most", "people disagree"),
     "least_sure": ("Where the judge is least sure", "judge unsure"),
@@ -79,7 +81,8 @@ def case_records(
         responses = [
             {
                 "model": response.model,
-                "text": response.text,
+                "text": marked(response.text, (wrong := main.judge.contradicted.get((case.id, response.model), []))),
+                "wrong": wrong,
                 "scores": _scores(judges, place),
                 "people": _ratings(people, place),
                 "comments": people.comments.get(place, []) if people is not None else [],

@@ -90,6 +90,7 @@ def known_of(result: dict[str, Any]) -> Known:
         record["empty"],
         record["unread"],
         result.get("next_steps", ()),
+        record["contradicted"],
     )
 
 
