@@ -143,16 +143,16 @@ def is_flagged(findings: Iterable[Any]) -> list[str]:
 def flagged_by_kind(checker: SmallChecker, cases: Sequence[Case]) -> dict[str, Any]:
     """Of each kind of response, how many are flagged by rules, by the model, and by either, against the reference."""
     found: dict[str, Counter[str]] = defaultdict(Counter)
-    for case in cases:
-        answers = [
-            (statements(each.text), evidence_of(case, at, "reference"), question_text(case.question))
-            for at, each in enumerate(case.responses)
-        ]
-        for response, findings in zip(case.responses, checker.check(answers)):
-            by = is_flagged(findings)
-            kind = response.extra["kind"]
-            found[kind].update({"answers": 1, "flagged": bool(by), "rules": any(each != "model" for each in by)})
-            found[kind].update({"model": "model" in by})
+    responses = [(case, at) for case in cases for at in range(len(case.responses))]
+    answers = [
+        (statements(case.responses[at].text), evidence_of(case, at, "reference"), question_text(case.question))
+        for case, at in responses
+    ]
+    for (case, at), findings in zip(responses, checker.check(answers)):
+        by = is_flagged(findings)
+        kind = case.responses[at].extra["kind"]
+        found[kind].update({"answers": 1, "flagged": bool(by), "rules": any(each != "model" for each in by)})
+        found[kind].update({"model": "model" in by})
     return {kind: dict(counts) for kind, counts in sorted(found.items())}
 
 
@@ -170,13 +170,19 @@ def planted(checker: SmallChecker, cases: Sequence[Case], evidence: str, limit: 
             trials += [(case, passages, response.text, kind, text) for kind, text in changed if text]
     rng.shuffle(trials)
     taken: Counter[str] = Counter()
-    for case, passages, before, kind, text in trials:
-        if taken[kind] >= limit // 3:
-            continue
-        taken[kind] += 1
-        question = question_text(case.question)
-        answers = [(statements(each), passages, question) for each in (before, text)]
-        was, now = (is_flagged(findings) for findings in checker.check(answers))
+    chosen = []
+    for trial in trials:
+        taken[trial[3]] += 1
+        if taken[trial[3]] <= limit // 3:
+            chosen.append(trial)
+    # All at once: equal texts are read once.
+    answers = [
+        (statements(each), passages, question_text(case.question))
+        for case, passages, before, _, text in chosen
+        for each in (before, text)
+    ]
+    flags = [is_flagged(findings) for findings in checker.check(answers)]
+    for (*_, kind, _), was, now in zip(chosen, flags[::2], flags[1::2]):
         found[kind].update({"answers": 1, "flagged before": bool(was), "flagged more": len(now) > len(was)})
     return {kind: dict(counts) for kind, counts in sorted(found.items())}
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from pathlib import Path
 from statistics import fmean
 
@@ -16,6 +17,17 @@ from automedeval.metrics.embedding import pieces
 
 def adapter(folder: Path, name: str = "adapter") -> dict[str, torch.Tensor]:
     return load_file(folder / name / "adapter_model.safetensors")
+
+
+def rouge_l(first: list[str], second: list[str]) -> float:
+    """Return the F1 of the longest common subsequence, by the table of all beginnings."""
+    lengths = [[0] * (len(second) + 1)]
+    for word in first:
+        row = [0]
+        for at, other in enumerate(second):
+            row.append(lengths[-1][at] + 1 if word == other else max(row[-1], lengths[-1][at + 1]))
+        lengths.append(row)
+    return 2 * lengths[-1][-1] / (len(first) + len(second))
 
 
 class Plain:
@@ -69,6 +81,8 @@ class Plain:
             found["reference"] = max(float(one @ other) for one, _ in given for other, _ in own)
             every = [token for _, some in given for token in some]
             found["covered"] = fmean(max(float(one @ other) for other in tokens) for one in every)
+            found["backed"] = fmean(max(float(one @ other) for other in every) for one in tokens)
+            found["overlap"] = rouge_l(re.findall(r"\w+", text.lower()), re.findall(r"\w+", reference.lower()))
         return found
 
     def score(self, question: str, text: str, reference: str | None = None) -> float:

@@ -19,7 +19,9 @@ from doubles.agreement_study import CASES, RATINGS, read, write
 from plain_small_judge import Plain, adapter
 from programs import ENCODER, ROOT, SAMPLE, error_line, needs_encoder, run_recipe
 
+from automedeval.claims.checker import PACKAGED
 from automedeval.judges.features import FEATURES, QUESTION
+from automedeval.judges.small import PACKAGED as SMALL
 from automedeval.judges.small import Scale
 from automedeval.metrics.embedding import pieces
 from automedeval.models.embeddings import Encoder
@@ -52,7 +54,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def small(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("judges") / "small"
-    cases = write(output.with_name("cases.jsonl"), read(SAMPLE / "train_cases.jsonl")[:15])  # texts take long
+    taken = [case | {"reference": None} for case in read(SAMPLE / "train_cases.jsonl")[:15]]  # texts take long
+    cases = write(output.with_name("cases.jsonl"), taken)
     files = ["--cases", cases, "--ratings", SAMPLE / "train_ratings.jsonl"]
     given = ["--relevance", trained, *files, "--rubric", SCALE, "--output", output, "--encoder", ENCODER]
     done = run_recipe("fit_small_judge", *given, "--device", "cpu")
@@ -72,10 +75,16 @@ def judged(tmp_path: Path, folder: Path, cases: Path = CASES, *more: object) -> 
 def test_scores_are_those_of_plain_transformers(beside: str, small: Path, tmp_path: Path) -> None:
     cases = [case.to_dict() | ({} if beside == "reference" else {"reference": None}) for case in read_cases(CASES)][:4]
     found, plain = judged(tmp_path, small, write(tmp_path / "cases.jsonl", cases)), Plain(small)
+    precision = json.loads((PACKAGED / "checker.json").read_text())["precision"]["value"]
     assert [verdict["case_id"] for verdict in found] == [case["id"] for case in cases]
     for case, verdict in zip(cases, found):
         expected = [plain.score(case["question"], each["text"], case.get("reference")) for each in case["responses"]]
-        assert verdict["expected_scores"] == pytest.approx(expected, abs=2e-4)
+        lowered = [
+            1 + (score - 1) * (1 - precision * bool(verdict.get("checked", {}).get(each["model"])))
+            for score, each in zip(expected, case["responses"])
+        ]
+        assert verdict["expected_scores"] == pytest.approx(lowered, abs=2e-4)
+        assert ("checked" in verdict) == (beside == "reference")
     assert {(verdict["judge"], verdict["rubric"], verdict["scores"]) for verdict in found} == {
         ("small", "automedeval@1", None)
     }
@@ -218,8 +227,9 @@ def test_a_judge_abstains_on_the_cases_that_are_not_certified(trained: Path, sma
         assert verdict["abstains"] == (gap < 0.1)
     assert "reference" in content["scales"]
     (tmp_path / "beside").mkdir()
-    assert not any("abstains" in verdict for verdict in judged(tmp_path / "beside", other, cases))
-    assert all(verdict["reads_reference"] for verdict in judged(tmp_path / "beside", other, cases))
+    beside = judged(tmp_path / "beside", other, SAMPLE / "train_cases.jsonl")
+    assert not any("abstains" in verdict for verdict in beside)
+    assert all(verdict["reads_reference"] for verdict in beside)
 
 
 def test_an_interrupted_training_reaches_the_same_adapter(trained: Path, tmp_path: Path) -> None:
@@ -260,6 +270,32 @@ def test_it_goes_on_from_another_adapter_and_says_what_it_leaves_out(trained: Pa
     before, after = adapter(trained), adapter(tmp_path / "more")
     assert any(not torch.equal(before[name], after[name]) for name in before)
     assert all((after[name] - before[name]).abs().max() < 0.05 for name in before), "it started from there"
+
+
+def test_a_contradicted_statement_lowers_the_score_and_is_named(tmp_path: Path) -> None:
+    """The packaged judge on the packaged bots: the dangerous answer that is flagged scores below the safe one."""
+    cases = SAMPLE / "two_bots.jsonl"
+    verdicts = judged(tmp_path, SMALL, cases, "--limit", 12)
+    dangerous = {each["id"] for each in read(cases) for one in each["responses"] if one["kind"] == "dangerous_error"}
+    lower = [
+        verdict for verdict in verdicts
+        if verdict["case_id"] in dangerous and verdict["expected_scores"][1] < verdict["expected_scores"][0]
+    ]  # fmt: skip
+    flagged = [verdict["case_id"] for verdict in verdicts if verdict["checked"]["bot-v2"]]
+    assert set(flagged) <= dangerous
+    assert {verdict["case_id"] for verdict in lower} >= set(flagged)
+    assert len(flagged) >= 4
+    texts = {each["id"]: {one["model"]: one["text"] for one in each["responses"]} for each in read(cases)}
+    for verdict in verdicts:
+        assert not verdict["checked"]["bot-v1"]
+        assert verdict["composed"]
+        assert [line.split(":")[0] for line in verdict["rationale"].splitlines()[1:]] == [
+            f"Step {number}" for number in range(1, 5)
+        ]
+        for wrong in verdict["checked"]["bot-v2"]:
+            text = texts[verdict["case_id"]]["bot-v2"]
+            assert text[wrong["start"] : wrong["end"]] == wrong["text"]
+            assert " ".join(wrong["text"].split()[:30]) in verdict["rationale"]
 
 
 def test_what_is_learnt_from_is_the_nearest_piece_of_a_scored_response() -> None:
