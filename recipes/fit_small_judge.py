@@ -3,8 +3,8 @@
     python recipes/fit_small_judge.py --config recipes/runs/small-judge/fit.yaml
 
 Learns the weights of the features from the pairs that people put in an order, and the scale from their scores: once without
-references, and once beside the references of the cases; where cases have none, the best answer of a case is the reference of its
-other ones. Prints what each feature and all of them reach on every set, by cross-fitting over cases, with a 95 % interval.
+references, and once beside the references of the cases; where cases have none, the best answer of a case is the reference of
+its other ones. Prints what each feature and all of them reach on every set, by cross-fitting over cases, with a 95 % interval.
 Certifies from which gap between scores on the judge need not abstain, on cases of which nothing was learnt. Writes a folder for
 recipes/judge.py --judge small:OUTPUT.
 """

@@ -30,6 +30,7 @@ WRITES = {
     "report": ("output", ("agreement.json", "report.html", "report.md")),
     "calibrate": ("output", ("", "verdicts.jsonl", "calibration.json")),
     "compare": ("output", ("comparison.html", "comparison.md", "comparison.json")),
+    "check": ("output", ("claims.jsonl", "check.html", "check.md", "check.json")),
     "audit": ("output", ("audit.html", "audit.md", "audit.json")),
     "publish": (None, ()),
 }

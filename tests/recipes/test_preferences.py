@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from automedeval.meta_evaluation.calibration.abstention import certified_digest
 from datasets import load_dataset
 from doubles.tiny_model import build_tiny_model
 from programs import ENCODER, error_line, needs_encoder, run_command, run_recipe
 
+from automedeval.meta_evaluation.calibration.abstention import certified_digest
 from automedeval.records import Case, Verdict
 
 preferences = partial(run_recipe, "preferences")
