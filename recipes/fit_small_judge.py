@@ -307,7 +307,7 @@ def certified(sets: Sequence[Rated], scale: Scale, args: FitArguments) -> tuple[
     if not len(confidence):
         raise RecordError(f"--certify {args.certify}: no case with a pair that people ordered")
     sequence = selective.thresholds(np.concatenate(fresh), len(confidence), args.abstain_at, args.delta)
-    certificate = selective.certify(confidence, errors, sequence, args.abstain_at, args.delta).to_dict()
+    certificate = selective.certify(confidence, errors, sequence, args.abstain_at, args.delta)
     kept = float((confidence >= certificate["threshold"]).mean()) if certificate["threshold"] is not None else 0.0
     print(
         f"abstention: at most {args.abstain_at:g} of the pairs wrong, at delta {args.delta:g}: "

@@ -82,10 +82,10 @@ def accuracies(groups: Sequence[tuple[int, Sequence[tuple[int | None, int | None
 
 def correlation(kind: str, points: Sequence[tuple[float, float]]) -> float | None:
     """Return Spearman's or Pearson's correlation by scipy; None where one side does not vary."""
-    sides = np.round(points, 9).T if len(points) > 1 else np.zeros((2, 1))
-    if not np.ptp(sides, axis=1).all():
+    sides = np.array(points).T if len(points) > 1 else np.zeros((2, 1))
+    if np.ptp(sides, axis=1).min() <= SAME:
         return None
-    return float((spearmanr if kind == "spearman" else pearsonr)(*sides).statistic)
+    return float((spearmanr(*sides.round(9)) if kind == "spearman" else pearsonr(*sides)).statistic)
 
 
 def correlations(groups: Sequence[tuple[int, Sequence[tuple[float | None, float | None]]]]) -> dict[str, Figure]:

@@ -189,7 +189,7 @@ def test_several_readings_of_a_case_are_taken_and_none_twice(scores: list, tmp_p
 
 def test_scores_beside_log_likelihoods_are_refused(scores: list, tmp_path: Path) -> None:
     file = write(tmp_path / "verdicts.jsonl", [scored(20), replace(study(22)[21], judge="judge")])
-    assert f"{file}:2: numbers by likelihood@1 together with scores" in error_line(calibrate(*scores))
+    assert f"{file}:2: scores together with numbers without a scale" in error_line(calibrate(*scores))
     write(file, [replace(study(22)[21], judge="judge")])
     assert f"{file}:1: case 'case-21': numbers by likelihood@1 are not scores" in error_line(calibrate(*scores))
     assert not (tmp_path / "out").exists()

@@ -70,9 +70,8 @@ def _bound(differences: np.ndarray, extreme: float, way: int) -> float:
     mean, error, t = float(more.mean()), more.std(ddof=1) / math.sqrt(len(more)), stdtrit(len(more) - 1, LEVEL)
     if not error:
         return mean
-    skew = ((more - mean) ** 3).mean() / (
-        error**3 * len(more) ** 2
-    )  # the third moment by s³, by the root of the number
+    # The third moment by s³, by the root of the number.
+    skew = ((more - mean) ** 3).mean() / (error**3 * len(more) ** 2)
     steps = [way * t]  # from the mean, in standard errors
     if skew:
         # Hall: z + a z²/3 + a² z³/27 + a/6 is about t-distributed, with z = (mean - d) / error and a = `skew`.

@@ -300,9 +300,7 @@ def judge_verdicts(place: str, judge: str | None) -> Iterator[tuple[str, Verdict
             unscaled = without_scale(verdict.rubric)
             kinds.add(unscaled)
             if len(kinds) > 1:
-                kind = f"numbers by {verdict.rubric}" if unscaled else f"scores by {verdict.rubric}"
-                other = "scores" if unscaled else "numbers without a scale"
-                raise RecordError(f"{where}: {kind} together with {other}: calibrate them separately")
+                raise RecordError(f"{where}: scores together with numbers without a scale: calibrate them separately")
             key = verdict.case_id if unscaled else verdict.key
             if key in seen:
                 raise RecordError(f"{where}: case {verdict.case_id!r} has a verdict already")
