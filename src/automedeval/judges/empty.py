@@ -1,6 +1,6 @@
 """What a verdict says of an empty response: the model was asked and gave no answer, which is the lowest there is.
 
-This holds for every judge, whatever it would have said of the empty text.
+This holds for every judge, whatever it would have said of the empty text; judges of criteria do so in `judges.checklist`.
 """
 
 from collections.abc import Sequence

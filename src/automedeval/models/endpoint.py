@@ -436,6 +436,7 @@ class OpenAIChat(Chat):
     def _attempts(
         self, body: dict[str, Any], worst: float, halt: threading.Event, probing: bool = False
     ) -> tuple[Completion | None, Answer]:
+        """Send a request again until it is answered or `max_retries` is spent."""
         attempt = 1
         while True:
             try:
