@@ -78,6 +78,14 @@ def test_it_marks_what_contradicts_the_reference_and_writes_every_file(tmp_path:
     assert figures["wrong"]["contradicted_answers"]["value"] == 1.0
 
 
+def test_evidence_in_a_language_that_is_not_read_leaves_statements_unread(tmp_path: Path) -> None:
+    thai = "รับประทานยาเม็ดวันละครั้งหลังอาหารเช้า"
+    done, records = check([case(1, thai, a="Take one 50 mg tablet every day.")], tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert [each["label"] for each in records[0]["statements"]] == ["unread"]
+    assert "a: no statement could be read." in done.stdout
+
+
 def test_a_build_can_fail(tmp_path: Path) -> None:
     assert check(CASES, tmp_path / "out", "--fail_if_contradicted", "true")[0].returncode == 3
     assert (

@@ -116,11 +116,13 @@ class SmallChecker:
     def _near(
         self, statement: Statement, passages: Sequence[Passage], vectors: dict[str, np.ndarray], reads: dict[str, bool]
     ) -> list[int] | None:
-        """Return the indices of the nearest passages, nearest first; None if the statement is not checked."""
+        """Return the indices of the nearest passages, nearest first; None if statement or passages cannot be read."""
         text = readable(statement.text)
         if statement.unread is not None or not reads[text]:
             return None
         known = [index for index, each in enumerate(passages) if reads[readable(each.text)]]
+        if passages and not known:  # evidence in another language says nothing
+            return None
         cosines = {index: float(vectors[text] @ vectors[readable(passages[index].text)]) for index in known}
         nearest = sorted(known, key=lambda index: -cosines[index])[:NEAREST]
         return [index for index in nearest if cosines[index] >= NEAR]
