@@ -129,7 +129,7 @@ def test_books_contradict_where_a_passage_is_near_and_urge_nothing_elsewhere(tmp
         ([case(1, None, a="Take it.")], (), "nothing could be checked"),
         (CASES[2:], ("--evidence", "reference"), "no case has a reference"),
         (CASES, ("--evidence", "books"), "--store"),
-        (CASES, ("--checker", "nowhere"), "not the description of a checker"),
+        (CASES, ("--checker", SAMPLE), "not the description of a checker"),
     ],
 )
 def test_bad_input_gets_one_line(cases: list[dict], more: tuple, said: str, tmp_path: Path) -> None:

@@ -78,17 +78,23 @@ class SmallChecker:
     threshold: float
     precision: float = 0.5
     name = "small"
+    note = "The checker reads English. It was not trained or validated on patients; its card says what it does not see."
 
     @cached_property
     def fingerprint(self) -> str:
         """Return a digest of everything that changes a finding."""
         return digest([4, self.encoder.fingerprint, self.adapter, self.threshold, self.precision, NEAR, NEAREST])
 
-    def check(self, answers: Sequence[tuple[Sequence[Statement], Sequence[Passage], str]]) -> Iterator[list[Finding]]:
+    def check(
+        self,
+        answers: Sequence[tuple[Sequence[Statement], Sequence[Passage], str]],
+        wanted: Sequence[bool] | None = None,
+    ) -> Iterator[list[Finding]]:
         """Yield the findings of each answer.
 
         Args:
             answers: of each its statements, the passages that say what is true, and the question.
+            wanted: see `ChatChecker.check`; here all are read, since they share batches.
         """
         texts = [each.text for own, _, _ in answers for each in own if each.unread is None]
         texts += [passage.text for _, passages, _ in answers for passage in passages]

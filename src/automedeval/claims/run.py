@@ -1,16 +1,14 @@
 """Check the responses of cases: what is missing, case by case, each response against its evidence."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from automedeval.claims.statements import Passage, spans, statements
 from automedeval.records import Case, CheckedResponse, question_text
+from automedeval.rubrics.questions import Search
 
 CHUNK = 16  # cases that are read together; texts that share a batch change the last digits of their vectors
 EVIDENCE = ("reference", "books", "answers")
-Search = Callable[[Sequence[str]], Sequence[Sequence[Passage]]]  # statements → passages of books on each
-
-
 NO_EVIDENCE = "no evidence"
 
 
@@ -25,7 +23,7 @@ def evidence_of(case: Case, index: int, kind: str, search: Search | None = None)
 
     Args:
         kind: one of `EVIDENCE`; "answers" are the other responses of the case.
-        search: needed for "books".
+        search: finds passages of books, each with `text`, `book` and `section`; needed for "books".
     """
     if kind == "reference":
         return passages_of(case.reference or "", "reference", question=question_text(case.question))
@@ -34,25 +32,29 @@ def evidence_of(case: Case, index: int, kind: str, search: Search | None = None)
         return [passage for each in others for passage in passages_of(each.text, f"answer of {each.model}")]
     assert search is not None  # the caller opened the books
     asked = [each.text for each in statements(case.responses[index].text) if each.unread is None]
-    found = [passage for passages in search(asked) for passage in passages] if asked else []
-    return list(dict.fromkeys(found))
+    found = [each for passages in search(asked) for each in passages] if asked else []
+    cut = [passages_of(each.text, ", ".join(filter(None, (each.book, each.section))), False) for each in found]
+    return list(dict.fromkeys(passage for passages in cut for passage in passages))
 
 
 def check_cases(
-    checker: Any, cases: Sequence[Case], kind: str, done: set[tuple], search: Search | None = None
+    checker: Any, cases: Sequence[Case], kind: str, done: set[tuple], settings: str, search: Search | None = None
 ) -> Iterator[CheckedResponse]:
     """Yield what was found of every response that is not done, in the order of the cases.
 
-    Cases are read in the same groups whether they are done or not, so that a resumed run gives the same.
+    Cases are read in the same groups whether they are done or not, so that a resumed run gives the same. A response about which
+    an endpoint did not answer a request is left out.
 
     Args:
-        checker: a `SmallChecker`, or what has its `check`, `name` and `fingerprint`.
+        checker: a `SmallChecker` or a `ChatChecker`.
         kind: one of `EVIDENCE`; a response without any passage has unread statements.
         done: keys of the responses that are checked.
+        settings: fingerprint of the checker and the books, which records name.
     """
     for start in range(0, len(cases), CHUNK):
         some = [(case, index) for case in cases[start : start + CHUNK] for index in range(len(case.responses))]
-        if all((case.id, case.responses[index].model) in done for case, index in some):
+        wanted = [(case.id, case.responses[index].model) not in done for case, index in some]
+        if not any(wanted):
             continue
         answers = []
         for case, index in some:
@@ -60,14 +62,13 @@ def check_cases(
             if not passages:  # nothing is known of these: they are not "not found"
                 own = [each._replace(unread=each.unread or NO_EVIDENCE) for each in own]
             answers.append((own, passages, question_text(case.question)))
-        for (case, index), findings in zip(some, checker.check(answers)):
-            model = case.responses[index].model
-            if (case.id, model) not in done:
+        for (case, index), want, findings in zip(some, wanted, checker.check(answers, wanted)):
+            if want and findings is not None:
                 yield CheckedResponse(
                     case.id,
-                    model,
+                    case.responses[index].model,
                     checker.name,
                     kind,
                     tuple(each.to_dict() for each in findings),
-                    {"case_digest": case.digest, "settings": checker.fingerprint},
+                    {"case_digest": case.digest, "settings": settings},
                 )

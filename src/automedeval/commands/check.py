@@ -4,8 +4,10 @@
     automedeval check two_bots
     automedeval check cases.jsonl --store store --output checks/mine
     automedeval check answers.csv --evidence answers
+    automedeval check answers.csv --checker openai:MODEL --base_url http://localhost:8000/v1
 
-An answer becomes statements; each is read beside the nearest passages by a small checker, without a key and on this machine.
+An answer becomes statements; each is read beside the nearest passages by a small checker, without a key and on this machine, or
+by any chat (--checker).
 Writes OUTPUT/claims.jsonl as it goes, then check.html (the contradicted words marked, the passage beside them), check.md,
 claims.csv and check.json; the same command again checks only what is missing. Not for clinical use.
 
@@ -13,25 +15,23 @@ The exit status is 0; 3 with --fail_if_contradicted if a statement is contradict
 """
 
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import automedeval
 from automedeval.claims import report
-from automedeval.claims.checker import PACKAGED, load_small_checker
-from automedeval.claims.run import EVIDENCE, NO_EVIDENCE, Search, check_cases, passages_of
-from automedeval.claims.statements import Passage
-from automedeval.cli import TableArguments, describe_result, parse, record_run
-from automedeval.models.arguments import EncoderArguments
-from automedeval.records import Case, CheckedResponse, RecordError, named_file, read_cases
+from automedeval.claims.chat_checker import ChatChecker, load_checker
+from automedeval.claims.checker import UNREAD
+from automedeval.claims.run import EVIDENCE, NO_EVIDENCE, check_cases
+from automedeval.cli import TableArguments, describe_result, parse, print_notes, record_run
+from automedeval.distillation.arguments import KnowledgeArguments
+from automedeval.models.arguments import ChatArguments, EncoderArguments
+from automedeval.records import Case, CheckedResponse, RecordError, digest, named_file, read_cases
 from automedeval.records.journal import write_json, write_whole
 from automedeval.records.log import Log
 from automedeval.reports.text import format_table, printable
 
 TWO_BOTS = Path(automedeval.__file__).parent / "sample" / "two_bots.jsonl"
-BOOK_PASSAGES = 3  # passages of a store that are looked up for a statement
 
 
 @dataclass
@@ -54,44 +54,59 @@ class CheckArguments(TableArguments):
     )
     store: str | None = field(default=None, metadata={"help": "folder of books, by recipes/build_store.py"})
     output: str | None = field(default=None, metadata={"help": "folder (default: checks/FILE)"})
-    checker: str = field(default=str(PACKAGED), metadata={"help": "folder of a checker; the packaged one by default"})
+    checker: str = field(
+        default="small",
+        metadata={
+            "help": "small (packaged), the folder of another small checker, or a chat: openai:MODEL (an endpoint, see "
+            "--base_url) or a checkpoint (folder or Hub id)"
+        },
+    )
     fail_if_contradicted: bool = field(default=False, metadata={"help": "exit status 3 if a statement is contradicted"})
 
 
 def main() -> None:
     """Check what is missing, write the files, print the table of models."""
-    args, encoder_args = parse((CheckArguments, EncoderArguments), __doc__, first=("cases", "evidence", "output"))
+    kinds = (CheckArguments, EncoderArguments, ChatArguments)
+    args, encoder_args, chat_args = parse(kinds, __doc__, first=("cases", "evidence", "output", "checker"))
     name = Path(named_file(args.cases)[1]).stem
     if args.cases == "two_bots" and not Path("two_bots").exists():
         args.cases = str(TWO_BOTS)
     cases = list(read_cases(args.cases, blank=args.blank))
     evidence = evidence_kind(args, cases)
     output = Path(args.output or f"checks/{name}")
-    checker = load_small_checker(encoder_args, folder=Path(args.checker))
+    checker = load_checker(args.checker, encoder_args, chat_args)
+    chat = checker.chat if isinstance(checker, ChatChecker) else None
     digests = {case.id: case.digest for case in cases}
     total = sum(len(case.responses) for case in cases)
-    search = book_search(args.store, checker.encoder) if args.store else None
+    search, settings = None, checker.fingerprint
+    if args.store:
+        search, store = KnowledgeArguments(store=args.store, encoder=encoder_args.place).open(chat_args.device)
+        settings = digest([settings, store])
     output.mkdir(parents=True, exist_ok=True)
     author = (checker.name, evidence)
-    with Log(output / "claims.jsonl", CheckedResponse, author, checker.fingerprint, renamed_by="--checker") as log:
-        record_run(output / "run.json", args, encoder_args)
+    with Log(output / "claims.jsonl", CheckedResponse, author, settings, renamed_by="--checker") as log:
+        record_run(output / "run.json", args, encoder_args, chat_args)
         done = log.done(digests)
-        log.fill(check_cases(checker, cases, evidence, done, search), total - len(done), unit="answer")
+        if chat is not None and any(line["label"] != UNREAD for each in log.records() for line in each.statements):
+            chat.accepted = True
+        log.fill(check_cases(checker, cases, evidence, done, settings, search), total - len(done), unit="answer")
         checked = [each for each in log.records() if each.case_id in digests]
     without = sum(any(line.get("reason") == NO_EVIDENCE for line in each.statements) for each in checked)
     figures = report.measure(cases, checked)
-    notes = [
-        "The checker reads English. It was not trained or validated on patients; its card says what it does not see."
-    ]
-    settings = describe_result("check", evidence=evidence, checker=checker.name, threshold=checker.threshold)
-    settings |= {"without_evidence": without, "notes": notes}
-    for file, text in report.render(cases, checked, figures, settings).items():
+    facts = describe_result("check", evidence=evidence, checker=checker.name, threshold=checker.threshold)
+    facts |= {"without_evidence": without, "notes": [checker.note]}
+    for file, text in report.render(cases, checked, figures, facts).items():
         write_whole(output / file, text)
-    write_json(output / "check.json", {"settings": settings, "models": figures})
+    write_json(output / "check.json", {"settings": facts, "models": figures})
     print("\n".join(map(printable, report.sentences_of(figures, evidence, without))))
     print(
         f"\n{format_table(report.rows_of(figures))}\n\nThe marked answers: {output / 'check.html'}\nNot for clinical use."
     )
+    print_notes(chat.notes() if chat is not None else [])
+    if failures := getattr(chat, "failures", ()):
+        raise RecordError(
+            f"{len(failures)} requests not answered, the last: {failures[-1]}; the same command asks again"
+        )
     if args.fail_if_contradicted and any(each["contradicted"] for each in figures.values()):
         sys.exit(3)
 
@@ -116,23 +131,3 @@ def evidence_kind(args: CheckArguments, cases: list[Case]) -> str:
             f"{args.cases}: nothing could be checked: no reference, no --store, and no question with two answers"
         )
     return kind
-
-
-def book_search(store: str, encoder: Any) -> Search:
-    """Return a search of the sentences of a store's passages."""
-    from automedeval.distillation.store import KnowledgeBase
-
-    base = KnowledgeBase(store, encoder)
-
-    def search(statements: Sequence[str]) -> list[list[Passage]]:
-        found = base.search(statements, BOOK_PASSAGES)
-        return [
-            [
-                one
-                for each in passages
-                for one in passages_of(each.text, ", ".join(filter(None, (each.book, each.section))), False)
-            ]
-            for passages in found
-        ]
-
-    return search

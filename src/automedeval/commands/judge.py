@@ -19,9 +19,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import automedeval
 from automedeval.cli import TableArguments, comma_list, join_processes, parse, print_notes, record_run
+from automedeval.distillation.arguments import KnowledgeArguments
 from automedeval.harness.joining import LogArguments, is_log, join_logs
 from automedeval.introspection.mistakes import read_recorded
 from automedeval.judges.base import BaseJudge
@@ -78,6 +80,13 @@ class JudgeArguments(TableArguments):
         },
     )
     criteria_at_once: int = field(default=1, metadata={"help": "checklist: criteria of the case in one prompt"})
+    evidence: str | None = field(
+        default=None,
+        metadata={
+            "help": "folder of books, by recipes/build_store.py: their passages nearest to question and responses stand in the "
+            "prompt; the small judge checks statements against them"
+        },
+    )
     rationale: bool = field(default=True, metadata={"help": "false asks for scores or choices alone"})
     score_decoding: str = field(
         default="auto",
@@ -179,10 +188,14 @@ def main() -> None:
 
     @cache
     def loaded() -> BaseJudge:
+        books: dict[str, Any] = {}
+        if args.evidence:
+            known = KnowledgeArguments(store=args.evidence, encoder=encoder_args.place)
+            books = dict(zip(("search", "store"), known.open(chat_args.device)))
         return load_judge(
             judge_name, rubric, chat_args, rationale=args.rationale, score_decoding=args.score_decoding, **plan,
             on_overlong=args.on_overlong, name=args.judge_name, cases=cases_of(args), processes=processes,
-            encoder=encoder_args, criteria_at_once=args.criteria_at_once,
+            encoder=encoder_args, criteria_at_once=args.criteria_at_once, **books,
         )  # fmt: skip
 
     # The length of prompts takes a tokenizer, all else about a case no model: it is loaded when the first cases are planned.

@@ -129,7 +129,7 @@ def load_judge(
         encoder: of a small judge, or of a baseline that compares embeddings: `EncoderArguments`, or a checkpoint's folder or
             Hub id.
         options: the other arguments of `Judge` and `ChecklistJudge`; `rationale`, `score_decoding` and `on_overlong` matter
-            where they apply.
+            where they apply. `search` and `store`, the books, are for a small judge that reads a scale as well.
 
     Raises:
         RecordError: the model cannot be loaded, the judge cannot do what the options ask for, or its rubric or prompts differ
@@ -144,6 +144,7 @@ def load_judge(
     planner(spec, rubric, **options)
     kind, model = parse_model(spec)
     named = {name: options[name] for name in ("models", "name") if name in options}
+    books = {name: options[name] for name in ("search", "store") if name in options}
     chat = chat if isinstance(chat, ChatArguments) else ChatArguments(**{"batch_tokens": 0, **(chat or {})})
     encoder = encoder if isinstance(encoder, EncoderArguments) else EncoderArguments(encoder)
     if kind == "baseline":
@@ -157,7 +158,7 @@ def load_judge(
             from automedeval.judges.small import load_small_judge
         except ImportError as error:
             raise RecordError(f"the small judge cannot be loaded: {error}; install automedeval[small]") from None
-        return load_small_judge(Path(model) if model else SMALL, rubric, encoder, chat.device, **named)
+        return load_small_judge(Path(model) if model else SMALL, rubric, encoder, chat.device, **named, **books)
     if kind == "likelihood":
         on_overlong = options.get("on_overlong", "error")
         return LikelihoodJudge(chat.load(model, seed, processes), on_overlong=on_overlong, **named)
@@ -194,6 +195,8 @@ def planner(spec: str, rubric: Rubric, **options: Any) -> Callable[[Case], list[
     of_criteria, one_order = rubric.mode == "checklist", plan.get("orders", "1") == "1" and not plan.get("baseline")
     if of_criteria and not one_order:
         raise RecordError("a checklist shows each response by itself: no --orders and no --baseline")
+    if options.get("search") and (kind not in ("checkpoint", "openai", "small") or (kind == "small" and of_criteria)):
+        raise RecordError(f"--judge {spec}: reads no books with this rubric: no --evidence")
     if kind in ("checkpoint", "openai"):
         return partial(plan_requests, rubric=rubric, **plan)
     if not one_order or plan.get("runs", 1) > 1:

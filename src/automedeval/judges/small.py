@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import expit
 
 from automedeval.claims.checker import Finding, SmallChecker, checker_base, contradicted, load_small_checker
-from automedeval.claims.run import Search, evidence_of
+from automedeval.claims.run import evidence_of
 from automedeval.claims.statements import statements
 from automedeval.judges.base import ApartJudge
 from automedeval.judges.composed import compose
@@ -31,6 +31,7 @@ from automedeval.records import Case, RecordError, Verdict, digest
 from automedeval.records.journal import write_json
 from automedeval.reports.facts import UNSEEN
 from automedeval.rubrics import Rubric
+from automedeval.rubrics.questions import Search
 from automedeval.rubrics.slots import by_response
 from automedeval.stats.agreement import Panel
 from automedeval.stats.logistic import fit_logistic, order_weights
@@ -153,6 +154,7 @@ class SmallJudge(ApartJudge):
         name: what verdicts record as their judge.
         checker: checks the statements of responses; None: none are checked.
         search: finds passages of books, which statements are checked against too.
+        store: fingerprint of the store and the search.
     """
 
     encoder: Any
@@ -164,6 +166,7 @@ class SmallJudge(ApartJudge):
     name: str | None = None
     checker: SmallChecker | None = None
     search: Search | None = None
+    store: str = ""
 
     chat = None
     blind_to = UNSEEN
@@ -179,7 +182,7 @@ class SmallJudge(ApartJudge):
     def fingerprint(self) -> str:
         read = [READING, self.encoder.fingerprint, self.adapter, self.learnt.to_dict(), self._scale]
         read += [self.checker.fingerprint] if self.checker else []
-        return digest(read + (["books"] if self.search else []))
+        return digest(read + ([self.store] if self.search else []))
 
     def answer(
         self, prompts: Sequence[Request], wanted: Sequence[bool]
@@ -270,14 +273,16 @@ def load_small_judge(
     models: Sequence[str] | None = None,
     name: str | None = None,
     search: Search | None = None,
+    store: str = "",
 ) -> SmallJudge:
     """Load the small judge that recipes/fit_small_judge.py wrote to a folder, or the packaged one, with the packaged checker.
 
     Args:
-        search: finds passages of books, against which the statements of responses are checked too.
+        search, store: the books, see `SmallJudge`.
 
     Raises:
-        RecordError: the folder holds none, a library or the encoder is missing, or the adapter is of another encoder.
+        RecordError: the folder holds none, a library or the encoder is missing, the adapter is of another encoder, or there are
+            books and no checker reads them beside the responses.
     """
     file = folder / "judge.json"
     try:
@@ -294,7 +299,9 @@ def load_small_judge(
     adapter = fingerprint(folder / ADAPTER, [])
     # A judge on another encoder than the packaged checker's checks no statements.
     checker = load_small_checker(encoder, device, network=network) if base == checker_base() else None
-    return SmallJudge(network, cross_encoder, learnt, adapter, rubric, models, name, checker, search)
+    if search and checker is None:
+        raise RecordError(f"{folder}: the packaged checker reads with another encoder, so this judge reads no books")
+    return SmallJudge(network, cross_encoder, learnt, adapter, rubric, models, name, checker, search, store)
 
 
 def write_small_judge(folder: Path, learnt: SmallJudgeModel, encoder: Path, facts: Mapping[str, Any]) -> None:

@@ -349,7 +349,7 @@ def compete(rows: Rows, values: Sequence[Sequence[int]]) -> torch.Tensor:
     behind: dict[tuple[int, ...], torch.Tensor] = {}
     totals = []
     for value in values:
-        total = root[:, value[0]]
+        total = root[:, value[0]] if value else torch.zeros_like(root[:, 0])  # the only value needs no token
         head = tuple(value[:-1])
         if head:
             if head not in behind:

@@ -311,7 +311,7 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str | None, object]:
 _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=float, strict=False)
 
 
-def _json_objects(text: str) -> Iterator[tuple[dict, int]]:
+def json_objects(text: str) -> Iterator[tuple[dict, int]]:
     """Yield the outermost JSON objects among the last of a text, with where they end."""
     relaxed = re.sub(r",(?=\s{0,50}[}\]])", " ", text)  # a trailing comma, as some prompts show it
     end = 0
@@ -333,7 +333,7 @@ def _json_objects(text: str) -> Iterator[tuple[dict, int]]:
 def _read_json(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int]:
     names = set(_slot_names(rubric, slots) if rubric.scores_criteria else rubric.output_criteria)
     inner, rationale_key = rubric.output.get("choices_key"), rubric.output.get("rationale_key")
-    for found, end in reversed(list(_json_objects(text))):
+    for found, end in reversed(list(json_objects(text))):
         answers = found.get(inner) if inner else {key: found[key] for key in found if key != rationale_key}
         if not isinstance(answers, dict) or not names & answers.keys():
             continue

@@ -158,6 +158,7 @@ def judge_messages(
     responses: Sequence[str],
     reference: str | None = None,
     rationale: bool = True,
+    passages: Sequence[Any] | None = None,
 ) -> Messages:
     """Render the messages that ask a judge for its verdict on `responses`.
 
@@ -166,6 +167,7 @@ def judge_messages(
         responses: the texts, slot 0 first.
         reference: the trusted answer, for rubrics that take one.
         rationale: whether to ask for a rationale; rubrics without one ignore it.
+        passages: what books say, as for `chain_messages`; it stands before the task. None: nothing was looked up.
 
     Raises:
         RubricError: the template is faulty, uses an undefined name, or does what the sandbox refuses.
@@ -186,7 +188,17 @@ def judge_messages(
         raise RubricError(f"{rubric.template}: {problem}") from None
     if "user" not in roles:
         raise RubricError(f"{rubric.template}: has no block called 'user'")
+    if passages is not None:
+        found = _block(_packaged("completion_chain"), "evidence", {"passages": passages})
+        messages[-1]["content"] = f"{found}\n\n{messages[-1]['content']}"
     return messages
+
+
+def statement_messages(question: str, passages: Sequence[str], before: str, statement: str) -> Messages:
+    """Render the messages that ask a chat whether the passages contradict a statement; `before` is the one before it."""
+    names = {"question": question, "passages": passages, "before": before, "statement": statement}
+    template = _packaged("statement")
+    return [{"role": role, "content": _block(template, role, names)} for role in ("system", "user")]
 
 
 def chain_messages(
