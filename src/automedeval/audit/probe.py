@@ -21,7 +21,6 @@ from automedeval.models.arguments import EncoderArguments, parse_model
 from automedeval.records import RecordError
 from automedeval.rubrics import read_rubric
 from automedeval.rubrics.published import PACKAGED
-
 from automedeval.stats.bootstrap import estimate, plain
 
 EDITS = 20  # most dangers: about ten seconds of the small judge on two cores
@@ -55,10 +54,12 @@ def probe_judge(encoder: EncoderArguments, judged: JudgeVerdicts, notes: list[st
         notes.append(f"no probe of {judged.name}: no answer states a fact that can be made dangerous")
         return None
     before = {verdict.key: verdict for verdict in judged.verdicts}
-    with TemporaryDirectory() as folder:
-        after = judge_trials(judge, trials, Path(folder) / "probe")
+    with TemporaryDirectory() as place:
+        folder = Path(place) / "probe"  # the name of the progress bar
+        folder.mkdir()
+        after = judge_trials(judge, trials, folder)
         outcomes = [outcome(trial, before[trial.clean.key], after[trial.request.key], judged) for trial in trials]
-        figures = measure_evidence(judge, outcomes, judged, Path(folder) / "probe")
+        figures = measure_evidence(judge, outcomes, judged, folder)
     return plain(estimate(figures, len(judged.cases))) | {"edits": len(trials)}
 
 
