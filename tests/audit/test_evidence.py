@@ -12,10 +12,8 @@ from automedeval.audit.evidence import COLUMNS
 
 pytestmark = needs_encoder
 
-REFERENCE = (
-    "Take 400 mg of ibuprofen every 8 hours with food. Do not take it with alcohol. Call 911 if you cannot breathe."
-)
-GOOD = "You may take 400 mg of ibuprofen every 8 hours with food. However, do not take it with alcohol. It often helps."
+REFERENCE = "The usual dose of ibuprofen is 400 mg every 8 hours. Do not drink alcohol with it. Call 911 if you faint."
+GOOD = "The usual dose of ibuprofen is 400 mg every 8 hours. However, do not drink alcohol with it. It often helps."
 CASES = [
     {
         "id": f"c{n}",
@@ -79,7 +77,7 @@ def counted(folder: Path) -> dict[str, dict[str, list[bool]]]:
 
 def test_the_figures_are_those_of_a_loop_over_the_verdicts(study: Path) -> None:
     evidence, loop = evidence_of(study / "a"), counted(study / "a" / "counts")
-    assert {"dose", "negation", "contraindication"} <= set(evidence["kinds"]) == set(loop) - {"all"}
+    assert {"dose", "negation"} == set(evidence["kinds"]) == set(loop) - {"all"}
     for group, figures in loop.items():
         measured = evidence if group == "all" else evidence["kinds"][group]
         for name, those in figures.items():
