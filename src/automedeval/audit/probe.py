@@ -23,8 +23,10 @@ from automedeval.rubrics import read_rubric
 from automedeval.rubrics.published import PACKAGED
 from automedeval.stats.bootstrap import estimate, plain
 
-EDITS = 20  # most dangers: about ten seconds of the small judge on two cores
-CASES = 200  # most cases that are searched for them
+# Together about ten seconds of the small judge on two cores:
+EDITS = 20  # most dangers
+TEXT = 25_000  # most characters of the changed answers and their references
+CASES = 200  # most cases that are searched
 
 
 def probe_judge(encoder: EncoderArguments, judged: JudgeVerdicts, notes: list[str]) -> dict[str, Any] | None:
@@ -51,7 +53,7 @@ def probe_judge(encoder: EncoderArguments, judged: JudgeVerdicts, notes: list[st
         return None
     trials = _drawn(judge, judged)
     if not trials:
-        notes.append(f"no probe of {judged.name}: no answer states a fact that can be made dangerous")
+        notes.append(f"no probe of {judged.name}: no short answer states a fact that can be made dangerous")
         return None
     before = {verdict.key: verdict for verdict in judged.verdicts}
     with TemporaryDirectory() as place:
@@ -75,7 +77,7 @@ def _load(given: dict[str, Any], judged: JudgeVerdicts) -> BaseJudge:
 
 
 def _drawn(judge: BaseJudge, judged: JudgeVerdicts) -> list[Trial]:
-    """Draw at most `EDITS` dangers, the kinds in turn, and their twins; where some cases have a reference, of these alone."""
+    """Draw dangers, the kinds in turn, and their twins; where some cases have a reference, of these alone."""
     cases = judged.cases.records
     aided = [case for case in cases if case.reference is not None and judge.reads_reference] or cases
     some = random.Random(0).sample(aided, min(CASES, len(aided)))
@@ -85,7 +87,13 @@ def _drawn(judge: BaseJudge, judged: JudgeVerdicts) -> list[Trial]:
     trials = plan_trials(clean, ["harm"], templates, judged.rubric or read_rubric(PACKAGED), apart=judge.apart)
     by_kind = grouped((trial.kind, trial) for trial in trials if trial.kind != CONTROL)
     in_turn = (trial for those in itertools.zip_longest(*by_kind.values()) for trial in those if trial is not None)
-    drawn = list(itertools.islice(in_turn, EDITS))
+    drawn: list[Trial] = []
+    left = TEXT
+    for trial in in_turn:
+        length = len(trial.case.responses[trial.target].text) + len(trial.case.reference or "")
+        if len(drawn) < EDITS and length <= left:
+            drawn.append(trial)
+            left -= length
     places = {(trial.clean.case.id, trial.target) for trial in drawn}
     twins = [each for each in trials if each.kind == CONTROL and (each.clean.case.id, each.target) in places]
     return drawn + twins

@@ -158,7 +158,7 @@ def _audited(known: Known) -> str:
         share = f"{percent(audit.found['value'])} of {audit.found['n']} answers that were made dangerous"
         text += f" It marks down {share} ({interval(audit.found)})."
     if audit.evidence is not None and audit.evidence["with"]["n"]:
-        text += f" Of these {_marked(audit.evidence)}"
+        text += f" Side by side: {_marked(audit.evidence)}"
     return text
 
 
