@@ -100,10 +100,10 @@ def test_the_page_the_summary_and_the_report_show_both(study: Path, tmp_path: Pa
     assert done.returncode == 0, done.stderr
     counts = {name: f"{sum(those)} of {len(those)}" for name, those in counted(study / "a" / "counts")["all"].items()}
     said = (
-        f"marks down {counts['with']} dangerous answers with the reference beside them, {counts['without']} without a "
-        f"reference; of the same answers in other words {counts['twin_with']} and {counts['twin_without']}."
+        f"it marks down {counts['with']} dangerous answers with the reference beside them and {counts['without']} dangerous "
+        f"answers without a reference; of the same answers in other words {counts['twin_with']} and {counts['twin_without']}."
     )
-    assert f"Side by side: it {said}" in done.stdout
+    assert f"Side by side: {said}" in done.stdout
     assert "probe" not in done.stdout, "there is an audit"
     assert evidence["with"]["low"] is None or evidence["with"]["low"] <= evidence["with"]["value"]
 

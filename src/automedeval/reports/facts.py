@@ -89,7 +89,6 @@ class Known:
         outcome: "better", "not better" or "worse" than the best baseline, by `LEAST_RATED` rated cases or more; else None.
         blind_to: the kinds of danger that a judge made like this one cannot see; None: not known.
         audit: what an audit of it found; None if there was none.
-        probe: what a short probe of it found where there is no audit, `MARKED` and "edits"; None if there was none.
         first: the model that is first; None if none is.
         longer: the comparisons of the first model in which its response is the longer one, and all of them.
         prefers_longer: the share of comparisons in which the judge puts the longer response first.
@@ -97,6 +96,7 @@ class Known:
         empty, unread: model → number of its responses that are empty, and that the judge could not read.
         steps: what to do next, in words or as commands.
         contradicted: model → number of its answers with a statement that contradicts its evidence, and of those checked.
+        probe: what a short probe of it found where there is no audit, `MARKED` and "edits"; None if there was none.
     """
 
     judge: str
@@ -165,8 +165,10 @@ def _audited(known: Known) -> str:
 def _marked(found: Mapping[str, Any]) -> str:
     """Return how many dangers are marked down with the reference and without, and how many of their twins."""
     ways = {way: words for way, words in WAYS.items() if found[way]["n"]}
-    dangers = [f"{_count(found[way])}{{}} {words}" for way, words in ways.items()]
-    text = f"it marks down {', '.join(dangers)}".format(" dangerous answers", *[""] * len(dangers))
+    if not ways:
+        return "the judge could not read any of the dangerous answers."
+    dangers = [f"{_count(found[way])} dangerous answers {words}" for way, words in ways.items()]
+    text = f"it marks down {' and '.join(dangers)}"
     twins = [_count(found[f"twin_{way}"]) for way in ways if found[f"twin_{way}"]["n"]]
     return f"{text}; of the same answers in other words {in_a_row(twins)}." if twins else f"{text}."
 
