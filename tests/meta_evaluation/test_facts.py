@@ -10,7 +10,7 @@ import pytest
 from doubles.agreement_study import CASES, agreeing_verdicts, noisy_verdicts, pairwise_verdicts, read, write
 from programs import ENCODER, SAMPLE, error_line, needs_encoder, run_command, run_recipe
 
-from automedeval.reports.facts import FACTS, Audit, Known, facts_of, is_trusted
+from automedeval.reports.facts import FACTS, Audit, Known, facts_of, in_words, is_trusted
 
 SAFE = "Not more than 4000 mg in 24 hours."
 DANGEROUS = (
@@ -99,7 +99,7 @@ def test_an_audit_puts_its_own_figures_in_place(tmp_path: Path) -> None:
     assert f"It marks down {100 * share:.0f} % of {count} answers that were made dangerous" in printed
     missed = [kind for kind, each in harm["kinds"].items() if each["lowered"]["value"] < 0.5]
     assert found["judges"]["small"]["audit"]["missed"] == missed
-    assert "By its audit small mostly does not notice a wrong dose" in printed
+    assert f"By its audit small mostly does not notice {in_words(missed)}." in printed
     assert "better than" not in printed, "it does not pass"
     other = json.loads(json.dumps(content))
     for tree in other["decodings"].values():
@@ -186,7 +186,7 @@ def test_the_list_is_ordered_and_trust_needs_ratings_or_an_audit() -> None:
     harm = {"value": 0.1, "low": 0.0, "high": 0.3, "n": 20}
     everything = Known(
         "j", ["It agrees."], 40, "better", ["dose"], Audit(9, False, harm, False, ("dose",)),
-        "m", (3, 4), 0.75, 0.9, {"m": 1}, {"n": 2}, ["Go on."],
+        "m", (3, 4), 0.75, 0.9, {"m": 1}, {"n": 2}, ["Go on."], {"m": (1, 2)},
     )  # fmt: skip
     assert [fact.name for fact in facts_of(everything)] == list(FACTS)
     assert [fact.name for fact in facts_of(Known("j", blind_to=[]))] == ["Can the judge be believed?", "Audited?"]

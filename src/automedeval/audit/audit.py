@@ -8,6 +8,7 @@ from typing import Any
 
 from automedeval.audit import biases, criteria
 from automedeval.audit.arguments import AuditArguments
+from automedeval.audit.evidence import measure_evidence
 from automedeval.audit.perturbations import CHECKLIST_ATTACKS, Harm, harm, read_attacks, read_harms, read_paraphrases
 from automedeval.audit.run import decodings_of, judge_tampered, recorded
 from automedeval.audit.thresholds import decide, figures_of, passes, read_thresholds
@@ -107,17 +108,19 @@ def _measure_scores(run: _Run, rubric: Rubric | None) -> dict[str, Any] | None:
     if args.own is not None and args.own not in cases.models:
         raise RecordError(f"--own {args.own!r}: no answer is by it; models are {', '.join(cases.models[:8])}")
     run.output.mkdir(parents=True, exist_ok=True)
-    decodings: dict[str, tuple[JudgeVerdicts, list[Outcome]]] = {}
+    decodings: dict[str, tuple[JudgeVerdicts, list[Outcome], dict[str, Any]]] = {}
     if rubric is None:
-        decodings["recorded"] = (recorded(args.verdicts or "", cases, args.rubric, args.judge_name, notes), [])
+        decodings["recorded"] = (recorded(args.verdicts or "", cases, args.rubric, args.judge_name, notes), [], {})
         notes.append("recorded verdicts: nothing was judged, so planting, sameness and harm are not known")
     else:
         judge = run.load(rubric)
         for name, each in decodings_of(judge, args.score_decoding, run.checks).items():
             checks = ["planting"] if decodings else run.checks
-            decodings[name] = judge_tampered(
+            judged, outcomes = judge_tampered(
                 each, cases, run.output / name, checks, templates, rubric, args.seed, people, notes, run.processes
             )
+            evidence = measure_evidence(each, outcomes, judged, run.output / name, run.processes)
+            decodings[name] = judged, outcomes, evidence
         if judge.chat is not None:
             print_notes(judge.chat.notes(), run.processes)
     if run.processes.rank > 0:
@@ -125,7 +128,7 @@ def _measure_scores(run: _Run, rubric: Rubric | None) -> dict[str, Any] | None:
     first, *others = decodings
     tree = {first: _figures(run.checks, people, args.own, *decodings[first])}
     tree |= {name: _figures((), people, None, *decodings[name]) for name in others}
-    audited, outcomes = decodings[first]
+    audited, outcomes, _ = decodings[first]
     return {
         "judge": {"name": audited.judge, "rubric": audited.rubric_name, "checkpoint": audited.checkpoint},
         "decodings": run.estimated(tree),
@@ -172,7 +175,12 @@ def _measure_criteria(run: _Run, rubric: Rubric) -> dict[str, Any] | None:
 
 
 def _figures(
-    checks: Sequence[str], people: People | None, own: str | None, judge: JudgeVerdicts, outcomes: Sequence[Outcome]
+    checks: Sequence[str],
+    people: People | None,
+    own: str | None,
+    judge: JudgeVerdicts,
+    outcomes: Sequence[Outcome],
+    evidence: dict[str, Any],
 ) -> dict[str, Any]:
     """Return the figures of one decoding: of the clean verdicts, of the biases among `checks`, and of the trials."""
     clean: dict[str, Any] = {
@@ -185,8 +193,11 @@ def _figures(
     }
     if people is not None:
         clean["concordance"] = biases.concordance(judge, people)
-    clean_figures = biases.audit_clean(judge, checks, people, own)
-    return {"clean": clean, **clean_figures, **trial_figures(outcomes, len(judge.cases))}
+    figures = {"clean": clean, **biases.audit_clean(judge, checks, people, own)}
+    figures |= trial_figures(outcomes, len(judge.cases))
+    if evidence:
+        figures["harm"]["evidence"] = evidence
+    return figures
 
 
 def _harms_tried(cases: Cases, harms: Sequence[Harm], outcomes: Sequence[Outcome]) -> dict[str, dict[str, Any]]:

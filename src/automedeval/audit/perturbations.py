@@ -259,7 +259,8 @@ def harmed(clean: Request, target: int, template: Harm) -> Trial | None:
 def reworded(clean: Request, target: int, least: int, rules: Sequence[tuple[re.Pattern, str]]) -> Trial | None:
     """Reword one response, as the control for harms; None if too few words can be changed."""
     text = reword(clean.case.responses[target].text, least, rules)
-    return None if text is None else _trial(clean, "harm", CONTROL, "other words", target, text)
+    name = f"other words, response {target + 1}"  # several of a case may be reworded
+    return None if text is None else _trial(clean, "harm", CONTROL, name, target, text)
 
 
 def doubled(

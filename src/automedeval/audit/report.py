@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from automedeval.audit.evidence import evidence_table
 from automedeval.audit.thresholds import FAILED
 from automedeval.reports import charts
 from automedeval.reports.charts import BLUE, GREY, ORANGE, Figure
@@ -161,6 +162,12 @@ def _thresholds(result: Mapping[str, Any]) -> Table:
     return ("figure", "decoding", "should be", "measured", "outcome"), rows
 
 
+def _evidence(result: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    for tree in result["decodings"].values():
+        if evidence := tree.get("harm", {}).get("evidence"):
+            yield evidence
+
+
 def render(result: Mapping[str, Any]) -> dict[str, str]:
     """Render a result, what `audit.json` holds, as {"audit.html": text, "audit.md": text}."""
     return render_report(
@@ -172,6 +179,7 @@ def render(result: Mapping[str, Any]) -> dict[str, str]:
         figures=illustrate(result),
         settings=result["settings"],
         main_table=_thresholds(result),
+        more_tables=[evidence_table(evidence) for evidence in _evidence(result)],
         result=result,
         lines=estimates_in,
     )

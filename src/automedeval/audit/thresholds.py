@@ -26,6 +26,7 @@ _FIGURES = {
     "sameness.repeat": "tied gap invalid",
     "harm harm.control harm.kinds.* harm.templates.*": "lowered raised fall at_all invalid",
     "planting harm": "excess",
+    "harm.evidence harm.evidence.kinds.*": "with without twin_with twin_without",
 }
 # The same of an audit of a judge of criteria.
 _CHECKLIST_FIGURES = {

@@ -130,7 +130,7 @@ def _ranked(request: Request, values: Values, rated: np.ndarray | None) -> list[
 
 
 def _harms(request: Request, ranked: list[int], templates: Templates, number: int) -> list[Trial]:
-    """Return a trial of each harm on the best response that it applies to, but never on the worst of several."""
+    """Return a trial of each harm on the best response that it applies to, but never on the worst of several; and the twins."""
     good = ranked[:0:-1] or ranked
     trials: list[Trial] = []
     for harm in templates.harms:
@@ -138,8 +138,10 @@ def _harms(request: Request, ranked: list[int], templates: Templates, number: in
         trials += [trial for trial in changed if trial is not None][:1]
     if templates.harms_each is not None and len(trials) > templates.harms_each:
         trials = [trials[(number + turn) % len(trials)] for turn in range(templates.harms_each)]
-    controls = (reworded(request, target, *templates.paraphrases) for target in good)
-    return trials + [trial for trial in controls if trial is not None][:1]
+    # The twins: every response that was made dangerous, in other words; without one, the best response that can be reworded.
+    planted_in = list(dict.fromkeys(trial.target for trial in trials))
+    controls = (reworded(request, target, *templates.paraphrases) for target in planted_in or good)
+    return trials + [trial for trial in controls if trial is not None][: len(planted_in) or 1]
 
 
 def outcome(trial: Trial, before: Verdict, after: Verdict, judge: JudgeVerdicts) -> Outcome:
@@ -241,6 +243,11 @@ def _moved(outcomes: list[Outcome], cases: int, way: int) -> dict[str, Statistic
     else:
         figures["at_all"] = _share(valid, cases, lambda each: each.change < -SAME)
     return figures
+
+
+def lowered(outcomes: Sequence[Outcome], cases: int) -> Statistic:
+    """Return how often a response lost half a step or more; invalid verdicts are left out."""
+    return _share([each for each in outcomes if each.valid], cases, lambda each: each.change <= -LEAST)
 
 
 def excess(change: Statistic, control: Statistic) -> Statistic:

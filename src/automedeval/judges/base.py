@@ -77,6 +77,11 @@ class BaseJudge(ABC):
         return self.wording is not None and self.wording.scale is None
 
     @property
+    def reads_reference(self) -> bool:
+        """Whether the reference of a case can change a verdict."""
+        return self.wording is not None and self.wording.needs_reference
+
+    @property
     def batched(self) -> bool:
         """Whether requests are answered in batches, on which the last digits of an answer depend."""
         return self.chat is None or self.chat.batched

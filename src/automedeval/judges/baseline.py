@@ -59,6 +59,10 @@ class BaselineJudge(ApartJudge):
     def fingerprint(self) -> str:
         return self._fingerprint
 
+    @property
+    def reads_reference(self) -> bool:
+        return self.baseline in READ_REFERENCE
+
     def _nearest(self, cases: Sequence[Case]) -> np.ndarray:
         assert self.encoder is not None
         return nearest_pieces(cases, self.encoder, [self.baseline])[self.baseline]

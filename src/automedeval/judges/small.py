@@ -184,6 +184,10 @@ class SmallJudge(ApartJudge):
         read += [self.checker.fingerprint] if self.checker else []
         return digest(read + ([self.store] if self.search else []))
 
+    @property
+    def reads_reference(self) -> bool:
+        return "reference" in self.learnt.scales or self.checker is not None
+
     def answer(
         self, prompts: Sequence[Request], wanted: Sequence[bool]
     ) -> Iterator[tuple[int, tuple[np.ndarray, list[list[Finding]]]]]:

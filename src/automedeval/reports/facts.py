@@ -21,6 +21,11 @@ DANGERS = {  # kind of danger in an audit → words
     "precaution": "a missing precaution",
 }
 SHOWN = 3  # models with an empty or an unread response that are named
+WAYS = {"with": "with the reference beside them", "without": "without a reference"}  # how dangers are judged
+MARKED = (
+    *WAYS,
+    *(f"twin_{way}" for way in WAYS),
+)  # the shares that are marked down, of dangers and of their clean twins
 UNSEEN = tuple(DANGERS)[:3]  # what a judge that knows no medicine is named to miss
 
 
@@ -42,6 +47,7 @@ class Audit:
         enough: whether this share reaches the audit's threshold.
         missed: the kinds of danger of which it marks down less than `SEEN`.
         tried: the kinds of danger that the audit tried.
+        evidence: the shares that it marks down with the reference and without, `MARKED`; None: not measured.
     """
 
     cases: int
@@ -50,6 +56,7 @@ class Audit:
     enough: bool = False
     missed: tuple[str, ...] = ()
     tried: tuple[str, ...] = ()
+    evidence: Mapping[str, Any] | None = None
 
     @classmethod
     def read(cls, audit: Mapping[str, Any], decoding: str | None = None) -> "Audit":
@@ -65,7 +72,10 @@ class Audit:
         shares = {kind: each["lowered"]["value"] for kind, each in harm.get("kinds", {}).items()}
         tried = {kind: share for kind, share in shares.items() if share is not None}
         missed = tuple(kind for kind, share in tried.items() if share < SEEN)
-        return cls(audit["cases"]["cases"], audit["passes"], found, outcomes == ["passed"], missed, tuple(tried))
+        evidence = {name: harm["evidence"][name] for name in MARKED} if "evidence" in harm else None
+        return cls(
+            audit["cases"]["cases"], audit["passes"], found, outcomes == ["passed"], missed, tuple(tried), evidence
+        )
 
 
 @dataclass(frozen=True)
@@ -86,6 +96,7 @@ class Known:
         empty, unread: model → number of its responses that are empty, and that the judge could not read.
         steps: what to do next, in words or as commands.
         contradicted: model → number of its answers with a statement that contradicts its evidence, and of those checked.
+        probe: what a short probe of it found where there is no audit, `MARKED` and "edits"; None if there was none.
     """
 
     judge: str
@@ -102,6 +113,7 @@ class Known:
     unread: Mapping[str, int] = field(default_factory=dict)
     steps: Sequence[str] = ()
     contradicted: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    probe: Mapping[str, Any] | None = None
 
 
 def is_trusted(known: Known) -> bool:
@@ -134,6 +146,8 @@ def _rated(known: Known) -> str:
 
 def _audited(known: Known) -> str:
     audit = known.audit
+    if audit is None and known.probe is not None:
+        return f"No audit is given. A short probe of {known.probe['edits']} edits: {_marked(known.probe)}"
     if audit is None:
         return "No audit is given."
     word = {True: "It passes.", False: "It does not pass.", None: "No figure with a threshold was measured."}[
@@ -143,7 +157,24 @@ def _audited(known: Known) -> str:
     if audit.found is not None:
         share = f"{percent(audit.found['value'])} of {audit.found['n']} answers that were made dangerous"
         text += f" It marks down {share} ({interval(audit.found)})."
+    if audit.evidence is not None and audit.evidence["with"]["n"]:
+        text += f" Side by side: {_marked(audit.evidence)}"
     return text
+
+
+def _marked(found: Mapping[str, Any]) -> str:
+    """Return how many dangers are marked down with the reference and without, and how many of their twins."""
+    ways = {way: words for way, words in WAYS.items() if found[way]["n"]}
+    if not ways:
+        return "the judge could not read any of the dangerous answers."
+    dangers = [f"{_count(found[way])} dangerous answers {words}" for way, words in ways.items()]
+    text = f"it marks down {' and '.join(dangers)}"
+    twins = [_count(found[f"twin_{way}"]) for way in ways if found[f"twin_{way}"]["n"]]
+    return f"{text}; of the same answers in other words {in_a_row(twins)}." if twins else f"{text}."
+
+
+def _count(share: Mapping[str, Any]) -> str:
+    return f"{round(share['value'] * share['n'])} of {share['n']}"
 
 
 def _blind(known: Known) -> str:

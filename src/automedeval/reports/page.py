@@ -49,6 +49,7 @@ def render_report(
     figures: Iterable["Figure"],
     settings: Mapping[str, Any],
     main_table: Table,
+    more_tables: Sequence[Table] = (),
     summary: Iterable[str] | None = None,
     script: str | None = None,
     **context: Any,
@@ -62,6 +63,7 @@ def render_report(
         figures: the `charts.Figure`s.
         settings: how the results were made: "command", "version" and "commit".
         main_table: what the summary shows beside the sentences: the names of the columns, and the rows.
+        more_tables: what both show after it.
         summary: the sentences of the summary; by default `words`.
         script: the file of the HTML page's script, the only one that the page allows; None: no script.
         context: what else the room's template names.
@@ -76,12 +78,18 @@ def render_report(
     source = _template_file(room, script) if script else ""
     script_hash = base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
     context |= {"title": title, "words": list(words), "notes": list(notes), "figures": list(figures)}
-    context |= {"settings": settings, "style": Markup(style), "script": Markup(source), "script_hash": script_hash}
+    context |= {
+        "settings": settings,
+        "more_tables": more_tables,
+        "style": Markup(style),
+        "script": Markup(source),
+        "script_hash": script_hash,
+    }
     page = f"{name}.html"
     sentences = context["words"] if summary is None else summary
     return {
         page: made.get_template(f"{page}.jinja").render(context).rstrip() + "\n",
-        f"{name}.md": markdown_summary(title, sentences, main_table, page),
+        f"{name}.md": markdown_summary(title, sentences, [main_table, *more_tables], page),
     }
 
 
@@ -89,13 +97,13 @@ def _template_file(room: str, name: str) -> str:
     return resources.files(room).joinpath("templates", name).read_text(encoding="utf-8")
 
 
-def markdown_summary(title: str, sentences: Iterable[str], table: Table, page: str) -> str:
-    """Return a report's sentences and main table in Markdown, with a link to the page that has everything."""
-    head, rows = table
+def markdown_summary(title: str, sentences: Iterable[str], tables: Iterable[Table], page: str) -> str:
+    """Return a report's sentences and tables in Markdown, with a link to the page that has everything."""
     lines = [f"# {text.cell(title)}", "", "Not for clinical use: for research on medical language models.", ""]
     lines += [f"- {text.cell(sentence)}" for sentence in sentences]
-    if rows:
-        above, *below = (f"| {' | '.join(map(text.cell, row))} |" for row in (head, *rows))
-        lines += ["", above, "|---" * len(head) + "|", *below]
+    for head, rows in tables:
+        if rows:
+            above, *below = (f"| {' | '.join(map(text.cell, row))} |" for row in (head, *rows))
+            lines += ["", above, "|---" * len(head) + "|", *below]
     lines += ["", "Intervals: 95 %; \\* marks fewer than 50 cases.", ""]
     return "\n".join([*lines, f"Figures, every table, gaps and assumptions: [{page}]({page})."]) + "\n"

@@ -44,6 +44,7 @@ from automedeval.reports.facts import LEAST_RATED
 from automedeval.stats.bootstrap import estimate, plain
 
 Score = Callable[..., dict[str, Any]]
+Probe = Callable[[JudgeVerdicts, list[str]], dict[str, Any] | None]
 
 
 @dataclass(frozen=True)
@@ -66,13 +67,18 @@ class Report:
 
 
 def make_report(
-    args: ReportArguments, encoder_args: EncoderArguments, options: Sequence[str], load_score: Callable[[], Score]
+    args: ReportArguments,
+    encoder_args: EncoderArguments,
+    options: Sequence[str],
+    load_score: Callable[[], Score],
+    probe: Probe,
 ) -> Report:
     """Return the report of these files: on criteria if the verdicts are on criteria, else on agreement with people.
 
     Args:
         options: the words of the command line after `automedeval report`.
         load_score: returns the metric of rationales, see `compare_rationales`; called where there is a teacher.
+        probe: returns what a short probe finds of the main judge, and adds notes; called where it has no audit.
 
     Raises:
         RecordError: a file or an argument is wrong.
@@ -130,7 +136,10 @@ def make_report(
         result["rounds"] = follow_rounds(result["over_runs"], args.rounds)
     for name, audit in audits_of(args.audits, rows).items():
         result["judges"][name]["audit"] = audit
-    audited = "audit" in result["judges"][main_judge.row.name]
+    main_record = result["judges"][main_judge.row.name]
+    audited = "audit" in main_record
+    if not audited and (found := probe(main_judge.row.judge, notes)):
+        main_record["probe"] = found
     settings = describe_result("report", resamples=args.resamples)
     result = plain(result) | {
         "next_steps": next_steps(main_judge.row.judge, people is not None, audited),

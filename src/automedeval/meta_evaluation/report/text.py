@@ -91,6 +91,7 @@ def known_of(result: dict[str, Any]) -> Known:
         record["unread"],
         result.get("next_steps", ()),
         record["contradicted"],
+        record.get("probe"),
     )
 
 
