@@ -55,6 +55,7 @@ def test_a_contradiction_is_seen(statement: str, passage: str, expected: str | N
         ("Take 1 g of aspirin.", ["Children take 100 mg of aspirin.", "Adults take 1 g of aspirin."], "", "", None),
         ("Not more than 3 g in all.", ["Take 500 mg to 1 g.", "At most 3 g a day."], "", "", None),
         ("Avoid naproxen.", ["Keep taking aspirin."], "", "", None),
+        ("You may take ibuprofen with food.", ["Do not take it with alcohol."], "Can I take ibuprofen?", "", None),
         ("Ask whether it is safe to travel.", ["Do not travel."], "", "", None),
     ],
 )

@@ -166,6 +166,9 @@ def acted_on(match: re.Match, before: str) -> set[str]:
     first = max(text.rfind(mark, 0, match.start()) for mark in _CLAUSE_MARKS) + 1
     ends = [place for mark in _CLAUSE_MARKS if (place := text.find(mark, match.end())) >= 0]
     clause = text[first : min(ends, default=len(text))]
+    rest = text[match.end() : first + len(clause)]
+    if _patterns()["qualified"].search(rest) and (words := subject(rest)):  # "not with alcohol" is about alcohol
+        return words
     words = subject(clause)
     if not words or _PRONOUN.match(text, match.end()):
         words |= subject(f"{before} {text}")

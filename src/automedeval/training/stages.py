@@ -1,8 +1,8 @@
 """Check the rows and the start of a training stage, and record the run beside its weights (paper section 3.2, Table 1).
 
 A checkpoint that was trained here has a folder `training/`. Its `record.json` describes the run: `history` lists every stage
-since the base model, and `finished` is true once the weights are complete. TRL does the training; it is not imported here. Which
-case is in which stage is decided by `dataset/curriculum.py`.
+since the base model, and `finished` is true once the weights are complete. TRL does the training; it is not imported here.
+Which case is in which stage is decided by `dataset/curriculum.py`.
 """
 
 import json
