@@ -175,11 +175,6 @@ def spelt_out(text: str) -> str:
     return _NOT.sub(" not", text)
 
 
-def checker_base(folder: Path = PACKAGED) -> str:
-    """Return the fingerprint of the encoder that a checker was trained on."""
-    return str(json.loads((folder / "checker.json").read_text(encoding="utf-8"))["encoder"]["fingerprint"])
-
-
 def load_small_checker(
     encoder: Any, device: str = "auto", folder: Path = PACKAGED, network: Any = None
 ) -> SmallChecker:
@@ -211,3 +206,16 @@ def load_small_checker(
         place, folder / "adapter", network.device, labels=len(LABELS), tokens=PAIR_TOKENS
     )
     return SmallChecker(network, cross_encoder, fingerprint(folder / "adapter", []), threshold, precision)
+
+
+def matching_checker(encoder: Any, device: str, network: Any) -> SmallChecker | None:
+    """Load the packaged checker for a loaded encoder; None if it was trained on another one: that judge checks nothing.
+
+    Args:
+        encoder, network: as for `load_small_checker`.
+    """
+    from automedeval.models.checkpoints import checkpoint_folder, weights_fingerprint
+
+    base = json.loads((PACKAGED / "checker.json").read_text(encoding="utf-8"))["encoder"]["fingerprint"]
+    same = weights_fingerprint(checkpoint_folder(encoder.place)) == base
+    return load_small_checker(encoder, device, network=network) if same else None
