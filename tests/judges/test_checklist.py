@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import yaml
 from doubles.endpoint import EndpointDouble, answer, good_answer
-from programs import error_line, needs_encoder, run_recipe
+from programs import ENCODER, error_line, needs_encoder, run_recipe
 
 from automedeval.judges.checklist import ChecklistJudge
 from automedeval.judges.criteria import CriteriaJudge
@@ -217,6 +217,18 @@ def test_contradiction_is_told_from_silence_and_what_must_not_be_said_is_met_onl
     assert before["denies it"]["met"] == [True, True]
     assert "found" not in before["denies it"]
     assert lists["says it"]["met_probabilities"] == before["says it"]["met_probabilities"]
+
+
+@needs_encoder
+def test_the_thresholds_of_the_small_judge_are_printed_and_too_few_cases_certify_none(tmp_path):
+    reference = "Ibuprofen is not safe in late pregnancy. Take it with food. Keep it away from children."
+    criteria = [{"criterion": "Ibuprofen is not safe in late pregnancy", "points": 1}]
+    cases = [case(n, reference=reference, criteria=criteria) for n in range(3)]
+    cases.append(case(3, reference=reference, criteria=[{"criterion": "It is taken with food", "points": 1}]))
+    done = run_recipe("fit_criteria_judge", "--cases", write(tmp_path / "cases.jsonl", cases), "--encoder", ENCODER)
+    assert "4 cases, 4 statements taken out: EVEN " in done.stdout
+    assert "threshold 0.998: 0 of 4 alarms" in done.stdout
+    assert "no threshold keeps the false alarms below 0.03" in error_line(done)
 
 
 @needs_encoder

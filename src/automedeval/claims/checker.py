@@ -185,11 +185,14 @@ def load_small_checker(
         network: the encoder, if it is loaded already.
 
     Raises:
-        RecordError: the folder holds none, the encoder is missing or is not the one that it was trained on.
+        RecordError: a library is missing, the folder holds none, the encoder is missing or not the one that it was trained on.
     """
-    # They load torch, which the labels of this module do not need.
     from automedeval.models.checkpoints import checkpoint_folder, fingerprint, weights_fingerprint
-    from automedeval.models.cross_encoder import load_cross_encoder
+
+    try:  # torch is loaded by those who need it
+        from automedeval.models.cross_encoder import load_cross_encoder
+    except ImportError as error:
+        raise RecordError(f"the checker cannot be loaded: {error}; install automedeval[small]") from None
 
     file = folder / "checker.json"
     try:
