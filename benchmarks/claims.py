@@ -268,7 +268,7 @@ def met_by_weights(checker: SmallChecker, folder: Path) -> dict[str, Any]:
         "statements": int(met.sum()),
         "weights": dict(zip(("judge", "supported", "not contradicted"), weights.round(2))),
     }
-    for name, values, last in (("judge", features[:, 0], test[:, 0]), ("weights", scores, test @ weights)):
+    for name, values, last in (("judge", features[:, 0], test[:, 0]), ("learnt", scores, test @ weights)):
         by_kind = {each: auroc(values, each) for each in sorted({*kinds} - {"said"})}
         found[name] = {"all": auroc(values, *kinds), **by_kind, "labelled": round(float(roc_auc_score(truth, last)), 3)}
     return found
