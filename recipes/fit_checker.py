@@ -119,15 +119,7 @@ def measured_precision(
         scores: `alarm_scores` of the statements as they are.
     """
     rules, rng = Rules.read(), random.Random(0)
-    changes = [
-        next(
-            filter(
-                None, (rule.apply(drawn(case), rng) for rule in rng.sample(rules.contradict, len(rules.contradict)))
-            ),
-            None,
-        )
-        for case in cases
-    ]
+    changes = [rules.contrary(drawn(case), rng) for case in cases]
     places = [index for index, changed in enumerate(changes) if changed is not None]
     new = alarm_scores(checker, [cases[index] for index in places], [changes[index] for index in places])
     changed, clean = int((new >= threshold).sum()), int((scores[places] >= threshold).sum())

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import yaml
 from doubles.endpoint import EndpointDouble, answer, good_answer
-from programs import error_line, needs_encoder, run_recipe
+from programs import ENCODER, error_line, needs_encoder, run_recipe
 
 from automedeval.judges.checklist import ChecklistJudge
+from automedeval.judges.criteria import CriteriaJudge
 from automedeval.judges.judge import load_judge
 from automedeval.models.endpoint import OpenAIChat
 from automedeval.models.local import LocalChat
@@ -188,6 +189,46 @@ def test_the_small_judge_reads_criteria_by_default(tmp_path):
     first, second = (np.array(line["checklist"]["met_probabilities"]) for line in lines)
     assert (first[:2] > second[:2]).all()
     assert first[2] < second[2]
+
+
+@needs_encoder
+def test_contradiction_is_told_from_silence_and_what_must_not_be_said_is_met_only_when_said():
+    said = "It is safe to take ibuprofen in late pregnancy."
+    texts = {
+        "says it": f"{said} Ask your doctor.",
+        "denies it": "It is not safe to take ibuprofen in late pregnancy. Ask your doctor.",
+        "is silent": "Keep the tablets in a dry place. Ask your doctor.",
+        "is empty": " ",
+    }
+    responses = [{"model": model, "text": text} for model, text in texts.items()]
+    criteria = [{"criterion": said, "points": 5}, {"criterion": said.rstrip("."), "points": -4}]
+    judge = load_judge("small", "checklist")
+    asked = case(question="Which painkiller is allowed?", responses=responses, criteria=criteria)
+    lists = dict(zip(texts, (verdict.checklist for verdict in judge([asked]))))
+    assert {model: each["met"] for model, each in lists.items()} == {model: [model == "says it"] * 2 for model in texts}
+    shown = {"says it": ("supported", said), "denies it": ("contradicted", texts["denies it"].partition(".")[0] + ".")}
+    for model, (label, sentence) in (shown | {"is silent": ("not_found", None)}).items():
+        assert lists[model]["found"] == [{"label": label, "sentence": sentence}] * 2
+    assert "found" not in lists["is empty"]
+    # Without the checker the denial looks like the statement.
+    blind = CriteriaJudge(judge.encoder)
+    assert blind.fingerprint != judge.fingerprint
+    before = dict(zip(texts, (verdict.checklist for verdict in blind([asked]))))
+    assert before["denies it"]["met"] == [True, True]
+    assert "found" not in before["denies it"]
+    assert lists["says it"]["met_probabilities"] == before["says it"]["met_probabilities"]
+
+
+@needs_encoder
+def test_the_thresholds_of_the_small_judge_are_printed_and_too_few_cases_certify_none(tmp_path):
+    reference = "Ibuprofen is not safe in late pregnancy. Take it with food. Keep it away from children."
+    criteria = [{"criterion": "Ibuprofen is not safe in late pregnancy", "points": 1}]
+    cases = [case(n, reference=reference, criteria=criteria) for n in range(3)]
+    cases.append(case(3, reference=reference, criteria=[{"criterion": "It is taken with food", "points": 1}]))
+    done = run_recipe("fit_criteria_judge", "--cases", write(tmp_path / "cases.jsonl", cases), "--encoder", ENCODER)
+    assert "4 cases, 4 statements taken out: EVEN " in done.stdout
+    assert "threshold 0.998: 0 of 4 alarms" in done.stdout
+    assert "no threshold keeps the false alarms below 0.03" in error_line(done)
 
 
 @needs_encoder

@@ -183,11 +183,6 @@ def spelt_out(text: str) -> str:
     return _NOT.sub(" not", text)
 
 
-def checker_base(folder: Path = PACKAGED) -> str:
-    """Return the fingerprint of the encoder that a checker was trained on."""
-    return str(json.loads((folder / "checker.json").read_text(encoding="utf-8"))["encoder"]["fingerprint"])
-
-
 def load_small_checker(
     encoder: Any, device: str = "auto", folder: Path = PACKAGED, network: Any = None
 ) -> SmallChecker:
@@ -198,11 +193,14 @@ def load_small_checker(
         network: the encoder, if it is loaded already.
 
     Raises:
-        RecordError: the folder holds none, the encoder is missing or is not the one that it was trained on.
+        RecordError: a library is missing, the folder holds none, the encoder is missing or not the one that it was trained on.
     """
-    # They load torch, which the labels of this module do not need.
     from automedeval.models.checkpoints import checkpoint_folder, fingerprint, weights_fingerprint
-    from automedeval.models.cross_encoder import load_cross_encoder
+
+    try:  # torch is loaded by those who need it
+        from automedeval.models.cross_encoder import load_cross_encoder
+    except ImportError as error:
+        raise RecordError(f"the checker cannot be loaded: {error}; install automedeval[small]") from None
 
     file = folder / "checker.json"
     try:
@@ -219,3 +217,16 @@ def load_small_checker(
         place, folder / "adapter", network.device, labels=len(LABELS), tokens=PAIR_TOKENS
     )
     return SmallChecker(network, cross_encoder, fingerprint(folder / "adapter", []), threshold, precision)
+
+
+def matching_checker(encoder: Any, device: str, network: Any) -> SmallChecker | None:
+    """Load the packaged checker for a loaded encoder; None if it was trained on another one: that judge checks nothing.
+
+    Args:
+        encoder, network: as for `load_small_checker`.
+    """
+    from automedeval.models.checkpoints import checkpoint_folder, weights_fingerprint
+
+    base = json.loads((PACKAGED / "checker.json").read_text(encoding="utf-8"))["encoder"]["fingerprint"]
+    same = weights_fingerprint(checkpoint_folder(encoder.place)) == base
+    return load_small_checker(encoder, device, network=network) if same else None

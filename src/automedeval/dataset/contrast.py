@@ -75,6 +75,11 @@ class Rules:
         ]
         return cls(contradict, same, frozenset(content["held_out"]))
 
+    def contrary(self, text: str, rng: random.Random) -> str | None:
+        """Return a text changed by one rule that contradicts, the first that applies in a drawn order; None if none does."""
+        drawn = rng.sample(self.contradict, len(self.contradict))
+        return next(filter(None, (rule.apply(text, rng) for rule in drawn)), None)
+
 
 def contrast_pairs(texts: Sequence[tuple[str, str]], rules: Rules, seed: int) -> Iterator[dict[str, str]]:
     """Yield pairs of evidence and claim from texts.

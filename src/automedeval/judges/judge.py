@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from automedeval.claims.checker import matching_checker
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.baseline import BaselineJudge
 from automedeval.judges.chat_judge import ChatJudge, read_answer
@@ -151,7 +152,8 @@ def load_judge(
         network = encoder.load(chat.device) if model in EMBEDDINGS else None
         return BaselineJudge(model, None if cases is None else Collection.of(cases), encoder=network, **named)
     if kind == "small" and rubric.mode == "checklist":
-        return CriteriaJudge(encoder.load(chat.device), **named)
+        network = encoder.load(chat.device)
+        return CriteriaJudge(network, checker=matching_checker(encoder, chat.device, network), **named)
     if kind == "small":
         try:  # torch is loaded by those who need it
             from automedeval.judges.small import PACKAGED as SMALL

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from automedeval.claims.checker import Finding, SmallChecker, checker_base, contradicted, load_small_checker
+from automedeval.claims.checker import Finding, SmallChecker, contradicted, matching_checker
 from automedeval.claims.run import evidence_of
 from automedeval.claims.statements import statements
 from automedeval.judges.base import ApartJudge
@@ -301,8 +301,7 @@ def load_small_judge(
     network = encoder.load(device)
     cross_encoder = load_cross_encoder(place, folder / ADAPTER, network.device)
     adapter = fingerprint(folder / ADAPTER, [])
-    # A judge on another encoder than the packaged checker's checks no statements.
-    checker = load_small_checker(encoder, device, network=network) if base == checker_base() else None
+    checker = matching_checker(encoder, device, network)
     if search and checker is None:
         raise RecordError(f"{folder}: the packaged checker reads with another encoder, so this judge reads no books")
     return SmallJudge(network, cross_encoder, learnt, adapter, rubric, models, name, checker, search, store)
