@@ -120,9 +120,11 @@ def evidence_kind(args: CheckArguments, cases: list[Case]) -> str:
 
 def book_search(store: str, encoder: Any) -> Search:
     """Return a search of the sentences of a store's passages."""
-    from automedeval.distillation.store import KnowledgeBase
-
-    base = KnowledgeBase(store, encoder)
+    try:
+        from automedeval.distillation.store import KnowledgeBase
+    except ImportError as error:
+        raise RecordError(f"--store cannot be read: {error}; install automedeval[data]") from None
+    base = KnowledgeBase(store, lambda _: encoder)
 
     def search(statements: Sequence[str]) -> list[list[Passage]]:
         found = base.search(statements, BOOK_PASSAGES)
